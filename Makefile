@@ -1,5 +1,5 @@
-# Every target installs what it needs and does nothing twice; `make help` lists them.
-# Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
+# Every target installs what it needs and repeats no work; `make help` lists the targets. Arguments
+# for `muster up` and `muster down` are passed in ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
 .PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
@@ -22,7 +22,7 @@ build: web ## build the programs into target/release, and the web page
 web: ## build the web page into web/dist
 	@scripts/build-web
 
-# What the tests need beside this repository, installed where it is not, and named in the environment.
+# Installs what the tests need beside this repository, and sets environment variables for it.
 TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
 	MUSTER_ONNX_PYTHON=$$(scripts/ensure-onnxruntime) && MUSTER_HELM=$$(scripts/ensure-helm) && \
@@ -36,20 +36,20 @@ test: web ## run every test
 	@$(TESTED_WITH) && scripts/run-tests
 
 bench: PEERS ?=
-# Those that take a quarter of an hour or a cluster of their own have targets of their own.
+# Benchmarks that take a quarter of an hour or a whole cluster have separate targets.
 bench: BENCHES = checkpoint collectives compression compute control_plane ddp decisions elasticity exchange gpu peers plan policies round
-bench: ## measure against the limits of this machine and, with PEERS=1, PyTorch (5 GB)
+bench: ## compare with the limits of this machine and, with PEERS=1, with PyTorch (5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch $(if $(PEERS),,--installed) || true) && \
 	export MUSTER_POSTGRES_BIN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace $(addprefix --bench ,$(BENCHES))
 
 bench-exchange: ARGS ?=
-bench-exchange: ## time, examples and bytes to an accuracy, of every consistency with every codec (ARGS="bsp one_bit seeds=3" for some, and means)
+bench-exchange: ## time, examples and bytes to an accuracy, for each consistency and codec (ARGS="bsp one_bit seeds=3" selects some and averages)
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench convergence -- $(ARGS)
 
-bench-slicing: ## what turns take (a hundred of a running job, to the bit) and what they bring short jobs behind a long one, beside FIFO
+bench-slicing: ## cost of time slices (a hundred of a running job) and their benefit for short jobs behind a long one, compared with FIFO
 	@scripts/ensure-toolchain
 	cargo nextest run --locked -p muster-engine --test jobs --run-ignored only --no-capture hundred_time_slices_are_measured
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
@@ -57,26 +57,26 @@ bench-slicing: ## what turns take (a hundred of a running job, to the bit) and w
 	cargo bench --locked -p muster-e2e --bench turns
 
 bench-queue: ARGS ?=
-bench-queue: ## what a long queue costs: time of one job, jobs a second, rounds, memory (ARGS=50000 for another length)
+bench-queue: ## cost of a long queue: time of one job, jobs per second, rounds, memory (ARGS=50000 sets the length)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	MUSTER_LOG=info,muster_scheduler::round=debug cargo bench --locked -p muster-e2e --bench queue -- $(ARGS)
 
 bench-forecasts: ARGS ?=
-bench-forecasts: ## how often the 80 % intervals of ends and starts hold, over a few hundred short jobs (ARGS=120 for another number of seconds)
+bench-forecasts: ## share of 80 % intervals of ends and starts that hold, over a few hundred short jobs (ARGS=120 sets the seconds)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-e2e --bench forecasts -- $(ARGS)
 
-bench-search: ## measure the searchers of studies against Optuna's, on functions and on real trainings (from PyPI, with PyTorch, 5 GB)
+bench-search: ## compare the searchers of studies with Optuna's, on functions and on real trainings (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && \
 	cargo bench --locked -p muster-search --bench against_optuna && \
 	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench searches -- optuna
 
-bench-ask: ## ask and tell with 10,000 trials in Postgres, through REST, against Optuna's storage there (from PyPI, with PyTorch, 5 GB)
+bench-ask: ## compare ask and tell by REST with Optuna's storage, at 10,000 trials in Postgres (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_POSTGRES_BIN MUSTER_OPTUNA_PYTHON && \
@@ -84,11 +84,11 @@ bench-ask: ## ask and tell with 10,000 trials in Postgres, through REST, against
 	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-e2e --bench ask_tell
 
 bench-studies: ARGS ?=
-bench-studies: ## what early stopping and evolution bring on real trainings (ARGS="stoppers 1 2" for some)
+bench-studies: ## benefit of early stopping and evolution on real trainings (ARGS="stoppers 1 2" selects some)
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench searches -- $(ARGS)
 
-bench-kills: ## a study of 60 trainings whose scheduler is killed 50 times, against the same one undisturbed
+bench-kills: ## compare a study of 60 trainings whose scheduler is killed 50 times with an undisturbed one
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	cargo build --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
@@ -96,44 +96,44 @@ bench-kills: ## a study of 60 trainings whose scheduler is killed 50 times, agai
 
 story-chaos: MINUTES ?= 30
 story-chaos: SEED ?=
-story-chaos: ## a whole cluster under random faults and a hostile tenant (MINUTES=5 for a shorter run, SEED=7 for other faults); needs root
+story-chaos: ## run a whole cluster with random faults and a hostile tenant (MINUTES=5 for a shorter run, SEED=7 for other faults); needs root
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	cargo build --locked --workspace --bins && \
 	export MUSTER_POSTGRES_BIN && MINUTES=$(MINUTES) SEED=$(SEED) MUSTER_DATASETS=$$(dirname "$$dataset") \
 	cargo nextest run --locked --workspace --test chaos --run-ignored all --no-capture
 
-story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its connections are cut and the API server is restarted
+story-kubernetes: ## run 200 jobs by kubectl while the operator is killed, its connections are cut and the API server is restarted
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
 	cargo nextest run --locked --workspace --test kubernetes_chaos --run-ignored only --no-capture
 
-story-scale: ## 200 machines of Kubernetes with 1,600 GPUs that come and go under 200 jobs by kubectl: what it takes, and how soon each change is shown
+story-scale: ## run 200 jobs by kubectl on 200 changing Kubernetes nodes with 1,600 GPUs; measure cost and delay of each change
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --release --locked --workspace --bins && \
 	cargo nextest run --release --locked --workspace --test kubernetes_scale --run-ignored only --no-capture
 
 story-pods: ARGS ?=
-story-pods: web ## every story with its tasks as pods on a real API server, but those of processes alone (ARGS="job_survives_kill_of_postgres job_survives_kill_of_executor" for some)
+story-pods: web ## run every story that supports it with its tasks as pods on a real API server (ARGS="job_survives_kill_of_postgres job_survives_kill_of_executor" selects some)
 	@scripts/ensure-toolchain test
 	@$(TESTED_WITH) && cargo build --locked --workspace --bins && scripts/story-pods $(ARGS)
 
-# Before the newest migration: without one there would be nothing to upgrade.
+# The revision before the newest migration, so that the upgrade runs a migration.
 story-upgrade: FROM ?= $(shell git log -1 --diff-filter=A --format=%h -- migrations)~1
-story-upgrade: ## from another revision (FROM=HEAD~20) to this one while a job trains, with the migrations between them
+story-upgrade: ## upgrade from another revision (FROM=HEAD~20) to this one while a job trains, with the migrations between them
 	@scripts/ensure-toolchain
 	cargo build --locked --workspace --bins
 	@scripts/test-chart upgrade $(FROM)
 
 story-install: FROM ?=
-story-install: ## helm installs, upgrades (FROM=HEAD~20: from another revision), rolls back and uninstalls the chart on a real API server; needs root
+story-install: ## install, upgrade (FROM=HEAD~20: from another revision), roll back and uninstall the chart by helm on a real API server; needs root
 	@scripts/ensure-toolchain
 	cargo build --locked --workspace --bins
 	@scripts/test-chart install $(FROM)
 
-lint: ## rustfmt, clippy, the dependency law, documents, language, tsc and eslint
+lint: ## run rustfmt, clippy, the checks of dependencies, documents and language, tsc and eslint
 	@scripts/ensure-toolchain lint
 	@scripts/build-web --packages
 	cargo fmt --check
@@ -147,7 +147,7 @@ fmt: ## format the Rust code
 	@scripts/ensure-toolchain lint
 	cargo fmt
 
-openapi: ## write api/openapi.json from the code, and the web page's client from it
+openapi: ## generate api/openapi.json from the code, and the web page's client from it
 	@scripts/ensure-toolchain
 	@scripts/build-web --packages
 	cargo run --locked --quiet --bin muster-api -- openapi >target/openapi.json

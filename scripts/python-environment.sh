@@ -1,14 +1,15 @@
-# Sourced by the ensure-* scripts that bring a python3 with packages from PyPI into the user's cache: finds one or makes it, and leaves
-# its path in the variable `python`. The script that sources this sets
-#   what      what is missing without it, for messages ("PyTorch")
-#   variable  the environment variable that names one the user has (MUSTER_TORCH_PYTHON)
-#   needs     what such a python3 must have ("torch, numpy and safetensors")
+# Sourced by the ensure-* scripts that install a python3 with packages from PyPI into the user's
+# cache. Finds or creates such a python3 and sets the variable `python` to its path. The sourcing
+# script sets
+#   what      the missing thing, for messages ("PyTorch")
+#   variable  the environment variable that names an existing one (MUSTER_TORCH_PYTHON)
+#   needs     what such a python3 must contain ("torch, numpy and safetensors")
 #   name      its folder in the cache, and its version there
 #   packages  pip's requirements
-#   size      what they take once installed ("5 GB, some minutes")
-#   gib       optional: how much must be free for that
-# and defines `serves PYTHON`: whether that python3 has them; optionally `prepare PYTHON`, run before pip. With --installed as the
-# script's argument it installs nothing.
+#   size      their installed size ("5 GB, some minutes")
+#   gib       optional: required free space
+# and defines `serves PYTHON`, which tests whether a python3 has them, and optionally
+# `prepare PYTHON`, which runs before pip. With --installed as its argument it installs nothing.
 
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 declare -F prepare >/dev/null || prepare() { :; }
@@ -18,7 +19,7 @@ missing() {
   exit 1
 }
 
-# Sets the global `python`.
+# Sets the global variable `python`.
 ensure_python() {
   local cache=${XDG_CACHE_HOME:-$HOME/.cache}/muster/peers/${name%/*} target=${XDG_CACHE_HOME:-$HOME/.cache}/muster/peers/$name own=${!variable:-}
   if [ -n "$own" ]; then
@@ -42,13 +43,13 @@ ensure_python() {
   fresh=$(mktemp -d "$cache/.fresh.XXXXXX")
   trap 'rm -rf "$fresh"' EXIT
   echo "muster: installing $what into $target (PyPI's ${packages[0]}, $size) ..." >&2
-  # Wheels are unpacked beside the target, since /tmp may be small.
+  # Wheels are unpacked beside the target, because /tmp may be small.
   mkdir "$fresh/tmp"
   python3 -m venv --without-pip "$fresh/venv" || missing "python3 -m venv fails"
   prepare "$fresh/venv/bin/python"
   TMPDIR=$fresh/tmp "$scripts/pip" --python "$fresh/venv/bin/python" install "${packages[@]}" || missing "PyPI's ${packages[*]} could not be installed"
   serves "$fresh/venv/bin/python" || missing "what PyPI gave does not work"
-  # Another run may have been quicker; its folder is as good.
+  # Another run may have finished first; its folder is equivalent.
   mv -T "$fresh/venv" "$target" 2>/dev/null || true
   serves "$python" || missing "$target does not start"
 }

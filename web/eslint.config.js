@@ -14,7 +14,7 @@ export default tseslint.config(
     plugins: { "react-hooks": reactHooks },
     rules: {
       ...reactHooks.configs.recommended.rules,
-      // Numbers are what most of this page puts into its sentences.
+      // Most sentences of this page contain numbers.
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
       "jsx-a11y/label-has-associated-control": ["error", { controlComponents: ["Typed"] }],
       "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],

@@ -1,8 +1,9 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
-// The api serves the page under a content security policy without inline scripts, so nothing may be inlined into
-// index.html: no module preload polyfill, no data: assets. In development the api answers from its own port.
+// The API server serves the page with a content security policy without inline scripts, so
+// index.html must contain no inlined code: no module preload polyfill, no data: assets. In
+// development the API listens on its own port.
 const api = process.env.MUSTER_API_URL ?? "http://127.0.0.1:7070";
 
 export default defineConfig({

@@ -1,4 +1,5 @@
-//! Rebuilds the crate when a migration is added; the macro that embeds them only watches those it has already seen.
+//! Rebuilds the crate when a migration is added. The macro that embeds migrations watches only the
+//! files that it has already seen.
 
 fn main() {
     println!("cargo:rerun-if-changed=../../migrations");

@@ -1,4 +1,4 @@
-"""How the tests see the chart: helm runs, and the objects that it renders. Knows nothing of what is right."""
+"""Access to the chart for tests: runs of helm and the rendered objects. Contains no checks."""
 
 import os
 import pathlib
@@ -13,7 +13,8 @@ TESTS = ROOT / "charts/tests"
 HELM = pathlib.Path(os.environ["MUSTER_HELM"]) / "bin/helm"
 NAMESPACE = "training"
 
-# Name -> (values files, further arguments). Each is linted, compared with its golden file and held to every rule.
+# Name -> (values files, further arguments). Each case is linted, compared with its golden file and
+# checked by every rule.
 MATRIX = {
     "default": ([TESTS / "cases/default.yaml"], []),
     "production": ([TESTS / "cases/production.yaml"], []),
@@ -27,7 +28,7 @@ MATRIX = {
 
 
 def helm(*arguments):
-    """Runs helm away from the user's own settings and any cluster."""
+    """Runs helm without the user's settings and without a cluster."""
     with tempfile.TemporaryDirectory() as home:
         environment = {"PATH": os.environ["PATH"], "HOME": home, "KUBECONFIG": f"{home}/none"}
         return subprocess.run([HELM, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=60)
@@ -38,7 +39,7 @@ def files(values):
 
 
 def render(values=(), arguments=(), chart=CHART):
-    """The text of all objects; `values` are files."""
+    """Returns the text of all objects; `values` are files."""
     ran = helm("template", "muster", chart, "--namespace", NAMESPACE, *files(values), *arguments)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -53,7 +54,7 @@ def objects(text):
 
 
 def refused(values):
-    """What helm says to values that it must not take."""
+    """Returns helm's error for invalid values."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump(values, file)
         file.flush()
@@ -62,19 +63,19 @@ def refused(values):
 
 
 def pod_of(item):
-    """The pod's metadata and spec, of a kind that makes pods."""
+    """Returns the pod's metadata and spec, for a kind that creates pods."""
     if item["kind"] in ("Deployment", "DaemonSet", "StatefulSet", "Job"):
         template = item["spec"]["template"]
         return template["metadata"], template["spec"]
     if item["kind"] == "ConfigMap" and "pod.yaml" in item["data"]:
-        # What an executor makes its tasks' pods of.
+        # The template of an executor's task pods.
         template = yaml.safe_load(item["data"]["pod.yaml"])
         return template["metadata"], template["spec"]
     return None
 
 
 def pods(items):
-    """(object, metadata of its pod, spec of its pod), for all that make pods."""
+    """Returns (object, metadata of its pod, spec of its pod) for all objects that create pods."""
     return [(item, *pod) for item in items if (pod := pod_of(item))]
 
 

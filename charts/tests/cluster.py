@@ -1,5 +1,6 @@
-"""A real control plane of Kubernetes as processes: etcd, the API server and the controller manager, with TLS, tokens of service accounts and
-RBAC as in earnest. Needs them in MUSTER_KUBERNETES, and a network of its own, as scripts/test-chart gives it: ports are fixed.
+"""A control plane of Kubernetes as processes: etcd, the API server and the controller manager, with
+TLS, tokens of service accounts and RBAC. Needs the programs in MUSTER_KUBERNETES, and the network
+namespace of scripts/test-chart, because ports are fixed.
 """
 
 import http.client
@@ -14,7 +15,7 @@ import time
 from chart import HELM
 from kubelet import until
 
-# The node's address in the network of its pods, by which these reach it, and the networks.
+# Address of the node in the network of its pods, and the networks.
 HOST, PODS, SERVICES = "10.244.0.1", "10.244.0.0/16", "10.96.0.0/16"
 PORT = 6443
 TOKEN = "of-these-tests"
@@ -28,7 +29,7 @@ class Refused(Exception):
 
 
 class Api:
-    """The API server, for whoever may do everything, such as a kubelet."""
+    """Client of the API server with all rights, such as a kubelet."""
 
     def __init__(self, authority):
         self.tls = ssl.create_default_context(cafile=authority)
@@ -39,7 +40,7 @@ class Api:
         return client.getresponse()
 
     def ask(self, method, path, body=None, kind="application/json"):
-        """Raises `Refused` where the server does not do it."""
+        """Sends a request and returns the answer. Raises `Refused` if the server refuses it."""
         with self.connect(method, path, body, kind) as response:
             answer = json.loads(response.read())
         if response.status >= 400:
@@ -53,8 +54,8 @@ class Api:
         return self.get(path)["items"]
 
     def follow(self, path, tell):
-        """Calls `tell(event, object)` for all that is there and for what becomes of it, on a thread of its own, for good. An object may be
-        told of twice."""
+        """Calls `tell(event, object)` for all objects and their changes, on a separate thread that
+        never ends. An object may be passed twice."""
         threading.Thread(target=self.followed, args=(path, tell), daemon=True).start()
 
     def followed(self, path, tell):
@@ -90,7 +91,7 @@ class Cluster:
                    f"--service-cluster-ip-range={SERVICES}", "--authorization-mode=RBAC", f"--token-auth-file={self.root / 'tokens.csv'}",
                    "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",
                    f"--service-account-signing-key-file={key}", f"--cert-dir={self.root / 'keys'}")
-        # Which it signs by itself, and puts the authority behind it.
+        # The server signs its certificate itself and appends the authority.
         authority = self.root / "keys/apiserver.crt"
         until("the API server has a certificate", lambda: (self.root / "keys/apiserver.key").is_file() and authority.is_file())
         self.config = self.root / "kubeconfig"
@@ -126,12 +127,12 @@ class Cluster:
         return subprocess.run([program, *map(str, arguments)], env=environment, input=input, capture_output=True, text=True, timeout=timeout)
 
     def kubectl(self, *arguments, input=None):
-        """What it prints."""
+        """Runs kubectl and returns its output."""
         ran = self.run(HELM.parent / "kubectl", *arguments, input=input)
         assert ran.returncode == 0, f"kubectl {arguments}: {ran.stderr}"
         return ran.stdout
 
     def helm(self, *arguments):
-        """As a user runs it, but for what it does since version 4 by the server's own side of apply: that of this server's wants a
-        protocol of every port, which newer ones fill in."""
+        """Runs helm like a user, but without server-side apply, its default since version 4. The
+        apply of this old server requires a protocol for every port, which newer servers fill in."""
         return self.run(HELM, *arguments, timeout=300)

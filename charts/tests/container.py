@@ -1,4 +1,4 @@
-"""A container as a kubelet has it made: its mounts, its variables, its user, and the commands run in it."""
+"""A container like that of a kubelet: mounts, variables, user, and commands run in it."""
 
 import base64
 import os
@@ -10,8 +10,9 @@ import subprocess
 UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "m": 0.001, "": 1}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# A root file system in memory, with this machine's programs and libraries; then what its arguments say, three to each: how, what and where; at
-# last nothing of it can be written any more, if so wanted. The authorities are where docker/Dockerfile puts them.
+# Creates a root file system in memory with this machine's programs and libraries. Arguments: three
+# per mount (options, source, target), then `--` and the mode of the root. CA certificates have the
+# path of docker/Dockerfile.
 MAKING = r"""
 set -eu
 root=$1; shift
@@ -42,7 +43,7 @@ exec "$@"
 
 
 class Waits(Exception):
-    """What keeps a container from being made, for now: a reason and words."""
+    """A container cannot be created yet; with a reason and a message."""
 
     def __init__(self, reason, words):
         super().__init__(words)
@@ -64,7 +65,7 @@ def field(item, path):
 
 
 class Container:
-    """One run of it. Raises `Waits` where something is not there yet."""
+    """One run of a container. Raises `Waits` if a requirement is not met yet."""
 
     def __init__(self, pod, spec, log):
         self.pod, self.spec = pod, spec
@@ -74,7 +75,7 @@ class Container:
         mounts += [("ro", pod.node.hosts(pod.namespace), "etc/hosts")]
         if "muster-api" in programs:
             mounts.append(("ro", pod.node.web, "usr/share/muster/web"))
-        # What is inside of another comes after it.
+        # Mounts inside of other mounts come after them.
         for mount in sorted(spec.get("volumeMounts", []), key=lambda mount: mount["mountPath"]):
             mounts.append(("ro" if mount.get("readOnly") else "rw", pod.volume(mount["name"]), mount["mountPath"]))
         security = {**pod.spec.get("securityContext", {}), **spec.get("securityContext", {})}
@@ -92,7 +93,8 @@ class Container:
 
     @staticmethod
     def as_user(security):
-        """As whom, and with what of root's powers: those that are added where all are dropped. Nobody gains any."""
+        """Returns the command prefix that sets user, groups and the added capabilities. No
+        process can gain further ones."""
         assert security["capabilities"]["drop"] == ["ALL"] and security["allowPrivilegeEscalation"] is False, security
         user, group = security["runAsUser"], security["runAsGroup"]
         assert user != 0 or not security["runAsNonRoot"], "the kubelet refuses root here"
@@ -125,7 +127,7 @@ class Container:
         return values
 
     def first(self):
-        """Process 1 of its namespace, as this one sees it."""
+        """Returns the id of the namespace's process 1 in this namespace."""
         try:
             children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         except OSError:
@@ -133,7 +135,8 @@ class Container:
         return int(children[0]) if children else None
 
     def run(self, command, timeout):
-        """As `kubectl exec` and probes of kind exec do; None where it takes longer or nothing runs there."""
+        """Runs a command like `kubectl exec` and exec probes. Returns None after the time limit,
+        or if no process runs there."""
         first = self.first()
         if first is None:
             return None
@@ -160,6 +163,6 @@ class Container:
                 pass
 
     def code(self):
-        """None while it runs."""
+        """Returns the exit code; None while the container runs."""
         ended = self.process.poll()
         return ended if ended is None or ended >= 0 else 128 - ended

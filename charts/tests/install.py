@@ -1,7 +1,10 @@
-"""helm installs the chart on a real API server, whose controllers make pods of it, which node.py runs; then a job by kubectl trains on real images
-while helm upgrades the release, rolls it back and, at last, uninstalls it. Needs the daemons in MUSTER_PROGRAMS, Kubernetes in MUSTER_KUBERNETES,
-root, and a network of its own. With MUSTER_CHART_BEFORE and MUSTER_PROGRAMS_BEFORE the release that is installed first is that one, and the
-upgrade brings its migrations.
+"""Installs the chart with helm on a real API server; node.py runs the created pods. A job by
+kubectl then trains on real images while helm upgrades the release, rolls it back and finally
+uninstalls it.
+
+Needs the daemons in MUSTER_PROGRAMS, Kubernetes in MUSTER_KUBERNETES, root, and a separate network
+namespace. With MUSTER_CHART_BEFORE and MUSTER_PROGRAMS_BEFORE that release is installed first, and
+the upgrade runs its migrations.
 """
 
 import contextlib
@@ -74,8 +77,8 @@ class Install(unittest.TestCase):
         self.prepare()
 
     def chart(self, source, version):
-        """A copy of this version, for a server of Kubernetes 1.20: it is admitted, and budgets are in the version that this server has, which says the
-        same. Nothing else is touched."""
+        """Returns a copy of the chart with this version, for a server of Kubernetes 1.20. Only the
+        admitted versions and the API version of budgets are changed."""
         chart = self.root / f"chart-{version}"
         shutil.copytree(source, chart)
         about = yaml.safe_load((chart / "Chart.yaml").read_text())
@@ -87,7 +90,8 @@ class Install(unittest.TestCase):
         return chart
 
     def prepare(self):
-        """What docs/kubernetes.md says is there before: a namespace, a database with its secret, and two volumes."""
+        """Creates the prerequisites of docs/kubernetes.md: a namespace, a database with its
+        secret, and two volumes."""
         self.kubectl("create", "namespace", NAMESPACE)
         until("the namespace has its account", lambda: "default" in self.kubectl("-n", NAMESPACE, "get", "serviceaccounts"))
         url = self.postgres.url
@@ -115,7 +119,7 @@ spec:
 """)
 
     def apply(self, text):
-        # A server of this age knows nothing of CEL, which the definitions have.
+        # This old server does not know CEL, which the definitions contain.
         self.kubectl("apply", "--validate=false", "-f", "-", input=text)
 
     def helm(self, *arguments, wait="--wait"):
@@ -128,11 +132,12 @@ spec:
     def release(self, verb, version, wait="--wait", **values):
         file = self.root / "values.yaml"
         file.write_text(yaml.safe_dump({**VALUES, **values}))
-        # The server's own side of apply wants a protocol of every port here, which newer servers fill in.
+        # The server-side apply of this server requires a protocol for every port, which newer
+        # servers fill in.
         return self.helm(verb, "muster", self.charts[version], "--values", file, "--server-side=false", wait=wait)
 
     def pods(self, component):
-        """Of those that are not about to end, by uid."""
+        """Returns the pods that are not terminating, by uid."""
         items = json.loads(self.kubectl("-n", NAMESPACE, "get", "pods", "-l", f"app.kubernetes.io/component={component}", "-o", "json"))["items"]
         return {item["metadata"]["uid"]: item for item in items if "deletionTimestamp" not in item["metadata"]}
 
@@ -140,7 +145,7 @@ spec:
         return {container["image"] for pod in self.pods(component).values() for container in pod["spec"]["containers"]}
 
     def runs(self, component, *command):
-        """As `kubectl exec deploy/...`, for which there is no kubelet to ask."""
+        """Runs a command like `kubectl exec deploy/...`, which would need a kubelet."""
         pod = self.node.pods[next(iter(self.pods(component)))]
         ran = pod.container.run(command, 60)
         self.assertEqual(ran.returncode, 0, ran.stderr)
@@ -163,13 +168,13 @@ spec:
         return (self.job().get("progress") or {}).get("step", 0)
 
     def trained(self):
-        """Waits until the long job is some steps further than it is."""
+        """Waits until the long job has advanced by some steps."""
         until("the job is submitted", lambda: "jobId" in self.status("long"))
         further = self.step() + 40
         until(f"step {further}", lambda: self.step() >= further, 120)
 
     def tasks(self):
-        """Ids of the training's processes, of this machine."""
+        """Returns the ids of the training's processes on this machine."""
         (pod,) = self.pods("executor")
         inside = os.stat(f"/proc/{self.node.pods[pod].container.first()}/ns/pid").st_ino
         found = set()
@@ -181,7 +186,7 @@ spec:
 
     @contextlib.contextmanager
     def rest_answers(self):
-        """All the while."""
+        """Checks that REST answers during the whole block."""
         address = self.kubectl("-n", NAMESPACE, "get", "service", "muster-api", "-o", "jsonpath={.spec.clusterIP}")
         answers, over = [], threading.Event()
 
@@ -202,7 +207,7 @@ spec:
 
     @contextlib.contextmanager
     def training_notices_nothing(self):
-        """Neither its processes nor what Muster has of them change, it goes on, and its executor is the same."""
+        """Checks that the job continues with the same processes, tasks and executor."""
         def seen():
             job = self.job()
             return set(self.pods("executor")), self.tasks(), job["revision"], job["failures"], job["phase"]
@@ -219,7 +224,8 @@ spec:
             self.assertEqual(pod.restarts, 0, f"{pod.name}: {pod.last_words()}")
 
     def objects(self):
-        """All that is there in the release's namespace, but what Kubernetes itself makes, and of the release outside of it."""
+        """Returns the names of all objects in the namespace except those of Kubernetes, and the
+        release's objects outside of it."""
         kinds = "deployments,daemonsets,statefulsets,replicasets,jobs,pods,services,configmaps,secrets,serviceaccounts,roles,rolebindings,pvc,pdb,netpol,ingresses"
         names = self.kubectl("-n", NAMESPACE, "get", kinds, "-o", "name").split()
         names += self.kubectl("get", "clusterroles,clusterrolebindings,priorityclasses,crds", "-l", "app.kubernetes.io/part-of=muster", "-o", "name").split()
@@ -238,7 +244,7 @@ spec:
     def tell(self):
         notes = self.release("install", FIRST)
         self.assertIn("muster-api bootstrap", notes)
-        # Nothing was started before what it needs was there: the hook's job ended first, by itself.
+        # No daemon started before its requirements: the hook's job ended first.
         self.not_restarted()
         self.assertEqual(self.pods("migrate"), {})
         self.assertEqual([len(self.pods(component)) for component in ("api", "scheduler", "executor")], [2, 2, 1])
@@ -250,7 +256,7 @@ spec:
         operators = self.runs("api", "muster-api", "bootstrap", "--token-name", "operator").strip()
         self.kubectl("-n", NAMESPACE, "create", "secret", "generic", "muster-operator-token", f"--from-literal=token={operators}")
         self.release("upgrade", FIRST, operator={"enabled": True})
-        # What the values do not touch stays.
+        # Pods that the values do not affect remain.
         self.assertEqual({component: set(self.pods(component)) for component in first}, first)
         self.apply("{apiVersion: v1, kind: Namespace, metadata: {name: vision}}")
         self.apply("{apiVersion: muster.dev/v1alpha1, kind: Tenant, metadata: {name: vision}, spec: {quota: {gpus: 2}}}")
@@ -258,11 +264,11 @@ spec:
         self.trained()
 
         with self.training_notices_nothing():
-            # As docs/kubernetes.md says: other than this, helm 4 waits for executors that nobody replaces.
+            # As in docs/kubernetes.md: otherwise helm 4 waits for executors that are not replaced.
             self.release("upgrade", NEXT, wait="--wait=legacy", operator={"enabled": True}, api={"replicas": 3})
         self.assertEqual(len(self.pods("api")), 3)
         if "MUSTER_CHART_BEFORE" in os.environ:
-            # The version before knows that there is more than it has brought; so there was something to migrate.
+            # The previous version refuses a newer schema, so there was something to migrate.
             owner = {"MUSTER_API_OWNER_DATABASE_URL": self.postgres.url("owner")}
             ran = subprocess.run([self.node.programs[FIRST] / "muster-api", "migrate"], env=owner, capture_output=True, timeout=60)
             self.assertNotEqual(ran.returncode, 0)
@@ -273,7 +279,7 @@ spec:
             self.helm("rollback", "muster", "2", "--server-side=false")
         self.assertEqual(self.images("api") | self.images("scheduler"), {f"muster-control-plane:{FIRST}"})
 
-        # The executor's pod is replaced when somebody deletes it, and the job resumes from the checkpoint of that moment.
+        # A deleted executor pod is replaced, and the job resumes from the checkpoint of its stop.
         self.kubectl("-n", NAMESPACE, "delete", "pod", "-l", "app.kubernetes.io/component=executor")
         self.trained()
         events = [entry["event"] for entry in self.muster("events", self.status("long")["jobId"])]
@@ -289,7 +295,8 @@ spec:
 
         self.helm("uninstall", "muster")
         until("the last pod is gone", lambda: not any("pod/" in name for name in self.objects()))
-        # docs/kubernetes.md: the definitions, what may hold users' work, and what that needs; the two secrets are ours.
+        # docs/kubernetes.md: the definitions, volumes with users' work, and their requirements. The
+        # two secrets belong to this test.
         self.assertEqual(self.objects(), {
             "customresourcedefinition/trainingjobs.muster.dev", "customresourcedefinition/studies.muster.dev",
             "customresourcedefinition/tenants.muster.dev", "persistentvolumeclaim/muster-checkpoints", "persistentvolumeclaim/muster-datasets",

@@ -1,6 +1,7 @@
-"""A stand-in for the kubelet: runs the containers that the chart renders as processes of this machine, each in a process namespace of its
-own, so that a container's end is the end of everything in it. Volumes are folders, and every path of a mount is replaced by its folder;
-addresses are replaced by loopback's. Users, limits and networks are not what a kubelet makes of them.
+"""Fake kubelet: runs the rendered containers as processes of this machine, each in its own process
+namespace, so that all its processes end with the container. Volumes are folders; every path of a
+mount is replaced by its folder, and addresses are replaced by loopback addresses. Users, limits and
+networks are not applied.
 """
 
 import http.client
@@ -33,12 +34,13 @@ def until(what, is_so, seconds=60):
 
 
 class Service:
-    """Connections to one address, each handed to any pod that takes it, as kube-proxy does with those that are ready."""
+    """Forwards connections of one address to any pod that accepts them, like kube-proxy to ready
+    pods."""
 
     def __init__(self, address=("127.0.0.1", 0)):
         self.listener = socket.create_server(address, backlog=128)
         self.port = self.listener.getsockname()[1]
-        # Addresses.
+        # Addresses of the pods.
         self.backends = []
         threading.Thread(target=self.serve, daemon=True).start()
 
@@ -61,14 +63,14 @@ class Service:
                 client.close()
 
     def close(self):
-        """Connections that are there go on."""
-        # Closing alone would not wake who waits for the next.
+        """Accepts no new connections; open ones continue."""
+        # A close alone would not wake the thread in `accept`.
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 
     @staticmethod
     def carry(source, sink):
-        """Until one end closes; then both do."""
+        """Copies data until one end closes, and then closes both."""
         try:
             while data := source.recv(1 << 16):
                 sink.sendall(data)
@@ -82,7 +84,7 @@ class Service:
 
 
 class Machine:
-    """One node: its folders, and what the cluster has given it."""
+    """One node: its folders and the cluster's objects."""
 
     def __init__(self, root, items, secrets, programs, ports):
         self.root, self.items, self.secrets, self.programs, self.ports = pathlib.Path(root), items, secrets, programs, ports
@@ -93,14 +95,15 @@ class Machine:
         return next(spec for item, _, spec in pods(self.items) if item["kind"] == kind and item["metadata"]["name"] == name)
 
     def start(self, kind, name, ports=()):
-        """`ports` are addresses of this pod alone."""
+        """Starts a pod. `ports` maps addresses for this pod only."""
         self.count += 1
         pod = Pod(self, self.pod(kind, name), self.root / f"pod-{self.count}-{name}", {**self.ports, **dict(ports)})
         self.running.append(pod)
         return pod
 
     def folder(self, volume, own):
-        """Claims and folders of the node are there before and after the pod, anything else is the pod's."""
+        """Returns the folder of a volume. Claims and folders of the node outlive the pod; others do
+        not."""
         if claim := volume.get("persistentVolumeClaim"):
             folder = self.root / "claims" / claim["claimName"]
         elif host := volume.get("hostPath"):
@@ -132,12 +135,12 @@ class Pod:
             self.process = subprocess.Popen(self.inside(self.container["command"]), env=self.environment, cwd=own, stdout=log, stderr=log)
 
     def inside(self, command):
-        """As process 1 of a namespace; when that ends, the kernel kills all others in it."""
+        """Runs as process 1 of a namespace, so that the kernel kills all others with it."""
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         return ["unshare", *as_user, "--pid", "--fork", "--mount-proc", "--kill-child", *map(self.here, command)]
 
     def here(self, text):
-        """In one pass, since what is put in may look like what is replaced."""
+        """Replaces paths in one pass, because replacements may contain other paths."""
         return re.sub("|".join(map(re.escape, self.replaced)), lambda found: self.replaced[found[0]], text)
 
     def value(self, variable):
@@ -152,7 +155,7 @@ class Pod:
         return self.here(variable["value"])
 
     def run(self, *command):
-        """As `kubectl exec`, but beside the namespace."""
+        """Runs a command like `kubectl exec`, but outside of the namespace."""
         return subprocess.run([*map(self.here, command)], env=self.environment, capture_output=True, text=True, timeout=60)
 
     def is_ready(self):
@@ -179,7 +182,8 @@ class Pod:
             os.kill(int(child), number)
 
     def delete(self):
-        """SIGTERM, and SIGKILL after the grace that the pod names; returns the seconds that it took."""
+        """Sends SIGTERM, and SIGKILL after the pod's grace period. Returns the duration in
+        seconds."""
         began = time.monotonic()
         self.signal(signal.SIGTERM)
         try:

@@ -1,10 +1,12 @@
-"""The machine of a cluster: what Kubernetes' scheduler, its kubelet and kube-proxy do for one node, for real Pods and Services of a real API
-server. Each pod has a network namespace with an address of its own, each container namespaces for processes and mounts, a root file system that
-can only be read, the user and capabilities that it is given, its variables, secrets, volumes and probes; services have their addresses. So
-nothing of a pod is replaced.
+"""Fake node: does the work of Kubernetes' scheduler, kubelet and kube-proxy for real Pods and
+Services of a real API server. Each pod has a network namespace with its own address. Each container
+has namespaces for processes and mounts, a read-only root file system, its user and capabilities,
+variables, secrets, volumes and probes. Services have their addresses. So no part of a pod is
+replaced.
 
-What is not as on a real node: an image is what docker/Dockerfile copies into it, on this machine's own /usr; names of services come from a
-hosts file and not from DNS; network policies, limits and seccomp bind nobody; whatever is asked for fits on this node.
+Differences from a real node: an image consists of the files that docker/Dockerfile copies, on this
+machine's /usr. Names of services come from a hosts file instead of DNS. Network policies, limits
+and seccomp have no effect. Every request fits on the node.
 """
 
 import datetime
@@ -34,7 +36,7 @@ def ip(*commands, network=None):
 
 
 def images():
-    """What docker/Dockerfile copies into each image: names of programs."""
+    """Returns the programs that docker/Dockerfile copies into each image."""
     found, stage = {}, None
     for line in (ROOT / "docker/Dockerfile").read_text().splitlines():
         if named := re.match(r"FROM .* AS ([a-z-]+)", line):
@@ -45,10 +47,10 @@ def images():
 
 
 class Node:
-    """Before the API server, since it makes the network; `join` is after it."""
+    """Created before the API server, because it creates the network; `join` follows after it."""
 
     def __init__(self, root, web):
-        """`web` is the folder of the page."""
+        """`web` is the folder of the web page."""
         self.root, self.web = pathlib.Path(root, "node"), web
         (self.root / "networks").mkdir(parents=True)
         self.images, self.programs = images(), {}
@@ -72,7 +74,7 @@ class Node:
         api.follow("/api/v1/pods", self.pod)
 
     def stop(self):
-        """At once, before the API server goes."""
+        """Ends all pods at once, before the API server."""
         self.has_stopped = True
         pods = list(self.pods.values())
         for pod in pods:
@@ -89,7 +91,7 @@ class Node:
                 pass
 
     def pull(self, image):
-        """Folder of the programs of an image, and their names."""
+        """Returns the folder of an image's programs, and their names."""
         name, _, tag = image.rpartition(":")
         if name not in self.images or tag not in self.programs:
             raise Waits("ErrImagePull", f"there is no image {image}")
@@ -98,7 +100,7 @@ class Node:
     def pod(self, event, item):
         uid = item["metadata"]["uid"]
         if event == "DELETED":
-            # By force: its processes end all the same.
+            # Deleted by force: its processes must end too.
             if uid in self.pods:
                 self.pods[uid].told_to_end(0)
         elif not item["spec"].get("nodeName"):
@@ -115,7 +117,7 @@ class Node:
                 self.pods[uid].told_to_end(item["metadata"].get("deletionGracePeriodSeconds", 30))
 
     def network(self, uid):
-        """Makes one for a pod; its file and the pod's address."""
+        """Creates a network namespace for a pod. Returns its file and the pod's address."""
         file = self.root / "networks" / uid
         file.touch()
         subprocess.run(["unshare", f"--net={file}", "true"], check=True)
@@ -147,7 +149,7 @@ class Node:
             self.connect(key)
 
     def connect(self, key):
-        """Each port of a service to the pods that are ready."""
+        """Forwards each port of a service to the ready pods."""
         wanted = {}
         spec = self.services.get(key, {"ports": []})
         for port in spec["ports"]:
@@ -171,7 +173,7 @@ class Node:
         return file
 
     def write_hosts(self, namespace):
-        """In place, since pods have it mounted."""
+        """Writes the file in place, because pods have it mounted."""
         lines = ["127.0.0.1 localhost"]
         for (of, name), spec in self.services.items():
             if spec["clusterIP"] != "None":

@@ -1,5 +1,5 @@
-"""The life of a real Pod on the node of node.py: containers one after another, probes, restarts, and its end; and what is said of it to the API
-server, by which Deployments, Jobs, Services and `helm --wait` go.
+"""The life of a real Pod on the node of node.py: containers in order, probes, restarts and end. Its
+status is reported to the API server, where Deployments, Jobs, Services and `helm --wait` read it.
 """
 
 import base64
@@ -23,7 +23,7 @@ def stamp():
 
 
 class Probe:
-    """One of a container's, with its own pace: `holds` is None until it has an answer."""
+    """A probe of a container, with its own interval. `holds` is None until it has a result."""
 
     def __init__(self, spec, is_for_life):
         self.spec, self.is_for_life = spec, is_for_life
@@ -96,7 +96,7 @@ class Pod:
             pass
 
     def run_all(self):
-        """The phase that it ends in."""
+        """Runs all containers and returns the final phase."""
         for spec in self.spec.get("initContainers", []):
             while not self.end.is_set():
                 if self.once(spec, []) == 0:
@@ -112,7 +112,7 @@ class Pod:
             if not self.end.is_set():
                 print(f"{self.name} ended with {code}:\n{self.last_words()}")
                 self.say("Running", {"waiting": {"reason": "CrashLoopBackOff"}}, False)
-                # As a kubelet does: at once, then after ten seconds, doubled each time.
+                # Back-off of a kubelet: none, then ten seconds, doubled each time.
                 self.end.wait(10 * 2 ** (self.restarts - 1) if self.restarts else 0)
                 self.restarts += 1
         return "Failed"
@@ -143,7 +143,7 @@ class Pod:
         return container.code()
 
     def stop(self, container, grace):
-        """What is to be done before, SIGTERM, and SIGKILL once the grace is over."""
+        """Runs the preStop hook, sends SIGTERM, and SIGKILL after the grace period."""
         over = time.monotonic() + grace
         before = container.spec.get("lifecycle", {}).get("preStop")
         if before and grace:
@@ -157,7 +157,7 @@ class Pod:
             container.kill()
 
     def say(self, phase, state, ready):
-        """Once each time that it is something else."""
+        """Reports the status if it has changed."""
         saying = (phase, str(state), ready, self.restarts)
         if saying == self.said:
             return
@@ -182,14 +182,14 @@ class Pod:
         return self.log.read_text()[-2000:] if self.log.exists() else ""
 
     def read(self, kind, name):
-        """The data of a secret or config map."""
+        """Returns the data of a secret or config map."""
         try:
             return self.node.api.get(f"/api/v1/namespaces/{self.namespace}/{kind}/{name}").get("data", {})
         except Refused as refused:
             raise Waits("CreateContainerConfigError" if kind == "secrets" else "ContainerCreating", str(refused)) from refused
 
     def volume(self, name):
-        """The folder of a volume."""
+        """Returns the folder of a volume."""
         volume = next(volume for volume in self.spec["volumes"] if volume["name"] == name)
         if host := volume.get("hostPath"):
             return self.host(host["path"], host.get("type") == "DirectoryOrCreate")
@@ -202,7 +202,7 @@ class Pod:
         if not folder.exists():
             files = self.files(volume)
             folder.mkdir()
-            # Of whomever it is, the pod's group may write it.
+            # Writable for every user, in place of the pod's group.
             folder.chmod(0o777)
             for path, content in files.items():
                 (folder / path).write_bytes(content)
@@ -220,7 +220,7 @@ class Pod:
         return {path: base64.b64decode(data[key]) if kind == "secrets" else data[key].encode() for key, path in paths.items()}
 
     def host(self, path, makes):
-        """A folder of the node, which has its own beside those of this machine."""
+        """Returns a folder of the node, which is separate from those of this machine."""
         folder = self.node.root / "host" / path.lstrip("/")
         if makes and not folder.exists():
             folder.mkdir(parents=True, mode=0o755)

@@ -1,4 +1,4 @@
-"""Runs the tests and closes with the line that other runners close with."""
+"""Runs the tests and ends with a summary line like other runners."""
 
 import sys
 import unittest
@@ -6,7 +6,7 @@ import unittest
 loader = unittest.defaultTestLoader
 suite = loader.loadTestsFromNames(sys.argv[1:]) if sys.argv[1:] else loader.discover(sys.path[0])
 result = unittest.TextTestRunner(verbosity=2).run(suite)
-# A test whose parts fail is one test that failed.
+# A test with several failed sub-tests counts once.
 failed = len({test.id().split(" ")[0] for test, _ in result.failures + result.errors})
 print(f"chart: {result.testsRun - failed} passed, {failed} failed", flush=True)
 sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)

@@ -1,5 +1,5 @@
-"""A stage for stories: the chart's pods as processes of this machine (kubelet.py), on a real Postgres whose owner is no superuser. Needs
-the daemons, built, in MUSTER_PROGRAMS.
+"""Set-up of stories: the chart's pods as processes of this machine (kubelet.py), on a real Postgres
+whose owner is not a superuser. Needs built daemons in MUSTER_PROGRAMS.
 """
 
 import json
@@ -44,13 +44,13 @@ def programs_in(variable):
 
 
 class Postgres:
-    """A server of its own; `owner` may make roles and owns the database, and is no superuser."""
+    """A private server. `owner` owns the database and may create roles, but is not a superuser."""
 
     def __init__(self, root, address="127.0.0.1"):
         self.address = address
         self.programs = pathlib.Path(os.environ["MUSTER_POSTGRES_BIN"])
         self.port = free_port()
-        # It refuses to run as root.
+        # Postgres refuses to run as root.
         self.user = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
         self.data = pathlib.Path(root, "postgres")
         self.data.mkdir(mode=0o700)
@@ -59,7 +59,7 @@ class Postgres:
         self.call("initdb", "--pgdata", self.data, "--username", "root", "--auth-host", "scram-sha-256", "--auth-local", "trust", "--no-sync", "--encoding", "UTF8")
         with open(self.data / "pg_hba.conf", "a") as admitted:
             admitted.write("host all all samenet scram-sha-256\n")
-        # By the server itself, as a Postgres from npm comes without psql.
+        # Run by the server itself, because a Postgres from npm has no psql.
         self.call("postgres", "--single", "-D", self.data, "postgres", input="create role owner login createrole password 'owner'\ncreate database muster owner owner\n")
         options = [f"--port={self.port}", f"--listen_addresses={address}", f"--unix_socket_directories={self.data}", "--fsync=off"]
         with open(self.data.parent / "postgres.log", "wb") as log:
@@ -84,7 +84,7 @@ class Postgres:
 
 class Stage(unittest.TestCase):
     def prepare(self, data, chart=CHART, programs=None):
-        """Everything but pods; executors keep their folders in a volume of kind `data`."""
+        """Prepares everything but the pods. Executors have a data volume of kind `data`."""
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="muster-chart-"))
         self.root.chmod(0o755)
         self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
@@ -120,7 +120,8 @@ class Stage(unittest.TestCase):
         return pod
 
     def muster(self, *arguments):
-        """What the command line prints, a line a value where it prints several."""
+        """Returns the output of the command line, as a list for commands that print several
+        lines."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.root), "MUSTER_SERVER": f"http://127.0.0.1:{self.rest}", "MUSTER_TOKEN": self.token}
         ran = subprocess.run([self.machine.programs / "muster", "-o", "json", *arguments], env=environment, capture_output=True, text=True, timeout=60)
         self.assertEqual(ran.returncode, 0, ran.stderr)

@@ -1,5 +1,5 @@
-"""The chart's pods in the order of their lives: migration, probes, first token, a job; the leading scheduler is killed, then its executor's
-pod is deleted, and later killed, in the middle of training.
+"""Life of the chart's pods: migration, probes, first token, a job. During the training the leading
+scheduler is killed, and the executor's pod is first deleted and later killed.
 """
 
 import json
@@ -10,12 +10,12 @@ from stage import JOB, STEPS, Stage
 
 
 class Story(Stage):
-    def test_a_job_outlives_its_pods(self):
-        """Their folders go with them."""
+    def test_job_survives_its_pods(self):
+        """The data folders are deleted with the pods."""
         self.tell("emptyDir")
 
-    def test_a_job_outlives_its_pods_on_a_folder_of_the_node(self):
-        """The next pod knows what ran, and starts at once."""
+    def test_job_survives_its_pods_with_a_node_folder(self):
+        """The next pod reads the ledger and starts at once."""
         self.tell("hostPath")
 
     def tell(self, data):
@@ -40,9 +40,9 @@ class Story(Stage):
         print(f"the other scheduler leads {time.monotonic() - began:.1f} s after the leader was killed")
         self.trained(120)
         job = self.job()
-        # The same processes go on: nothing was placed or restarted.
+        # The same processes continue: no task was placed or restarted.
         self.assertEqual((job["revision"], len(job["tasks"])), (1, 2))
-        # With a checkpoint of where it was, and within the grace.
+        # It stops with a checkpoint of its step, within the grace period.
         self.assertLess(executor.delete(), 20)
         executor = self.executor()
         self.trained(300)
@@ -54,9 +54,9 @@ class Story(Stage):
         events = [entry["event"] for entry in self.muster("events", "through-it-all")]
         first, second = (event["from_step"] for event in events if event["kind"] == "resumed")
         self.assertIn(f"stopped in order at step {first}", json.dumps(events))
-        # Of the checkpoints, which are 50 steps apart, the newest or the one that was being written.
+        # Checkpoints are 50 steps apart; the newest one may have been incomplete.
         self.assertGreaterEqual(second, 200)
-        # An executor does not mind that no scheduler is left, and still goes in order.
+        # Without a scheduler the executor still runs and stops in order.
         next(pod for pod in schedulers if pod is not leader).delete()
         self.assertIsNone(executor.process.poll())
         self.assertLess(executor.delete(), 20)

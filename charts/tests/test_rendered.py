@@ -1,4 +1,4 @@
-"""What helm renders: the same as in the golden files, valid for Kubernetes, and true to the rules that the chart promises."""
+"""Checks the rendered objects: golden files, Kubernetes' schemas, and the rules of the chart."""
 
 import base64
 import json
@@ -10,12 +10,12 @@ import kubernetes_validate
 import yaml
 from chart import MATRIX, NAMESPACE, TESTS, CHART, containers, files, helm, matches, name_of, objects, pods, render, render_case
 
-# The oldest that Chart.yaml admits, and the newest whose schemas are at hand.
+# The oldest version that Chart.yaml admits, and the newest with available schemas.
 VERSIONS = ("1.25", "1.36")
-# Of operators; Kubernetes' own schemas do not know it.
+# Kinds of operators, which Kubernetes' schemas do not contain.
 FOREIGN = {"ServiceMonitor", "PodMonitor"}
 RENDERED = {name: render_case(name) for name in MATRIX}
-# Made by the user, as the values of the case say.
+# Objects that the user creates for the case's values.
 EXTERNAL = {
     "default": {"Secret/muster-postgres"},
     "production": {
@@ -38,7 +38,7 @@ def each():
 
 
 def without_chance(text):
-    """Secrets of the chart are random; the golden files show where."""
+    """Replaces random secrets by a marker, as in the golden files."""
     return re.sub(r"^(  (?:join-token|[a-z]+-(?:url|password))): [A-Za-z0-9+/=]{20,}$", r"\1: (random)", text, flags=re.M)
 
 
@@ -52,7 +52,7 @@ class Rendered(unittest.TestCase):
                 self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
 
     def test_golden_files(self):
-        """MUSTER_GOLDEN=write renews them."""
+        """MUSTER_GOLDEN=write updates them."""
         for name, text in RENDERED.items():
             path = TESTS / f"golden/{name}.yaml"
             if os.environ.get("MUSTER_GOLDEN") == "write":
@@ -60,7 +60,7 @@ class Rendered(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(path.read_text(), without_chance(text), "renew with MUSTER_GOLDEN=write scripts/test-chart")
 
-    def test_kubernetes_knows_every_field(self):
+    def test_every_field_is_in_the_schema_of_kubernetes(self):
         for name, items in each():
             for item in items:
                 for version in VERSIONS:
@@ -75,24 +75,26 @@ class Rendered(unittest.TestCase):
             for item in items:
                 where = None if item["kind"].startswith(("ClusterRole", "PriorityClass")) else NAMESPACE
                 if item["kind"] in ("Role", "RoleBinding"):
-                    # Of the operator, in the namespaces that the case gives it; of executors and placeholders, where they are.
+                    # Roles of the operator are in the namespaces of the case; those of executors
+                    # and placeholders are in their own.
                     given = (NAMESPACE,) if item["metadata"]["name"].endswith(("-executor", "-placeholders")) else ("vision", "speech")
                     self.assertIn(item["metadata"]["namespace"], given, name_of(item))
                 else:
                     self.assertEqual(item["metadata"].get("namespace"), where, name_of(item))
                 self.assertLessEqual(len(item["metadata"]["name"]), 63)
 
-    def test_nobody_is_root_and_nothing_is_privileged(self):
+    def test_pods_are_neither_root_nor_privileged(self):
         for name, items in each():
             for item, _, spec in pods(items):
                 with self.subTest(name, item=name_of(item)):
                     self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
                     self.assertEqual(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault")
                     self.assertNotEqual(spec["securityContext"].get("runAsUser"), 0)
-                    # Who asks Kubernetes: the operator, executors whose tasks are pods, and programs of an account of their own.
+                    # Clients of Kubernetes' API: the operator, executors whose tasks are pods, and
+                    # programs with a separate account.
                     asks = item["metadata"]["name"].endswith("-operator") or name == "pods" and item["kind"] in ("DaemonSet", "ConfigMap")
                     self.assertIs(spec["automountServiceAccountToken"], asks)
-                    # The administrator of the case asks for it.
+                    # The case enables it.
                     of_rdma = name == "rdma" and item["metadata"]["name"] == "muster-executor-gpu"
                     self.assertIs(spec.get("hostNetwork", False), of_rdma)
                     for field in ("hostPID", "hostIPC"):
@@ -103,7 +105,7 @@ class Rendered(unittest.TestCase):
                         self.assertIs(security["readOnlyRootFilesystem"], True)
                         self.assertEqual(security["capabilities"]["drop"], ["ALL"])
                         self.assertNotIn("privileged", security)
-                        # The one exception, which docs/kubernetes.md gives the reason of.
+                        # The only exception; docs/kubernetes.md gives the reason.
                         if container["name"] == "prepare":
                             self.assertEqual(security["capabilities"]["add"], ["CHOWN"])
                             self.assertEqual(container["command"][0], "chown")
@@ -111,13 +113,13 @@ class Rendered(unittest.TestCase):
                             self.assertEqual(security["capabilities"].get("add", []), ["IPC_LOCK"] if of_rdma else [])
                             self.assertNotEqual(security.get("runAsUser"), 0)
 
-    def test_requests_are_set_and_images_are_of_one_version(self):
+    def test_requests_are_set_and_images_have_one_version(self):
         for name, items in each():
             for item, _, spec in pods(items):
                 for container in containers(spec):
                     with self.subTest(name, item=name_of(item), container=container["name"]):
                         if item["kind"] == "ConfigMap":
-                            # An executor fills in what the task was given.
+                            # The executor fills in the task's resources.
                             self.assertNotIn("resources", container)
                             continue
                         self.assertLessEqual({"cpu", "memory"}, container["resources"]["requests"].keys())
@@ -129,8 +131,8 @@ class Rendered(unittest.TestCase):
             for container in containers(spec):
                 self.assertTrue(container["image"].startswith("mirror.example.com:5000/muster/"), container["image"])
 
-    def test_an_image_of_a_pool_is_its_own(self):
-        """Production's images.executor has a digest, which is of that image and of no other."""
+    def test_image_of_a_pool_is_not_merged(self):
+        """The digest of production's images.executor must not apply to another image."""
         version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
         pool = "executor.pools.own"
         given = [f"{pool}.gpus=none", f"{pool}.cpuSlots=1", f"{pool}.image.repository=ours/executor", "images.executor.tag=4.5.6"]
@@ -142,15 +144,15 @@ class Rendered(unittest.TestCase):
                 for container in containers(spec):
                     self.assertEqual(container["image"], image)
 
-    def test_all_that_goes_on_says_when_it_is_ready(self):
-        """Else helm waits for nothing, and a rolling update goes on over what crashes."""
+    def test_long_running_pods_have_readiness_probes(self):
+        """Otherwise helm does not wait, and a rolling update continues past crashing pods."""
         for name, items in each():
             for item, _, spec in pods(items):
                 if item["kind"] in ("Deployment", "DaemonSet", "StatefulSet"):
                     self.assertTrue("readinessProbe" in spec["containers"][0], f"{name} {name_of(item)}")
 
-    def test_hooks_leave_nothing_behind(self):
-        """`helm uninstall` does not know them."""
+    def test_hooks_are_deleted_after_success(self):
+        """`helm uninstall` does not delete them."""
         for name, items in each():
             for item in items:
                 annotations = item["metadata"].get("annotations", {})
@@ -194,7 +196,7 @@ class Rendered(unittest.TestCase):
             for item, metadata, _ in pods(items):
                 self.assertEqual(sum(matches(policy, metadata["labels"]) for policy in policies), 1, f"{name} {name_of(item)}")
 
-    def test_what_pods_use_is_there_or_the_users(self):
+    def test_objects_used_by_pods_exist(self):
         for name, items in each():
             there = {name_of(item) for item in items}
             used = {use for item in items for use in uses(item)}
@@ -208,15 +210,16 @@ class Rendered(unittest.TestCase):
                 mounted = {mount["name"] for container in containers(spec) for mount in container.get("volumeMounts", [])}
                 self.assertEqual(mounted, volumes, f"{name} {name_of(item)}")
 
-    def test_a_placeholder_fits_where_an_executor_does(self):
-        """It asks for what a node gives out, unless the executor asks for that itself; and it is right as a pod."""
+    def test_placeholder_fits_beside_an_executor(self):
+        """It requests the capacity of a node, unless the executor requests that itself, and is a
+        valid pod."""
         for name, whole in (("production", False), ("pods", True)):
             items = objects(RENDERED[name])
             text = next(item["data"]["placeholders.json"] for item in items if name_of(item) == "ConfigMap/muster-placeholders")
             pools = json.loads(text)["pools"]
             executors = {item["metadata"]["labels"]["muster-pool"]: spec for item, _, spec in pods(items) if item["kind"] == "DaemonSet"}
             labels = {item["metadata"]["labels"]["muster-pool"]: metadata["labels"] for item, metadata, _ in pods(items) if item["kind"] == "DaemonSet"}
-            # Of those that see all GPUs of a node nobody says how many these are.
+            # The number of GPUs is unknown for pools that see all GPUs of a node.
             self.assertEqual(set(executors) - set(pools), {"shared"} if whole else {"mixed"})
             for pool, of in pools.items():
                 with self.subTest(name, pool=pool):
@@ -226,7 +229,8 @@ class Rendered(unittest.TestCase):
                         kubernetes_validate.validate(made, version, strict=True)
                     for field in ("nodeSelector", "tolerations", "affinity", "runtimeClassName", "securityContext"):
                         self.assertEqual(pod["spec"].get(field), executor.get(field), field)
-                    # By which the operator tells whose executor a pod is, and of which pool.
+                    # Labels by which the operator identifies the release and pool of an executor
+                    # pod.
                     label = "app.kubernetes.io/instance"
                     self.assertEqual((labels[pool][label], labels[pool]["muster-pool"]), (pod["metadata"]["labels"][label], pool))
                     self.assertIs(pod["spec"]["automountServiceAccountToken"], False)
@@ -246,18 +250,18 @@ class Rendered(unittest.TestCase):
         self.assertEqual((gives["gpu"]["part"], gives["small"]["part"], gives["large"]["part"]), ("", "1g", "3g"))
         self.assertEqual((gives["cpu"]["gpus"], gives["cpu"]["cpuMilli"], gives["slices"]["parts"]), (4, 3500, True))
 
-    def test_whoever_has_a_priority_class_uses_it(self):
+    def test_priority_classes_are_used(self):
         for name, own in (("production", "cluster-overprovisioning"), ("pods", None)):
             items = objects(RENDERED[name])
             made = [item for item in items if item["kind"] == "PriorityClass"]
             text = next(item["data"]["placeholders.json"] for item in items if name_of(item) == "ConfigMap/muster-placeholders")
             named = {of["pod"]["spec"]["priorityClassName"] for of in json.loads(text)["pools"].values()}
             self.assertEqual(named, {own} if own else {made[0]["metadata"]["name"]})
-            # Below that of everybody, and not so low that the cluster autoscaler passes over it.
+            # Below all other pods, but not so low that the cluster autoscaler ignores it.
             self.assertEqual([item["value"] for item in made], [] if own else [-10])
 
-    def test_shared_memory_is_larger_than_the_runtimes(self):
-        """Containers have 64 MiB in /dev/shm unless a volume is mounted there, which data loaders and NCCL exceed."""
+    def test_shared_memory_is_larger_than_the_default(self):
+        """Without a volume, /dev/shm has 64 MiB, which data loaders and NCCL exceed."""
         for name, items in each():
             limit = {"rdma": "64Gi"}.get(name)
             for item, _, spec in pods(items):
@@ -302,14 +306,16 @@ class Rendered(unittest.TestCase):
             self.assertEqual("create" in verbs["trainingjobs"], name == "edit")
             self.assertLessEqual({"get", "list", "watch"}, verbs["studies"])
             self.assertEqual("patch" in verbs["trainingjobs/scale"], name == "edit")
-            # The status is the operator's to write, and tenants are the cluster administrator's.
+            # Only the operator writes the status, and only the cluster administrator changes
+            # tenants.
             self.assertEqual(verbs["trainingjobs/status"], {"get"})
             self.assertNotIn("tenants", verbs)
         without = objects(render(MATRIX["pods"][0], ["--set", "operator.aggregateRoles=false"]))
         self.assertNotIn(f"{NAMESPACE}-muster-jobs-edit", {item["metadata"]["name"] for item in without})
 
-    def test_users_programs_have_no_way_to_the_bucket(self):
-        """Pods of users' programs and of the engine differ by a label; only the engine's reach the bucket and the cloud's credentials."""
+    def test_users_programs_cannot_reach_the_bucket(self):
+        """A label distinguishes pods of users' programs from those of the engine. Only the
+        latter reach the bucket and the cloud's credentials."""
         of_cloud = ["checkpoints.kind=bucket", "checkpoints.bucket.url=s3://training/x", "checkpoints.bucket.port=9000", "executor.tasks.engineServiceAccount=engine"]
         items = objects(render(MATRIX["pods"][0], [part for one in of_cloud for part in ("--set", one)]))
         policies = [item["spec"] for item in items if item["kind"] == "NetworkPolicy" and item["metadata"]["name"].startswith("muster-task")]
@@ -326,7 +332,7 @@ class Rendered(unittest.TestCase):
         environment = {variable["name"]: variable.get("value") for variable in executor["containers"][0]["env"]}
         self.assertEqual(environment["MUSTER_EXECUTOR_POD_ENGINE_ACCOUNT"], "engine")
 
-    def test_a_bucket_takes_the_place_of_a_volume(self):
+    def test_bucket_replaces_the_volume(self):
         items = objects(RENDERED["bucket"])
         for kind, name in (("Deployment", "muster-api"), ("DaemonSet", "muster-executor-gpu")):
             spec = next(spec for item, _, spec in pods(items) if name_of(item) == f"{kind}/{name}")
@@ -340,7 +346,8 @@ class Rendered(unittest.TestCase):
             self.assertEqual(9000 in ports, reaches, name)
 
     def test_credentials_of_the_cloud_can_be_fetched(self):
-        """Without a secret they come from where AWS, Google and Azure hand them out: links of the node, or a service beside the bucket."""
+        """Without a secret they come from the issuers of AWS, Google and Azure: link-local
+        addresses of the node, or a service beside the bucket."""
         values, _ = MATRIX["bucket"]
         of_cloud = ["--set", "checkpoints.bucket.credentialsSecret="]
         for arguments, expected in (([], False), (of_cloud, True)):
@@ -351,13 +358,13 @@ class Rendered(unittest.TestCase):
                 self.assertEqual([443 in [port["port"] for port in rule["ports"]] for rule in rules], [expected], name)
                 blocks = {peer["ipBlock"]["cidr"] for rule in policy["egress"] for peer in rule.get("to", []) if "ipBlock" in peer}
                 self.assertEqual(blocks, {"169.254.169.252/30", "169.254.170.23/32"} if expected else set(), name)
-        # The port is opened once where the two are one.
+        # The port is opened once if both use the same.
         items = objects(render(values, [*of_cloud, "--set", "checkpoints.bucket.port=443"]))
         policy = next(item["spec"] for item in items if name_of(item) == "NetworkPolicy/muster-api")
         ports = [port["port"] for rule in policy["egress"] for port in rule.get("ports", [])]
         self.assertEqual(ports.count(443), 1)
 
-    def test_secrets_are_random_and_never_written_out(self):
+    def test_secrets_are_random_and_not_in_manifests(self):
         def secrets(items):
             return {key: base64.b64decode(value).decode() for item in items if item["kind"] == "Secret" for key, value in item["data"].items()}
 
@@ -372,7 +379,7 @@ class Rendered(unittest.TestCase):
 
 
 def uses(item):
-    """Objects that another must be there for, as Kind/name."""
+    """Returns the objects that an object needs, as Kind/name."""
     if item["kind"] == "Ingress":
         for tls in item["spec"].get("tls", []):
             yield f"Secret/{tls['secretName']}"

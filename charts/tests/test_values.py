@@ -1,4 +1,5 @@
-"""What the values say: bad ones are refused by name, all are documented, and what the chart says to the daemons is what these know."""
+"""Checks the values: bad ones are refused by name, all are documented, and all settings for the
+daemons exist there."""
 
 import json
 import os
@@ -15,7 +16,7 @@ POOL = {"gpus": "none", "cpuSlots": 1}
 AS_PODS = {"runtime": "pod", "data": {"kind": "hostPath"}}
 BY_IDENTITY = {"kind": "bucket", "bucket": {"url": "s3://training/checkpoints"}}
 
-# Values -> what the refusal must say: where, and what would be right.
+# Values -> required parts of the error: the place, and the expectation.
 BAD = [
     ({"api": {"replicsa": 3}}, ["/api", "'replicsa' not allowed"]),
     ({"extra": 1}, ["'extra' not allowed"]),
@@ -97,7 +98,7 @@ def source(path):
 
 
 def keys(values, path=""):
-    """Every path of a mapping; what is inside of pools is the pool's own."""
+    """Returns every path of a mapping, without free-form maps such as labels."""
     for key, value in values.items():
         at = f"{path}/{key}"
         yield at
@@ -114,7 +115,7 @@ class Values(unittest.TestCase):
                 for part in said:
                     self.assertIn(part, message)
 
-    def test_the_schema_admits_nothing_unnamed(self):
+    def test_schema_admits_no_unknown_value(self):
         def walk(schema, at):
             if "properties" in schema and "type" in schema or "patternProperties" in schema:
                 self.assertIs(schema.get("additionalProperties"), False, at)
@@ -126,7 +127,7 @@ class Values(unittest.TestCase):
         walk(schema, "")
         self.assertGreater(len(schema["properties"]), 10)
 
-    def test_every_value_is_in_the_schema_and_the_other_way_round(self):
+    def test_values_and_schema_have_the_same_keys(self):
         schema = json.loads((CHART / "values.schema.json").read_text())
 
         def named(at, path=""):
@@ -142,11 +143,11 @@ class Values(unittest.TestCase):
         given = set(keys(yaml.safe_load((CHART / "values.yaml").read_text())))
         known = set(named(schema)) - {"/global"}
         self.assertEqual(given - known, set())
-        # Parts of pods are Kubernetes' to explain; an empty one stands for them.
+        # Kubernetes defines the parts of pods, so the values contain only an empty map.
         inner = re.compile(r"/(requests|limits|affinity)/|/image/(repository|tag|digest)$|/(resources|executorResources)/limits$")
         self.assertEqual({path for path in known - given if not inner.search(path)}, set())
 
-    def test_variables_are_those_of_the_daemons(self):
+    def test_variables_exist_in_the_daemons(self):
         daemons = {
             "MUSTER_API_": source("api/src/config.rs") + source("api/src/command/migrate.rs"),
             "MUSTER_SCHEDULER_": source("scheduler/src/config.rs") + source("api/src/command/migrate.rs"),
@@ -164,7 +165,7 @@ class Values(unittest.TestCase):
                             self.assertIn(f'"{variable["name"]}"', text)
         self.assertGreater(len(seen), 25)
 
-    def test_policies_are_those_of_the_scheduler(self):
+    def test_policies_exist_in_the_scheduler(self):
         names = re.findall(r'Self::\w+ => "([a-z-]+)"', source("scheduler/core/src/policies/name.rs"))
         schema = json.loads((CHART / "values.schema.json").read_text())
         self.assertEqual(schema["properties"]["scheduler"]["properties"]["policy"]["enum"], names)
@@ -180,7 +181,7 @@ class Values(unittest.TestCase):
         ):
             text = (CHART / f"dashboards/{daemon}.json").read_text()
             title = json.loads(text)["title"]
-            # Names with two colons behind them are crates'.
+            # Names followed by two colons are crates.
             sources = "".join(path.read_text() for path in sorted(ROOT.glob(metrics)))
             named = [set(re.findall(r"muster_[a-z_]+\b(?!::)", one)) for one in (text, sources)]
             shown, exported = ({re.sub(r"_(bucket|count|sum)$", "", name) for name in names} for names in named)
@@ -190,7 +191,7 @@ class Values(unittest.TestCase):
                 self.assertIn(f'"{path}"', source(routes))
                 self.assertIn(path, monitored)
 
-    def test_probes_ask_what_the_daemons_answer(self):
+    def test_probes_use_paths_of_the_daemons(self):
         items = objects(render())
         for daemon in ("api", "scheduler"):
             spec = next(spec for item, _, spec in pods(items) if item["metadata"]["name"] == f"muster-{daemon}")
@@ -202,13 +203,13 @@ class Values(unittest.TestCase):
             listens = {variable["value"] for variable in container["env"] if variable["name"].endswith("LISTEN")}
             self.assertIn(f"0.0.0.0:{number}", listens)
 
-    def test_images_hold_what_the_chart_runs(self):
+    def test_images_contain_the_programs_of_the_chart(self):
         docker = source("docker/Dockerfile")
         for program in ("muster-api", "muster-scheduler", "muster-operator", "muster-executor", "muster-task"):
             self.assertIn(f"/programs/{program}", docker)
         self.assertIn(" /usr/share/muster/web\n", docker)
         self.assertIn("/usr/share/muster/web", render_case("default"))
-        # Without them no bucket's certificate is trusted.
+        # Required to verify the certificate of a bucket.
         self.assertEqual(docker.count("/etc/ssl/certs/ca-certificates.crt\n"), 3)
         targets = set(re.findall(r" AS ([a-z-]+)", docker))
         for repository in ("muster-control-plane", "muster-executor", "muster-executor-cpu"):
@@ -216,7 +217,7 @@ class Values(unittest.TestCase):
         version = re.search(r'^version = "(.*)"', source("Cargo.toml"), re.M).group(1)
         self.assertEqual(yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"], version)
 
-    def test_the_notes_tell_the_first_commands(self):
+    def test_notes_contain_the_first_commands(self):
         ran = helm("install", "muster", CHART, "--dry-run=client", "--namespace", "training", "--set", "ingress.enabled=true,ingress.host=x.example.com")
         notes = ran.stdout.split("NOTES:")[1]
         self.assertIn("kubectl --namespace training exec deploy/muster-api -- muster-api bootstrap", notes)
@@ -231,7 +232,7 @@ class Values(unittest.TestCase):
 
 
 class Executor(unittest.TestCase):
-    """The two pieces of shell in the DaemonSet, run here with stand-ins for what they call."""
+    """Runs the two shell scripts of the DaemonSet with fake programs."""
 
     def start(self, folder, arguments=()):
         spec = next(spec for item, _, spec in pods(objects(render(arguments=arguments))) if item["kind"] == "DaemonSet")
@@ -247,10 +248,10 @@ class Executor(unittest.TestCase):
         ran = subprocess.run(shell, env=environment, capture_output=True, text=True, check=True)
         return ran.stdout.splitlines(), container
 
-    def test_a_fresh_folder_waits_until_the_tasks_before_it_are_given_up(self):
+    def test_fresh_folder_waits_until_earlier_tasks_are_released(self):
         with tempfile.TemporaryDirectory() as folder:
             named = "muster-executor --node-name gpu-7-rack-2-example-com"
-            # Lease, grace and a second of margin (`lost_after_ms` of the scheduler), and one more.
+            # Lease, grace, one second of margin (`lost_after_ms` of the scheduler), and one more.
             self.assertEqual(self.start(folder)[0], ["sleep 22", named])
             self.assertEqual(self.start(folder, ["--set", "scheduler.graceMs=25500"])[0], ["sleep 38", named])
             self.assertEqual(self.start(folder, ["--set", "executor.data.kind=hostPath"])[0], [named])
@@ -259,7 +260,7 @@ class Executor(unittest.TestCase):
             pathlib.Path(folder, "data/tasks").mkdir(parents=True)
             self.assertEqual(self.start(folder)[0], [named])
 
-    def test_it_is_ready_while_its_lease_is_renewed(self):
+    def test_executor_is_ready_while_its_lease_is_renewed(self):
         with tempfile.TemporaryDirectory() as folder:
             _, container = self.start(folder)
             probe = [part.replace("/var/lib/muster", folder) for part in container["readinessProbe"]["exec"]["command"]]

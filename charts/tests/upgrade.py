@@ -1,6 +1,7 @@
-"""From one version of the chart and the programs to the next, while a job trains: the migration runs as the hook that it is, under daemons of the
-version before; then api and schedulers are replaced one after another, and at last the executor, whose tasks write a checkpoint and resume.
-Needs the version before: MUSTER_CHART_BEFORE, and its programs in MUSTER_PROGRAMS_BEFORE.
+"""Upgrades chart and programs to the next version while a job trains. The migration runs as a hook
+under the daemons of the previous version. Then the API server and the schedulers are replaced one
+after the other, and finally the executor, whose tasks write a checkpoint and resume. Needs the
+previous version in MUSTER_CHART_BEFORE, and its programs in MUSTER_PROGRAMS_BEFORE.
 """
 
 import os
@@ -12,7 +13,7 @@ from stage import JOB, STEPS, Stage, programs_in
 
 
 class Upgrade(Stage):
-    def test_an_upgrade_with_a_migration_costs_a_running_job_nothing_until_its_executor_is_replaced(self):
+    def test_upgrade_interrupts_a_job_only_by_executor_replacement(self):
         before = pathlib.Path(os.environ["MUSTER_CHART_BEFORE"])
         self.prepare("hostPath", before, programs_in("MUSTER_PROGRAMS_BEFORE"))
         self.migrate()
@@ -24,10 +25,10 @@ class Upgrade(Stage):
         self.muster("submit", str(self.root / "job.yaml"))
         self.trained(60)
 
-        # helm upgrade: the hook first, with everything of the version before still there.
+        # helm upgrade: the hook runs first, beside the daemons of the previous version.
         self.machine.items, self.machine.programs = self.rendered(), programs_in("MUSTER_PROGRAMS")
         self.migrate()
-        # The version before knows that there is more than it has brought, and would not touch it; so there was something to migrate.
+        # The previous version refuses a newer schema, so there was something to migrate.
         self.machine.programs = programs_in("MUSTER_PROGRAMS_BEFORE")
         self.assertNotEqual(self.machine.start("Job", "muster-migrate").process.wait(60), 0)
         self.machine.programs = programs_in("MUSTER_PROGRAMS")
@@ -47,7 +48,7 @@ class Upgrade(Stage):
                 print(f"the next scheduler leads {time.monotonic() - began:.1f} s after the one before was told to go")
         self.trained(240)
         job = self.job()
-        # The same processes all the while, of an executor of the version before.
+        # The processes are unchanged; they belong to an executor of the previous version.
         self.assertEqual((job["revision"], len(job["tasks"]), job["failures"]), (1, 2, 0))
         self.assertIsNone(executor.process.poll())
 

@@ -1,4 +1,4 @@
-// Writes src/api/schema.d.ts from the api's OpenAPI document.
+// Generates src/api/schema.d.ts from the API's OpenAPI document.
 import { readFileSync, writeFileSync } from "node:fs";
 import openapiTS, { astToString } from "openapi-typescript";
 

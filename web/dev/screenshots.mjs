@@ -1,5 +1,6 @@
-// Looks at every page of a running api, in both themes and at two widths: node dev/screenshots.mjs URL TOKEN FOLDER [JOB [STUDY]]
-// Fails when the browser complains, so that a broken content security policy or an exception does not go unseen.
+// Takes screenshots of every page of a running API server, in both themes and two widths: node
+// dev/screenshots.mjs URL TOKEN FOLDER [JOB [STUDY]]. Fails if the browser reports an error, such
+// as an exception or a violation of the content security policy.
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

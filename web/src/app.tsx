@@ -1,4 +1,4 @@
-// The gate and the routes: without a token there is only the way in.
+// Routes; without a token only the sign-in page is shown.
 import { lazy, Suspense } from "react";
 import { Route, Routes, useLocation } from "react-router";
 import { me } from "./api/calls";
@@ -15,7 +15,8 @@ import { Shell } from "./ui/shell";
 import { Failure, Loading } from "./ui/states";
 import { MeContext } from "./ui/me";
 
-// The job page brings the chart library, the study pages their charts, the submit page the example: none is needed for the first list.
+// Loaded on demand: the job page needs the chart library, the study pages their charts, the submit
+// page the example.
 const JobPage = lazy(() => import("./pages/job/page").then((module) => ({ default: module.JobPage })));
 const StudiesPage = lazy(() => import("./pages/studies/page").then((module) => ({ default: module.StudiesPage })));
 const CreateStudyPage = lazy(() => import("./pages/studies/create").then((module) => ({ default: module.CreateStudyPage })));
@@ -25,7 +26,7 @@ const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ 
 export function App() {
   const token = useToken();
   const tenant = useActingTenant(token);
-  // Whatever is shown is of one tenant: for another one all of it is asked again.
+  // Everything shown belongs to one tenant, so a change of the tenant reloads it.
   return token === null ? <LoginPage /> : <Signed key={`${token} ${tenant ?? ""}`} token={token} />;
 }
 

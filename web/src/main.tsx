@@ -1,4 +1,4 @@
-// Where the page starts.
+// Entry point of the page.
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { BrowserRouter } from "react-router";

@@ -1,11 +1,12 @@
-// What jsdom lacks and the pages use.
+// Adds functions that jsdom lacks and the pages use.
 import { configure } from "@testing-library/react";
 
-// How long a page may take to show something says how busy the machine is, and nothing else: what never comes fails all the same.
+// A long limit, because the duration depends only on the load of the machine. Tests for missing
+// elements still fail.
 configure({ asyncUtilTimeout: 4000 });
 window.matchMedia = (query: string): MediaQueryList =>
   ({ matches: false, media: query, addEventListener: () => undefined, removeEventListener: () => undefined }) as unknown as MediaQueryList;
-// Charts draw nothing there; what they show is tested without a canvas.
+// Charts draw nothing in jsdom; their content is tested without a canvas.
 HTMLCanvasElement.prototype.getContext = () => null;
 globalThis.ResizeObserver = class {
   observe = () => undefined;

@@ -9,10 +9,10 @@ pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-/// 24 random bytes in hex.
+/// Returns 24 random bytes in hex.
 ///
 /// # Errors
-/// When the system has no randomness to give.
+/// If the system returns no random bytes.
 pub fn secret() -> anyhow::Result<String> {
     let mut bytes = [0_u8; 24];
     getrandom::fill(&mut bytes)
@@ -20,10 +20,10 @@ pub fn secret() -> anyhow::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Seconds that this thread has worked: what another thread does beside it does not count.
+/// Returns the CPU time of this thread in seconds. Work of other threads does not count.
 #[must_use]
 pub fn thread_s() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    // Seconds of work stay far below 2^52.
+    // The values stay far below 2^52.
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }

@@ -1,4 +1,5 @@
-//! The CLI's own settings: which server, and with which token. One TOML file, readable by its owner only.
+//! Settings of the command line: servers and their tokens. One TOML file that only its owner can
+//! read.
 
 use crate::up::write_private;
 use anyhow::{Context as _, bail};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7070";
 
-/// A server and the token for it.
+/// A server and its token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
@@ -18,22 +19,22 @@ pub struct Context {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
-    /// Server of the context that is used when none is named.
+    /// Server of the context that is used if none is named.
     current: Option<String>,
     contexts: Vec<Context>,
 }
 
-/// Where the settings are kept.
+/// The file with the settings.
 #[derive(Debug, Clone)]
 pub struct Store {
     path: PathBuf,
 }
 
 impl Store {
-    /// `MUSTER_CONFIG`, else `muster/config.toml` in the user's config directory.
+    /// Returns `MUSTER_CONFIG`, or `muster/config.toml` in the user's config directory.
     ///
     /// # Errors
-    /// When no home directory is known.
+    /// If no home directory is known.
     pub fn locate() -> anyhow::Result<Self> {
         let variable = |name| {
             std::env::var_os(name)
@@ -56,10 +57,11 @@ impl Store {
         &self.path
     }
 
-    /// What to connect to: what was named (flags, `MUSTER_SERVER`, `MUSTER_TOKEN`), filled up from the file.
+    /// Returns the server and token to use: the given ones (flags, `MUSTER_SERVER`,
+    /// `MUSTER_TOKEN`), completed from the file.
     ///
     /// # Errors
-    /// When no token is known for the server.
+    /// If no token is known for the server.
     pub fn resolve(
         &self,
         server: Option<String>,
@@ -83,7 +85,7 @@ impl Store {
     }
 
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn context_for(&self, server: &str) -> anyhow::Result<Option<Context>> {
         Ok(self
             .read()?
@@ -92,10 +94,10 @@ impl Store {
             .find(|context| context.server == server))
     }
 
-    /// Keeps the context and makes it the current one.
+    /// Stores the context and makes it the current one.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn save(&self, context: Context) -> anyhow::Result<()> {
         let mut file = self.read()?;
         file.current = Some(context.server.clone());

@@ -1,4 +1,4 @@
-//! Documents as people write them: YAML, of which JSON is a part, as the JSON that REST takes.
+//! Reads documents: YAML, which includes JSON, as the JSON that REST accepts.
 
 use crate::command::UsageError;
 use anyhow::Context as _;
@@ -7,11 +7,11 @@ use serde_json::Value;
 use std::io::Read as _;
 use std::path::Path;
 
-/// What `muster submit` and `muster plan` say of a program that may have to begin again.
+/// Note of `muster submit` and `muster plan` for a command that may restart from its beginning.
 const MAY_START_OVER: &str = "this program may start over when a job of higher priority or a drained node stops it, until Muster has seen it continue from a \
     checkpoint; `exclusive: true` keeps it out of turns and off shared GPUs";
 
-/// A note on stderr for the document of a command that is not exclusive.
+/// Writes the note to stderr for the document of a command that is not exclusive.
 pub fn note_start_over(document: &Value) {
     if may_start_over(document) {
         eprintln!("muster: note: {MAY_START_OVER}");
@@ -25,8 +25,10 @@ fn may_start_over(document: &Value) -> bool {
         && document.get("exclusive") != Some(&Value::Bool(true))
 }
 
+/// Reads a document from a file; `-` is standard input.
+///
 /// # Errors
-/// When the file cannot be read (`-` is standard input), or is no document.
+/// If the file cannot be read or is not a document.
 pub fn read(file: &Path) -> anyhow::Result<Value> {
     let mut text = String::new();
     if file.as_os_str() == "-" {

@@ -1,8 +1,8 @@
-//! `muster`: the command line of a cluster, and `muster up`, a whole cluster on this machine.
+//! `muster`: the command line of a cluster. `muster up` runs a whole cluster on this machine.
 //!
-//! It speaks REST through `muster-client` like anybody else; it must never reach around it.
+//! The command line reaches a cluster only by REST, through `muster-client`.
 
-/// Writes a line to stderr. Unlike `eprintln!` it does not panic when the reader has gone.
+/// Writes a line to stderr. Unlike `eprintln!` it does not panic if the reader has gone.
 macro_rules! note {
     ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
 }
@@ -21,19 +21,19 @@ use muster_client::ClientError;
 use output::Format;
 use std::process::ExitCode;
 
-/// Exit codes beside 0: what scripts can tell apart.
+/// Exit codes other than 0, which scripts can distinguish.
 mod exit {
-    /// Anything else that went wrong.
+    /// Any other failure.
     pub const FAILED: u8 = 1;
-    /// The command line itself is wrong (as clap has it).
+    /// Wrong usage, with clap's exit code.
     pub const USAGE: u8 = 2;
-    /// The server refused: the input is wrong, or the state does not allow it.
+    /// The server refused the request: the input is wrong, or the state does not allow it.
     pub const REFUSED: u8 = 3;
-    /// There is no such job, node or task.
+    /// The job, node or task does not exist.
     pub const NOT_FOUND: u8 = 4;
-    /// The server cannot be reached.
+    /// The server is unreachable.
     pub const UNREACHABLE: u8 = 5;
-    /// The token is not accepted, or may not do this.
+    /// The token was not accepted, or lacks the right.
     pub const DENIED: u8 = 6;
 }
 
@@ -55,10 +55,10 @@ struct Cli {
     /// Bearer token [default: that of the last login].
     #[arg(long, global = true, env = "MUSTER_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Ask for this tenant instead of your own; for administrators.
+    /// Act for this tenant instead of your own; for administrators.
     #[arg(long, global = true, env = "MUSTER_TENANT", value_name = "TENANT")]
     as_tenant: Option<String>,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Format,
     #[command(subcommand)]
@@ -71,13 +71,13 @@ enum Command {
     Up(Box<up::Up>),
     /// Stop the cluster that `muster up` runs
     Down(up::Down),
-    /// Keep the token of a server
+    /// Check and store the token of a server
     Login(command::login::Login),
-    /// Run workloads under policies in a simulated cluster; needs no server
+    /// Simulate workloads under scheduling policies; needs no server
     Simulate(Box<command::simulate::Simulate>),
-    /// Compare policies on the same workloads: a table, curves, a page; needs no server
+    /// Compare policies on the same workloads: table, curves, HTML page; needs no server
     Compare(Box<command::compare::Compare>),
-    /// Print shell completion
+    /// Print a shell completion script
     Completion { shell: clap_complete::Shell },
     #[command(flatten)]
     Remote(command::Remote),
@@ -85,7 +85,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // One thread: children are tied to the life of the thread that starts them.
+    // A single thread, because child processes end with the thread that starts them.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -146,7 +146,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn no_two_options_of_a_command_are_written_alike() {
+    fn command_line_definition_is_consistent() {
         Cli::command().debug_assert();
     }
 }

@@ -1,4 +1,5 @@
-//! How results are printed: a table for people, JSON or YAML for programs. Programs get what REST sent, whole.
+//! Output of results: a table for people, JSON or YAML for programs. Programs receive the complete
+//! answer of the server.
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
@@ -19,16 +20,16 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether programs read it, which get all there is.
+    /// Whether the output is for programs and therefore complete.
     #[must_use]
     pub fn is_whole(self) -> bool {
         self != Self::Table
     }
 
-    /// Prints `value` as it is for programs, or what `table` makes of it for people.
+    /// Prints `value` as JSON or YAML, or the result of `table`.
     ///
     /// # Errors
-    /// When it cannot be encoded, or nobody reads the output any more.
+    /// If it cannot be encoded or written.
     pub fn print<T: Serialize>(
         self,
         value: &T,
@@ -43,7 +44,8 @@ impl Format {
     }
 }
 
-/// Standard output of every command. A closed pipe (`muster list | head -1`) ends the program with exit code 0.
+/// Standard output of every command. A closed pipe (`muster list | head -1`) ends the program with
+/// exit code 0.
 #[derive(Debug)]
 pub struct Out;
 
@@ -57,7 +59,7 @@ impl Write for Out {
     }
 }
 
-/// Blocks: the command has nothing else to do meanwhile.
+/// Blocking writes: the command does nothing else meanwhile.
 impl AsyncWrite for Out {
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -89,23 +91,23 @@ fn or_end<T>(done: io::Result<T>) -> io::Result<T> {
 /// Prints a line.
 ///
 /// # Errors
-/// When the output cannot be written.
+/// If the output cannot be written.
 pub fn line(text: &str) -> anyhow::Result<()> {
     Ok(writeln!(Out, "{text}")?)
 }
 
-/// Writes a line to stderr, if anything reads it.
+/// Writes a line to stderr and ignores errors.
 pub fn note(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Writes a question to stderr; the answer is typed on the same line.
+/// Writes a question to stderr. The user types the answer on the same line.
 pub fn prompt(text: &str) {
     let mut out = io::stderr().lock();
     let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// A plain table without lines between cells, in the manner of `kubectl get`.
+/// Returns a plain table without lines between cells, like `kubectl get`.
 #[must_use]
 pub fn table<const N: usize>(
     header: [&str; N],
@@ -114,7 +116,7 @@ pub fn table<const N: usize>(
     table_of(&header, rows.into_iter().map(Vec::from))
 }
 
-/// As [`table`], with a number of columns that is known only now.
+/// Does the same as [`table`] for a number of columns known only at run time.
 #[must_use]
 pub fn table_of(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
@@ -135,7 +137,7 @@ pub fn table_of(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) ->
         .join("\n")
 }
 
-/// `name: value` lines, names padded to one width.
+/// Returns `name: value` lines with aligned values.
 #[must_use]
 pub fn fields(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
@@ -145,13 +147,13 @@ pub fn fields(rows: &[(&str, String)]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// How long ago, in the largest unit that tells enough: `42s`, `7m`, `3h`, `12d`.
+/// Returns the time since `at` in a suitable unit: `42s`, `7m`, `3h`, `12d`.
 #[must_use]
 pub fn age(at: OffsetDateTime, now: OffsetDateTime) -> String {
     duration_s((now - at).as_seconds_f64())
 }
 
-/// A span of seconds in the largest unit that tells enough.
+/// Returns a duration in a suitable unit.
 #[must_use]
 pub fn duration_s(seconds: f64) -> String {
     let s = seconds.max(0.0);
@@ -166,7 +168,7 @@ pub fn duration_s(seconds: f64) -> String {
     }
 }
 
-/// `1 job`, `2 jobs`: of words that take an s.
+/// Returns `1 job` or `2 jobs`, for words with a plural in s.
 #[must_use]
 pub fn counted(number: u32, what: &str) -> String {
     match number {
@@ -175,7 +177,7 @@ pub fn counted(number: u32, what: &str) -> String {
     }
 }
 
-/// Bytes in binary units.
+/// Returns a number of bytes in binary units.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -199,7 +201,7 @@ mod tests {
     use time::macros::datetime;
 
     #[test]
-    fn spans_and_sizes_read_at_a_glance() {
+    fn durations_and_sizes_use_suitable_units() {
         assert_eq!(duration_s(0.4), "0s");
         assert_eq!(duration_s(119.0), "119s");
         assert_eq!(duration_s(120.0), "2m");
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_lines_have_no_tail() {
+    fn columns_are_aligned_and_lines_are_trimmed() {
         let text = table(
             ["name", "n"],
             [["a".into(), "1".into()], ["longer".into(), "22".into()]],

@@ -1,4 +1,4 @@
-//! Files that are no job documents are told apart before anything is sent.
+//! Files that are not job documents are refused before a request is sent.
 
 mod server;
 
@@ -6,7 +6,7 @@ use server::Server;
 use std::fs;
 
 #[test]
-fn an_empty_file_and_a_study_are_named_as_what_they_are() {
+fn empty_file_and_study_document_are_refused_by_kind() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::new([]);
     for (text, says) in [

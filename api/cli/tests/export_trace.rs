@@ -1,11 +1,11 @@
-//! `muster export-trace` against a server that answers with a history made up here.
+//! `muster export-trace` with a test server that returns a made-up history.
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
-/// Answers one request on a connection: the jobs in two pages, and the tasks of those that started.
+/// Answers one request per connection: the jobs in two pages, and the tasks of started jobs.
 fn answer(stream: TcpStream) {
     let mut reader = BufReader::new(stream);
     let mut request = String::new();
@@ -16,7 +16,7 @@ fn answer(stream: TcpStream) {
     }
     let (first, second) = (id(1), id(2));
     let body = if request.contains(&format!("/jobs/{first}/tasks")) {
-        // The newest first: it started on two GPUs and grew to three.
+        // The newest job comes first: it started on two GPUs and grew to three.
         let grown = [(2, vec![0, 1]), (2, vec![2])];
         let start = [(1, vec![0]), (1, vec![1])];
         json!({ "items": grown.iter().chain(&start).map(task).collect::<Vec<_>>(), "continue": null })
@@ -80,10 +80,10 @@ fn task((revision, gpus): &(u32, Vec<u32>)) -> Value {
 }
 
 #[test]
-fn the_history_is_a_trace_that_our_own_reader_takes() {
+fn exported_history_is_readable_as_a_trace() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let server = format!("http://{}", listener.local_addr().expect("it is bound"));
-    // It ends with the test's process.
+    // The thread ends with the test process.
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             answer(stream);

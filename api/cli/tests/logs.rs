@@ -1,4 +1,4 @@
-//! `muster logs -f` against a server that answers with a job made up here.
+//! `muster logs -f` with a test server that returns a made-up job.
 
 mod server;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use server::{Server, id, job};
 
 #[test]
-fn a_follower_stays_through_a_failed_start_and_says_so() {
+fn followed_log_continues_after_a_failed_start() {
     let piece = |task: u32, text: &str| {
         let piece = json!({ "task_id": id(task), "task": "worker-0", "revision": task, "offset": 0, "next_offset": 6, "text": text });
         format!("event: log\nid: {}@6\ndata: {piece}\n\n", id(task))

@@ -1,4 +1,4 @@
-//! Which job a verb means by a name, against a server that answers with jobs made up here and writes down what it was asked.
+//! Resolution of job names by verbs, with a test server that records its requests.
 
 mod server;
 
@@ -14,7 +14,7 @@ fn dup(number: u32, phase: &str) -> Value {
 }
 
 #[test]
-fn a_name_that_several_open_jobs_have_is_refused_and_they_are_listed() {
+fn name_of_several_open_jobs_is_refused_with_a_list() {
     let open = list(&[dup(3, "queued"), dup(2, "running")]);
     let all = list(&[dup(3, "queued"), dup(2, "running"), dup(1, "failed")]);
     for verb in ["cancel", "pause", "suspend"] {
@@ -36,9 +36,9 @@ fn a_name_that_several_open_jobs_have_is_refused_and_they_are_listed() {
     }
 }
 
-/// However many of its name have ended since: the newest page of all of them would not hold it.
+/// The open job may be older than a page of ended jobs of its name.
 #[test]
-fn the_one_that_has_not_ended_is_meant() {
+fn name_selects_the_open_job() {
     let ended = list(&[dup(9, "failed"), dup(8, "succeeded")]);
     let cancel = |number: u32| format!("POST /api/v1/jobs/{}/cancel", id(number));
     let server = Server::new([
@@ -49,7 +49,7 @@ fn the_one_that_has_not_ended_is_meant() {
     let (code, said) = server.muster(&["cancel", "dup"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(server.asked("POST"), [cancel(2)]);
-    // Where all have ended the server refuses, and it is asked about the newest.
+    // If all jobs have ended, the newest is named to the server, which refuses.
     let server = Server::new([
         ("GET /api/v1/jobs?phase=", list(&[])),
         ("GET /api/v1/jobs?name=", ended),

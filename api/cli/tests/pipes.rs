@@ -1,4 +1,4 @@
-//! Output that nothing reads.
+//! Output without a reader.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ fn muster(args: &[&str]) -> Command {
     command
 }
 
-/// A pipe whose reading end is closed already.
+/// Returns the writing end of a pipe whose reading end is closed.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -46,7 +46,7 @@ fn closed_stderr_keeps_the_exit_code() {
 }
 
 #[test]
-fn closed_stderr_does_not_stop_a_question() {
+fn login_reads_the_token_with_stderr_closed() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = muster(&["--server", "http://127.0.0.1:1", "login"]);
     command.env("HOME", folder.path()).stdin(Stdio::piped());

@@ -1,4 +1,5 @@
-//! `muster simulate` and `muster compare` as a user calls them: the program itself, on files, without a server.
+//! `muster simulate` and `muster compare` as a user calls them: the program on files, without a
+//! server.
 
 #[path = "../../../scheduler/sim/tests/traces/mod.rs"]
 mod traces;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Runs the program with nothing in its environment: no home, no server, no token.
+/// Runs the program with an empty environment: no home, server or token.
 fn muster(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_muster"))
         .args(arguments)
@@ -35,7 +36,8 @@ fn refused(folder: &Path, arguments: &[&str], tells: &[&str]) {
     }
 }
 
-/// Profiles of one application whose steps take a second on whatever shape, 100 steps an epoch, two epochs; and two workloads.
+/// Writes profiles of one application, and two workloads. A step takes one second on every shape,
+/// an epoch has 100 steps and a job two epochs.
 fn toy() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect(name);
@@ -89,10 +91,10 @@ const TOY: [&str; 6] = [
     "--policy",
 ];
 
-/// toy-0 waits for the tick at 60, starts in 30 s and runs for 200: it ends at 290, after 280. All four GPUs are free for toy-1 at the
-/// tick at 300, so that it ends at 530, after 460.
+/// toy-0 waits for the tick at 60, starts in 30 s and runs for 200 s: it ends at 290, after 280 s.
+/// All four GPUs are free for toy-1 at the tick at 300, so it ends at 530, after 460 s.
 #[test]
-fn the_figures_are_those_of_the_rules() {
+fn simulated_times_follow_the_rules() {
     let folder = toy();
     let arguments = [&TOY[..], &["tiresias", "--workload", "one.csv", "--json"]].concat();
     let output = muster(folder.path(), &arguments);
@@ -109,7 +111,8 @@ fn the_figures_are_those_of_the_rules() {
     assert_eq!(run["p50_jct_s"], 370.0);
     assert_eq!(run["makespan_s"], 530.0);
     assert_eq!(run["restarts"], 0);
-    // A rigid job's work is its GPUs times its run: 1 * 200 and 4 * 200 GPU-seconds, held 30 s longer each.
+    // The work of a rigid job is its GPUs times its run: 1 * 200 and 4 * 200 GPU-seconds. Each GPU
+    // is held 30 s longer.
     let gpu_hours = run["gpu_hours"].as_f64().expect("a number");
     assert!(
         (gpu_hours - 5.0 * 230.0 / 3600.0).abs() < 1e-9,
@@ -122,7 +125,7 @@ fn the_figures_are_those_of_the_rules() {
 }
 
 #[test]
-fn runs_come_in_the_order_of_the_arguments_and_can_be_kept_drawn_and_compared() {
+fn runs_keep_argument_order_and_can_be_drawn_and_compared() {
     let folder = toy();
     let path = |name: &str| folder.path().join(name);
     let rest = [
@@ -154,7 +157,7 @@ fn runs_come_in_the_order_of_the_arguments_and_can_be_kept_drawn_and_compared() 
         ]
     );
     let svg = fs::read_to_string(path("g-one-tiresias.svg")).expect("a picture of each run");
-    // The second job lies on both nodes.
+    // The second job spans both nodes.
     assert_eq!(svg.matches("<rect class=\"bar").count(), 3, "{svg}");
 
     let arguments = [
@@ -182,7 +185,7 @@ fn runs_come_in_the_order_of_the_arguments_and_can_be_kept_drawn_and_compared() 
             .contains("class=\"curve\"")
     );
 
-    // What `--json` printed compares as well, but has no curves in it.
+    // Output of `--json` can be compared as well, but contains no curves.
     fs::write(path("measures.json"), runs.to_string()).expect("a file");
     let same = json(&muster(
         folder.path(),
@@ -197,7 +200,7 @@ fn runs_come_in_the_order_of_the_arguments_and_can_be_kept_drawn_and_compared() 
 }
 
 #[test]
-fn a_run_that_is_given_up_says_who_is_left() {
+fn run_with_a_time_limit_counts_unfinished_jobs() {
     let folder = toy();
     let rest = [
         "tiresias",
@@ -209,7 +212,7 @@ fn a_run_that_is_given_up_says_who_is_left() {
     ];
     let runs = json(&muster(folder.path(), &[&TOY[..], &rest].concat()));
     assert_eq!(runs[0]["unfinished"], 1);
-    // The one that ended after 280, and the other's 230 until then.
+    // Mean of 280 s for the ended job and 230 s until the end for the other one.
     assert_eq!(runs[0]["avg_jct_s"], 255.0);
     refused(
         folder.path(),
@@ -223,7 +226,7 @@ fn a_run_that_is_given_up_says_who_is_left() {
 }
 
 #[test]
-fn without_json_there_are_tables() {
+fn tables_are_printed_without_json() {
     let folder = toy();
     let rest = ["tiresias", "--workload", "one.csv", "two.csv"];
     let output = muster(folder.path(), &[&TOY[..], &rest].concat());
@@ -234,7 +237,7 @@ fn without_json_there_are_tables() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_what_would_be_right() {
+fn wrong_argument_is_named_with_the_expected_form() {
     let folder = toy();
     let here = folder.path();
     let with = |rest: &[&'static str]| [&TOY[..], rest].concat();
@@ -334,9 +337,10 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
     );
 }
 
-/// The published completion times of Tiresias, where the published files are at hand (`MUSTER_TRACES`).
+/// Compares with the published completion times of Tiresias, if the published files are available
+/// (`MUSTER_TRACES`).
 #[test]
-fn published_results_are_met_on_the_published_workloads() {
+fn published_results_are_reproduced() {
     let Some(folder) = traces::part("pollux") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! `muster tenants` and `muster tokens` against a server that answers with a tenant made up here.
+//! `muster tenants` and `muster tokens` with a test server that returns a made-up tenant.
 
 mod server;
 
@@ -13,7 +13,7 @@ fn listed(items: &[Value]) -> Value {
     json!({ "items": items, "continue": null })
 }
 
-/// Of four workers at the most, so many of which run.
+/// Returns a job of at most four workers, of which `workers` run.
 fn running(number: u32, name: &str, workers: u32) -> Value {
     let mut job = job(number, name, "running");
     job["workers"]["running"] = workers.into();
@@ -22,7 +22,7 @@ fn running(number: u32, name: &str, workers: u32) -> Value {
 }
 
 #[test]
-fn a_quota_below_what_is_held_says_whom_it_stops_and_waits_for_a_yes() {
+fn lower_quota_lists_affected_jobs_and_needs_confirmation() {
     let jobs = [
         running(3, "newest", 2),
         running(2, "wide", 4),
@@ -41,10 +41,10 @@ fn a_quota_below_what_is_held_says_whom_it_stops_and_waits_for_a_yes() {
     let told = "vision holds 8 GPUs in 3 jobs: a quota of 3 stops 2 jobs (newest, wide) at once";
     assert!(said.contains(told) && said.contains("--yes"), "{said}");
     assert_eq!(server.asked("PATCH"), Vec::<String>::new());
-    // Who stands still holds no GPU and is not hit, so it is not looked for.
+    // A suspended job holds no GPU and is not affected, so it is not requested.
     let asked = "GET /api/v1/jobs?phase=starting&phase=running&limit=500";
     assert_eq!(server.asked("GET /api/v1/jobs"), [asked]);
-    // Room for all but two of them: the wide one alone gives them up.
+    // Only two GPUs too many: the job `wide` alone releases them.
     let (_, said) = server.muster(&["tenants", "quota", "vision", "6"]);
     assert!(
         said.contains("a quota of 6 makes smaller 1 job (wide) at once"),
@@ -53,14 +53,14 @@ fn a_quota_below_what_is_held_says_whom_it_stops_and_waits_for_a_yes() {
     let (code, said) = server.muster(&["tenants", "quota", "vision", "3", "--yes"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(server.body("PATCH"), json!({ "gpu_quota": 3 }));
-    // Nobody is stopped for a higher one.
+    // A higher quota stops no job.
     let server = Server::new(answers());
     let (code, said) = server.muster(&["tenants", "quota", "vision", "8"]);
     assert_eq!(code, 0, "{said}");
 }
 
 #[test]
-fn members_see_their_quota_and_what_is_in_use() {
+fn members_see_their_quota_and_its_use() {
     let me = json!({
         "tenant_id": id(1), "tenant": "vision", "user_id": id(2), "user": "ada", "token_id": id(3), "access": "member",
         "gpu_quota": 4, "gpus_in_use": 3, "jobs_in_use": 1,
@@ -76,7 +76,7 @@ fn members_see_their_quota_and_what_is_in_use() {
 }
 
 #[test]
-fn a_token_may_end_and_a_tenant_may_go() {
+fn token_gets_an_expiry_and_tenant_is_deleted() {
     let made = json!({
         "id": id(3), "name": "ci", "user": "ada", "tenant": "vision", "access": "member", "expires_at": "2030-01-01T00:00:00Z", "secret": "s",
     });
@@ -97,7 +97,7 @@ fn a_token_may_end_and_a_tenant_may_go() {
 }
 
 #[test]
-fn what_pods_may_have_is_changed_list_by_list() {
+fn pod_permissions_are_changed_per_list() {
     let mut tenant = vision(Value::Null, 0, 0);
     tenant["pods"] = json!({ "images": ["r.io/vision/*"], "secrets": ["wandb"] });
     let server = Server::new([
@@ -130,7 +130,7 @@ fn what_pods_may_have_is_changed_list_by_list() {
     ];
     let (code, said) = server.muster(&change);
     assert_eq!(code, 0, "{said}");
-    // Of the other lists nothing is said: somebody else may change them meanwhile.
+    // The other lists are not sent, because another administrator may change them meanwhile.
     let expected =
         json!({ "pods": { "service_account": "trainers", "claims": ["a", "b"], "images": [] } });
     assert_eq!(server.body("PATCH"), expected);

@@ -1,4 +1,4 @@
-//! What a node shall run now: its unreleased tasks, whole, with the addresses that they need of each other.
+//! Assignment of a node: all its unreleased tasks, with the addresses of their jobs' other tasks.
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// The whole desired set of a node's tasks.
+/// Complete desired task set of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeAssignment {
     pub generation: u64,
@@ -28,19 +28,22 @@ pub struct NodeAssignment {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct AssignedTask {
-    /// Never changes for a task.
+    /// Constant over the life of the task.
     pub launch: TaskLaunch,
-    /// Of its job.
+    /// Task set of the task's job.
     pub peers: Arc<Peers>,
-    /// The task shall end.
+    /// Whether the task is to stop.
     pub stop: bool,
 }
 
-/// A shard that a resize in place has told to leave is not stopped while its job runs: it ends by itself when others have what it holds, and
-/// who takes over may come up later than any grace lasts.
+/// Loads the assignment of a node. `grace_ms` is the time from SIGTERM to SIGKILL of a task.
 ///
-/// Reads the generation first: if the set changes in between, the newer set goes out under the older generation, and then again
-/// under its own. `grace_ms` is what a task is given from SIGTERM to SIGKILL.
+/// A shard that a resize in place has ordered to leave is not stopped while its job runs. It exits
+/// after the other shards have taken over its pieces. A shard that takes over may start later than
+/// any grace period.
+///
+/// The generation is read first. If the set changes in between, the newer set is sent under the
+/// older generation and then again under its own.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -115,7 +118,7 @@ fn count(peers: &[Peer]) -> u32 {
     u32::try_from(peers.len()).expect("at most 1024")
 }
 
-/// The task set of each job's present revision.
+/// Returns the task set of each job's present revision.
 async fn peers(
     conn: &mut PgConnection,
     jobs: &[Uuid],
@@ -152,7 +155,8 @@ async fn peers(
     Ok(jobs.map(|(id, peers)| (id, Arc::new(peers))).collect())
 }
 
-/// The job cannot be sent to a node: it has failed for good, and the next round stops it. Whether that is news.
+/// Marks a job as failed for good because it cannot be sent to a node. The next round stops it.
+/// Returns `false` if the job had already failed for good or does not hold tasks.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,4 @@
-//! Checkpoints: what is on disk to continue from, as the chiefs of jobs reported it.
+//! Checkpoints that the coordinators of jobs have reported.
 
 use crate::error::StoreError;
 use crate::number::{signed, unsigned};
@@ -45,7 +45,7 @@ impl From<Row> for Checkpoint {
     }
 }
 
-/// Recording the same checkpoint again changes nothing.
+/// Stores a checkpoint. Storing the same checkpoint again changes nothing.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -78,7 +78,7 @@ pub async fn record(
     Ok(())
 }
 
-/// Its files are gone; the row stays.
+/// Marks the checkpoint's files as deleted. The row stays.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -93,7 +93,7 @@ pub async fn prune(conn: &mut PgConnection, job: JobId, step: u64) -> Result<(),
     Ok(())
 }
 
-/// Forgets the rows of a job above this number: first those whose files are gone, then the oldest.
+/// Deletes a job's rows beyond `most`: first those without files, then the oldest.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -109,7 +109,7 @@ pub async fn forget(conn: &mut PgConnection, job: JobId, most: u64) -> Result<()
     Ok(())
 }
 
-/// Newest first, pruned ones too.
+/// Returns the checkpoints of a job, newest first, including pruned ones.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -125,7 +125,7 @@ pub async fn list(conn: &mut PgConnection, job: JobId) -> Result<Vec<Checkpoint>
     Ok(rows.into_iter().map(Checkpoint::from).collect())
 }
 
-/// Of each of these jobs the newest that is still there of those that were written until a step.
+/// Returns the newest retained checkpoint of each job that was written at or before the given step.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -154,7 +154,7 @@ pub async fn newest_until(
     Ok(found.map(|one| (one.job_id, one)).collect())
 }
 
-/// The newest that was written at `step`.
+/// Returns the newest checkpoint that was written at `step`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,5 @@
-//! How much waits and how much there is, over all tenants, for those who make the cluster larger or smaller. It names nobody.
+//! Queue length and capacity over all tenants, for autoscalers. Contains no names of tenants or
+//! jobs.
 
 use crate::error::StoreError;
 use crate::number::unsigned;
@@ -7,24 +8,26 @@ use sqlx::PgConnection;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Demand {
     pub waiting: Vec<Waiting>,
-    /// Of nodes that are up, closed ones among them; CPU slots where they stand for GPUs.
+    /// GPUs of the nodes that are up, including closed nodes; CPU slots on nodes without GPUs.
     pub gpus: u64,
     pub held_gpus: u64,
-    /// Of nodes that are up and take no new tasks: drained, excluded, or closed by the cluster that they belong to; of the others those that
-    /// somebody outside of Muster has.
+    /// GPUs that take no new tasks. Counts all GPUs of drained, excluded or closed nodes that are
+    /// up, and on the other nodes the GPUs that pods outside Muster hold.
     pub closed_gpus: u64,
 }
 
-/// Jobs that wait for one reason.
+/// Jobs with one wait reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// As in `muster_model::wait::Wait`: `waiting_for_gpus`.
+    /// Name of the reason as in `muster_model::wait::Wait`, for example `waiting_for_gpus`.
     pub reason: String,
     pub jobs: u64,
-    /// Of their smallest gangs.
+    /// Sum of the GPUs of the jobs' smallest gangs.
     pub gpus: u64,
 }
 
+/// Returns the waiting demand and the capacity of the whole cluster.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn demand(conn: &mut PgConnection) -> Result<Demand, StoreError> {

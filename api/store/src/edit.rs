@@ -1,4 +1,5 @@
-//! A job's document changed by its owner: read under a lock, judged by the caller, written with its event.
+//! Edit of a job's document by its owner. The store reads it under a lock, the caller checks it,
+//! and the store writes it with its event.
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
@@ -15,7 +16,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
-/// A job whose row nobody else writes until the transaction ends.
+/// A job whose row stays locked against other writers until the transaction ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Editing {
     pub id: JobId,
@@ -23,13 +24,13 @@ pub struct Editing {
     pub spec: JobSpec,
     pub intent: Intent,
     pub phase: JobPhase,
-    /// How often it was changed until now.
+    /// Number of edits so far.
     pub edits: u64,
-    /// The study whose trial it is.
+    /// The study whose trial this job is.
     pub study: Option<StudyId>,
 }
 
-/// `None` when there is none in scope, or it was deleted.
+/// Locks and returns the job. Returns `None` if the job is not in scope or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -52,7 +53,7 @@ pub async fn begin(conn: &mut PgConnection, id: JobId) -> Result<Option<Editing>
     }))
 }
 
-/// Writes the changed document; the next round, which this wakes, obeys.
+/// Writes the edited document and wakes the next round, which applies it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

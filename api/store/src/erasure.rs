@@ -1,5 +1,6 @@
-//! Erasure of the files of deleted jobs. A job whose files are to be erased is one that was deleted and has no `erased_at`: the order
-//! survives every restart, and is given again until a node has reported that the files are gone.
+//! Erasure of the files of deleted jobs. A deleted job without `erased_at` still has files to
+//! erase. So an order survives every restart, and is repeated until a node reports that the files
+//! are removed.
 
 use crate::error::StoreError;
 use muster_model::id::{JobId, TenantId};
@@ -14,9 +15,12 @@ pub struct Pending {
     pub job: JobId,
 }
 
-/// Jobs that were deleted before `before` and whose files nothing needs, the earliest deleted first, without those in `except`; `most` of
-/// them. A job waits while a task of it is there, while an open job begins from it, and while its study is not deleted. Jobs that never
-/// started have no files: they count as erased from now on.
+/// Returns at most `most` jobs that were deleted before `before` and whose files no job or study
+/// needs. Jobs of `except` are omitted; the earliest deleted come first.
+///
+/// A job is held back while it has an unreleased task, while an open job begins from its
+/// checkpoint, and while its study is not deleted. Jobs that never started have no files: this call
+/// marks them as erased at `now`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -53,7 +57,8 @@ pub async fn pending(
     Ok(pending.collect())
 }
 
-/// The files of a deleted job are gone. `false` when it is not deleted, or they were gone before.
+/// Marks the files of a deleted job as erased. Returns `false` if the job is not deleted, or was
+/// marked before.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,15 +1,15 @@
-//! What can go wrong with the store. "Not found" and conflicts of plans are answers, not errors.
+//! Errors of the store. "Not found" and conflicts of plans are results, not errors.
 
 use crate::limit::Exceeded;
 
-/// Named by what was tried.
+/// Error of the store; variants are named by the operation that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the database did not carry out a statement")]
     Statement(#[from] sqlx::Error),
     #[error("the database address is not one of Postgres")]
     Address(#[source] sqlx::Error),
-    /// Rows of every tenant would be one forgotten scope away.
+    /// Refused because rows of all tenants would be visible if one transaction omitted its scope.
     #[error(
         "the login {login:?} can bypass row level security; the api needs muster_api, or a role that is only a member of it"
     )]
@@ -24,10 +24,10 @@ pub enum StoreError {
         #[source]
         source: sqlx::migrate::MigrateError,
     },
-    /// Whether the transaction took place is not known.
+    /// The outcome of the transaction is unknown.
     #[error("the database did not answer within {limit_s} s")]
     Silent { limit_s: u64 },
-    /// Nothing is begun for it any more.
+    /// No new work is accepted for the tenant.
     #[error("the tenant was deleted")]
     TenantDeleted,
     #[error(transparent)]
@@ -41,31 +41,33 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same transaction, begun anew, may succeed: Postgres chose it as the victim of a deadlock or a conflict.
+    /// Whether a repetition of the whole transaction may succeed: Postgres ended it because of a
+    /// deadlock or a serialization conflict.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self.code().as_deref(), Some("40001" | "40P01"))
     }
 
-    /// Whether a name or an id exists already.
+    /// Whether a unique name or id already exists.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         matches!(self.code().as_deref(), Some("23505" | "42P04"))
     }
 
-    /// Whether the row refers to something that does not exist.
+    /// Whether the row refers to a row that does not exist.
     #[must_use]
     pub fn is_dangling(&self) -> bool {
         self.code().as_deref() == Some("23503")
     }
 
-    /// Whether row level security or a missing grant refused it.
+    /// Whether row level security or a missing grant refused the statement.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         self.code().as_deref() == Some("42501")
     }
 
-    /// Whether the database cannot be reached now, or has no connection left; nothing is known to be wrong with the statement.
+    /// Whether the database is unreachable now or has no connection left. The statement itself may
+    /// be correct.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         match self {
@@ -77,7 +79,8 @@ impl StoreError {
                 | sqlx::Error::WorkerCrashed,
             ) => true,
             Self::Silent { .. } => true,
-            // Shutting down, crashed, starting up, out of connections; a time limit of the session has passed.
+            // Shutdown, crash, start-up, too many connections, or an expired time limit of the
+            // session.
             _ => matches!(
                 self.code().as_deref(),
                 Some("57P01" | "57P02" | "57P03" | "53300" | "57014" | "25P03" | "57P05")
@@ -85,7 +88,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the statement's values are such that no row can hold them, such as a NUL in a text.
+    /// Whether a value of the statement can never be stored, such as a text with NUL.
     #[must_use]
     pub fn is_unstorable(&self) -> bool {
         self.code().is_some_and(|code| code.starts_with("22"))

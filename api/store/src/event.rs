@@ -1,8 +1,9 @@
-//! The append-only history and its readers' cursor.
+//! The append-only history and the cursor of its readers.
 //!
-//! Sequences are drawn when a row is written, not when it commits: a reader that remembered only the highest sequence would skip
-//! what a slower transaction commits later. So the cursor is (transaction, sequence), and a reader is only shown events of
-//! transactions below every one that still runs.
+//! Postgres draws sequence numbers when it writes a row and not when it commits. A reader that
+//! remembered only the highest sequence number would skip events of a transaction that commits
+//! late. So the cursor is (transaction, sequence), and readers receive only events of transactions
+//! below the oldest running one.
 
 use crate::error::StoreError;
 use crate::page::{self, Page};
@@ -19,7 +20,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
     pub at: OffsetDateTime,
-    /// `None` for what concerns nodes; every tenant sees it.
+    /// Tenant of the event. `None` for events of nodes and of the cluster, which every tenant sees.
     pub tenant_id: Option<TenantId>,
     pub job_id: Option<JobId>,
     pub node_id: Option<NodeId>,
@@ -36,21 +37,21 @@ pub struct StoredEvent {
     pub event: Event,
 }
 
-/// Where a reader stands; its text form is `xid-seq`.
+/// Position of a reader in the history; its text form is `xid-seq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
     pub xid: u64,
     pub seq: i64,
 }
 
-/// Text that is not a cursor.
+/// A text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a cursor; expected two numbers joined by '-'")]
 pub struct CursorError {
     pub text: String,
 }
 
-/// Which events; the tenant is that of the transaction's scope.
+/// Filter of events. The tenant is the one of the transaction's scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventFilter {
     pub job_id: Option<JobId>,
@@ -80,7 +81,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// Appends them in order, in one statement. Wakes nobody.
+/// Appends events in order, in one statement. Sends no notification.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -135,7 +136,7 @@ struct Row {
 }
 
 impl Cursor {
-    /// Of the text of an `xid8` and a number.
+    /// Parses the text of an `xid8`.
     pub(crate) fn read(xid: &str, seq: i64) -> Self {
         let xid = xid.parse().expect("Postgres writes an xid8 as a number");
         Self { xid, seq }
@@ -159,8 +160,9 @@ fn event_bytes(event: &StoredEvent) -> usize {
     page::json_bytes(&event.event)
 }
 
-/// Events after `after`, oldest first. Those of transactions that may still be overtaken are not shown yet; a stream that
-/// reached the end therefore looks again after a second at most, even if nothing wakes it.
+/// Returns events after `after`, oldest first. Events of transactions that are not below the oldest
+/// running one are not shown yet. So a stream that reached the end polls after a second at most,
+/// even without a notification.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -191,8 +193,11 @@ pub async fn page(
     page::read(rows, limit, event_bytes).await
 }
 
-/// Events of the tenant in scope and of nobody's before `before`, newest first, without those of the kinds in `without`; what every reader
-/// may see by now, as in [`page`]. Two walks of one index: without them a tenant of few events would walk past those of all others.
+/// Returns events of the tenant in scope and of no tenant that are older than `before`, newest
+/// first. Events of the kinds in `without` are omitted, and those that [`page`] does not show yet.
+///
+/// The query scans the index twice. A single scan would read past the events of all other tenants
+/// to find those of a tenant with few.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -232,12 +237,14 @@ pub async fn recent(
     page::read(rows, limit, event_bytes).await
 }
 
-/// The cursor of the newest event that readers may see: where a stream begins that wants only what comes from now on.
+/// Returns the cursor of the newest visible event: the start of a stream that wants only later
+/// events.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn newest(conn: &mut PgConnection) -> Result<Cursor, StoreError> {
-    // Every transaction below the snapshot's oldest is settled; whatever comes later has a higher one.
+    // All transactions below the snapshot's oldest have ended; later events have a higher
+    // transaction.
     let horizon =
         sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "xmin!""#)
             .fetch_one(conn)
@@ -249,7 +256,7 @@ pub async fn newest(conn: &mut PgConnection) -> Result<Cursor, StoreError> {
     })
 }
 
-/// The newest event that retention has removed for its age; `None` before the first.
+/// Returns the newest event that retention has removed for its age; `None` before the first.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -260,7 +267,7 @@ pub async fn forgotten(conn: &mut PgConnection) -> Result<Option<Cursor>, StoreE
     Ok(row.map(|row| Cursor::read(&row.xid, row.seq)))
 }
 
-/// An event of a job, its tenant beside it.
+/// Returns an event of a job and its tenant.
 pub(crate) fn of_job(
     at: OffsetDateTime,
     tenant_id: TenantId,
@@ -276,7 +283,7 @@ pub(crate) fn of_job(
     }
 }
 
-/// An event of the cluster as a whole.
+/// Returns an event of the whole cluster.
 pub(crate) fn of_cluster(at: OffsetDateTime, event: Event) -> NewEvent {
     NewEvent {
         at,
@@ -287,7 +294,7 @@ pub(crate) fn of_cluster(at: OffsetDateTime, event: Event) -> NewEvent {
     }
 }
 
-/// An event of a node.
+/// Returns an event of a node.
 pub(crate) fn of_node(at: OffsetDateTime, node_id: NodeId, event: Event) -> NewEvent {
     NewEvent {
         at,

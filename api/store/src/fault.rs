@@ -1,4 +1,4 @@
-//! Faults that are charged to nodes, and nodes that take no new tasks because of them.
+//! Faults that are charged to nodes, and exclusion of nodes because of them.
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_node};
@@ -11,23 +11,26 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::{Duration, OffsetDateTime};
 
-/// A fault as it was charged.
+/// A charged fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charge {
     pub node_id: NodeId,
-    /// `None` of what is the machine's for certain.
+    /// Job and task of the fault. `None` if the machine itself certainly caused it.
     pub of: Option<(JobId, TaskId)>,
     pub fault: NodeFault,
     pub at: OffsetDateTime,
-    /// When its node says that it was, by which it is known if it is told again; `None`: at that very time.
+    /// Time that the node reported for the fault. It identifies a repeated report. `None`: the same
+    /// as `at`.
     pub told_at: Option<OffsetDateTime>,
 }
 
-/// Charges are kept so long, for people; a round looks at those of a day.
+/// Age at which charges are deleted; administrators read them until then.
 const KEPT: Duration = Duration::days(30);
+/// Age up to which a round considers charges.
 const LOADED: Duration = Duration::days(1);
 
-/// Charges a fault, once however often it is told; the event to append, if it is news.
+/// Charges a fault once, even if it is reported again. Returns the event to append, or `None` for a
+/// repetition.
 pub(crate) async fn charge(
     conn: &mut PgConnection,
     charge: &Charge,
@@ -65,7 +68,7 @@ pub(crate) async fn charge(
     Ok(Some(of_node(charge.at, charge.node_id, event)))
 }
 
-/// Charges what a node tells of its own GPUs.
+/// Charges faults that a node reports of its own GPUs.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -81,9 +84,10 @@ pub async fn charge_hardware(
             node_id,
             of: None,
             fault: *fault,
-            // A node whose clock is ahead would be charged until its time has come.
+            // A node whose clock is ahead would otherwise be charged at a future time.
             at: (*at).min(now),
-            // Told again, which it is in a new session, it would otherwise be another one each time.
+            // A new session reports the fault again. Without this time, each report would count as
+            // another fault.
             told_at: Some(*at),
         };
         events.extend(charge(conn, &told).await?);
@@ -95,7 +99,8 @@ pub async fn charge_hardware(
     Ok(())
 }
 
-/// Faults of each node within a day and since it was last taken back.
+/// Returns the faults of each node within the last day and after an administrator last readmitted
+/// it.
 pub(crate) async fn load(
     conn: &mut PgConnection,
     now: OffsetDateTime,
@@ -123,7 +128,7 @@ pub(crate) async fn load(
     Ok(charges)
 }
 
-/// The node takes no new tasks from now on. `false` when that was so before.
+/// Excludes a node: it receives no new tasks. Returns `false` if the node was already excluded.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -154,10 +159,11 @@ pub async fn exclude(
     Ok(true)
 }
 
-/// Characters of a node's reason for taking no new tasks.
+/// Maximum length of the reason why a node takes no new tasks, in characters.
 const UNFIT_CHARS: usize = 500;
 
-/// What the node says of itself: why it takes no new tasks, or nothing while it takes them. A node that is excluded for its faults stays so.
+/// Stores what a node reports about itself: the reason why it takes no new tasks, or `None` if it
+/// takes them. A node that was excluded for its faults stays excluded.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,5 @@
-//! Forecasts: made by the scheduler now and then, read by the jobs' tenants, and compared with what came.
+//! Forecasts. The scheduler makes them, the jobs' tenants read them, and the store compares them
+//! with the actual times.
 
 use crate::error::StoreError;
 use crate::number::unsigned;
@@ -19,31 +20,31 @@ pub struct NewForecast {
     pub raw: Raw,
 }
 
-/// What the simulated runs gave, before the calibration.
+/// Result of the simulated runs before calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Raw {
-    /// What told of the job's length; names are the simulator's.
+    /// Basis of the job's estimated length, by the simulator's name for it.
     pub basis: String,
-    /// The job had not started.
+    /// Whether the job had not started.
     pub waits: bool,
-    /// Seconds from the forecast until the start: 10 %, 50 % and 90 %.
+    /// Seconds from the forecast to the start: 10 %, 50 % and 90 % quantiles.
     pub start_s: Option<[f64; 3]>,
-    /// Seconds from the forecast until the end.
+    /// Seconds from the forecast to the end: 10 %, 50 % and 90 % quantiles.
     pub finish_s: Option<[f64; 3]>,
 }
 
-/// A forecast of a job's end or start, and when that came.
+/// A forecast of a job's end or start, with the actual time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub made_at: OffsetDateTime,
     pub raw: Raw,
     pub came_at: OffsetDateTime,
-    /// For how long it was the job's newest forecast, as a share of all outcomes of that job. Of a job they sum up to 1, or to less if
-    /// they were shown for less than two seconds.
+    /// Share of the time in which this was the newest forecast of its job. The weights of one job
+    /// sum to 1, or to less if its forecasts were shown for less than two seconds.
     pub weight: f64,
 }
 
-/// A row of either.
+/// Row of both queries.
 struct Came {
     job_id: Uuid,
     made_at: OffsetDateTime,
@@ -52,34 +53,37 @@ struct Came {
     shown_s: f64,
 }
 
-/// Jobs whose forecasts are compared with what came, those that ended or started last, and forecasts of each: those of a job that was
-/// forecast all day would otherwise be read at every forecast.
+/// Maximum number of jobs whose forecasts are compared with actual times, the newest first.
 const JOBS: i64 = 200;
+/// Maximum number of forecasts per job. It bounds the work for jobs with forecasts of a whole day.
 const OF_EACH: i64 = 20;
-/// Jobs that tell how long starts and stops take, at least.
+/// Minimum number of jobs from which the time of starts and stops is estimated.
 const LEAST_JOBS: i64 = 5;
-/// Jobs whose forecasts were shown for less than this, in seconds, count less, in proportion: hardly a user has seen them.
+/// Time of display in seconds below which a job counts proportionally less, because few users have
+/// seen its forecasts.
 const SEEN_S: f64 = 2.0;
 
-/// How often forecasts held.
+/// Share of forecasts whose interval contained the actual time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Tally {
     pub finish: Held,
     pub start: Held,
 }
 
-/// How often forecasts of ends held, or of starts. Those that are [unsure](Interval::unsure) count nowhere.
+/// Result for forecasts of ends, or of starts. Forecasts that are [unsure](Interval::unsure) are
+/// not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Held {
     pub forecasts: u64,
     pub held: u64,
     pub jobs: u64,
-    /// Mean over the jobs of the share of the time in which the forecast that was shown held; `None` without any. A job whose forecasts were
-    /// shown for less than two seconds counts less, in proportion.
+    /// Mean over the jobs of the share of the time in which the displayed forecast held. A job
+    /// whose forecasts were shown for less than two seconds counts proportionally less. `None`
+    /// without jobs.
     pub share: Option<f64>,
 }
 
-/// Keeps forecasts of one instant. A job that was deleted meanwhile is left out.
+/// Stores forecasts. Forecasts of jobs that were deleted meanwhile are omitted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -128,7 +132,7 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
     Ok(())
 }
 
-/// Forecasts of ends, of the jobs that ended last of those that have succeeded.
+/// Returns forecasts of ends, for the succeeded jobs that ended last.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -155,7 +159,7 @@ pub async fn outcomes(conn: &mut PgConnection) -> Result<Vec<Outcome>, StoreErro
     Ok(weighted(rows))
 }
 
-/// Forecasts of starts, of the jobs that started last.
+/// Returns forecasts of starts, for the jobs that started last.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -196,9 +200,10 @@ fn weighted(rows: Vec<Came>) -> Vec<Outcome> {
     rows.into_iter().map(outcome).collect()
 }
 
-/// How often forecasts made since then held, of those jobs in scope that have succeeded.
+/// Returns how often forecasts made since `since` held, over the succeeded jobs in scope.
 ///
-/// A forecast counts for as long as it was the newest of its job before what it foretells came, and each job counts once.
+/// A forecast counts for the time in which it was the newest of its job, up to the predicted event.
+/// Each job counts once.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -252,7 +257,8 @@ pub async fn tally(conn: &mut PgConnection, since: OffsetDateTime) -> Result<Tal
     })
 }
 
-/// Seconds that starting and stopping tasks took in all, in the middle of the jobs that ended last; `None` while too few are known.
+/// Returns the median time that jobs spent on starting and stopping, in seconds, over the jobs that
+/// ended last. Returns `None` with fewer than five jobs.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -268,7 +274,7 @@ pub async fn around_s(conn: &mut PgConnection) -> Result<Option<f64>, StoreError
     Ok(row.around_s.filter(|_| row.jobs >= LEAST_JOBS))
 }
 
-/// Forgets forecasts made before then; how many.
+/// Deletes forecasts made before `before` and returns their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

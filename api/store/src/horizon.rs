@@ -1,12 +1,13 @@
-//! Events that no reader sees yet. A reader sees an event once every transaction of the Postgres server with a lower number has ended, also
-//! one of another database ([`crate::event`]): a transaction that stays open holds all streams back.
+//! Events that no reader sees yet. Readers see an event after all older transactions of the
+//! Postgres server have ended, including those of other databases ([`crate::event`]). So a
+//! transaction that stays open delays all streams.
 
 use crate::error::StoreError;
 use crate::event::Cursor;
 use sqlx::PgConnection;
 use std::fmt;
 
-/// The oldest transaction that is open, as far as Postgres shows it to every role.
+/// The oldest open transaction, as far as Postgres shows it to every role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub database: String,
@@ -36,7 +37,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The oldest event that no reader sees yet; `None` where readers see all.
+/// Returns the oldest event that no reader sees yet; `None` if readers see all events.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -50,7 +51,8 @@ pub async fn first_unseen(conn: &mut PgConnection) -> Result<Option<Cursor>, Sto
     Ok(row.map(|row| Cursor::read(&row.xid, row.seq)))
 }
 
-/// What has been open for the longest, of all databases of the server; `None` where nothing else writes.
+/// Returns the oldest open transaction over all databases of the server; `None` if there is no
+/// other writer.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

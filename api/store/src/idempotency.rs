@@ -1,22 +1,24 @@
-//! Answers kept by Idempotency-Key. Claim, carry out and store in one transaction: a second request under the same key waits
-//! for the first to commit and then sees its answer.
+//! Stored answers by `Idempotency-Key`. Claim, execution and storing are one transaction. A second
+//! request with the same key waits for the commit of the first and receives its answer.
 
 use crate::error::StoreError;
 use muster_model::id::TenantId;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-/// What to do with a request under a key.
+/// Result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// Carry it out, then `store` the answer in the same transaction.
+    /// New request. Carry it out, then `store` the answer in the same transaction.
     New,
-    /// It was carried out; give this answer again.
+    /// Repeated request: send this answer again.
     Replay { status: u16, body: String },
-    /// The key was used for another request.
+    /// The key was used for a different request.
     Mismatch,
 }
 
+/// Claims a key for a request.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn claim(
@@ -27,7 +29,8 @@ pub async fn claim(
     now: OffsetDateTime,
     expires_at: OffsetDateTime,
 ) -> Result<Claim, StoreError> {
-    // An expired row, or one whose holder never answered, is taken over; the row lock makes contenders wait for each other.
+    // A row that has expired or has no answer is taken over. The row lock serialises concurrent
+    // requests.
     let taken = sqlx::query!(
         "insert into idempotency (tenant_id, key, request_hash, expires_at) values ($1, $2, $3, $5)
          on conflict (tenant_id, key) do update
@@ -60,6 +63,8 @@ pub async fn claim(
     })
 }
 
+/// Stores the answer of a claimed request.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn store(
@@ -81,7 +86,7 @@ pub async fn store(
     Ok(())
 }
 
-/// Removes the tenant's answers that have expired; how many.
+/// Deletes the expired answers of all visible tenants and returns their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,6 +1,7 @@
-//! Jobs as the api sees them: submitted, listed, asked to pause or to end. Their states change in `plan::commit` alone.
+//! Jobs as the API server uses them: submission, lists, intents and deletion. Only `plan::commit`
+//! changes their states.
 //!
-//! Deleting hides a job from its tenant. [`crate::retention`] removes its rows later.
+//! Deletion hides a job from its tenant. [`crate::retention`] removes its rows later.
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
@@ -27,68 +28,69 @@ use uuid::Uuid;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
-    /// UUID version 7: lists sort by it.
+    /// UUID version 7, because lists are sorted by it.
     pub id: JobId,
     pub tenant_id: TenantId,
     pub submitted_by: UserId,
     pub spec: JobSpec,
 }
 
-/// A job beside what its tasks last told of themselves.
+/// A job and the newest reports of its tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobRow {
     pub job: Job,
     pub latest: Option<Sample>,
-    /// When `latest` was taken.
+    /// Time at which `latest` was taken.
     pub sample_at: Option<OffsetDateTime>,
     pub latest_evaluation: Option<Evaluation>,
-    /// Workers whose process is up.
+    /// Number of workers whose process runs.
     pub workers: u32,
-    /// PS shards whose process is up.
+    /// Number of PS shards whose process runs.
     pub ps_shards: u32,
-    /// Of the final model once the job has succeeded, relative to the checkpoint root.
+    /// Path of the final model, relative to the checkpoint root; set once the job has succeeded.
     pub model_path: Option<String>,
-    /// Name of the user who submitted it.
+    /// Name of the user that submitted the job.
     pub submitted_by: String,
-    /// The newest; `None` before the first, and once it has ended.
+    /// Newest forecast; `None` before the first and after the end.
     pub forecast: Option<Forecast>,
-    /// Newest step that it can continue from.
+    /// Newest step from which the job can continue.
     pub resume_step: Option<u64>,
-    /// A program that begins anew, as nobody has seen it go on from a checkpoint: what `latest` tells will be done once more.
+    /// Whether a command starts from the beginning: no start of it has continued from a checkpoint.
+    /// It then repeats the steps of `latest`.
     pub begins_anew: bool,
-    /// How often its owner has changed it.
+    /// Number of edits by the owner.
     pub edits: u64,
-    /// Why it failed the last time that was charged to its retries.
+    /// Reason of the newest failure that was charged to the retries.
     pub last_failure: Option<String>,
-    /// How often in a row nodes have refused tasks of it.
+    /// Number of consecutive placement rejections.
     pub put_off: u32,
-    /// The study that made it, its number there, and where that has it.
+    /// Study of the trial, number of the trial and its phase in the study.
     pub trial: Option<(StudyId, u32, TrialPhase)>,
 }
 
-/// Which jobs; empty parts let every job pass.
+/// Filter of jobs. An empty field matches every job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobFilter {
-    /// One of these.
+    /// Matches jobs with one of these ids.
     pub ids: Vec<JobId>,
     pub phases: Vec<JobPhase>,
-    /// All of these, with these values.
+    /// Matches jobs with all of these labels and values.
     pub labels: BTreeMap<String, String>,
     pub name: Option<String>,
 }
 
-/// What became of a change of intent.
+/// Result of a change of intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntentOutcome {
     Changed,
-    /// It was so already.
+    /// The job already had this intent.
     Unchanged,
-    /// The job has ended, or is being cancelled, which is final.
+    /// Refused: the job has ended, or is being cancelled, which is final.
     Refused {
         phase: JobPhase,
         intent: Intent,
     },
-    /// It is not one of those for which the caller meant it.
+    /// Refused: the caller's condition on phase and intent does not hold.
     Unfit {
         phase: JobPhase,
     },
@@ -98,7 +100,7 @@ pub enum IntentOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteOutcome {
     Deleted,
-    /// Only a job that has ended can be deleted.
+    /// Only ended jobs can be deleted.
     NotEnded {
         phase: JobPhase,
     },
@@ -145,7 +147,7 @@ struct Row {
     trial_state: Option<String>,
 }
 
-/// One text for every query of jobs; `query_as!` takes only literals.
+/// The columns and joins of every query of jobs. A macro, because `query_as!` takes only literals.
 macro_rules! select_jobs {
     ($rest:literal, $($argument:expr),* $(,)?) => {
         sqlx::query_as!(
@@ -186,8 +188,8 @@ macro_rules! select_jobs {
     };
 }
 
-/// One text for both ways of submitting; the scope is a row that is there before the job and its event are, and these are not made for a
-/// tenant that was deleted.
+/// The statement of both ways to submit. Job and event are selected from the `scope` row, so the
+/// scope is set before they are written. They are not written if the tenant was deleted.
 macro_rules! insert_job {
     ($scope:literal, $job:ident, $event:ident, $now:ident $(,)?) => {
         sqlx::query!(
@@ -220,17 +222,20 @@ macro_rules! insert_job {
     };
 }
 
+/// Returns the step of the checkpoint from which a job begins.
+///
 /// # Panics
-/// When nobody has filled in the step: whoever submits names the checkpoint.
+/// If the step is missing: the caller of the submission must fill it in.
 fn origin_step(from: &Origin) -> i64 {
     signed(from.step.expect("filled in before the job is stored"))
 }
 
-/// Stores a job and its first event, in one round trip, and returns it as stored.
+/// Stores a job and its first event in one round trip, and returns the job.
 ///
-/// Wakes nobody: a NOTIFY holds a lock of the whole database over its commit, so that submissions would commit one by one and
-/// not many to one flush. The caller sends `wake::send(.., &[Rounds, Events])` after the commit, where many submissions may
-/// share one; a wake-up lost in between costs only the wait for the next round.
+/// Sends no notification. A NOTIFY holds a lock of the whole database during its commit, so
+/// submissions could not share a flush of the write-ahead log. The caller sends `wake::send(..,
+/// &[Rounds, Events])` after the commit, once for many submissions. A lost notification only delays
+/// the job until the next timed round.
 ///
 /// # Errors
 /// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
@@ -250,9 +255,11 @@ pub async fn insert(
     }
 }
 
-/// `insert` in a transaction of its own on behalf of the job's tenant, begun and committed by the one statement: a third of the
-/// round trips, and of what Postgres does between them. The tenant is in scope before the first row is made, because each row
-/// is made from the row that sets it, and out of scope when the statement has ended.
+/// Does the same as [`insert`] in a transaction of the statement itself, which acts for the job's
+/// tenant. This saves two of three round trips.
+///
+/// The statement sets the tenant before it writes the first row, because each row is selected from
+/// the row that sets the tenant. The scope ends with the statement.
 ///
 /// # Errors
 /// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
@@ -277,7 +284,7 @@ pub async fn submit(
     }
 }
 
-/// `None` when there is none in scope, or it was deleted.
+/// Returns a job; `None` if it is not in scope or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -288,7 +295,7 @@ pub async fn get(conn: &mut PgConnection, id: JobId) -> Result<Option<JobRow>, S
     Ok(row.map(JobRow::from))
 }
 
-/// Whether some of its tasks that are there are pods.
+/// Whether a task of the job that has not ended is a pod.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -303,7 +310,8 @@ pub async fn is_in_pods(conn: &mut PgConnection, id: JobId) -> Result<bool, Stor
     Ok(found)
 }
 
-/// The documents of these jobs, as far as they are there, each with the trained model's place once the job has succeeded.
+/// Returns the documents of these jobs, each with the path of the trained model if the job has
+/// succeeded. Jobs that were deleted or are not in scope are omitted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -325,7 +333,7 @@ pub async fn trained(
     Ok(found.collect())
 }
 
-/// Newest first; those after `after` in that order.
+/// Returns jobs, newest first, starting behind the job `after`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -360,7 +368,8 @@ pub async fn list(
     page::read(rows, limit, |row: &JobRow| page::json_bytes(&row.job.spec)).await
 }
 
-/// States what the user wants; the next round, which this wakes, obeys. `by` is `None` where a study wants it.
+/// Changes the intent of a job and wakes the next round, which applies it. `by` is `None` if a
+/// study changes it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -374,7 +383,7 @@ pub async fn set_intent(
     set_intent_where(conn, id, wanted, |_, _| true, by, now).await
 }
 
-/// As [`set_intent`], of a job whose phase and present intent are such.
+/// Does the same as [`set_intent`] for a job whose phase and present intent satisfy `fits`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -430,7 +439,8 @@ pub async fn set_intent_where(
     Ok(IntentOutcome::Changed)
 }
 
-/// Hides a job that has ended. Its history stays for audits until [`crate::retention`] removes it.
+/// Hides a job that has ended. Its history remains for audits until [`crate::retention`] removes
+/// it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -497,7 +507,7 @@ fn submitted(new: &NewJob, now: OffsetDateTime) -> (Job, Event) {
     (job, event)
 }
 
-/// What a waiting job is told until a round has looked at it.
+/// Wait reason of a job until a round has considered it.
 pub(crate) fn not_considered() -> Waiting {
     Waiting {
         why: Wait::NotConsidered,

@@ -1,7 +1,8 @@
-//! Leadership of the scheduler: an advisory lock, held for as long as one connection lives.
+//! Leadership of the scheduler: an advisory lock, held as long as one connection is open.
 //!
-//! Postgres must end that connection soon after its client has vanished, or no other scheduler can lead. It is pinged every second;
-//! Postgres ends it after [`SILENT_S`] without a ping, and this side gives it up before that.
+//! Postgres must end this connection soon after its client has vanished; otherwise no other
+//! scheduler can lead. The client pings it every second. Postgres ends it after [`SILENT_S`]
+//! without a ping, and the client gives it up earlier.
 
 use crate::error::StoreError;
 use crate::pool;
@@ -11,28 +12,31 @@ use std::time::Duration;
 /// "muster" in ASCII; unique among the advisory locks of a database.
 const LOCK: i64 = 0x6d75_7374_6572;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// With `CHECK_EVERY` less than `SILENT_S`: this side stops leading before another can begin.
+/// The sum of this and `CHECK_EVERY` is less than `SILENT_S`: this process stops leading before
+/// another can start.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Seconds without a ping after which Postgres ends the connection, from version 14 on.
+/// Time without a ping after which Postgres ends the connection, in seconds; Postgres 14 and later.
 const SILENT_S: u32 = 5;
-/// The first version with `idle_session_timeout`.
+/// First version with `idle_session_timeout`.
 const IDLE_SESSION_TIMEOUT_SINCE: u32 = 140_000;
-/// For Postgres 13: only a host that is gone is noticed, not a proxy that keeps the connection open.
+/// Settings for Postgres 13. They detect only a vanished host, not a proxy that keeps the
+/// connection open.
 const KEEPALIVES: &str = "set tcp_keepalives_idle = 2; set tcp_keepalives_interval = 1; set tcp_keepalives_count = 3; \
      set tcp_user_timeout = '5s'";
 
-/// The lock, held.
+/// The held lock.
 #[derive(Debug)]
 pub struct Leadership {
     conn: PgConnection,
 }
 
 impl Leadership {
-    /// `None` while another process leads.
+    /// Tries to take the lock. Returns `None` while another process leads.
     ///
     /// # Errors
-    /// [`StoreError::Statement`], also when the database does not answer within 5 s.
+    /// [`StoreError::Statement`]; [`StoreError::Silent`] if the database does not answer within 5
+    /// s.
     pub async fn acquire(url: &str) -> Result<Option<Self>, StoreError> {
         let acquired = tokio::time::timeout(ACQUIRE_TIMEOUT, Self::try_acquire(url)).await;
         acquired.unwrap_or_else(|_| {
@@ -44,7 +48,7 @@ impl Leadership {
 
     async fn try_acquire(url: &str) -> Result<Option<Self>, StoreError> {
         let mut conn = PgConnection::connect_with(&pool::connect(url, "muster-leader")?).await?;
-        // An unknown version is a new one.
+        // An unknown version counts as a new one.
         let version = conn.server_version_num();
         let is_old = version.is_some_and(|version| version < IDLE_SESSION_TIMEOUT_SINCE);
         let limits = if is_old {
@@ -52,7 +56,7 @@ impl Leadership {
         } else {
             format!("{KEEPALIVES}; set idle_session_timeout = '{SILENT_S}s'")
         };
-        // Before the lock: a connection that breaks after it leaves no lock behind.
+        // Set before the lock is taken, so that a broken connection cannot keep the lock.
         conn.execute(AssertSqlSafe(limits)).await?;
         let held = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "held!""#, LOCK)
             .fetch_one(&mut conn)
@@ -70,7 +74,7 @@ impl Leadership {
         Ok(Some(Self { conn }))
     }
 
-    /// Returns once the lock is no longer known to be held, and why.
+    /// Waits until the lock is no longer known to be held, and returns the reason.
     pub async fn lost(&mut self) -> StoreError {
         loop {
             tokio::time::sleep(CHECK_EVERY).await;

@@ -1,11 +1,12 @@
-//! Postgres: the only truth of a cluster, and the only crate that speaks SQL.
+//! Access to Postgres, the only source of truth of a cluster. No other crate contains SQL.
 //!
-//! Functions work on a `&mut PgConnection`; the caller owns the transaction, and ids and `now` are parameters. This crate must
-//! never know why: it holds no policy, places nothing and calls nobody. States change only through the model's `apply`, and
-//! every change appends its event in the same transaction.
+//! Functions take a `&mut PgConnection`. The caller owns the transaction, and ids and `now` are
+//! parameters. This crate contains no policy, places nothing and calls no other service. States
+//! change only through the model's `apply`. Every change appends its event in the same transaction.
 //!
-//! Locks are taken in the order jobs (by id), tasks (by id), nodes (by id), so that writers do not wait on each other in a
-//! circle; where Postgres still finds one, [`StoreError::is_retryable`] says so.
+//! Locks are taken in one order: jobs by id, then tasks by id, then nodes by id. This prevents
+//! deadlocks between writers. [`StoreError::is_retryable`] reports a deadlock or a conflict that
+//! Postgres still finds.
 
 pub mod assignment;
 pub mod checkpoint;

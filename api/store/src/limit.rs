@@ -1,4 +1,4 @@
-//! Limits of tenants: looked at in the transaction that opens something.
+//! Limits of tenants. They are checked in the transaction that opens something.
 
 use crate::error::StoreError;
 use crate::number::unsigned;
@@ -11,10 +11,10 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
-/// SQLSTATE of `muster_refuse`.
+/// SQLSTATE that the SQL function `muster_refuse` raises.
 const EXCEEDED: &str = "MU001";
 
-/// A limit that a change would exceed.
+/// A limit that the change would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[error("limit {limit} of the tenant: {used} of {most} are used, and {asked} more are asked for")]
 pub struct Exceeded {
@@ -25,7 +25,7 @@ pub struct Exceeded {
     pub asked: u64,
 }
 
-/// What may still be opened.
+/// Remaining number of jobs and bytes of documents that may be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     pub jobs: u64,
@@ -33,7 +33,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Takes a job with a document of this size, if it fits.
+    /// Subtracts a job with a document of this size. Returns `false` and subtracts nothing if it
+    /// does not fit.
     pub fn take(&mut self, bytes: u64) -> bool {
         let fits = self.jobs > 0 && self.bytes >= bytes;
         if fits {
@@ -44,7 +45,7 @@ impl Room {
     }
 }
 
-/// Keeps other transactions from opening anything for the tenant until this one ends.
+/// Prevents other transactions from opening anything for the tenant until this one ends.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -55,7 +56,7 @@ pub async fn hold(conn: &mut PgConnection, tenant: TenantId) -> Result<(), Store
     Ok(())
 }
 
-/// The limits of a tenant; the defaults where it is not in scope.
+/// Returns the limits of a tenant; the defaults if the tenant is not in scope.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -74,7 +75,7 @@ async fn set(conn: &mut PgConnection, tenant: TenantId) -> Result<Option<LimitsS
     Ok(row.map(|row| row.0))
 }
 
-/// Those of all tenants in scope that have any set.
+/// Returns the limits of all tenants in scope that have any set.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -88,7 +89,7 @@ pub async fn all(conn: &mut PgConnection) -> Result<BTreeMap<TenantId, LimitsSet
     Ok(set.collect())
 }
 
-/// Writes the limits of a tenant that an administrator has set. Needs `scope::admin`.
+/// Writes the limits that an administrator has set. Needs `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -107,7 +108,8 @@ pub async fn write(
     Ok(())
 }
 
-/// What counts against the limits of the tenant in scope, with `scope::admin` of all.
+/// Returns what counts against the limits of the tenant in scope; of all tenants with
+/// `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -135,7 +137,8 @@ pub async fn used(
     Ok(used.collect())
 }
 
-/// What the scheduler may open for a tenant by what is committed. Another transaction may take it first, so the caller checks again while it holds the limits.
+/// Returns what the scheduler may open for a tenant, according to committed rows. Another
+/// transaction may use it first, so the caller checks again while it holds the limits.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -153,7 +156,7 @@ pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<Room, Sto
     })
 }
 
-/// Refuses one more study of the tenant in scope.
+/// Checks whether the tenant in scope may open one more study.
 ///
 /// # Errors
 /// [`StoreError::Exceeded`], [`StoreError::Statement`].
@@ -168,7 +171,7 @@ pub async fn admit_study(
     below("open_studies", limits.open_studies, used.open_studies)
 }
 
-/// Refuses one more token of the tenant in scope, for this user.
+/// Checks whether the tenant in scope may have one more token, for this user.
 ///
 /// # Errors
 /// [`StoreError::Exceeded`], [`StoreError::Statement`].
@@ -205,7 +208,7 @@ fn below(limit: &str, most: u64, used: u64) -> Result<(), StoreError> {
     }))
 }
 
-/// The error of a statement in which `muster_admit_job` may have refused.
+/// Converts the error of a statement in which `muster_admit_job` may have refused the job.
 pub(crate) fn refused(error: sqlx::Error) -> StoreError {
     let told = match &error {
         sqlx::Error::Database(told) if told.code().as_deref() == Some(EXCEEDED) => told,
@@ -220,7 +223,7 @@ pub(crate) fn refused(error: sqlx::Error) -> StoreError {
     }
 }
 
-/// Bytes of a job's document as they are counted.
+/// Returns the counted length of a job's document, in bytes.
 #[must_use]
 pub fn document_bytes(document: &JobSpec) -> u64 {
     let text = serde_json::to_vec(document).expect("a document is JSON");

@@ -1,38 +1,41 @@
-//! Output of tasks. Executors ship it in pieces at byte offsets; pieces that come again are recognised by them.
+//! Output of tasks. Executors send it in pieces with byte offsets; the offset identifies a repeated
+//! piece.
 //!
-//! Of a log longer than [`CAP_BYTES`] the newest part is kept, because a run that fails says why at its end.
+//! Only the newest [`CAP_BYTES`] of a log are kept, because a failing run reports its reason at the
+//! end.
 
 use crate::error::StoreError;
 use crate::number::{signed, unsigned};
 use muster_model::id::{JobId, TaskId, TenantId};
 use sqlx::PgConnection;
 
-/// Bytes of log kept for one task.
+/// Maximum length of the log kept for one task, in bytes.
 pub const CAP_BYTES: u64 = 16 << 20;
 
 /// A part of a task's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// Of the first byte; later than asked for when what lay before was dropped.
+    /// Offset of the first byte. It is later than the requested one if earlier bytes were dropped.
     pub offset: u64,
     pub bytes: Vec<u8>,
-    /// Bytes that the log has by now, over its whole life.
+    /// Total length of the log so far in bytes, including dropped parts.
     pub end: u64,
 }
 
-/// What an appended piece came to.
+/// Result of appending a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
     Stored,
-    /// All of it was there before.
+    /// The whole piece was already stored.
     Repeated,
-    /// Stored, and with it the log passed its cap for the first time: from now on its oldest part is dropped.
+    /// Stored. The log passed its cap for the first time: its oldest part is dropped from now on.
     Capped,
-    /// No such task.
+    /// There is no such task.
     UnknownTask,
 }
 
-/// Appends what is new in the piece. A piece beyond the end is stored where it belongs; what lies between never arrived.
+/// Appends the new part of a piece. A piece beyond the end is stored at its offset; the bytes in
+/// the gap never arrive.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -62,7 +65,7 @@ pub async fn append(
     .await
 }
 
-/// `append` for a caller that holds the task's row and knows where its log ends.
+/// Does the same as `append` for a caller that has locked the task's row and knows the log's end.
 pub(crate) async fn store(
     conn: &mut PgConnection,
     tenant: TenantId,
@@ -77,7 +80,7 @@ pub(crate) async fn store(
     }
     let start = offset.max(known_end);
     let new = &bytes[usize::try_from(start - offset).expect("less than the piece")..];
-    // A piece above the cap is not split: pieces are far smaller than it.
+    // Pieces are never split at the cap: they are far smaller than it.
     sqlx::query!(
         "with kept as (insert into task_log (task_id, start_offset, tenant_id, data) values ($1, $2, $3, $4)),
               dropped as (delete from task_log where task_id = $1 and start_offset + length(data) <= $5)
@@ -98,8 +101,9 @@ pub(crate) async fn store(
     })
 }
 
-/// Drops output of a job's tasks until this many bytes are left, and returns how many are: first that of older revisions, then what lies
-/// farthest from the end of its task's.
+/// Drops output of a job's tasks until `most` bytes remain, and returns the number of remaining
+/// bytes. Output of older revisions is dropped first, then the output farthest from the end of its
+/// task's log.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -127,7 +131,7 @@ pub(crate) async fn trim(
     Ok(unsigned(left))
 }
 
-/// At most `max_bytes` from `offset` on. `None` when there is no such task in scope.
+/// Returns at most `max_bytes` from `offset` on; `None` if there is no such task in scope.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -169,7 +173,7 @@ pub async fn read(
         if at == 0 {
             slice.offset = slice.offset.max(start);
         } else if start != slice.offset + slice.bytes.len() as u64 {
-            // What lies between never arrived; the next read begins behind the gap.
+            // The bytes in between never arrived. The next read starts behind the gap.
             break;
         }
         let skip = usize::try_from((slice.offset + slice.bytes.len() as u64).saturating_sub(start))
@@ -183,7 +187,7 @@ pub async fn read(
     Ok(Some(slice))
 }
 
-/// The last `max_bytes`.
+/// Returns the last `max_bytes` of a log; `None` if there is no such task in scope.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,5 @@
-//! Which executor speaks for a node: credentials, one-time join tokens, and nodes that an administrator removes.
+//! Membership of nodes: credentials of executors, one-time join tokens, and removal by an
+//! administrator.
 
 use crate::error::StoreError;
 use crate::event::{self, of_node};
@@ -15,17 +16,17 @@ use time::OffsetDateTime;
 /// SHA-256 of a secret.
 pub type Hash = [u8; 32];
 
-/// What is known of the executor that speaks for a node.
+/// Known facts about the executor of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     pub state: NodeState,
-    /// SHA-256 of its credential; `None` before it has presented one.
+    /// SHA-256 of the executor's credential; `None` before it has presented one.
     pub credential: Option<Vec<u8>>,
-    /// Of its data folder.
+    /// Identity of the executor's data folder.
     pub identity: Option<String>,
 }
 
-/// `None` for an unknown or removed node.
+/// Returns the member of this name; `None` for an unknown or removed node.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -46,7 +47,8 @@ pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<Member
     }))
 }
 
-/// Makes this the node's credential, if the one before is still `before`. An executor that takes the place of another leaves an event.
+/// Sets the node's credential if the present one is `before`, and returns whether it was set.
+/// Appends an event if the executor replaces another one.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -76,7 +78,7 @@ pub async fn bind(
     Ok(true)
 }
 
-/// Whether it is a one-time token for this node that has not expired.
+/// Whether `token` is an unexpired one-time token for this node.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -97,7 +99,8 @@ pub async fn is_join_token(
     Ok(found)
 }
 
-/// Uses a one-time token up, and forgets those that have expired. `false` when another executor was first.
+/// Consumes a one-time token and deletes expired ones. Returns `false` if another executor was
+/// faster.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -118,7 +121,7 @@ pub async fn use_join_token(
     Ok(used.rows_affected() > 0)
 }
 
-/// Keeps a one-time token for the node of this name; needs `scope::admin`.
+/// Stores a one-time token for the node of this name. Needs `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -143,8 +146,8 @@ pub async fn create_join_token(
     wake::send(conn, &[Channel::Events]).await
 }
 
-/// Forgets the node's credential, so that the next executor that joins under its name binds its own; needs `scope::admin`. The node after
-/// it; `None` when there is none.
+/// Deletes the node's credential, so that the next executor that joins under its name can bind its
+/// own. Returns the node; `None` if there is none. Needs `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -169,21 +172,21 @@ pub async fn reset(
     node::get(conn, name).await
 }
 
-/// What became of the wish to remove a node.
+/// Result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
     Done,
     NoSuchNode,
-    /// It has a session, or its lease has not run out.
+    /// Refused: the node has a session, or its lease has not expired.
     Up,
-    /// Its tasks have not all ended.
+    /// Refused: tasks of the node have not ended.
     Holds {
         tasks: u64,
     },
 }
 
-/// Removes a lost node that holds nothing; needs `scope::admin`. Its row stays for the history of its tasks. A node that joins under the name
-/// later is as new.
+/// Removes a lost node without tasks. Its row remains for the history of its tasks. An executor
+/// that joins under the name later is a new node. Needs `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -193,7 +196,7 @@ pub async fn remove(
     by: &Actor,
     now: OffsetDateTime,
 ) -> Result<Removal, StoreError> {
-    // The lock keeps its next session waiting until it is removed.
+    // The lock delays the node's next session until the node is removed.
     let found = sqlx::query!(
         r#"select id, state,
                   coalesce((select tasks from muster_tasks_of_nodes() held where held.node_id = node.id), 0) as "tasks!"

@@ -1,4 +1,4 @@
-//! Brings a database to this version's schema, and lets the daemons log in to it.
+//! Migrates a database to this version's schema, and lets the daemons log in.
 
 use crate::error::StoreError;
 use crate::pool;
@@ -6,34 +6,35 @@ use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use std::time::Duration;
 
-/// Longest wait of a migration's statement for a lock, seconds.
+/// Longest wait of a migration's statement for a lock, in seconds.
 const LOCK_S: u32 = 2;
 const ATTEMPTS: u32 = 15;
-/// Pause between two attempts, in which transactions that waited behind the migration proceed.
+/// Pause between two attempts. Transactions that waited behind the migration run in it.
 const PAUSE: Duration = Duration::from_secs(2);
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
-/// The two roles as which daemons connect.
+/// The two roles with which daemons connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Login {
     Api,
     Scheduler,
 }
 
-/// Applies what is missing, as the owner of the database. Safe to call from several processes at once: the first takes an
-/// advisory lock, the others wait and find nothing left to do.
+/// Applies the missing migrations as the owner of the database. Concurrent calls from several
+/// processes are safe: the first one takes an advisory lock, the others wait and find nothing to
+/// do.
 ///
-/// A statement waits at most [`LOCK_S`] for a lock: every reader and writer of the table waits behind it. After a pause the migration
-/// is tried again, [`ATTEMPTS`] times in all.
+/// A statement waits at most [`LOCK_S`] for a lock, because all readers and writers of the table
+/// wait behind it. The migration is then repeated after a pause, at most [`ATTEMPTS`] times in all.
 ///
 /// # Errors
-/// [`StoreError::Migrate`], also when the database is of a newer version, or an applied migration was edited;
-/// [`StoreError::Busy`] when a table stays locked.
+/// [`StoreError::Migrate`], also if the database has a newer version or an applied migration was
+/// edited; [`StoreError::Busy`] if a table stays locked.
 pub async fn run(owner_url: &str) -> Result<(), StoreError> {
     let options = pool::connect(owner_url, "muster-migrate")?;
     let mut conn = PgConnection::connect_with(&options).await?;
-    // Another process may migrate for long: this wait has no limit.
+    // Another process may migrate for a long time: this wait has no limit.
     conn.lock().await.map_err(StoreError::Migrate)?;
     let limit = AssertSqlSafe(format!("set lock_timeout = '{LOCK_S}s'"));
     conn.execute(limit).await?;
@@ -59,7 +60,7 @@ pub async fn run(owner_url: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a statement waited in vain for a lock.
+/// Whether a statement failed because its wait for a lock expired.
 fn is_locked(error: &MigrateError) -> bool {
     let (MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _)) = error else {
         return false;
@@ -71,11 +72,11 @@ fn is_locked(error: &MigrateError) -> bool {
         == Some("55P03")
 }
 
-/// Makes a role able to log in, with a password unless the server trusts the connection anyway. Migrations create the roles
-/// without login, so that whoever installs decides on this.
+/// Allows a role to log in, with a password unless the server trusts the connection anyway.
+/// Migrations create the roles without login: the installer decides about it.
 ///
 /// # Errors
-/// [`StoreError::Statement`], when `owner_url` may not change roles.
+/// [`StoreError::Statement`], also if `owner_url` may not alter roles.
 pub async fn allow_login(
     owner_url: &str,
     login: Login,
@@ -86,7 +87,7 @@ pub async fn allow_login(
         Login::Api => "muster_api",
         Login::Scheduler => "muster_scheduler",
     };
-    // Postgres takes no parameters in ALTER ROLE; its own quoting makes the statement.
+    // ALTER ROLE takes no parameters in Postgres, so `format` quotes the values.
     let statement = sqlx::query_scalar!(
         r#"select format('alter role %I login password %L', $1::text, $2::text) as "statement!""#,
         role,
@@ -99,10 +100,11 @@ pub async fn allow_login(
     Ok(())
 }
 
-/// Creates an empty database, or a copy of `template`. Only who may create databases can call it: `muster up` and tests do.
+/// Creates an empty database, or a copy of `template`. Used by `muster up` and tests; needs a login
+/// that may create databases.
 ///
 /// # Errors
-/// [`StoreError::Statement`]; `is_taken` when there is one of that name.
+/// [`StoreError::Statement`]; its `is_taken` is true if a database of that name exists.
 pub async fn create_database(
     server_url: &str,
     name: &str,
@@ -121,14 +123,14 @@ pub async fn create_database(
     Ok(())
 }
 
-/// Tells one set of migrations from another.
+/// Returns a number that identifies this set of migrations.
 #[must_use]
 pub fn fingerprint() -> u64 {
     MIGRATIONS
         .iter()
         .flat_map(|migration| migration.checksum.iter())
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            // FNV-1a, over the SHA-384 sums of the files.
+            // FNV-1a over the SHA-384 checksums of the files.
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         })
 }

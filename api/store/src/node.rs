@@ -1,4 +1,4 @@
-//! Nodes: their sessions, what they hold, their loss and return.
+//! Nodes: sessions, held GPUs, loss and return.
 
 use crate::error::StoreError;
 use crate::event::{self, of_node};
@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// A node and what is held of it.
+/// A node and the tasks that it holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeRow {
     pub node: Node,
-    /// By GPU index.
+    /// Held GPUs, ordered by index.
     pub held: Vec<HeldGpu>,
-    /// That have not ended, of all tenants; those without a GPU among them.
+    /// Number of tasks of all tenants that have not ended, including tasks without a GPU.
     pub tasks: u64,
 }
 
@@ -29,11 +29,11 @@ pub struct NodeRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGpu {
     pub gpu_index: u32,
-    /// Beside the holder of that GPU, whom it shares it with.
+    /// Whether the task is the guest on a packed GPU.
     pub is_guest: bool,
     pub job_id: JobId,
     pub task_id: TaskId,
-    /// `None` when it is neither the tenant's in scope nor an administrator asks.
+    /// `None` unless the tenant is in scope or the caller is an administrator.
     pub owner: Option<Owner>,
 }
 
@@ -82,8 +82,9 @@ impl From<Row> for Node {
     }
 }
 
-/// A node dials in. Its first session under this name makes it, with `new_id`; a lost one is up again, without the tasks that
-/// it lost. Wakes the next round when there is more room than before.
+/// Registers a session of a node. The first session under a name creates the node with `new_id`. A
+/// lost node is up again, without its lost tasks. Wakes the next round if there is more capacity
+/// than before.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -94,7 +95,8 @@ pub async fn hello(
     capacity: &Capacity,
     now: OffsetDateTime,
 ) -> Result<Node, StoreError> {
-    // The insert decides who is first when two sessions of a new name race; the lock then shows what was before.
+    // If two sessions of a new name race, the insert decides which one creates the node. The lock
+    // then shows the earlier state.
     let made = sqlx::query!(
         "insert into node (id, name, state, capacity, first_seen_at, last_seen_at) values ($1, $2, $3, $4, $5, $5)
          on conflict (name) do nothing",
@@ -144,9 +146,10 @@ pub async fn hello(
     Ok(node)
 }
 
-/// Whether tasks of the node are still believed to run that an executor with this identity knows nothing of: it has lost its data
-/// folder, or is another of the same name. It must not be let in before they count as lost, or it would launch them a second time
-/// beside the first. The node's row stays locked, so that none is added until the transaction ends.
+/// Whether the node has unreleased tasks of an executor with another identity. In this case the
+/// executor has lost its data folder, or is a second one of the same name. It must not be admitted
+/// before these tasks count as lost, or it would start them a second time. The node's row stays
+/// locked, so no task is added until the transaction ends.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -176,7 +179,7 @@ pub async fn is_held_by_another(
     Ok(holds)
 }
 
-/// The executor that speaks for the node from now on. One that tells no identity leaves it as it is.
+/// Stores the identity of the node's executor. An empty identity changes nothing.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -198,18 +201,21 @@ pub async fn identify(
     Ok(())
 }
 
-/// What became of heartbeats that were written together.
+/// Result of a batch of heartbeats.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Touched {
-    /// These are written.
+    /// Nodes whose heartbeat was written.
     pub up: BTreeSet<NodeId>,
-    /// The rows of these are locked by somebody else at the moment: nothing is written of them.
+    /// Nodes whose rows another transaction has locked; nothing was written for them.
     pub locked: BTreeSet<NodeId>,
 }
 
-/// Heartbeats of these nodes, as far as nobody has locked their rows: whoever holds one long delays none of the others. One that is neither
-/// up nor locked counts as lost by now, or is not there, and must dial in anew. `last_seen_at` follows the scheduler's clock also where that
-/// was set back: its change is what tells a heartbeat.
+/// Writes heartbeats of these nodes. Locked rows are skipped, so that a long lock on one node does
+/// not delay the others. A node that is neither `up` nor `locked` counts as lost or does not exist,
+/// and must open a new session.
+///
+/// `last_seen_at` follows the scheduler's clock even if that is set back: a change of the value
+/// signals the heartbeat.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -242,7 +248,7 @@ pub async fn touch(
     Ok(touched)
 }
 
-/// Version of what the node shall run; 0 for an unknown node.
+/// Returns the generation of the node's assignment; 0 for an unknown node.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -253,7 +259,7 @@ pub(crate) async fn generation(conn: &mut PgConnection, id: NodeId) -> Result<u6
     Ok(found.map_or(0, unsigned))
 }
 
-/// Version of what the node of this name shall run; `None` for an unknown node.
+/// Returns the generation of the assignment of the node of this name; `None` for an unknown node.
 pub(crate) async fn generation_of(
     conn: &mut PgConnection,
     name: &str,
@@ -264,7 +270,7 @@ pub(crate) async fn generation_of(
     Ok(found.map(unsigned))
 }
 
-/// Version of what each node shall run.
+/// Returns the generation of each node's assignment.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -285,7 +291,7 @@ pub struct Heard {
     pub last_seen_at: OffsetDateTime,
 }
 
-/// Every node that is up. Each heartbeat changes its `last_seen_at`.
+/// Returns every node that is up. Each heartbeat changes its `last_seen_at`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -300,9 +306,11 @@ pub async fn heard(conn: &mut PgConnection) -> Result<Vec<Heard>, StoreError> {
     Ok(heard.collect())
 }
 
-/// The `silent` nodes become lost, and their tasks are released with `Outcome::NodeLost`; the nodes that this call marked, as they are
-/// now. A node with a newer heartbeat than stated is left as it is. The caller ensures that the lease and the grace have passed since
-/// that heartbeat, so that by then the node itself has stopped its tasks.
+/// Marks the `silent` nodes as lost, and releases their tasks with `Outcome::NodeLost`. Returns the
+/// nodes that this call has marked. A node with a newer heartbeat than stated is not changed.
+///
+/// The caller ensures that lease and grace have expired since that heartbeat, so the node has
+/// stopped its tasks by then.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -333,7 +341,8 @@ pub async fn lost(
     .await?;
     let nodes: Vec<Node> = rows.into_iter().map(Node::from).collect();
     let ids: Vec<Uuid> = nodes.iter().map(|node| node.id.0).collect();
-    // Read again: a start may have committed before the update above got its locks; none can after it.
+    // Read again, because a start may have committed before the update above took its locks. No
+    // start can commit after it.
     let tasks = held_by(conn, &ids).await?;
     let steps = tasks
         .into_iter()
@@ -371,7 +380,7 @@ pub async fn lost(
     Ok(nodes)
 }
 
-/// Unreleased tasks of the nodes, locked in order.
+/// Locks and returns unreleased tasks of the nodes, in order of id.
 async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>, StoreError> {
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
@@ -396,7 +405,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
     Ok(tasks.collect())
 }
 
-/// By name, each with what is held of it.
+/// Returns all nodes by name, with their held GPUs.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -419,6 +428,8 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     Ok(nodes.collect())
 }
 
+/// Returns the node of this name with its held GPUs; `None` if there is none.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
@@ -442,7 +453,7 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>,
     Ok(Some(NodeRow { node, held, tasks }))
 }
 
-/// How many tasks of each node that has any have not ended.
+/// Returns the number of tasks that have not ended, for each node with any.
 async fn tasks(
     conn: &mut PgConnection,
     node: Option<NodeId>,
@@ -493,8 +504,9 @@ async fn held_gpus(
     Ok(held)
 }
 
-/// Drains a node or takes it back, also from being excluded; needs `scope::admin` on the api's side. The node after it; `None` when there is
-/// none that the caller may change. What it runs moves away with the next round.
+/// Drains a node or readmits it. Readmission also ends an exclusion for faults. Returns the node;
+/// `None` if there is none that the caller may change. The next round moves the node's tasks. Needs
+/// `scope::admin` on the side of the API server.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -527,7 +539,7 @@ pub async fn set_drained(
         });
     }
     if !events.is_empty() {
-        // What was charged before is forgiven.
+        // Earlier faults are no longer counted after a readmission.
         sqlx::query!(
             "update node
              set drained = $2, excluded_at = case when $3 then null else excluded_at end,
@@ -549,8 +561,8 @@ pub async fn set_drained(
     get(conn, name).await
 }
 
-/// What the cluster that the machine belongs to says of it, all of it; needs `scope::admin`. The node after it; `None` when there is none
-/// that the caller may change. The next round obeys.
+/// Stores the complete notice of the cluster that the machine belongs to. Returns the node; `None`
+/// if there is none that the caller may change. The next round applies it. Needs `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -590,8 +602,9 @@ pub async fn set_notice(
     get(conn, name).await
 }
 
-/// Whether an event tells of it. That a node is open as it was is none: every node is first heard of at once, and other words for the
-/// same are none either, which may change with every pod.
+/// Whether the notice deserves an event. A first notice that the node is open does not, because
+/// every node has one. Other changes than those of `closed` and `rack` do not either, because they
+/// may change with every pod.
 fn is_news(before: Option<&Notice>, notice: &Notice) -> bool {
     let Some(before) = before else {
         return notice.closed != Closed::Open;
@@ -599,7 +612,7 @@ fn is_news(before: Option<&Notice>, notice: &Notice) -> bool {
     before.closed != notice.closed || before.rack != notice.rack
 }
 
-/// The nodes' assignments changed: their sessions send them anew.
+/// Raises the generation of the nodes, so that their sessions send the new assignments.
 pub(crate) async fn bump(
     conn: &mut PgConnection,
     nodes: &BTreeSet<NodeId>,

@@ -1,5 +1,5 @@
-//! Postgres has no unsigned integers. Columns hold what the model counts, and constraints keep them from below zero, so a value
-//! out of range is a broken invariant.
+//! Conversions between unsigned numbers and Postgres integers, which are signed. Constraints keep
+//! columns non-negative, so a value out of range is a broken invariant.
 
 pub(crate) fn signed(value: u64) -> i64 {
     i64::try_from(value).expect("counts stay below 2^63")
@@ -13,7 +13,7 @@ pub(crate) fn signed32(value: u32) -> i32 {
     i32::try_from(value).expect("sizes stay below 2^31")
 }
 
-/// A number that somebody has asked for; one that no row can have is that of none.
+/// Converts a number of a request. `None` if no row can have it.
 pub(crate) fn asked32(value: u32) -> Option<i32> {
     i32::try_from(value).ok()
 }

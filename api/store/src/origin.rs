@@ -1,4 +1,4 @@
-//! Jobs that begin from other jobs' checkpoints, and the checkpoints that stay because of them.
+//! Jobs that begin from checkpoints of other jobs, and the checkpoints that are retained for them.
 
 use crate::error::StoreError;
 use crate::node;
@@ -8,8 +8,9 @@ use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// The steps of each of these jobs whose checkpoints stay whatever its policy: of the end of its last rung, from which a study may
-/// let a trial begin, and those from which jobs begin that have not written one of their own yet and still may start.
+/// Returns for each job the steps whose checkpoints are retained against its retention policy.
+/// One kind is the end of the job's last rung, from which a study may start another trial. The
+/// other kind are steps from which an open job begins that has no checkpoint of its own yet.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -34,7 +35,7 @@ pub(crate) async fn spared(
     Ok(spared)
 }
 
-/// The same of one job.
+/// Returns the same for one job.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -43,7 +44,8 @@ pub async fn spared_of(conn: &mut PgConnection, job: JobId) -> Result<BTreeSet<u
     Ok(spared.remove(&job.0).unwrap_or_default())
 }
 
-/// Has the nodes told of checkpoints that stay since jobs were submitted that begin from them. Idempotent; nothing most of the time.
+/// Informs the nodes of checkpoints that must be retained since the last call, because submitted
+/// jobs begin from them. Idempotent; usually there are none.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -61,7 +63,7 @@ pub async fn tell(conn: &mut PgConnection) -> Result<(), StoreError> {
     node::bump(conn, &nodes).await
 }
 
-/// The newest step from `first` on and below `end` of which the job still has a checkpoint.
+/// Returns the newest step in `first..end` of which the job still has a checkpoint.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,5 @@
-//! What was measured of jobs of one worker: what they use of their GPU, how fast they are there, and what became of them beside others.
+//! Measurements for packing, of jobs with one worker: GPU use, speed, and failures beside other
+//! jobs.
 
 use crate::error::StoreError;
 use crate::number::unsigned;
@@ -10,10 +11,12 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// A failure counts as one beside another job so long after they have parted: what the other's memory has done shows late.
+/// Time after the separation of a pair in which a failure still counts as a failure beside the
+/// other job, in ms. Damage by the other job's memory use shows late.
 const AFTER_MS: i64 = 5_000;
 
-/// Records what a node has measured of its tasks. Only jobs of one task keep it; of others, and of tasks that are gone, it is dropped.
+/// Stores GPU measurements of a node's tasks. They are kept only for jobs of one task; measurements
+/// of other jobs and of released tasks are dropped.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -51,7 +54,7 @@ pub async fn record(
     Ok(())
 }
 
-/// Of the row that `muster_company` gives.
+/// Converts the row that the SQL function `muster_company` returns.
 pub(crate) fn company(job: Option<Uuid>, since: Option<OffsetDateTime>) -> Option<Company> {
     Some(Company {
         job: job?.into(),
@@ -59,7 +62,8 @@ pub(crate) fn company(job: Option<Uuid>, since: Option<OffsetDateTime>) -> Optio
     })
 }
 
-/// It stood still: what is measured next spans that time. The caller holds the job's row.
+/// Marks the measurement as interrupted, because the job was suspended: the next one would span
+/// that time. The caller has locked the job's row.
 pub(crate) async fn unsettle(
     conn: &mut PgConnection,
     job: JobId,
@@ -72,8 +76,9 @@ pub(crate) async fn unsettle(
     Ok(())
 }
 
-/// It failed or was killed: if that was beside another job, or right after, neither is packed again, and it is not charged. The caller holds
-/// the job's row.
+/// Handles a failure or kill of the job. If it happened beside another job or right after, the job
+/// is not packed again with it and the failure is not charged. Returns whether that is the case.
+/// The caller has locked the job's row.
 pub(crate) async fn failed(
     conn: &mut PgConnection,
     job: JobId,

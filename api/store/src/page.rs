@@ -1,17 +1,17 @@
-//! Pages that end at a number of rows or of bytes, so that no list takes the memory of its reader.
+//! Pages bounded by rows and by bytes, so that no list exhausts the memory of its reader.
 
 use crate::error::StoreError;
 use futures::{Stream, TryStreamExt as _};
 use std::ops::Deref;
 
-/// Bytes of JSON after which a page ends, with the row by which it has them.
+/// Length of JSON after which a page ends, in bytes. The row that exceeds it is the last one.
 pub const PAGE_BYTES: usize = 4 << 20;
 
 /// Rows of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T> {
     pub rows: Vec<T>,
-    /// Whether others follow.
+    /// Whether more rows follow.
     pub more: bool,
 }
 
@@ -38,7 +38,7 @@ impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Page<T> {
     }
 }
 
-/// The page of these rows, of which one more than `limit` was asked for. Rows behind it are not kept in memory.
+/// Reads a page of a query with the limit `limit + 1`. Further rows are not kept in memory.
 pub(crate) async fn read<Row, T: From<Row>>(
     rows: impl Stream<Item = Result<Row, sqlx::Error>> + Unpin,
     limit: u32,
@@ -62,7 +62,7 @@ pub(crate) async fn read<Row, T: From<Row>>(
     Ok(page)
 }
 
-/// Bytes of a value as JSON.
+/// Returns the length of a value as JSON, in bytes.
 pub(crate) fn json_bytes<T: serde::Serialize>(value: &T) -> usize {
     serde_json::to_vec(value).expect("it is JSON").len()
 }

@@ -1,4 +1,5 @@
-//! What earlier jobs of the same document took: what is known of a job before it has told of itself.
+//! Duration history: how long earlier jobs with the same document took. It is the estimate for a
+//! job before the job reports itself.
 
 use crate::error::StoreError;
 use crate::number::unsigned32;
@@ -9,23 +10,24 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Of each document, the newest.
+/// Maximum number of earlier jobs per document, the newest first.
 const MOST: i64 = 20;
-/// Jobs of its name that are looked at, the newest: a name may have been used for many other documents since.
+/// Maximum number of earlier jobs that are compared, the newest of that name. The other jobs of the
+/// name may have different documents.
 const LOOKED_AT: i64 = 200;
 
 /// A job that has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Earlier {
-    /// Seconds that it trained.
+    /// Time that it trained, in seconds.
     pub took_s: f64,
-    /// Its last step; `None` of a program that tells of none.
+    /// Its last step; `None` for a command that reports no steps.
     pub steps: Option<f64>,
-    /// Workers and PS shards with which it trained most; `None` where no speed was measured.
+    /// Workers and PS shards with which it trained longest; `None` if no speed was measured.
     pub size: Option<(u32, u32)>,
 }
 
-/// A row.
+/// Row of both queries.
 struct Row {
     took_s: f64,
     steps: Option<f64>,
@@ -44,11 +46,12 @@ impl From<Row> for Earlier {
     }
 }
 
-/// Earlier jobs of the same tenant, name and content (SQL function `job_content`) that have succeeded, by job of these, the newest first.
-/// Programs count that were started once: what one did in an earlier start it may have done once more. A job that begins from
-/// a checkpoint of another job has no like.
+/// Returns the earlier succeeded jobs of each job, newest first: jobs of the same tenant, name and
+/// content (SQL function `job_content`). Commands count only if they were started once, because a
+/// second start may have repeated steps. A job that begins from another job's checkpoint has no
+/// earlier jobs.
 ///
-/// The newest jobs of each name are read once, however many of `jobs` have the name.
+/// The newest jobs of each name are read once, even if several `jobs` have the name.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -102,7 +105,7 @@ pub async fn of_jobs(
     Ok(earlier)
 }
 
-/// The same for a document that was not submitted.
+/// Returns the same for a document that was not submitted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

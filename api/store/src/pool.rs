@@ -1,4 +1,4 @@
-//! Connections, each bound to one of the two roles, and the transactions that begin on them.
+//! Connection pools, each bound to one database role, and transactions on their connections.
 
 use crate::error::StoreError;
 use muster_model::id::TenantId;
@@ -8,36 +8,41 @@ use std::str::FromStr as _;
 use std::time::Duration;
 use tracing::Instrument as _;
 
-/// Connections to the store; cheap to clone.
+/// Pool of connections to the store; cheap to clone.
 pub type Pool = sqlx::PgPool;
-/// Rolled back when dropped without `commit`.
+/// A transaction. It is rolled back when it is dropped without `commit`.
 pub type Transaction = sqlx::Transaction<'static, Postgres>;
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection idle for less is taken without asking whether it still stands: it was asked when it was given back. Postgres
-/// takes longer to come back from a crash, so that nobody who asks after it gets a connection from before it.
+/// Idle time up to which a connection is reused without a ping. It was pinged when it was returned
+/// to the pool. A restart of Postgres after a crash takes longer than this.
 const TRUSTED: Duration = Duration::from_millis(100);
-/// Longest wait for an answer to a ping; then the connection is closed, and another one is made.
+/// Longest wait for an answer to a ping. The connection is then closed and replaced.
 const PING: Duration = Duration::from_secs(2);
-/// Longest statement of the api, seconds: its requests are answered within 30 s.
+/// Longest statement of the API server, in seconds. Its requests have a limit of 30 s.
 const API_STATEMENT_S: u32 = 30;
-/// Longest statement of the scheduler, seconds. A round over 20,000 jobs takes seconds on a busy machine.
+/// Longest statement of the scheduler, in seconds. A round over 20,000 jobs takes seconds on a busy
+/// machine.
 const SCHEDULER_STATEMENT_S: u32 = 20;
-/// Longest statement of [`begin_maintenance`], seconds.
+/// Longest statement of [`begin_maintenance`], in seconds.
 const MAINTENANCE_STATEMENT_S: u32 = 600;
-/// Longest transaction of the scheduler as it sees it: a connection that a router has forgotten reports no error for 15 minutes.
+/// Longest transaction of the scheduler. It is measured by the client, because a connection that a
+/// router has dropped reports no error for 15 minutes.
 const TRANSACTION: Duration = Duration::from_secs(30);
-/// Limits of every session that Postgres itself enforces, for clients that vanish. A transaction that asks nothing for 15 s is ended, and
-/// its locks with it; a connection is ended when its host does not acknowledge for 11 s. Sockets of the same machine ignore the latter.
+/// Limits that Postgres enforces on each session, against clients that vanish. A transaction
+/// without a statement for 15 s is ended, with its locks. A connection is ended if its host does
+/// not acknowledge for 11 s; the latter has no effect on sockets of the same machine.
 const VANISHED: &str = "set idle_in_transaction_session_timeout = '15s'; set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; \
      set tcp_keepalives_count = 3; set tcp_user_timeout = '11s'";
 
-/// A plan that is kept for a prepared statement is the one for the tables as they were: a burst of submissions makes a plan for ten
-/// rows run on ten thousand, until statistics are gathered again. To compile a plan takes longer than any statement of a round.
+/// Settings against stale plans. A stored plan of a prepared statement is made for the tables of
+/// its time: after a burst of submissions, a plan for ten rows would run on ten thousand. JIT is
+/// off because the compilation of a plan takes longer than any statement of a round.
 const PLANNED_EACH_TIME: &str = "set plan_cache_mode = force_custom_plan; set jit = off";
 
-/// Connections of the api: bound by row level security. No connection is made yet. Connections of a login that could bypass it
-/// are never handed out; `verify_api` tells so at once.
+/// Returns the pool of the API server, bound by row level security. No connection is opened yet.
+/// The pool hands out no connection of a login that could bypass row level security; `verify_api`
+/// reports such a login.
 ///
 /// # Errors
 /// [`StoreError::Address`].
@@ -55,10 +60,12 @@ pub fn api(url: &str, max: u32) -> Result<Pool, StoreError> {
     Ok(pool.connect_lazy_with(connect(url, "muster-api")?))
 }
 
-/// Whether the api may work with this address: for its start, because a pool would only try again until it times out.
+/// Checks whether the API server may use this address. For its start, because a pool would only
+/// retry until it times out.
 ///
 /// # Errors
-/// [`StoreError::Bypass`], [`StoreError::Address`], or [`StoreError::Statement`] when the database does not answer.
+/// [`StoreError::Bypass`], [`StoreError::Address`], or [`StoreError::Statement`] if the database
+/// does not answer.
 pub async fn verify_api(url: &str) -> Result<(), StoreError> {
     let mut conn = PgConnection::connect_with(&connect(url, "muster-api")?).await?;
     match bypassing(&mut conn).await? {
@@ -67,7 +74,7 @@ pub async fn verify_api(url: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Connections of the scheduler, which sees all tenants. No connection is made yet.
+/// Returns the pool of the scheduler, which sees all tenants. No connection is opened yet.
 ///
 /// # Errors
 /// [`StoreError::Address`].
@@ -81,7 +88,8 @@ pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
     Ok(pool.connect_lazy_with(connect(url, "muster-scheduler")?))
 }
 
-/// Connections of the owner of the schema, for whoever installs: first tenants, users and tokens. No connection is made yet.
+/// Returns a pool for the owner of the schema, used for the first tenants, users and tokens. No
+/// connection is opened yet.
 ///
 /// # Errors
 /// [`StoreError::Address`].
@@ -97,10 +105,13 @@ pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
     begin_with(pool, AssertSqlSafe("begin".to_owned())).await
 }
 
-/// In a task of its own: whoever asks may be gone before the answer has come, and the connection would go back to the pool with a transaction
-/// open on it that nobody knows of. The next one would then be within that, and act for its tenant; and what is written without a transaction
-/// would be acknowledged and undone.
-#[expect(clippy::disallowed_methods, reason = "everybody else begins here")]
+/// Begins a transaction in a task of its own, because the caller's future may be dropped before the
+/// answer arrives. The connection would then return to the pool with an open transaction. The next
+/// caller would act within it and for its tenant, and acknowledged writes would be rolled back.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other code begins transactions through this function"
+)]
 pub(crate) async fn begin_with(
     pool: &Pool,
     statement: AssertSqlSafe<String>,
@@ -114,23 +125,23 @@ pub(crate) async fn begin_with(
         Ok(begun) => Ok(begun?),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and with it whatever connections there are.
+            // The runtime is shutting down, and its connections with it.
             Err(_cancelled) => Err(sqlx::Error::PoolClosed.into()),
         },
     }
 }
 
-/// Begins a transaction that acts for `tenant`, in the round trip of its `BEGIN`.
+/// Begins a transaction that acts for `tenant`, in one round trip.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn begin_for(pool: &Pool, tenant: TenantId) -> Result<Transaction, StoreError> {
-    // A UUID needs no quoting beyond its quotes.
+    // A UUID contains nothing to escape.
     let statement = format!("begin; set local muster.tenant = '{}'", tenant.0);
     begin_with(pool, AssertSqlSafe(statement)).await
 }
 
-/// Begins a transaction that reads one consistent snapshot and writes nothing.
+/// Begins a read-only transaction with one consistent snapshot.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -139,7 +150,7 @@ pub async fn begin_snapshot(pool: &Pool) -> Result<Transaction, StoreError> {
     begin_with(pool, AssertSqlSafe(statement.to_owned())).await
 }
 
-/// Begins a transaction whose statements may take minutes: for deleting what is old.
+/// Begins a transaction whose statements may take minutes, for deleting old rows.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -148,8 +159,8 @@ pub async fn begin_maintenance(pool: &Pool) -> Result<Transaction, StoreError> {
     begin_with(pool, AssertSqlSafe(statement)).await
 }
 
-/// Carries out `work`, one transaction of the scheduler, and gives it up where the database stays silent. Its connection is closed
-/// then, and not used again.
+/// Runs `work`, one transaction of the scheduler, and drops it if the database does not answer in
+/// time. Its connection is then closed.
 ///
 /// # Errors
 /// [`StoreError::Silent`], or the error of `work`.
@@ -166,7 +177,7 @@ pub async fn in_time<T, E: From<StoreError>>(
         .unwrap_or_else(silent)
 }
 
-/// Whether the database answers.
+/// Checks whether the database answers.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -188,7 +199,8 @@ fn options(max: u32) -> PgPoolOptions {
                 Ok(true)
             })
         })
-        // The pool asks again, without a limit: a connection that stays silent would keep its place for 15 minutes.
+        // The pool itself pings without a limit: a silent connection would occupy its place for 15
+        // minutes.
         .after_release(|conn, _| {
             Box::pin(async move {
                 answers(conn).await?;
@@ -197,13 +209,14 @@ fn options(max: u32) -> PgPoolOptions {
         })
 }
 
-/// Reads what a statement that was given up has left, and rolls its transaction back.
+/// Pings the connection with a limit. This also discards the results of a dropped statement and
+/// rolls its transaction back.
 async fn answers(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     let answered = tokio::time::timeout(PING, conn.ping()).await;
     answered.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }
 
-/// In one round trip.
+/// Sets role and limits in one round trip.
 async fn become_role(
     conn: &mut PgConnection,
     role: &'static str,
@@ -221,7 +234,8 @@ pub(crate) fn connect(url: &str, name: &str) -> Result<PgConnectOptions, StoreEr
         .application_name(name))
 }
 
-/// The login, if it is a superuser, the owner of the tables, or may become one of them or the scheduler.
+/// Returns the login if it can bypass row level security. This includes superusers, and members of
+/// the tables' owner or of the scheduler's role.
 async fn bypassing(conn: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"select r.rolname::text as "login!"

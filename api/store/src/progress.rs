@@ -1,4 +1,5 @@
-//! The training series of a job, its evaluations, and what the scheduler learns from them: speeds by size, losses by epoch.
+//! Training series and evaluations of a job, and what the scheduler learns from them: speeds by
+//! size and losses by epoch.
 
 use crate::error::StoreError;
 use crate::number::{signed, signed32, unsigned, unsigned32};
@@ -10,10 +11,13 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
-/// Records samples of the job's present revision: the series, the job's newest sample, its speeds and its epochs' losses. The
-/// first sample after a start measures the start and not the speed, so it leaves the speeds alone. `false`, and nothing done,
-/// when the job has another revision by now. A series above its limit grows no more. `company` is the job with which it shares its GPU, and `now` the time of the store: how fast
-/// it is beside others, or was told right after, is none of its speeds.
+/// Stores samples of the job's present revision: the series, the newest sample, the speeds and the
+/// losses of epochs. Returns `false` and does nothing if the job has another revision by now.
+///
+/// - The first sample after a start is not used for the speeds, because it measures the start.
+/// - A series above its limit does not grow.
+/// - `company` is the other job on the job's GPU. Samples beside another job, or reported right
+///   after, are not used for the speeds. `now` is the time of the store.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -47,7 +51,7 @@ pub async fn record(
     if company.is_none() && !parted {
         speeds(conn, tenant, job, counted()).await?;
     }
-    // Where nobody measures what is used, nobody asks how fast it is beside others.
+    // The speed beside other jobs is needed only where GPU use is measured.
     if let Some(known) = &mut known {
         for sample in counted().filter(|sample| (sample.workers, sample.ps_shards) == (1, 0)) {
             known.take_rate(sample.updates_per_s(), company, unix_ms(now));
@@ -70,12 +74,12 @@ pub async fn record(
     Ok(true)
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 pub(crate) fn unix_ms(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
 }
 
-/// Columns of `progress_sample` that hold 0 in place of null.
+/// Returns the columns of `progress_sample` that hold 0 instead of null.
 fn unlogged_in_sample(sample: &Sample) -> Vec<&'static str> {
     missing([
         ("accuracy", sample.accuracy),
@@ -91,7 +95,7 @@ fn missing<const N: usize>(columns: [(&'static str, Option<f64>); N]) -> Vec<&'s
     missing.map(|(name, _)| name).collect()
 }
 
-/// The split of an evaluation's row.
+/// Returns the split of an evaluation's row.
 pub(crate) fn split(name: &str) -> Split {
     if name == Split::Validation.as_str() {
         Split::Validation
@@ -100,7 +104,7 @@ pub(crate) fn split(name: &str) -> Split {
     }
 }
 
-/// The value of a column, unless its row lists it as unlogged.
+/// Returns the value of a column, unless the row lists the column as unlogged.
 pub(crate) fn logged(unlogged: &[String], column: &str, value: f64) -> Option<f64> {
     (!unlogged.iter().any(|name| name == column)).then_some(value)
 }
@@ -112,7 +116,7 @@ async fn series(
     revision: u64,
     samples: &[(OffsetDateTime, Sample)],
 ) -> Result<(), StoreError> {
-    // One statement may not touch a row twice; of two samples of one step the later one stays.
+    // One statement cannot update a row twice. Of two samples of one step the later one is kept.
     let by_step: BTreeMap<u64, &(OffsetDateTime, Sample)> = samples
         .iter()
         .map(|sample| (sample.1.step, sample))
@@ -177,7 +181,8 @@ async fn series(
     Ok(())
 }
 
-/// Speeds are in updates per second: what those are worth is another matter, and changes as training goes on.
+/// Adds samples to the speeds, in updates per second. The worth of an update is not part of a
+/// speed, because it changes during the training.
 async fn speeds<'a>(
     conn: &mut PgConnection,
     tenant: TenantId,
@@ -238,15 +243,16 @@ async fn losses<'a>(
     Ok(())
 }
 
-/// The epoch, from 0, in which the examples of a sample lie: one that ends an epoch exactly belongs to it.
+/// Returns the epoch of a sample's examples, from 0. A sample at the exact end of an epoch belongs
+/// to that epoch.
 #[expect(clippy::cast_possible_truncation, reason = "epochs are far below 2^53")]
 fn epoch_of(sample: &Sample) -> i64 {
     (sample.epoch.ceil() as i64 - 1).max(0)
 }
 
-/// A revision continues from `step`: what an earlier one told of later steps never happened to this model. Series, evaluations
-/// and epoch losses of earlier revisions are cut there, so that the curve has one line. A program's first evaluation may be stored
-/// before its start is: it is of this revision and stays.
+/// Removes reports of earlier revisions after `step`, from which this revision continues. Series,
+/// evaluations and epoch losses are cut there, so the curve has one line. The first evaluation of a
+/// command may be stored before its start; it belongs to this revision and stays.
 pub(crate) async fn rewind(
     conn: &mut PgConnection,
     job: JobId,
@@ -285,8 +291,9 @@ pub(crate) async fn rewind(
     Ok(())
 }
 
-/// The step from which a start goes on. Of a user's program that is only known by the first step that it logs, and it need not log each:
-/// what is kept of the job tells with which it begins when it begins anew.
+/// Returns the step from which a start continues. The engine reports it. For a command it is
+/// derived from the first step that it logs, and commands need not log every step. The difference
+/// to the first stored step shows whether the command begins from the start.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -310,14 +317,15 @@ pub(crate) async fn begins(
     if !row.is_command {
         return Ok(from_step);
     }
-    // The step that it has told first is the one after `from_step`.
+    // The first reported step is the one after `from_step`.
     let told = from_step + 1;
     Ok(row
         .first
         .map_or(0, |first| told.saturating_sub(unsigned(first))))
 }
 
-/// A job's chief trains after a start: what that took, and what it has to do once more. Before the series is rewound.
+/// Records that the coordinator trains after a start: the duration of the start and the number of
+/// steps to repeat. Must be called before the series is rewound.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -343,7 +351,8 @@ pub(crate) async fn started(
     Ok(())
 }
 
-/// The series after a step, at most `max_points` of it, taken evenly; the first and the last are always among them.
+/// Returns at most `max_points` points of the series after a step, evenly spaced. The first and the
+/// last one are always included.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -392,14 +401,14 @@ pub async fn samples(
     Ok(samples.collect())
 }
 
-/// The newest sample of each job that has tasks and a sample, by job. The jobs are those of the transaction's scope.
+/// Returns the newest sample of each job in scope that has tasks and a sample.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn newest(
     conn: &mut PgConnection,
 ) -> Result<Vec<(JobId, OffsetDateTime, Sample)>, StoreError> {
-    // The list of phases implies the predicate of the index job_open, so that the jobs that ended are not even looked at.
+    // The list of phases implies the predicate of the index `job_open`, so ended jobs are not read.
     let rows = sqlx::query!(
         r#"select id, sample_at as "at!", latest as "latest!: Json<Filled<Sample>>"
            from job
@@ -414,7 +423,8 @@ pub async fn newest(
     Ok(newest.collect())
 }
 
-/// Speeds as measured, by size: (workers, shards) and updates per second. Of a job in scope.
+/// Returns the measured speeds of a job in scope: (workers, shards) and updates per second, ordered
+/// by size.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -435,7 +445,7 @@ pub async fn speeds_of(
     Ok(speeds.collect())
 }
 
-/// By step.
+/// Returns the evaluations of a job, ordered by step.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -462,7 +472,7 @@ pub async fn evaluations(
     Ok(evaluations.collect())
 }
 
-/// Records an evaluation of the job's present revision; the caller holds the job's row.
+/// Stores an evaluation of the job's present revision. The caller has locked the job's row.
 pub(crate) async fn evaluated(
     conn: &mut PgConnection,
     tenant: TenantId,

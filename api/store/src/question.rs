@@ -1,4 +1,4 @@
-//! Questions of tenants to the scheduler, and its answers. They live for seconds.
+//! Questions of tenants to the scheduler, and its answers. They are kept for seconds.
 
 use crate::error::StoreError;
 use crate::wake::{self, Channel};
@@ -10,7 +10,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// A question that nobody has answered yet.
+/// A question without an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Open {
     pub id: Uuid,
@@ -18,7 +18,8 @@ pub struct Open {
     pub question: Question,
 }
 
-/// Asks, and wakes the scheduler. `false` when so many of the tenant's questions are open already: nothing is asked then.
+/// Stores a question and wakes the scheduler. Returns `false` and stores nothing if the tenant
+/// already has `most` open questions.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -29,7 +30,7 @@ pub async fn ask(
     now: OffsetDateTime,
     expires: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    // One of a tenant's questions at a time is counted, until the transaction ends.
+    // Serialises the count of a tenant's questions until the transaction ends.
     sqlx::query!(
         "select pg_advisory_xact_lock(hashtextextended('question', 0) # hashtextextended($1, 0))",
         open.tenant.0.to_string()
@@ -56,7 +57,7 @@ pub async fn ask(
     Ok(true)
 }
 
-/// The answer, once it is there. Whoever asks must be of the tenant in scope.
+/// Returns the answer once it exists. The question must belong to the tenant in scope.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -70,7 +71,7 @@ pub async fn answer_of(conn: &mut PgConnection, id: Uuid) -> Result<Option<Answe
     Ok(row.flatten().map(|json| json.0))
 }
 
-/// Forgets a question of the tenant in scope.
+/// Deletes a question of the tenant in scope.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -81,8 +82,9 @@ pub async fn forget(conn: &mut PgConnection, id: Uuid) -> Result<(), StoreError>
     Ok(())
 }
 
-/// The next question to answer: tenants take turns. `served` are the tenants answered before, the latest last; a tenant that is not among
-/// them comes first. Of one tenant the oldest question comes first. One that this release cannot read is left to expire.
+/// Returns the next question to answer, in rotation over the tenants. `served` lists the tenants
+/// that were answered before, the latest last; other tenants come first. Within a tenant the oldest
+/// question comes first. A question that this release cannot parse is skipped until it expires.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -111,15 +113,17 @@ pub async fn next(
     Ok(read)
 }
 
-/// What is known of a question while it is being answered.
+/// State of a question while it is being answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// The client still waits for the answer.
+    /// Whether the client still waits for the answer.
     pub is_open: bool,
-    /// A question of another tenant waits.
+    /// Whether a question of another tenant waits.
     pub others_wait: bool,
 }
 
+/// Returns the state of a question.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn standing(
@@ -142,7 +146,7 @@ pub async fn standing(
     })
 }
 
-/// Answers; whoever waits looks for it.
+/// Stores an answer. The waiting request polls for it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -157,7 +161,7 @@ pub async fn answer(conn: &mut PgConnection, id: Uuid, answer: &Answer) -> Resul
     Ok(())
 }
 
-/// Deletes what nobody waits for; how many.
+/// Deletes expired questions and returns their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,7 +1,9 @@
-//! A database that lost its newest commits: restored from a backup, or a standby that took over without them.
+//! Detection of lost commits: a database that was restored from a backup, or a promoted standby
+//! that lagged.
 //!
-//! A node keeps the generation of its newest assignment on its own disk. One above the store's is the proof, and the difference bounds
-//! what was lost: each revision of a job that the node took part in has raised the node's generation at least once.
+//! A node keeps the generation of its newest assignment on its own disk. A generation above the
+//! stored one proves the loss. The difference bounds it: each revision of a job with a task on the
+//! node has raised the node's generation at least once.
 
 use crate::error::StoreError;
 use crate::node::generation_of;
@@ -10,9 +12,12 @@ use crate::wake::{self, Channel};
 use muster_model::id::NodeId;
 use sqlx::PgConnection;
 
-/// Returns how many generations of the node's assignment the store has lost; 0 where it has lost none that the node knows of. With
-/// more, the next revision of each open job is raised above any that may have run. `held` is the newest generation that the node has
-/// taken on. Locks jobs, so it comes before anything that locks the node.
+/// Returns the number of lost generations of the node's assignment; 0 if there is no proof of a
+/// loss. In case of a loss, the next revision of each open job is raised above any that may have
+/// run.
+///
+/// `held` is the newest generation that the node has accepted. Locks jobs, so it must precede locks
+/// of nodes.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -23,7 +28,8 @@ pub async fn lost_generations(
 ) -> Result<u64, StoreError> {
     let known = generation_of(conn, name).await?;
     let lost = held.saturating_sub(known.unwrap_or(0));
-    // The data folder of an unknown node is more likely that of another cluster, and says nothing of the jobs of this one.
+    // The data folder of an unknown node probably belongs to another cluster, so it proves nothing
+    // about this one's jobs.
     if lost > 0 && known.is_some() {
         sqlx::query!(
             "update job set revision_floor = revision + $1

@@ -1,4 +1,4 @@
-//! Rounds as they were decided, kept so that any of them can be replayed.
+//! Stored rounds, kept so that any of them can be replayed.
 
 use crate::error::StoreError;
 use crate::number::{signed, unsigned, unsigned32};
@@ -7,13 +7,14 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-/// One round, whole. JSON is kept as the text that was written, so that a replay can be compared byte for byte.
+/// One complete round. JSON is kept as the written text, so that a replay can be compared byte by
+/// byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundRecord {
     pub number: u64,
-    /// The whole input, in the scheduler's encoding, compressed with zstd.
+    /// The whole snapshot, in the scheduler's encoding, compressed with zstd.
     pub snapshot_zstd: Vec<u8>,
-    /// `None` in rounds of releases that did not keep it.
+    /// Policy settings; `None` for rounds of releases that did not store them.
     pub policy: Option<String>,
     pub plan: String,
     pub report: String,
@@ -24,25 +25,26 @@ pub struct RoundRecord {
 pub struct RoundSummary {
     pub number: u64,
     pub at: OffsetDateTime,
-    /// The name in the policy.
+    /// Name of the policy.
     pub policy: Option<String>,
     pub decisions: u32,
-    /// The report's totals.
+    /// Totals of the report.
     pub totals: Option<Value>,
 }
 
-/// What a round said of one job.
+/// What a round reported about one job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     pub round: u64,
     pub at: OffsetDateTime,
-    /// Its entry in the report.
+    /// The job's entry in the report.
     pub job: Value,
-    /// Whoever would have got the next GPU.
+    /// The entry of the job that would have received the next GPU.
     pub runner_up: Option<Value>,
 }
 
-/// What the newest kept round said of a job of the tenant in scope; `None` when it said nothing, or the job is another tenant's.
+/// Returns what the newest stored round reported about a job of the tenant in scope. `None` if it
+/// reported nothing, or if the job belongs to another tenant.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -61,7 +63,8 @@ pub async fn said_of(conn: &mut PgConnection, job: JobId) -> Result<Option<Said>
     }))
 }
 
-/// The number of the next round. Only the leader asks; two leaders would collide when they insert.
+/// Returns the number of the next round. Only the leader calls it; a second leader would fail on
+/// the insert.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -72,8 +75,11 @@ pub async fn next_number(conn: &mut PgConnection) -> Result<u64, StoreError> {
     Ok(unsigned(newest) + 1)
 }
 
+/// Stores a round.
+///
 /// # Errors
-/// [`StoreError::Statement`]; `is_taken` when another leader committed a round of this number.
+/// [`StoreError::Statement`]; its `is_taken` is true if another leader committed a round of this
+/// number.
 pub async fn insert(
     conn: &mut PgConnection,
     round: &RoundRecord,
@@ -94,6 +100,8 @@ pub async fn insert(
     Ok(())
 }
 
+/// Returns a round and its time.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn get(
@@ -118,7 +126,7 @@ pub async fn get(
     }))
 }
 
-/// Newest first, those below `before` and not before `since`.
+/// Returns rounds, newest first, with numbers below `before` and times from `since` on.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -150,7 +158,8 @@ pub async fn list(
     Ok(rounds.collect())
 }
 
-/// Forgets rounds before `before`, but never the newest, whose number the next one follows; how many.
+/// Deletes rounds before `before` and returns their number. The newest round is kept, because the
+/// next number follows it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

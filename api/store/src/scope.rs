@@ -1,10 +1,12 @@
-//! On whose behalf a transaction of the api acts. Row level security reads it; without it no tenant's row is seen.
+//! Scope of a transaction of the API server: the tenant for which it acts. Row level security reads
+//! it; without a scope no row of a tenant is visible.
 
 use crate::error::StoreError;
 use muster_model::id::TenantId;
 use sqlx::PgConnection;
 
-/// Until the end of the transaction, only rows of `tenant` exist. See also `pool::begin_for`, which costs no round trip.
+/// Sets the tenant: until the end of the transaction only rows of `tenant` are visible.
+/// `pool::begin_for` does the same without a round trip of its own.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -18,8 +20,9 @@ pub async fn tenant(conn: &mut PgConnection, tenant: TenantId) -> Result<(), Sto
     Ok(())
 }
 
-/// Until the end of the transaction, tenants may be listed, created and changed, users of any tenant created and nodes drained.
-/// Jobs and tokens still are only those of the tenant in scope. The caller has checked that the bearer is an administrator.
+/// Allows administration until the end of the transaction: listing, creating and changing tenants,
+/// creating users of any tenant, and draining nodes. Jobs and tokens remain those of the tenant in
+/// scope. The caller has checked that the bearer is an administrator.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,5 @@
-//! Tasks: listed for the api, and moved from state to state for `plan::commit`, `report::record` and `node::lost`.
+//! Tasks: lists for the API server, and state transitions for `plan::commit`, `report::record` and
+//! `node::lost`.
 
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
@@ -14,7 +15,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// A task beside where and when it ran.
+/// A task with its node and times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRow {
     pub task: Task,
@@ -23,20 +24,21 @@ pub struct TaskRow {
     pub released_at: Option<OffsetDateTime>,
     /// The other job on its GPU.
     pub shared_with: Option<JobId>,
-    /// Its job's rate beside that one, as a part of its rate alone.
+    /// Its job's speed beside that job, relative to its speed alone.
     pub rate_beside: Option<f64>,
-    /// What it was measured to use.
+    /// Measured GPU use.
     pub usage: Option<Usage>,
 }
 
-/// Which tasks of a job.
+/// Selection of a job's tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revisions {
     Current,
     All,
 }
 
-/// The newest revision first, in it PS shards before workers, by index.
+/// Returns tasks, newest revision first; in each revision PS shards before workers, ordered by
+/// index.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -87,7 +89,7 @@ pub async fn list(
     Ok(tasks.collect())
 }
 
-/// What a worker has told of its pace, and as what the newest round sees it, if it holds the others up.
+/// Pace report of a worker, and the suspicion of the newest round against it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankPace {
     pub task_id: TaskId,
@@ -95,7 +97,8 @@ pub struct RankPace {
     pub suspect: Option<Suspect>,
 }
 
-/// Of a job's present workers, those that have told any; by their rank.
+/// Returns the pace reports of a job's present workers, ordered by rank. Workers without a report
+/// are omitted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -123,25 +126,26 @@ pub async fn paces(conn: &mut PgConnection, job: JobId) -> Result<Vec<RankPace>,
     Ok(paces.collect())
 }
 
-/// A task whose row the transaction has locked, and its owner.
+/// A task whose row the transaction has locked, and its tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct Locked {
     pub tenant_id: TenantId,
     pub task: Task,
 }
 
-/// What a run of transitions came to.
+/// Result of several transitions.
 #[derive(Debug, Default)]
 pub(crate) struct Transitions {
-    /// One for each task whose state changed.
+    /// One event for each task whose state changed.
     pub events: Vec<NewEvent>,
-    /// Tasks whose state changed, as they are now.
+    /// Changed tasks with their new states.
     pub changed: Vec<Task>,
-    /// Tasks whose state does not allow it; nothing was done to them.
+    /// Tasks whose state does not allow the transition. They are unchanged.
     pub refused: Vec<TaskId>,
 }
 
-/// Applies each event to its task and writes those that changed, in one guarded statement. GPUs that are no longer held become free.
+/// Applies each event to its task and writes the changed tasks in one guarded statement. GPUs that
+/// a task no longer holds become free.
 pub(crate) async fn transition(
     conn: &mut PgConnection,
     steps: Vec<(Locked, TaskEvent)>,

@@ -1,4 +1,5 @@
-//! Tenants. Listing and changing them needs `scope::admin`; a tenant otherwise sees only itself.
+//! Tenants. Listing and changing them needs `scope::admin`; without it only the tenant in scope is
+//! visible.
 
 use crate::error::StoreError;
 use crate::number::{signed32, unsigned, unsigned32};
@@ -30,8 +31,10 @@ impl From<Row> for Tenant {
     }
 }
 
+/// Stores a tenant.
+///
 /// # Errors
-/// [`StoreError::Statement`]; `is_taken` when the name exists.
+/// [`StoreError::Statement`]; its `is_taken` is true if the name exists.
 pub async fn create(
     conn: &mut PgConnection,
     tenant: &Tenant,
@@ -51,7 +54,7 @@ pub async fn create(
     Ok(())
 }
 
-/// By name.
+/// Returns all visible tenants, ordered by name.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -65,6 +68,8 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     Ok(rows.into_iter().map(Tenant::from).collect())
 }
 
+/// Returns a tenant; `None` if it is not visible or was deleted.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
@@ -78,6 +83,8 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
     Ok(row.map(Tenant::from))
 }
 
+/// Returns the tenant of this name; `None` if it is not visible or was deleted.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
@@ -91,7 +98,8 @@ pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenan
     Ok(row.map(Tenant::from))
 }
 
-/// As [`by_name`], and until the end of the transaction nobody begins work for it: who has begun is waited for. Needs `scope::admin`.
+/// Does the same as [`by_name`], and locks the row. Until the transaction ends no other transaction
+/// begins work for the tenant; those that have begun are awaited. Needs `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -109,16 +117,17 @@ pub async fn closed_by_name(
     Ok(row.map(Tenant::from))
 }
 
-/// What a tenant's jobs hold now.
+/// Current use of a tenant's jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InUse {
-    /// GPUs or CPU slots.
+    /// Number of GPUs or CPU slots.
     pub gpus: u32,
-    /// Jobs that hold any.
+    /// Number of jobs that hold any.
     pub jobs: u32,
 }
 
-/// Of those that hold anything: of the tenant in scope, with `scope::admin` of all.
+/// Returns the use of each tenant that holds anything: the tenant in scope, or all tenants with
+/// `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -136,7 +145,8 @@ pub async fn in_use(conn: &mut PgConnection) -> Result<BTreeMap<TenantId, InUse>
     Ok(used.collect())
 }
 
-/// What of the tenant in scope has not ended: jobs, and studies, those among them that an order may begin again.
+/// Returns the numbers of jobs and studies of the tenant in scope that have not ended. A finished
+/// study with waiting orders counts, because they may restart it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -152,8 +162,8 @@ pub async fn open_work(conn: &mut PgConnection) -> Result<(u64, u64), StoreError
     Ok((unsigned(row.jobs), unsigned(row.studies)))
 }
 
-/// Refuses its tokens from now on and leaves it out of every list; what it has stays where it is. Needs `scope::admin`. `false` if there is
-/// none, or it was deleted before.
+/// Deletes a tenant: its tokens are refused and lists omit it. Its rows are kept. Returns `false`
+/// if it does not exist or was deleted before. Needs `scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -172,8 +182,9 @@ pub async fn delete(
     Ok(done.rows_affected() == 1)
 }
 
-/// Brings back a deleted tenant, with all that it had; its id, `None` if none of that name was deleted. Its tokens are the caller's to revoke
-/// (`token::revoke_all`): they were refused once.
+/// Restores a deleted tenant with all its rows and returns its id. Returns `None` if no tenant of
+/// that name was deleted. The caller must revoke its tokens (`token::revoke_all`), because the
+/// deletion made them invalid.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -187,17 +198,18 @@ pub async fn revive(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant
     Ok(id.map(TenantId::from))
 }
 
-/// What changes of a tenant; `None` leaves it as it is.
+/// Change of a tenant; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
-    /// `Some(None)` takes the limit away.
+    /// `Some(None)` removes the limit.
     pub gpu_quota: Option<Option<u32>>,
     pub weight: Option<f64>,
-    /// What is given of it, over what the row has then.
+    /// Given fields replace those of the stored row.
     pub pods: Option<TenantPodsChange>,
 }
 
-/// The tenant after the change; the next round obeys it. `None` if there is no such tenant, or it may not be changed.
+/// Changes a tenant and wakes the next round. Returns the changed tenant; `None` if it does not
+/// exist or may not be changed.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,4 @@
-//! Bearer tokens, known only by the SHA-256 of their secret.
+//! Bearer tokens. Only the SHA-256 of the secret is stored.
 
 use crate::error::StoreError;
 use muster_model::id::{TenantId, TokenId, UserId};
@@ -18,14 +18,14 @@ pub struct NewToken {
     pub id: TokenId,
     pub tenant_id: TenantId,
     pub user_id: UserId,
-    /// What its owner calls it.
+    /// Name that its owner gave it.
     pub name: String,
     pub access: Access,
     pub hash: Hash,
     pub expires_at: Option<OffsetDateTime>,
 }
 
-/// A token as lists show it.
+/// A token as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     pub id: TokenId,
@@ -38,7 +38,7 @@ pub struct Token {
     pub revoked_at: Option<OffsetDateTime>,
 }
 
-/// Whom a bearer stands for.
+/// The user and tenant that a bearer token authenticates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     pub token_id: TokenId,
@@ -49,8 +49,10 @@ pub struct Principal {
     pub access: Access,
 }
 
+/// Stores a token.
+///
 /// # Errors
-/// [`StoreError::Statement`]; `is_dangling` when the user is not of the tenant.
+/// [`StoreError::Statement`]; its `is_dangling` is true if the user does not belong to the tenant.
 pub async fn create(
     conn: &mut PgConnection,
     token: &NewToken,
@@ -73,7 +75,8 @@ pub async fn create(
     Ok(())
 }
 
-/// Needs no scope: the hash finds its tenant.
+/// Returns the principal of a valid token; `None` for others. Needs no scope: the hash identifies
+/// the tenant.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -101,7 +104,7 @@ pub async fn authenticate(
     }))
 }
 
-/// `false` when there is no such token, or it was revoked before.
+/// Revokes a token. Returns `false` if it does not exist or was revoked before.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -120,7 +123,7 @@ pub async fn revoke(
     Ok(done.rows_affected() == 1)
 }
 
-/// Revokes all tokens of a user of the tenant in scope that were not revoked before; which.
+/// Revokes all unrevoked tokens of a user of the tenant in scope, and returns their ids.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -139,7 +142,7 @@ pub async fn revoke_of(
     Ok(ids.into_iter().map(TokenId::from).collect())
 }
 
-/// Revokes all tokens of the tenant in scope that were not revoked before; how many.
+/// Revokes all unrevoked tokens of the tenant in scope, and returns their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -158,7 +161,7 @@ pub async fn revoke_all(
     Ok(done.rows_affected())
 }
 
-/// Whether the tenant in scope has a token, beside this one if any is named, with which an administrator may still ask.
+/// Whether the tenant in scope has a valid administrator token other than `beside`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -181,8 +184,8 @@ pub async fn administers(
     Ok(it)
 }
 
-/// Until the end of the transaction, nobody else revokes an administrator's token or deletes its tenant: two who do so to each other at once
-/// would each find the other still there.
+/// Serialises revocations of administrator tokens and deletions of tenants until the transaction
+/// ends. Otherwise two concurrent ones could remove each other's administrator.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -193,7 +196,8 @@ pub async fn hold_administrators(conn: &mut PgConnection) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Forgets tokens of all tenants that expired or were revoked by then; how many. What they were used for stays.
+/// Deletes tokens of all tenants that expired or were revoked before `ended_by`, and returns their
+/// number. Records that name them are kept.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -207,7 +211,7 @@ pub async fn sweep(conn: &mut PgConnection, ended_by: OffsetDateTime) -> Result<
     Ok(done.rows_affected())
 }
 
-/// Newest first, revoked ones too; those after `after` in that order.
+/// Returns tokens, newest first, including revoked ones, starting behind `after`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -11,12 +11,14 @@ use time::OffsetDateTime;
 pub struct User {
     pub id: UserId,
     pub tenant_id: TenantId,
-    /// Unique within the tenant.
+    /// Name, unique within the tenant.
     pub name: String,
 }
 
+/// Stores a user.
+///
 /// # Errors
-/// [`StoreError::Statement`]; `is_taken` when the tenant has a user of that name.
+/// [`StoreError::Statement`]; its `is_taken` is true if the tenant has a user of that name.
 pub async fn create(
     conn: &mut PgConnection,
     user: &User,
@@ -34,7 +36,8 @@ pub async fn create(
     Ok(())
 }
 
-/// The tenant's user of that name, which is made where there is none. Two at once find the same.
+/// Returns the tenant's user of that name, and creates it if there is none. Concurrent calls return
+/// the same user.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -62,6 +65,8 @@ pub async fn find_or_create(
     Ok(found.into())
 }
 
+/// Returns the tenant's user of that name.
+///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn by_name(
@@ -83,17 +88,17 @@ pub async fn by_name(
     }))
 }
 
-/// A user as lists show it.
+/// A user as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub id: UserId,
     pub name: String,
     pub created_at: OffsetDateTime,
-    /// Tokens that are neither revoked nor expired.
+    /// Number of tokens that are neither revoked nor expired.
     pub tokens: u64,
 }
 
-/// Users of the tenant in scope, by name.
+/// Returns the users of the tenant in scope, ordered by name.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -121,7 +126,7 @@ pub async fn list(
     Ok(users.collect())
 }
 
-/// Names of users, for lists of jobs.
+/// Returns a user, for lists of jobs.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,5 +1,6 @@
-//! Wake-ups by NOTIFY. They carry no data, may be merged and may be missed while a listener connects: whoever wakes reads the
-//! store, and whoever waits also looks by itself now and then. A wake-up sent in a transaction arrives only if it commits.
+//! Notifications by Postgres `NOTIFY`. They carry no data, may be merged, and may be lost while a
+//! listener connects. So a process that wakes reads the store, and waiting processes also poll. A
+//! notification of a transaction is sent only if it commits.
 
 use crate::error::StoreError;
 use crate::pool::Pool;
@@ -7,22 +8,22 @@ use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::{Acquire as _, Connection as _, PgConnection};
 use std::time::Duration;
 
-/// Silence after which a listener asks whether its connection stands: nothing else would tell that it is dead.
+/// Silence after which a listener pings its connection. A dead connection is not noticed otherwise.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Longest wait for the answer.
+/// Longest wait for the answer to a ping.
 const ANSWER: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
-    /// The scheduler: something changed that a round may act on.
+    /// To the scheduler: a change on which a round may act.
     Rounds,
-    /// Node sessions: some node's assignment changed.
+    /// To node sessions: an assignment changed.
     Assignments,
-    /// Streams of the api: events or samples were added.
+    /// To streams of the API server: new events or samples.
     Events,
-    /// The scheduler: somebody asks what would come of something.
+    /// To the scheduler: a new question.
     Questions,
-    /// The scheduler: somebody wants something of a study, or tells it something.
+    /// To the scheduler: a new order or result of a study.
     Studies,
 }
 
@@ -39,7 +40,7 @@ impl Channel {
     }
 }
 
-/// Wakes whoever listens, once the transaction commits.
+/// Wakes all listeners of the channels once the transaction commits.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -57,7 +58,7 @@ pub async fn send(conn: &mut PgConnection, channels: &[Channel]) -> Result<(), S
     Ok(())
 }
 
-/// A connection that waits for wake-ups.
+/// A connection that waits for notifications.
 #[derive(Debug)]
 pub struct Listener {
     inner: PgListener,
@@ -66,12 +67,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on a connection of its own, as the role of `pool`.
+    /// Opens a separate connection that listens with the role of `pool`.
     ///
     /// # Errors
     /// [`StoreError::Statement`].
     pub async fn connect(pool: &Pool, channels: &[Channel]) -> Result<Self, StoreError> {
-        // Not one of the pool: a dead one would keep its place there for 15 minutes.
+        // Not taken from the pool: a dead connection would occupy its place for 15 minutes.
         let connect = PgConnectOptions::clone(&pool.connect_options());
         let options = pool.options().clone().max_connections(1);
         let mut inner = PgListener::connect_with(&options.connect_lazy_with(connect)).await?;
@@ -85,11 +86,12 @@ impl Listener {
         })
     }
 
-    /// The next wake-up. After the connection was lost and made again, every channel wakes once, for what may have been missed.
-    /// Dropping the future loses nothing.
+    /// Returns the next notification. After a reconnect every channel is returned once, because
+    /// notifications may have been lost. Safe to cancel: dropping the future loses nothing.
     ///
     /// # Errors
-    /// [`StoreError::Statement`] when the connection cannot be made again, [`StoreError::Silent`] when it does not answer any more.
+    /// [`StoreError::Statement`] if a reconnect fails, [`StoreError::Silent`] if the connection
+    /// does not answer.
     pub async fn next(&mut self) -> Result<Channel, StoreError> {
         loop {
             if let Some(channel) = self.pending.pop() {

@@ -13,7 +13,8 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What finds the pods of a component, or without one all of the release; never changes within a release. {root, component?, pool?} */}}
+{{/* Labels that select the pods of a component, or of the whole release without one. Constant over
+upgrades. {root, component?, pool?} */}}
 {{- define "muster.selector" -}}
 app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -25,7 +26,7 @@ muster-pool: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Metadata but the name. {root, component, pool?, annotations?, labels?} */}}
+{{/* Metadata without the name. {root, component, pool?, annotations?, labels?} */}}
 {{- define "muster.metadata" -}}
 namespace: {{ .root.Release.Namespace }}
 labels:
@@ -56,7 +57,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* {root, image: {repository, tag, digest}} */}}
+{{/* Name of an image. {root, image: {repository, tag, digest}} */}}
 {{- define "muster.image" -}}
 {{- $registry := .root.Values.images.registry | trimSuffix "/" -}}
 {{- $name := ternary .image.repository (printf "%s/%s" $registry .image.repository) (empty $registry) -}}
@@ -67,7 +68,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* {root, component, values: {serviceAccount}} */}}
+{{/* Name of a service account. {root, component, values: {serviceAccount}} */}}
 {{- define "muster.serviceAccount" -}}
 {{- with .values.serviceAccount -}}
 {{- if .create -}}

@@ -1,6 +1,6 @@
-{{/* What pods have in common: who they run as, and the pieces that more than one of them mounts. */}}
+{{/* Shared parts of pods: users, placement, variables and volumes. */}}
 
-{{/* Of the pod. {root, user?: runs as this one whatever the values say} */}}
+{{/* Security context of a pod. {root, user?: overrides the user of the values} */}}
 {{- define "muster.podSecurity" -}}
 runAsNonRoot: true
 {{- with default .root.Values.security.runAsUser .user }}
@@ -18,7 +18,7 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* Of every container. */}}
+{{/* Security context of every container. */}}
 {{- define "muster.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -35,7 +35,7 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Where a pod may run. {values: {nodeSelector?, tolerations?, affinity?, priorityClassName?}} */}}
+{{/* Placement of a pod. {values: {nodeSelector?, tolerations?, affinity?, priorityClassName?}} */}}
 {{- define "muster.scheduling" -}}
 {{- with .values.nodeSelector }}
 nodeSelector:
@@ -54,7 +54,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Over nodes where possible. {root, component, values: {topologySpreadConstraints}} */}}
+{{/* Spread over nodes if possible. {root, component, values: {topologySpreadConstraints}} */}}
 {{- define "muster.spread" -}}
 topologySpreadConstraints:
   {{- with .values.topologySpreadConstraints }}
@@ -97,7 +97,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* A volume that all nodes see. {root, name: checkpoints or datasets, readOnly} */}}
+{{/* A volume shared by all nodes. {root, name: checkpoints or datasets, readOnly} */}}
 {{- define "muster.sharedVolume" -}}
 {{- $from := index .root.Values .name -}}
 - name: {{ .name }}
@@ -119,12 +119,12 @@ topologySpreadConstraints:
   {{- end }}
 {{- end -}}
 
-{{/* Where the checkpoints are, as the daemons take it: a mounted folder or a bucket. */}}
+{{/* Place of the checkpoints in the daemons' form: a mounted folder or a bucket. */}}
 {{- define "muster.checkpointRoot" -}}
 {{- ternary .Values.checkpoints.bucket.url "/srv/checkpoints" (eq .Values.checkpoints.kind "bucket") -}}
 {{- end -}}
 
-{{/* What a bucket is reached with. */}}
+{{/* Credentials of a bucket. */}}
 {{- define "muster.bucketCredentials" -}}
 {{- if and (eq .Values.checkpoints.kind "bucket") .Values.checkpoints.bucket.credentialsSecret }}
 - secretRef:

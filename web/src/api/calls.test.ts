@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { everything, type Page } from "./calls";
 
-/** A list of `length` numbers in pages of 100. */
+/** Returns a list of `length` numbers in pages of 100. */
 const pages =
   (length: number) =>
   (after: { continue?: string }): Promise<Page<number>> => {

@@ -1,4 +1,4 @@
-// Every call that the page makes, by what it is for.
+// All API calls of the page, by purpose.
 import { client, take, takeAnswer } from "./client";
 import type { Accuracy, CheckpointView, Explanation, JobChange, JobPhase, JobView, Me, NodeView, PlanView, Progress, StoredEvent, TaskView } from "./types";
 
@@ -15,14 +15,14 @@ export interface JobQuery {
   continue: string | null;
 }
 
-/** Points of a curve: about one a pixel of the widest chart. */
+/** Maximum number of points of a curve: about one per pixel of the widest chart. */
 const CURVE_POINTS = 1500;
 
 export function me(as: string, signal?: AbortSignal): Promise<Me> {
   return take(client.GET("/api/v1/me", { headers: { authorization: `Bearer ${as}` }, ...cut(signal) }));
 }
 
-/** Names of all tenants; for administrators. */
+/** Returns the names of all tenants; for administrators. */
 export async function tenants(signal?: AbortSignal): Promise<string[]> {
   const names: string[] = [];
   for (let after: string | undefined; ; ) {
@@ -69,7 +69,9 @@ export async function act(id: string, verb: Verb): Promise<void> {
   else await take(client.DELETE("/api/v1/jobs/{id}", { params }));
 }
 
-/** What is left out stays; with `edits` only if nobody has changed it since. */
+/**
+ * Changes the given fields only. With `edits` the change is refused if the job was edited since.
+ */
 export function editJob(id: string, change: JobChange): Promise<JobView> {
   return take(client.PATCH("/api/v1/jobs/{id}", { params: { path: { id } }, body: change }));
 }
@@ -83,13 +85,15 @@ export function submit(document: string, dryRun: boolean, idempotencyKey: string
   );
 }
 
-/** What would come of the document; the scheduler takes some seconds. */
+/** Returns the forecast for a document that is not submitted. The scheduler needs some seconds. */
 export function plan(document: string, signal?: AbortSignal): Promise<PlanView> {
   return take(client.POST("/api/v1/plan", { ...typed(document), ...cut(signal) }));
 }
 
-/** The document as it was typed: the api reads it, and what is wrong with it is for the api to say. JSON is YAML too, but its own type
- * gives better messages. */
+/**
+ * Sends the document as typed; the API parses it and reports errors. JSON is also YAML, but its own
+ * content type gives better messages.
+ */
 export function typed(document: string) {
   return {
     headers: { "content-type": document.trimStart().startsWith("{") ? "application/json" : "application/yaml" },
@@ -129,9 +133,9 @@ export function finalModel(id: string): Promise<Blob> {
 
 export interface LogPart {
   text: string;
-  /** Bytes of the log before the part. */
+  /** Length of the log before this part, in bytes. */
   offset: number;
-  /** Where the log goes on after it. */
+  /** Offset at which the log continues. */
   nextOffset: number;
 }
 
@@ -153,8 +157,8 @@ export async function setDrained(name: string, drained: boolean): Promise<void> 
 }
 
 /**
- * All pages, up to the end. `onPage` is told what has come so far after each: a long list is shown as it grows, and never shown short
- * without saying so. The page is told how many items came before it.
+ * Loads all pages. `onPage` gets the accumulated items after each page, so that a long list is
+ * shown while it grows. `page` gets the number of items before it.
  */
 export async function everything<T>(
   page: (after: { continue?: string }, before: number) => Promise<Page<T>>,

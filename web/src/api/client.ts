@@ -1,4 +1,5 @@
-// The one door to the REST api: typed by its OpenAPI document, authorised by the session, failing as ApiError.
+// The only access to the REST API: typed by its OpenAPI document, authorised by the session.
+// Failures are ApiErrors.
 import createClient, { type Middleware } from "openapi-fetch";
 import { ApiError, fromBody, fromThrown } from "./problem";
 import type { paths } from "./schema";
@@ -33,12 +34,12 @@ interface Answer<T> {
   response: Response;
 }
 
-/** The body of a good answer; throws an ApiError for any other. */
+/** Returns the body of a successful answer; throws an ApiError otherwise. */
 export async function take<T>(pending: Promise<Answer<T>>): Promise<T> {
   return (await takeAnswer(pending)).data as T;
 }
 
-/** As `take`, with the response beside it, for callers that need its headers. */
+/** Does the same as `take`, and returns the response for callers that need its headers. */
 export async function takeAnswer<T>(pending: Promise<Answer<T>>): Promise<Answer<T>> {
   const answer = await pending.catch((thrown: unknown) => {
     if (thrown instanceof DOMException && thrown.name === "AbortError") throw thrown;

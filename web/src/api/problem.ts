@@ -1,4 +1,4 @@
-// What went wrong with a request, as `application/problem+json` says it, or as the network does.
+// Errors of requests: `application/problem+json` of the API, or failures of the network.
 
 export interface FieldError {
   field: string;
@@ -9,7 +9,7 @@ export interface FieldError {
 export class ApiError extends Error {
   override readonly name = "ApiError";
   constructor(
-    /** HTTP status; 0 when no answer came. */
+    /** HTTP status; 0 without an answer. */
     readonly status: number,
     readonly title: string,
     readonly detail: string | null,
@@ -19,7 +19,10 @@ export class ApiError extends Error {
   }
 }
 
-/** Reads a problem document, or makes one up from the status when the body is something else (a proxy's page). */
+/**
+ * Parses a problem document, or derives one from the status if the body is something else, such as
+ * a proxy's page.
+ */
 export function fromBody(status: number, body: unknown): ApiError {
   if (!isRecord(body)) return new ApiError(status, titleOf(status), null);
   const title = typeof body.title === "string" ? body.title : titleOf(status);
@@ -34,7 +37,10 @@ export function fromThrown(thrown: unknown): ApiError {
   return new ApiError(0, "The server cannot be reached", detail);
 }
 
-/** Whether nothing is found under the id, as after a deletion: asking again changes nothing, ids are never given twice. */
+/**
+ * Whether the id is not found, for example after a deletion. A retry cannot succeed, because ids
+ * are never reused.
+ */
 export function isGone(error: ApiError | null): boolean {
   return error !== null && (error.status === 404 || error.status === 400);
 }

@@ -1,4 +1,5 @@
-// A value from the api in a component's state: loaded when its key changes, brought forward by live events in between.
+// A value of the API in a component's state. It is loaded when its key changes, and updated by live
+// events in between.
 import { useCallback, useEffect, useRef, useState } from "react";
 import { fromThrown, type ApiError } from "./problem";
 
@@ -6,9 +7,9 @@ export interface Resource<T> {
   data: T | null;
   error: ApiError | null;
   loading: boolean;
-  /** Asks again and keeps what is shown meanwhile. Calls that come close together become one. */
+  /** Loads again and keeps the present value meanwhile. Calls in short succession become one. */
   reload: () => void;
-  /** Changes what is shown, as by an event. */
+  /** Changes the shown value, for example by an event. */
   update: (change: (data: T) => T) => void;
 }
 
@@ -20,7 +21,7 @@ interface State<T> {
   error: ApiError | null;
 }
 
-/** `load` is called anew when `key` changes; `null` loads nothing. */
+/** Calls `load` again when `key` changes; `null` loads nothing. */
 export function useResource<T>(key: string | null, load: (signal: AbortSignal) => Promise<T>): Resource<T> {
   const [state, setState] = useState<State<T>>({ key: "", data: null, error: null });
   const latest = useRef(load);

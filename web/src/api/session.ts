@@ -1,5 +1,6 @@
-// The token this browser acts with. It lives in localStorage so that a reload keeps it; `#token=` in the address, as
-// printed by `muster up`, hands one over and is wiped from the address at once. A fragment never reaches a server's log.
+// The token of this browser. It is stored in localStorage, so that a reload keeps it. `#token=` in
+// the address, as printed by `muster up`, sets it and is removed from the address at once. A
+// fragment never reaches a server's log.
 import { useSyncExternalStore } from "react";
 import { actFor } from "./tenant";
 
@@ -16,7 +17,7 @@ export function token(): string | null {
   }
 }
 
-/** Whether the last token ended by a refusal of the api rather than by signing out. */
+/** Whether the last token was refused by the API, and not removed by a sign-out. */
 export function hasExpired(): boolean {
   return expired;
 }
@@ -31,14 +32,16 @@ export function signOut(): void {
   keep(null);
 }
 
-/** The api refused the token. Does nothing when another one has taken its place since the request was sent. */
+/** Handles a refused token. Does nothing if another token has replaced it since the request. */
 export function expire(refused: string | null): void {
   if (refused === null || token() !== refused) return;
   expired = true;
   keep(null);
 }
 
-/** Takes `#token=` over from the address, if it is there. Call before the router reads the address. */
+/**
+ * Takes `#token=` from the address, if present. Must be called before the router reads the address.
+ */
 export function adoptFragment(location: Location, history: History): boolean {
   const value = new URLSearchParams(location.hash.slice(1)).get("token");
   if (value === null || value === "") return false;
@@ -52,14 +55,14 @@ export function useToken(): string | null {
 }
 
 function keep(value: string | null): void {
-  // Another token may be nobody's who could look there.
+  // Another token may belong to a user without the right to see that tenant.
   actFor(null, null);
   memory = value;
   try {
     if (value === null) localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, value);
   } catch {
-    // Storage is barred: the token then lasts as long as the page.
+    // Storage is not available: the token lasts until the page is closed.
   }
   for (const listener of listeners) listener();
 }

@@ -1,4 +1,4 @@
-// The calls of the study pages.
+// API calls of the study pages.
 import { cut, everything, typed, type Page } from "./calls";
 import { client, take } from "./client";
 import type { BestTrial, StudyView, TrialView } from "./types";
@@ -12,13 +12,19 @@ export function study(id: string, signal?: AbortSignal): Promise<StudyView> {
   return take(client.GET("/api/v1/studies/{id}", { params: { path: { id } }, ...cut(signal) }));
 }
 
-/** Trials that are loaded with their curves: the points of more would fill a browser's memory, and no screen has pixels for them. */
+/**
+ * Maximum number of trials that are loaded with their curves. More points would exceed the
+ * browser's memory, and no screen shows them.
+ */
 export const CURVES_AT_MOST = 10_000;
-/** What the api gives on one page with curves, and without. */
+/** Page sizes of the API, with curves and without. */
 const WITH_CURVES = 100;
 const WITHOUT = 500;
 
-/** All trials of the study; those after the first 10,000 without their curves. `onPage` is told what has come so far. */
+/**
+ * Loads all trials of the study; those after the first 10,000 without curves. `onPage` gets the
+ * accumulated trials.
+ */
 export function trials(id: string, signal?: AbortSignal, onPage?: (soFar: readonly TrialView[]) => void): Promise<TrialView[]> {
   return everything((after, before) => {
     const curves = before < CURVES_AT_MOST;
@@ -27,7 +33,10 @@ export function trials(id: string, signal?: AbortSignal, onPage?: (soFar: readon
   }, onPage);
 }
 
-/** The best trial, or the first of the Pareto front; null before any trial has completed a rung. */
+/**
+ * Returns the best trial, or the first of the Pareto front; null before a trial has completed a
+ * rung.
+ */
 export async function bestTrial(id: string, signal?: AbortSignal): Promise<BestTrial | null> {
   const page = await take(client.GET("/api/v1/studies/{id}/best", { params: { path: { id }, query: { limit: 1 } }, ...cut(signal) }));
   return page.items[0] ?? null;
@@ -43,7 +52,7 @@ export async function actOnStudy(id: string, verb: StudyVerb): Promise<void> {
   else await take(client.DELETE("/api/v1/studies/{id}", { params }));
 }
 
-/** At most once under the key. */
+/** Is carried out at most once per key. */
 export async function extendStudy(id: string, trials: number, idempotencyKey: string): Promise<void> {
   const params = { path: { id }, header: { "Idempotency-Key": idempotencyKey } };
   await take(client.POST("/api/v1/studies/{id}/extend", { params, body: { trials } }));
@@ -58,7 +67,7 @@ export function createStudy(document: string, dryRun: boolean, idempotencyKey: s
   );
 }
 
-/** All trials as one file. */
+/** Returns all trials as one file. */
 export function exportStudy(id: string, format: "csv" | "json"): Promise<Blob> {
   return take(client.GET("/api/v1/studies/{id}/export", { params: { path: { id }, query: { format } }, parseAs: "blob" }));
 }

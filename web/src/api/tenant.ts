@@ -1,15 +1,17 @@
-// For whom an administrator looks: another tenant than its own, as long as this tab is open and the same token is used, which another tab
-// may change. The api reads it from a header of each request, and refuses it from anybody else.
+// Tenant for which an administrator acts. It holds as long as this tab is open and the same token
+// is used; another tab may change the token. The API reads the tenant from a request header, and
+// refuses it from other users.
 import { useSyncExternalStore } from "react";
 
 export const TENANT_HEADER = "muster-tenant";
 
-// Not that of a release which kept the name alone: a tab may live through an upgrade.
+// A different key than that of an earlier release, which stored the name only: a tab may survive an
+// upgrade.
 const KEY = "muster.acting";
 const listeners = new Set<() => void>();
 let memory: string | null = null;
 
-/** The tenant's name for whoever has that token; null for the token's own. */
+/** Returns the tenant chosen with this token; null for the token's own tenant. */
 export function actingTenant(token: string | null): string | null {
   const kept = read();
   if (kept === null || token === null) return null;
@@ -23,7 +25,7 @@ export function actFor(tenant: string | null, token: string | null): void {
     if (memory === null) sessionStorage.removeItem(KEY);
     else sessionStorage.setItem(KEY, memory);
   } catch {
-    // Storage is barred: it then lasts until the page is loaded again.
+    // Storage is not available: the choice lasts until the next load of the page.
   }
   for (const listener of listeners) listener();
 }

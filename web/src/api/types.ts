@@ -1,4 +1,4 @@
-// The wire's nouns by the names the page uses; their shapes are those of the api's own document.
+// Types of the API under the names that the page uses; their shapes come from the OpenAPI document.
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];

@@ -1,23 +1,23 @@
-// What all charts share: axes, cursor, and the vertical marks at which a job's revision changed.
+// Shared parts of all charts: axes, cursor, and vertical marks at the revisions of a job.
 import type uPlot from "uplot";
 import { count } from "../words/number";
 import type { Colours } from "./plot";
 
 const FONT = "11px system-ui, sans-serif";
-/** Width of a digit of FONT. */
+/** Width of a digit in FONT. */
 const CHARACTER_PX = 6.5;
 
-/** One cursor over all charts of a page that have the same x axis. */
+/** Shared cursor of all charts of a page with the same x axis. */
 export function cursor(group: string): uPlot.Cursor {
   return { sync: { key: group, setSeries: false }, y: false, drag: { x: true, y: false }, points: { size: 6 } };
 }
 
-/** Room around the plot: half of the last label of the x axis stands to its right. */
+/** Margins of the plot; half of the last label of the x axis is to its right. */
 export function padding(top: number, kind: "step" | "time"): uPlot.Padding {
   return [top, kind === "time" ? 30 : 20, 0, 0];
 }
 
-/** Room for the longest label, which is never cut. */
+/** Returns the space for the longest label, which is never cut. */
 function labelRoom(values: readonly string[] | null): number {
   const longest = Math.max(0, ...(values ?? []).map((value) => value.length));
   return Math.max(52, Math.ceil(longest * CHARACTER_PX) + 14);
@@ -42,14 +42,14 @@ export function yAxis(colours: Colours, format: (value: number) => string): uPlo
   };
 }
 
-/** Hours and minutes of the local day; seconds only where the ticks stand that close. */
+/** Returns hours and minutes of the local day, with seconds only for close ticks. */
 function wallClock(seconds: number, withSeconds: boolean): string {
   const at = new Date(seconds * 1000);
   const parts = withSeconds ? [at.getHours(), at.getMinutes(), at.getSeconds()] : [at.getHours(), at.getMinutes()];
   return parts.map((part) => String(part).padStart(2, "0")).join(":");
 }
 
-/** 12,000 → `12k`, so that labels do not touch. */
+/** Formats 12,000 as `12k`, so that labels do not touch. */
 export function compact(value: number): string {
   if (Math.abs(value) >= 1e6) return `${trimmed(value / 1e6)}M`;
   if (Math.abs(value) >= 1e4) return `${trimmed(value / 1e3)}k`;
@@ -65,7 +65,7 @@ export interface XMark {
   label: string;
 }
 
-/** Dashed lines with a short label on top. A label that would touch the one before is left out; its line stays. */
+/** Draws dashed lines with a short label. A label that would touch the previous one is omitted. */
 export function marksPlugin(marks: () => readonly XMark[], colours: Colours): uPlot.Plugin {
   return {
     hooks: {

@@ -1,5 +1,5 @@
-// A canvas inside React: it follows its box and the theme. What the pointer brings is drawn on a second one above, so that thousands of
-// lines are drawn only when they change.
+// A canvas in React that follows its box and the theme. The marks of the pointer are drawn on a
+// second canvas above, so that thousands of lines are drawn only when they change.
 import { useEffect, useRef, useState, type PointerEvent } from "react";
 import { useShownTheme } from "../ui/theme";
 
@@ -17,13 +17,13 @@ export interface Inks {
   second: string;
   third: string;
   mark: string;
-  /** From the worst to the best. */
+  /** Colours from worst to best. */
   ramp: readonly string[];
-  /** Of rungs, the first one first. */
+  /** Colours of rungs, the first rung first. */
   rungs: readonly string[];
 }
 
-/** In CSS pixels; the canvas is scaled to the screen's. */
+/** Size in CSS pixels; the canvas is scaled to the screen's pixels. */
 export type Draw = (context: CanvasRenderingContext2D, size: Size, inks: Inks) => void;
 
 export interface At {
@@ -32,11 +32,11 @@ export interface At {
 }
 
 interface Props {
-  /** Names the chart for readers, who get its numbers from the table below. */
+  /** Name of the chart for screen readers, which read its numbers from the table below. */
   label: string;
   height: number;
   className?: string;
-  /** Drawn anew when it is another function: callers memoise it. */
+  /** Draws the chart. A new function causes a redraw, so callers memoise it. */
   draw: Draw;
   over?: Draw;
   onMove?: (at: At | null, size: Size) => void;
@@ -118,7 +118,10 @@ function inksOf(element: Element): Inks {
   };
 }
 
-/** The ramp's colour for a rank of 0 to 1: five steps, told apart more easily than a smooth change. */
+/**
+ * Returns the ramp's colour for a rank of 0 to 1. Five steps are easier to distinguish than a
+ * gradient.
+ */
 export function rankInk(inks: Inks, rank: number | undefined): string {
   if (rank === undefined) return inks.mark;
   return inks.ramp[Math.min(inks.ramp.length - 1, Math.floor(rank * inks.ramp.length))] ?? inks.mark;

@@ -2,7 +2,10 @@ import { describe, expect, it } from "vitest";
 import { BANDS, bandOf, cutAt, levelOf, patchesOf, shade, type Patch } from "./contour";
 import { fieldOf, rangeOf, valueIn, type Spot } from "./field";
 
-/** Evenly over the square without a grid: an additive recurrence of low discrepancy (Roberts, 2018). */
+/**
+ * Points spread evenly over the square without a grid: an additive recurrence of low discrepancy
+ * (Roberts, 2018).
+ */
 const spots = (count: number, z: (x: number, y: number) => number): Spot[] =>
   Array.from({ length: count }, (_, index) => {
     const [x, y] = [((index + 1) * 0.754_877_666) % 1, ((index + 1) * 0.569_840_29) % 1];

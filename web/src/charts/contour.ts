@@ -1,9 +1,13 @@
-// The areas of a field between its levels, by marching squares, and their drawing on a canvas. An axis of choices gives bands.
+// Areas of a field between levels, by marching squares, and their drawing on a canvas. An axis of
+// choices gives bands.
 import type { Inks } from "./canvas";
 import type { Field } from "./field";
 import type { Area } from "./frame";
 
-/** A part of the field within which values change steadily, on places of 0 to 1: all of it, or the band of a choice. */
+/**
+ * Part of the field with continuous values, on places of 0 to 1: the whole field, or the band of a
+ * choice.
+ */
 export interface Patch {
   left: number;
   right: number;
@@ -17,13 +21,16 @@ export interface Patch {
 type Point = readonly [x: number, y: number];
 
 export interface Cut {
-  /** Covers, in one piece a cell, all that is at the level or above it. All run the same way round, so that they join without seams. */
+  /**
+   * Polygons, one per cell, that cover everything at or above the level. All have the same
+   * orientation, so that they join without seams.
+   */
   areas: Point[][];
-  /** The border at the level itself. */
+  /** Border lines at the level. */
   lines: (readonly [Point, Point])[];
 }
 
-/** Two samples of the same value stand for a band. */
+/** A band is represented by two samples of the same value. */
 export function patchesOf({ across, up, columns, rows, values }: Field): Patch[] {
   const bandsX = across === "numbers" ? [null] : Array.from({ length: columns }, (_, choice) => choice);
   const bandsY = up === "numbers" ? [null] : Array.from({ length: rows }, (_, choice) => choice);
@@ -57,11 +64,14 @@ export function cutAt(patch: Patch, level: number): Cut {
 interface Corner {
   x: number;
   y: number;
-  /** Above the level, or below it if negative. */
+  /** Value relative to the level: positive above, negative below. */
   over: number;
 }
 
-/** Goes round the cell: corners above the level belong to the area, and on an edge that crosses it lies a corner of its own. */
+/**
+ * Walks around the cell. Corners above the level belong to the polygon; an edge that crosses the
+ * level adds a corner.
+ */
 function cutCell(corners: readonly Corner[], { areas, lines }: Cut): void {
   const area: Point[] = [];
   const crossings: { at: Point; leaves: boolean }[] = [];
@@ -76,17 +86,21 @@ function cutCell(corners: readonly Corner[], { areas, lines }: Cut): void {
     crossings.push({ at, leaves });
   });
   if (area.length > 2) areas.push(area);
-  // Where the area is left, its border goes straight to where it is entered next: round a corner below the level.
+  // From the point where the walk leaves the area, the border goes straight to the point where it
+  // enters again.
   crossings.forEach(({ at, leaves }, index) => {
     const next = crossings[(index + 1) % crossings.length];
     if (leaves && next !== undefined) lines.push([at, next.at]);
   });
 }
 
-/** How many areas a field is divided into: the five colours of the ramp, and one between each two. */
+/** Number of bands of a field: the five colours of the ramp, and one between each two. */
 export const BANDS = 9;
 
-/** Of a value between `low` and `high` its band, 0 to 8; of one outside the first or the last. */
+/**
+ * Returns the band, 0 to 8, of a value between `low` and `high`; the first or last band for a value
+ * outside.
+ */
 export function bandOf(value: number, [low, high]: readonly [number, number]): number {
   if (high <= low) return BANDS >> 1;
   return Math.min(BANDS - 1, Math.max(0, Math.floor(((value - low) / (high - low)) * BANDS)));
@@ -96,13 +110,13 @@ export function levelOf(band: number, [low, high]: readonly [number, number]): n
   return low + ((high - low) * band) / BANDS;
 }
 
-/** The colour of a band: one of the ramp, or the middle of two. */
+/** Returns the colour of a band: one of the ramp, or the mean of two. */
 export function shade(inks: Pick<Inks, "ramp" | "mark">, band: number): string {
   const under = inks.ramp[band >> 1] ?? inks.mark;
   return band % 2 === 0 ? under : middle(under, inks.ramp[(band >> 1) + 1] ?? under);
 }
 
-/** Of two colours as `#rrggbb`, which the page's are; of others the first. */
+/** Returns the mean of two colours of the form `#rrggbb`; the first one for other forms. */
 function middle(one: string, other: string): string {
   const parse = (text: string) => /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(text)?.slice(1).map((part) => Number.parseInt(part, 16));
   const [a, b] = [parse(one), parse(other)];
@@ -110,12 +124,12 @@ function middle(one: string, other: string): string {
   return `rgb(${a.map((part, index) => Math.round((part + (b[index] ?? part)) / 2)).join(" ")})`;
 }
 
-/** Each band over the lower ones, with a thin line between them. */
+/** Draws each band over the lower ones, with a thin line between them. */
 export function drawField(context: CanvasRenderingContext2D, area: Area, field: Field, range: readonly [number, number], inks: Inks): void {
   const [width, height] = [area.right - area.left, area.bottom - area.top];
   const patches = patchesOf(field);
   for (let band = 0; band < BANDS; band += 1) {
-    // The first takes everything; of an even field there is one band only, the middle one.
+    // The first band covers everything. A constant field has only the middle band.
     const even = range[1] <= range[0];
     if (even && band > 0) break;
     const cuts = patches.map((patch) => cutAt(patch, band === 0 ? -Infinity : levelOf(band, range)));

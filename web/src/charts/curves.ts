@@ -1,4 +1,4 @@
-// From samples to the columns that a chart draws. Pure.
+// Converts samples to the columns of a chart. Pure.
 import type uPlot from "uplot";
 import type { EvaluationView, SampleView } from "../api/types";
 import type { SizePoint } from "../live/history";
@@ -6,8 +6,8 @@ import type { SizePoint } from "../live/history";
 export type XKind = "step" | "time";
 
 /**
- * Training and test points over one ascending x axis: `[x, train, test]`, null where a series has no point.
- * Time is in seconds, as uPlot wants it.
+ * Returns training and test points over one ascending x axis: `[x, train, test]`, null where a
+ * series has no point. Time is in seconds, as uPlot requires.
  */
 export function curve(
   samples: readonly SampleView[],
@@ -31,8 +31,8 @@ export function curve(
 }
 
 /**
- * Time per step by what it went into, summed up for stacking: `[x, compute + exchange + data, compute + exchange, compute]`, over the
- * samples in which it was measured.
+ * Returns the time per step by its parts, summed for stacking: `[x, compute + exchange + data,
+ * compute + exchange, compute]`, for the samples in which it was measured.
  */
 export function phases(samples: readonly SampleView[], kind: XKind): uPlot.AlignedData {
   const points = samples.flatMap((sample) => {
@@ -49,7 +49,10 @@ export function phases(samples: readonly SampleView[], kind: XKind): uPlot.Align
   ];
 }
 
-/** The gradient noise scale beside the examples of an update: `[x, noise scale, batch]`, over the samples in which it was measured. */
+/**
+ * Returns the gradient noise scale and the examples per update: `[x, noise scale, batch]`, for the
+ * samples in which it was measured.
+ */
 export function noise(samples: readonly SampleView[], kind: XKind): uPlot.AlignedData {
   const points = samples.filter(({ noise_scale: scale }) => typeof scale === "number" && Number.isFinite(scale) && scale > 0);
   if (kind === "time") points.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
@@ -60,17 +63,17 @@ export function noise(samples: readonly SampleView[], kind: XKind): uPlot.Aligne
   ];
 }
 
-/** Examples of an update over all workers; null where nothing was done. */
+/** Returns the examples per update over all workers; null without an update. */
 function batch({ examples_per_s: examples, steps_per_s: steps, gain }: SampleView): number | null {
   return steps > 0 && examples !== null ? (examples / steps) * (gain ?? 1) : null;
 }
 
-/** `[seconds, workers, shards]` for stepped lines. */
+/** Returns `[seconds, workers, shards]` for stepped lines. */
 export function sizes(points: readonly SizePoint[]): uPlot.AlignedData {
   return [points.map((point) => point.atMs / 1000), points.map((point) => point.workers), points.map((point) => point.psShards)];
 }
 
-/** Divergence gives NaN or infinity, which would leave the whole axis empty. */
+/** Removes NaN and infinity of a diverged training, which would make the whole axis empty. */
 function finite(value: number | null): number | null {
   return value !== null && Number.isFinite(value) ? value : null;
 }

@@ -1,17 +1,18 @@
-// A smooth field from scattered values, as a contour plot needs it. Pure.
+// A smooth field from scattered values, for contour plots. Pure.
 //
-// Trials differ in more than the two parameters on the axes, so a surface through every one of them would show their noise as hills. The
-// field is the mean of the trials around, weighted by a Gaussian of their distance (Nadaraya, 1964; Watson, 1964), at three widths: where
-// few trials are near, the wider one counts. So it lies within their values, and needs no solver however many they are.
+// Trials also differ in parameters that are not on the axes, so a surface through all of them would
+// show their noise as hills. The field is the mean of the surrounding trials, weighted by a
+// Gaussian of their distance (Nadaraya, 1964; Watson, 1964), at three widths. Where few trials are
+// near, the wider mean counts. So the field is within the trials' values and needs no solver.
 
-/** Places of 0 to 1 on axes of numbers; on an axis of choices the index of the choice. */
+/** Place of 0 to 1 on an axis of numbers; index of the choice on an axis of choices. */
 export interface Spot {
   x: number;
   y: number;
   z: number;
 }
 
-/** An axis of the field: one of numbers, or how many choices, between which nothing lies and nothing is smoothed. */
+/** An axis of the field: numbers, or a number of choices without values between them. */
 export type Side = { choices: number } | "numbers";
 
 export interface Field {
@@ -19,17 +20,17 @@ export interface Field {
   up: Side;
   columns: number;
   rows: number;
-  /** Row by row from below; NaN where no trial is near. */
+  /** Values row by row from the bottom; NaN where no trial is near. */
   values: Float64Array;
 }
 
-/** Samples along an axis of numbers: cells of some five pixels. */
+/** Samples along an axis of numbers: cells of about five pixels. */
 const SAMPLES = 65;
-/** The widest smoothing first, in units of the narrowest. */
+/** Widths of the smoothing relative to the narrowest, the widest first. */
 const WIDTHS = [4, 2, 1] as const;
-/** A wider mean counts as much as so many trials at the place itself. */
+/** Weight of a wider mean, as a number of trials at the place itself. */
 const PRIOR = 1;
-/** What all trials weigh together where the nearest is some three widths away; farther off nobody has looked. */
+/** Minimum sum of weights: that of a trial about three widths away. Farther places are unknown. */
 const NEAR = 0.02;
 
 export function fieldOf(spots: readonly Spot[], across: Side, up: Side): Field {
@@ -48,7 +49,8 @@ export function fieldOf(spots: readonly Spot[], across: Side, up: Side): Field {
       }
     }
   }
-  // Scott's rule (1992) for two dimensions and evenly spread trials, a little narrower since wider means stand behind.
+  // Scott's rule (1992) for two dimensions and evenly spread trials, a little narrower because
+  // wider means supplement it.
   const narrowest = Math.max(0.04, 0.25 * spots.length ** (-1 / 6));
   const values = new Float64Array(columns * rows).fill(mean);
   let nearby: Float64Array = weights;
@@ -61,7 +63,10 @@ export function fieldOf(spots: readonly Spot[], across: Side, up: Side): Field {
   return { across, up, columns, rows, values };
 }
 
-/** The field at a place of 0 to 1 on both axes, choices side by side in even bands; null where no trial is near. */
+/**
+ * Returns the field at a place of 0 to 1 on both axes, with choices in equal bands; null where no
+ * trial is near.
+ */
 export function valueIn(field: Field, x: number, y: number): number | null {
   const column = bandOrPlace(x, field.across, field.columns);
   const row = bandOrPlace(y, field.up, field.rows);
@@ -72,7 +77,7 @@ export function valueIn(field: Field, x: number, y: number): number | null {
   return Number.isNaN(value) ? null : value;
 }
 
-/** Its lowest and highest value; null where it has none. */
+/** Returns the lowest and highest value; null without values. */
 export function rangeOf({ values }: Field): [low: number, high: number] | null {
   let low = Infinity;
   let high = -Infinity;
@@ -91,7 +96,7 @@ function bandOrPlace(at: number, side: Side, samples: number): number {
   return side === "numbers" ? at : Math.min(samples - 1, Math.max(0, Math.floor(at * samples)));
 }
 
-/** The one or two samples next to a place, and its share of each. */
+/** Returns the one or two samples next to a place, with their shares. */
 function sharesOf(at: number, side: Side, samples: number): [sample: number, share: number][] {
   if (side !== "numbers") return [[at, 1]];
   const exact = Math.min(samples - 1, Math.max(0, at * (samples - 1)));
@@ -100,13 +105,16 @@ function sharesOf(at: number, side: Side, samples: number): [sample: number, sha
   return share === 0 ? [[left, 1]] : [[left, 1 - share], [left + 1, share]];
 }
 
-/** By a Gaussian of height 1 along the axes of numbers, so that weights stay counts of trials. */
+/**
+ * Smooths by a Gaussian of height 1 along the axes of numbers, so that weights remain numbers of
+ * trials.
+ */
 function blurred(cells: Float64Array, columns: number, rows: number, across: Side, up: Side, width: number): Float64Array {
   const once = across === "numbers" ? along(cells, columns, rows, 1, columns, width) : cells;
   return up === "numbers" ? along(once, rows, columns, columns, 1, width) : once;
 }
 
-/** `length` samples `step` apart on each of `lines` lines, which are `stride` apart. */
+/** Smooths `length` samples `step` apart on each of `lines` lines, which are `stride` apart. */
 function along(cells: Float64Array, length: number, lines: number, step: number, stride: number, width: number): Float64Array {
   const sigma = width * (length - 1);
   const reach = Math.min(length - 1, Math.ceil(3.5 * sigma));

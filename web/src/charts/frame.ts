@@ -1,4 +1,4 @@
-// The frame of a chart on a canvas: its area, grid and labels.
+// Frame of a chart on a canvas: area, grid and labels.
 import type { Inks, Size } from "./canvas";
 import { place, tickText, ticks, type Scale } from "./scale";
 

@@ -1,4 +1,4 @@
-// The charts of a job page.
+// Charts of the job page.
 import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import uPlot from "uplot";
 import type { EvaluationView, SampleView } from "../api/types";
@@ -57,7 +57,7 @@ export function CurveChart({ metric, samples, evaluations, marks, x, group }: Cu
   );
 }
 
-/** Absent where it was not measured, as of a program. */
+/** Omitted if not measured, as for a command. */
 export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "samples" | "x" | "marks" | "group">) {
   const data = useMemo(() => phases(samples, x), [samples, x]);
   const current = useCurrent(useMemo(() => marks.map((mark) => toX(mark, x)), [marks, x]));
@@ -76,7 +76,8 @@ export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
     cursor: cursor(group),
     scales: { x: { time: x === "time" }, y: { range: (_, _min, max) => [0, Math.max(max * 1.08, 0.001)] } },
     axes: [xAxis(colours, x), yAxis(colours, (value) => `${tick(value)} ms`)],
-    // Sums from high to low. Each band is painted between its sum and the next, so that no colour lies over another.
+    // Sums in descending order. Each band is painted between its sum and the next, so that colours
+    // do not overlap.
     series: [{}, line(colours.third), line(colours.second), { ...line(colours.accent), fill: `${colours.accent}55` }],
     bands: [
       { series: [1, 2], fill: `${colours.third}55` },
@@ -99,7 +100,10 @@ export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
   );
 }
 
-/** Shown once it was measured: batches well below the noise scale gain from more examples, those above do not. */
+/**
+ * Shown once measured. Batches well below the noise scale benefit from more examples, those above
+ * do not.
+ */
 export function NoiseChart({ samples, x, marks, group }: Pick<CurveProps, "samples" | "x" | "marks" | "group">) {
   const data = useMemo(() => noise(samples, x), [samples, x]);
   const current = useCurrent(useMemo(() => marks.map((mark) => toX(mark, x)), [marks, x]));
@@ -114,7 +118,7 @@ export function NoiseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
     legend: { show: false },
     padding: padding(18, x),
     cursor: cursor(group),
-    // Noise grows by orders of magnitude as training goes on.
+    // Logarithmic, because noise grows by orders of magnitude during training.
     scales: { x: { time: x === "time" }, y: { distr: 3, range: (_, min, max) => decades(min, max) } },
     axes: [xAxis(colours, x), { ...yAxis(colours, compact), splits: (_, _axis, min, max) => powersOfTen(min, max) }],
     series: [{}, line(colours.accent), { ...line(colours.second), dash: [5, 3] }],
@@ -206,14 +210,17 @@ function Figure({ title, keys, note, children }: FigureProps) {
   );
 }
 
-/** The index under the pointer, `null` when it is elsewhere: the keys then show the newest values. */
+/**
+ * Index under the pointer; `null` if it is elsewhere, in which case the legend shows the newest
+ * values.
+ */
 function useCursor(): [number | null, (plot: uPlot) => void] {
   const [at, setAt] = useState<number | null>(null);
   const set = useRef((plot: uPlot) => setAt(plot.cursor.idx ?? null));
   return [at, (plot) => set.current(plot)];
 }
 
-/** What a canvas reads when it draws, without being built anew. */
+/** Values that a canvas reads when it draws, without being rebuilt. */
 function useCurrent<T>(value: T): { readonly current: T } {
   const ref = useRef(value);
   useEffect(() => {
@@ -222,12 +229,12 @@ function useCurrent<T>(value: T): { readonly current: T } {
   return ref;
 }
 
-/** The newest value of a series, `null` when it has none. */
+/** Returns the newest value of a series; `null` without values. */
 function newestOf(data: uPlot.AlignedData, series: number): number | null {
   return valueAt(data, series, data[0].length - 1);
 }
 
-/** The value at or before an index: the test series has points only here and there. */
+/** Returns the value at or before an index, because the test series has only few points. */
 function valueAt(data: uPlot.AlignedData, series: number, index: number): number | null {
   for (let at = index; at >= 0; at -= 1) {
     const value = data[series]?.[at];
@@ -248,7 +255,7 @@ function tick(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
-/** Whole decades around what there is, for a logarithmic axis. */
+/** Returns whole decades around the values, for a logarithmic axis. */
 function decades(min: number | null, max: number | null): [number, number] {
   const low = Math.max(min ?? 1, 0.1);
   const high = Math.max(max ?? 10, low);
@@ -256,7 +263,7 @@ function decades(min: number | null, max: number | null): [number, number] {
   return [10 ** from, 10 ** Math.max(Math.ceil(Math.log10(high)), from + 1)];
 }
 
-/** From one decade to another. */
+/** Returns the values from one decade to another. */
 function powersOfTen(min: number, max: number): number[] {
   const from = Math.round(Math.log10(min));
   return Array.from({ length: Math.round(Math.log10(max)) - from + 1 }, (_, at) => 10 ** (from + at));

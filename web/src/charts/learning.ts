@@ -1,4 +1,5 @@
-// Learning curves of many trials: what is drawn, and which one is under the pointer. Pure but for the canvas it draws on.
+// Learning curves of many trials: drawing, and the curve under the pointer. Pure except for the
+// canvas.
 import { rankInk, type Draw, type Inks } from "./canvas";
 import { areaOf, drawXAxis, drawYAxis, toX, toY, type Area } from "./frame";
 import { valueAt, type Scale } from "./scale";
@@ -6,7 +7,7 @@ import { valueAt, type Scale } from "./scale";
 export interface Line {
   number: number;
   rank: number | undefined;
-  /** By ascending x; null is a gap, as of a diverged loss. */
+  /** Values by ascending x; null is a gap, for example of a diverged loss. */
   xs: readonly number[];
   ys: readonly (number | null)[];
 }
@@ -16,7 +17,7 @@ export interface LineScales {
   y: Scale;
 }
 
-/** Worst first, so that the best lie on top; the more lines, the fainter each. */
+/** Draws the worst first, so that the best are on top. With more lines each is fainter. */
 export function drawLines(lines: readonly Line[], { x, y }: LineScales, format: (value: number) => string): Draw {
   return (context, size, inks) => {
     const area = areaOf(size);
@@ -57,7 +58,7 @@ export function strokeLine(context: CanvasRenderingContext2D, area: Area, { xs, 
   context.beginPath();
   let open = false;
   let drawn = 0;
-  // More points than pixels would only cost time.
+  // Skips points beyond the resolution, which would only take time.
   const every = Math.max(1, Math.floor(xs.length / Math.max(1, area.right - area.left)));
   for (let index = 0; index < xs.length; index += every) {
     const left = toX(area, scales.x, xs[index]);
@@ -75,10 +76,10 @@ export function strokeLine(context: CanvasRenderingContext2D, area: Area, { xs, 
   context.stroke();
 }
 
-/** How far from a line the pointer may be, in pixels. */
+/** Maximum distance of the pointer from a line, in pixels. */
 const REACH = 24;
 
-/** The line that passes nearest to the pointer at its x, or near whose end it is. */
+/** Returns the line closest to the pointer at its x, or whose end is near. */
 export function lineAt(lines: readonly Line[], area: Area, scales: LineScales, at: { x: number; y: number }): Line | undefined {
   const wanted = valueAt(scales.x, (at.x - area.left) / (area.right - area.left));
   let found: Line | undefined;

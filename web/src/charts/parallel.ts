@@ -1,4 +1,5 @@
-// Parallel coordinates: an upright axis for each parameter, a line for each trial, and brushes on the axes. Pure but for its canvas.
+// Parallel coordinates: a vertical axis per parameter, a line per trial, and brushes on the axes.
+// Pure except for the canvas.
 import type { Draw, Inks } from "./canvas";
 import { areaOf, type Area } from "./frame";
 import { strokeLine, strokeLines, type Line, type LineScales } from "./learning";
@@ -8,7 +9,7 @@ export const INSETS: Partial<Area> = { left: 40, right: 48, top: 26, bottom: 12 
 export interface Upright {
   key: string;
   name: string;
-  /** Places from 0 at the foot to 1 at the head. */
+  /** Places from 0 at the bottom to 1 at the top. */
   ticks: readonly { at: number; text: string }[];
 }
 
@@ -42,7 +43,7 @@ function drawUpright(context: CanvasRenderingContext2D, area: Area, { name, tick
   context.fillText(fitted(context, name, width - 6), x, area.top - 9);
   context.textAlign = "left";
   context.textBaseline = "middle";
-  // A seam of the ground around the text keeps it readable over lines.
+  // A border in the background colour keeps the text readable over lines.
   context.lineWidth = 3;
   context.strokeStyle = inks.surface;
   context.fillStyle = inks.muted;
@@ -54,7 +55,7 @@ function drawUpright(context: CanvasRenderingContext2D, area: Area, { name, tick
   }
 }
 
-/** Bands over the brushed parts; the one that is being drawn among them. */
+/** Draws bands over the brushed ranges, including the one that is being drawn. */
 export function drawBrushes(axes: readonly Upright[], brushes: ReadonlyMap<string, readonly [number, number]>): Draw {
   return (context, size, inks) => {
     const area = areaOf(size, INSETS);
@@ -74,7 +75,7 @@ export function drawBrushes(axes: readonly Upright[], brushes: ReadonlyMap<strin
   };
 }
 
-/** The axis at a place, if the pointer is near enough to one. */
+/** Returns the axis at a place, if the pointer is near enough. */
 export function uprightAt(axes: readonly Upright[], area: Area, x: number): Upright | undefined {
   const nearest = Math.round(((x - area.left) / (area.right - area.left)) * Math.max(1, axes.length - 1));
   return Math.abs(xOf(area, axes.length, nearest) - x) <= 18 ? axes[nearest] : undefined;

@@ -1,4 +1,4 @@
-// uPlot inside React: one canvas that follows its box, its data and the theme.
+// uPlot in React: a canvas that follows its box, its data and the theme.
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { useShownTheme } from "../ui/theme";
@@ -13,10 +13,10 @@ export interface Colours {
 }
 
 interface Props {
-  /** Names the chart for readers, who get its numbers from the text beside it. */
+  /** Name of the chart for screen readers, which read its numbers from the text beside it. */
   label: string;
   data: uPlot.AlignedData;
-  /** Built anew when `shape` or the theme changes, not with every point. */
+  /** Options. Rebuilt when `shape` or the theme changes, and not with every point. */
   options: (colours: Colours) => Omit<uPlot.Options, "width" | "height">;
   shape: string;
   height: number;

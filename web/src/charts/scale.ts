@@ -1,4 +1,4 @@
-// From values to places on an axis and back, linear or logarithmic, with round ticks. Pure.
+// Conversion between values and places on an axis, linear or logarithmic, with round ticks. Pure.
 import { compact } from "./axes";
 
 export interface Scale {
@@ -8,7 +8,8 @@ export interface Scale {
 }
 
 /**
- * A scale over the finite values, of which a logarithmic one takes only those above 0. A single value gets room around it; none gives 0 to 1.
+ * Returns a scale over the finite values; a logarithmic one uses only values above 0. A single
+ * value gets a margin; without values the scale is 0 to 1.
  */
 export function scaleOf(values: Iterable<number | null | undefined>, log: boolean): Scale {
   let min = Infinity;
@@ -25,7 +26,7 @@ export function scaleOf(values: Iterable<number | null | undefined>, log: boolea
   return { log, min: min - room, max: max + room };
 }
 
-/** With a share of the length as room at both ends, so that marks at the rim are whole. */
+/** Adds a share of the length at both ends, so that marks at the edge are complete. */
 export function padded(scale: Scale, share: number): Scale {
   if (scale.log) {
     const factor = (scale.max / scale.min) ** share;
@@ -35,7 +36,10 @@ export function padded(scale: Scale, share: number): Scale {
   return { ...scale, min: scale.min - room, max: scale.max + room };
 }
 
-/** 0 at `min`, 1 at `max`; null for what has no place, as 0 on a logarithmic scale. */
+/**
+ * Returns 0 at `min` and 1 at `max`; null for a value without a place, such as 0 on a logarithmic
+ * scale.
+ */
 export function place(scale: Scale, value: number | null | undefined): number | null {
   if (value === null || value === undefined || !Number.isFinite(value)) return null;
   if (!scale.log) return (value - scale.min) / (scale.max - scale.min);
@@ -46,7 +50,10 @@ export function valueAt(scale: Scale, at: number): number {
   return scale.log ? scale.min * (scale.max / scale.min) ** at : scale.min + (scale.max - scale.min) * at;
 }
 
-/** Round values on the scale, about `wanted` of them: steps of 1, 2 or 5, on a logarithmic scale powers of ten where it spans enough. */
+/**
+ * Returns about `wanted` round values on the scale: steps of 1, 2 or 5, or powers of ten on a wide
+ * logarithmic scale.
+ */
 export function ticks(scale: Scale, wanted: number): number[] {
   if (scale.log && scale.max / scale.min >= 10) {
     const first = Math.ceil(Math.log10(scale.min) - 1e-9);

@@ -1,4 +1,4 @@
-// Dots on a canvas, and which one is under the pointer. Places are given as shares of the axes, 0 to 1.
+// Dots on a canvas, and the dot under the pointer. Places are shares of the axes, 0 to 1.
 import type { Draw, Inks } from "./canvas";
 import { areaOf, dot, type Area } from "./frame";
 
@@ -9,7 +9,7 @@ export interface Dot {
   ink: (inks: Inks) => string;
 }
 
-/** With a rim of that colour where the ground is coloured too. */
+/** Draws a border in that colour where the background is coloured too. */
 export function drawDots(context: CanvasRenderingContext2D, area: Area, dots: readonly Dot[], inks: Inks, rim?: string): void {
   const radius = dots.length > 1000 ? 2 : dots.length > 200 ? 2.5 : 3.5;
   context.globalAlpha = dots.length > 1000 ? 0.6 : 0.9;
@@ -24,7 +24,7 @@ export function drawDots(context: CanvasRenderingContext2D, area: Area, dots: re
   context.globalAlpha = 1;
 }
 
-/** A ring around the dots of one trial. */
+/** Draws a ring around the dots of one trial. */
 export function drawRings(dots: readonly Dot[], number: number | null): Draw | undefined {
   const chosen = dots.filter((one) => one.number === number);
   if (chosen.length === 0) return undefined;
@@ -39,7 +39,7 @@ export function drawRings(dots: readonly Dot[], number: number | null): Draw | u
   };
 }
 
-/** How far from a dot the pointer may be, in pixels. */
+/** Maximum distance of the pointer from a dot, in pixels. */
 const REACH = 20;
 
 export function dotAt(dots: readonly Dot[], area: Area, at: { x: number; y: number }): Dot | undefined {

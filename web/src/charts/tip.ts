@@ -1,4 +1,4 @@
-// A small box of lines beside a place on a canvas, turned to where there is room.
+// A small text box beside a place on a canvas, on the side with space.
 import type { Inks } from "./canvas";
 import type { Area } from "./frame";
 
@@ -6,7 +6,7 @@ const LINE = 15;
 const ROOM = 7;
 const AWAY = 12;
 
-/** The first line stands out. */
+/** The first line is emphasised. */
 export function drawTip(context: CanvasRenderingContext2D, area: Area, at: readonly [x: number, y: number], lines: readonly string[], inks: Inks): void {
   const widest = Math.max(...lines.map((text) => context.measureText(text).width));
   const [width, height] = [widest + 2 * ROOM, lines.length * LINE + ROOM];

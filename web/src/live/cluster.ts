@@ -1,4 +1,4 @@
-// How events change what the page knows of nodes and of the cluster as a whole. Pure.
+// Applies events to the page's state of nodes and of the whole cluster. Pure.
 import type { GpuView, JobPhase, NodeView, StoredEvent } from "../api/types";
 
 export function foldNodes(nodes: readonly NodeView[], { event, at }: StoredEvent): readonly NodeView[] {
@@ -22,7 +22,9 @@ export function foldNodes(nodes: readonly NodeView[], { event, at }: StoredEvent
   }
 }
 
-/** Whether the event may put tasks onto GPUs, or bring a node that is not listed yet; the facts then come with a new answer. */
+/**
+ * Whether the event may place tasks on GPUs or add a node. The facts then come with a new answer.
+ */
 export function changesNodes(event: StoredEvent["event"]): boolean {
   return event.kind === "job_placed" || event.kind === "node_state_changed";
 }
@@ -32,12 +34,15 @@ function freed(node: NodeView, taskId: string): NodeView {
   return { ...node, gpus: node.gpus.map((gpu) => (gpu.task_id === taskId ? { ...gpu, task_id: null, job: null } : gpu)) };
 }
 
-/** Whether uncordoning opens it: what a node says of itself, as for a full disk, only the node ends. */
+/**
+ * Whether uncordoning opens the node. A report of the node itself, such as a full disk, is ended
+ * only by the node.
+ */
 export function isClosedByPeople({ drained, excluded }: NodeView): boolean {
   return drained || (excluded !== null && excluded.by_itself !== true);
 }
 
-/** What a slot is called: a machine without GPUs offers its cores. */
+/** Returns the name of a slot: a machine without GPUs offers CPU slots. */
 export function slotName(gpus: readonly GpuView[]): "GPU" | "CPU slot" {
   return gpus.length > 0 && gpus.every((gpu) => gpu.kind !== "cuda") ? "CPU slot" : "GPU";
 }
@@ -49,7 +54,7 @@ export interface Usage {
   nodesTotal: number;
 }
 
-/** Lost nodes offer nothing, so their GPUs are not counted. */
+/** Counts GPUs. Lost nodes offer none. */
 export function usage(nodes: readonly NodeView[]): Usage {
   const up = nodes.filter((node) => node.state === "up");
   const gpus = up.flatMap((node) => node.gpus);
@@ -63,7 +68,7 @@ export function usage(nodes: readonly NodeView[]): Usage {
 
 export type Phases = ReadonlyMap<string, JobPhase>;
 
-/** The phases of jobs that are not at their end. */
+/** Phases of jobs that have not ended. */
 export function foldPhases(phases: Phases, { job_id, event }: StoredEvent): Phases {
   if (job_id === null) return phases;
   const next = new Map(phases);
@@ -83,7 +88,10 @@ export function phaseCount(phases: Phases, ...wanted: JobPhase[]): number {
   return total;
 }
 
-/** Which of the ten job colours each job has: by first appearance, kept while the job is there, the least used one for a new job. */
+/**
+ * Returns the job colour of each job, one of ten. Colours are given by first appearance and kept; a
+ * new job gets the least used one.
+ */
 export function assignColours(known: ReadonlyMap<string, number>, jobs: readonly string[], colours = 10): ReadonlyMap<string, number> {
   const next = new Map<string, number>();
   const used = new Array<number>(colours).fill(0);

@@ -1,4 +1,4 @@
-// The tenant's event stream, one connection for the whole page, and who listens to it.
+// The tenant's event stream: one connection for the whole page, and its listeners.
 import { createContext, useContext, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { decode, type LiveMessage } from "./messages";
 import { openStream, type StreamState } from "./stream";
@@ -7,7 +7,10 @@ type Listener = (message: LiveMessage) => void;
 
 interface Feed {
   state: StreamState;
-  /** Counts connections: what was loaded before the first one may have missed something, so it is loaded again. */
+  /**
+   * Number of connections. Data that was loaded before the first one may lack events, so it is
+   * loaded again.
+   */
   connections: number;
   listen: (listener: Listener) => () => void;
 }
@@ -50,7 +53,7 @@ export function useFeedState(): StreamState {
   return useFeed().state;
 }
 
-/** Calls `onMessage` for all that comes, and `onConnect` when the stream is open (again). */
+/** Calls `onMessage` for every message, and `onConnect` after every connect. */
 export function useLive(onMessage: Listener, onConnect: () => void): void {
   const { listen, connections } = useFeed();
   const message = useRef(onMessage);

@@ -1,4 +1,4 @@
-// What the history says of a job's size: when it had how many workers and shards, and where a new revision began.
+// The history of a job's size: workers and shards over time, and the start of each revision.
 import type { SampleView, StoredEvent } from "../api/types";
 
 export interface SizePoint {
@@ -7,7 +7,10 @@ export interface SizePoint {
   psShards: number;
 }
 
-/** Steps of the job's size over time; zero while it holds nothing or is suspended. The last one is drawn on to `endMs`. */
+/**
+ * Returns the steps of the job's size over time; zero while it holds nothing or is suspended. The
+ * last one extends to `endMs`.
+ */
 export function sizeHistory(events: readonly StoredEvent[], endMs: number): SizePoint[] {
   const points: SizePoint[] = [];
   let placed = { workers: 0, psShards: 0 };
@@ -22,7 +25,7 @@ export function sizeHistory(events: readonly StoredEvent[], endMs: number): Size
     if (event.kind !== "job_state_changed") continue;
     const { phase } = event.state;
     if (!["starting", "running", "stopping"].includes(phase)) points.push({ atMs, workers: 0, psShards: 0 });
-    // A suspended job keeps its placement, so no new placement precedes its return.
+    // A suspended job keeps its placement, so no new placement precedes its continuation.
     if (suspended && phase === "running") points.push({ atMs, ...placed });
     suspended = phase === "suspended";
   }
@@ -34,13 +37,13 @@ export function sizeHistory(events: readonly StoredEvent[], endMs: number): Size
 export interface Mark {
   step: number;
   atMs: number;
-  /** Short, as it is written into the chart. */
+  /** Short text, because it is written into the chart. */
   label: string;
 }
 
 /**
- * Where a revision took over: the step it continued from and the size it was given. The first start is no change, so no mark. Until
- * the revision tells its step, the last one sampled before it stands in.
+ * Returns a mark per revision: the step from which it continued and its size. The first start is
+ * not a mark. Until the revision reports its step, the last sampled step before it is used.
  */
 export function revisionMarks(events: readonly StoredEvent[], samples: readonly SampleView[]): Mark[] {
   const marks: Mark[] = [];
@@ -63,7 +66,7 @@ export function revisionMarks(events: readonly StoredEvent[], samples: readonly 
   return marks;
 }
 
-/** The last step sampled before the instant. */
+/** Returns the last step that was sampled before the instant. */
 function stepAt(samples: readonly SampleView[], atMs: number): number {
   let step = 0;
   for (const sample of samples) {
@@ -73,7 +76,7 @@ function stepAt(samples: readonly SampleView[], atMs: number): number {
   return step;
 }
 
-/** The newest decision that gave the job its size, in the scheduler's words. */
+/** Returns the newest decision about the job's size, in the scheduler's words. */
 export function sizeReason(events: readonly StoredEvent[]): { workers: number; psShards: number; why: string } | null {
   for (let index = events.length - 1; index >= 0; index -= 1) {
     const event = events[index]?.event;
@@ -84,7 +87,7 @@ export function sizeReason(events: readonly StoredEvent[]): { workers: number; p
 
 const DECISIONS = new Set(["job_placed", "job_stop_requested", "job_waits", "task_failed", "rank_judged"]);
 
-/** The last decisions about the job, newest first. */
+/** Returns the last decisions about the job, newest first. */
 export function decisions(events: readonly StoredEvent[], limit: number): StoredEvent[] {
   return events.filter(({ event }) => DECISIONS.has(event.kind)).slice(-limit).reverse();
 }

@@ -1,5 +1,5 @@
-// How events and samples change what the page knows of jobs. Pure: the newest truth is always the api's answer, these only
-// bring a view forward between two answers.
+// Applies events and samples to the page's state of jobs. Pure. The API's answer is authoritative;
+// these functions update the view between two answers.
 import type { Evaluation, JobPhase, JobView, SampleView, StoredEvent } from "../api/types";
 import { waitingView } from "../words/wait";
 
@@ -11,7 +11,7 @@ export function isWaiting(phase: JobPhase): boolean {
   return phase === "queued" || phase === "paused";
 }
 
-/** The job after an event of its own; the same object if the event changes nothing that is shown. */
+/** Returns the job after one of its events; the same object if nothing shown changes. */
 export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): JobView {
   if (job_id !== job.id) return job;
   switch (event.kind) {
@@ -47,12 +47,15 @@ export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): Job
   }
 }
 
-/** The job after a progress message. An older one than what is shown, as a replay after a reconnect brings, changes nothing. */
+/**
+ * Returns the job after a sample. An older sample, as in a replay after a reconnect, changes
+ * nothing.
+ */
 export function foldSample(job: JobView, sample: SampleView): JobView {
   const before = job.progress;
   if (before?.sampled_at != null && Date.parse(sample.at) <= Date.parse(before.sampled_at)) return job;
   const total = before?.total_steps ?? null;
-  // Zero epochs of a program mean that it logs none.
+  // A command that reports epoch 0 logs no epochs.
   const epoch = job.spec.command != null && sample.epoch === 0 ? null : sample.epoch;
   const left = total === null ? null : Math.max(0, total - sample.step);
   return {
@@ -75,8 +78,8 @@ export function foldSample(job: JobView, sample: SampleView): JobView {
 }
 
 /**
- * The series with new samples, which replace all after `afterStep`: after a failure training goes on from an older checkpoint, and
- * what came after that was lost.
+ * Returns the series with new samples, which replace all after `afterStep`. After a failure,
+ * training continues from an older checkpoint, and later samples are lost.
  */
 export function replaceAfter(series: readonly SampleView[], afterStep: number, samples: readonly SampleView[]): readonly SampleView[] {
   const last = series[series.length - 1];
@@ -88,7 +91,10 @@ export function appendEvaluation<T extends Evaluation>(series: readonly T[], eva
   return [...series.filter((kept) => kept.step < evaluation.step), evaluation];
 }
 
-/** Events in the order of their cursors, each once. New ones nearly always come last, so the rest is not sorted again. */
+/**
+ * Adds an event in the order of cursors, without duplicates. New events are nearly always the last,
+ * so the others are not sorted again.
+ */
 export function appendEvent(events: readonly StoredEvent[], event: StoredEvent): readonly StoredEvent[] {
   return events.some((known) => known.cursor === event.cursor) ? events : [...events, event];
 }

@@ -1,10 +1,10 @@
-// What the api's streams say, told apart: stored events, progress samples, pieces of a log.
+// Decodes messages of the API's streams: stored events, samples, and pieces of a log.
 import type { SampleView, StoredEvent } from "../api/types";
 import type { SseMessage } from "./sse";
 
 export type LiveMessage = { kind: "event"; event: StoredEvent } | { kind: "progress"; jobId: string; afterStep: number; samples: readonly SampleView[] };
 
-/** `null` for a message that this page does not know, as a newer api may send. */
+/** Returns `null` for an unknown message, which a newer API may send. */
 export function decode(message: SseMessage): LiveMessage | null {
   const body = parsed(message.data);
   if (body === null) return null;
@@ -26,7 +26,7 @@ function parsed(data: string): Record<string, unknown> | null {
   }
 }
 
-/** New text of a followed log. */
+/** Returns the new text of a followed log. */
 export function logPart(message: SseMessage): string | null {
   const body = message.event === "log" ? parsed(message.data) : null;
   return typeof body?.text === "string" ? body.text : null;

@@ -1,11 +1,11 @@
-// Server-sent events, parsed by hand: the browser's EventSource cannot send an Authorization header.
-// Follows the event stream interpretation of the WHATWG HTML standard, section 9.2.6.
+// Parser of server-sent events, because the browser's EventSource cannot send an Authorization
+// header. Follows the event stream interpretation of the WHATWG HTML standard, section 9.2.6.
 
 export interface SseMessage {
-  /** `message` unless the server names it. */
+  /** `message` unless the server names another kind. */
   event: string;
   data: string;
-  /** The last id seen on the stream, which may be older than this message. */
+  /** Last id seen on the stream; it may be older than this message. */
   id: string | null;
 }
 
@@ -16,14 +16,14 @@ export class SseParser {
   private fresh = true;
   private pendingCr = false;
   id: string | null = null;
-  /** What the server asked for with `retry:`. */
+  /** Reconnection time that the server requested with `retry:`. */
   retryMs: number | null = null;
 
-  /** Takes any piece of the stream, however it was cut, and gives the messages that it completes. */
+  /** Takes a piece of the stream, split anywhere, and returns the messages that it completes. */
   push(chunk: string): SseMessage[] {
     let text = this.fresh && chunk.startsWith("\uFEFF") ? chunk.slice(1) : chunk;
     if (chunk !== "") this.fresh = false;
-    // A CRLF may be cut in two: the LF that follows a CR at the end of the last piece is no second line end.
+    // A CRLF may be split: an LF after a CR at the end of the last piece is not a second line end.
     if (this.pendingCr && text.startsWith("\n")) text = text.slice(1);
     if (text !== "") this.pendingCr = text.endsWith("\r");
     this.buffer += text;

@@ -3,7 +3,7 @@ import { hasExpired, signIn, token } from "../api/session";
 import { backoff, openStream, type StreamState } from "./stream";
 import type { SseMessage } from "./sse";
 
-/** A server that plays one answer for each connection and remembers what it was asked. */
+/** A server that sends one answer per connection and records the requests. */
 function server(...answers: (Response | Error)[]) {
   const asked: { lastEventId: string | null; authorization: string | null }[] = [];
   vi.stubGlobal("fetch", (_url: string, init: { headers: Headers; signal: AbortSignal }) => {

@@ -1,5 +1,5 @@
-// One event stream of the api that heals itself: it reconnects with back-off and tells the server, by Last-Event-ID,
-// where it stopped, so that nothing is lost between.
+// An event stream of the API that reconnects with back-off. It sends Last-Event-ID, so that no
+// event is lost.
 import { expire, token } from "../api/session";
 import { actingTenant, TENANT_HEADER } from "../api/tenant";
 import { SseParser, type SseMessage } from "./sse";
@@ -8,16 +8,19 @@ export type StreamState = "connecting" | "open" | "retrying" | "refused" | "ende
 
 export interface StreamHandlers {
   onMessage: (message: SseMessage) => void;
-  /** Called at every change; `open` after each connection, the first and those that follow. */
+  /** Called at every change; `open` after each connection. */
   onState?: (state: StreamState) => void;
 }
 
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 15_000;
-/** The api sends a comment at least every 15 s; a stream silent for this long is dead even if the socket is not. */
+/**
+ * The API sends a comment at least every 15 s. A stream that is silent for this time is dead even
+ * if the socket is open.
+ */
 const SILENCE_MS = 45_000;
 
-/** Opens the stream; the function it returns closes it. */
+/** Opens the stream; the returned function closes it. */
 export function openStream(url: string, handlers: StreamHandlers): () => void {
   const stop = new AbortController();
   void run(url, handlers, stop.signal);
@@ -50,14 +53,14 @@ async function run(url: string, { onMessage, onState }: StreamHandlers, stop: Ab
           lastId = message.id;
           onMessage(message);
           if (message.event !== "end") continue;
-          // The server says that nothing will follow, so there is nothing to come back for.
+          // The server has ended the stream, so there is no reconnect.
           onState?.("ended");
           return;
         }
         retryMs = parser.retryMs ?? retryMs;
       }
     } catch {
-      // Lost or never reached: both end in the pause below.
+      // A lost or refused connection: both lead to the pause below.
     } finally {
       watch.end();
     }
@@ -68,7 +71,7 @@ async function run(url: string, { onMessage, onState }: StreamHandlers, stop: Ab
   }
 }
 
-/** Asked by a call, since the compiler does not see that a signal changes while something is awaited. */
+/** A function, because the compiler does not see that a signal changes during an await. */
 function isAborted(stop: AbortSignal): boolean {
   return stop.aborted;
 }
@@ -82,7 +85,10 @@ function headers(used: string | null, lastId: string | null): Headers {
   return all;
 }
 
-/** Doubles from `firstMs`, never above 15 s, and spreads by half so that a thousand pages do not return at once. */
+/**
+ * Doubles from `firstMs` up to 15 s, with a random half, so that many pages do not reconnect at
+ * once.
+ */
 export function backoff(firstMs: number, failures: number, random: number = Math.random()): number {
   const full = Math.min(LAST_RETRY_MS, firstMs * 2 ** (failures - 1));
   return full * (0.5 + random / 2);
@@ -110,7 +116,7 @@ function pause(ms: number, stop: AbortSignal): Promise<void> {
   });
 }
 
-/** Aborts one connection when the whole stream is closed or when nothing has come for too long. */
+/** Aborts a connection when the stream is closed, or after too long a silence. */
 class Watchdog {
   private readonly connection = new AbortController();
   private timer: ReturnType<typeof setTimeout> | undefined;

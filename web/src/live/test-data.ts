@@ -1,4 +1,4 @@
-// Jobs, samples, events and nodes for tests, complete, so that a test says only what it is about.
+// Complete jobs, samples, events and nodes for tests, so that a test states only what it is about.
 import type { JobView, MusterEvent, NodeView, SampleView, StoredEvent } from "../api/types";
 
 export const T0 = Date.parse("2026-01-01T00:00:00Z");
@@ -87,7 +87,7 @@ export function stored(seconds: number, event: MusterEvent, jobId: string | null
   return { cursor: `9-${sequence}`, at: at(seconds), tenant_id: null, job_id: jobId, node_id: null, event };
 }
 
-/** A node whose GPUs are held by these jobs; `null` is free. */
+/** Returns a node whose GPUs are held by these jobs; `null` is free. */
 export function node(name: string, holders: (string | null)[], change: Partial<NodeView> = {}): NodeView {
   return {
     id: name,

@@ -1,4 +1,4 @@
-// The way in: a token, checked with the api before it is kept.
+// The sign-in page: checks a token with the API and stores it.
 import { useState, type SyntheticEvent } from "react";
 import { me } from "../api/calls";
 import { fromThrown, type ApiError } from "../api/problem";

@@ -1,4 +1,4 @@
-// An address that leads nowhere.
+// Page for an unknown address.
 import { Link } from "react-router";
 import { Empty } from "../ui/states";
 import { useTitle } from "../ui/title";

@@ -1,4 +1,4 @@
-// The pages as users meet them: real components and the real client over answers in the api's own form.
+// Tests of the pages with real components and the real client, on answers in the API's form.
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { JobView } from "../api/types";
@@ -9,7 +9,7 @@ import { json, newWorld, open, page, problem } from "./test-world";
 
 const world = newWorld();
 
-/** How often the list itself was asked for; the tiles ask for a longer page. */
+/** Returns the number of requests for the list; the tiles request a longer page. */
 const lists = () => world.asked.filter((request) => request.url.includes("/api/v1/jobs?limit=50")).length;
 
 describe("signing in", () => {
@@ -204,7 +204,8 @@ describe("submitting", () => {
     await waitFor(() => expect(world.asked.some((request) => request.url.endsWith("/jobs/new-job"))).toBe(true));
     const posts = world.asked.filter((request) => request.method === "POST");
     expect(posts).toHaveLength(2);
-    // The same document keeps its key, so that a retry after a lost answer does not submit a second job.
+    // The same document keeps its key, so that a retry after a lost answer does not submit a second
+    // job.
     expect(posts[0]?.headers.get("idempotency-key")).toBe(posts[1]?.headers.get("idempotency-key"));
     expect(posts[0]?.headers.get("content-type")).toBe("application/yaml");
     expect(await posts[1]?.text()).toBe("name: x\nengine:\n  batch: 0\n");

@@ -1,4 +1,5 @@
-// The whole application over answers in the api's own form, for tests: what was asked, what is answered, what the stream says.
+// The whole application for tests, on answers in the API's form: requests, answers and stream
+// messages.
 import { cleanup, render, type RenderResult } from "@testing-library/react";
 import { MemoryRouter } from "react-router";
 import { afterEach, beforeEach, vi } from "vitest";
@@ -10,9 +11,9 @@ type Answer = (request: Request) => Response | Promise<Response>;
 
 export interface World {
   asked: Request[];
-  /** By method and path: `GET /api/v1/jobs`. */
+  /** Answers by method and path: `GET /api/v1/jobs`. */
   routes: Record<string, Answer>;
-  /** Sends on the stream that was opened last. */
+  /** Sends a message on the newest stream. */
   push: (text: string) => void;
 }
 
@@ -29,7 +30,7 @@ export function open(path: string): RenderResult {
   );
 }
 
-/** A new world for each test of the file. */
+/** Creates a new world for each test of the file. */
 export function newWorld(): World {
   const world: World = { asked: [], routes: {}, push: () => undefined };
   const stream = () => {

@@ -1,10 +1,10 @@
-// What is shown where a page fails: without it React takes everything away, and a blank window tells nobody anything.
+// Shown when a page fails. Without it React removes everything and leaves a blank window.
 import { Component, type ReactNode } from "react";
 import { ApiError } from "../api/problem";
 import { Failure } from "./states";
 
 interface Props {
-  /** Where the reader is: at another place it is tried anew. */
+  /** Present location; another one is rendered anew. */
   place: string;
   children: ReactNode;
 }
@@ -22,7 +22,7 @@ export class Boundary extends Component<Props, State> {
 
   static getDerivedStateFromProps({ place }: Props, { failed }: State): Partial<State> | null {
     if (failed === null || failed.place === place) return null;
-    // An error comes without its place, which is where it was seen first.
+    // An error has no location, so the location of its first appearance is used.
     return failed.place === "" ? { failed: { ...failed, place } } : { failed: null };
   }
 
@@ -33,7 +33,10 @@ export class Boundary extends Component<Props, State> {
   }
 }
 
-/** Parts of the page carry the hash of their content in their names: after an upgrade of the server those of before are gone. */
+/**
+ * Files of the page have hashes in their names. After an upgrade of the server the old ones do not
+ * exist.
+ */
 function told(error: unknown): ApiError {
   const text = error instanceof Error ? error.message : String(error);
   if (/dynamically imported module|Importing a module script failed|Unable to preload/i.test(text)) {

@@ -1,4 +1,5 @@
-// A state with its colour and, on hovering, its meaning: for studies and trials, whose words differ from those of jobs.
+// A state with its colour and, on hovering, its meaning; for studies and trials, whose names differ
+// from those of jobs.
 
 export function Chip({ word, like, meaning }: { word: string; like: string; meaning: string }) {
   return (

@@ -1,5 +1,5 @@
-// A question before a verb that cannot be taken back, or that needs a figure or two, which are asked for as children. The browser's own
-// dialog element keeps focus inside and closes on Escape.
+// A question before a verb that is final, or that needs inputs, which are passed as children. The
+// browser's dialog element keeps the focus inside and closes on Escape.
 import { useEffect, useId, useRef, useState, type ReactNode, type SyntheticEvent } from "react";
 import { fromThrown, type ApiError } from "../api/problem";
 import { Failure } from "./states";

@@ -1,4 +1,5 @@
-// The page's few icons: 16 px strokes in the text's colour, hidden from readers, since each stands beside its words.
+// Icons of the page: 16 px strokes in the text colour. Hidden from screen readers, because each is
+// beside its text.
 
 const PATHS = {
   jobs: "M2.5 4h11M2.5 8h11M2.5 12h7",

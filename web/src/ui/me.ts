@@ -1,4 +1,5 @@
-// Who is signed in, for what depends on rights. The api decides; the page only leaves out what it would refuse.
+// The signed-in user, for parts that depend on rights. The API decides; the page only hides what it
+// would refuse.
 import { createContext, useContext } from "react";
 import type { Me } from "../api/types";
 

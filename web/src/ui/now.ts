@@ -1,4 +1,4 @@
-// A clock for components: ages and "x ago" move on by themselves.
+// A clock for components, so that ages are updated.
 import { useEffect, useState } from "react";
 
 export function useNow(everyMs = 1000): number {

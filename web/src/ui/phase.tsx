@@ -1,9 +1,9 @@
-// A phase, told by a word and a colour.
+// A phase, shown by a word and a colour.
 import type { Intent, JobPhase, JobView } from "../api/types";
 
 export const PHASES: readonly JobPhase[] = ["queued", "starting", "running", "suspended", "stopping", "paused", "succeeded", "failed", "cancelled"];
 
-/** The phase, and what a user has asked for that no round has carried out yet. */
+/** Shows the phase, and an intent of a user that no round has applied yet. */
 export function PhaseChip({ phase, intent }: { phase: JobPhase; intent?: Intent }) {
   const asked = pending(phase, intent);
   return (
@@ -28,7 +28,7 @@ export function canPause(job: JobView): boolean {
   return job.intent === "run" && ["queued", "starting", "running", "suspended", "stopping"].includes(job.phase);
 }
 
-/** A trial's size is its study's. */
+/** The size of a trial is determined by its study. */
 export function canEdit(job: JobView): boolean {
   return job.intent !== "cancel" && job.trial === null && !["succeeded", "failed", "cancelled"].includes(job.phase);
 }

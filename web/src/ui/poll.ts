@@ -1,4 +1,4 @@
-// Asks again and again where no event tells of a change, as with studies: only while the page is seen.
+// Polls where no event reports changes, as for studies; only while the page is visible.
 import { useEffect, useRef } from "react";
 
 export function usePoll(everyMs: number, again: () => void): void {

@@ -1,4 +1,4 @@
-// A bar of steps done. Without a known end it says only how many.
+// A bar of completed steps. Without a known end it shows only their number.
 import type { JobPhase, ProgressView } from "../api/types";
 import { NONE, count, percent } from "../words/number";
 
@@ -6,7 +6,7 @@ export function ProgressBar({ progress, phase }: { progress: ProgressView | null
   if (progress === null) return <span className="muted">{NONE}</span>;
   const { step, total_steps: total } = progress;
   if (total === null) return <span className="num">{count(step)} steps</span>;
-  // A target or convergence may end the training before the last step: it is done all the same.
+  // A target or convergence may end the training before the last step; it is then complete.
   const share = total === 0 || phase === "succeeded" ? 1 : Math.min(1, step / total);
   return (
     <div className="progress" data-phase={phase}>

@@ -1,6 +1,9 @@
-// Handing a file that was loaded to whoever looks at the page.
+// Saves a loaded file on the user's machine.
 
-/** The token travels in a header, so a plain link cannot load the file; the browser keeps the body until it is saved. */
+/**
+ * The token is sent in a header, so a plain link cannot load the file. The browser keeps the body
+ * until it is saved.
+ */
 export function save(blob: Blob, name: string): void {
   const url = URL.createObjectURL(blob);
   const link = document.createElement("a");

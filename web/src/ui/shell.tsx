@@ -1,4 +1,4 @@
-// The frame around every page: navigation, who is signed in, theme, and whether what is shown is live.
+// The frame of every page: navigation, signed-in user, theme, and the state of the live connection.
 import { useEffect, type ReactNode } from "react";
 import { NavLink, useLocation } from "react-router";
 import { me, tenants } from "../api/calls";
@@ -23,7 +23,7 @@ const PAGES: { to: string; label: string; icon: IconName }[] = [
 export function Shell({ children }: { children: ReactNode }) {
   const mine = useMe();
   const { pathname } = useLocation();
-  // A new page begins at its top, as a loaded one would.
+  // A new page starts at its top, like a loaded one.
   useEffect(() => window.scrollTo(0, 0), [pathname]);
   return (
     <div className="shell">
@@ -65,7 +65,7 @@ export function Shell({ children }: { children: ReactNode }) {
 
 const LOOK_EVERY_MS = 10_000;
 
-/** What the tenant's jobs hold, beside what they may. */
+/** Shows the GPUs in use by the tenant's jobs, and the quota. */
 function InUse() {
   const used = useResource("in use", (signal) => me(token() ?? "", signal));
   usePoll(LOOK_EVERY_MS, used.reload);
@@ -80,7 +80,7 @@ function InUse() {
   );
 }
 
-/** Whose jobs are shown: an administrator may look at any tenant's. */
+/** Selects the tenant whose jobs are shown: an administrator may see any tenant's. */
 function TenantChoice({ own }: { own: string }) {
   const all = useResource("tenants", tenants).data ?? [own];
   const names = all.includes(own) ? all : [own, ...all];
@@ -150,7 +150,7 @@ export function Logo() {
 }
 
 function skip(event: { preventDefault: () => void }): void {
-  // By hand, because the fragment of the address belongs to the token.
+  // Done by a script, because the fragment of the address is reserved for the token.
   event.preventDefault();
   document.getElementById("main")?.focus();
 }

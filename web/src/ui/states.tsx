@@ -1,4 +1,4 @@
-// What a panel shows when it has nothing to show: still loading, empty, or failed.
+// Content of a panel without data: loading, empty, or failed.
 import type { ReactNode } from "react";
 import type { ApiError } from "../api/problem";
 import { Icon } from "./icon";

@@ -1,4 +1,5 @@
-// Light, dark, or what the system says; the choice is remembered. public/theme.js applies it before the first paint.
+// Light, dark, or the system's theme; the choice is stored. public/theme.js applies it before the
+// first paint.
 import { useSyncExternalStore } from "react";
 
 export type Theme = "system" | "light" | "dark";
@@ -12,7 +13,7 @@ export function useTheme(): Theme {
   return useSyncExternalStore(subscribe, chosen);
 }
 
-/** The colours that are really shown, for what is drawn on a canvas. */
+/** Returns the colours that are shown, for drawings on a canvas. */
 export function useShownTheme(): "light" | "dark" {
   return useSyncExternalStore(subscribe, shown);
 }
@@ -24,7 +25,7 @@ export function setTheme(theme: Theme): void {
     if (theme === "system") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // Storage is barred: the choice lasts as long as the page.
+    // Storage is not available: the choice lasts until the page is closed.
   }
   notify();
 }

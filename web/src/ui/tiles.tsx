@@ -1,4 +1,5 @@
-// The cluster at a glance, above the lists: GPUs, jobs, nodes. Live by the same events as the lists.
+// Overview of the cluster above the lists: GPUs, jobs, nodes. Updated by the same events as the
+// lists.
 import { useState } from "react";
 import { jobs, nodes } from "../api/calls";
 import { useResource } from "../api/resource";
@@ -6,7 +7,7 @@ import { changesNodes, foldNodes, foldPhases, phaseCount, slotName, usage, type 
 import { useLive } from "../live/feed";
 import { NONE, count } from "../words/number";
 
-/** So many unfinished jobs are counted one by one; above, the count is a lower bound and says so. */
+/** Maximum number of counted unfinished jobs; a higher number is shown as a lower bound. */
 const COUNTED = 500;
 
 interface Counted {
@@ -72,7 +73,7 @@ function Tile({ label, value, of }: { label: string; value: string; of: string }
   );
 }
 
-/** How many of those that hold GPUs are on their way up or down. */
+/** Returns how many of the jobs with GPUs are starting or stopping. */
 function running(counted: Counted | null): string {
   if (counted === null) return "";
   const moving = phaseCount(counted.phases, "starting", "stopping");

@@ -1,4 +1,4 @@
-// The window's title, so that tabs and history can be told apart.
+// Title of the window, which distinguishes tabs and history entries.
 import { useEffect } from "react";
 
 export function useTitle(title: string): void {

@@ -1,4 +1,5 @@
-// A job document as YAML text. It writes the subset that job documents use, flow style for leaves as the examples do.
+// Writes a job document as YAML. It uses the subset of job documents, with flow style for leaves
+// like the examples.
 
 export function toYaml(value: unknown): string {
   return isMap(value) ? mapLines(value, 0).join("\n") + "\n" : `${scalar(value)}\n`;
@@ -33,7 +34,10 @@ function name(key: string): string {
   return isPlain(key) ? key : JSON.stringify(key);
 }
 
-/** Whether YAML reads the bare word back as this very string: `true`, `null`, `1e3` and the like would become something else. */
+/**
+ * Whether YAML parses the bare word as this string: `true`, `null`, `1e3` and similar words would
+ * become other values.
+ */
 function isPlain(text: string): boolean {
   return /^[A-Za-z_][\w./-]*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/i.test(text);
 }
@@ -43,8 +47,9 @@ function isMap(value: unknown): value is Record<string, unknown> {
 }
 
 /**
- * The line (from 0) of a YAML or JSON text on which the field at `path` (`scale.workers.min`, `hidden[0]`) stands, or the line
- * of its nearest ancestor that is written there. A reader of indentation and names only: enough to point at a mistake.
+ * Returns the line (from 0) of a YAML or JSON text that contains the field at `path`
+ * (`scale.workers.min`, `hidden[0]`), or its nearest ancestor. It reads only indentation and names,
+ * which suffices to locate an error.
  */
 export function lineOf(text: string, path: string): number | null {
   const lines = text.split("\n");
@@ -70,7 +75,7 @@ function keyLine(lines: string[], key: string, from: number, to: number): number
   return null;
 }
 
-/** The first line after `at` that is not indented deeper than it. */
+/** Returns the first line after `at` that is not indented deeper. */
 function blockEnd(lines: string[], at: number): number {
   const depth = indent(lines[at] ?? "");
   for (let next = at + 1; next < lines.length; next += 1) {

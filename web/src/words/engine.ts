@@ -1,6 +1,6 @@
-// What a job trains and on what, in a few words. A kind that this page does not know yet is shown by its name.
+// Short description of a job's model and data set. An unknown kind is shown by its name.
 
-/** `mlp 256-128`, `resnet 18`, `gpt 12 × 768`, `9 layers`. */
+/** Returns `mlp 256-128`, `resnet 18`, `gpt 12 × 768` or `9 layers`. */
 export function modelText(model: unknown): string {
   const fields = asFields(model);
   const kind = text(fields.kind) ?? "?";
@@ -30,7 +30,7 @@ export function modelText(model: unknown): string {
   }
 }
 
-/** The name of a known data set, or the path of the user's files with their kind. */
+/** Returns the name of a known data set, or the path of the user's files with their kind. */
 export function dataText(dataset: unknown): string {
   const fields = asFields(dataset);
   const path = text(fields.path);

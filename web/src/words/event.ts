@@ -1,4 +1,4 @@
-// The history in plain words: one sentence an event, and how loud it is.
+// The history as sentences: one per event, with its severity.
 import type { Actor, AfterStop, Evaluation, JobState, MembershipChange, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
 import { bytes, count, loss, percent, plural, splitName } from "./number";
 import { waitingView } from "./wait";
@@ -7,7 +7,7 @@ export type Tone = "good" | "bad" | "warn" | "info" | "quiet";
 
 export interface Sentence {
   text: string;
-  /** The scheduler's own reason, shown beneath. */
+  /** The scheduler's own reason, shown below the sentence. */
   detail: string | null;
   tone: Tone;
 }
@@ -77,14 +77,17 @@ export function eventSentence(event: MusterEvent): Sentence {
   }
 }
 
-/** `val accuracy 98.18 %, val loss 0.0612`, of what was logged. */
+/** Returns `val accuracy 98.18 %, val loss 0.0612`, with the logged measures. */
 function measures({ split, accuracy, loss: value }: Pick<Evaluation, "split" | "accuracy" | "loss">): string {
   const of = splitName(split);
   const both = [accuracy === null ? null : `${of} accuracy ${percent(accuracy, 2)}`, value === null ? null : `${of} loss ${loss(value)}`];
   return both.filter((part) => part !== null).join(", ");
 }
 
-/** What was found of a task that holds up the others, to follow its name: its pace beside the median, or since when it is silent. */
+/**
+ * Returns the finding on a task that delays the others, to follow its name: its pace relative to
+ * the median, or the time since its last report.
+ */
 export function finding(of: Verdict["finding"]): string {
   if (of.kind === "hang") return `hangs: nothing since step ${count(of.step)}, for ${count(Math.round(of.silent_ms / 1000))} s`;
   return `is a straggler: ${(of.own_us / 1000).toFixed(1)} ms of its own for a step, the median is ${(of.median_us / 1000).toFixed(1)} ms`;
@@ -135,7 +138,7 @@ const INTENTS = {
 
 type By = Actor | null | undefined;
 
-/** As the CLI names them; older histories do not say who it was. */
+/** The CLI uses the same form. Older histories do not name the actor. */
 export function who(by: By): string {
   if (by === null || by === undefined) return "A user";
   return by.as_administrator === true ? `${by.user} as administrator` : by.user;
@@ -170,7 +173,10 @@ export function afterStop(then: AfterStop): string {
   }
 }
 
-/** Quiet where another event of the same instant says more: who was placed where, who was told to stop and why. */
+/**
+ * Low severity if another event of the same instant says more: a placement, or an ordered stop with
+ * its reason.
+ */
 function stateSentence(state: JobState): Sentence {
   switch (state.phase) {
     case "queued":
@@ -237,7 +243,7 @@ export function outcome(ended: Outcome): string {
   }
 }
 
-/** The last line that a task wrote before it failed. */
+/** Returns the last line that a task wrote before it failed. */
 function saying(said: string | null | undefined): string {
   return typeof said === "string" ? `, saying "${said}"` : "";
 }
@@ -251,7 +257,7 @@ export function roleName(role: Role): string {
 }
 
 export function size(workers: number, psShards: number): string {
-  // A job whose workers sum among themselves has no shards to speak of.
+  // A job with all-reduce has no shards.
   return psShards === 0 ? plural(workers, "worker") : `${plural(workers, "worker")} and ${plural(psShards, "PS shard")}`;
 }
 

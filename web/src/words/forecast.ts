@@ -1,33 +1,33 @@
-// Forecasts as people read them: spans from now, the middle first, then between what four cases of five lie.
+// Forecasts as text: durations from now, first the median, then the 80 % interval.
 import type { Accuracy, Interval, Unforeseen } from "../api/types";
 import { percent } from "./number";
 import { duration, instant } from "./time";
 
-/** `12m (9m to 20m)`, or that it is not known well enough. */
+/** Returns `12m (9m to 20m)`, or a text for an unsure interval. */
 export function expected(interval: Interval, now: number): string {
   if (interval.unsure === true) return `not known well enough yet: about ${fromNow(interval.p50, now)}`;
   return `${fromNow(interval.p50, now)} (${fromNow(interval.p10, now)} to ${fromNow(interval.p90, now)})`;
 }
 
-/** `in 12m (9m to 20m)`, or that it is not known well enough. */
+/** Returns `in 12m (9m to 20m)`, or a text for an unsure interval. */
 export function expectedIn(interval: Interval, now: number): string {
   return interval.unsure === true ? expected(interval, now) : `in ${expected(interval, now)}`;
 }
 
-/** For columns: `9m–20m`, or `12m?` where that is not known well enough. */
+/** Returns the text of a table cell: `9m–20m`, or `12m?` for an unsure interval. */
 export function range(interval: Interval, now: number): string {
   if (interval.unsure === true) return `${fromNow(interval.p50, now)}?`;
   const [least, most] = [fromNow(interval.p10, now), fromNow(interval.p90, now)];
   return least === most ? least : `${least}–${most}`;
 }
 
-/** The same as dates, for titles. */
+/** Returns the interval as dates, for titles. */
 export function dates(interval: Interval): string {
   if (interval.unsure === true) return `Not known well enough yet: about ${instant(interval.p50)}`;
   return `80 % between ${instant(interval.p10)} and ${instant(interval.p90)}`;
 }
 
-/** Why nobody can tell when a job ends; `null` where somebody can. */
+/** Returns why the end of a job is unknown; `null` if it is known. */
 export function unforeseenSentence(why: Unforeseen | null | undefined): string | null {
   switch (why) {
     case null:
@@ -44,7 +44,7 @@ export function unforeseenSentence(why: Unforeseen | null | undefined): string |
   }
 }
 
-/** How often such intervals held; `null` while nothing is known. */
+/** Returns the accuracy of such intervals; `null` while it is unknown. */
 export function heldSentence(accuracy: Accuracy | null): string | null {
   const rate = accuracy?.finish;
   if (rate === undefined || rate.share === null) return null;

@@ -1,4 +1,5 @@
-// Numbers as people read them. Digits are grouped by a thin no-break space, which no locale takes for a decimal point.
+// Formats numbers. Digits are grouped by a thin no-break space, which is a decimal point in no
+// locale.
 
 const THIN = "\u202F";
 export const NONE = "–";
@@ -11,17 +12,22 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)}\u00A0${value === 1 ? one : many}`;
 }
 
-/** A share of 1 as percent, with more digits where they tell something: 99.94 % is not 100 %. */
+/**
+ * Formats a share of 1 as percent, with more digits if they are significant: 99.94 % is not 100 %.
+ */
 export function percent(share: number | null | undefined, digits = 1): string {
   return share === null || share === undefined ? NONE : `${(share * 100).toFixed(digits)}${THIN}%`;
 }
 
-/** The word before `loss` and `accuracy` of an evaluation. */
+/** Returns the word before `loss` and `accuracy` of an evaluation. */
 export function splitName(split: "test" | "validation" | null | undefined): string {
   return split === "validation" ? "val" : "test";
 }
 
-/** A loss: four significant digits, exponents only where plain digits would hide it. */
+/**
+ * Formats a loss: four significant digits, with an exponent only for values that plain digits would
+ * hide.
+ */
 export function loss(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
   if (!Number.isFinite(value)) return String(value);

@@ -1,13 +1,13 @@
-// A resize in place that is under way, as people read it: who comes and who goes while the others train on.
+// Text about a resize in place in progress: joining and leaving tasks while the others continue.
 import type { JobView, TaskView } from "../api/types";
 import { plural } from "./number";
 
-/** A task that was told to stop while its job goes on, and that still holds what it was given. */
+/** A task that was ordered to stop while its job continues, and that still holds its resources. */
 export function isLeaving(task: TaskView, revision: number): boolean {
   return task.revision < revision && task.released_at === null;
 }
 
-/** `null` while nothing changes its size. A job that only starts has a phase of its own. */
+/** Returns `null` without a change of size. A starting job has its own phase. */
 export function resizeSentence(job: JobView, tasks: readonly TaskView[]): string | null {
   if (job.phase !== "running") return null;
   const joining = tasks.filter((task) => task.revision === job.revision && task.state.phase === "assigned");

@@ -1,11 +1,11 @@
-// Studies in words: phases, states of trials, objectives, and the values of metrics and parameters.
+// Texts of studies: phases, states of trials, objectives, and values of metrics and parameters.
 import type { Objective, StudyPhase, StudySearch, StudyView, TrialPhase } from "../api/types";
 import { NONE, count, loss, percent, plural } from "./number";
 
 interface Said {
-  /** What the phase means, for its title. */
+  /** Meaning of the phase, for its title. */
   meaning: string;
-  /** The job phase that has its colour. */
+  /** Job phase with the same colour. */
   like: string;
 }
 
@@ -27,7 +27,7 @@ export const TRIAL_STATES: Record<TrialPhase, Said> = {
   failed: { meaning: "Its training failed", like: "failed" },
 };
 
-/** The phase as it is shown: a study that has nothing but failed trials has finished, and is none that went well. */
+/** Returns the shown phase. A finished study with only failed trials is marked. */
 export function shownPhase({ phase, trials }: StudyView): { word: string; like: string; meaning: string } {
   const allFailed = phase === "finished" && trials.created > 0 && trials.failed === trials.created;
   if (!allFailed) return { word: phase, ...STUDY_PHASES[phase] };
@@ -38,26 +38,31 @@ export function isOver(phase: StudyPhase): boolean {
   return phase === "finished" || phase === "cancelled";
 }
 
-/** Whether a job can begin from a checkpoint of its trials: those of the built-in engine. A command's own checkpoints only it can read. */
+/**
+ * Whether a job can begin from checkpoints of its trials. Only those of the built-in engine
+ * qualify, because only a command itself can read its checkpoints.
+ */
 export function beginsFromTrials({ document }: StudyView): boolean {
-  // The document of the api says no more of the job than that it is an object.
+  // The API's document describes the job only as an object.
   const job: Record<string, unknown> | null | undefined = document.job;
   return (job?.engine ?? null) !== null;
 }
 
-/** `maximize test_accuracy`, `minimize test_loss to 0.3`, several joined. */
+/**
+ * Returns `maximize test_accuracy` or `minimize test_loss to 0.3`, joined for several objectives.
+ */
 export function goalText(objectives: readonly Objective[]): string {
   return objectives
     .map(({ goal, metric, target }) => `${goal} ${metric}${target === null || target === undefined ? "" : ` to ${metricText(metric, target)}`}`)
     .join(", ");
 }
 
-/** Accuracies as percent, everything else with the digits that matter. */
+/** Formats accuracies as percent, other values with their significant digits. */
 export function metricText(metric: string, value: number | null | undefined): string {
   return metric.endsWith("accuracy") ? percent(value, 2) : loss(value);
 }
 
-/** `random, asha; up to 9 epochs a trial, 4 at a time`. */
+/** Returns `random, asha; up to 9 epochs a trial, 4 at a time`. */
 export function searchText(search: StudySearch): string {
   const how = [search.searcher?.kind, search.stopper?.kind === "none" ? undefined : search.stopper?.kind].filter((word) => word !== undefined).join(", ");
   const { budget } = search;
@@ -69,7 +74,10 @@ export function budgetText(search: StudySearch, amount: number): string {
   return plural(amount, search.budget?.unit === "steps" ? "step" : "epoch");
 }
 
-/** One parameter's value, as short as it stays right: whole numbers whole, others with four digits. */
+/**
+ * Formats a parameter's value briefly but exactly: integers unchanged, other numbers with four
+ * digits.
+ */
 export function parameterText(value: unknown): string {
   if (value === undefined || value === null) return NONE;
   if (typeof value === "string") return value;

@@ -1,9 +1,9 @@
-// Durations and instants as people read them.
+// Formats durations and instants.
 import { NONE } from "./number";
 
 const THIN = "\u202F";
 
-/** Two units at most: `42s`, `3m 10s`, `2h 5m`, `4d 3h`. */
+/** Returns at most two units: `42s`, `3m 10s`, `2h 5m`, `4d 3h`. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NONE;
   const whole = Math.max(0, Math.round(seconds));
@@ -13,7 +13,7 @@ export function duration(seconds: number | null | undefined): string {
   return two(Math.floor(whole / 86_400), "d", Math.floor((whole % 86_400) / 3600), "h");
 }
 
-/** One unit, for columns: `42s`, `3m`, `2h`, `4d`. */
+/** Returns one unit, for columns: `42s`, `3m`, `2h`, `4d`. */
 export function age(since: string, nowMs: number): string {
   const seconds = Math.max(0, Math.floor((nowMs - Date.parse(since)) / 1000));
   if (seconds < 60) return `${seconds}s`;
@@ -22,7 +22,7 @@ export function age(since: string, nowMs: number): string {
   return `${Math.floor(seconds / 86_400)}d`;
 }
 
-/** Local wall-clock time, with the day only when it is not today's. */
+/** Returns the local time, with the day only if it is not today. */
 export function clock(at: string, nowMs: number): string {
   const date = new Date(at);
   const time = date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
@@ -30,7 +30,7 @@ export function clock(at: string, nowMs: number): string {
   return `${date.toLocaleDateString(undefined, { month: "short", day: "numeric" })} ${time}`;
 }
 
-/** The full instant, for titles. */
+/** Returns the full instant, for titles. */
 export function instant(at: string): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
 }

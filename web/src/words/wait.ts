@@ -1,5 +1,5 @@
-// Why a job waits, and the smallest change that would start it. The api sends the same sentences with a job; a
-// `job_waits` event on a stream carries only the facts, so they are said here again.
+// Why a job waits, and the smallest change that would start it. The API sends these sentences with
+// a job. A `job_waits` event on a stream contains only facts, so the sentences are repeated here.
 import type { Change, Refused, Short, Wait, Waiting, WaitingView } from "../api/types";
 import { plural } from "./number";
 
@@ -13,9 +13,9 @@ export function waitingView(waiting: Waiting): WaitingView {
   };
 }
 
-/** What helps; `null` when nothing but time does. */
+/** Returns what helps; `null` if only time does. */
 function remedy({ smallest_change: change, why }: Waiting): string | null {
-  // Whoever frees some does not make the cluster larger.
+  // Freeing GPUs does not enlarge the cluster.
   if (change?.change === "add_gpus" && isForGood(why)) return `add ${gpus(change.gpus)}`;
   if (change) return changeMessage(change);
   if (why.reason === "no_matching_nodes" && why.pods) return "add a node whose tasks are pods, or take pod out of the job's document";
@@ -25,7 +25,7 @@ function remedy({ smallest_change: change, why }: Waiting): string | null {
     : `lower resources.worker.cpu_milli to ${why.short.largest_node_milli} or less`;
 }
 
-/** `waiting_for_gpus` → `WaitingForGpus`, as Kubernetes writes condition reasons. */
+/** Converts `waiting_for_gpus` to `WaitingForGpus`, the form of Kubernetes' condition reasons. */
 function reasonName(why: Wait): string {
   if (why.reason === "topology_placement_failed" && why.short) return "NoMatchingNodes";
   return why.reason.replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
@@ -80,10 +80,10 @@ function gib(bytes: number): string {
   return (bytes / 2 ** 30).toFixed(1);
 }
 
-/** Whether no time brings the start: the job, its tenant's quota or the cluster must become another. */
+/** Whether the job cannot start without a change of the job, the quota or the cluster. */
 export function isForGood(why: Wait): boolean {
   switch (why.reason) {
-    // Where no node takes tasks they may only be away for a moment.
+    // Nodes that take no tasks may be unavailable only for a moment.
     case "no_matching_nodes":
       return why.largest_node_gpus > 0;
     case "exceeds_max_quota":
@@ -125,7 +125,7 @@ export function changeMessage(change: Change): string {
   }
 }
 
-/** The jobs that stand in the way, for links. */
+/** Returns the blocking jobs, for links. */
 export function blockers(why: Wait): string[] {
   if (why.reason === "waiting_for_gpus") return why.held_by;
   if (why.reason === "waiting_for_preempted_workloads") return why.jobs;

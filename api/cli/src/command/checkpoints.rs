@@ -1,4 +1,4 @@
-//! `muster checkpoints` and `muster model`: what a job can continue from, and what came of it.
+//! `muster checkpoints` and `muster model`: a job's checkpoints and its final model.
 
 use super::{NotFound, Session};
 use crate::output::{Out, bytes, line, table};
@@ -14,19 +14,19 @@ use tokio::io::AsyncWriteExt as _;
 
 #[derive(Debug, Args)]
 pub struct Checkpoints {
-    /// Name (the newest of it) or id.
+    /// Id of the job, or name (its newest job).
     job: String,
     /// Download the checkpoint of this step.
     #[arg(long, value_name = "STEP")]
     download: Option<u64>,
-    /// Folder to download to.
+    /// Folder for the download.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     to: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub struct Model {
-    /// Name (the newest of it) or id.
+    /// Id of the job, or name (its newest job).
     job: String,
     /// File to write; `-` is standard output.
     #[arg(long, value_name = "FILE", default_value = "model.safetensors")]
@@ -35,7 +35,7 @@ pub struct Model {
 
 impl Checkpoints {
     /// # Errors
-    /// No such job or checkpoint, what the server says, or a file that cannot be written.
+    /// If the job or checkpoint does not exist, the server refuses, or a file cannot be written.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let checkpoints = session.client.checkpoints(job.id).await?;
@@ -84,12 +84,12 @@ impl Checkpoints {
     }
 }
 
-/// Four places, or a dash when it was not evaluated at this step.
+/// Returns four decimal places, or a dash if the checkpoint was not evaluated.
 fn measure(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"))
 }
 
-/// Why it stays, in words.
+/// Returns the reasons why the checkpoint is retained.
 fn kept(checkpoint: &CheckpointView) -> String {
     if !checkpoint.retained {
         return "pruned".to_owned();
@@ -106,7 +106,7 @@ fn kept(checkpoint: &CheckpointView) -> String {
 
 impl Model {
     /// # Errors
-    /// No such job, no model yet, or a file that cannot be written.
+    /// If the job does not exist or has no model yet, or the file cannot be written.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let download = session.client.model(job.id).await?;
@@ -114,7 +114,7 @@ impl Model {
     }
 }
 
-/// Writes a download to a temporary name and renames it, with a progress bar on a terminal.
+/// Downloads to a temporary name and renames the file. Shows a progress bar on a terminal.
 async fn save(mut download: Download, to: &Path) -> anyhow::Result<()> {
     let bar = match download.bytes {
         Some(total) if std::io::stderr().is_terminal() => indicatif::ProgressBar::new(total),

@@ -1,4 +1,4 @@
-//! `muster compare`: policies side by side, from results that were kept or from runs made now; needs no server.
+//! `muster compare`: compares policies by stored results or by new runs; needs no server.
 
 use super::UsageError;
 use super::contest::{Inputs, means_table, write};
@@ -21,27 +21,27 @@ pub struct Compare {
     results: Vec<PathBuf>,
     #[command(flatten)]
     inputs: Option<Inputs>,
-    /// Print JSON, as `--output json` does.
+    /// Print JSON, like `--output json`.
     #[arg(long)]
     json: bool,
-    /// Write a page with tables and curves, complete in itself.
+    /// Write a self-contained HTML page with tables and curves.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Draw the distributions of the completion times, as SVG.
+    /// Write the distributions of the completion times as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// What a file of results holds.
+/// Content of a file of results.
 enum Results {
     Runs(Vec<Recorded>),
-    /// Measures alone: enough for the table, not for pictures.
+    /// Measures only: sufficient for the table, but not for pictures.
     Summaries(Vec<Summary>),
 }
 
 impl Compare {
     /// # Errors
-    /// What is not right with the input, or why a file cannot be written.
+    /// If an input is wrong, or a file cannot be written.
     pub fn run(self, output: Format) -> anyhow::Result<()> {
         let mut runs = Vec::new();
         let mut summaries = Vec::new();
@@ -83,7 +83,7 @@ fn read(path: &Path) -> anyhow::Result<Results> {
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| UsageError(format!("{name} cannot be read: {error}")))?;
-    // A summary names its measures at the top, a whole run has them still to be made.
+    // A summary contains measures, a complete run contains `run`.
     let entries: Vec<serde_json::Value> = serde_json::from_str(&text)
         .map_err(|error| UsageError(format!("{name} is no list of results: {error}")))?;
     let has_runs = entries

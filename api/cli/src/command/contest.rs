@@ -1,4 +1,4 @@
-//! Workloads under policies, simulated on this machine: what `muster simulate` and `muster compare` both do.
+//! Simulated runs of workloads under policies, shared by `muster simulate` and `muster compare`.
 
 use super::UsageError;
 use crate::clock;
@@ -19,65 +19,70 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// As the scheduler has it by default.
+/// Default of the scheduler.
 const SUSPENDED_PER_GPU: u32 = 3;
 
-/// What is to be run: every workload under every policy.
+/// The runs: every workload under every policy.
 #[derive(Debug, Args)]
 pub struct Inputs {
-    /// Folder with the measured profiles of the applications; clusters' traces under the live rules need none.
+    /// Folder with the measured profiles of the applications; not needed for cluster traces under
+    /// the live rules.
     #[arg(long, value_name = "DIR")]
     profiles: Option<PathBuf>,
-    /// Workload files: CSV of one of the documented schemas; the peers' rules take those of Pollux and Sia.
+    /// Workload files: CSV of one of the documented schemas; the rules pollux and sia accept the
+    /// schemas of Pollux and Sia.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     workload: Vec<PathBuf>,
-    /// Nodes x GPUs of each, such as 16x4; of several kinds aws:6x4,dgx-ext:2x8,rtx:3x8.
+    /// Nodes x GPUs per node, such as 16x4; with several GPU kinds aws:6x4,dgx-ext:2x8,rtx:3x8.
     #[arg(long, value_name = "CLUSTER", value_parser = cluster)]
     cluster: Cluster,
-    /// Whose rules the simulation follows.
+    /// Rules of the simulation.
     #[arg(long, value_enum, default_value_t = RuleSet::Pollux)]
     rules: RuleSet,
     /// Policies, separated by commas, such as optimus,tiresias.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true, value_parser = policy)]
     policy: Vec<String>,
-    /// Only the first N jobs of every workload.
+    /// Simulate only the first N jobs of each workload.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
-    /// Under the live rules: jobs may have up to twice the GPUs that they ask for.
+    /// Under the live rules: let jobs grow to twice the GPUs that they request.
     #[arg(long)]
     elastic: bool,
-    /// Under the live rules: jobs that do not fit beside each other take turns of so many seconds [default: none do].
+    /// Under the live rules: use time slicing with slices of this length [default: off].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     turns: Option<u32>,
-    /// With --turns: two jobs of one GPU may be at work on it at once, as under `packing` live; what each uses of it is drawn from its name.
+    /// With --turns: pack two jobs on one GPU, like `packing` in a live cluster; the GPU use of
+    /// each job is drawn from its name.
     #[arg(long, requires = "turns")]
     packing: bool,
-    /// Share of speed that jobs over several nodes lose when they meet on one, 0 to 1.
+    /// Share of speed, 0 to 1, that jobs over several nodes lose if they share a node.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     interference: Option<f64>,
-    /// Give a run up after so many simulated seconds; jobs that have not ended by then count with their time until then.
+    /// End each run after this simulated time; jobs that have not ended count with their time until
+    /// then.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
-    /// Runs at a time [default: as many as there are cores].
+    /// Number of parallel runs [default: number of cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RuleSet {
-    /// Of the Pollux artefact (OSDI 2021): one kind of GPUs, 30 s a restart.
+    /// Rules of the Pollux artefact (OSDI 2021): one GPU kind, 30 s per restart.
     Pollux,
-    /// Of the Sia artefact (SOSP 2023): kinds of GPUs, restarts by application.
+    /// Rules of the Sia artefact (SOSP 2023): GPU kinds, restart times by application.
     Sia,
-    /// Our own: the planner that decides live, event by event, starts and stops at what they cost us.
+    /// Rules of Muster: the live planner, event by event, with the measured times of starts and
+    /// stops.
     Live,
 }
 
 impl Inputs {
-    /// Runs every workload under every policy, in the order in which they were given, the policies of a workload together.
+    /// Runs every workload under every policy, in the given order, grouped by workload.
     ///
     /// # Errors
-    /// [`UsageError`] when something given is not right.
+    /// [`UsageError`] if an input is wrong.
     pub fn run(&self) -> anyhow::Result<Vec<Recorded>> {
         self.agree()?;
         let profiles = self.profiles.as_deref().map(Profiles::read);
@@ -122,7 +127,7 @@ impl Inputs {
         runs
     }
 
-    /// Whether what was given goes with the rules.
+    /// Checks that the arguments fit the rules.
     fn agree(&self) -> Result<(), UsageError> {
         let wrong = |text: String| Err(UsageError(text));
         let rules = self.rules.name();
@@ -182,7 +187,7 @@ impl Inputs {
                 until_s: self.until.unwrap_or(Terms::UNTIL_S),
             },
             &contestant,
-            // The time of this thread alone: other runs beside it do not count.
+            // CPU time of this thread, so that parallel runs do not count.
             &mut clock::thread_s,
             &mut |progress| {
                 bar.inc((progress.finished - finished) as u64);
@@ -222,7 +227,7 @@ impl Inputs {
             },
         );
         match run {
-            // The planner's fault, not the user's.
+            // An error of the planner is not the user's error.
             Err(error @ live::LiveError::Simulate(_)) => {
                 Err(anyhow::Error::from(error).context(workload.name.clone()))
             }
@@ -231,13 +236,13 @@ impl Inputs {
     }
 }
 
-/// A policy by its plain name.
+/// Returns the policy of this name, without variants.
 fn live_policy(name: &str) -> anyhow::Result<PolicyName> {
     Ok(name.parse::<PolicyName>()?)
 }
 
 impl RuleSet {
-    /// `None` when they are not a peer's.
+    /// Returns the rules of the artefact; `None` for Muster's own rules.
     fn peers(self) -> Option<Rules> {
         match self {
             Self::Pollux => Some(Rules::Pollux),
@@ -255,7 +260,8 @@ impl RuleSet {
     }
 }
 
-/// Reads a workload; it is called as its file was, so that results tell equal names in different folders apart.
+/// Reads a workload. Its name is the file's path, because files in different folders may have equal
+/// names.
 fn workload(path: &Path) -> anyhow::Result<Workload> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
@@ -264,7 +270,8 @@ fn workload(path: &Path) -> anyhow::Result<Workload> {
         .map_err(|error| UsageError(format!("--workload: {error}")))?)
 }
 
-/// Moves as jobs finish, and its clock at once: the first of a large workload may take minutes. Drawn only on a terminal.
+/// Returns a progress bar that is visible only on a terminal. It counts finished jobs and ticks,
+/// because the first job of a large workload may take minutes.
 fn bar(jobs: usize) -> ProgressBar {
     let bar = ProgressBar::new(jobs as u64);
     if let Ok(style) =
@@ -276,15 +283,15 @@ fn bar(jobs: usize) -> ProgressBar {
     bar
 }
 
-/// Writes a result's file.
+/// Writes a file of results.
 ///
 /// # Errors
-/// When it cannot be written, with its name.
+/// If the file cannot be written; the error names the file.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// One line a run.
+/// Returns a table with one line per run.
 #[must_use]
 pub fn runs_table(summaries: &[Summary]) -> String {
     let names: Vec<&str> = summaries.iter().map(|s| s.workload.as_str()).collect();
@@ -315,7 +322,7 @@ pub fn runs_table(summaries: &[Summary]) -> String {
     table(header, rows)
 }
 
-/// One line a policy, means over the workloads.
+/// Returns a table with one line per policy, with means over the workloads.
 #[must_use]
 pub fn means_table(comparison: &Comparison) -> String {
     let header = [
@@ -355,7 +362,8 @@ pub fn means_table(comparison: &Comparison) -> String {
     text
 }
 
-/// A policy's name; marked where it left jobs undone, because that flatters it.
+/// Returns a policy's name. It is marked if jobs are unfinished, because they improve the other
+/// figures.
 fn with_unfinished(policy: &str, unfinished: usize) -> String {
     match unfinished {
         0 => policy.to_owned(),
@@ -404,7 +412,8 @@ fn cluster(text: &str) -> Result<Cluster, String> {
     Ok(Cluster { groups })
 }
 
-/// More than any cluster has; counts of GPUs stay far inside a u32.
+/// Maximum number of GPUs. It is larger than any real cluster, and counts stay far below the limit
+/// of `u32`.
 const MOST_GPUS: u64 = 10_000_000;
 
 fn group(text: &str) -> Option<NodeGroup> {
@@ -427,7 +436,7 @@ mod tests {
     use super::{cluster, policy, share};
 
     #[test]
-    fn clusters_are_given_by_shape() {
+    fn cluster_is_parsed_from_its_shape() {
         let plain = cluster("16x4").expect("one kind");
         assert_eq!((plain.gpus(), plain.groups.len()), (64, 1));
         let mixed = cluster("aws:6x4,dgx-ext:2x8,rtx:3x8").expect("three kinds");
@@ -451,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked_at_once() {
+    fn policy_and_share_are_checked_by_the_parser() {
         assert!(policy("tiresias").is_ok() && policy("tiresia").is_err());
         assert_eq!(share("0.25"), Ok(0.25));
         for wrong in ["-0.1", "1.1", "NaN", "much"] {

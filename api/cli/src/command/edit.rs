@@ -1,4 +1,5 @@
-//! `muster edit|scale`: another range of workers or shards, or another priority, for a job that waits or runs.
+//! `muster edit` and `muster scale`: change the range of workers or PS shards, or the priority, of
+//! an open job.
 
 use super::{Session, UsageError, meant};
 use anyhow::bail;
@@ -8,31 +9,31 @@ use muster_model::view::{JobChange, JobView};
 
 #[derive(Debug, Args)]
 pub struct Edit {
-    /// Name or id. A name that several jobs have which have not ended is refused.
+    /// Id or name of the job. A name of several open jobs is refused.
     job: String,
-    /// Between how many workers the scheduler may choose, such as 4 or 2..8.
+    /// Number of workers, or range from which the scheduler chooses, such as 4 or 2..8.
     #[arg(long, value_name = "N or MIN..MAX", value_parser = range)]
     workers: Option<Range>,
-    /// Between how many PS shards, in the same way.
+    /// Number or range of PS shards, in the same form.
     #[arg(long, value_name = "N or MIN..MAX", value_parser = range)]
     ps_shards: Option<Range>,
-    /// -100 to 100; higher comes first within its tenant.
+    /// Priority from -100 to 100; a job of higher priority comes first in the whole cluster.
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
 }
 
 #[derive(Debug, Args)]
 pub struct Scale {
-    /// Name or id. A name that several jobs have which have not ended is refused.
+    /// Id or name of the job. A name of several open jobs is refused.
     job: String,
-    /// So many workers, or between how many the scheduler may choose, such as 4 or 2..8.
+    /// Number of workers, or range from which the scheduler chooses, such as 4 or 2..8.
     #[arg(value_name = "N or MIN..MAX", value_parser = range)]
     workers: Range,
 }
 
 impl Edit {
     /// # Errors
-    /// When nothing is to change, and what the server says.
+    /// If there is nothing to change, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let wanted = JobChange {
             workers: self.workers,
@@ -51,7 +52,7 @@ impl Edit {
 
 impl Scale {
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let wanted = JobChange {
             workers: Some(self.workers),
@@ -68,9 +69,12 @@ async fn change(session: &Session, named: &str, wanted: JobChange) -> anyhow::Re
 }
 
 fn said(job: &JobView) -> String {
-    let count = |Range { min, max }: Range, what: &str| match min == max {
-        true => format!("{min} {what}"),
-        false => format!("{min} to {max} {what}"),
+    let count = |Range { min, max }: Range, what: &str| {
+        if min == max {
+            format!("{min} {what}")
+        } else {
+            format!("{min} to {max} {what}")
+        }
     };
     let mut size = count(job.spec.scale.workers, "workers");
     let ps_shards = job.spec.ps_shards();
@@ -81,7 +85,8 @@ fn said(job: &JobView) -> String {
     format!("job {name} ({id}) may have {size}, with priority {priority}; the next round obeys")
 }
 
-/// `4` is exactly so many, `2..8` both ends included. Whether a job can have so many is for the server to say.
+/// Parses `4` as an exact number and `2..8` as an inclusive range. The server checks whether the
+/// job allows it.
 fn range(text: &str) -> Result<Range, String> {
     let number = |text: &str| text.parse::<u32>().map_err(|error| error.to_string());
     let wrong =
@@ -104,7 +109,7 @@ mod tests {
     use muster_model::spec::Range;
 
     #[test]
-    fn a_range_is_a_number_or_two() {
+    fn range_is_one_number_or_two() {
         assert_eq!(range("4"), Ok(Range { min: 4, max: 4 }));
         assert_eq!(range("2..8"), Ok(Range { min: 2, max: 8 }));
         for wrong in ["", "..", "2..", "..8", "2-8", "-1", "2..8..9"] {

@@ -1,4 +1,4 @@
-//! `muster events`: what happened, in words; with `-f` as it happens.
+//! `muster events`: prints events as sentences; `-f` follows them.
 
 use super::Session;
 use crate::output::{Format, counted, line};
@@ -18,22 +18,24 @@ use time::format_description::well_known::Rfc3339;
 
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Name (the newest of it) or id; the newest events of all the tenant's jobs and of the nodes if left out.
+    /// Id of the job, or name (its newest job); without it, the newest events of all jobs of the
+    /// tenant and of the nodes.
     job: Option<String>,
-    /// Go on as events happen.
+    /// Continue to print new events.
     #[arg(short, long)]
     follow: bool,
-    /// Routine events too: starts and stops of tasks, tests, checkpoints. Programs (-o json, -o yaml) always get them.
+    /// Include routine events: starts and stops of tasks, evaluations, checkpoints. The formats
+    /// json and yaml always include them.
     #[arg(short, long)]
     all: bool,
-    /// Without a job: so many of the newest events.
+    /// Without a job: number of the newest events.
     #[arg(long, default_value_t = 50, conflicts_with = "job", value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
 }
 
 impl Events {
     /// # Errors
-    /// No such job, or what the server says.
+    /// If the job does not exist, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let all = self.all || session.output.is_whole();
         match &self.job {
@@ -113,7 +115,8 @@ async fn of_all(session: &Session, limit: u32, all: bool, follow: bool) -> anyho
     Ok(())
 }
 
-/// Says on stderr where events are missing: the stream broke for longer than events are kept.
+/// Reports on stderr that events are missing, because the stream was broken for longer than events
+/// are kept.
 fn tell_missed(opened: &Opened) {
     if let Some(newest) = &opened.forgotten {
         note!(
@@ -122,12 +125,13 @@ fn tell_missed(opened: &Opened) {
     }
 }
 
-/// Of which job an event is, in words; events hold its id only.
+/// Cache of job names, because events contain only ids.
 #[derive(Default)]
 struct Names(BTreeMap<JobId, String>);
 
 impl Names {
-    /// The name of the event's job, or its id if the job is gone. Programs need none.
+    /// Returns the name of the event's job, or its id if the job was removed. Output for programs
+    /// needs no name.
     async fn of(&mut self, session: &Session, event: &EventView) -> anyhow::Result<Option<&str>> {
         let Some(id) = event.job_id.filter(|_| !session.output.is_whole()) else {
             return Ok(None);
@@ -140,7 +144,7 @@ impl Names {
     }
 }
 
-/// `subject` goes before what is said for people, where events of many jobs come together.
+/// Prints an event. `subject` precedes the sentence where events of several jobs are mixed.
 fn print(event: &EventView, subject: Option<&str>, output: Format) -> anyhow::Result<()> {
     match output {
         Format::Table => {
@@ -148,7 +152,7 @@ fn print(event: &EventView, subject: Option<&str>, output: Format) -> anyhow::Re
             let subject = subject.map_or_else(String::new, |name| format!("{name}: "));
             line(&format!("{at}  {subject}{}", words(&event.event)))
         }
-        // One document a line, so that a follower can read them as they come.
+        // One document per line, so that a program can parse a followed stream.
         Format::Json => line(&serde_json::to_string(event)?),
         Format::Yaml => line(&format!(
             "---\n{}",
@@ -157,7 +161,7 @@ fn print(event: &EventView, subject: Option<&str>, output: Format) -> anyhow::Re
     }
 }
 
-/// An event as a person would say it.
+/// Returns an event as a sentence.
 #[must_use]
 pub fn words(event: &Event) -> String {
     match event {
@@ -201,16 +205,19 @@ pub fn words(event: &Event) -> String {
             nodes.join(", ")
         ),
         Event::JobStopRequested { then, why } => match then {
-            // The reason begins with why it was told to.
+            // The reason already begins with `why`.
             AfterStop::Fail { reason } if reason.starts_with(why.as_str()) => {
                 format!("told to stop, {}", after_stop(then))
             }
             _ => format!("told to stop, {}: {why}", after_stop(then)),
         },
-        Event::JobTurned { suspended, why } => match suspended {
-            true => format!("is to stand still: {why}"),
-            false => format!("goes on: {why}"),
-        },
+        Event::JobTurned { suspended, why } => {
+            if *suspended {
+                format!("is to stand still: {why}")
+            } else {
+                format!("goes on: {why}")
+            }
+        }
         Event::JobWaits { waiting } => {
             let change = waiting.remedy().map(|change| {
                 let when = if waiting.why.is_for_good() {
@@ -303,7 +310,7 @@ pub fn words(event: &Event) -> String {
     }
 }
 
-/// Nothing where the history does not say.
+/// Returns an empty text if the history does not name an actor.
 fn by_whom(by: Option<&Actor>) -> String {
     by.map_or_else(String::new, |by| format!(" by {by}"))
 }
@@ -349,7 +356,7 @@ fn after_stop(then: &AfterStop) -> String {
     }
 }
 
-/// Without servers there are no shards to speak of.
+/// Returns the size; without PS shards only the workers.
 fn size(workers: u32, ps_shards: u32) -> String {
     let workers = counted(workers, "worker");
     match ps_shards {
@@ -358,7 +365,7 @@ fn size(workers: u32, ps_shards: u32) -> String {
     }
 }
 
-/// `val loss 0.4321, val accuracy 98.18%`, of what was logged.
+/// Returns `val loss 0.4321, val accuracy 98.18%` with the logged measures.
 #[must_use]
 pub fn measures(split: Split, loss: Option<f64>, accuracy: Option<f64>) -> String {
     let of = split.label();
@@ -375,7 +382,7 @@ mod tests {
     use muster_model::job::AfterStop;
 
     #[test]
-    fn a_reason_is_said_once() {
+    fn reason_of_a_stop_is_printed_once() {
         let stopped = |reason: &str| {
             let then = AfterStop::Fail {
                 reason: reason.to_owned(),

@@ -1,5 +1,5 @@
-//! `muster explain`: why a job waits, what is in its way and what would start it, or why it has its size; and the newest decisions
-//! about it.
+//! `muster explain`: why a job waits and what would start it, or why it has its size, and the
+//! newest decisions about it.
 
 use super::Session;
 use super::events::words;
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// Name (the newest of it) or id.
+    /// Id of the job, or name (its newest job).
     job: String,
 }
 
@@ -24,13 +24,13 @@ pub struct Explain {
 struct Explained {
     job: JobView,
     explanation: ExplainView,
-    /// What the scheduler decided about it, oldest first.
+    /// Decisions of the scheduler about the job, oldest first.
     decisions: Vec<EventView>,
 }
 
 impl Explain {
     /// # Errors
-    /// No such job, or what the server says.
+    /// If the job does not exist, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let explanation = session.client.explain(job.id).await?;
@@ -72,11 +72,12 @@ impl Explain {
     }
 }
 
-/// What helps where no single change does that was tried.
+/// Returns the text for a job that no tried single change would start.
 fn without_change(waiting: &Waiting) -> &'static str {
-    match waiting.why.is_for_good() {
-        true => "no single change; as the job and the cluster are, it never starts",
-        false => "nothing but time",
+    if waiting.why.is_for_good() {
+        "no single change; as the job and the cluster are, it never starts"
+    } else {
+        "nothing but time"
     }
 }
 
@@ -97,9 +98,10 @@ fn describe(explained: &Explained) -> String {
         ));
         in_the_way(&mut rows, &explanation.in_the_way);
         let change = waiting.smallest_change.clone();
-        let helps = match waiting.detail.why.is_for_good() {
-            true => "to start it at all",
-            false => "to start it now",
+        let helps = if waiting.detail.why.is_for_good() {
+            "to start it at all"
+        } else {
+            "to start it now"
         };
         rows.push((
             helps,
@@ -125,7 +127,7 @@ fn describe(explained: &Explained) -> String {
     text
 }
 
-/// One line each for the jobs, the quota and the nodes.
+/// Adds one line per blocking job, for the quota and per node.
 fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay) {
     if let Some(quota) = way.quota {
         let text = format!(
@@ -150,7 +152,7 @@ fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay) {
     }
 }
 
-/// What the newest round made of it.
+/// Adds the decision of the newest round.
 fn said(rows: &mut Vec<(&'static str, String)>, decided: &DecidedView, waits: bool) {
     if !waits {
         rows.push(("why", decided.why.clone()));
@@ -168,7 +170,7 @@ fn said(rows: &mut Vec<(&'static str, String)>, decided: &DecidedView, waits: bo
     };
     let basis = match (decided.measured_sizes, decided.speed_error) {
         (0, _) => "a guess, nothing is measured yet".to_owned(),
-        // A formula through one size is never off there.
+        // A formula through a single measured size has no error there.
         (1, _) => "measured at 1 size".to_owned(),
         (sizes, Some(error)) => {
             format!(

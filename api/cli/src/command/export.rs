@@ -1,6 +1,6 @@
-//! `muster export`: a checkpoint's model as one file that other programs load.
+//! `muster export`: exports a checkpoint's model as one file for other programs.
 //!
-//! Tensors come as the files of the checkpoint, in parts, and go to the disk as they come: only heads are kept in memory. An ONNX model
+//! The checkpoint's files are streamed to the disk; only headers are kept in memory. An ONNX model
 //! is the checkpoint's graph with every tensor appended.
 
 use super::{NotFound, Session};
@@ -18,17 +18,17 @@ use std::path::PathBuf;
 use tokio::fs::File;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 
-/// No model has a header of this size.
+/// Maximum length of a safetensors header, in bytes; larger than that of any model.
 const MAX_HEADER_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub struct Export {
-    /// Name (the newest of it) or id.
+    /// Id of the job, or name (its newest job).
     job: String,
-    /// Kind of the file.
+    /// Format of the file.
     #[arg(long, value_enum, default_value_t = Format::Safetensors)]
     format: Format,
-    /// Step of the checkpoint; the newest there is, if not given.
+    /// Step of the checkpoint [default: the newest].
     #[arg(long)]
     step: Option<u64>,
     /// File to write; `-` is standard output.
@@ -38,15 +38,16 @@ pub struct Export {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Named tensors, as PyTorch and others load them.
+    /// Named tensors, for PyTorch and others.
     Safetensors,
-    /// The whole network, as ONNX Runtime and others run it.
+    /// The whole network, for ONNX Runtime and others.
     Onnx,
 }
 
 impl Export {
     /// # Errors
-    /// No such job or checkpoint, a checkpoint without a graph, what the server says, or a file that cannot be written.
+    /// If the job or checkpoint does not exist, the checkpoint has no graph, the server refuses, or
+    /// the file cannot be written.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let checkpoints = session.client.checkpoints(job.id).await?;
@@ -64,7 +65,7 @@ impl Export {
             )));
         };
         let files = &chosen.written.files;
-        // Their numbers are in the order of the tensors.
+        // The numbers in the names follow the order of the tensors.
         let mut parts: Vec<&String> = files
             .iter()
             .filter(|name| name.starts_with("model") && name.ends_with(".safetensors"))
@@ -112,7 +113,7 @@ impl Export {
     }
 }
 
-/// A checkpoint as the server has it.
+/// A checkpoint on the server.
 struct Source<'a> {
     client: &'a Client,
     job: JobId,
@@ -127,8 +128,8 @@ async fn write<W: AsyncWrite + Unpin>(
 ) -> anyhow::Result<()> {
     match format {
         Format::Safetensors => {
-            // The one head comes before all numbers, so every part is opened first: its own head comes at once, its numbers when
-            // they are read.
+            // The header of the result precedes all data, so every part is opened first. Its header
+            // is received at once, its data when it is read.
             let mut open = Vec::new();
             for part in parts {
                 open.push(source.open(part).await?);
@@ -176,7 +177,7 @@ impl Source<'_> {
         })
     }
 
-    /// A part from its numbers on, and its tensors.
+    /// Opens a part: returns the stream of its data, and its tensors.
     async fn open(&self, name: &str) -> anyhow::Result<(Body, Vec<Listed>)> {
         let mut body = self.body(name).await?;
         let length = body.take(8).await?;
@@ -188,7 +189,7 @@ impl Source<'_> {
     }
 }
 
-/// A download, read by counts of bytes.
+/// A download that is read by numbers of bytes.
 struct Body {
     pieces: BoxStream<'static, Result<Vec<u8>, ClientError>>,
     rest: Vec<u8>,

@@ -1,4 +1,5 @@
-//! `muster export-trace`: the cluster's own history as a job trace, to be simulated like the published ones.
+//! `muster export-trace`: exports the cluster's history as a job trace, for simulation like the
+//! published ones.
 
 use super::Session;
 use super::contest::write;
@@ -11,19 +12,19 @@ use muster_sim::trace::common::{self, Past};
 use std::path::PathBuf;
 use time::OffsetDateTime;
 
-/// Jobs whose tasks are asked for at a time.
+/// Number of jobs whose tasks are requested in parallel.
 const AT_ONCE: usize = 8;
 
 #[derive(Debug, Args)]
 pub struct ExportTrace {
-    /// Write it there instead of printing it.
+    /// File to write [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 impl ExportTrace {
     /// # Errors
-    /// What the server says, or why the file cannot be written.
+    /// If the server refuses, or the file cannot be written.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let mut jobs = all(&session.client).await?;
         jobs.sort_by_key(|job| (job.submitted_at, job.id));
@@ -42,7 +43,7 @@ impl ExportTrace {
     }
 }
 
-/// Every job that the token may see.
+/// Returns every job that the token may see.
 async fn all(client: &Client) -> anyhow::Result<Vec<JobView>> {
     let mut jobs = Vec::new();
     let mut query = JobQuery {
@@ -77,7 +78,7 @@ async fn past(client: &Client, job: &JobView, origin: OffsetDateTime) -> anyhow:
     })
 }
 
-/// GPUs of the earliest revision that the server still knows of.
+/// Returns the number of GPUs of the oldest known revision.
 fn first_gpus(tasks: &[TaskView]) -> Option<u32> {
     let first = tasks.iter().map(|task| task.revision).min()?;
     let gpus = tasks
@@ -92,7 +93,7 @@ fn gpus_per_worker(job: &JobView) -> u32 {
     job.spec.resources.worker.gpus
 }
 
-/// What jobs of one kind have in common: the network and the data; of commands, the program.
+/// Returns the kind of a job: network and data set, or the program of a command.
 fn kind(job: &JobView) -> String {
     match (&job.spec.engine, &job.spec.command) {
         (Some(engine), _) => format!("{}/{}", engine.model.kind(), engine.dataset.title()),

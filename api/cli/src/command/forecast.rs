@@ -1,4 +1,4 @@
-//! `muster forecast`: when a job is expected to start and to end, and how often such forecasts have held.
+//! `muster forecast`: expected start and end of a job, and the accuracy of earlier forecasts.
 
 use super::Session;
 use crate::clock;
@@ -11,9 +11,9 @@ use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
 pub struct Forecast {
-    /// Name (the newest of it) or id; without it only how often forecasts held.
+    /// Id of the job, or name (its newest job); without it, only the accuracy of forecasts.
     job: Option<String>,
-    /// Count forecasts made in so many days.
+    /// Count forecasts of this number of days.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=365))]
     days: u32,
 }
@@ -26,7 +26,7 @@ struct Shown {
 
 impl Forecast {
     /// # Errors
-    /// No such job, or what the server says.
+    /// If the job does not exist, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = match &self.job {
             Some(named) => Some(session.job(named).await?),
@@ -52,7 +52,7 @@ fn describe(shown: &Shown) -> String {
     fields(&rows)
 }
 
-/// Start, end and price of a job, from `now`.
+/// Returns lines with start, end and cost of a job, relative to `now`.
 #[must_use]
 pub fn lines(expected: &Expected, now: OffsetDateTime) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
@@ -75,16 +75,16 @@ pub fn lines(expected: &Expected, now: OffsetDateTime) -> Vec<(&'static str, Str
     rows
 }
 
-/// Of what does not come within what was looked ahead.
+/// Text for an event beyond the simulated future.
 pub const NEVER: &str = "never, as things are";
 
-/// In place of a span.
+/// Returns the text in place of an unknown interval.
 #[must_use]
 pub fn unknown(why: Unforeseen) -> String {
     format!("unknown: {why}")
 }
 
-/// `12m (80%: 9m to 20m)`, or that it is not known well enough.
+/// Returns `12m (80%: 9m to 20m)`, or a text for an unsure interval.
 #[must_use]
 pub fn span(interval: &Interval, now: OffsetDateTime) -> String {
     let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
@@ -100,7 +100,7 @@ pub fn span(interval: &Interval, now: OffsetDateTime) -> String {
     )
 }
 
-/// For a column: `9m..20m`, `12m?` where that is not known well enough, or `-`.
+/// Returns the text of a table cell: `9m..20m`, `12m?` for an unsure interval, or `-`.
 #[must_use]
 pub fn column(interval: Option<&Interval>, now: OffsetDateTime) -> String {
     let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
@@ -140,7 +140,7 @@ mod tests {
     use time::macros::datetime;
 
     #[test]
-    fn intervals_read_at_a_glance() {
+    fn intervals_are_printed_in_short_form() {
         let now = datetime!(2026-01-01 0:00 UTC);
         let dates = (
             datetime!(2026-01-01 0:05 UTC),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_says_too_little_is_not_shown() {
+    fn unsure_interval_is_printed_as_one_time() {
         let now = datetime!(2026-01-01 0:00 UTC);
         let dates = (
             now,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_tell_is_a_reason_and_no_number() {
+    fn unforeseen_end_is_printed_as_a_reason() {
         let now = datetime!(2026-01-01 0:00 UTC);
         let expected = Forecast {
             made_at: now,

@@ -1,4 +1,4 @@
-//! `muster list`: jobs, newest first.
+//! `muster list`: lists jobs, newest first.
 
 use super::forecast::column;
 use super::{Session, UsageError};
@@ -27,24 +27,25 @@ pub struct List {
     /// Jobs of all tenants; for administrators.
     #[arg(short = 'A', long)]
     all_tenants: bool,
-    /// One column more: why a job failed, or the last time, and what a waiting one waits for.
+    /// Add a column with the reason why a job failed or waits.
     #[arg(short, long)]
     wide: bool,
-    /// At most so many.
+    /// Maximum number of jobs.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
 
 impl List {
     /// # Errors
-    /// A label without `=`, or what the server says.
+    /// If a label has no `=`, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         if let Some(wrong) = self.label.iter().find(|label| !label.contains('=')) {
             return Err(UsageError(format!("--label is {wrong:?}; expected KEY=VALUE")).into());
         }
-        let jobs = match self.all_tenants {
-            true => self.of_all_tenants(session).await?,
-            false => self.of_tenant(&session.client).await?,
+        let jobs = if self.all_tenants {
+            self.of_all_tenants(session).await?
+        } else {
+            self.of_tenant(&session.client).await?
         };
         session.output.print(&jobs, |jobs| self.table(jobs))
     }
@@ -74,7 +75,7 @@ impl List {
         }
     }
 
-    /// The newest of all; ids are in the order of submission over all tenants.
+    /// Returns the newest jobs of all tenants. Ids increase with the submission over all tenants.
     async fn of_all_tenants(&self, session: &Session) -> Result<Page<JobView>, ClientError> {
         let mut all = Page {
             items: Vec::new(),
@@ -134,7 +135,7 @@ impl List {
     }
 }
 
-/// `val 98.18%`, or `val loss 0.4321` of a program that logs no accuracy.
+/// Returns `val 98.18%`, or `val loss 0.4321` if no accuracy was logged.
 fn evaluation(progress: &ProgressView) -> Option<String> {
     let split = progress.evaluated_on?.label();
     let loss = || {
@@ -178,7 +179,7 @@ fn row(job: &JobView) -> [String; 11] {
     ]
 }
 
-/// What `--wide` says of a job.
+/// Returns the text of the column that `--wide` adds.
 fn why(job: &JobView) -> String {
     let failed = job.failure.clone().or_else(|| {
         let last = job.last_failure.as_ref();
@@ -189,7 +190,7 @@ fn why(job: &JobView) -> String {
     failed.or_else(waits).unwrap_or_default()
 }
 
-/// The phase, and for a waiting job what it waits for.
+/// Returns the phase, and for a waiting job the reason.
 #[must_use]
 pub fn phase_and_reason(job: &JobView) -> String {
     let between = job
@@ -199,7 +200,7 @@ pub fn phase_and_reason(job: &JobView) -> String {
         return "succeeded (between rungs)".to_owned();
     }
     match &job.waiting {
-        // What a paused job waits for is its owner's word, which the phase says already.
+        // The phase of a paused job already says that it waits for its owner.
         Some(waiting) if job.phase != JobPhase::Paused => {
             format!("{} ({})", job.phase.as_str(), waiting.reason)
         }
@@ -207,7 +208,7 @@ pub fn phase_and_reason(job: &JobView) -> String {
     }
 }
 
-/// `3/2..8`: three run, between two and eight may.
+/// Returns `3/2..8` for three running of two to eight.
 #[must_use]
 pub fn count(count: Count) -> String {
     if count.min == count.max {

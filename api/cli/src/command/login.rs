@@ -1,4 +1,4 @@
-//! `muster login`: tries a token and keeps it.
+//! `muster login`: checks a token and stores it.
 
 use crate::config::{Context, DEFAULT_SERVER, Store};
 use crate::output::{line, prompt};
@@ -10,10 +10,11 @@ use muster_client::Client;
 pub struct Login {}
 
 impl Login {
-    /// The token comes from `--token`, `MUSTER_TOKEN` or standard input, so that it need not stand in the shell's history.
+    /// Reads the token from `--token`, `MUSTER_TOKEN` or standard input. The latter keeps it out of
+    /// the shell's history.
     ///
     /// # Errors
-    /// When the server does not accept it.
+    /// If the server does not accept the token.
     pub async fn run(
         self,
         server: Option<String>,

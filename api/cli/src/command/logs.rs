@@ -1,4 +1,4 @@
-//! `muster logs`: what a job's tasks wrote; kept after their end.
+//! `muster logs`: prints the output of a job's tasks, also after their end.
 
 use super::{NotFound, Session};
 use crate::output::Out;
@@ -10,18 +10,18 @@ use std::io::Write as _;
 
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// Name (the newest of it) or id.
+    /// Id of the job, or name (its newest job).
     job: String,
-    /// Go on as lines are written, through all starts of the job, until it has ended.
+    /// Continue to print new output, through all starts of the job, until it has ended.
     #[arg(short, long)]
     follow: bool,
-    /// Only this task (`worker-0`, `ps-1`) [default: worker-0, the chief].
+    /// Task to print, such as `worker-0` or `ps-1`.
     #[arg(short, long, default_value = "worker-0")]
     task: String,
-    /// Of an earlier revision of the job.
+    /// Task of this earlier revision of the job.
     #[arg(long)]
     revision: Option<u64>,
-    /// Only the last so many bytes.
+    /// Print only this number of bytes at the end.
     #[arg(long, value_name = "BYTES")]
     tail: Option<u64>,
 }
@@ -30,8 +30,8 @@ fn has_revision(tasks: &[TaskView], revision: u64) -> bool {
     tasks.iter().any(|task| task.revision == revision)
 }
 
-/// Prints what is written until nothing can follow. That another task of the place begins, for a new start or after a resize, is said in a line
-/// beside it, not in it.
+/// Prints output until no more can follow. The start of another task in this place, after a restart
+/// or a resize, is reported on stderr.
 async fn follow(mut stream: Messages, place: &str) -> anyhow::Result<()> {
     let mut out = Out;
     while let Some(item) = stream.next().await {
@@ -54,7 +54,7 @@ fn next_begins(end: &LogEnd, place: &str) -> String {
 
 impl Logs {
     /// # Errors
-    /// No such job or task, or what the server says.
+    /// If the job or task does not exist, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let tasks = session.client.tasks(job.id).await?;
@@ -108,7 +108,7 @@ impl Logs {
             return Ok(());
         }
         let stream = match self.revision {
-            // Of an earlier start, which has ended or will.
+            // The task belongs to an earlier start, so no other task follows.
             Some(_) => session.client.follow_logs(job.id, task.id, offset),
             None => {
                 let from = offset.map(|offset| (task.id, offset));
@@ -118,7 +118,7 @@ impl Logs {
         follow(stream, &self.task).await
     }
 
-    /// The newest task of the name, or that of the revision.
+    /// Returns the task of this name in the given revision, or in the newest one.
     fn choose<'a>(&self, tasks: &'a [TaskView]) -> Option<&'a TaskView> {
         tasks
             .iter()

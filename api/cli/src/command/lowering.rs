@@ -1,5 +1,6 @@
-//! What a lower quota does to jobs that run, said before it is done. The round decides; this follows its rule: the lowest priority gives
-//! first, then the newest, each down to its minimum, and only where that is not enough do whole jobs stop.
+//! Effect of a lower quota on running jobs, shown before the change. The round decides; this module
+//! follows its rule. Jobs of the lowest priority shrink first, then the newest, each down to its
+//! minimum. Whole jobs stop only if that is not sufficient.
 
 use super::UsageError;
 use crate::output::{counted, prompt};
@@ -8,15 +9,17 @@ use muster_model::view::{JobView, TenantView};
 use std::cmp::Reverse;
 use std::io::IsTerminal as _;
 
-/// Whom a lower quota hits, by name.
+/// Names of the jobs that a lower quota affects.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hit<'j> {
     stopped: Vec<&'j str>,
     smaller: Vec<&'j str>,
 }
 
+/// Asks the user for confirmation.
+///
 /// # Errors
-/// [`UsageError`] where nobody is there to ask, or the answer is no.
+/// [`UsageError`] if there is no terminal, or the answer is no.
 pub fn agreed(tenant: &TenantView, quota: u32, jobs: &[JobView]) -> anyhow::Result<()> {
     let text = told(tenant, quota, &hit(quota, jobs));
     if !std::io::stdin().is_terminal() {
@@ -42,9 +45,10 @@ fn told(tenant: &TenantView, quota: u32, hit: &Hit<'_>) -> String {
         .into_iter()
         .chain(said(&hit.smaller, "makes smaller"))
         .collect();
-    let does = match does.is_empty() {
-        true => "stops some of them".to_owned(),
-        false => does.join(" and "),
+    let does = if does.is_empty() {
+        "stops some of them".to_owned()
+    } else {
+        does.join(" and ")
     };
     format!(
         "{} holds {} in {}: a quota of {quota} {does} at once. Who is stopped goes on from its newest checkpoint, or from the beginning, once there is room",
@@ -56,7 +60,7 @@ fn told(tenant: &TenantView, quota: u32, hit: &Hit<'_>) -> String {
 
 fn hit(quota: u32, jobs: &[JobView]) -> Hit<'_> {
     let gpus = |job: &JobView, workers: u32| workers * job.spec.resources.worker.gpus;
-    // Of one that starts, at least its minimum was given.
+    // A starting job has at least its minimum.
     let holds = |job: &JobView| gpus(job, job.workers.running.max(job.workers.min));
     let mut givers: Vec<&JobView> = jobs.iter().collect();
     givers.sort_by_key(|job| (job.priority, Reverse(job.submitted_at)));
@@ -64,7 +68,7 @@ fn hit(quota: u32, jobs: &[JobView]) -> Hit<'_> {
     let excess = held.saturating_sub(quota);
     let spare = |job: &JobView| holds(job).saturating_sub(gpus(job, job.workers.min));
     let mut given = 0;
-    // What each gives in the end, in the order in which they are asked.
+    // Number of GPUs that each job releases, in the order of release.
     let mut gives: Vec<u32> = Vec::with_capacity(givers.len());
     for job in &givers {
         let part = if given < excess { spare(job) } else { 0 };

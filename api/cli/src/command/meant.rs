@@ -1,5 +1,5 @@
-//! Which job a verb that changes something means by a name. What it does may cost work, so a name never means one job this time and
-//! another the next: of several that have not ended none is taken.
+//! Finds the job that a changing verb names. The change may destroy work, so an ambiguous name is
+//! refused: of several open jobs none is chosen.
 
 use super::{NotFound, Session, UsageError};
 use crate::clock;
@@ -11,15 +11,17 @@ use muster_model::job::JobPhase;
 use muster_model::view::JobView;
 use time::OffsetDateTime;
 
-/// The job of this id, or else the one of this name that has not ended; where all have, the newest of them, for the server to refuse.
+/// Returns the job of this id, or the open job of this name. If all jobs of the name have ended, it
+/// returns the newest one, and the server refuses the change.
 ///
 /// # Errors
-/// [`UsageError`] where several have not ended, [`NotFound`], or why the server could not be asked.
+/// [`UsageError`] if several jobs of the name are open, [`NotFound`], or the reason why the server
+/// was not reached.
 pub async fn job(session: &Session, named: &str, verb: &str) -> anyhow::Result<JobView> {
     if let Ok(id) = named.parse::<JobId>() {
         return session.job_of_id(id).await;
     }
-    // Of a name that is used day after day, one that is open may be older than hundreds that have ended.
+    // An open job may be older than hundreds of ended jobs of the same name.
     let phases = JobPhase::ALL.into_iter();
     let open = of_name(session, named, phases.filter(|phase| !phase.is_terminal())).await?;
     if open.len() > 1 {
@@ -37,7 +39,8 @@ pub async fn job(session: &Session, named: &str, verb: &str) -> anyhow::Result<J
     newest.ok_or_else(|| NotFound(format!("no job has the name or id {named:?}")).into())
 }
 
-/// Newest first, in one of these phases, or in any where none is named; the newest 500.
+/// Returns the newest 500 jobs of this name, newest first, in one of these phases; in any phase if
+/// none is given.
 async fn of_name(
     session: &Session,
     name: &str,
@@ -52,7 +55,7 @@ async fn of_name(
     Ok(session.client.jobs(&query).await?.items)
 }
 
-/// The jobs, a line each, after what is to be said of them.
+/// Appends a line per job to a text.
 pub fn listed<'a>(
     mut text: String,
     jobs: impl IntoIterator<Item = &'a JobView>,

@@ -1,4 +1,5 @@
-//! The verbs of `muster`, one file each or a few that belong together. Each asks REST and prints; none decides.
+//! The subcommands of `muster`. Each sends REST requests and prints the answers; none makes
+//! decisions.
 
 pub mod checkpoints;
 pub mod compare;
@@ -36,7 +37,7 @@ use muster_model::id::JobId;
 use muster_model::view::JobView;
 use std::process::ExitCode;
 
-/// A connection and how to print what comes from it.
+/// A connection and the format of the output.
 #[derive(Debug)]
 pub struct Session {
     pub client: Client,
@@ -53,75 +54,76 @@ pub enum Remote {
     /// Show one job
     #[command(visible_alias = "describe")]
     Show(show::Show),
-    /// Print what a job's tasks wrote
+    /// Print the output of a job's tasks
     Logs(logs::Logs),
-    /// Print what happened to a job, or to the cluster
+    /// Print the history of a job or of the cluster
     Events(events::Events),
-    /// Wait until a job has ended; the exit code says how
+    /// Wait until a job has ended; the exit code gives its result
     Wait(wait::Wait),
-    /// Say why a job runs as it does, or why it waits and what would let it start
+    /// Explain why a job has its size, or why it waits and what would start it
     Explain(explain::Explain),
-    /// Say when a job will start and end, and how often such forecasts held
+    /// Show when a job will start and end, and how accurate such forecasts were
     Forecast(forecast::Forecast),
-    /// Let a running job stand still with its processes kept, and give its GPUs to others
+    /// Stop a running job with its processes kept, and release its GPUs
     Suspend(verbs::OnJob),
-    /// Let a suspended job go on from where it stands
+    /// Continue a suspended job at the step where it stopped
     Continue(verbs::OnJob),
-    /// Take a job from its GPUs; it keeps a checkpoint to continue from
+    /// Stop a job after a checkpoint and release all its resources
     Pause(verbs::OnJob),
-    /// Let a paused job run again
+    /// Queue a paused job again; it continues from its checkpoint
     Resume(verbs::OnJob),
-    /// Change a job's range of workers or its priority
+    /// Change a job's range of workers or PS shards, or its priority
     Edit(edit::Edit),
-    /// Give a job another number of workers
+    /// Change a job's number of workers
     Scale(edit::Scale),
     /// End a job
     Cancel(verbs::OnJob),
-    /// Forget a job that has ended
+    /// Delete a job that has ended
     Delete(verbs::Delete),
     /// List a job's checkpoints, or download one
     Checkpoints(checkpoints::Checkpoints),
-    /// Write a checkpoint's model into one file that other programs load: safetensors or ONNX
+    /// Export a checkpoint's model as one file: safetensors or ONNX
     Export(export::Export),
     /// Download the model of a job that has succeeded
     Model(checkpoints::Model),
-    /// Search parameters: create, watch and steer studies
+    /// Search for parameters: create, watch and control studies
     Study(study::Study),
-    /// List nodes and what runs on each GPU; let one join, reset or remove one
+    /// List nodes and the jobs on each GPU; create join tokens, reset or remove nodes
     Nodes(nodes::Nodes),
-    /// Move all work away from a node and send no more there
+    /// Move all tasks away from a node and place none there
     Drain(nodes::OnNode),
-    /// Let work go to a node again
+    /// Place tasks on a node again
     Uncordon(nodes::OnNode),
-    /// List tenants, make one, set its quota or weight
+    /// List tenants; create one, set quotas, weights and limits
     Tenants(tenants::Tenants),
-    /// List tokens, make or revoke one
+    /// List tokens; create or revoke one
     Tokens(tenants::Tokens),
-    /// Plan past rounds again: the same bytes, or what another policy would have decided
+    /// Replay past rounds: check that results are identical, or show decisions of another policy
     Replay(replay::Replay),
-    /// Print the history of all jobs as a job trace (CSV), for simulations
+    /// Print the history of all jobs as a job trace (CSV) for simulations
     ExportTrace(export_trace::ExportTrace),
-    /// Say when a job would start and end, who would be displaced and what it would cost, before it is submitted
+    /// Show when a job would start and end, which jobs it would displace and its cost, before
+    /// submission
     Plan(what_if::Plan),
-    /// Say what more nodes, another quota or another job would do to everybody's waits
+    /// Show how more nodes, another quota or another job would change the waits of all jobs
     WhatIf(what_if::WhatIf),
-    /// Say who the token stands for
+    /// Show the user, tenant and access of the token
     Whoami(nodes::Whoami),
 }
 
-/// The command line is right in form, but asks for something that does not fit together.
+/// The command line is well-formed, but its arguments contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// What was named does not exist.
+/// The named object does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotFound(pub String);
 
 impl Remote {
     /// # Errors
-    /// What the server refused, or why it could not be asked.
+    /// A refusal of the server, or the reason why it was not reached.
     pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
         match self {
             Self::Submit(options) => return options.run(session).await,
@@ -161,7 +163,7 @@ impl Remote {
 
 impl Session {
     /// # Errors
-    /// When the server's address is not one.
+    /// If the server's address is invalid.
     pub fn connect(
         context: &Context,
         tenant: Option<&str>,
@@ -175,7 +177,7 @@ impl Session {
     }
 
     /// # Errors
-    /// [`NotFound`], or why the server could not be asked.
+    /// [`NotFound`], or the reason why the server was not reached.
     pub async fn job_of_id(&self, id: JobId) -> anyhow::Result<JobView> {
         let found = self.client.find_job(id).await?;
         Ok(found.ok_or_else(|| {
@@ -185,10 +187,10 @@ impl Session {
         })?)
     }
 
-    /// The job of this id, or else the newest of this name.
+    /// Returns the job of this id, or the newest job of this name.
     ///
     /// # Errors
-    /// [`NotFound`], or why the server could not be asked.
+    /// [`NotFound`], or the reason why the server was not reached.
     pub async fn job(&self, named: &str) -> anyhow::Result<JobView> {
         if let Ok(id) = named.parse::<JobId>() {
             return self.job_of_id(id).await;

@@ -1,4 +1,4 @@
-//! `muster nodes`, `drain`, `uncordon`, `whoami`.
+//! `muster nodes`, `drain`, `uncordon` and `whoami`.
 
 use super::Session;
 use super::tenant_limits::open_jobs;
@@ -18,22 +18,22 @@ pub struct Nodes {
 
 #[derive(Debug, Subcommand)]
 enum NodeVerb {
-    /// List nodes and what runs on each GPU (the default)
+    /// List nodes and the jobs on each GPU (the default)
     List,
-    /// Make a one-time join token for a node, whether it exists or not; it is shown this once
+    /// Create a one-time join token for a new or existing node; it is shown only once
     Join {
         /// Name of the node.
         node: String,
-        /// Minutes for which it counts, at most 10080 (a week).
+        /// Validity in minutes, at most 10080 (a week).
         #[arg(long, default_value_t = 60, value_name = "MINUTES")]
         minutes: u64,
     },
-    /// Forget the credential of a node that has lost its data folder, so that it can join again
+    /// Delete the credential of a node that has lost its data folder, so that it can join again
     Reset {
         /// Name of the node.
         node: String,
     },
-    /// Remove a node that is lost and holds no tasks
+    /// Remove a lost node without tasks
     Remove {
         /// Name of the node.
         node: String,
@@ -51,7 +51,7 @@ pub struct Whoami {}
 
 impl Nodes {
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let client = &session.client;
         match self.verb.unwrap_or(NodeVerb::List) {
@@ -131,7 +131,7 @@ impl Nodes {
 
 impl OnNode {
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session, drain: bool) -> anyhow::Result<()> {
         let node = if drain {
             session.client.drain(&self.node).await?
@@ -160,7 +160,7 @@ impl OnNode {
 
 impl Whoami {
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let me = session.client.me().await?;
         session.output.print(&me, |me| {

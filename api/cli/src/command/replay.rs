@@ -1,7 +1,7 @@
-//! `muster replay`: past rounds planned again from what the store keeps of them, here and by the same code as the scheduler's.
+//! `muster replay`: plans stored rounds again on this machine, with the code of the scheduler.
 //!
-//! Without `--policy` each must give the same bytes again, and the exit code tells. For administrators, because a round holds the
-//! jobs of every tenant.
+//! Without `--policy` each round must give the same bytes; the exit code reports a difference. For
+//! administrators, because a round contains the jobs of all tenants.
 
 use super::{Session, UsageError};
 use crate::clock;
@@ -16,32 +16,33 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// Number of a round, or a span of them such as 120..160 [default: the newest].
+    /// Number of a round, or a range such as 120..160 [default: the newest].
     #[arg(conflicts_with = "since")]
     rounds: Option<Span>,
-    /// All rounds of the last so many seconds, minutes, hours or days, such as 30m.
+    /// All rounds of the last time, such as 90s, 30m, 12h or 7d.
     #[arg(long, value_name = "AGE", value_parser = age)]
     since: Option<Duration>,
-    /// Show what this policy would have decided on the same snapshots.
+    /// Show the decisions of this policy on the same snapshots.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
 }
 
-/// Rounds from one number to another, both included.
+/// Inclusive range of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     from: u64,
     to: u64,
 }
 
-/// Rounds that gave other bytes under their own policy: the scheduler that wrote them is not this one.
+/// Rounds that gave other bytes under their own policy: a scheduler of another version has written
+/// them.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct OtherBytes(String);
 
 impl Replay {
     /// # Errors
-    /// No such round, what the server says, or rounds that gave other bytes.
+    /// If a round does not exist, the server refuses, or rounds gave other bytes.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let policy = self.policy.as_deref().map(named).transpose()?;
         let rounds = self.choose(session).await?;
@@ -68,7 +69,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Numbers of the rounds that are asked for and were kept, oldest first.
+    /// Returns the numbers of the selected stored rounds, oldest first.
     async fn choose(&self, session: &Session) -> anyhow::Result<Vec<u64>> {
         if let Some(Span { from, to }) = self.rounds
             && from == to
@@ -169,7 +170,7 @@ fn row(what: &str, recorded: f64, replayed: f64) -> [String; 3] {
     ]
 }
 
-/// The jobs decided otherwise, if any.
+/// Returns the jobs with other decisions, if any.
 fn tail(replays: &[Replayed], column: &str) -> String {
     let shown = |text: &String| {
         if text.is_empty() {
@@ -236,7 +237,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn spans_and_ages_are_read_or_refused() {
+    fn round_ranges_and_ages_are_parsed_or_refused() {
         assert_eq!("7".parse(), Ok(Span { from: 7, to: 7 }));
         assert_eq!("7..9".parse(), Ok(Span { from: 7, to: 9 }));
         for wrong in ["9..7", "", "a", "1..", "..2"] {

@@ -1,4 +1,4 @@
-//! `muster show`: one job, whole.
+//! `muster show`: shows one job completely.
 
 use super::Session;
 use super::forecast::lines;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Name (the newest of it) or id.
+    /// Id of the job, or name (its newest job).
     job: String,
 }
 
@@ -28,7 +28,7 @@ struct Shown {
 
 impl Show {
     /// # Errors
-    /// No such job, or what the server says.
+    /// If the job does not exist, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let tasks = session.client.tasks(job.id).await?;
@@ -104,7 +104,7 @@ fn describe(job: &JobView) -> String {
             format!("{}{total}{}", progress.step, epoch(progress.epoch)),
         ));
         rows.extend(measures(progress));
-        // A forecast says the same with more behind it.
+        // A forecast replaces this simple estimate.
         if let Some(eta_s) = progress.eta_s.filter(|_| job.forecast.is_none()) {
             rows.push(("ends in", duration_s(eta_s)));
         }
@@ -130,7 +130,7 @@ fn epoch(epoch: Option<f64>) -> String {
     epoch.map_or_else(String::new, |epoch| format!(" (epoch {epoch:.2})"))
 }
 
-/// How often nodes would not begin with its tasks, and what comes of that.
+/// Returns the number of placement rejections and their consequence.
 fn refused(job: &JobView) -> String {
     let often = match job.put_off {
         1 => "once".to_owned(),
@@ -143,7 +143,8 @@ fn refused(job: &JobView) -> String {
     format!("by nodes, {often}; {then}")
 }
 
-/// How often it failed, beside how often it might: one failure more than the retries ends a job.
+/// Returns the number of failures and of allowed retries. A job ends with one failure more than its
+/// retries.
 fn failures(failures: u32, retries: u32) -> String {
     let times = |number: u32, word: &str| match number {
         1 => format!("1 {word}"),
@@ -167,7 +168,7 @@ fn failures(failures: u32, retries: u32) -> String {
     }
 }
 
-/// What it runs.
+/// Returns the network and data set, or the command.
 fn what(job: &JobView) -> (&'static str, String) {
     match (&job.spec.engine, &job.spec.command) {
         (Some(engine), _) => (
@@ -199,7 +200,7 @@ fn row(task: &TaskView) -> [String; 7] {
     ]
 }
 
-/// With whom a task shares its GPU, and how fast it is there.
+/// Returns the other job on the task's GPU, and the relative speed beside it.
 fn shared(task: &TaskView) -> String {
     let other = task.shared_with.map(|job| job.to_string());
     let other = other.unwrap_or_default();
@@ -213,13 +214,13 @@ fn nothing() -> String {
     "-".to_owned()
 }
 
-/// What a step takes a worker by itself.
+/// Returns the worker's own time for a step.
 fn own_step(pace: &PaceView) -> String {
     let own = pace.own_ms.map(|ms| format!("{ms:.1} ms"));
     own.unwrap_or_else(nothing)
 }
 
-/// Beside the others of its job, and what that looks like.
+/// Returns the rate relative to the job's other workers, and the suspicion against the worker.
 fn pace(pace: &PaceView) -> String {
     let part = pace
         .of_median
@@ -232,13 +233,14 @@ fn pace(pace: &PaceView) -> String {
         format!("looks {what} for {}", age(suspected.since, clock::now()))
     });
     let said: Vec<String> = part.into_iter().chain(suspected).collect();
-    match said.is_empty() {
-        true => nothing(),
-        false => said.join(", "),
+    if said.is_empty() {
+        nothing()
+    } else {
+        said.join(", ")
     }
 }
 
-/// Rows of what was measured: a program logs only some of it.
+/// Returns rows of the reported measures. A command reports only some of them.
 fn measures(progress: &ProgressView) -> impl Iterator<Item = (&'static str, String)> {
     let percent = |share: f64| format!("{:.2}%", share * 100.0);
     let loss = |loss: f64| format!("{loss:.4}");
@@ -268,7 +270,7 @@ mod tests {
     use time::OffsetDateTime;
 
     #[test]
-    fn a_straggler_is_seen_in_its_row() {
+    fn straggler_is_marked_in_its_row() {
         let at = OffsetDateTime::UNIX_EPOCH;
         let fast = PaceView {
             step: 7,
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_beside_what_was_allowed() {
+    fn failures_are_shown_with_allowed_retries() {
         assert_eq!(failures(0, 3), "");
         assert_eq!(failures(1, 0), " (failed 1 time; no retry was allowed)");
         assert_eq!(failures(2, 1), " (failed 2 times; 1 retry was allowed)");

@@ -1,4 +1,4 @@
-//! `muster simulate`: workloads under policies, on this machine; needs no server.
+//! `muster simulate`: simulates workloads under policies on this machine; needs no server.
 
 use super::contest::{Inputs, means_table, runs_table, write};
 use crate::output::Format;
@@ -13,16 +13,17 @@ use std::path::{Path, PathBuf};
 pub struct Simulate {
     #[command(flatten)]
     inputs: Inputs,
-    /// Print JSON, as `--output json` does: one object for every run.
+    /// Print JSON, like `--output json`: one object per run.
     #[arg(long)]
     json: bool,
-    /// Draw who held which GPU when, as SVG. Of several runs each gets a file, with workload and policy in its name.
+    /// Write a chart of the jobs on each GPU over time, as SVG; with several runs one file each,
+    /// with workload and policy in its name.
     #[arg(long, value_name = "FILE")]
     gantt: Option<PathBuf>,
-    /// What the colours of that picture tell.
+    /// Meaning of the colours in that chart.
     #[arg(long, value_enum, default_value_t = Colour::Application)]
     colour: Colour,
-    /// Keep the runs whole, as JSON, for `muster compare`.
+    /// Write the complete runs as JSON for `muster compare`.
     #[arg(long, value_name = "FILE")]
     runs: Option<PathBuf>,
 }
@@ -35,7 +36,7 @@ enum Colour {
 
 impl Simulate {
     /// # Errors
-    /// What is not right with the input, or why a file cannot be written.
+    /// If an input is wrong, or a file cannot be written.
     pub fn run(self, output: Format) -> anyhow::Result<()> {
         let recorded = self.inputs.run()?;
         if let Some(path) = &self.runs {
@@ -53,7 +54,7 @@ impl Simulate {
     }
 }
 
-/// Every run, and the means of the policies where there are several runs of one.
+/// Returns a table of all runs, and the means per policy if there are several workloads.
 fn tables(summaries: &[Summary]) -> String {
     let mut text = runs_table(summaries);
     let workloads: BTreeSet<&str> = summaries.iter().map(|s| s.workload.as_str()).collect();
@@ -89,7 +90,7 @@ fn draw(path: &Path, colour: Colour, recorded: &[Recorded]) -> anyhow::Result<()
     Ok(())
 }
 
-/// `out.svg` becomes `out-1.0-workload-1-tiresias.svg`.
+/// Turns `out.svg` into `out-1.0-workload-1-tiresias.svg`.
 fn named(path: &Path, workload: &str, policy: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let workload = workload.replace(['/', '\\'], "-");
@@ -107,7 +108,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn pictures_of_several_runs_lie_beside_each_other() {
+    fn charts_of_several_runs_have_their_own_names() {
         let path = named(Path::new("d/out.svg"), "1.0/workload-1", "tiresias");
         assert_eq!(path, Path::new("d/out-1.0-workload-1-tiresias.svg"));
         assert_eq!(named(Path::new("o"), "w", "p"), Path::new("o-w-p"));

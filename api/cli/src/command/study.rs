@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Reasons for which trials failed that a study is shown with.
+/// Maximum number of different failure reasons that are shown with a study.
 const SHOWN_FAILURES: usize = 5;
 
 #[derive(Debug, Args)]
@@ -30,21 +30,21 @@ enum Verb {
     List(List),
     /// Show a study
     Show(Named),
-    /// Show the best trial, or the Pareto front, and where its checkpoint lies
+    /// Show the best trial, or the Pareto front, with the path of its checkpoint
     Best(Named),
     /// List a study's trials
     Trials(Named),
-    /// Start nothing new; what trains, trains on
+    /// Start no new trials; running ones continue
     Pause(Named),
-    /// Let a paused study go on
+    /// Resume a paused study
     Resume(Named),
-    /// Give a study more trials
+    /// Add trials to a study
     Extend(Extend),
     /// Print all trials as CSV or JSON
     Export(Export),
     /// End a study and all its trials
     Cancel(Named),
-    /// Forget a study that is over, and its trials' jobs
+    /// Delete a finished study and its trials' jobs
     Delete(Named),
 }
 
@@ -52,10 +52,10 @@ enum Verb {
 struct Create {
     /// The document; `-` reads standard input.
     file: PathBuf,
-    /// Say what would be created, and change nothing.
+    /// Check the document and show what would be created, without a change.
     #[arg(long)]
     dry_run: bool,
-    /// Create at most once under this key, however often it is tried.
+    /// Create at most once under this key, even if the request is repeated.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -65,52 +65,52 @@ struct List {
     /// Only studies of this name.
     #[arg(long)]
     name: Option<String>,
-    /// At most so many.
+    /// Maximum number of studies.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
 }
 
 #[derive(Debug, Args)]
 struct Named {
-    /// Name (the newest of it) or id.
+    /// Id of the study, or name (its newest study).
     study: String,
 }
 
 #[derive(Debug, Args)]
 struct Extend {
-    /// Name (the newest of it) or id.
+    /// Id of the study, or name (its newest study).
     study: String,
-    /// So many more.
+    /// Number of additional trials.
     #[arg(long)]
     trials: u32,
-    /// Extend at most once under this key, however often it is tried.
+    /// Extend at most once under this key, even if the request is repeated.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct Export {
-    /// Name (the newest of it) or id.
+    /// Id of the study, or name (its newest study).
     study: String,
     #[arg(long, value_enum, default_value_t)]
     format: FileFormat,
-    /// Write into this file, and not to standard output.
+    /// File to write [default: standard output].
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum FileFormat {
-    /// A line a trial.
+    /// One line per trial.
     #[default]
     Csv,
-    /// With learning curves.
+    /// Includes learning curves.
     Json,
 }
 
 impl Study {
     /// # Errors
-    /// What the server refused, or why it could not be asked.
+    /// A refusal of the server, or the reason why it was not reached.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let client = &session.client;
         match self.verb {
@@ -160,10 +160,10 @@ impl Named {
 }
 
 impl Session {
-    /// The study of this id, or else the newest of this name.
+    /// Returns the study of this id, or the newest study of this name.
     ///
     /// # Errors
-    /// [`NotFound`], or why the server could not be asked.
+    /// [`NotFound`], or the reason why the server was not reached.
     pub async fn study(&self, named: &str) -> anyhow::Result<StudyView> {
         if let Ok(id) = named.parse::<StudyId>() {
             return Ok(self.client.study(id).await?);
@@ -325,18 +325,19 @@ async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
     })
 }
 
-/// With the reasons of failed trials, which the study itself does not hold.
+/// Shows a study and the reasons of its failed trials, which are not part of the study's answer.
 async fn shown(session: &Session, named: Named) -> anyhow::Result<()> {
     let study = named.find(session).await?;
-    let trials = match study.trials.failed > 0 && !session.output.is_whole() {
-        true => session.client.trials(study.id, false).await?,
-        false => Vec::new(),
+    let trials = if study.trials.failed > 0 && !session.output.is_whole() {
+        session.client.trials(study.id, false).await?
+    } else {
+        Vec::new()
     };
     let failures = failures(trials.iter().filter_map(|trial| trial.failure.as_deref()));
     session.output.print(&study, |study| show(study, &failures))
 }
 
-/// The most frequent first, each with how many trials it ended.
+/// Returns failure reasons with their numbers of trials, most frequent first.
 fn failures<'t>(reasons: impl Iterator<Item = &'t str>) -> Vec<(u32, &'t str)> {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for reason in reasons {
@@ -347,15 +348,16 @@ fn failures<'t>(reasons: impl Iterator<Item = &'t str>) -> Vec<(u32, &'t str)> {
     counts
 }
 
-/// A study that has nothing but failed trials has finished, and is none that went well.
+/// Returns the phase. A finished study with only failed trials is marked.
 fn phase_text(study: &StudyView) -> String {
     let TrialCounts {
         created, failed, ..
     } = study.trials;
     let phase = study.phase.as_str();
-    match study.phase == StudyPhase::Finished && created > 0 && failed == created {
-        true => format!("{phase} (all trials failed)"),
-        false => phase.to_owned(),
+    if study.phase == StudyPhase::Finished && created > 0 && failed == created {
+        format!("{phase} (all trials failed)")
+    } else {
+        phase.to_owned()
     }
 }
 
@@ -400,11 +402,12 @@ fn show(study: &StudyView, failures: &[(u32, &str)]) -> String {
     fields(&rows)
 }
 
-/// Of how many trials the study may have, and with how many it was created.
+/// Returns the number of trials and their limit, and the document's limit if it was extended.
 fn trials_text(created: u32, limit: u32, at_first: u32) -> String {
-    let extended = match limit == at_first {
-        true => String::new(),
-        false => format!(" (extended; its document says {at_first})"),
+    let extended = if limit == at_first {
+        String::new()
+    } else {
+        format!(" (extended; its document says {at_first})")
     };
     format!("{created} of {limit}{extended}")
 }
@@ -426,7 +429,7 @@ fn best_text(study: &StudyView) -> String {
     }
 }
 
-/// `test_accuracy 0.8710 at 9`.
+/// Returns `test_accuracy 0.8710 at 9`.
 fn point_text(document: &StudySpec, point: Option<&TrialPoint>) -> String {
     let Some(point) = point else {
         return "-".to_owned();
@@ -452,7 +455,7 @@ fn parameters_text(trial: &TrialView) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// Four digits that count.
+/// Returns a number with four decimal places, or with an exponent.
 fn short(number: f64) -> String {
     if number != 0.0 && !(1e-3..1e6).contains(&number.abs()) {
         return format!("{number:.3e}");
@@ -465,14 +468,14 @@ mod tests {
     use super::{failures, trials_text};
 
     #[test]
-    fn reasons_are_told_once_with_how_many_trials_they_ended() {
+    fn failure_reasons_are_listed_once_with_their_count() {
         let reasons = ["no muster", "killed", "no muster"];
         let counted = failures(reasons.into_iter());
         assert_eq!(counted, [(2, "no muster"), (1, "killed")]);
     }
 
     #[test]
-    fn an_extended_study_says_so_beside_its_document() {
+    fn extended_study_shows_both_numbers_of_trials() {
         assert_eq!(trials_text(3, 6, 6), "3 of 6");
         assert_eq!(
             trials_text(8, 8, 6),

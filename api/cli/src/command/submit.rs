@@ -1,4 +1,4 @@
-//! `muster submit`: reads a job document and posts it.
+//! `muster submit`: reads a job document and submits it.
 
 use super::{Session, UsageError, wait};
 use crate::document::{self, read};
@@ -14,39 +14,40 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often, and how long apart, it is asked whether a round has seen the job.
+/// Number of polls, and their interval, until a round has considered the job.
 const LOOKS: u32 = 8;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]
 pub struct Submit {
-    /// The document, YAML or JSON; `-` reads standard input. With --from it may be left out: then it is that job's own.
+    /// The document, YAML or JSON; `-` reads standard input. With --from it may be omitted; that
+    /// job's document is then used.
     #[arg(required_unless_present = "from")]
     file: Option<PathBuf>,
-    /// Begin from a checkpoint of another job (name or id), its newest unless a step is named.
+    /// Begin from a checkpoint of another job (name or id), by default its newest.
     #[arg(long, value_name = "JOB[@STEP]")]
     from: Option<String>,
-    /// Put this value (YAML) at this place of the document, such as stop.epochs=20, or with nothing after the = take the field away;
-    /// null is written as one. May be given again.
+    /// Set a field of the document to a YAML value, such as stop.epochs=20; an empty value removes
+    /// the field, null sets it to null. May be repeated.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     set: Vec<String>,
-    /// Put this file into the document's command.files, by its name or as NAME=PATH; may be given again.
+    /// Put this file into the document's command.files under its own name or NAME; may be repeated.
     #[arg(long = "file", value_name = "[NAME=]PATH")]
     ship: Vec<String>,
-    /// Say what would be submitted, and change nothing.
+    /// Check the document and show what would be submitted, without a change.
     #[arg(long)]
     dry_run: bool,
-    /// Submit at most once under this key, however often it is tried.
+    /// Submit at most once under this key, even if the request is repeated.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Wait until the job has ended; the exit code says how.
+    /// Wait until the job has ended; the exit code gives its result.
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
 }
 
 impl Submit {
     /// # Errors
-    /// An unreadable file, a document that is not YAML, or what the server says is wrong with it.
+    /// If the file cannot be read, the document is not YAML, or the server refuses it.
     pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
         let mut document = self.document(session).await?;
         if document.get("kind").and_then(serde_json::Value::as_str) == Some("study") {
@@ -86,8 +87,8 @@ impl Submit {
     }
 }
 
-/// A job that can never start is worth a word at once; whether it can, the next round knows. The job is in by now: what goes wrong with
-/// looking at it is no failure to submit it.
+/// Warns about a job that can never start, which the next round detects. The job is already
+/// submitted, so errors of these requests are not errors of the submission.
 async fn hint(session: &Session, id: JobId) {
     for _ in 0..LOOKS {
         let Ok(job) = session.client.job(id).await else {
@@ -112,7 +113,7 @@ async fn hint(session: &Session, id: JobId) {
 }
 
 impl Submit {
-    /// As it is given, or that of the job to begin from.
+    /// Returns the given document, or that of the parent job.
     async fn document(&self, session: &Session) -> anyhow::Result<serde_json::Value> {
         let Some(from) = &self.from else {
             return read(self.file.as_ref().expect("clap requires one of the two"));
@@ -135,8 +136,8 @@ impl Submit {
     }
 }
 
-/// The document of a job as that of another. Labels of Muster's own say whose the first one is, such as by which object of Kubernetes it
-/// was made, and would make two of one.
+/// Returns the document of a job for a fork. Labels of Muster identify the first job, for example
+/// its Kubernetes object, so they are removed.
 fn fork(spec: &JobSpec) -> anyhow::Result<serde_json::Value> {
     let mut document = serde_json::to_value(spec)?;
     let labels = document.get_mut("labels");
@@ -146,7 +147,7 @@ fn fork(spec: &JobSpec) -> anyhow::Result<serde_json::Value> {
     Ok(document)
 }
 
-/// `JOB` or `JOB@STEP`.
+/// Parses `JOB` or `JOB@STEP`.
 fn origin(from: &str) -> anyhow::Result<(&str, Option<u64>)> {
     let Some((job, step)) = from.rsplit_once('@') else {
         return Ok((from, None));
@@ -159,7 +160,8 @@ fn origin(from: &str) -> anyhow::Result<(&str, Option<u64>)> {
     Ok((job, Some(step)))
 }
 
-/// Puts a value at a path such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`. Whether the place is one, the server says.
+/// Sets the value at a path such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`.
+/// The server checks whether the field exists.
 fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<()> {
     let wrong = |what: &str| UsageError(format!("--set {assignment}: {what}"));
     let (path, value) = assignment
@@ -195,7 +197,7 @@ fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<
     Ok(())
 }
 
-/// Takes away what is at the place that the names lead to; `None` if nothing is.
+/// Removes the value at a path; `None` if there is none.
 fn remove(document: &mut serde_json::Value, names: &[&str]) -> Option<()> {
     let index = |name: &str| name.strip_suffix(']')?.parse::<usize>().ok();
     let (last, names) = names.split_last()?;
@@ -215,7 +217,7 @@ fn remove(document: &mut serde_json::Value, names: &[&str]) -> Option<()> {
     }
 }
 
-/// Puts a file into the document. What the server holds against it, it says itself, by the field's name.
+/// Adds a file to the document. The server checks it and names the field in its error.
 fn ship(document: &mut serde_json::Value, named: &str) -> anyhow::Result<()> {
     let (name, path) = match named.split_once('=') {
         Some((name, path)) => (name.to_owned(), Path::new(path)),
@@ -251,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_put_at_their_places() {
+    fn set_changes_fields_by_their_path() {
         let mut document = json!({ "engine": { "model": { "hidden": [8] } } });
         for assignment in ["engine.model.hidden[0]=16", "stop.epochs=20", "name=a-b"] {
             assign(&mut document, assignment).expect("a place");
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_the_sign_takes_the_field_away() {
+    fn set_with_an_empty_value_removes_the_field() {
         let mut document = json!({ "name": "a", "stop": { "epochs": 3 }, "list": [1, 2] });
         for assignment in ["stop.epochs=", "list[0]=", "name= "] {
             assign(&mut document, assignment).expect("a place");
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_is_not_its_origins_objects() {
+    fn fork_drops_labels_of_muster() {
         let document = json!({
             "version": "muster/v1", "name": "a", "command": { "argv": ["true"] },
             "labels": { "team": "vision", "muster.dev/uid": "u-1", "muster.dev/operator": "kubernetes" },
@@ -296,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_named_with_or_without_a_step() {
+    fn origin_is_a_job_with_an_optional_step() {
         assert_eq!(origin("fashion").expect("a job"), ("fashion", None));
         assert_eq!(origin("fashion@40").expect("a job"), ("fashion", Some(40)));
         assert!(origin("fashion@last").is_err());
     }
 
     #[test]
-    fn files_are_put_into_the_document_by_their_names() {
+    fn files_are_added_to_the_document_by_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("train.py");
         std::fs::write(&path, "print(1)").expect("written");

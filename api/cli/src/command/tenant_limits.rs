@@ -1,4 +1,5 @@
-//! `muster tenants limits`: what a tenant's users may have open at once, and what is stored of one of its jobs.
+//! `muster tenants limits`: limits on the open work of a tenant's users and on the stored volume
+//! per job.
 
 use super::Session;
 use super::tenants::find;
@@ -7,11 +8,11 @@ use clap::Args;
 use muster_model::tenant::{LimitsChange, LimitsUse, TenantLimits};
 use muster_model::view::{TenantChange, TenantView};
 
-/// A limit that is given takes the place of the one before; `default` is that of a tenant for which none was set.
+/// Show or set the limits of a tenant; `default` restores the default of a limit.
 #[derive(Debug, Args)]
 pub struct Limits {
     name: String,
-    /// Jobs that have not ended, trials of studies among them.
+    /// Jobs that have not ended, including trials of studies.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     open_jobs: Option<Limit>,
     /// Bytes of the documents of these jobs.
@@ -23,22 +24,22 @@ pub struct Limits {
     /// Tokens that are neither revoked nor expired.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     tokens: Option<Limit>,
-    /// Those of one user.
+    /// Such tokens of one user.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     user_tokens: Option<Limit>,
-    /// Events that the tasks of one job may tell.
+    /// Stored events from the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_events: Option<Limit>,
     /// Bytes of these events.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_event_bytes: Option<Limit>,
-    /// Points of the series of one job.
+    /// Stored points of the training series of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_points: Option<Limit>,
-    /// Checkpoints of one job that are listed.
+    /// Listed checkpoints of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_checkpoints: Option<Limit>,
-    /// Bytes of output that is stored of the tasks of one job.
+    /// Stored bytes of output of the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_log_bytes: Option<Limit>,
 }
@@ -58,10 +59,10 @@ fn limit(text: &str) -> Result<Limit, String> {
 }
 
 impl Limits {
-    /// Shows what holds, after it was changed if anything was given.
+    /// Shows the limits, after changing the given ones.
     ///
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let given = self.given();
         let tenant = if given.is_nothing() {
@@ -111,7 +112,7 @@ fn shown(tenant: &TenantView) -> String {
     table(["limit", "most", "used", "default"], rows)
 }
 
-/// Open jobs beside how many may be.
+/// Returns the number of open jobs and their limit.
 pub fn open_jobs(limits: &TenantLimits, used: &LimitsUse) -> String {
     format!("{} of {}", used.open_jobs, limits.open_jobs)
 }

@@ -1,4 +1,4 @@
-//! `muster tenants pods`: what the pods of a tenant's tasks may have.
+//! `muster tenants pods`: what the pods of a tenant's tasks may use.
 
 use super::Session;
 use super::tenants::find;
@@ -7,32 +7,35 @@ use clap::Args;
 use muster_model::tenant::TenantPodsChange;
 use muster_model::view::{TenantChange, TenantView};
 
-/// A list that is given takes the place of the whole list before; `none` empties it.
+/// Show or set what the pods of a tenant may use; a given list replaces the previous one, `none`
+/// empties it.
 #[derive(Debug, Args)]
 pub struct Pods {
     name: String,
-    /// The Kubernetes service account that its tasks run as, with its token; `none`: that of all tasks.
+    /// Kubernetes service account of its tasks, with its token; `none`: the common account of all
+    /// tasks.
     #[arg(long, value_name = "NAME|none")]
     service_account: Option<String>,
-    /// An image that its jobs may name, or what images begin with (`registry.example.com/vision/*`, `registry.example.com/vision/trainer-*`); again for more; `none`: any image.
+    /// Image that its jobs may name, or beginning of images (`registry.example.com/vision/*`,
+    /// `registry.example.com/vision/trainer-*`); may be repeated; `none`: any image.
     #[arg(long = "image", value_name = "IMAGE|none")]
     images: Vec<String>,
-    /// A PersistentVolumeClaim that they may mount; again for more.
+    /// PersistentVolumeClaim that its jobs may mount; may be repeated.
     #[arg(long = "claim", value_name = "NAME|none")]
     claims: Vec<String>,
-    /// A secret that they may mount, take variables from and pull images by; again for more.
+    /// Secret that its jobs may mount, read variables from and use to pull images; may be repeated.
     #[arg(long = "secret", value_name = "NAME|none")]
     secrets: Vec<String>,
-    /// A ConfigMap that they may mount; again for more.
+    /// ConfigMap that its jobs may mount; may be repeated.
     #[arg(long = "config-map", value_name = "NAME|none")]
     config_maps: Vec<String>,
 }
 
 impl Pods {
-    /// Shows what holds, after it was changed if anything was given.
+    /// Shows the settings, after changing the given ones.
     ///
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let given = self.given();
         let tenant = if given.is_nothing() {
@@ -47,7 +50,8 @@ impl Pods {
         session.output.print(&tenant, shown)
     }
 
-    /// And no more than that: another administrator may change the other lists at the same time.
+    /// Contains only the given lists, because another administrator may change the others at the
+    /// same time.
     fn given(&self) -> TenantPodsChange {
         let account = self.service_account.clone();
         TenantPodsChange {

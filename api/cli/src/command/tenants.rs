@@ -1,4 +1,4 @@
-//! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold and claim, and with which tokens they ask.
+//! `muster tenants` and `muster tokens`: tenants with their quotas, weights and limits, and tokens.
 
 use super::{NotFound, Session, UsageError, lowering, tenant_limits, tenant_pods};
 use crate::clock;
@@ -11,7 +11,7 @@ use muster_model::tenant::{Access, EQUAL_WEIGHT, TenantPods};
 use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView, UserView};
 use time::Duration;
 
-/// Of any unit; longer than that is for ever.
+/// Maximum number of units (minutes, hours, days or weeks) in a token's lifetime.
 const LONGEST: u32 = 5_000;
 
 #[derive(Debug, Args)]
@@ -24,37 +24,39 @@ pub struct Tenants {
 enum TenantVerb {
     /// List tenants, their quotas and weights (the default)
     List,
-    /// Make a tenant
+    /// Create a tenant
     Create {
         name: String,
-        /// GPUs (or CPU slots) that its jobs may hold at once [default: no limit].
+        /// Maximum number of GPUs (or CPU slots) that its jobs hold at one time [default: no
+        /// limit].
         #[arg(long, value_name = "GPUS")]
         quota: Option<u32>,
-        /// Its share of the cluster beside the other tenants' weights.
+        /// Weight: share of the cluster relative to the other tenants' weights.
         #[arg(long, default_value_t = EQUAL_WEIGHT)]
         weight: f64,
     },
-    /// Show, set or lift a tenant's quota
+    /// Show, set or remove a tenant's quota
     Quota {
         name: String,
-        /// GPUs that its jobs may hold at once, or `none` for no limit; without it nothing is changed.
+        /// Maximum number of GPUs that its jobs hold at one time, or `none` for no limit; without
+        /// it nothing is changed.
         #[arg(value_name = "GPUS|none", value_parser = limit)]
         gpus: Option<Limit>,
-        /// Do not ask before jobs that run are stopped for a lower quota.
+        /// Do not ask for confirmation before a lower quota stops running jobs.
         #[arg(short, long, requires = "gpus")]
         yes: bool,
     },
-    /// Set a tenant's share of the cluster: twice the weight, twice the share
+    /// Set a tenant's weight: a tenant with twice the weight has twice the share of the cluster
     Weight {
         name: String,
-        /// 0.001 to 1000; an ordinary tenant has 1.
+        /// Weight, 0.001 to 1000; an ordinary tenant has 1.
         weight: f64,
     },
-    /// Show or set what the pods of its tasks may have, where tasks are pods
+    /// Show or set what the pods of its tasks may use, where tasks are pods
     Pods(tenant_pods::Pods),
-    /// Show or set what its users may have open at once, and what is stored of one of its jobs
+    /// Show or set limits on its open work and on the stored volume per job
     Limits(tenant_limits::Limits),
-    /// Delete a tenant whose jobs and studies have all ended; what they have made stays
+    /// Delete a tenant whose jobs and studies have all ended; their records are kept
     Delete { name: String },
 }
 
@@ -80,13 +82,13 @@ pub struct Tokens {
     of: Whose,
 }
 
-/// Whose tokens are listed.
+/// Selection of the listed tokens.
 #[derive(Debug, Default, Args)]
 struct Whose {
-    /// Those of this tenant; for administrators [default: your own].
+    /// Tokens of this tenant; for administrators [default: your own].
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     tenant: Option<String>,
-    /// Those of all tenants; for administrators.
+    /// Tokens of all tenants; for administrators.
     #[arg(long)]
     all: bool,
 }
@@ -101,41 +103,42 @@ impl Whose {
 enum TokenVerb {
     /// List the tenant's tokens (the default)
     List(Whose),
-    /// Make a token; its secret is shown this once
+    /// Create a token; its secret is shown only once
     Create {
-        /// What to call it.
+        /// Name of the token.
         name: String,
-        /// Let it manage nodes and tenants too; for administrators.
+        /// Allow it to manage nodes and tenants; for administrators.
         #[arg(long)]
         admin: bool,
-        /// On whose behalf, made if need be; for administrators [default: yourself].
+        /// User of the token, created if necessary; for administrators [default: yourself].
         #[arg(long)]
         user: Option<String>,
-        /// For which tenant; for administrators [default: your own].
+        /// Tenant of the token; for administrators [default: your own].
         #[arg(long)]
         tenant: Option<String>,
-        /// Refuse it after this long: 12h, 30d, 8w [default: never].
+        /// Lifetime: 12h, 30d, 8w [default: unlimited].
         #[arg(long, value_name = "DURATION", value_parser = lifetime)]
         expires: Option<Duration>,
     },
-    /// Refuse a token from now on; administrators may revoke any but the last of theirs
+    /// Revoke a token, but not the last administrator token of the cluster
     Revoke {
         #[arg(required_unless_present = "user", conflicts_with = "user")]
         id: Option<TokenId>,
-        /// All tokens of this user; for administrators, but for your own.
+        /// Revoke all tokens of this user; administrators may name any user, others only
+        /// themselves.
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
-        /// Of the user of this tenant; for administrators [default: your own].
+        /// Tenant of that user; for administrators [default: your own].
         #[arg(long, value_name = "NAME", requires = "user")]
         tenant: Option<String>,
     },
-    /// List users and how many good tokens each has; for administrators
+    /// List users and their numbers of valid tokens; for administrators
     Users,
 }
 
 impl Tenants {
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         match self.verb.unwrap_or(TenantVerb::List) {
             TenantVerb::List => {
@@ -201,7 +204,7 @@ impl Tenants {
 
 impl Tokens {
     /// # Errors
-    /// What the server says.
+    /// If the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let verb = match (self.verb, self.of.is_own()) {
             (None, _) => TokenVerb::List(self.of),
@@ -268,7 +271,7 @@ impl Tokens {
     }
 }
 
-/// Seconds from now to the end of a token.
+/// Parses the lifetime of a token.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a whole number of m, h, d or w, such as 30d".to_owned();
     let unit = text.chars().next_back().ok_or_else(wrong)?;
@@ -294,7 +297,7 @@ pub(super) async fn find(session: &Session, name: &str) -> anyhow::Result<Tenant
     Ok(found.ok_or_else(|| NotFound(format!("no tenant has the name {name:?}")))?)
 }
 
-/// Asks first where jobs that run would be stopped or made smaller.
+/// Sets a quota. Asks for confirmation if running jobs would be stopped or shrunk.
 async fn set_quota(
     session: &Session,
     name: &str,
@@ -304,7 +307,7 @@ async fn set_quota(
     let before = find(session, name).await?;
     if let Some(gpus) = gpus.filter(|gpus| *gpus < before.gpus_in_use && !yes) {
         let query = JobQuery {
-            // Who stands still holds no GPU, and is not hit.
+            // A suspended job holds no GPU and is not affected.
             phases: vec![JobPhase::Starting, JobPhase::Running],
             limit: Some(500),
             ..JobQuery::default()
@@ -377,7 +380,7 @@ mod tests {
     use time::Duration;
 
     #[test]
-    fn a_tokens_life_is_a_number_of_one_unit() {
+    fn token_lifetime_is_a_number_with_a_unit() {
         assert_eq!(lifetime("30d"), Ok(Duration::days(30)));
         assert_eq!(lifetime("90m"), Ok(Duration::minutes(90)));
         assert_eq!(lifetime("8w"), Ok(Duration::weeks(8)));

@@ -1,4 +1,5 @@
-//! `muster suspend|continue|pause|resume|cancel|delete`: what a user wants of a job. The next round obeys.
+//! `muster suspend|continue|pause|resume|cancel|delete`: intents of users. The next round applies
+//! them.
 
 use super::{NotFound, Session, UsageError, meant};
 use crate::clock;
@@ -13,17 +14,17 @@ use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
 pub struct OnJob {
-    /// Names or ids. A name that several jobs have which have not ended is refused.
+    /// Ids or names of jobs. A name of several open jobs is refused.
     #[arg(required = true)]
     jobs: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct Delete {
-    /// Names or ids. A name that several jobs have is refused.
+    /// Ids or names of jobs. A name of several jobs is refused.
     #[arg(required = true)]
     jobs: Vec<String>,
-    /// Of several jobs of one name delete the newest.
+    /// Delete the newest of several jobs of one name.
     #[arg(long)]
     newest: bool,
 }
@@ -51,7 +52,7 @@ impl Verb {
 
 impl OnJob {
     /// # Errors
-    /// At the first job for which the server refuses.
+    /// If the server refuses; the first refusal ends the command.
     pub async fn run(self, session: &Session, verb: Verb) -> anyhow::Result<()> {
         for named in &self.jobs {
             let before = meant::job(session, named, verb.as_str()).await?;
@@ -79,7 +80,7 @@ impl OnJob {
     }
 }
 
-/// What is said of a job of this phase and intent that the verb leaves as it is.
+/// Returns the text for a job that the verb does not change.
 fn unchanged(verb: Verb, phase: JobPhase, intent: Intent) -> Option<String> {
     if !matches!(verb, Verb::Continue | Verb::Resume) || intent != Intent::Run {
         return None;
@@ -89,14 +90,14 @@ fn unchanged(verb: Verb, phase: JobPhase, intent: Intent) -> Option<String> {
         JobPhase::Queued | JobPhase::Starting | JobPhase::Running => {
             format!("is already {phase_word}")
         }
-        // The scheduler has taken it from its GPUs, or was told to let it run a moment ago.
+        // The scheduler has suspended or stopped it, or an earlier command already lets it run.
         _ => format!("is {phase_word} and goes on by itself"),
     })
 }
 
 impl Delete {
     /// # Errors
-    /// A name that several jobs have, or at the first job for which the server refuses.
+    /// If several jobs have the name, or the server refuses; the first refusal ends the command.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         for named in &self.jobs {
             let job = self.choose(session, named).await?;
@@ -106,7 +107,8 @@ impl Delete {
         Ok(())
     }
 
-    /// What is deleted is gone, so a name must not mean another job the second time.
+    /// Returns the job to delete. A deletion is final, so a repeated command must not delete
+    /// another job of the name.
     async fn choose(&self, session: &Session, named: &str) -> anyhow::Result<JobView> {
         if self.newest || named.parse::<JobId>().is_ok() {
             return session.job(named).await;
@@ -127,7 +129,7 @@ impl Delete {
     }
 }
 
-/// Which jobs have the name, newest first.
+/// Returns an error that lists the jobs of the name, newest first.
 fn several(named: &str, jobs: &[JobView], now: OffsetDateTime) -> String {
     let head = format!(
         "{} jobs have the name {named:?}; nothing was deleted. Name one by its id, or take the newest with --newest:",
@@ -142,7 +144,7 @@ mod tests {
     use muster_model::job::{Intent, JobPhase};
 
     #[test]
-    fn a_job_that_stays_as_it_is_does_not_go_on() {
+    fn unchanged_job_is_not_reported_as_continued() {
         let said = |verb, phase, intent| unchanged(verb, phase, intent).unwrap_or_default();
         for verb in [Verb::Continue, Verb::Resume] {
             let running = said(verb, JobPhase::Running, Intent::Run);

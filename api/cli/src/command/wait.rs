@@ -1,4 +1,4 @@
-//! `muster wait`: until a job has ended; the exit code says how.
+//! `muster wait`: waits until a job has ended; the exit code gives its result.
 
 use super::Session;
 use super::events::measures;
@@ -21,26 +21,26 @@ const TIMED_OUT: u8 = 12;
 
 #[derive(Debug, Args)]
 pub struct Wait {
-    /// Name (the newest of it) or id.
+    /// Id of the job, or name (its newest job).
     job: String,
-    /// Give up after so many seconds.
+    /// Give up after this number of seconds.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
 
 impl Wait {
     /// # Errors
-    /// No such job, or what the server says.
+    /// If the job does not exist, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
         let job = session.job(&self.job).await?;
         until_ended(session, job.id, self.timeout.map(Duration::from_secs)).await
     }
 }
 
-/// Waits, with a progress bar on a terminal, and prints how the job ended.
+/// Waits until the job has ended, with a progress bar on a terminal, and prints its result.
 ///
 /// # Errors
-/// What the server says.
+/// If the server refuses.
 pub async fn until_ended(
     session: &Session,
     id: JobId,
@@ -79,8 +79,9 @@ async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Resu
         if job.phase.is_terminal() {
             return Ok(job);
         }
-        // The job is read again at every change of its state, and whenever the stream stands (anew): what changed between the last
-        // reading and that moment comes on no stream. Between two samples the bar moves by the sample itself.
+        // The job is read again after every change of its state. It is also read after every
+        // (re)connect, because the stream does not report earlier changes. Between these reads,
+        // samples move the bar.
         loop {
             match stream.next().await.transpose()? {
                 Some(StreamItem::Progress(series)) => {
@@ -102,10 +103,10 @@ async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Resu
     }
 }
 
-/// Reads the job, through a restart of the server.
+/// Reads the job. Retries while the server restarts.
 async fn read(session: &Session, id: JobId) -> Result<JobView, ClientError> {
     const PAUSE: Duration = Duration::from_millis(500);
-    /// Half a minute: a server that is away for longer is worth a word.
+    /// Half a minute; the user should know about a longer outage.
     const ATTEMPTS: u32 = 60;
     let mut failed = 0;
     loop {
@@ -134,7 +135,7 @@ fn draw(bar: &ProgressBar, job: &JobView) {
     bar.tick();
 }
 
-/// How the job ended, in a line.
+/// Returns a line about the end of the job.
 #[must_use]
 pub fn ending(job: &JobView) -> String {
     let progress = job.progress.as_ref();

@@ -1,5 +1,5 @@
-//! `muster plan` and `muster what-if`: what would come of a job, of more nodes or of another quota, before anything is changed. The
-//! scheduler answers, from the cluster as it is.
+//! `muster plan` and `muster what-if`: the effect of a job, of more nodes or of another quota,
+//! without a change. The scheduler computes the answer from the present state of the cluster.
 
 use super::forecast::{NEVER, span, unknown};
 use super::{Session, UsageError};
@@ -22,13 +22,13 @@ pub struct Plan {
 
 #[derive(Debug, Args)]
 pub struct WhatIf {
-    /// So many nodes more with so many GPUs each; may be repeated.
+    /// Add nodes with this number of GPUs each; may be repeated.
     #[arg(long, value_name = "NODESxGPUS")]
     add_nodes: Vec<Nodes>,
-    /// Another quota of a tenant, or `none`; may be repeated.
+    /// Change the quota of a tenant to a number or `none`; may be repeated.
     #[arg(long, value_name = "TENANT=GPUS")]
     quota: Vec<Quota>,
-    /// A job of this document; may be repeated.
+    /// Add a job with this document; may be repeated.
     #[arg(long, value_name = "FILE")]
     job: Vec<PathBuf>,
 }
@@ -47,7 +47,7 @@ struct Quota {
 
 impl Plan {
     /// # Errors
-    /// What is wrong with the document, or what the server says.
+    /// If the document is wrong, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let document = read(&self.file)?;
         let plan = session.client.plan(&document).await?;
@@ -58,7 +58,7 @@ impl Plan {
 
 impl WhatIf {
     /// # Errors
-    /// Nothing to change, what is wrong with a document, or what the server says.
+    /// If there is no change or a document is wrong, or the server refuses.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let nodes = self.add_nodes.iter().map(|add| AddedNodes {
             nodes: add.nodes,
@@ -74,7 +74,7 @@ impl WhatIf {
             jobs: Vec::new(),
         };
         for file in &self.job {
-            // The server checks the document and fills in what it leaves out.
+            // The server checks the document and fills in defaults.
             let job = session.client.dry_run(&read(file)?).await?;
             asked.jobs.push(ImaginedJob {
                 tenant: Some(job.tenant),
@@ -90,7 +90,7 @@ impl WhatIf {
     }
 }
 
-/// An end that is not foreseen in one of the cases.
+/// Text for an end that is not foreseen in one of the cases.
 const UNKNOWN: &str = "unknown";
 
 fn describe_plan(plan: &PlanView) -> String {
@@ -145,7 +145,7 @@ fn own_row(job: &ShiftedJob) -> [String; 3] {
     ]
 }
 
-/// By how much an end moves.
+/// Returns the change of an end.
 fn shift(later_s: Option<f64>) -> String {
     match later_s {
         None => UNKNOWN.to_owned(),
@@ -238,7 +238,7 @@ mod tests {
     use super::{Nodes, Quota};
 
     #[test]
-    fn changes_are_read_or_refused() {
+    fn what_if_changes_are_parsed_or_refused() {
         assert_eq!("2x8".parse(), Ok(Nodes { nodes: 2, gpus: 8 }));
         for wrong in ["2", "0x8", "2x0", "x", "ax8", "2x65"] {
             assert!(wrong.parse::<Nodes>().is_err(), "{wrong}");

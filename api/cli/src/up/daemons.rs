@@ -1,4 +1,4 @@
-//! Which daemons make up the local cluster, how each is told what it needs, and in which order they start and stop.
+//! The daemons of a local cluster: their settings, and the order of their start and stop.
 
 use super::data::{DataFolder, Secrets};
 use super::postgres::Postgres;
@@ -36,18 +36,18 @@ pub struct Cluster {
     postgres: Option<(Postgres, u16)>,
     running: Vec<Supervised>,
     executors: Vec<Supervised>,
-    /// Where our other programs lie: beside this one.
+    /// Folder with the other programs, which is that of this one.
     programs: PathBuf,
 }
 
 impl Cluster {
-    /// Chooses ports and prepares the private Postgres; starts nothing.
+    /// Chooses ports and prepares the private Postgres. Starts nothing.
     ///
     /// # Errors
-    /// A taken port, a missing program, or a Postgres that cannot be initialised.
+    /// If a port is taken, a program is missing, or Postgres cannot be initialised.
     pub async fn new(folder: DataFolder, settings: Settings) -> anyhow::Result<Self> {
         let programs = programs()?;
-        // Held until the other ports are chosen, so that none of them is this one.
+        // Held until the other ports are chosen, so that none of them is the same.
         let _held = hold(settings.listen).await?;
         let secrets = folder.secrets()?;
         let mut remembered = folder.remembered()?;
@@ -78,7 +78,7 @@ impl Cluster {
     }
 
     /// # Errors
-    /// When the private Postgres does not come up.
+    /// If the private Postgres does not start.
     pub async fn start_database(&mut self) -> anyhow::Result<()> {
         let Some((postgres, port)) = &self.postgres else {
             return Ok(());
@@ -90,10 +90,10 @@ impl Cluster {
             .with_context(|| format!("Postgres; its log: {}", log.display()))
     }
 
-    /// Brings the schema up to date and lets the daemons' roles sign in.
+    /// Migrates the schema and lets the daemons' roles log in.
     ///
     /// # Errors
-    /// When the database is not reachable or not ours.
+    /// If the database is unreachable or does not belong to Muster.
     pub async fn migrate(&self) -> anyhow::Result<()> {
         let mut command = self.api_command();
         command
@@ -103,7 +103,7 @@ impl Cluster {
                 "MUSTER_SCHEDULER_ROLE_PASSWORD",
                 &self.secrets.scheduler_password,
             );
-        // A Postgres that has just started may still refuse connections while it recovers.
+        // A Postgres that has just started may refuse connections during its recovery.
         let mut tries = 0;
         loop {
             let output = command.output().await.context("run muster-api migrate")?;
@@ -121,10 +121,10 @@ impl Cluster {
         }
     }
 
-    /// Makes tenant and user if need be, and a token, which it returns.
+    /// Creates tenant and user if necessary, and a token, which it returns.
     ///
     /// # Errors
-    /// When the database refuses.
+    /// If the database refuses.
     pub async fn bootstrap(&self) -> anyhow::Result<String> {
         let user = std::env::var("USER")
             .ok()
@@ -152,10 +152,10 @@ impl Cluster {
         Ok(token)
     }
 
-    /// Starts api, scheduler and executors.
+    /// Starts API server, scheduler and executors.
     ///
     /// # Errors
-    /// When one of them cannot be started at all.
+    /// If one of them cannot be started.
     pub async fn start_daemons(&mut self, datasets: &Path) -> anyhow::Result<()> {
         let api = self.api().supervise()?;
         self.running.push(api);
@@ -174,7 +174,7 @@ impl Cluster {
     /// Waits until REST answers and every node has joined.
     ///
     /// # Errors
-    /// After a minute, naming the log to read.
+    /// After a minute; the error names the folder of the logs.
     pub async fn wait_until_ready(&self, client: &Client) -> anyhow::Result<()> {
         let wanted = self.settings.nodes as usize;
         let ready = async {
@@ -202,10 +202,11 @@ impl Cluster {
             })
     }
 
-    /// Whether the database knows the token: asked of it directly, since no api runs yet.
+    /// Whether the token is valid. The database is asked directly, because the API server does not
+    /// run yet.
     ///
     /// # Errors
-    /// When the question cannot be put.
+    /// If the check cannot be run.
     pub async fn accepts(&self, token: &str) -> anyhow::Result<bool> {
         let status = self
             .api_command()
@@ -224,13 +225,14 @@ impl Cluster {
         }
     }
 
-    /// Where the cluster's jobs are saved.
+    /// Returns the place of the cluster's checkpoints.
     #[must_use]
     pub fn checkpoints(&self) -> &Place {
         &self.settings.checkpoints
     }
 
-    /// Stops what runs, the nodes first, so that their tasks write checkpoints and are reported gone; the database last.
+    /// Stops everything: nodes first, so that tasks write checkpoints and their ends are reported;
+    /// the database last.
     pub async fn stop(&mut self) {
         let stopping: Vec<_> = self
             .executors
@@ -307,7 +309,7 @@ impl Cluster {
         .env("MUSTER_EXECUTOR_STOP_TASKS_ON_EXIT", "true"))
     }
 
-    /// The owner's URL with another role in it.
+    /// Returns the owner's URL with another role.
     fn role_url(&self, role: &str, password: &str) -> String {
         let (scheme, rest) = self
             .owner_url
@@ -317,7 +319,8 @@ impl Cluster {
         format!("{scheme}://{role}:{password}@{place}")
     }
 
-    /// One of the api's commands for whoever installs. Its errors are shown to the user, so they come without a backtrace.
+    /// Returns a command of `muster-api` for installation. Its errors are shown to the user, so
+    /// they have no backtrace.
     fn api_command(&self) -> Command {
         let mut command = Command::new(self.program("muster-api"));
         command
@@ -353,7 +356,8 @@ fn programs() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The built page: `MUSTER_WEB_ROOT`, or `web/dist` in a folder above this program.
+/// Returns the folder of the built web page: `MUSTER_WEB_ROOT`, or `web/dist` in a folder above
+/// this program.
 fn web_root() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("MUSTER_WEB_ROOT") {
         return Some(PathBuf::from(named));
@@ -364,7 +368,8 @@ fn web_root() -> Option<PathBuf> {
         .find(|folder| folder.join("index.html").exists())
 }
 
-/// Takes the address. Right after a cluster was killed its api may still be on the way out, so a taken one is tried again for a moment.
+/// Binds the address. It retries for a moment, because the API server of a killed cluster may still
+/// be exiting.
 async fn hold(listen: SocketAddr) -> anyhow::Result<TcpListener> {
     const TRIES: u32 = 60;
     for _ in 0..TRIES {
@@ -376,7 +381,7 @@ async fn hold(listen: SocketAddr) -> anyhow::Result<TcpListener> {
     bail!("{listen} is taken; choose another address with --listen")
 }
 
-/// The port that was used before if it is still free, else any free one.
+/// Returns the previous port if it is still free, or else any free one.
 fn free_port(before: Option<u16>) -> anyhow::Result<u16> {
     let bind = |port| TcpListener::bind(("127.0.0.1", port));
     if let Some(port) = before

@@ -1,4 +1,5 @@
-//! The data folder of a local cluster: its layout, its secrets, its lock, and what is remembered between two `muster up`.
+//! The data folder of a local cluster: layout, secrets, lock, and the state that is kept between
+//! runs of `muster up`.
 
 use crate::clock;
 use anyhow::{Context as _, bail};
@@ -9,16 +10,16 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Marks a folder as ours, so that `--reset` never empties another one.
+/// Marks a folder as Muster's, so that `--reset` never empties another one.
 const MARKER: &str = "MUSTER_DATA";
 
-/// A local cluster's folder.
+/// Folder of a local cluster.
 #[derive(Debug, Clone)]
 pub struct DataFolder {
     root: PathBuf,
 }
 
-/// Made once for each folder, readable by its owner only.
+/// Secrets, generated once per folder and readable only by their owner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Secrets {
@@ -28,7 +29,7 @@ pub struct Secrets {
     pub join_token: String,
 }
 
-/// What the next `muster up` needs to continue where this one was.
+/// State from which the next `muster up` continues.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Remembered {
@@ -36,22 +37,23 @@ pub struct Remembered {
     pub scheduler_port: Option<u16>,
     /// The example job, once submitted.
     pub example_job: Option<String>,
-    /// The second job, for which the example makes room, once submitted.
+    /// The second job, for which the example shrinks, once submitted.
     pub visitor_job: Option<String>,
 }
 
-/// Held while this process runs the cluster; the file names the process for `muster down`.
+/// Lock held while this process runs the cluster. Its file names the process for `muster down`.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl DataFolder {
-    /// The folder to use: the one named, else `MUSTER_DATA`, else the user's data directory. As root that is `/var/lib/muster`,
-    /// because Postgres runs under another user there, who may not enter root's home.
+    /// Returns the folder: the given one, `MUSTER_DATA`, or the user's data directory. For root
+    /// this is `/var/lib/muster`, because Postgres then runs as another user that cannot enter
+    /// root's home.
     ///
     /// # Errors
-    /// When no home directory is known.
+    /// If no home directory is known.
     pub fn choose(named: Option<PathBuf>) -> anyhow::Result<Self> {
         let variable = |name| {
             std::env::var_os(name)
@@ -74,10 +76,10 @@ impl DataFolder {
         })
     }
 
-    /// Creates what is missing.
+    /// Creates missing folders.
     ///
     /// # Errors
-    /// When the folder cannot be written, or holds files that are not ours.
+    /// If the folder cannot be written, or contains other files.
     pub fn prepare(&self) -> anyhow::Result<()> {
         let marker = self.root.join(MARKER);
         std::fs::create_dir_all(&self.root)
@@ -100,7 +102,7 @@ impl DataFolder {
     /// Removes everything in the folder.
     ///
     /// # Errors
-    /// When it is not a Muster data folder.
+    /// If it is not a Muster data folder.
     pub fn reset(&self) -> anyhow::Result<()> {
         if !self.root.exists() {
             return Ok(());
@@ -116,7 +118,7 @@ impl DataFolder {
     }
 
     /// # Errors
-    /// When another `muster up` runs on this folder.
+    /// If another `muster up` uses this folder.
     pub fn lock(&self) -> anyhow::Result<Lock> {
         let path = self.lock_path();
         let mut file = OpenOptions::new()
@@ -139,10 +141,10 @@ impl DataFolder {
         Ok(Lock { _file: file })
     }
 
-    /// The process that runs a cluster on this folder, if one does.
+    /// Returns the process that runs a cluster on this folder, if any.
     ///
     /// # Errors
-    /// When the lock file cannot be read.
+    /// If the lock file cannot be read.
     pub fn running(&self) -> anyhow::Result<Option<i32>> {
         let Ok(mut file) = File::open(self.lock_path()) else {
             return Ok(None);
@@ -156,7 +158,7 @@ impl DataFolder {
     }
 
     /// # Errors
-    /// When they cannot be read, made or written.
+    /// If the secrets cannot be read, generated or written.
     pub fn secrets(&self) -> anyhow::Result<Secrets> {
         let path = self.root.join("secrets.toml");
         if path.exists() {
@@ -174,7 +176,7 @@ impl DataFolder {
     }
 
     /// # Errors
-    /// When the file is there but not readable.
+    /// If the file exists but cannot be read.
     pub fn remembered(&self) -> anyhow::Result<Remembered> {
         match std::fs::read_to_string(self.remembered_path()) {
             Ok(text) => toml::from_str(&text).context("read up.toml in the data folder"),
@@ -184,7 +186,7 @@ impl DataFolder {
     }
 
     /// # Errors
-    /// When it cannot be written.
+    /// If the file cannot be written.
     pub fn remember(&self, remembered: &Remembered) -> anyhow::Result<()> {
         write_private(&self.remembered_path(), &toml::to_string(remembered)?)
     }
@@ -215,7 +217,7 @@ impl DataFolder {
     }
 
     fn lock_path(&self) -> PathBuf {
-        // Beside the folder, so that `--reset` can hold it while the folder goes.
+        // Beside the folder, so that `--reset` can hold it while it removes the folder.
         self.root.with_extension("lock")
     }
 
@@ -224,10 +226,10 @@ impl DataFolder {
     }
 }
 
-/// Writes a file that only its owner may read, whole or not at all.
+/// Writes a file atomically that only its owner can read.
 ///
 /// # Errors
-/// When the folder cannot be written.
+/// If the folder cannot be written.
 pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let temporary = path.with_extension("tmp");
     let mut file = OpenOptions::new()

@@ -1,4 +1,4 @@
-//! `muster down`: asks the `muster up` of a data folder to stop, and waits until it has.
+//! `muster down`: stops the `muster up` of a data folder and waits for its end.
 
 use super::Down;
 use super::data::DataFolder;
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const STEP: Duration = Duration::from_millis(100);
 
 /// # Errors
-/// When the process cannot be signalled, or does not end.
+/// If the process cannot be signalled, or does not end.
 pub async fn down(options: Down) -> anyhow::Result<()> {
     let folder = DataFolder::choose(options.data)?;
     let Some(pid) = folder.running()? else {

@@ -1,5 +1,5 @@
-//! The example: its data set is fetched, the job is submitted once for each data folder, and while it runs a second job comes and
-//! goes, so that whoever watches sees the first make room and take it back.
+//! The example job: fetches its data set and submits it once per data folder. While it runs, a
+//! second job starts and ends, to show that the first one shrinks and grows again.
 
 use super::data::DataFolder;
 use anyhow::{Context as _, bail};
@@ -13,7 +13,7 @@ const DOCUMENT: &str = include_str!("../../../../examples/fashion-cnn.yaml");
 const VISITOR: &str = include_str!("../../../../examples/fashion-mlp-ssp.yaml");
 const DATASET: &str = "fashion-mnist";
 
-/// Where data sets lie: `MUSTER_DATASETS`, else the user's cache directory.
+/// Returns the folder of data sets: `MUSTER_DATASETS`, or one in the user's cache directory.
 #[must_use]
 pub fn dataset_root() -> PathBuf {
     let variable = |name| {
@@ -27,10 +27,10 @@ pub fn dataset_root() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/var/cache/muster/datasets"))
 }
 
-/// Fetches the example's data set unless it is there.
+/// Fetches the example's data set if it is missing.
 ///
 /// # Errors
-/// One line that says what is missing.
+/// One line that names what is missing.
 pub async fn fetch_dataset() -> anyhow::Result<PathBuf> {
     let root = dataset_root();
     if root
@@ -64,10 +64,10 @@ pub async fn fetch_dataset() -> anyhow::Result<PathBuf> {
     Ok(root)
 }
 
-/// Submits the example, or finds the one that an earlier `muster up` submitted.
+/// Submits the example, or finds the one of an earlier `muster up`.
 ///
 /// # Errors
-/// When REST refuses it.
+/// If REST refuses it.
 pub async fn submit_once(folder: &DataFolder, client: &Client) -> anyhow::Result<JobId> {
     let mut remembered = folder.remembered()?;
     if let Some(job) = &remembered.example_job {
@@ -84,10 +84,10 @@ pub async fn submit_once(folder: &DataFolder, client: &Client) -> anyhow::Result
     Ok(job)
 }
 
-/// Submits the second job, once for each data folder, when the first has done a quarter of its steps.
+/// Submits the second job once per data folder, after a quarter of the first one's steps.
 ///
 /// # Errors
-/// When REST refuses it, for another reason than being away.
+/// If REST refuses it. Requests are repeated while the server is unreachable.
 pub async fn visit(folder: &DataFolder, client: &Client, first: JobId) -> anyhow::Result<()> {
     const LOOK: Duration = Duration::from_millis(500);
     if folder.remembered()?.visitor_job.is_some() {

@@ -1,4 +1,5 @@
-//! `muster up`: a whole cluster on this machine. It starts the same daemons that run in production, and starts them again when they die.
+//! `muster up`: a whole cluster on this machine. It starts the daemons of a production cluster and
+//! restarts them if they exit.
 
 mod daemons;
 mod data;
@@ -26,16 +27,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Debug, Args)]
 pub struct Up {
-    /// Folder for the database, checkpoints and logs [default: the user's data directory; /var/lib/muster as root].
+    /// Folder for the database, checkpoints and logs [default: the user's data directory;
+    /// /var/lib/muster as root].
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// Local nodes to start, 1 to 16.
+    /// Number of local nodes, 1 to 16.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     nodes: u32,
-    /// CPU slots of each node where there are no GPUs, 1 to 64.
+    /// CPU slots per node if there are no GPUs, 1 to 64.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     slots: u32,
-    /// Use this Postgres, as the owner of an empty or Muster's own database, instead of a private one.
+    /// Use this Postgres instead of a private one; the URL names the owner of a database that is
+    /// empty or already Muster's.
     #[arg(
         long,
         value_name = "URL",
@@ -43,26 +46,27 @@ pub struct Up {
         hide_env_values = true
     )]
     database_url: Option<String>,
-    /// Where REST and the web page listen.
+    /// Address of REST and the web page.
     #[arg(long, default_value = "127.0.0.1:7070", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Keep checkpoints in this folder or bucket, such as s3://bucket/prefix, instead of the data folder; credentials come from the environment.
+    /// Folder or bucket for checkpoints, such as s3://bucket/prefix, instead of the data folder;
+    /// credentials come from the environment.
     #[arg(long, value_name = "PLACE")]
     checkpoints: Option<Place>,
     /// Do not submit the example job.
     #[arg(long)]
     no_example: bool,
-    /// Forget everything in the data folder first.
+    /// Delete everything in the data folder first.
     #[arg(long)]
     reset: bool,
-    /// Stop the cluster once the example job has ended; the exit code says whether it succeeded.
+    /// Stop the cluster once the example job has ended; the exit code gives its result.
     #[arg(long, conflicts_with = "no_example")]
     until_done: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Down {
-    /// The data folder that `muster up` was given.
+    /// Data folder that `muster up` uses.
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
 }
@@ -70,9 +74,9 @@ pub struct Down {
 /// Runs the cluster until a signal, or with `--until-done` until the example job has ended.
 ///
 /// # Errors
-/// One line that says what could not be done; everything that was started is stopped again.
+/// One line about the failed step. All started processes are stopped.
 pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
-    // It hands secrets to the daemons, and tasks are processes of the same user.
+    // This process passes secrets to the daemons, and tasks are processes of the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut stop = StopSignals::listen()?;
     let folder = DataFolder::choose(options.data.clone())?;
@@ -112,7 +116,7 @@ pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
     outcome
 }
 
-/// What keeps the programs of jobs from the rest of this machine.
+/// Returns a line about the user as which programs of jobs run, and so about their isolation.
 fn isolation() -> String {
     let user = std::env::var("MUSTER_EXECUTOR_TASK_USER");
     let user = user.ok().filter(|user| !user.is_empty());
@@ -145,7 +149,7 @@ async fn run(
     let client = Client::new(&server, &token)?;
     cluster.wait_until_ready(&client).await?;
     eprintln!("{}", isolation());
-    // The token is shown once, when it is made; the address with it signs the browser in.
+    // The token is shown once, when it is created. The address with it signs the browser in.
     let page = if is_new {
         format!("{server}/#token={token}")
     } else {
@@ -173,8 +177,8 @@ async fn run(
     std::future::pending().await
 }
 
-/// The token of the first user, and whether it is new: kept in the CLI's settings, made and printed once if it is not there or belongs
-/// to another cluster.
+/// Returns the token of the first user, and whether it is new. It is stored in the settings; it is
+/// created and printed if it is missing or belongs to another cluster.
 async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Result<(String, bool)> {
     let known = store.context_for(server)?;
     if let Some(known) = known
@@ -194,7 +198,7 @@ async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Resu
     Ok((token, true))
 }
 
-/// SIGINT and SIGTERM, one after the other.
+/// Receives SIGINT and SIGTERM.
 struct StopSignals {
     interrupt: Signal,
     terminate: Signal,

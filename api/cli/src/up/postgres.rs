@@ -1,4 +1,5 @@
-//! A private Postgres on loopback: found, initialised and started; under an unprivileged user when we are root, since it refuses root.
+//! A private Postgres on loopback: found, initialised and started. For root it runs as an
+//! unprivileged user, because Postgres refuses root.
 
 use super::data::{DataFolder, Secrets, write_private};
 use super::process::Daemon;
@@ -11,13 +12,13 @@ use std::process::{Command, Stdio};
 const SUPERUSER: &str = "muster_owner";
 const DATABASE: &str = "muster";
 
-/// An initialised server, ready to be started.
+/// An initialised server.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     bin: PathBuf,
     data: PathBuf,
     port: u16,
-    /// Whom the server runs as, when we are root.
+    /// User of the server, if this process is root.
     runs_as: Option<Account>,
 }
 
@@ -28,10 +29,10 @@ struct Account {
 }
 
 impl Postgres {
-    /// Finds the binaries and initialises the data folder if it is new.
+    /// Finds the binaries and initialises a new data folder.
     ///
     /// # Errors
-    /// One line that says what is missing.
+    /// One line that names what is missing.
     pub fn prepare(folder: &DataFolder, secrets: &Secrets, port: u16) -> anyhow::Result<Self> {
         let bin = find_binaries()?;
         let runs_as = if rustix::process::geteuid().is_root() {
@@ -51,7 +52,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// How to run the server in the foreground.
+    /// Returns the daemon that runs the server in the foreground.
     #[must_use]
     pub fn daemon(&self, log: PathBuf) -> Daemon {
         let mut daemon = Daemon::new("postgres", self.bin.join("postgres"), log)
@@ -61,7 +62,7 @@ impl Postgres {
             .args(["-c", &format!("port={}", self.port)])
             .args(["-c", "unix_socket_directories="])
             .args(["-c", "max_connections=100"])
-            // A fast shutdown: open sessions are ended, everything committed stays.
+            // A fast shutdown: open sessions are ended, committed data stays.
             .stop_with(rustix::process::Signal::INT);
         if let Some(account) = self.runs_as {
             daemon = daemon.run_as(account.uid, account.gid);
@@ -69,7 +70,7 @@ impl Postgres {
         daemon
     }
 
-    /// Who owns the schema and migrates it.
+    /// Returns the URL of the owner of the schema, as which it is migrated.
     #[must_use]
     pub fn owner_url(&self, secrets: &Secrets) -> String {
         format!(
@@ -81,7 +82,7 @@ impl Postgres {
     fn initialise(&self, folder: &DataFolder, secrets: &Secrets) -> anyhow::Result<()> {
         note!("initialising a private Postgres in {}", self.data.display());
         if self.data.exists() {
-            // An initialisation that was cut short; there is no cluster in it, or PG_VERSION would be there.
+            // An interrupted initialisation: without PG_VERSION the folder contains no cluster.
             std::fs::remove_dir_all(&self.data)?;
         }
         let fresh = self.data.with_extension("new");
@@ -127,7 +128,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// In single-user mode, before any server listens.
+    /// Creates the database in single-user mode, before a server listens.
     fn create_database(&self, data: &Path) -> anyhow::Result<()> {
         let mut single = Command::new(self.bin.join("postgres"));
         single
@@ -177,7 +178,8 @@ impl Postgres {
     }
 }
 
-/// Where `initdb` and `postgres` lie: `MUSTER_POSTGRES_BIN`, PATH, then Debian's folders, newest first.
+/// Returns the folder of `initdb` and `postgres`: `MUSTER_POSTGRES_BIN`, PATH, then Debian's
+/// folders, newest first.
 fn find_binaries() -> anyhow::Result<PathBuf> {
     let complete =
         |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
@@ -212,7 +214,7 @@ fn find_binaries() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// `postgres` if the system has that user, else `nobody`.
+/// Returns the user `postgres` if it exists, or else `nobody`.
 fn unprivileged_account() -> anyhow::Result<Account> {
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let find = |name: &str| {

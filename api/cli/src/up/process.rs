@@ -1,6 +1,6 @@
-//! A daemon as a child process: started, watched, started again when it dies, stopped in order.
+//! A daemon as a child process: started, restarted after an exit, and stopped in order.
 //!
-//! `muster up` stands in for the init system here; in production systemd or Kubernetes does this.
+//! `muster up` takes the place of the init system. In production systemd or Kubernetes does this.
 
 use super::rotation;
 use anyhow::Context as _;
@@ -16,11 +16,11 @@ use tokio::task::{JoinHandle, JoinSet};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// After so long a child is taken to run well, and the next end is its first.
+/// Time after which a start counts as successful and the back-off is reset.
 const STEADY: Duration = Duration::from_secs(30);
 const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
-/// How to run it.
+/// Command of a daemon.
 #[derive(Debug, Clone)]
 pub struct Daemon {
     name: String,
@@ -32,7 +32,7 @@ pub struct Daemon {
     stop_signal: Signal,
 }
 
-/// A running one. Dropping it does not stop it: call [`Supervised::stop`].
+/// A running daemon. Dropping it does not stop it; call [`Supervised::stop`].
 #[derive(Debug)]
 pub struct Supervised {
     name: String,
@@ -67,7 +67,7 @@ impl Daemon {
         self
     }
 
-    /// Secrets go this way, never on the command line.
+    /// Sets an environment variable. Secrets are passed this way and never on the command line.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.to_owned(), value.as_ref().to_owned()));
@@ -86,10 +86,10 @@ impl Daemon {
         self
     }
 
-    /// Starts it and keeps it running.
+    /// Starts the daemon and keeps it running.
     ///
     /// # Errors
-    /// When the first start fails.
+    /// If the first start fails.
     pub fn supervise(self) -> anyhow::Result<Supervised> {
         let child = self.spawn()?;
         let (stop, stopped) = watch::channel(false);
@@ -103,14 +103,14 @@ impl Daemon {
     }
 
     async fn watch(self, mut child: Child, mut stopped: watch::Receiver<bool>) {
-        // Ends with this function.
+        // Dropped at the end of this function.
         let mut beside = JoinSet::new();
         beside.spawn(rotation::keep_short(self.log.clone()));
         let mut pause = FIRST_PAUSE;
         loop {
             tokio::select! {
                 () = asked(&mut stopped) => return self.end(child).await,
-                // What has run so long did not fail for a reason of its start.
+                // After this time the failure is not one of the start.
                 () = tokio::time::sleep(STEADY), if pause != FIRST_PAUSE => {
                     pause = FIRST_PAUSE;
                     continue;
@@ -139,7 +139,7 @@ impl Daemon {
             .id()
             .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
         {
-            // An error means that it is gone already.
+            // An error means that the process has already gone.
             let _ = kill_process(pid, self.stop_signal);
         }
         if tokio::time::timeout(STOP_PATIENCE, child.wait())
@@ -169,13 +169,13 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // Ctrl-C in the terminal reaches us only; we stop the daemons in order.
+            // Ctrl-C in the terminal reaches only this process, which stops the daemons in order.
             .process_group(0);
         if let Some((uid, gid)) = self.account {
             command.uid(uid).gid(gid);
         }
         let parent_died = self.stop_signal;
-        // SAFETY: prctl is async-signal-safe and touches nothing but the new process.
+        // SAFETY: prctl is async-signal-safe and changes only the new process.
         unsafe {
             command.pre_exec(move || {
                 rustix::process::set_parent_process_death_signal(Some(parent_died))?;
@@ -189,7 +189,7 @@ impl Daemon {
 }
 
 impl Supervised {
-    /// Asks it to stop and waits until it is gone.
+    /// Orders the stop and waits until the process has gone.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         if self.watched.await.is_err() {
@@ -198,8 +198,8 @@ impl Supervised {
     }
 }
 
-/// Returns once the daemon shall stop.
+/// Returns when the daemon is to stop.
 async fn asked(stopped: &mut watch::Receiver<bool>) {
-    // An error means that nobody can ask any more, which is as good as being asked.
+    // An error means that the sender has gone, which also ends the daemon.
     let _ = stopped.wait_for(|stop| *stop).await;
 }

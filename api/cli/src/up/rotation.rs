@@ -1,4 +1,5 @@
-//! Bounds a daemon's log: `NAME.log` and `NAME.log.1` have 16 MiB each, and what a daemon writes between two looks.
+//! Bounds a daemon's logs: `NAME.log` and `NAME.log.1` have at most 16 MiB each, plus the output
+//! between two polls.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -8,7 +9,7 @@ use std::time::Duration;
 const MOST_BYTES: u64 = 16 << 20;
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Keeps the log short, for ever.
+/// Rotates the log periodically; never returns.
 pub async fn keep_short(log: PathBuf) {
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -20,8 +21,9 @@ pub async fn keep_short(log: PathBuf) {
     }
 }
 
-/// Moves what a log has into the file beside it, once it has more than `most_bytes`. The daemon keeps its open file, and appends: it goes on
-/// at the new end. What it writes between the copy and the cut is lost.
+/// Moves the content of a log longer than `most_bytes` into the file beside it. The daemon keeps
+/// its open file in append mode and continues at the new end. Output between the copy and the
+/// truncation is lost.
 fn rotate(log: &Path, most_bytes: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(log)?;
     if file.metadata()?.len() <= most_bytes {
@@ -30,7 +32,7 @@ fn rotate(log: &Path, most_bytes: u64) -> io::Result<()> {
     let older = older(log);
     let copied = std::fs::copy(log, &older);
     if copied.is_err() {
-        // On a full disk the log is cut all the same.
+        // The log is truncated even if the disk is full.
         let _ = std::fs::remove_file(&older);
     }
     file.set_len(0)?;
@@ -50,7 +52,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn a_long_log_moves_aside_and_its_writer_goes_on_at_the_start() {
+    fn long_log_is_rotated_and_its_writer_continues() {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("api.log");
         let mut daemon = File::options()
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_cut_where_the_older_part_has_no_place() {
+    fn log_is_truncated_if_the_older_part_cannot_be_stored() {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("api.log");
         std::fs::write(&log, "more than it may have").expect("written");

@@ -1,5 +1,6 @@
-//! Small real data for the documents in examples/: a text, a table and a folder of images, in `<data sets>/examples`. The text is this
-//! project's own documentation; table and images are taken from Fashion-MNIST.
+//! Small data sets for the documents in examples/: a text, a table and a folder of images, in
+//! `<data sets>/examples`. The text is this project's documentation; table and images come from
+//! Fashion-MNIST.
 
 use anyhow::{Context as _, ensure};
 use flate2::read::GzDecoder;
@@ -18,17 +19,17 @@ const SOURCE_IMAGES: &str = "fashion-mnist/train-images-idx3-ubyte.gz";
 const SOURCE_LABELS: &str = "fashion-mnist/train-labels-idx1-ubyte.gz";
 const IMAGES_HEADER_BYTES: usize = 16;
 const LABELS_HEADER_BYTES: usize = 8;
-/// Pixels of an image's side.
+/// Width and height of an image, in pixels.
 const SIDE: u32 = 28;
 const IMAGE_BYTES: usize = (SIDE * SIDE) as usize;
-/// Labels in Fashion-MNIST, and their names.
+/// Chosen labels of Fashion-MNIST, and their names.
 const CLASSES: [(u8, &str); 3] = [(1, "trouser"), (8, "bag"), (9, "ankle-boot")];
 const IMAGES_PER_CLASS: usize = 100;
 const TABLE_ROWS_PER_CLASS: usize = 50;
-/// Images that are searched for those of the three classes.
+/// Number of images that are searched for the three classes.
 const SEARCHED_IMAGES: usize = 2_000;
 
-/// Writes the data, unless it is there or Fashion-MNIST is not.
+/// Writes the data, unless it exists or Fashion-MNIST is missing.
 ///
 /// # Errors
 /// If the folder cannot be written, or Fashion-MNIST's files are damaged.
@@ -42,7 +43,7 @@ pub fn place(datasets: &Path) -> anyhow::Result<()> {
     if written.is_err() {
         let _ = fs::remove_dir_all(&fresh);
     }
-    // Another process may have written the same in the meantime.
+    // Another process may have written the same data meanwhile.
     match written {
         Err(_) if target.exists() => Ok(()),
         other => other.with_context(|| format!("write {}", target.display())),
@@ -97,7 +98,7 @@ fn unpacked(path: &Path, bytes: usize) -> anyhow::Result<Vec<u8>> {
     read().with_context(|| format!("read {}", path.display()))
 }
 
-/// Mean brightness of an image's upper, lower, left and right half, 0 to 1.
+/// Returns the mean brightness of an image's upper, lower, left and right half, 0 to 1.
 fn brightness(pixels: &[u8]) -> [f64; 4] {
     let side = SIDE as usize;
     let mean = |is_in: &dyn Fn(usize, usize) -> bool| {

@@ -1,4 +1,5 @@
-//! The live view of `muster up`: on a terminal a few lines that renew themselves, elsewhere a line whenever something changed.
+//! The live view of `muster up`: a few updated lines on a terminal, otherwise a line after each
+//! change.
 
 use crate::command::list::{count, phase_and_reason};
 use crate::command::wait::ending;
@@ -14,10 +15,11 @@ use std::time::Duration;
 
 const FRAME: Duration = Duration::from_millis(500);
 
-/// Follows the job to its end; whether it succeeded. While the api restarts, the view waits.
+/// Follows the job to its end, and returns whether it succeeded. Waits while the API server
+/// restarts.
 ///
 /// # Errors
-/// When the server refuses for another reason than being away.
+/// If the server refuses. Requests are repeated while it is unreachable.
 pub async fn watch(client: &Client, id: JobId, checkpoints: &Place) -> anyhow::Result<bool> {
     let view = View::new();
     loop {
@@ -99,7 +101,7 @@ impl View {
         }
     }
 
-    /// A line for every change of phase or size and about every tenth of the way.
+    /// Prints a line for every change of phase or size, and for every tenth of the steps.
     fn print_change(&self, head: &str, body: &str, job: &JobView) {
         let progress = job.progress.as_ref();
         let tenth = progress.and_then(|p| Some(p.step * 10 / p.total_steps?.max(1)));

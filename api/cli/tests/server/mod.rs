@@ -1,5 +1,6 @@
-//! A server that answers by the beginning of a request's first line, and `muster` against it.
-#![allow(dead_code, reason = "every test binary uses another part of it")]
+//! A test server that selects its answer by the start of the request line, and `muster` as its
+//! client.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,12 +11,13 @@ use std::thread;
 
 pub struct Server {
     address: SocketAddr,
-    /// First lines of requests without the protocol, each with its body.
+    /// Request lines without the protocol, each with its body.
     heard: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl Server {
-    /// A string is answered as a stream of events, else as JSON. What is not among `answers` is not found.
+    /// Starts a server. A string is sent as an event stream, other values as JSON. Requests without
+    /// an answer get 404.
     pub fn new<'a>(answers: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let answers = answers.into_iter();
         let answers: Vec<(String, Value)> = answers
@@ -33,7 +35,7 @@ impl Server {
         Self { address, heard }
     }
 
-    /// Its exit code, and what it printed on either output.
+    /// Returns the exit code and the output on stdout and stderr.
     pub fn muster(&self, arguments: &[&str]) -> (i32, String) {
         let home = tempfile::tempdir().expect("a folder");
         let server = format!("http://{}", self.address);
@@ -51,14 +53,14 @@ impl Server {
         (output.status.code().expect("it ends by itself"), said)
     }
 
-    /// The requests of a method, without their bodies.
+    /// Returns the request lines of a method.
     pub fn asked(&self, method: &str) -> Vec<String> {
         let heard = self.heard.lock().expect("nobody panics");
         let heard = heard.iter().map(|(line, _)| line.clone());
         heard.filter(|line| line.starts_with(method)).collect()
     }
 
-    /// The body of the only request that begins so.
+    /// Returns the body of the only request with this start.
     pub fn body(&self, start: &str) -> Value {
         let heard = self.heard.lock().expect("nobody panics");
         let mut bodies = heard.iter().filter(|(line, _)| line.starts_with(start));
@@ -98,7 +100,7 @@ fn answer(stream: TcpStream, answers: &[(String, Value)], heard: &Mutex<Vec<(Str
         ),
     };
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n");
-    // Whoever has heard enough may have hung up.
+    // The client may have closed the connection.
     let _ = write!(
         reader.get_mut(),
         "{head}Content-Length: {}\r\n\r\n{body}",
@@ -110,7 +112,7 @@ pub fn id(number: u32) -> String {
     format!("00000000-0000-7000-8000-{number:012}")
 }
 
-/// A job of two to four workers with a GPU each.
+/// Returns a job of two to four workers with one GPU each.
 pub fn job(number: u32, name: &str, phase: &str) -> Value {
     let state = match phase {
         "failed" => json!({ "phase": "failed", "reason": "code 3" }),

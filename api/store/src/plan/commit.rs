@@ -1,4 +1,4 @@
-//! Commits a plan: compare-and-set per job. What was refused of one job leaves the others as they are.
+//! Commits a plan by a compare-and-set per job. A conflict of one job does not affect the others.
 
 use super::draft::{Draft, From, Start};
 use super::{Action, CommitOutcome, Conflict, Refusal, Step, start, turn, wait};
@@ -20,26 +20,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// Why a job's steps ended early.
+/// Reason why the steps of a job were not applied.
 pub(super) enum Failure {
     Refused(Refusal),
     Store(StoreError),
 }
 
-/// What was written for one job.
+/// Rows and nodes that were written for one job.
 #[derive(Default)]
 struct Written {
     events: Vec<NewEvent>,
     touched: BTreeSet<NodeId>,
 }
 
-/// Applies the steps, each job's in their order: all of them or, when one is refused, none. Wakes sessions and streams.
+/// Applies the steps. Either all steps of a job are applied, in their order, or none. Wakes
+/// sessions and streams.
 ///
 /// # Errors
-/// [`StoreError::Statement`]; the transaction is then of no more use.
+/// [`StoreError::Statement`]; the transaction cannot be used afterwards.
 ///
 /// # Panics
-/// When steps of one job name different revisions, or a start is not its last step.
+/// If steps of one job name different revisions, or if a start is not the last step of its job.
 pub async fn commit(
     conn: &mut PgConnection,
     steps: &[Step],
@@ -97,7 +98,7 @@ pub async fn commit(
     Ok(outcome)
 }
 
-/// In the order in which the jobs first appear.
+/// Groups the steps by job, in the order in which the jobs first appear.
 fn by_job(steps: &[Step]) -> Vec<(JobId, u64, Vec<&Action>)> {
     let mut places: BTreeMap<JobId, usize> = BTreeMap::new();
     let mut groups: Vec<(JobId, u64, Vec<&Action>)> = Vec::new();
@@ -116,10 +117,12 @@ fn by_job(steps: &[Step]) -> Vec<(JobId, u64, Vec<&Action>)> {
     groups
 }
 
-/// Those that the steps may touch. All of them are locked at once, in order of id as everybody does it who waits for several: job after job they
-/// would be in the order of the plan, and who finds many nodes lost at a time would meet it half way, and both wait for a deadlock to be found.
+/// Returns the nodes that the steps may change. They are locked together in order of id, like in
+/// all transactions that lock several nodes. Locked job by job they would follow the order of the
+/// plan, and a transaction that marks many nodes as lost could deadlock with the commit.
 ///
-/// Not those of a job that goes on beside another, whose place there is locked before its node; what meets then is begun anew.
+/// Nodes of a guest that continues beside a host are omitted: the host's allocation is locked
+/// before its node. A deadlock in this case is resolved by a repetition.
 fn nodes_of<'p>(
     groups: &'p [(JobId, u64, Vec<&'p Action>)],
     drafts: &'p BTreeMap<JobId, Draft>,
@@ -147,7 +150,7 @@ fn nodes_of<'p>(
     })
 }
 
-/// Locks the jobs, then the tasks that they hold, each in order of id.
+/// Locks the jobs and then their unreleased tasks, each in order of id.
 async fn lock(
     conn: &mut PgConnection,
     groups: &[(JobId, u64, Vec<&Action>)],
@@ -266,7 +269,7 @@ async fn apply(
         .filter(|held| draft.stop || told.contains(&held.task.id))
         .map(|held| (held.clone(), TaskEvent::Stop))
         .collect();
-    // Also of shards that left already, and are stopped only now.
+    // Includes nodes of shards that were ordered to leave earlier and are stopped only now.
     if draft.stop {
         let held = draft.held.iter().map(|held| held.task.node_id);
         written.touched.extend(held);
@@ -288,14 +291,14 @@ async fn apply(
     if let Some(new) = draft.start.take() {
         let started = start::write(conn, &draft, new, now).await?;
         written.touched.extend(started.nodes);
-        // Placed before started, as people read it.
+        // The placement precedes the start in the history.
         written.events.splice(0..0, started.placed);
         written.events.extend(started.tasks);
     }
     Ok(written)
 }
 
-/// The SQL twin of the transitions: guarded by the revision and the phase that they began from.
+/// Writes the draft's columns, guarded by the revision and phase from which its transitions began.
 async fn update(
     conn: &mut PgConnection,
     draft: &Draft,

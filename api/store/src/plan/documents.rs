@@ -1,4 +1,4 @@
-//! Documents of the jobs that rounds consider. A document is read and parsed once, and again only after its owner has changed it.
+//! Documents of the jobs that rounds consider. Each version of a document is read and parsed once.
 
 use crate::error::StoreError;
 use muster_model::id::JobId;
@@ -9,13 +9,15 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// Documents that are read by one statement, so that they are never all in memory as they are stored.
+/// Number of documents per statement. It bounds the memory for unparsed documents.
 const AT_ONCE: usize = 100;
 
-/// Changes with every change of a job's document: its owner's edits, and when it last entered the queue, as an extended trial does.
+/// Version of a job's document: the number of the owner's edits, and the time at which the job last
+/// entered the queue. The latter changes if a study extends its trial.
 pub(super) type Version = (u64, Option<OffsetDateTime>);
 
-/// Documents by job, without what no decision depends on: a command's arguments, variables and files, which may have 64 KiB each.
+/// Documents by job. Arguments, variables and files of commands are omitted: no decision depends on
+/// them, and each may have 64 KiB.
 #[derive(Debug, Default)]
 pub(super) struct Documents(BTreeMap<JobId, Document>);
 
@@ -23,12 +25,12 @@ pub(super) struct Documents(BTreeMap<JobId, Document>);
 pub(super) struct Document {
     version: Version,
     pub spec: JobSpec,
-    /// Of the job that it begins from.
+    /// Steps per epoch of the job from whose checkpoint this job begins.
     pub parent_steps_per_epoch: Option<u64>,
 }
 
 impl Documents {
-    /// Keeps the documents of these jobs, reads what is missing, and forgets the others.
+    /// Keeps the documents of these jobs, reads missing ones and drops all others.
     pub async fn refresh(
         &mut self,
         conn: &mut PgConnection,
@@ -72,7 +74,7 @@ impl Documents {
     }
 
     /// # Panics
-    /// When the job was not among those of the last refresh.
+    /// If the job was not part of the last refresh.
     pub fn get(&self, id: JobId) -> &Document {
         &self.0[&id]
     }

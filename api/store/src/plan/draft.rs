@@ -1,4 +1,5 @@
-//! A job's row while the steps of a plan are applied to it. Pure: `commit` reads it before and writes it after.
+//! A job's row while the steps of a plan are applied to it. Pure: `commit` reads the row before and
+//! writes it afterwards.
 
 use super::{Action, NewTask, Refusal};
 use crate::event::{NewEvent, of_job};
@@ -16,14 +17,14 @@ use muster_model::wait::Waiting;
 use std::collections::BTreeSet;
 use time::OffsetDateTime;
 
-/// The columns that steps change, and what else the steps bring about.
+/// The columns that steps change, and their further effects.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub id: JobId,
     pub tenant_id: TenantId,
     pub state: JobState,
     pub revision: u64,
-    /// The next revision is above this one.
+    /// Lower bound: the next revision is above it.
     pub revision_floor: u64,
     pub failures: u32,
     pub put_off: u32,
@@ -43,50 +44,50 @@ pub(super) struct Draft {
     pub lent: bool,
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
-    /// The job's tasks that are not released.
+    /// Tasks of the job that are not released.
     pub held: Vec<Locked>,
     pub events: Vec<NewEvent>,
-    /// To be charged to nodes.
+    /// Faults to be charged to nodes.
     pub charges: Vec<fault::Charge>,
-    /// Released without a word of their nodes, each with how it ended.
+    /// Tasks that are released without a report of their nodes, each with its outcome.
     pub given_up: Vec<(Locked, Outcome)>,
-    /// All tasks shall stop.
+    /// Whether all tasks are to stop.
     pub stop: bool,
-    /// Its workers shall stand still, or go on.
+    /// Suspension or continuation of the workers.
     pub turned: Option<Turned>,
     pub start: Option<Start>,
 }
 
-/// What a turn asks of the workers.
+/// Change at the start or end of a time slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turned {
     StandStill,
     GoOn {
-        /// As a guest of this job's, which has their GPU.
+        /// The host, if the job continues as a guest on the host's GPU.
         beside: Option<JobId>,
     },
 }
 
-/// The new revision.
+/// A new revision.
 #[derive(Debug)]
 pub(super) struct Start {
-    /// Tasks that are new in it.
+    /// Tasks that are new in this revision.
     pub tasks: Vec<NewTask>,
     pub from: From,
     pub why: String,
 }
 
-/// What a revision follows.
+/// Predecessor of a revision.
 #[derive(Debug)]
 pub(super) enum From {
-    /// Nothing that still runs: its tasks know each other by this.
+    /// No running task. The new tasks authenticate each other with this secret.
     Nothing { secret: String },
-    /// The revision before, all of whose tasks go on but these.
+    /// The previous revision, of which all tasks but these remain.
     Before { leave: Vec<TaskId> },
 }
 
 impl Draft {
-    /// One step after another; the first that is refused refuses them all.
+    /// Applies one step. The first refused step refuses all steps of the job.
     pub fn apply(&mut self, action: &Action, now: OffsetDateTime) -> Result<(), Refusal> {
         assert!(
             self.start.is_none(),
@@ -106,7 +107,7 @@ impl Draft {
                 self.turned_at = None;
                 self.lent = *lent;
                 self.stopped_at = None;
-                // It may have been stopped while it stood still.
+                // The job may have been stopped while it was suspended.
                 self.turn += self.turn % 2;
                 self.not_before = None;
                 self.start = Some(Start {
@@ -160,7 +161,8 @@ impl Draft {
             } => {
                 let before = self.state.clone();
                 self.move_on(JobEvent::Stop { then: then.clone() }, now)?;
-                // How long a job takes to stop when it is told to, and not how long it takes somebody to see that it has failed or ended.
+                // Measure only stops that the scheduler orders. Otherwise the time would include
+                // the detection of a failure or an end.
                 let is_told = matches!(
                     then,
                     AfterStop::Move { .. }
@@ -184,7 +186,8 @@ impl Draft {
                 }
                 self.end_running(now);
                 self.lent = false;
-                // Whoever has run was put off no more; only a refused start goes on with the count.
+                // A job that has run starts to count placement rejections anew. Only a refused
+                // start keeps the count.
                 if !matches!(before, JobState::Starting | JobState::Stopping { .. }) {
                     self.put_off = 0;
                 }
@@ -256,7 +259,8 @@ impl Draft {
         }
     }
 
-    /// The events of job states carry the revision, so they are made once all steps are applied.
+    /// Appends the event of the state change. It is made after all steps, because it contains the
+    /// revision.
     pub fn state_changed(&mut self, before: &JobState, now: OffsetDateTime) {
         if *before != self.state {
             let event = Event::JobStateChanged {
@@ -275,7 +279,7 @@ impl Draft {
         }
     }
 
-    /// Another reason is an event; another place in the order or remedy is not.
+    /// Sets the wait reason. Another reason is an event; another position or remedy is not.
     fn wait(&mut self, waiting: &Waiting, now: OffsetDateTime) {
         if self
             .waiting
@@ -294,7 +298,7 @@ impl Draft {
     fn move_on(&mut self, event: JobEvent, now: OffsetDateTime) -> Result<(), Refusal> {
         let before = self.state.clone();
         self.state = before.clone().apply(event)?;
-        // Another task set has other ranks to suspect.
+        // Suspected ranks refer to the previous task set.
         self.suspects.clear();
         if before == self.state {
             return Ok(());
@@ -310,7 +314,8 @@ impl Draft {
         Ok(())
     }
 
-    /// An odd turn is one in which the workers stand still; a stop may come in any, so that the next may have to skip one.
+    /// Starts the next time slice (`turn`). Odd numbers mean suspended. A stop may occur in any
+    /// slice, so the next one may skip a number.
     fn turn(&mut self, turned: Turned, why: &str, now: OffsetDateTime) {
         let suspended = turned == Turned::StandStill;
         self.turn += 1;

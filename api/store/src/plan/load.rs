@@ -1,7 +1,7 @@
-//! The snapshot of a round: a handful of statements, each over the jobs that the round considers.
+//! Loads the snapshot of a round with a few statements, each for the jobs that the round considers.
 //!
-//! Every statement begins with the ids of these jobs and finds the rest by key: what it reads grows with their number alone, whatever
-//! the planner knows of the tables.
+//! Every statement starts from the ids of these jobs and finds further rows by key. So its cost
+//! depends only on their number, even if the statistics of Postgres are stale.
 
 use super::documents::Documents;
 use super::window::{self, Chosen, Queues};
@@ -29,10 +29,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-/// What was given back is told so long.
+/// Age up to which released GPUs are part of the snapshot.
 const FREED: Duration = Duration::minutes(1);
 
-/// Loads what rounds plan on, and keeps what does not change from one to the next.
+/// Loads snapshots of rounds, and caches what does not change between rounds.
 #[derive(Debug)]
 pub struct Loader {
     most_queued: u32,
@@ -41,7 +41,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// At most `most_queued` jobs of the queue are loaded, beside all that hold something.
+    /// Returns a loader. It loads at most `most_queued` jobs of the queue, in addition to all jobs
+    /// that hold something.
     #[must_use]
     pub fn new(most_queued: u32) -> Self {
         Self {
@@ -51,7 +52,8 @@ impl Loader {
         }
     }
 
-    /// Loads what a round plans on. The transaction should be one of `pool::begin_snapshot`, so that all statements see one state.
+    /// Loads a snapshot. The transaction should be one of `pool::begin_snapshot`, so that all
+    /// statements see the same state.
     ///
     /// # Errors
     /// [`StoreError::Statement`].
@@ -97,7 +99,8 @@ async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     Ok(rows.into_iter().map(Node::from).collect())
 }
 
-/// A running job that has shrunk gave up its GPUs to somebody on purpose, so those are not among them.
+/// Returns the GPUs that were released recently. GPUs of running jobs that have shrunk are omitted:
+/// they were released for another job.
 async fn freed(
     conn: &mut PgConnection,
     now: OffsetDateTime,
@@ -172,7 +175,8 @@ async fn jobs(
             .running_since
             .map_or(0.0, |since| (now - since).as_seconds_f64().max(0.0));
         let resume_step = row.resume_step.map(unsigned);
-        // Until it has trained, it stands where the job stood that it begins from, in steps of its own.
+        // Until the job has trained, it stands at the position of its parent's checkpoint,
+        // converted to its own steps.
         let parent = document.parent_steps_per_epoch;
         let parent = parent.filter(|_| row.latest.is_none());
         let begins = parent.zip(row.origin_step).and_then(|(theirs, step)| {

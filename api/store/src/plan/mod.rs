@@ -1,4 +1,4 @@
-//! A round's two ends: the snapshot that it plans on, and the commit of what it decided.
+//! Both ends of a round: the snapshot that it plans from, and the commit of its decisions.
 
 mod commit;
 mod documents;
@@ -29,92 +29,95 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
-/// Everything that a round plans on.
+/// The snapshot from which a round plans.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
     pub now: OffsetDateTime,
-    /// Jobs that have not ended, by id: all that hold something, those with an order to obey, and the first of those that wait.
+    /// Jobs that have not ended, by id: all jobs that hold something, jobs with an order to obey,
+    /// and the first queued jobs.
     pub jobs: Vec<LoadedJob>,
-    /// Tenants with queued jobs that are not among these.
+    /// Tenants with queued jobs that are not loaded.
     pub left_out: Vec<LeftOut>,
-    /// Whether this round leaves work to the next one that no wake-up tells of.
+    /// Whether this round leaves work to the next one for which no notification is sent.
     pub has_more: bool,
-    /// By id.
+    /// Nodes, ordered by id.
     pub nodes: Vec<Node>,
-    /// What was charged to them within a day.
+    /// Faults of the nodes within the last day.
     pub faults: BTreeMap<NodeId, Vec<Charge>>,
-    /// Their GPUs that were given back within a minute by jobs that do not run any more, each with its last time.
+    /// GPUs of each node that jobs have released within the last minute, each with its last
+    /// release. GPUs released by jobs that still run are omitted.
     pub freed: BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>>,
-    /// By id.
+    /// Tenants, ordered by id.
     pub tenants: Vec<Tenant>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedJob {
-    /// Its document is without the arguments, variables and files of a command.
+    /// The job; its document lacks arguments, variables and files of a command.
     pub job: Job,
-    /// Of the present revision, released ones too; PS shards before workers, by index.
+    /// Tasks of the present revision, including released ones; PS shards before workers, ordered by
+    /// index.
     pub tasks: Vec<Task>,
-    /// Of earlier revisions, those that a resize in place has told to stop and that are not gone.
+    /// Unreleased tasks of earlier revisions that a resize in place has ordered to stop.
     pub leaving: Vec<Task>,
-    /// What the present revision reported of its end.
+    /// Reported end of the present revision.
     pub finished: Option<Finished>,
     pub failed: Option<FailedReport>,
-    /// Nodes that lack something its program needs.
+    /// Nodes that lack something that the job's command needs.
     pub unfit: Vec<NodeId>,
-    /// By size.
+    /// Measured speeds, ordered by size.
     pub speeds: Vec<SpeedPoint>,
     pub latest: Option<Sample>,
-    /// Whether `latest` is of the present revision.
+    /// Whether `latest` belongs to the present revision.
     pub has_sampled: bool,
-    /// Mean training loss of the newest epochs, at most 128, the newest of them perhaps unfinished.
+    /// Mean training losses of the newest epochs, at most 128. The newest epoch may be incomplete.
     pub epoch_losses: Vec<(u64, f64)>,
-    /// Newest step that it can continue from.
+    /// Newest step from which the job can continue.
     pub resume_step: Option<u64>,
-    /// Of a study's trial: what it promises beside the study's others, 0 to 1.
+    /// Study of the trial, and its expected gain from 0 to 1 relative to the study's other trials.
     pub trial: Option<(StudyId, f64)>,
-    /// When its present revision started.
+    /// Start time of the present revision.
     pub placed_at: Option<OffsetDateTime>,
-    /// Who stated its intent, and when; `None` until somebody has.
+    /// User that set the intent, and the time; `None` if no user has set it.
     pub asked: Option<(Option<Actor>, OffsetDateTime)>,
-    /// When its present revision was last suspended or continued.
+    /// Time at which the present revision was last suspended or continued.
     pub turned_at: Option<OffsetDateTime>,
-    /// At work on GPUs that are kept for another job's turn.
+    /// Whether the job runs on lent GPUs, which are reserved for a suspended gang.
     pub lent: bool,
-    /// Since when all its tasks have been up, or at work again.
+    /// Time since which all tasks run without interruption.
     pub running_since: Option<OffsetDateTime>,
-    /// What its tasks told of their pace.
+    /// Newest pace report of each task.
     pub paces: BTreeMap<TaskId, Pace>,
-    /// Those that are the second on a GPU.
+    /// Tasks that are guests on a packed GPU.
     pub guests: BTreeSet<TaskId>,
-    /// What its one worker uses of its GPU, and how fast it is there, alone and beside others.
+    /// GPU use and speed of a job with one worker, alone and beside other jobs.
     pub measured: Option<Measured>,
-    /// Verdicts on its ranks so far.
+    /// Number of verdicts on the job's ranks so far.
     pub verdicts: u32,
-    /// How often in a row nodes have refused its start or, while it runs, its growth.
+    /// Number of consecutive placement rejections, of its start or of its growth.
     pub put_off: u32,
-    /// Ranks that may come to one.
+    /// Ranks that are suspected and may receive a verdict.
     pub suspects: Vec<Suspect>,
-    /// Seconds during which all of its tasks were up, the present revision's until `now` included.
+    /// Time in seconds in which all its tasks were up, including the present revision until `now`.
     pub trained_s: f64,
-    /// What stops and starts have cost it so far.
+    /// Cost of the job's stops and starts so far.
     pub restarts: Restarts,
 }
 
-/// Sums over the stops and starts of a job, as far as they were measured.
+/// Sums over the measured stops and starts of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Restarts {
-    /// Times that it was told to stop while it ran, and had stopped.
+    /// Number of completed stops that were ordered while the job ran.
     pub stops: u32,
-    /// Seconds from the order until its last task was gone.
+    /// Sum of the times from the order to the exit of the last task, in seconds.
     pub stop_s: f64,
-    /// Times that its chief said after a start that it trains.
+    /// Number of starts after which the coordinator reported that it trains.
     pub starts: u32,
-    /// Seconds from the start until then.
+    /// Sum of the times from the start to that report, in seconds.
     pub start_s: f64,
-    /// Of these, those from a checkpoint.
+    /// Number of these starts that resumed from a checkpoint.
     pub resumed: u32,
-    /// Steps that it did once more.
+    /// Number of steps that were repeated.
     pub lost_steps: f64,
 }
 
@@ -122,7 +125,7 @@ pub struct Restarts {
 pub struct Finished {
     pub step: u64,
     pub reason: String,
-    /// Relative to the checkpoint root.
+    /// Path relative to the checkpoint root.
     pub model_path: String,
 }
 
@@ -130,7 +133,7 @@ pub struct Finished {
 pub struct FailedReport {
     pub message: String,
     pub retryable: bool,
-    /// What its node does not have.
+    /// Capability that the node lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
 }
@@ -149,23 +152,23 @@ pub struct SpeedPoint {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     pub job_id: JobId,
-    /// The job's revision in the snapshot. All steps of one job name the same.
+    /// The job's revision in the snapshot; the same for all steps of one job.
     pub expected_revision: u64,
     pub action: Action,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// A new revision with these tasks.
+    /// Starts a new revision with these tasks.
     Start {
         tasks: Vec<NewTask>,
-        /// Hex of 32 random bytes.
+        /// Hex form of 32 random bytes.
         secret: String,
         why: String,
-        /// On GPUs that are kept for another job's turn.
+        /// Whether its GPUs are lent, that is reserved for a suspended gang.
         lent: bool,
     },
-    /// A new revision in which all tasks but these go on, with these new ones.
+    /// Starts a new revision that keeps all tasks but those of `leave` and adds those of `join`.
     Resize {
         leave: Vec<TaskId>,
         join: Vec<NewTask>,
@@ -174,45 +177,46 @@ pub enum Action {
     },
     /// Every task of the present revision is up.
     Up,
-    /// Its workers shall stand still.
+    /// Suspends the workers.
     Suspend {
         why: String,
     },
-    /// Its workers have their GPUs again and go on.
+    /// Gives the workers their GPUs again and continues them.
     Continue {
         why: String,
-        /// The job that holds them, beside which it goes on as a guest.
+        /// The host on whose GPU the job continues as a guest.
         beside: Option<JobId>,
-        /// On GPUs that are kept for another job's turn.
+        /// Whether its GPUs are lent, that is reserved for a suspended gang.
         lent: bool,
     },
-    /// Its tasks shall end.
+    /// Stops all tasks.
     Stop {
         then: AfterStop,
         why: String,
         charge: job::Charge,
-        /// Do not start again before.
+        /// Earliest time of the next start.
         not_before: Option<OffsetDateTime>,
     },
-    /// These tasks, which their nodes have not started, count as refused. Those that have come up since stay.
+    /// Counts these tasks as refused, because their nodes have not started them. Tasks that have
+    /// started meanwhile stay.
     GiveUp {
         tasks: Vec<TaskId>,
         why: String,
     },
-    /// Its last task is gone.
+    /// The last task has been released.
     Release,
     Hold,
     Resume,
     Cancel,
-    /// One of its ranks holds the others up.
+    /// Records a verdict on one rank.
     Judge {
         verdict: Verdict,
     },
-    /// These ranks look so, in place of those before.
+    /// Replaces the suspected ranks.
     Suspect {
         suspects: Vec<Suspect>,
     },
-    /// It goes on waiting, for this reason.
+    /// The job remains queued, for this reason.
     Wait {
         waiting: Waiting,
     },
@@ -226,11 +230,11 @@ pub struct NewTask {
     pub gpus: Vec<u32>,
 }
 
-/// What became of a plan. A job in neither list had only waits that said nothing new.
+/// Result of a commit. A job in neither list had only wait reasons that did not change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitOutcome {
     pub applied: Vec<JobId>,
-    /// Nothing of these jobs' steps was applied; the next round decides on them again.
+    /// Jobs of which no step was applied. The next round decides about them again.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -240,7 +244,7 @@ pub struct Conflict {
     pub why: Refusal,
 }
 
-/// Why a job's steps were not applied.
+/// Reason why a job's steps were not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("there is no such job, or its tenant deleted it")]

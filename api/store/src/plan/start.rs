@@ -1,4 +1,4 @@
-//! The new revision of a job: its tasks, and the GPUs that they hold from now on.
+//! Writes a new revision of a job: its tasks and the GPUs that they hold.
 
 use super::Refusal;
 use super::commit::Failure;
@@ -44,7 +44,7 @@ pub(super) async fn write(
     let count = |wanted: fn(Role) -> bool| {
         u32::try_from(roles().filter(|role| wanted(*role)).count()).expect("at most 2048 tasks")
     };
-    // Who stays has to learn of the others.
+    // Remaining tasks must learn of the new ones.
     names.extend(kept.iter().map(|(_, node, name)| (*node, name.clone())));
     let placed = Event::JobPlaced {
         revision: draft.revision,
@@ -72,7 +72,7 @@ pub(super) async fn write(
     })
 }
 
-/// Takes those who go on into the new revision: their roles, and their nodes with their names.
+/// Moves the remaining tasks to the new revision, and returns their roles and nodes.
 async fn kept(
     conn: &mut PgConnection,
     draft: &Draft,
@@ -116,15 +116,15 @@ async fn kept(
     Ok(kept.collect())
 }
 
-/// Whether a node takes tasks.
+/// A node, and whether it takes tasks.
 pub(super) struct Found {
     id: Uuid,
     name: String,
     open: bool,
 }
 
-/// Those of the nodes that there are. They stay as they are until the transaction ends, so that none is lost, and its tasks released,
-/// between this look and the commit.
+/// Locks and returns the nodes that exist. Until the transaction ends none of them can be marked as
+/// lost, which would release its tasks.
 pub(super) async fn keep(
     conn: &mut PgConnection,
     nodes: impl Iterator<Item = NodeId>,
@@ -143,7 +143,7 @@ pub(super) async fn keep(
     Ok(rows)
 }
 
-/// Names of the nodes, all of which must take tasks.
+/// Returns the names of the nodes. Refuses if one of them is missing or takes no tasks.
 pub(super) async fn admit(
     conn: &mut PgConnection,
     nodes: &[NodeId],
@@ -182,7 +182,7 @@ async fn tasks(
         .map(|task| signed32(task.role.index()))
         .collect();
     let nodes: Vec<Uuid> = start.tasks.iter().map(|task| task.node_id.0).collect();
-    // SQL has no arrays of arrays of different lengths.
+    // SQL has no arrays of arrays with different lengths.
     let gpus: Vec<Json<&Vec<u32>>> = start.tasks.iter().map(|task| Json(&task.gpus)).collect();
     let done = sqlx::query!(
         "insert into task (id, tenant_id, job_id, revision, role, role_index, node_id, gpus, phase, state, created_at)
@@ -220,7 +220,8 @@ pub(super) enum Lane {
     Guest,
 }
 
-/// The partial unique index decides: however wrong the plan is, no lane of a GPU is held twice.
+/// Allocates GPUs. The partial unique index prevents a second holder of a lane, even if the plan is
+/// wrong.
 pub(super) async fn hold(
     conn: &mut PgConnection,
     draft: &Draft,

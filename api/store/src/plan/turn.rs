@@ -1,4 +1,4 @@
-//! A turn of a job: its workers are told to stand still, or get their GPUs back and are told to go on.
+//! Suspension or continuation of a job at the boundary of a time slice.
 
 use super::Refusal;
 use super::commit::Failure;
@@ -13,7 +13,8 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// All workers or none: a gang turns together. PS shards hold no GPU, and stand still when the workers do.
+/// Applies it to all workers or to none: a gang changes together. PS shards hold no GPU and are
+/// suspended with the workers.
 pub(super) async fn write(
     conn: &mut PgConnection,
     draft: &Draft,
@@ -25,7 +26,7 @@ pub(super) async fn write(
     let event = match turned {
         Turned::StandStill => TaskEvent::Suspend,
         Turned::GoOn { beside } => {
-            // Before its node, as whoever releases it takes them in this order.
+            // The host is locked before the node: releasing transactions lock in this order.
             if let Some(host) = beside {
                 stays(conn, draft, host).await?;
             }
@@ -57,8 +58,8 @@ pub(super) async fn write(
     Ok(done)
 }
 
-/// Sees to it that the host has all GPUs of the guest, and keeps them until this transaction ends: a guest alone in its lane would be one on a
-/// GPU that counts as free.
+/// Locks the host's allocations. Refuses if the host does not hold all GPUs of the guest: a guest
+/// without a host would use a GPU that counts as free.
 async fn stays(conn: &mut PgConnection, draft: &Draft, host: JobId) -> Result<(), Failure> {
     let gpus = draft.held.iter().flat_map(|held| {
         let node = held.task.node_id.0;

@@ -1,4 +1,4 @@
-//! Waits of a plan, written together: in a busy cluster they are most of its steps.
+//! Wait reasons of a plan, written together, because they are most steps of a busy cluster.
 
 use super::Action;
 use super::draft::Draft;
@@ -18,7 +18,7 @@ pub(super) struct Waited {
     pub events: Vec<NewEvent>,
 }
 
-/// The drafts are of locked jobs that may wait. What says nothing new is not written.
+/// Writes the wait reasons of locked jobs that may wait. Unchanged reasons are not written.
 pub(super) async fn write(
     conn: &mut PgConnection,
     waits: Vec<(Draft, &Waiting)>,

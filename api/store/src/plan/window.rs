@@ -1,7 +1,8 @@
-//! Which jobs a round loads: all that hold something, the orders, and of the queue the first jobs of each tenant.
+//! The queue window: which jobs a round loads. These are all jobs that hold something, jobs with
+//! orders, and the first queued jobs of each tenant.
 //!
-//! Every statement is driven by a partial index that holds only the rows it asks for, so that its cost does not depend on the
-//! length of the queue or of the history, nor on the planner's statistics.
+//! Every statement uses a partial index that contains only the wanted rows. So its cost depends
+//! neither on the lengths of queue and history nor on the statistics of Postgres.
 
 use crate::error::StoreError;
 use crate::number::{unsigned, unsigned32};
@@ -11,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-/// Jobs with an order to obey that one round loads; the next rounds load the others.
+/// Maximum number of jobs with an order per round; the next rounds load the others.
 const MOST_ORDERS: i64 = 500;
-/// Jobs of the other kinds that wait and cannot start now, of each kind: a quarter of the window.
+/// Divisor of the window for each kind of queued jobs that cannot start now: a quarter.
 const ASIDE_PART: u32 = 4;
-/// Jobs that one round tells that it leaves them out.
+/// Maximum number of jobs that one round informs that it leaves them out.
 const MOST_UNTOLD: usize = 500;
 /// Shortest time between two counts of the queues.
 const COUNT_INTERVAL: Duration = Duration::seconds(2);
@@ -27,21 +28,22 @@ const COUNT_INTERVAL_PER_JOB: Duration = Duration::microseconds(300);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     pub tenant: TenantId,
-    /// Queued jobs of the tenant that the round loads.
+    /// Number of the tenant's queued jobs that the round loads.
     pub considered: u32,
-    /// Queued jobs of the tenant beside these, as last counted.
+    /// Number of the tenant's other queued jobs, as last counted.
     pub jobs: u32,
-    /// Some of these that were not told that rounds leave them out, with their revisions.
+    /// Some of these jobs whose wait reason does not say yet that they are left out, with their
+    /// revisions.
     pub untold: Vec<(JobId, u64)>,
 }
 
-/// What rounds remember of the queue.
+/// State of the queue that is kept between rounds.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     counted_at: Option<OffsetDateTime>,
-    /// Queued jobs of every tenant that has any.
+    /// Number of queued jobs of each tenant with any.
     counts: BTreeMap<TenantId, u32>,
-    /// The last of the hopeless jobs that a round has considered.
+    /// Last job, among those that no time can start, that a round has considered.
     hopeless: Uuid,
 }
 
@@ -49,26 +51,29 @@ pub(super) struct Queues {
 pub(super) struct Chosen {
     pub ids: Vec<Uuid>,
     pub left_out: Vec<LeftOut>,
-    /// Whether this round leaves work to the next one: orders, or jobs that are not told yet that they are left out.
+    /// Whether this round leaves work to the next one: orders, or jobs that are not informed yet
+    /// that they are left out.
     pub has_more: bool,
 }
 
-/// One tenant's queue.
+/// Queue of one tenant.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Queue {
     considered: BTreeSet<Uuid>,
-    /// Jobs behind these, as far as they were read.
+    /// Number of further jobs, as far as they were read.
     left_out: u32,
 }
 
-/// Chooses at most `most` jobs of the queue, an equal part of each tenant's as long as its queue lasts, and all that hold something.
+/// Chooses all jobs that hold something, and at most `most` jobs of the queue. Each tenant has an
+/// equal part; short queues leave their rest to longer ones.
 pub(super) async fn choose(
     conn: &mut PgConnection,
     queues: &mut Queues,
     most: u32,
     now: OffsetDateTime,
 ) -> Result<Chosen, StoreError> {
-    // The planner may take a queue for empty and sort it whole. Each statement below reads an index in its order.
+    // Postgres may expect an empty queue and sort it completely. Each statement below reads an
+    // index in its order.
     conn.execute("set local enable_sort = off").await?;
     let mut ids: BTreeSet<Uuid> = held(conn).await?.into_iter().collect();
     let orders = ordered(conn).await?;
@@ -122,7 +127,8 @@ async fn ordered(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
     Ok(ids)
 }
 
-/// The first queued jobs that may start now: the first of every tenant, then the second, until there are `most`.
+/// Returns the first queued jobs that may start now: the first of every tenant, then the second, up
+/// to `most`.
 async fn first(
     conn: &mut PgConnection,
     most: u32,
@@ -151,11 +157,12 @@ async fn first(
     Ok(fair(queues, most as usize))
 }
 
-/// The first of every queue, then the second of every queue, until there are `most`.
+/// Takes the first job of every queue, then the second of every queue, up to `most`.
 fn fair(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId, Queue> {
     let mut lengths: Vec<usize> = queues.values().map(Vec::len).collect();
     lengths.sort_unstable();
-    // Queues up to this length are considered whole; of the longer ones each has an equal part of what is left.
+    // Shorter queues are considered completely. Each longer queue has an equal part of the
+    // remaining room.
     let (mut room, mut share) = (most, most);
     for (place, &length) in lengths.iter().enumerate() {
         let longer = lengths.len() - place;
@@ -188,8 +195,8 @@ fn fair(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId
     queues.collect()
 }
 
-/// Jobs that wait and cannot start now, `most` of each kind: those that no time starts, in turns; those that wait for a date; the
-/// paused ones.
+/// Returns queued jobs that cannot start now, at most `most` of each kind: jobs that no time can
+/// start (in rotation), jobs in back-off, and paused jobs.
 async fn aside(
     conn: &mut PgConnection,
     queues: &mut Queues,
@@ -203,10 +210,11 @@ async fn aside(
         ids.extend(again.into_iter().take_while(|id| *id <= queues.hopeless));
         ids.truncate(usize::try_from(most).expect("a small number"));
     }
-    queues.hopeless = match (ids.len() as i64) < most {
-        // All of them: the next round begins with the first again.
-        true => Uuid::nil(),
-        false => ids.last().copied().unwrap_or_default(),
+    queues.hopeless = if (ids.len() as i64) < most {
+        // All of them were read: the next round starts with the first again.
+        Uuid::nil()
+    } else {
+        ids.last().copied().unwrap_or_default()
     };
     let later = sqlx::query_scalar!(
         "select id from job where phase = 'queued' and not_before is not null and not_before > $2 order by not_before limit $1",
@@ -241,7 +249,8 @@ async fn hopeless(
     Ok(ids)
 }
 
-/// Jobs that were told something else than that they are left out. The ones that the round loads are among what is read.
+/// Returns jobs whose wait reason does not say yet that they are left out. It reads some more rows,
+/// because the loaded jobs are among them.
 async fn untold(
     conn: &mut PgConnection,
     tenant: TenantId,
@@ -311,7 +320,7 @@ impl Queues {
 mod tests {
     use super::{BTreeMap, TenantId, Uuid, fair};
 
-    /// Jobs considered and left out of queues of these lengths.
+    /// Returns the numbers of jobs considered and left out, for queues of these lengths.
     fn shares(lengths: &[u128], most: usize) -> Vec<(usize, u32)> {
         let queue = |length: u128| (0..length).map(Uuid::from_u128).collect();
         let tenants = (0_u128..).map(|tenant| TenantId(Uuid::from_u128(tenant)));

@@ -1,4 +1,4 @@
-//! What a task told, line by line.
+//! Records the lines of a task's event file.
 
 use super::statuses::is_told;
 use super::{Known, Sum};
@@ -18,7 +18,8 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
-/// Samples are written together, but never across a line that may rewind the series.
+/// Records new lines. Consecutive samples are written together, but never across a line that may
+/// rewind the series.
 pub(super) async fn facts(
     conn: &mut PgConnection,
     known: &mut Known,
@@ -35,7 +36,7 @@ pub(super) async fn facts(
                 flush(conn, known, &mut samples, sum).await?;
                 let from_step = progress::begins(conn, job, *from_step).await?;
                 if known.locked.task.role == (Role::Worker { rank: 0 }) {
-                    // By the clock that wrote down when it was started.
+                    // Uses the store's clock, because the start was recorded with it.
                     progress::started(conn, job, from_step, now).await?;
                 }
                 fact(conn, known, *at, &TaskReport::Ready { from_step }, sum).await?;
@@ -73,7 +74,7 @@ async fn flush(
     Ok(())
 }
 
-/// One line that is not a sample.
+/// Records one line that is not a sample.
 async fn fact(
     conn: &mut PgConnection,
     known: &mut Known,
@@ -85,7 +86,7 @@ async fn fact(
     let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
     let event = match report {
         TaskReport::Progress { .. } => unreachable!("samples are written together"),
-        // Kept with the task.
+        // Stored with the task in `lines`.
         TaskReport::Pace { .. } => return Ok(()),
         TaskReport::Listening { address } => {
             listening(conn, task, address, sum).await?;
@@ -142,7 +143,8 @@ async fn fact(
             }
             return Ok(());
         }
-        // It was told to; what there is to know is known. Its next sample may count the time in which it stood still.
+        // The suspension is already recorded. The next sample may include the time of the
+        // suspension.
         TaskReport::Continued { .. } => {
             packing::unsettle(conn, job, sum.now).await?;
             None
@@ -199,7 +201,7 @@ async fn fact(
     };
     let node_id = Some(task.node_id);
     if let Some(event) = event {
-        // Retention would never find an event of a node whose clock is ahead.
+        // Retention would never find an event with a future time, from a node whose clock is ahead.
         let event = NewEvent {
             node_id,
             ..of_job(at.min(sum.now), tenant, job, event)
@@ -210,7 +212,7 @@ async fn fact(
     Ok(())
 }
 
-/// The worker uses its GPUs no more, which another job may have now.
+/// Records that the worker is suspended. Another job may use its GPUs from now on.
 async fn stood_still(
     conn: &mut PgConnection,
     locked: &mut Locked,
@@ -226,7 +228,7 @@ async fn stood_still(
     Ok(())
 }
 
-/// A shard's address goes to every task of its job.
+/// Stores a shard's address and sends it to every task of the job.
 async fn listening(
     conn: &mut PgConnection,
     task: &mut Task,
@@ -269,8 +271,10 @@ async fn finish(
     Ok(())
 }
 
-/// The first failure is the cause and the others follow from it, but one that no restart can help outweighs those that it can. One that
-/// names what its node lacks comes between the two: peers of its task only lost it.
+/// Stores a failure. The first one is the cause and later ones follow from it, with two exceptions.
+/// A failure that no restart can help replaces retryable ones. A failure that names a missing
+/// capability of the node replaces retryable ones without it, because its peers only lost their
+/// connections.
 async fn fail(
     conn: &mut PgConnection,
     (job, node): (JobId, NodeId),

@@ -1,8 +1,9 @@
-//! Reports of nodes become facts: which tasks are up or gone, what they told, what they logged. Nothing is decided here; the
-//! next round does, and is woken when a fact asks for it.
+//! Converts reports of nodes to facts: which tasks run or have ended, their reported lines and
+//! their logs. Decisions are left to the next round, which is woken if a fact needs one.
 //!
-//! Everything may come twice. Events are recognised by (task, number of the line), logs by (task, offset), states by the
-//! transitions themselves. What a task of an older revision tells changes nothing of its job; its log is kept all the same.
+//! Everything may be reported twice. Events are identified by task and line number, logs by task
+//! and offset, states by their transitions. Lines of a task of an older revision do not change its
+//! job; its log is stored.
 
 mod facts;
 mod statuses;
@@ -32,46 +33,46 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 use volume::Volumes;
 
-/// What a node observed since its last report, or all of it after it dialled in anew.
+/// Changes that a node observed since its last report; everything at the start of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeReport {
-    /// Task, its revision, what its node sees of it.
+    /// Task, its revision, and its state on the node.
     pub statuses: Vec<(TaskId, u64, Observed)>,
     pub events: Vec<TaskEvents>,
-    /// Task, offset of the first byte, bytes.
+    /// Task, offset of the first byte, and bytes.
     pub logs: Vec<(TaskId, u64, Vec<u8>)>,
 }
 
-/// A run of lines of a task's events file.
+/// Consecutive lines of a task's event file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskEvents {
     pub task_id: TaskId,
     pub revision: u64,
     /// Number of the first line, from 0.
     pub first_seq: u64,
-    /// Each with the time at which the node read it.
+    /// Lines with the time at which the node read each.
     pub events: Vec<(OffsetDateTime, TaskReport)>,
 }
 
-/// What came of a report.
+/// Result of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportOutcome {
-    /// Lines that were new and were recorded.
+    /// Number of new lines that were recorded.
     pub recorded: u64,
-    /// Lines of tasks whose job has a newer revision; not recorded.
+    /// Number of lines of tasks whose job has a newer revision. They are not recorded.
     pub stale: u64,
-    /// Tasks that are not of this node.
+    /// Tasks that do not belong to this node.
     pub unknown: BTreeSet<TaskId>,
-    /// Whether a round has something to act on.
+    /// Whether a round must act.
     pub round_due: bool,
 }
 
-/// A task of the report, locked, and what its job has come to.
+/// A locked task of the report, and the state of its job.
 struct Known {
     locked: Locked,
     job_revision: u64,
     job_turn: u64,
-    /// How often in a row nodes have refused tasks of its job, which runs.
+    /// Number of consecutive placement rejections of the job's growth; 0 unless the job runs.
     refused_growth: u32,
     events_seen: u64,
     log_end: u64,
@@ -81,15 +82,16 @@ struct Known {
 }
 
 impl Known {
-    /// A task that goes on while others join or leave reports the revision of its own start and belongs to the newest.
+    /// Whether the task belongs to the newest revision. A task that remains in a resize reports the
+    /// revision of its start.
     fn is_current(&self, reported: u64) -> bool {
         self.locked.task.revision == self.job_revision && reported <= self.job_revision
     }
 }
 
-/// What the report adds up to, written at its end.
+/// Sum of a report's effects, written at its end.
 struct Sum {
-    /// When it is recorded. States are stamped with it, and not with the clock of a node.
+    /// Time of recording. States use it instead of the node's clock.
     now: OffsetDateTime,
     outcome: ReportOutcome,
     events: Vec<NewEvent>,
@@ -99,7 +101,7 @@ struct Sum {
     volumes: Volumes,
 }
 
-/// Records a report of `node`. When the transaction has committed it may be acknowledged.
+/// Records a report of `node`. The report may be acknowledged after the transaction's commit.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -118,7 +120,7 @@ pub async fn record(
         sampled: false,
         volumes: Volumes::default(),
     };
-    // Before the states: a task that is gone has told all that it ever will.
+    // Lines come before states: an ended task has no further lines.
     for run in &report.events {
         match known.get_mut(&run.task_id) {
             Some(task) => lines(conn, task, run, now, &mut sum).await?,
@@ -143,7 +145,7 @@ pub async fn record(
     Ok(sum.outcome)
 }
 
-/// Locks the jobs, then the tasks, each in order of id, as every writer does.
+/// Locks the jobs and then the tasks, each in order of id, like all writers.
 async fn lock(
     conn: &mut PgConnection,
     node: NodeId,
@@ -211,7 +213,7 @@ async fn lock(
     Ok(known.collect())
 }
 
-/// The new lines of one task's events file.
+/// Records the new lines of one task's event file.
 async fn lines(
     conn: &mut PgConnection,
     known: &mut Known,
@@ -224,14 +226,14 @@ async fn lines(
         return Ok(());
     }
     if run.first_seq > known.events_seen {
-        // Its node has dropped them, or lost them.
+        // The node has dropped or lost them.
         tracing::debug!(task.id = %run.task_id, from = known.events_seen, to = run.first_seq, "lines of a task never arrived");
     }
     let repeated = usize::try_from(known.events_seen.saturating_sub(run.first_seq))
         .expect("less than the run");
     let new = &run.events[repeated..];
     if known.is_current(run.revision) {
-        // By the store's time, as silence is: nodes' clocks differ.
+        // Uses the store's clock, because nodes' clocks differ.
         known.pace = new
             .iter()
             .fold(known.pace, |pace, (_, report)| match report {

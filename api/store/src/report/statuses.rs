@@ -1,4 +1,4 @@
-//! Which tasks are up or gone, and whose fault an end was.
+//! Records which tasks run or have ended, and charges faults to nodes.
 
 use super::{Known, NodeReport, Sum};
 use crate::error::StoreError;
@@ -36,7 +36,7 @@ pub(super) async fn statuses(
         if has_failed(&task.state, observed) && known[id].is_current(task.revision) {
             let (revision, company) = (known[id].job_revision, known[id].company);
             if packing::failed(conn, task.job_id, revision, company, now).await? {
-                // The other may have done it, and the machine did not.
+                // The other job may be the cause, so the node is not charged.
                 continue;
             }
         }
@@ -79,7 +79,7 @@ pub(super) async fn statuses(
     Ok(())
 }
 
-/// A task by which each of these grows is up: its nodes refuse it no more.
+/// Resets the placement rejections of these jobs, because a task of their growth is up.
 async fn has_grown(conn: &mut PgConnection, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return Ok(());
@@ -91,7 +91,7 @@ async fn has_grown(conn: &mut PgConnection, jobs: &BTreeSet<JobId>) -> Result<()
     Ok(())
 }
 
-/// An end of its own that is none in order: neither told to, nor with its node.
+/// Whether the task failed by itself: it was not ordered to stop, and its node is not the cause.
 fn has_failed(state: &TaskState, observed: &Observed) -> bool {
     let Observed::Gone { outcome } = observed else {
         return false;
@@ -99,8 +99,8 @@ fn has_failed(state: &TaskState, observed: &Observed) -> bool {
     !is_told(state) && !outcome.is_clean() && !outcome.is_node_fault()
 }
 
-/// What an end says of the machine: a signal that nobody of ours has sent, as the task was not told to stop; or that the driver kept
-/// the program, whoever wanted it to end.
+/// Returns the faults of the machine that an end proves. These are a signal from outside Muster to
+/// a task that was not ordered to stop, and a driver call that blocks the program, in any state.
 fn faults(task: &Task, observed: &Observed) -> Vec<NodeFault> {
     let Observed::Gone { outcome } = observed else {
         return Vec::new();
@@ -119,7 +119,7 @@ fn faults(task: &Task, observed: &Observed) -> Vec<NodeFault> {
     }
 }
 
-/// Whether it was told to stop: what becomes of it then says nothing of it.
+/// Whether the task was ordered to stop. Its end then proves nothing.
 pub(super) fn is_told(state: &TaskState) -> bool {
     match state {
         TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Suspended => {

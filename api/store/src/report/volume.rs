@@ -1,4 +1,5 @@
-//! How much of what a job's tasks tell is kept. A node may send whatever it likes, so this is counted here, with the job's row locked.
+//! Limits on the stored volume of a job's reports. Nodes may send any amount, so it is counted here
+//! with the job's row locked.
 
 use crate::error::StoreError;
 use crate::event::NewEvent;
@@ -11,14 +12,14 @@ use sqlx::PgConnection;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Checkpoints by which a job may be above its limit before its oldest are forgotten.
+/// Excess over the limit of checkpoints at which the oldest rows are deleted.
 const CHECKPOINTS_SLACK: u64 = 64;
 
-/// Of the jobs of a report, as far as they were asked for.
+/// Volumes of the jobs of a report, loaded on demand.
 #[derive(Debug, Default)]
 pub(super) struct Volumes(BTreeMap<JobId, Volume>);
 
-/// What the tasks of a job have told, and its limits.
+/// Stored volume of a job, and its limits.
 #[derive(Debug, Clone)]
 pub(super) struct Volume {
     tenant: TenantId,
@@ -32,7 +33,7 @@ pub(super) struct Volume {
 }
 
 impl Volumes {
-    /// The volume of a job, whose row is locked.
+    /// Returns the volume of a job, whose row is locked.
     pub async fn of(
         &mut self,
         conn: &mut PgConnection,
@@ -103,12 +104,13 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Whether another event is kept.
+    /// Whether another event is stored.
     pub fn has_room(&self) -> bool {
         self.events < self.limits.job_events && self.event_bytes < self.limits.job_event_bytes
     }
 
-    /// The event, if it is kept; in place of the first that is not, one that says so.
+    /// Returns the event if it is to be stored. Instead of the first dropped event it returns one
+    /// that reports the limit.
     pub fn keep(&mut self, event: NewEvent) -> Option<NewEvent> {
         if self.has_room() {
             let bytes = serde_json::to_vec(&event.event).expect("an event is JSON");
@@ -127,7 +129,7 @@ impl Volume {
         })
     }
 
-    /// Whether these points of the series are kept.
+    /// Counts points of the series, and returns whether they are stored.
     pub fn keep_points(&mut self, count: u64) -> bool {
         let kept = self.points < self.limits.job_points;
         if kept {
@@ -138,27 +140,28 @@ impl Volume {
         kept
     }
 
-    /// Counts a checkpoint; how many are listed from now on, when the oldest are to be forgotten.
+    /// Counts a checkpoint. Returns the number to keep if the oldest rows are to be deleted.
     pub fn count_checkpoint(&mut self) -> Option<u64> {
         self.checkpoints += 1;
         let above = self.checkpoints.checked_sub(self.limits.job_checkpoints)?;
         (above % CHECKPOINTS_SLACK == 1).then_some(self.limits.job_checkpoints)
     }
 
-    /// Counts stored output; how many bytes may stay, when the oldest is to be dropped.
+    /// Counts stored output. Returns the number of bytes to keep if the oldest output is to be
+    /// dropped.
     pub fn count_log(&mut self, bytes: u64) -> Option<u64> {
         self.log_bytes += bytes;
         let most = self.limits.job_log_bytes;
-        // An eighth at a time: finding the oldest takes a look at all of it.
+        // Drops an eighth at a time, because the search for the oldest output reads all of it.
         (self.log_bytes > most).then_some(most - most / 8)
     }
 
-    /// Bytes of output that are stored now.
+    /// Sets the number of stored bytes of output.
     pub fn set_log(&mut self, bytes: u64) {
         self.log_bytes = bytes;
     }
 
-    /// Counts a line of which something is not kept; whether it is the first.
+    /// Counts a dropped line, and returns whether it is the first.
     fn drop_line(&mut self) -> bool {
         self.dropped += 1;
         self.dropped == 1

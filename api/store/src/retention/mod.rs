@@ -1,9 +1,9 @@
-//! Retention: removes what is old, in batches. Each function removes a bounded number of rows, so that a transaction holds its locks for a
-//! short time; the caller repeats it.
+//! Retention: deletes old rows in batches. Each function deletes a bounded number of rows, so that
+//! its transaction holds locks for a short time. The caller repeats it.
 //!
-//! A deleted job is purged in two steps. First the rows that its tasks have made go ([`empty`]), of which there may be millions, then its
-//! own row ([`remove`]). A row that another row still needs stays: of a trial whose study is there, and of a job from whose
-//! checkpoints another job begins.
+//! A deleted job is purged in two steps: first the rows that its tasks made ([`empty`]), possibly
+//! millions, then its own row ([`remove`]). A row that another row needs is kept: the job of a
+//! trial of an existing study, and a job from whose checkpoints another job begins.
 
 mod pass;
 
@@ -22,13 +22,13 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// Name of the actor of deletions and removals by retention, as events tell it.
+/// Name of the actor in events of deletions and removals by retention.
 pub const ACTOR: &str = "retention";
 
-/// Rows of one table that a transaction removes at most.
+/// Maximum number of rows of one table per transaction.
 const MOST_ROWS: i64 = 5_000;
 const MOST_ROWS_OF_FUNCTION: i32 = 5_000;
-/// Jobs, studies, nodes and users that a transaction removes at most.
+/// Maximum number of jobs, studies or nodes per transaction.
 const MOST_OWNERS: i64 = 100;
 const MOST_USERS: i32 = 100;
 
@@ -39,8 +39,9 @@ fn actor() -> Actor {
     }
 }
 
-/// Deletes jobs that ended before `before`, as their owners would; how many. Trials are deleted with their study. None is deleted
-/// until `before` is later than the upgrade to the release that began to delete jobs by age.
+/// Deletes jobs that ended before `before`, like their owners could, and returns their number.
+/// Trials are deleted with their study. No job is deleted until `before` is later than the upgrade
+/// to the release that introduced this deletion.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -78,8 +79,8 @@ pub async fn expire_jobs(
     Ok(events.len() as u64)
 }
 
-/// Deletes studies that finished before `before` and whose jobs have all ended, with these jobs; how many. None is deleted earlier than
-/// [`expire_jobs`] deletes jobs.
+/// Deletes studies that finished before `before` and whose jobs have all ended, with these jobs.
+/// Returns their number. The rule of [`expire_jobs`] about the upgrade applies.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -108,14 +109,15 @@ pub async fn expire_studies(
     Ok(deleted)
 }
 
-/// A deleted job, by its place in the order of deletion.
+/// A deleted job and its position in the order of deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deleted {
     pub id: JobId,
     pub at: OffsetDateTime,
 }
 
-/// Jobs that were deleted before `before`, in the order of deletion, after `after`.
+/// Returns a batch of jobs that were deleted before `before`, in the order of deletion, starting
+/// behind `after`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -142,7 +144,7 @@ pub async fn deleted_jobs(
     Ok(jobs.collect())
 }
 
-/// One table of what jobs have made: removes rows of these jobs, a batch at most.
+/// Deletes at most one batch of rows of one table.
 macro_rules! empty_table {
     ($conn:ident, $jobs:ident, $rows:literal) => {
         sqlx::query!($rows, $jobs, MOST_ROWS)
@@ -152,8 +154,9 @@ macro_rules! empty_table {
     };
 }
 
-/// Removes what these jobs have made: samples, logs, tasks, checkpoints' rows, forecasts and events. A batch of each table at most; how
-/// many rows, 0 once nothing is left. Does nothing to jobs that are not deleted.
+/// Deletes at most one batch of each table of rows of these jobs: samples, logs, tasks,
+/// checkpoints, forecasts, events and so on. Returns the number of rows; 0 once none is left. Jobs
+/// that are not deleted are ignored.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -240,9 +243,12 @@ pub async fn empty(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Store
     Ok(rows + unsigned(events))
 }
 
-/// Removes the rows of deleted jobs that [`empty`] has emptied; how many. The row of a trial stays until [`empty_studies`] has removed the
-/// trial. That of a job from which another begins stays while the other, or a study, may still begin from it. Each stays until its files
-/// are erased ([`crate::erasure`]).
+/// Deletes the rows of deleted jobs that [`empty`] has emptied, and returns their number. These
+/// rows are kept:
+///
+/// - the job of a trial, until [`empty_studies`] has deleted the trial;
+/// - a job from whose checkpoint another job or a study may still begin;
+/// - a job whose files are not erased yet ([`crate::erasure`]).
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -259,7 +265,7 @@ pub async fn remove(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Stor
     )
     .fetch_all(&mut *conn)
     .await?;
-    // Their documents still name the job that they began from.
+    // The documents of these jobs still name their parent.
     sqlx::query!(
         "update job set origin_job = null, origin_step = null where origin_job = any($1)",
         &due
@@ -272,7 +278,8 @@ pub async fn remove(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Stor
     Ok(done.rows_affected())
 }
 
-/// Removes trials, events and orders of studies that were deleted before `before`, a batch of each; how many rows, 0 once nothing is left.
+/// Deletes trials, events and orders of studies that were deleted before `before`, at most one
+/// batch of each. Returns the number of rows; 0 once none is left.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -302,7 +309,8 @@ pub async fn empty_studies(
     Ok(rows)
 }
 
-/// Removes studies that were deleted before `before` and have neither jobs nor trials; how many.
+/// Deletes studies that were deleted before `before` and have neither jobs nor trials, and returns
+/// their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -326,10 +334,11 @@ pub async fn remove_studies(
     Ok(done.rows_affected())
 }
 
-/// Removes events before `before`, a batch at most; how many, 0 once none is left.
+/// Deletes at most one batch of events before `before`, and returns their number; 0 once none is
+/// left.
 ///
 /// # Errors
-/// [`StoreError::Statement`], also where `before` is within the last hour of Postgres's clock.
+/// [`StoreError::Statement`], also if `before` is within the last hour by Postgres's clock.
 pub async fn forget_events(
     conn: &mut PgConnection,
     before: OffsetDateTime,
@@ -344,8 +353,10 @@ pub async fn forget_events(
     Ok(unsigned(events))
 }
 
-/// Removes what open jobs have left behind: allocations that were released before `before`, and tasks of earlier revisions that were, with
-/// their logs. A batch of each; how many rows, 0 once none is left. An ended job keeps its tasks until it is purged.
+/// Deletes old rows of open jobs: allocations released before `before`, and tasks of earlier
+/// revisions released before it, with their logs. Also deletes faults of nodes before `before`. At
+/// most one batch of each; returns the number of rows, 0 once none is left. An ended job keeps its
+/// tasks until it is purged.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -389,7 +400,8 @@ pub async fn forget_revisions(
     Ok(rows + gone.rows_affected())
 }
 
-/// Removes nodes, as `muster nodes remove` does, that are lost, were last seen before `before` and hold no task; how many.
+/// Removes nodes that are lost, were last seen before `before` and hold no task, like `muster nodes
+/// remove`. Returns their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -416,7 +428,8 @@ pub async fn expire_nodes(
     Ok(removed)
 }
 
-/// Removes the rows of nodes that were removed before `before` and to which no task refers; how many.
+/// Deletes the rows of nodes that were removed before `before` and to which no task refers, and
+/// returns their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -440,7 +453,7 @@ pub async fn forget_nodes(
     Ok(done.rows_affected())
 }
 
-/// Removes one-time tokens of nodes that have expired; how many.
+/// Deletes expired one-time tokens of nodes, and returns their number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -454,7 +467,8 @@ pub async fn forget_join_tokens(
     Ok(done.rows_affected())
 }
 
-/// Removes users that were made before `before` and have no token, job or study; how many. The next token under the name makes the user anew.
+/// Deletes users that were created before `before` and have no token, job or study, and returns
+/// their number. The next token under the name creates the user again.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

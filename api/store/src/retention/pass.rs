@@ -7,46 +7,47 @@ use muster_model::id::JobId;
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// How long what is stored is kept.
+/// Times after which rows are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// Rounds and forecasts.
+    /// Age of rounds and forecasts.
     pub rounds: Duration,
-    /// Jobs and studies after their end; `None`: for ever.
+    /// Time after the end of jobs and studies at which they are deleted; `None`: never.
     pub ended_jobs: Option<Duration>,
-    /// All that is stored of deleted jobs and studies.
+    /// Time after the deletion of jobs and studies at which all their rows are purged.
     pub deleted_jobs: Duration,
-    /// Events, and tasks and allocations of an open job's earlier revisions.
+    /// Age of events, and of tasks and allocations of an open job's earlier revisions.
     pub events: Duration,
-    /// Lost nodes that hold no task, and after as long again their rows.
+    /// Silence after which a lost node without tasks is removed, and after the same time again its
+    /// row.
     pub gone_nodes: Duration,
 }
 
-/// An expired or revoked token stays so long in its tenant's list.
+/// Time for which an expired or revoked token stays in its tenant's list.
 const TOKENS_SHOWN: Duration = Duration::from_secs(86_400);
-/// A user without token, job or study stays so long.
+/// Time after which a user without token, job or study is deleted.
 const USERS_KEPT: Duration = Duration::from_secs(30 * 86_400);
 
-/// What a pass has removed.
+/// Numbers of rows that a pass has removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forgotten {
     pub rounds: u64,
     pub answers: u64,
-    /// Expired or revoked ones.
+    /// Expired or revoked tokens.
     pub tokens: u64,
     pub users: u64,
     pub events: u64,
     /// Jobs and studies that were deleted because they ended long ago.
     pub expired: u64,
-    /// Deleted jobs of which nothing is left.
+    /// Deleted jobs whose last row was removed.
     pub jobs: u64,
-    /// Deleted studies of which nothing is left.
+    /// Deleted studies whose last row was removed.
     pub studies: u64,
     /// Lost nodes that were removed.
     pub nodes: u64,
 }
 
-/// One transaction of `$work`, which returns how many rows it has removed.
+/// Runs `$work`, which returns the number of removed rows, in one transaction.
 macro_rules! batch {
     ($pool:ident, |$tx:ident| $work:expr) => {
         async {
@@ -58,7 +59,7 @@ macro_rules! batch {
     };
 }
 
-/// Repeats a batch until it removes nothing; how much all have removed.
+/// Repeats a batch until it removes nothing, and returns the sum.
 async fn repeat<F: Future<Output = Result<u64, StoreError>>>(
     batch: impl Fn() -> F,
 ) -> Result<u64, StoreError> {
@@ -71,7 +72,7 @@ async fn repeat<F: Future<Output = Result<u64, StoreError>>>(
     }
 }
 
-/// The parts of a pass. One that fails does not keep the others from their work.
+/// Collects the first error of a pass. A part that fails does not prevent the others.
 #[derive(Default)]
 struct Parts {
     first_error: Option<StoreError>,
@@ -86,7 +87,7 @@ impl Parts {
     }
 }
 
-/// Carries out one pass as of `now`, in short transactions. Needs the scheduler's role.
+/// Runs one pass as of `now`, in short transactions. Needs the scheduler's role.
 ///
 /// # Errors
 /// The first error of a part; all parts are tried.
@@ -95,7 +96,7 @@ pub async fn once(pool: &Pool, keep: &Keep, now: OffsetDateTime) -> Result<Forgo
     let mut gone = Forgotten::default();
     of_the_cluster(pool, keep, now, &mut gone, &mut parts).await;
     of_jobs(pool, keep, now, &mut gone, &mut parts).await;
-    // Users come last: they stay while a job names them.
+    // Users come last, because jobs refer to them.
     let users_before = now - USERS_KEPT;
     let users = batch!(pool, |tx| super::forget_users(&mut tx, users_before));
     gone.users = parts.done(users.await);
@@ -159,7 +160,7 @@ async fn of_jobs(
     gone.studies = parts.done(repeat(studies).await);
 }
 
-/// Removes all of the jobs that were deleted before `before`; how many.
+/// Purges all jobs that were deleted before `before`, and returns their number.
 async fn purge(pool: &Pool, before: OffsetDateTime) -> Result<u64, StoreError> {
     let mut purged = 0;
     let mut after = None;

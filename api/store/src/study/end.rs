@@ -11,7 +11,8 @@ use muster_model::study::StudyOrder;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-/// Whether a user's order to cancel the study waits. Other orders are not read: they may be what no step can take in.
+/// Whether an order to cancel the study waits. Other orders are not parsed: they may be the reason
+/// why steps fail.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -27,8 +28,9 @@ pub async fn is_to_be_cancelled(conn: &mut PgConnection, id: StudyId) -> Result<
     Ok(found)
 }
 
-/// Ends a study as cancelled: its trials have failed for the reason `why`, their jobs are cancelled, and its orders are dropped. An event
-/// of its tenant names it and the reason. `false` when it is over or gone.
+/// Ends a study as cancelled: its trials fail for the reason `why`, their jobs are cancelled and
+/// its orders are dropped. An event of its tenant names the study and the reason. Returns `false`
+/// if the study has finished or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,8 +1,9 @@
-//! Studies: searches whose trials are jobs. The api creates them and says what users want of them ([`order`]); the scheduler carries
-//! the search on ([`search`]), and writes what it has come to ([`save`]) into rows ([`trial_rows`]) that are read here and in [`trial`].
-//! Whoever trains trials outside asks for them and tells of them ([`outside`]).
+//! Studies: searches whose trials are jobs. The API server creates them and stores orders of users
+//! ([`order`]). The scheduler advances the search ([`search`]) and writes the results ([`save`])
+//! into rows ([`trial_rows`]), which this module and [`trial`] read. External trainers ask for
+//! trials and tell results ([`outside`]).
 //!
-//! How a search proceeds is not known here: its state and its events are texts.
+//! This module does not know how a search proceeds: its state and its events are texts.
 
 pub mod end;
 pub mod outside;
@@ -25,10 +26,10 @@ use uuid::Uuid;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewStudy {
-    /// UUID version 7: lists sort by it.
+    /// UUID version 7, because lists are sorted by it.
     pub id: StudyId,
     pub tenant_id: TenantId,
-    /// Its trials are submitted in this user's name.
+    /// Its trials are submitted in the name of this user.
     pub created_by: UserId,
     pub document: StudySpec,
 }
@@ -39,7 +40,7 @@ pub struct StudyRow {
     pub document: StudySpec,
     pub phase: StudyPhase,
     pub counts: TrialCounts,
-    /// The best trial, or the first [`BEST_SHOWN`] of the front, without their curves.
+    /// The best trial, or the first [`BEST_SHOWN`] of the Pareto front, without curves.
     pub best: Vec<TrialView>,
     pub seq: u64,
     /// Name of the user.
@@ -48,55 +49,56 @@ pub struct StudyRow {
     pub finished_at: Option<OffsetDateTime>,
 }
 
-/// Which studies; empty parts let every study pass.
+/// Filter of studies. An empty field matches every study.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StudyFilter {
     pub name: Option<String>,
 }
 
-/// Orders that may wait for the scheduler, of one study; cancelling it is always taken.
+/// Maximum number of waiting orders of one study. An order to cancel is always accepted.
 pub const MAX_WAITING: u64 = 10_000;
 
-/// Proposals of a searcher outside that may wait to become trials of one study.
+/// Maximum number of proposals of an external searcher that wait to become trials of one study.
 pub const MAX_PROPOSED: u64 = 10_000;
 
-/// Of a Pareto front, so many trials come with its study: fronts grow with the trials. [`trial::front`] has all.
+/// Maximum number of trials of a Pareto front in the answer for a study, because fronts grow with
+/// the number of trials. [`trial::front`] returns all.
 pub const BEST_SHOWN: u32 = 10;
 
-/// What became of an order or a deletion.
+/// Result of an order or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// The study's phase does not allow it. One that was told to end counts as cancelled.
+    /// Refused by the study's phase. A study with a waiting order to cancel counts as cancelled.
     Refused {
         phase: StudyPhase,
     },
-    /// It may have so many trials by now, and only so many more.
+    /// Refused: the study may have `limit` trials now and at most `most` more.
     TooMany {
         limit: u32,
         most: u32,
     },
-    /// So many proposals wait to become trials, and no more than [`MAX_PROPOSED`] may.
+    /// Refused: `waiting` proposals wait to become trials, and at most [`MAX_PROPOSED`] may.
     TooManyProposed {
         waiting: u64,
     },
-    /// So many orders, and jobs that are to end before the study is deleted, wait for the scheduler.
+    /// Refused: `waiting` orders, or jobs that must end before a deletion, wait for the scheduler.
     Busy {
         waiting: u64,
     },
     NotFound,
 }
 
-/// A study and what waits for the scheduler to take it in.
+/// A study and the orders that wait for the scheduler.
 #[derive(Debug)]
 struct Standing {
     phase: StudyPhase,
-    /// A user has told it to end.
+    /// Whether a user has ordered the end.
     ended: bool,
-    /// Trials that it may have, with those that were asked for.
+    /// Maximum number of its trials, including waiting extensions.
     limit: u32,
     waiting: u64,
-    /// Proposals that are no trials yet, with those that wait.
+    /// Number of proposals that are no trials yet, including waiting orders.
     proposed: u64,
 }
 
@@ -120,7 +122,7 @@ struct Row {
     best: i64,
 }
 
-/// One text for both queries; `query_as!` takes only literals.
+/// The columns and joins of both queries. A macro, because `query_as!` takes only literals.
 macro_rules! select_studies {
     ($rest:literal, $($argument:expr),* $(,)?) => {
         sqlx::query_as!(
@@ -146,7 +148,7 @@ macro_rules! select_studies {
     };
 }
 
-/// Stores a study, which the scheduler begins, and wakes it.
+/// Stores a study and wakes the scheduler, which starts it.
 ///
 /// # Errors
 /// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
@@ -176,7 +178,7 @@ pub async fn insert(
     wake::send(conn, &[Channel::Studies]).await
 }
 
-/// `None` when there is none in scope, or it was deleted.
+/// Returns a study; `None` if it is not in scope or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -188,7 +190,7 @@ pub async fn get(conn: &mut PgConnection, id: StudyId) -> Result<Option<StudyRow
     Ok(found.pop())
 }
 
-/// Newest first; those after `after` in that order.
+/// Returns studies, newest first, starting behind `after`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -209,8 +211,9 @@ pub async fn list(
     with_best(conn, rows).await
 }
 
-/// States what a user wants of a study, or tells it something; the scheduler, which this wakes, takes it in. A study that a user has
-/// ended takes no order, and one that is over only more trials and what may be told of those that it has.
+/// Stores orders of a user or results of an external trainer, and wakes the scheduler, which
+/// applies them. A study whose end was ordered accepts no order. A finished study accepts only
+/// extensions and results of its trials.
 ///
 /// # Errors
 /// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
@@ -234,8 +237,8 @@ pub async fn order(
     Ok(Outcome::Done)
 }
 
-/// Keeps orders, at least one, and wakes the scheduler once they are committed. One may begin a study again that is over, so none is kept of a
-/// tenant that was deleted.
+/// Writes at least one order, and wakes the scheduler after the commit. An order may restart a
+/// finished study, so none is written for a deleted tenant.
 async fn write(
     conn: &mut PgConnection,
     id: StudyId,
@@ -267,9 +270,10 @@ async fn write(
 }
 
 fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
-    let phase = match standing.ended {
-        true => StudyPhase::Cancelled,
-        false => standing.phase,
+    let phase = if standing.ended {
+        StudyPhase::Cancelled
+    } else {
+        standing.phase
     };
     let ends = orders.contains(&StudyOrder::Cancel);
     let extends = orders
@@ -304,8 +308,8 @@ fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
     busy.then_some(Outcome::Busy { waiting })
 }
 
-/// Hides a study that is over, and the jobs of its trials. Orders that wait for the scheduler may begin it again, and come first; jobs that
-/// still run end first.
+/// Hides a finished study and the jobs of its trials. Refused while orders wait, which may restart
+/// the study, and while its jobs have not ended.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -348,8 +352,9 @@ pub async fn delete(
     Ok(Outcome::Done)
 }
 
-/// Waits until nobody else who orders something of this study, or tells it something ([`outside`]), is between looking at it and writing.
-/// Until the transaction ends. The scheduler does not take part: a step may take long, and nobody is to wait for it.
+/// Serialises transactions that order or tell something of this study ([`outside`]), until this
+/// transaction ends. The scheduler does not use the lock: its steps may take long, and callers
+/// would wait for them.
 async fn in_turn(conn: &mut PgConnection, id: StudyId) -> Result<(), StoreError> {
     let id = id.to_string();
     sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", id)
@@ -385,7 +390,8 @@ async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<Standin
     }))
 }
 
-/// A study's document, without looking at its trials; `None` when there is none in scope, or it was deleted.
+/// Returns a study's document without reading its trials; `None` if it is not in scope or was
+/// deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -402,7 +408,7 @@ pub async fn document(
     Ok(found.map(|document| document.0))
 }
 
-/// Where a study stands, without looking at its trials; `None` when there is none in scope, or it was deleted.
+/// Returns a study's phase without reading its trials; `None` if it is not in scope or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,7 +1,8 @@
-//! Trials that somebody outside trains: given out, and told of.
+//! Ask and tell: trials of external trainers.
 //!
-//! Whoever trains small things waits for nothing but this, so both are few round trips. What is told is there for the scheduler at
-//! once, which proposes meanwhile, and is acknowledged when it is on the disk ([`lasting`]).
+//! A trainer of small trials waits only for these calls, so both take few round trips. Results are
+//! visible to the scheduler at once, which proposes trials meanwhile. They are acknowledged when
+//! they are on the disk ([`lasting`]).
 
 use super::{Outcome, Standing, phase, refused, trial, write};
 use crate::error::StoreError;
@@ -14,36 +15,37 @@ use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 
-/// What became of asking.
+/// Result of `ask`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     pub phase: StudyPhase,
-    /// Its trials are jobs; nobody is given any.
+    /// Whether its trials are jobs. Such trials are not handed out.
     pub has_job: bool,
     pub trials: Vec<TrialView>,
 }
 
-/// A study that is told something.
+/// A study that receives results.
 #[derive(Debug)]
 pub struct Open {
     pub document: StudySpec,
-    /// Those that are told of and were given out: what nobody was given may not be on the disk yet, and be proposed otherwise anew.
+    /// The named trials that were handed out. A trial that was not may not be on the disk yet, and
+    /// may be proposed with other parameters after a failure.
     pub trials: Vec<Reached>,
     standing: Standing,
 }
 
-/// How far a trial has come, as the search knows it.
+/// Progress of a trial, as the search knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
     pub number: u32,
     pub state: TrialPhase,
     pub budget: u64,
-    /// The end of its last rung that has ended.
+    /// Step at the end of its last completed rung.
     pub ended: Option<u64>,
 }
 
-/// Gives out trials that run and were given to nobody yet. Two who ask at once never get the same. `None` when there is no such study
-/// in scope.
+/// Hands out running trials that were not handed out before. Concurrent calls never get the same
+/// trial. Returns `None` if the study is not in scope.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -114,13 +116,14 @@ pub async fn ask(
     }))
 }
 
-/// Begins a transaction in which the study is told something, beside others who tell and never beside one who orders, in the round trip
-/// of its `BEGIN`. Its commit does not wait for the disk.
+/// Begins a transaction that stores results, in one round trip. It may run beside others of
+/// this kind, but not beside orders. Its commit does not wait for the disk.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn begin(pool: &Pool, tenant: TenantId, id: StudyId) -> Result<Transaction, StoreError> {
-    // UUIDs need no quoting beyond their quotes. The lock comes first: a statement that waited for it would not see what it waited for.
+    // UUIDs contain nothing to escape. The lock comes first, because a statement that waits for it
+    // would not see the changes of the transaction it waited for.
     let (tenant, id) = (tenant.0, id.0);
     let statement = format!(
         "begin; set local muster.tenant = '{tenant}'; set local synchronous_commit = off; \
@@ -129,7 +132,8 @@ pub async fn begin(pool: &Pool, tenant: TenantId, id: StudyId) -> Result<Transac
     begin_with(pool, AssertSqlSafe(statement)).await
 }
 
-/// What there is to know to tell of these trials; `None` when there is no such study in scope. In a transaction of [`begin`].
+/// Returns what is needed to check results of these trials; `None` if the study is not in scope. To
+/// be called in a transaction of [`begin`].
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -183,7 +187,8 @@ pub async fn look(
     }))
 }
 
-/// Commits what is told of the study as it was seen, and wakes the scheduler; to be acknowledged only after [`lasting`].
+/// Commits results for the study as it was read, and wakes the scheduler. They may be acknowledged
+/// only after [`lasting`].
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -202,8 +207,9 @@ pub async fn tell(
     Ok(Outcome::Done)
 }
 
-/// Waits until everything that was committed before is on the disk: a transaction that writes nothing but a word into the log, and
-/// whose commit waits. Those of many who tell at once share one write to the disk, which commits that wake somebody cannot.
+/// Waits until all earlier commits are on the disk. It commits a transaction that writes only a
+/// message into the write-ahead log and waits for it. Concurrent calls share one flush, unlike
+/// commits with a notification.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

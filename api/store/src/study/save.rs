@@ -1,4 +1,4 @@
-//! What a step of a search leaves, written at once: a step costs one round trip however much has come of it.
+//! Writes the result of a step of a search. A step takes one round trip, independent of its size.
 
 use super::trial_rows::TrialWrite;
 use crate::error::StoreError;
@@ -8,56 +8,59 @@ use muster_model::id::StudyId;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-/// What a step leaves of a study and its trials.
+/// Changes of a study and its trials by one step.
 #[derive(Debug, Clone)]
 pub struct Saved {
     pub phase: &'static str,
     pub cancelled: bool,
     pub limit: u32,
-    /// Proposals that are no trials yet.
+    /// Number of proposals that are no trials yet.
     pub proposed: u32,
-    /// Events taken in by now; the new ones begin after `before`.
+    /// Number of events so far; the new ones begin after `before`.
     pub seq: u64,
     pub before: u64,
-    /// Numbers of the orders that were taken in.
+    /// Numbers of the applied orders.
     pub taken: Vec<i64>,
     /// JSON of the new events.
     pub events: Vec<String>,
-    /// JSON of the state after them, where it is to be kept.
+    /// JSON of the state after these events, if a snapshot is due.
     pub state: Option<String>,
-    /// Trials that were not there.
+    /// New trials.
     pub created: Vec<TrialWrite>,
-    /// Trials that were there and stand otherwise now.
+    /// Existing trials that changed.
     pub changed: Vec<TrialWrite>,
-    /// Whether its trials are jobs, which rounds have to do with.
+    /// Whether its trials are jobs, which concern rounds.
     pub has_jobs: bool,
-    /// Whether the transaction's commit waits until it is on the disk. Without that it is there at the latest when anything that was
-    /// written after it is.
+    /// Whether the commit waits for the disk. Otherwise it is on the disk at the latest when a
+    /// later commit is.
     pub durable: bool,
 }
 
-/// Writes all of it, and wakes rounds and streams; `false`, and nothing is written, when somebody else has carried the study on since
-/// it was read, or it was deleted. Jobs of trials that are created must be there.
+/// Writes all changes, and wakes rounds and streams. Returns `false` and writes nothing if another
+/// process has advanced the study since it was read, or if it was deleted. Jobs of new trials must
+/// exist.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 ///
 /// # Panics
-/// When a trial that has changed is not there.
+/// If a changed trial does not exist.
 pub async fn save(
     conn: &mut PgConnection,
     id: StudyId,
     saved: &Saved,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    let woken: &[Channel] = match saved.has_jobs {
-        true => &[Channel::Rounds, Channel::Events],
-        false => &[Channel::Events],
+    let woken: &[Channel] = if saved.has_jobs {
+        &[Channel::Rounds, Channel::Events]
+    } else {
+        &[Channel::Events]
     };
     let woken: Vec<String> = woken.iter().map(|one| one.as_str().to_owned()).collect();
     let numbers = saved.changed.iter().map(|trial| signed32(trial.number));
     let numbers: Vec<i32> = numbers.collect();
-    // As texts: the driver would send JSON in Postgres's own form, which does not keep numbers as they were written.
+    // Sent as text, because the driver would send Postgres's binary form of JSON, which changes the
+    // notation of numbers.
     let done = sqlx::query!(
         r#"with saved as (
             update study set phase = $3, cancelled = $4, trials_limit = $5, proposed = $6, seq = $7, state = coalesce($8::text::json, state),

@@ -1,5 +1,5 @@
-//! What the scheduler reads and writes to carry a study's search on. All of one step is written in one transaction: the events, the
-//! state, the trials, and the jobs that were created, told to train on or to stop.
+//! Reads and writes of a step of a study's search. One transaction writes all results of a step:
+//! events, state, trials, and new, extended or stopped jobs.
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
@@ -20,7 +20,7 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
-/// A study as it stood when it was read.
+/// A study as it was read.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub tenant_id: TenantId,
@@ -28,36 +28,38 @@ pub struct Loaded {
     pub document: StudySpec,
     pub phase: String,
     pub cancelled: bool,
-    /// Events that the search has taken in.
+    /// Number of events that the search has applied.
     pub seq: u64,
-    /// Of which so many are in the stored state.
+    /// Number of these events that the stored snapshot contains.
     pub state_seq: u64,
 }
 
-/// What is known of the job of a trial that holds a slot.
+/// Facts about the job of a trial that holds a slot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
     pub number: u32,
     pub job_id: JobId,
     pub state: JobState,
     pub spec: JobSpec,
-    /// Optimizer step at which training ended, if the job says so.
+    /// Optimizer step at which the training ended, if the job has reported it.
     pub finished_step: Option<u64>,
     pub latest: Option<Sample>,
-    /// Those that the search does not know yet, by step, each with the newest sample by then.
+    /// Evaluations that the search does not know yet, by step, each with the newest sample up to
+    /// it.
     pub evaluations: Vec<(Evaluation, Option<Sample>)>,
 }
 
-/// A study, and what users have said of it since its last step.
+/// A study and the orders since its last step.
 #[derive(Debug, Clone)]
 pub struct Look {
-    /// `None` when it is gone or was deleted.
+    /// `None` if the study does not exist or was deleted.
     pub study: Option<Loaded>,
-    /// In the order in which they came, each with its number for [`forget`] and for [`super::save`].
+    /// Orders in sequence, each with its number for [`forget`] and [`super::save`].
     pub orders: Vec<(i64, StudyOrder)>,
 }
 
-/// Studies with something to take in, or with a trial that waits for room to be submitted, in no order.
+/// Returns studies, in no particular order, with orders, facts or a start to apply, or with a trial
+/// that waits to be submitted and has room now.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -87,8 +89,9 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
     Ok(rows.into_iter().map(StudyId).collect())
 }
 
-/// How the study stands now, at one instant: had somebody else taken the orders in between, it would not be saved as it was seen.
-/// Orders come by the index in its order: a plain walk marks what was deleted as it passes, so that the next one need not pass it again.
+/// Reads a study and its orders in one statement, and so at one instant. If another process takes
+/// the orders afterwards, the step is not saved. Orders are read in index order: a plain index scan
+/// marks deleted entries, so that the next scan skips them.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -124,8 +127,8 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreErr
     Ok(Look { study, orders })
 }
 
-/// Locks the study until the transaction ends, if it still stands after so many events. `false` when somebody else has carried it on,
-/// or it was deleted.
+/// Locks the study until the transaction ends, if it has `seq` events. Returns `false` if another
+/// process has advanced it, or if it was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -139,7 +142,7 @@ pub async fn lock(conn: &mut PgConnection, id: StudyId, seq: u64) -> Result<bool
     Ok(found.map(unsigned) == Some(seq))
 }
 
-/// The newest stored state and the events after it.
+/// Returns the newest snapshot and the events after it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -164,7 +167,7 @@ pub async fn state(
     Ok((state.map(text), events.into_iter().map(text).collect()))
 }
 
-/// Removes orders of a study that is gone.
+/// Deletes orders of a study that no longer exists.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -175,7 +178,7 @@ pub async fn forget(conn: &mut PgConnection, orders: &[i64]) -> Result<(), Store
     Ok(())
 }
 
-/// What there is to know of the jobs of trials that hold slots, by number.
+/// Returns new facts about the jobs of trials that hold slots, ordered by trial number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -273,7 +276,7 @@ pub async fn submit(
     number: u32,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
-    // A step may submit several.
+    // Held for the whole transaction, because a step may submit several jobs.
     limit::hold(conn, new.tenant_id).await?;
     job::insert(conn, new, now).await?;
     sqlx::query!(
@@ -287,7 +290,7 @@ pub async fn submit(
     Ok(())
 }
 
-/// Whether a job may train on: it has succeeded, and nobody has deleted it.
+/// Whether a job may train further: it has succeeded and was not deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -301,8 +304,8 @@ pub async fn may_extend(conn: &mut PgConnection, id: JobId) -> Result<bool, Stor
     Ok(found.is_some())
 }
 
-/// Lets a job that has succeeded train on by another document, from its newest checkpoint. `false` when it cannot: its user has
-/// deleted it, or it has not succeeded.
+/// Extends a succeeded job: it continues with another document from its newest checkpoint. Returns
+/// `false` if the job was deleted or has not succeeded.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -323,7 +326,7 @@ pub async fn extend(
     let Ok(state) = row.state.0.apply(JobEvent::Extend) else {
         return Ok(false);
     };
-    // However far it trains, it began where it began.
+    // An extension does not change the checkpoint from which the job began.
     let from = row.origin_job.map(|origin| Origin {
         job: origin.into(),
         step: row.origin_step.map(unsigned),
@@ -353,7 +356,7 @@ pub async fn extend(
     Ok(true)
 }
 
-/// The jobs of these trials, by number.
+/// Returns the jobs of these trials by number.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -377,7 +380,7 @@ pub async fn jobs(
     Ok(jobs.collect())
 }
 
-/// Trials that run and have no job yet, by number. Meant for studies whose trials are jobs.
+/// Returns the numbers of running trials without a job, for studies whose trials are jobs.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -391,7 +394,7 @@ pub async fn unsubmitted(conn: &mut PgConnection, study: StudyId) -> Result<Vec<
     Ok(numbers.into_iter().map(unsigned32).collect())
 }
 
-/// Writes what is expected of trials, where that has changed.
+/// Writes the expected gains of trials that have changed.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,4 +1,4 @@
-//! Trials as they are shown, and given out to whoever trains them outside.
+//! Trials as they are returned to clients and handed out to external trainers.
 
 use crate::error::StoreError;
 use crate::number::{asked32, unsigned, unsigned32};
@@ -33,7 +33,8 @@ struct Row {
     ended_at: Option<OffsetDateTime>,
 }
 
-/// One text for all queries; `query_as!` takes only literals. The first argument says whether curves come along.
+/// The columns and joins of all queries. A macro, because `query_as!` takes only literals. The
+/// first argument says whether curves are included.
 macro_rules! select_trials {
     ($rest:literal, $($argument:expr),* $(,)?) => {
         sqlx::query_as!(
@@ -49,7 +50,7 @@ macro_rules! select_trials {
     };
 }
 
-/// In the order of their numbers, those after `after`.
+/// Returns trials ordered by number, starting behind `after`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -74,7 +75,7 @@ pub async fn list(
     Ok(rows.into_iter().map(TrialView::from).collect())
 }
 
-/// Of these numbers, with their curves.
+/// Returns the trials of these numbers, with curves.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -95,7 +96,8 @@ pub async fn named(
     Ok(rows.into_iter().map(TrialView::from).collect())
 }
 
-/// Those that no other one betters, in the order of their numbers, those after `after`; without their curves.
+/// Returns the Pareto front: trials that no other trial dominates, ordered by number, starting
+/// behind `after`, without curves.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -117,7 +119,7 @@ pub async fn front(
     Ok(rows.into_iter().map(TrialView::from).collect())
 }
 
-/// The best of each study by their numbers, `most` of each at most, without their curves.
+/// Returns the best trials of each study, at most `most` each, ordered by number, without curves.
 pub(super) async fn best(
     conn: &mut PgConnection,
     studies: &[Uuid],
@@ -144,7 +146,7 @@ pub(super) async fn best(
     Ok(best)
 }
 
-/// What a page begins after.
+/// Returns the number after which a page begins.
 fn place(after: Option<u32>) -> i32 {
     after.map_or(-1, |after| asked32(after).unwrap_or(i32::MAX))
 }

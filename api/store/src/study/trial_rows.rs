@@ -5,11 +5,11 @@ use muster_model::study::{Parameters, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
 use serde::Serialize;
 
-/// A trial's row after a step; `super::save` reads it by the names of its fields.
+/// A trial's row after a step. `super::save` reads its fields by name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrialWrite {
     pub number: u32,
-    /// Set once.
+    /// Job of the trial; never changed once set.
     pub job_id: Option<JobId>,
     pub state: TrialPhase,
     pub parameters: Parameters,
@@ -21,13 +21,13 @@ pub struct TrialWrite {
     pub reports: Vec<TrialPoint>,
     pub rungs: Vec<TrialPoint>,
     pub outcome: Option<TrialPoint>,
-    /// No other one betters it.
+    /// Whether no other trial is better.
     pub best: bool,
-    /// Optimizer step of the newest measure that the search knows.
+    /// Optimizer step of the newest evaluation that the search knows.
     pub fed_step: Option<u64>,
-    /// Whether the search knows that the job has ended; as it was when left out.
+    /// Whether the search knows that the job has ended; `None` leaves it unchanged.
     pub end_fed: Option<bool>,
     pub failure: Option<String>,
-    /// It is to be given out (again) to whoever asks.
+    /// Whether the trial is to be handed out (again).
     pub open: bool,
 }

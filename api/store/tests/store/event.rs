@@ -1,4 +1,4 @@
-//! The cursor of the history: what commits late is shown late, and never skipped.
+//! Cursor of the history: events of late commits are shown late and never skipped.
 
 use crate::world::{World, at};
 use muster_model::event::Event;
@@ -32,7 +32,7 @@ async fn read(world: &World, cursor: &mut Cursor, limit: u32) -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_reader_never_skips_what_a_slow_transaction_commits_late() -> anyhow::Result<()> {
+async fn reader_sees_events_of_a_late_commit() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut cursor = Cursor { xid: 0, seq: 0 };
     read(&world, &mut cursor, 100).await?;
@@ -42,7 +42,8 @@ async fn a_reader_never_skips_what_a_slow_transaction_commits_late() -> anyhow::
     let mut fast = pool::begin(&world.scheduler).await?;
     append(&mut fast, &[note(&world, "fast")]).await?;
     fast.commit().await?;
-    // The fast one has the higher sequence; shown now, it would move readers past the slow one.
+    // The fast transaction has the higher sequence number. If it were shown now, readers would skip
+    // the slow one.
     assert_eq!(read(&world, &mut cursor, 100).await?, [""; 0]);
     append(&mut slow, &[note(&world, "slow 2")]).await?;
     slow.commit().await?;
@@ -55,7 +56,7 @@ async fn a_reader_never_skips_what_a_slow_transaction_commits_late() -> anyhow::
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_without_gap_or_overlap_while_many_write() -> anyhow::Result<()> {
+async fn pages_have_no_gap_or_overlap_during_concurrent_writes() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut cursor = {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
@@ -102,7 +103,7 @@ async fn pages_follow_each_other_without_gap_or_overlap_while_many_write() -> an
 }
 
 #[test]
-fn a_cursor_reads_what_it_writes_and_refuses_what_is_none() {
+fn cursor_survives_a_round_trip_and_refuses_other_text() {
     let cursor = Cursor {
         xid: u64::MAX,
         seq: 7,

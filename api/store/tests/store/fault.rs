@@ -1,4 +1,4 @@
-//! Faults of nodes: what is charged, to whom, and that it is charged once however often it is told.
+//! Faults of nodes: they are charged once, even if they are reported repeatedly.
 
 use crate::world::{World, at};
 use muster_model::assignment::Observed;
@@ -11,14 +11,14 @@ use muster_store::{fault, pool, scope};
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// What rounds know of the node.
+/// Returns the faults that rounds load for the node.
 async fn charged(world: &World, seconds: u64) -> anyhow::Result<Vec<fault::Charge>> {
     let mut tx = pool::begin_snapshot(&world.scheduler).await?;
     let loaded = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
     Ok(loaded.faults.get(&world.node).cloned().unwrap_or_default())
 }
 
-/// What the node's history says of faults.
+/// Returns the faults in the node's history.
 async fn history(world: &World) -> anyhow::Result<Vec<NodeFault>> {
     let mut tx = pool::begin(&world.api).await?;
     scope::admin(&mut tx).await?;
@@ -44,10 +44,9 @@ async fn tell(
     Ok(tx.commit().await?)
 }
 
-/// A session that breaks before the scheduler's answer leads to the same errors being told once more, seconds later.
+/// A session that breaks before the scheduler's answer repeats its report seconds later.
 #[tokio::test]
-async fn an_error_that_is_told_again_is_charged_once_whatever_the_nodes_clock() -> anyhow::Result<()>
-{
+async fn repeated_error_is_charged_once_with_any_node_clock() -> anyhow::Result<()> {
     for ahead_s in [0, 500] {
         let world = World::new().await?;
         let xid = NodeFault::Xid { gpu: 1, xid: 79 };
@@ -58,7 +57,7 @@ async fn an_error_that_is_told_again_is_charged_once_whatever_the_nodes_clock() 
         assert_eq!(charged.len(), 1, "{ahead_s} s ahead: {charged:?}");
         assert!(charged[0].at <= at(11), "not in the future: {charged:?}");
         assert_eq!(history(&world).await?, [xid]);
-        // Another one of the same number is another one.
+        // Another error of the same number counts separately.
         let again = [(told[0].0 + Duration::from_secs(2), xid)];
         tell(&world, &again, 16).await?;
         assert_eq!(history(&world).await?.len(), 2);
@@ -67,7 +66,7 @@ async fn an_error_that_is_told_again_is_charged_once_whatever_the_nodes_clock() 
 }
 
 #[tokio::test]
-async fn a_program_that_the_driver_lost_is_charged_to_its_gpu_once() -> anyhow::Result<()> {
+async fn program_blocked_by_the_driver_is_charged_to_its_gpu_once() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("lost").await?;
     let (chief, shard) = world.start(job, 0, &[2], 1).await?;
@@ -88,7 +87,7 @@ async fn a_program_that_the_driver_lost_is_charged_to_its_gpu_once() -> anyhow::
     assert_eq!(charged[0].of, Some((job, chief)));
     let loaded = world.loaded(job, 21).await?;
     assert!(loaded.measured.is_none_or(|known| known.hurt.is_none()));
-    // Told to stop, as everybody may be, is no fault.
+    // An ordered stop is not a fault.
     let stopped = Observed::Gone {
         outcome: Outcome::killed_late(),
     };

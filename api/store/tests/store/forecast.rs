@@ -1,4 +1,4 @@
-//! Forecasts: the newest is shown with the job, and their intervals are compared with what came.
+//! Forecasts: a job shows its newest one, and intervals are compared with actual times.
 
 use crate::world::{World, at, gone, stop};
 use muster_model::assignment::Observed;
@@ -42,7 +42,7 @@ fn new(job: JobId, forecast: Forecast) -> NewForecast {
     }
 }
 
-/// Of a job that is placed at 10 s, up at 12 s, told to stop at 100 s and gone at 110 s.
+/// Runs a job that is placed at 10 s, up at 12 s, ordered to stop at 100 s and gone at 110 s.
 async fn run_to_its_end(world: &World, job: JobId) -> anyhow::Result<()> {
     let (chief, shard) = world.start(job, 0, &[0], 10).await?;
     let running = [(chief, Observed::Running), (shard, Observed::Running)];
@@ -57,8 +57,7 @@ async fn run_to_its_end(world: &World, job: JobId) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_newest_is_shown_to_its_tenant_and_all_are_compared_with_the_end() -> anyhow::Result<()>
-{
+async fn newest_forecast_is_shown_and_all_are_compared_with_the_end() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("mine").await?;
     let forecasts = [
@@ -91,7 +90,7 @@ async fn the_newest_is_shown_to_its_tenant_and_all_are_compared_with_the_end() -
         share,
     } = counted.finish;
     assert_eq!((forecasts, held, jobs), (2, 1, 1));
-    // The first was shown for a second, the last for 107 of them.
+    // The first forecast was shown for 1 s of 108 s, the last one for 107 s.
     let share = share.expect("a job was counted");
     assert!((share - 107.0 / 108.0).abs() < 1e-6, "{share}");
     assert_eq!(tally(&mut tx, at(2)).await?.finish.forecasts, 1);
@@ -112,7 +111,7 @@ async fn the_newest_is_shown_to_its_tenant_and_all_are_compared_with_the_end() -
 }
 
 #[tokio::test]
-async fn starts_are_compared_and_what_is_unsure_counts_nowhere() -> anyhow::Result<()> {
+async fn starts_are_compared_and_unsure_forecasts_not_counted() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, other) = (world.submit("mine").await?, world.submit("later").await?);
     let start = |made_s: u64, (p10, p50, p90): (u64, u64, u64)| Forecast {
@@ -154,7 +153,7 @@ async fn starts_are_compared_and_what_is_unsure_counts_nowhere() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn time_around_training_is_known_after_five_jobs() -> anyhow::Result<()> {
+async fn start_and_stop_time_is_known_after_five_jobs() -> anyhow::Result<()> {
     let world = World::new().await?;
     for number in 0..5 {
         let mut tx = pool::begin(&world.scheduler).await?;

@@ -1,4 +1,4 @@
-//! Idempotency keys: one answer for each request, whoever asks how often.
+//! Idempotency keys: repeated requests receive the first answer.
 
 use crate::world::{World, at};
 use muster_store::idempotency::{Claim, claim, store, sweep};
@@ -6,7 +6,7 @@ use muster_store::pool;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_repeated_request_gets_the_first_answer_and_another_is_refused() -> anyhow::Result<()> {
+async fn repeated_request_gets_the_first_answer_others_are_refused() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     assert_eq!(
@@ -36,7 +36,7 @@ async fn a_repeated_request_gets_the_first_answer_and_another_is_refused() -> an
 }
 
 #[tokio::test]
-async fn a_second_request_waits_for_the_first_and_takes_over_if_it_fails() -> anyhow::Result<()> {
+async fn second_request_waits_and_takes_over_if_the_first_fails() -> anyhow::Result<()> {
     let world = World::new().await?;
     for (first_commits, expected) in [
         (false, Claim::New),

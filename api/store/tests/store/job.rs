@@ -1,4 +1,4 @@
-//! Jobs as users see them: listed in pages, filtered, asked to pause, cancel and vanish.
+//! Jobs of users: pages, filters, intents and deletion.
 
 use crate::world::{World, at, stop};
 use muster_model::actor::Actor;
@@ -27,7 +27,7 @@ async fn names(
 }
 
 #[tokio::test]
-async fn pages_of_jobs_cover_each_once_though_jobs_arrive_in_between() -> anyhow::Result<()> {
+async fn pages_of_jobs_list_each_job_once_despite_new_jobs() -> anyhow::Result<()> {
     let world = World::new().await?;
     for number in 0..5 {
         world.submit(&format!("job-{number}")).await?;
@@ -47,7 +47,7 @@ async fn pages_of_jobs_cover_each_once_though_jobs_arrive_in_between() -> anyhow
 }
 
 #[tokio::test]
-async fn filters_narrow_and_are_joined() -> anyhow::Result<()> {
+async fn filters_are_combined_with_and() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (one, two) = (world.submit("one").await?, world.submit("two").await?);
     world.start(one, 0, &[0], 1).await?;
@@ -109,7 +109,7 @@ async fn filters_narrow_and_are_joined() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_intent_for_some_jobs_leaves_others_as_they_are() -> anyhow::Result<()> {
+async fn conditional_intent_leaves_other_jobs_unchanged() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("paused").await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;
@@ -125,7 +125,7 @@ async fn an_intent_for_some_jobs_leaves_others_as_they_are() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn who_stated_an_intent_is_told_to_the_round_and_in_the_history() -> anyhow::Result<()> {
+async fn author_of_an_intent_is_in_the_snapshot_and_the_history() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("asked").await?;
     let loaded = async || -> anyhow::Result<_> {
@@ -153,7 +153,7 @@ async fn who_stated_an_intent_is_told_to_the_round_and_in_the_history() -> anyho
 }
 
 #[tokio::test]
-async fn a_cancel_is_final_and_an_ended_job_takes_no_intent() -> anyhow::Result<()> {
+async fn cancel_is_final_and_an_ended_job_accepts_no_intent() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("wanted").await?;
     let want = async |intent| -> anyhow::Result<IntentOutcome> {
@@ -192,7 +192,7 @@ async fn a_cancel_is_final_and_an_ended_job_takes_no_intent() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_job_is_deleted_once_it_has_ended_and_its_history_stays() -> anyhow::Result<()> {
+async fn ended_job_can_be_deleted_and_its_history_stays() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("gone").await?;
     let delete = async || -> anyhow::Result<DeleteOutcome> {
@@ -259,7 +259,7 @@ async fn a_job_is_deleted_once_it_has_ended_and_its_history_stays() -> anyhow::R
 }
 
 #[tokio::test]
-async fn tasks_are_listed_for_the_present_revision_or_for_all() -> anyhow::Result<()> {
+async fn tasks_are_listed_of_the_present_or_of_all_revisions() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("tasks").await?;
     let (chief, shard) = world.start(job_id, 0, &[0], 1).await?;

@@ -1,4 +1,4 @@
-//! Limits of tenants: what is open is counted, and no race gets past a limit.
+//! Limits of tenants hold, also for concurrent transactions.
 
 use crate::study::created;
 use crate::world::{World, at, id, spec};
@@ -46,7 +46,8 @@ fn exceeded<T: std::fmt::Debug>(done: Result<T, StoreError>) -> Exceeded {
     }
 }
 
-/// The first of them share a lock, the last ones wait for each other; Postgres has 100 connections here.
+/// The first submissions share a lock; the last ones wait for each other. Postgres has 100
+/// connections here.
 #[tokio::test]
 async fn concurrent_submissions_stop_at_the_limit() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -75,7 +76,7 @@ async fn concurrent_submissions_stop_at_the_limit() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ended_job_gives_its_place_back() -> anyhow::Result<()> {
+async fn ended_job_frees_its_place_within_the_limit() -> anyhow::Result<()> {
     let world = World::new().await?;
     let one = LimitsSet {
         open_jobs: Some(1),

@@ -1,4 +1,4 @@
-//! Logs of tasks: in order, once, and never more than their cap.
+//! Logs of tasks: in order, without repetition, up to their cap.
 
 use crate::world::World;
 use muster_model::id::TaskId;
@@ -12,7 +12,7 @@ async fn task(world: &World) -> anyhow::Result<TaskId> {
 }
 
 #[tokio::test]
-async fn pieces_that_overlap_are_joined_and_read_from_any_offset() -> anyhow::Result<()> {
+async fn overlapping_pieces_are_joined_and_read_from_any_offset() -> anyhow::Result<()> {
     let world = World::new().await?;
     let id = task(&world).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
@@ -51,7 +51,7 @@ async fn pieces_that_overlap_are_joined_and_read_from_any_offset() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn what_never_arrived_is_a_gap_that_readers_cross() -> anyhow::Result<()> {
+async fn readers_cross_a_gap_of_missing_pieces() -> anyhow::Result<()> {
     let world = World::new().await?;
     let id = task(&world).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
@@ -68,7 +68,7 @@ async fn what_never_arrived_is_a_gap_that_readers_cross() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn of_a_log_above_its_cap_the_newest_part_stays_and_a_note_says_so() -> anyhow::Result<()> {
+async fn log_above_its_cap_keeps_the_newest_part_and_adds_a_note() -> anyhow::Result<()> {
     let world = World::new().await?;
     let id = task(&world).await?;
     let piece = vec![b'x'; 1 << 20];

@@ -1,4 +1,5 @@
-//! The store against a real Postgres: every test has a database of its own. One program, because each would link anew.
+//! Tests on a real Postgres; each test has its own database. One program, because each program
+//! would be linked separately.
 
 mod event;
 mod fault;

@@ -1,4 +1,4 @@
-//! Migrations: once, however many run them; and every table as the house rules want it.
+//! Migrations run once, also with concurrent processes, and every table follows the rules.
 
 use muster_store::migrate;
 use muster_testdb::TestDb;
@@ -8,7 +8,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::Result<()> {
+async fn concurrent_migrations_succeed() -> anyhow::Result<()> {
     let db = TestDb::unmigrated().await;
     let run = || migrate::run(&db.owner_url);
     let (a, b, c) = tokio::join!(run(), run(), run());
@@ -31,7 +31,7 @@ async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_migration_steps_back_from_a_table_in_use_and_tries_again() -> anyhow::Result<()> {
+async fn migration_is_retried_if_a_table_is_in_use() -> anyhow::Result<()> {
     let db = TestDb::new().await;
     let held = db.hold_table("_sqlx_migrations").await;
     let until_waiting = async |count| {
@@ -41,7 +41,7 @@ async fn a_migration_steps_back_from_a_table_in_use_and_tries_again() -> anyhow:
     };
     let step_back = async {
         until_waiting(1).await;
-        // Transactions that queue behind it proceed.
+        // Transactions that queue behind the migration proceed.
         until_waiting(0).await;
         held.give_back().await;
     };
@@ -52,7 +52,7 @@ async fn a_migration_steps_back_from_a_table_in_use_and_tries_again() -> anyhow:
 }
 
 #[tokio::test]
-async fn every_table_forces_row_level_security_and_explains_itself() -> anyhow::Result<()> {
+async fn every_table_forces_row_level_security_and_has_comments() -> anyhow::Result<()> {
     let db = TestDb::new().await;
     let mut conn = PgConnection::connect(&db.owner_url).await?;
     let open: Vec<String> = sqlx::query_scalar(
@@ -76,7 +76,7 @@ async fn every_table_forces_row_level_security_and_explains_itself() -> anyhow::
     .fetch_all(&mut conn)
     .await?;
     assert_eq!(unexplained, [""; 0]);
-    // Machines are the cluster's, and so is what is charged to them.
+    // Nodes and their faults belong to the cluster and not to a tenant.
     let homeless: Vec<String> = sqlx::query_scalar(
         "select relname::text from pg_class c
          where relnamespace = 'public'::regnamespace and relkind = 'r'
@@ -90,14 +90,14 @@ async fn every_table_forces_row_level_security_and_explains_itself() -> anyhow::
 }
 
 #[tokio::test]
-async fn what_was_committed_survives_a_crash_of_the_server() -> anyhow::Result<()> {
+async fn committed_rows_survive_a_crash_of_the_server() -> anyhow::Result<()> {
     let world = crate::world::World::new().await?;
     let job = world.submit("kept").await?;
     let mut open = muster_store::pool::begin(&world.scheduler).await?;
     muster_store::node::set_drained(&mut open, "node-a", true, crate::world::at(1)).await?;
     world.db.crash_and_restart();
     drop(open);
-    // Connections of the pool are broken; new ones take their place.
+    // New connections replace the broken ones of the pool.
     let pool = muster_store::pool::scheduler(&world.db.scheduler_url, 1)?;
     let mut tx = muster_store::pool::begin_snapshot(&pool).await?;
     let loaded = muster_store::plan::Loader::new(1_000)
@@ -116,7 +116,7 @@ async fn what_was_committed_survives_a_crash_of_the_server() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn an_owner_that_is_no_superuser_migrates_and_makes_the_first_tenant() -> anyhow::Result<()> {
+async fn owner_without_superuser_migrates_and_creates_a_tenant() -> anyhow::Result<()> {
     let db = TestDb::unmigrated().await;
     let mut conn = PgConnection::connect(&db.owner_url).await?;
     for statement in [
@@ -158,7 +158,7 @@ async fn an_owner_that_is_no_superuser_migrates_and_makes_the_first_tenant() -> 
     muster_store::token::create(&mut conn, &token, now).await?;
     let found = muster_store::tenant::by_name(&mut conn, "first").await?;
     assert_eq!(found.map(|found| found.id), Some(tenant.id));
-    // And brings it back, when the last who could administer has deleted it.
+    // The owner restores the tenant after its last administrator has deleted it.
     assert!(muster_store::tenant::delete(&mut conn, tenant.id, now).await?);
     assert_eq!(
         muster_store::tenant::by_name(&mut conn, "first").await?,

@@ -11,7 +11,7 @@ use muster_store::{assignment, event, fault, node, pool, scope};
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_heartbeat_passes_over_nodes_whose_rows_are_locked() -> anyhow::Result<()> {
+async fn heartbeat_skips_nodes_with_locked_rows() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     let other = node::hello(&mut tx, id(), "node-b", &slots(1), at(1))
@@ -42,7 +42,7 @@ async fn a_heartbeat_passes_over_nodes_whose_rows_are_locked() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> anyhow::Result<()> {
+async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("lost").await?;
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;
@@ -103,7 +103,7 @@ async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> a
         (world.node, NodeState::Up),
         "the same node under the same name"
     );
-    // It tells of what it ran; that changes nothing any more.
+    // The node reports the tasks that it ran. They are already released.
     let outcome = world
         .observe(1, &[(chief, Observed::Running), (shard, gone(1))], 41)
         .await?;
@@ -137,9 +137,9 @@ async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> a
     Ok(())
 }
 
-/// Whatever the scheduler's clock says: silence is told by it.
+/// Leases detect heartbeats by a change of this time, even if the scheduler's clock is set back.
 #[tokio::test]
-async fn a_heartbeat_of_a_clock_set_back_changes_the_node() -> anyhow::Result<()> {
+async fn heartbeat_changes_the_node_if_the_clock_is_set_back() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     for seconds in [100, 50, 60] {
@@ -150,7 +150,7 @@ async fn a_heartbeat_of_a_clock_set_back_changes_the_node() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_loss_and_a_start_at_the_same_time_leave_no_task_on_a_lost_node() -> anyhow::Result<()> {
+async fn concurrent_loss_and_start_leave_no_task_on_a_lost_node() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("race").await?;
     let steps = [Step {
@@ -188,7 +188,7 @@ async fn a_loss_and_a_start_at_the_same_time_leave_no_task_on_a_lost_node() -> a
 }
 
 #[tokio::test]
-async fn draining_needs_an_administrator_and_is_told_once() -> anyhow::Result<()> {
+async fn drain_needs_an_administrator_and_is_recorded_once() -> anyhow::Result<()> {
     let world = World::new().await?;
     for _ in 0..2 {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
@@ -218,7 +218,7 @@ async fn draining_needs_an_administrator_and_is_told_once() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn unfit_node_opens_by_its_own_word_alone() -> anyhow::Result<()> {
+async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
     let world = World::new().await?;
     let say = async |why: Option<&str>, seconds| -> anyhow::Result<Option<Excluded>> {
         let mut tx = pool::begin(&world.scheduler).await?;
@@ -269,8 +269,7 @@ async fn unfit_node_opens_by_its_own_word_alone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once()
--> anyhow::Result<()> {
+async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::Result<()> {
     let world = World::new().await?;
     let cordoned = Notice {
         closed: Closed::ToNew,
@@ -362,7 +361,7 @@ async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once(
 }
 
 #[tokio::test]
-async fn sessions_of_a_new_name_at_once_make_one_node() -> anyhow::Result<()> {
+async fn concurrent_sessions_of_a_new_name_create_one_node() -> anyhow::Result<()> {
     let world = World::new().await?;
     let hello = async || -> anyhow::Result<muster_model::id::NodeId> {
         let mut tx = pool::begin(&world.scheduler).await?;

@@ -1,4 +1,4 @@
-//! Two jobs on a GPU: who may be the second, who has it when the first leaves, and what is measured alone and together.
+//! Packing: admission of a guest, its promotion when the host leaves, and separate measurements.
 
 use crate::world::{World, at, sample, start};
 use muster_model::assignment::{Observed, TaskReport};
@@ -34,7 +34,7 @@ fn gone() -> Observed {
     Observed::Gone { outcome }
 }
 
-/// A job of one worker on the first slot.
+/// Starts a job of one worker on the first slot.
 async fn one(world: &World, name: &str, at: u64) -> anyhow::Result<(JobId, TaskId)> {
     let job = world.submit(name).await?;
     let worker: Vec<NewTask> = world.tasks(&[0]).into_iter().take(1).collect();
@@ -61,7 +61,7 @@ async fn company(world: &World, job: JobId) -> anyhow::Result<Option<JobId>> {
     Ok(tasks[0].shared_with)
 }
 
-/// A guest that stood still goes on beside the host.
+/// Starts a host, and a suspended job that continues beside it as a guest.
 async fn packed(world: &World) -> anyhow::Result<[(JobId, TaskId); 2]> {
     let guest = one(world, "guest", 1).await?;
     world.step(guest.0, 1, suspend(), 5).await?;
@@ -76,7 +76,7 @@ async fn packed(world: &World) -> anyhow::Result<[(JobId, TaskId); 2]> {
 }
 
 #[tokio::test]
-async fn a_gpu_has_two_lanes_and_no_third() -> anyhow::Result<()> {
+async fn gpu_has_at_most_two_lanes() -> anyhow::Result<()> {
     let world = World::new().await?;
     let third = one(&world, "third", 1).await?;
     world.step(third.0, 1, suspend(), 2).await?;
@@ -111,7 +111,7 @@ async fn a_gpu_has_two_lanes_and_no_third() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_guest_has_the_gpu_when_its_host_is_gone() -> anyhow::Result<()> {
+async fn guest_becomes_holder_when_its_host_ends() -> anyhow::Result<()> {
     let world = World::new().await?;
     let [host, guest] = packed(&world).await?;
     world.observe(1, &[(host.1, gone())], 70).await?;
@@ -131,10 +131,10 @@ async fn the_guest_has_the_gpu_when_its_host_is_gone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn whoever_releases_the_holder_leaves_no_orphan() -> anyhow::Result<()> {
+async fn release_of_the_holder_moves_the_guest_to_its_lane() -> anyhow::Result<()> {
     let world = World::new().await?;
     let [host, guest] = packed(&world).await?;
-    // As the release before writes it, which knows nothing of lanes.
+    // Written as by the previous release, which does not know lanes.
     let mut tx = pool::begin(&world.scheduler).await?;
     sqlx::query(
         "update allocation set released_at = $2 where task_id = $1 and released_at is null",
@@ -173,7 +173,7 @@ async fn uses(world: &World, task: TaskId, report: UsageReport, at_s: u64) -> an
 }
 
 #[tokio::test]
-async fn rates_and_use_are_kept_apart_by_the_company() -> anyhow::Result<()> {
+async fn speed_and_use_are_measured_apart_for_each_pair() -> anyhow::Result<()> {
     let world = World::new().await?;
     let [host, guest] = packed(&world).await?;
     world.tell(host.1, 1, 0, &[rate(1, 9.0)]).await?;
@@ -210,7 +210,7 @@ async fn rates_and_use_are_kept_apart_by_the_company() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_end_beside_another_is_remembered_and_not_the_machines() -> anyhow::Result<()> {
+async fn failure_beside_another_job_is_kept_and_not_charged() -> anyhow::Result<()> {
     let world = World::new().await?;
     let [host, guest] = packed(&world).await?;
     for task in [host.1, guest.1] {
@@ -233,13 +233,13 @@ async fn an_end_beside_another_is_remembered_and_not_the_machines() -> anyhow::R
         .await?;
     assert_eq!(charged, 0, "the other may have done it");
     tx.commit().await?;
-    // Long after they have parted it is its own affair.
+    // Long after the pair has separated, a failure counts as the job's own.
     world.observe(1, &[(host.1, killed)], 600).await?;
     assert_eq!(hurt(world.loaded(host.0, 601).await?), None);
     Ok(())
 }
 
-/// A job that stands still on the first slot, and what it has told so far.
+/// A suspended job on the first slot, and the number of its reported lines.
 struct Waiter {
     job: JobId,
     task: TaskId,
@@ -281,7 +281,7 @@ impl Waiter {
     }
 }
 
-/// Lanes of the first slot that are held, with their jobs.
+/// Returns the held lanes of the first slot with their jobs.
 async fn lanes(world: &World) -> anyhow::Result<Vec<(i16, JobId)>> {
     let mut tx = pool::begin(&world.scheduler).await?;
     let held: Vec<(i16, uuid::Uuid)> = sqlx::query_as(
@@ -297,7 +297,7 @@ async fn lanes(world: &World) -> anyhow::Result<Vec<(i16, JobId)>> {
 }
 
 #[tokio::test]
-async fn of_two_plans_that_put_a_guest_on_one_gpu_one_wins() -> anyhow::Result<()> {
+async fn one_of_two_guests_for_one_gpu_is_admitted() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut waiters = [
         Waiter::new(&world, "one", 1).await?,
@@ -339,15 +339,14 @@ async fn of_two_plans_that_put_a_guest_on_one_gpu_one_wins() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_guest_that_comes_while_its_host_goes_is_never_alone_in_the_second_lane()
--> anyhow::Result<()> {
+async fn guest_is_never_alone_in_the_second_lane_as_its_host_ends() -> anyhow::Result<()> {
     for round in 0..6 {
         let world = World::new().await?;
         let waiter = Waiter::new(&world, "waiter", 1).await?;
         let host = one(&world, "host", 6).await?;
         let plan = waiter.go_on(host.0);
         let ended = [(host.1, gone())];
-        // Sometimes the one is ahead, sometimes the other.
+        // Both orders of the two transactions occur.
         let comes = async {
             tokio::time::sleep(std::time::Duration::from_millis(round)).await;
             world.commit(&plan, 10).await

@@ -1,4 +1,4 @@
-//! Rounds: what they load, and how their plans are committed.
+//! Rounds: their snapshots and the commits of their plans.
 
 use crate::world::{World, at, gone, id, slots, start, stop};
 use muster_model::assignment::Observed;
@@ -11,9 +11,10 @@ use muster_store::plan::{Action, Refusal, Step};
 use muster_store::{assignment, event, node, plan, pool};
 use std::time::Duration;
 
-/// Nodes are found lost while a round starts jobs on them, the first job on a later node than the second.
+/// Nodes are marked as lost while a round starts jobs on them, the first job on a later node than
+/// the second.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_round_and_who_finds_nodes_lost_lock_them_in_one_order() -> anyhow::Result<()> {
+async fn commit_and_node_loss_lock_nodes_in_one_order() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     let later = node::hello(&mut tx, id(), "node-b", &slots(4), at(0)).await?;
@@ -29,7 +30,7 @@ async fn a_round_and_who_finds_nodes_lost_lock_them_in_one_order() -> anyhow::Re
         action: start(tasks),
     };
     let steps = [starts(first, on_later), starts(second, world.tasks(&[0]))];
-    // As `node::lost` locks them, slowly.
+    // Takes locks in the order of `node::lost`, slowly.
     let mut losing = pool::begin(&world.scheduler).await?;
     locked(&mut losing, "node-a").await?;
     let mut round = pool::begin(&world.scheduler).await?;
@@ -50,7 +51,7 @@ async fn a_round_and_who_finds_nodes_lost_lock_them_in_one_order() -> anyhow::Re
     Ok(())
 }
 
-/// Waits until it has the node's row, or Postgres has found a deadlock.
+/// Waits until the transaction has locked the node's row, or Postgres has found a deadlock.
 async fn locked(tx: &mut pool::Transaction, node: &str) -> anyhow::Result<()> {
     sqlx::query("select from node where name = $1 for no key update")
         .bind(node)
@@ -60,7 +61,7 @@ async fn locked(tx: &mut pool::Transaction, node: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_job_goes_through_its_whole_life_and_each_change_is_an_event() -> anyhow::Result<()> {
+async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("life").await?;
     assert_eq!(
@@ -179,8 +180,7 @@ async fn a_job_goes_through_its_whole_life_and_each_change_is_an_event() -> anyh
 }
 
 #[tokio::test]
-async fn of_two_commits_for_the_same_revision_one_is_a_conflict_and_changes_nothing()
--> anyhow::Result<()> {
+async fn second_commit_for_a_revision_is_a_conflict() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("twice").await?;
     let steps = |gpu| {
@@ -211,7 +211,7 @@ async fn of_two_commits_for_the_same_revision_one_is_a_conflict_and_changes_noth
 }
 
 #[tokio::test]
-async fn a_slot_is_never_held_twice_and_the_refused_job_stays_whole() -> anyhow::Result<()> {
+async fn held_slot_is_refused_and_the_job_unchanged() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (first, second) = (world.submit("first").await?, world.submit("second").await?);
     let steps = [
@@ -250,7 +250,7 @@ async fn a_slot_is_never_held_twice_and_the_refused_job_stays_whole() -> anyhow:
 }
 
 #[tokio::test]
-async fn a_slot_is_free_only_when_its_task_is_reported_gone() -> anyhow::Result<()> {
+async fn slot_is_free_only_after_its_task_is_reported_gone() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (first, second) = (world.submit("first").await?, world.submit("second").await?);
     let (chief, shard) = world.start(first, 0, &[0], 1).await?;
@@ -324,7 +324,7 @@ async fn steps_of_one_job_are_applied_in_order_and_all_or_none() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_charged_stop_counts_a_failure_and_holds_the_job_back() -> anyhow::Result<()> {
+async fn charged_stop_counts_a_failure_and_delays_the_start() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("fails").await?;
     world.start(job, 0, &[0], 1).await?;
@@ -347,7 +347,7 @@ async fn a_charged_stop_counts_a_failure_and_holds_the_job_back() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn a_wait_is_told_once_for_each_reason() -> anyhow::Result<()> {
+async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("waits").await?;
     let wait = |free_gpus, position| {
@@ -409,7 +409,7 @@ async fn a_wait_is_told_once_for_each_reason() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_starts_on_a_node_that_is_drained_lost_or_unknown() -> anyhow::Result<()> {
+async fn drained_lost_or_unknown_node_accepts_no_start() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("where").await?;
     let start_on = |node| {
@@ -439,8 +439,7 @@ async fn nothing_starts_on_a_node_that_is_drained_lost_or_unknown() -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_nodes_assignment_is_whole_and_its_generation_rises_with_each_change()
--> anyhow::Result<()> {
+async fn assignment_is_complete_and_its_generation_rises() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("assigned").await?;
     let load = async || -> anyhow::Result<assignment::NodeAssignment> {
@@ -519,7 +518,7 @@ async fn a_nodes_assignment_is_whole_and_its_generation_rises_with_each_change()
 }
 
 #[tokio::test]
-async fn a_withdrawn_start_and_a_second_stop_keep_the_stronger_end() -> anyhow::Result<()> {
+async fn cancelled_start_and_second_stop_keep_the_stronger_end() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("ends").await?;
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;

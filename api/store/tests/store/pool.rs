@@ -1,11 +1,11 @@
-//! Connections that are given back by whoever does not wait for what it asked.
+//! Connections whose callers drop their futures before the answer arrives.
 
 use muster_model::id::{StudyId, TenantId};
 use muster_store::study::outside;
 use muster_store::{StoreError, pool};
 use muster_testdb::TestDb;
 
-/// So that whoever waits beside this is asked after so many times whether it has its answer.
+/// Yields `count` times. A `select!` with it drops the other future after that many polls.
 async fn moments(count: u32) {
     for _ in 0..count {
         tokio::task::yield_now().await;
@@ -15,19 +15,18 @@ async fn moments(count: u32) {
 const TENANT: TenantId = TenantId(uuid::Uuid::from_u128(7));
 
 #[tokio::test]
-async fn a_transaction_that_nobody_waits_for_is_nobodys() -> anyhow::Result<()> {
+async fn dropped_begin_leaves_no_open_transaction() -> anyhow::Result<()> {
     nobodys(async |pool| pool::begin_for(pool, TENANT).await).await
 }
 
 #[tokio::test]
-async fn who_tells_a_study_something_and_does_not_wait_leaves_nothing_behind() -> anyhow::Result<()>
-{
+async fn dropped_begin_of_a_tell_leaves_no_open_transaction() -> anyhow::Result<()> {
     let study = StudyId(uuid::Uuid::from_u128(8));
     nobodys(async |pool| outside::begin(pool, TENANT, study).await).await
 }
 
 #[tokio::test]
-async fn postgres_ends_whoever_is_in_a_transaction_and_asks_nothing() -> anyhow::Result<()> {
+async fn postgres_ends_sessions_idle_in_a_transaction() -> anyhow::Result<()> {
     let database = TestDb::new().await;
     let scheduler = pool::scheduler(&database.scheduler_url, 1)?;
     let api = pool::api(&database.api_url, 1)?;
@@ -41,8 +40,8 @@ async fn postgres_ends_whoever_is_in_a_transaction_and_asks_nothing() -> anyhow:
     Ok(())
 }
 
-/// As when a request is given up before the answer has come, sooner or later. Whoever has the connection next would be in that transaction, and
-/// act for its tenant.
+/// Drops the future of `begin` at different times, like a cancelled request. The next user of the
+/// connection must not find an open transaction that acts for the tenant.
 async fn nobodys(
     begin: impl AsyncFn(&pool::Pool) -> Result<pool::Transaction, StoreError>,
 ) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Users' programs: with which step a start goes on, and how long those took that are like one that names no length.
+//! Commands: the step from which a start continues, and the duration history.
 
 use crate::world::{World, at, gone, id, sample, spec, stop};
 use muster_model::assignment::{Observed, TaskReport};
@@ -34,7 +34,7 @@ async fn submit(world: &World, spec: JobSpec) -> anyhow::Result<JobId> {
     Ok(new.id)
 }
 
-/// A start in which the program logs these steps, up to its end or until it is told to stop.
+/// Runs a start in which the command logs these steps, up to its end or an ordered stop.
 async fn run(
     world: &World,
     job: JobId,
@@ -87,9 +87,9 @@ async fn resumed_at(world: &World, job: JobId) -> anyhow::Result<Vec<u64>> {
     Ok(resumed.collect())
 }
 
-/// It logs each tenth step, and the first of them is 9.
+/// The command logs every tenth step, from step 9 on.
 #[tokio::test]
-async fn a_program_that_begins_anew_goes_on_from_nothing() -> anyhow::Result<()> {
+async fn command_without_a_checkpoint_restarts_from_zero() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = submit(&world, program("p", 60)).await?;
     run(&world, job, 0, &[9, 19, 29], (10, 20), requeue()).await?;
@@ -110,7 +110,7 @@ async fn a_program_that_begins_anew_goes_on_from_nothing() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn a_program_in_the_queue_is_at_its_old_step_only_if_it_went_on_once() -> anyhow::Result<()> {
+async fn queued_command_keeps_its_step_only_if_it_resumed_before() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = submit(&world, program("train", 10)).await?;
     let begins_anew = async || -> anyhow::Result<bool> {
@@ -128,8 +128,7 @@ async fn a_program_in_the_queue_is_at_its_old_step_only_if_it_went_on_once() -> 
 }
 
 #[tokio::test]
-async fn a_program_that_told_nothing_in_its_first_start_begins_anew_in_its_second()
--> anyhow::Result<()> {
+async fn command_silent_in_its_first_start_restarts_from_zero() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = submit(&world, program("p", 60)).await?;
     run(&world, job, 0, &[], (10, 20), requeue()).await?;
@@ -142,7 +141,7 @@ async fn a_program_that_told_nothing_in_its_first_start_begins_anew_in_its_secon
 }
 
 #[tokio::test]
-async fn what_the_same_program_took_is_known_and_what_another_took_is_not() -> anyhow::Result<()> {
+async fn duration_history_holds_only_the_same_command() -> anyhow::Result<()> {
     let world = World::new().await?;
     for (name, seconds, end) in [("p", 60, 70), ("p", 100, 110), ("q", 60, 99)] {
         let job = submit(&world, program(name, seconds)).await?;
@@ -171,7 +170,7 @@ async fn what_the_same_program_took_is_known_and_what_another_took_is_not() -> a
     Ok(())
 }
 
-/// A program that told of no step.
+/// Duration of a command that reported no steps.
 fn took(took_s: f64) -> Earlier {
     Earlier {
         took_s,
@@ -180,9 +179,10 @@ fn took(took_s: f64) -> Earlier {
     }
 }
 
-/// As for programs, and with the steps that it did. Its restarts are no matter, since it goes on from checkpoints.
+/// Jobs of the engine count with their steps, and also after restarts, because they continue from
+/// checkpoints.
 #[tokio::test]
-async fn what_an_engine_job_of_the_same_document_did_is_known() -> anyhow::Result<()> {
+async fn duration_history_of_engine_jobs_has_steps() -> anyhow::Result<()> {
     let world = World::new().await?;
     let first = world.submit("train").await?;
     run(&world, first, 0, &[1, 2], (10, 20), requeue()).await?;
@@ -203,9 +203,9 @@ async fn what_an_engine_job_of_the_same_document_did_is_known() -> anyhow::Resul
     Ok(())
 }
 
-/// However many other programs bore its name since, a forecast does not read all of them.
+/// A forecast does not read all jobs of a common name.
 #[tokio::test]
-async fn of_a_name_only_the_newest_programs_are_looked_at() -> anyhow::Result<()> {
+async fn duration_history_reads_only_the_newest_of_a_name() -> anyhow::Result<()> {
     let world = World::new().await?;
     let like = submit(&world, program("p", 60)).await?;
     run(&world, like, 0, &[], (10, 70), AfterStop::Succeed).await?;

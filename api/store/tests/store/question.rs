@@ -1,4 +1,5 @@
-//! Questions: bounded for each tenant, answered in turn, seen by their tenant alone, gone when nobody waits.
+//! Questions: bounded per tenant, answered in rotation, visible to their tenant, and deleted after
+//! their expiry.
 
 use crate::world::{World, at, id, spec};
 use muster_model::id::TenantId;
@@ -26,7 +27,7 @@ async fn put(world: &World, open: &Open, at_s: u64) -> anyhow::Result<bool> {
 }
 
 #[tokio::test]
-async fn questions_are_bounded_and_every_tenant_has_its_turn() -> anyhow::Result<()> {
+async fn questions_are_bounded_and_tenants_served_in_rotation() -> anyhow::Result<()> {
     let world = World::new().await?;
     let [first, second, third] = [0; 3].map(|_| open(world.red));
     let other = open(world.blue);
@@ -64,7 +65,7 @@ async fn questions_are_bounded_and_every_tenant_has_its_turn() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_question_cannot_be_asked_for_another_tenant_and_expires() -> anyhow::Result<()> {
+async fn question_for_another_tenant_is_refused_and_questions_expire() -> anyhow::Result<()> {
     let world = World::new().await?;
     let foreign = open(world.blue);
     let mut tx = pool::begin_for(&world.api, world.red).await?;
@@ -84,7 +85,7 @@ async fn a_question_cannot_be_asked_for_another_tenant_and_expires() -> anyhow::
 }
 
 #[tokio::test]
-async fn tenants_are_answered_in_the_order_of_their_last_turns() -> anyhow::Result<()> {
+async fn tenant_answered_longest_ago_is_next() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (red, blue) = (open(world.red), open(world.blue));
     assert!(put(&world, &red, 1).await? && put(&world, &blue, 2).await?);
@@ -94,7 +95,7 @@ async fn tenants_are_answered_in_the_order_of_their_last_turns() -> anyhow::Resu
         (vec![], &red),
         (vec![world.red], &blue),
         (vec![world.red, world.blue], &red),
-        // Of three tenants that ask on and on each has its turn.
+        // Three tenants that ask continuously are answered in rotation.
         (vec![world.blue, elsewhere, world.red], &blue),
     ] {
         let found = next(&mut tx, &served, at(3)).await?;
@@ -104,7 +105,7 @@ async fn tenants_are_answered_in_the_order_of_their_last_turns() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_question_stands_until_its_client_withdraws_it() -> anyhow::Result<()> {
+async fn question_is_open_until_its_client_withdraws_it() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (red, blue) = (open(world.red), open(world.blue));
     assert!(put(&world, &red, 1).await?);

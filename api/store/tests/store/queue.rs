@@ -1,4 +1,4 @@
-//! Long queues: what a round loads of them, and how many rows the load and the commit read.
+//! Long queues: the loaded window, and the number of rows that load and commit read.
 
 use crate::world::{World, at, start};
 use muster_model::id::{JobId, TenantId, UserId};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// Jobs of `Rows` have numbers from here on, above those that tests give out themselves.
+/// First number of the jobs of `Rows`, above the ids that the tests use otherwise.
 const FIRST: u32 = 1_000_000;
 
 fn numbered(number: u32) -> JobId {
@@ -37,7 +37,8 @@ fn waiting(why: Wait) -> Waiting {
     }
 }
 
-/// Rows of jobs, written by the owner of the tables; each was submitted a second after the one before.
+/// Rows of jobs, written by the owner of the tables, each submitted one second after the previous
+/// one.
 struct Rows {
     of: (TenantId, UserId),
     numbers: std::ops::Range<u32>,
@@ -101,7 +102,7 @@ impl World {
         Ok(loader.load(&mut tx, at(seconds)).await?)
     }
 
-    /// Tells jobs that they are left out, as the round does.
+    /// Informs jobs that they are left out, as a round does.
     async fn tell_behind(&self, loaded: &Loaded, seconds: u64) -> anyhow::Result<CommitOutcome> {
         let steps: Vec<Step> = loaded.left_out.iter().flat_map(behind).collect();
         self.commit(&steps, seconds).await
@@ -127,7 +128,8 @@ fn ids(loaded: &Loaded) -> BTreeSet<JobId> {
     loaded.jobs.iter().map(|job| job.job.id).collect()
 }
 
-/// Rows of tables that the transaction has read so far, by scans and through indexes.
+/// Returns the number of table rows that the transaction has read so far, by scans and through
+/// indexes.
 async fn rows_read(tx: &mut Transaction) -> anyhow::Result<i64> {
     let read = sqlx::query_scalar(
         "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint from pg_stat_xact_user_tables",
@@ -136,7 +138,7 @@ async fn rows_read(tx: &mut Transaction) -> anyhow::Result<i64> {
 }
 
 #[tokio::test]
-async fn long_queue_of_one_tenant_leaves_the_others_their_part() -> anyhow::Result<()> {
+async fn long_queue_leaves_other_tenants_their_share() -> anyhow::Result<()> {
     let world = World::new().await?;
     let red = FIRST..FIRST + 50_000;
     let blue = FIRST + 60_000..FIRST + 60_003;
@@ -174,7 +176,7 @@ async fn long_queue_of_one_tenant_leaves_the_others_their_part() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn left_out_jobs_are_told_once() -> anyhow::Result<()> {
+async fn left_out_jobs_get_their_wait_reason_once() -> anyhow::Result<()> {
     let world = World::new().await?;
     Rows::queued(world.of_red(), FIRST..FIRST + 700)
         .insert(&world)
@@ -193,7 +195,8 @@ async fn left_out_jobs_are_told_once() -> anyhow::Result<()> {
     assert_eq!(last, Some(waiting(why)));
     let first = world.job(numbered(FIRST)).await?.job.waiting;
     assert_eq!(first, Some(waiting(Wait::NotConsidered)));
-    // A job of higher priority takes the last place; the job that had it is told something else again.
+    // A job of higher priority takes the last place of the window. The displaced job gets its new
+    // reason.
     world
         .as_owner("update job set priority = 1 where id = lpad(to_hex(1000699), 32, '0')::uuid")
         .await?;
@@ -204,7 +207,7 @@ async fn left_out_jobs_are_told_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn jobs_that_hold_gpus_or_have_orders_are_loaded_beside_it() -> anyhow::Result<()> {
+async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Result<()> {
     let world = World::new().await?;
     Rows::queued(world.of_red(), FIRST..FIRST + 200)
         .insert(&world)
@@ -229,7 +232,7 @@ async fn jobs_that_hold_gpus_or_have_orders_are_loaded_beside_it() -> anyhow::Re
         .await?;
     world.step(numbered(paused), 0, Action::Hold, 14).await?;
     let loaded = world.load(&mut Loader::new(16), 100).await?;
-    // It has begun, and comes first of its priority.
+    // A job that has started before comes first in its priority.
     let window = numbers([comes_back].into_iter().chain(FIRST..FIRST + 15));
     let beside = numbers([runs, later, cancelled, paused].into_iter());
     assert_eq!(ids(&loaded), window.union(&beside).copied().collect());
@@ -237,7 +240,7 @@ async fn jobs_that_hold_gpus_or_have_orders_are_loaded_beside_it() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn jobs_that_never_fit_leave_the_window_to_those_that_do() -> anyhow::Result<()> {
+async fn jobs_that_never_fit_take_no_place_in_the_window() -> anyhow::Result<()> {
     let world = World::new().await?;
     let never = |numbers| Rows {
         why: Some(Wait::ExceedsCluster {
@@ -258,7 +261,7 @@ async fn jobs_that_never_fit_leave_the_window_to_those_that_do() -> anyhow::Resu
         assert!(loaded.is_superset(&window), "{loaded:?}");
         considered.push(loaded.difference(&window).copied().collect::<BTreeSet<_>>());
     }
-    // The cluster may grow: all of them are looked at again, a few in each round.
+    // The cluster may grow, so these jobs are considered in rotation, a few per round.
     let of = |range: [std::ops::Range<u32>; 2]| numbers(range.into_iter().flatten());
     let none = FIRST..FIRST;
     assert_eq!(
@@ -273,7 +276,7 @@ async fn jobs_that_never_fit_leave_the_window_to_those_that_do() -> anyhow::Resu
     Ok(())
 }
 
-/// Statistics are of ten jobs that have ended, and thousands of rows have come since.
+/// Statistics describe ten ended jobs; thousands of rows were added since.
 async fn burst(world: &World, queued: u32) -> anyhow::Result<()> {
     for table in [
         "job",
@@ -296,7 +299,7 @@ async fn burst(world: &World, queued: u32) -> anyhow::Result<()> {
     };
     ended.insert(world).await?;
     world.as_owner("analyze").await?;
-    // What a connection has planned for the small tables.
+    // Prepares the connection's plans for the small tables.
     for _ in 0..8 {
         world.load(&mut Loader::new(10_000), 50).await?;
     }
@@ -360,7 +363,7 @@ async fn documents_are_read_once_and_without_their_files() -> anyhow::Result<()>
         assert!(document.len() < 2_000, "{} bytes are kept", document.len());
         assert_eq!(job.job.spec.retries, 3);
     }
-    // What is changed behind the back of its number of edits is not seen; an edit is.
+    // Only a change of the number of edits makes the document be read again.
     world
         .as_owner("update job set spec = jsonb_set(spec, '{retries}', '5')")
         .await?;

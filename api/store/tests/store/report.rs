@@ -1,4 +1,4 @@
-//! Reports: facts once, however often they come; nothing of an older revision touches the newer one.
+//! Reports: repetitions change nothing, and older revisions do not affect the newer one.
 
 use crate::world::{World, at, gone, sample, stop};
 use muster_model::assignment::{Observed, TaskReport};
@@ -88,7 +88,7 @@ async fn kinds(world: &World, job: JobId) -> anyhow::Result<Vec<&'static str>> {
 }
 
 #[tokio::test]
-async fn a_report_sent_again_changes_nothing() -> anyhow::Result<()> {
+async fn repeated_report_changes_nothing() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
     let lines = [
@@ -135,7 +135,7 @@ async fn a_report_sent_again_changes_nothing() -> anyhow::Result<()> {
     assert_eq!(progress::samples(&mut tx, job, None, 10).await?.len(), 2);
     assert_eq!(checkpoint::list(&mut tx, job).await?.len(), 1);
 
-    // A longer run that begins with known lines adds only what is new.
+    // A longer run of lines that begins with known ones adds only the new ones.
     drop(tx);
     let longer = [lines[5].clone(), progress_line(30, 1.5, 0.5, 8.0)];
     assert_eq!(world.tell(chief, 1, 5, &longer).await?.recorded, 1);
@@ -147,7 +147,7 @@ async fn a_report_sent_again_changes_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_that_lacks_the_program_is_kept_with_the_job() -> anyhow::Result<()> {
+async fn node_without_the_program_is_stored_with_the_job() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
     let lost_peer = TaskReport::Failed {
@@ -230,7 +230,7 @@ async fn evaluation_reported_before_the_start_is_kept() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn program_of_evaluations_only_continues_its_series() -> anyhow::Result<()> {
+async fn command_with_evaluations_only_continues_its_series() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, worker, shard) = running(&world).await?;
     sqlx::query("update job set spec = spec - 'engine' || '{\"command\": {\"argv\": [\"true\"]}}' where id = $1")
@@ -245,7 +245,7 @@ async fn program_of_evaluations_only_continues_its_series() -> anyhow::Result<()
     ];
     world.tell(worker, 1, 0, &first).await?;
     let (worker, _) = restart(&world, job, worker, shard).await?;
-    // Its checkpoint was of step 200: the first number after the start is that of step 300.
+    // Its checkpoint was of step 200: the first evaluation after the start is that of step 300.
     let second = [TaskReport::Ready { from_step: 299 }, validated(300, 0.6)];
     world.tell(worker, 2, 0, &second).await?;
     let expected = [(100, Some(0.9)), (200, Some(0.8)), (300, Some(0.6))];
@@ -254,7 +254,7 @@ async fn program_of_evaluations_only_continues_its_series() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_stale_revision_adds_to_its_log_and_changes_nothing_else() -> anyhow::Result<()> {
+async fn stale_revision_adds_only_to_its_log() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
     world
@@ -310,8 +310,7 @@ async fn a_stale_revision_adds_to_its_log_and_changes_nothing_else() -> anyhow::
 }
 
 #[tokio::test]
-async fn speeds_are_means_by_size_and_leave_out_the_first_sample_of_each_start()
--> anyhow::Result<()> {
+async fn speeds_are_means_by_size_without_the_first_sample() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
     world
@@ -363,7 +362,7 @@ async fn speeds_are_means_by_size_and_leave_out_the_first_sample_of_each_start()
 }
 
 #[tokio::test]
-async fn the_series_keeps_noise_and_gain_and_speeds_count_updates() -> anyhow::Result<()> {
+async fn series_keeps_noise_and_gain_and_speeds_count_updates() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, _) = running(&world).await?;
     let told = |step: u64, noise_scale: Option<f64>, gain: Option<f64>| {
@@ -394,7 +393,7 @@ async fn the_series_keeps_noise_and_gain_and_speeds_count_updates() -> anyhow::R
         (30, Some(700.0), None),
     ];
     assert_eq!(series().await?, first);
-    // A step that is trained again is measured again.
+    // A repeated step replaces its sample.
     world
         .tell(chief, 1, 3, &[told(30, Some(800.0), Some(1.5))])
         .await?;
@@ -403,7 +402,7 @@ async fn the_series_keeps_noise_and_gain_and_speeds_count_updates() -> anyhow::R
 }
 
 #[tokio::test]
-async fn losses_of_epochs_are_means_and_a_resumed_job_has_one_curve() -> anyhow::Result<()> {
+async fn epoch_losses_are_means_and_a_resumed_job_has_one_curve() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
     let first = [
@@ -444,15 +443,14 @@ async fn losses_of_epochs_are_means_and_a_resumed_job_has_one_curve() -> anyhow:
     assert_eq!(steps, [10, 20, 35]);
     assert!(kinds(&world, job).await?.contains(&"resumed"));
     let restarts = world.loaded(job, 16).await?.restarts;
-    // It stopped at 10 and was gone at 12; 20 of its 40 steps were done once more.
+    // The job stopped at 10 and was gone at 12; 20 of its 40 steps were repeated.
     assert_eq!((restarts.stops, restarts.stop_s), (1, 2.0));
     assert_eq!((restarts.resumed, restarts.lost_steps), (1, 20.0));
     Ok(())
 }
 
 #[tokio::test]
-async fn what_a_crash_loses_is_counted_once_and_says_nothing_of_how_long_a_stop_takes()
--> anyhow::Result<()> {
+async fn crash_counts_lost_steps_once_and_no_stop_time() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
     let trained = [written(20, 1), progress_line(40, 2.0, 0.6, 4.0)];
@@ -493,7 +491,7 @@ async fn what_a_crash_loses_is_counted_once_and_says_nothing_of_how_long_a_stop_
 }
 
 #[tokio::test]
-async fn training_time_adds_up_over_revisions_and_waiting_does_not_count() -> anyhow::Result<()> {
+async fn training_time_is_summed_over_revisions_without_waiting() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?; // Up at 3.
     let (chief, shard) = restart(&world, job, chief, shard).await?; // Stopped at 10, started at 13.
@@ -511,7 +509,7 @@ async fn training_time_adds_up_over_revisions_and_waiting_does_not_count() -> an
 }
 
 #[tokio::test]
-async fn the_end_of_a_revision_is_kept_until_the_next_starts() -> anyhow::Result<()> {
+async fn end_of_a_revision_is_kept_until_the_next_start() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
     let lost_peer = TaskReport::Failed {
@@ -601,7 +599,7 @@ async fn checkpoints_are_recorded_pruned_and_found() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_node_cannot_report_tasks_of_another() -> anyhow::Result<()> {
+async fn node_cannot_report_tasks_of_another_node() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, _) = running(&world).await?;
     let stranger = {

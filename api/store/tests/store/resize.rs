@@ -1,4 +1,4 @@
-//! A resize in place: a new revision in which most tasks go on.
+//! Resize in place: a new revision that keeps most tasks.
 
 use crate::world::{World, at, gone, id, sample, start, stop};
 use muster_model::assignment::{Observed, TaskReport};
@@ -8,7 +8,7 @@ use muster_model::task::{Outcome, Role};
 use muster_store::plan::{Action, NewTask, Refusal, Step};
 use muster_store::{assignment, plan, pool};
 
-/// A running job of two workers and a shard: the chief, the other worker, the shard.
+/// Starts a job with two workers and a shard. Returns rank 0, rank 1 and the shard.
 async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
     let job = world.submit("elastic").await?;
     let tasks = world.tasks(&[0, 1]);
@@ -39,8 +39,7 @@ fn worker(world: &World, rank: u32, gpu: u32) -> NewTask {
 }
 
 #[tokio::test]
-async fn who_stays_goes_on_under_the_new_revision_and_who_leaves_holds_its_gpu_until_gone()
--> anyhow::Result<()> {
+async fn resized_job_keeps_tasks_and_gpus_of_leaving_ones_are_held() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, shard]) = running(&world).await?;
     let load = async || -> anyhow::Result<assignment::NodeAssignment> {
@@ -90,9 +89,10 @@ async fn who_stays_goes_on_under_the_new_revision_and_who_leaves_holds_its_gpu_u
     Ok(())
 }
 
-/// It is needed until others have what it holds, and who takes over may come up later than any grace lasts.
+/// The shard is needed until others hold its pieces, and they may start later than any grace
+/// period.
 #[tokio::test]
-async fn a_shard_that_leaves_is_stopped_only_with_its_job() -> anyhow::Result<()> {
+async fn leaving_shard_is_stopped_only_with_its_job() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [_, _, shard]) = running(&world).await?;
     let load = async || -> anyhow::Result<assignment::NodeAssignment> {
@@ -131,7 +131,7 @@ async fn a_shard_that_leaves_is_stopped_only_with_its_job() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn growth_that_nodes_refuse_is_counted_until_somebody_joins() -> anyhow::Result<()> {
+async fn refused_growth_is_counted_until_a_task_joins() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [_, _, shard]) = running(&world).await?;
     let refused = Observed::Gone {
@@ -143,7 +143,7 @@ async fn growth_that_nodes_refuse_is_counted_until_somebody_joins() -> anyhow::R
         let revision = u64::from(times) * 2;
         let (grows, at_s) = (resize(&[], vec![newcomer]), 10 * revision);
         world.step(job, revision - 1, grows, at_s).await?;
-        // What else is up says nothing of that.
+        // A running task of another role does not reset the count.
         let reported = [(shard, Observed::Running), (joins, refused.clone())];
         world.observe(revision, &reported, at_s + 1).await?;
         let Action::Resize {
@@ -173,7 +173,7 @@ async fn growth_that_nodes_refuse_is_counted_until_somebody_joins() -> anyhow::R
 }
 
 #[tokio::test]
-async fn what_a_job_gives_back_is_told_for_a_minute_unless_it_still_runs() -> anyhow::Result<()> {
+async fn released_gpus_are_listed_for_a_minute_unless_the_job_runs() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, shard]) = running(&world).await?;
     let freed = async |seconds: u64| -> anyhow::Result<Vec<u32>> {
@@ -197,11 +197,11 @@ async fn what_a_job_gives_back_is_told_for_a_minute_unless_it_still_runs() -> an
 }
 
 #[tokio::test]
-async fn reports_of_who_stays_count_and_those_of_who_left_do_not() -> anyhow::Result<()> {
+async fn reports_of_remaining_tasks_count_those_of_left_ones_do_not() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, _]) = running(&world).await?;
     world.step(job, 1, resize(&[other], Vec::new()), 10).await?;
-    // Each was started at revision 1, and reports it.
+    // Both tasks were started at revision 1 and report it.
     let sample = TaskReport::Progress {
         sample: sample(70, 1.0, 0.5, 9.0),
     };
@@ -231,7 +231,7 @@ async fn reports_of_who_stays_count_and_those_of_who_left_do_not() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_resize_that_does_not_fit_the_facts_changes_nothing() -> anyhow::Result<()> {
+async fn inconsistent_resize_changes_nothing() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [_, other, _]) = running(&world).await?;
     let before = world.loaded(job, 9).await?;
@@ -242,7 +242,7 @@ async fn a_resize_that_does_not_fit_the_facts_changes_nothing() -> anyhow::Resul
             Refusal::NoSuchTask { task: stranger },
         ),
         (resize(&[], vec![worker(&world, 2, 1)]), Refusal::GpuHeld),
-        // A rank that is taken.
+        // This rank is taken.
         (resize(&[], vec![worker(&world, 1, 2)]), Refusal::GpuHeld),
     ];
     for (action, why) in refusals {

@@ -1,4 +1,4 @@
-//! Retention: a year of load leaves every table bounded, and what is still needed stays.
+//! Retention: after a year of load every table is bounded, and needed rows remain.
 
 use crate::world::{World, id, spec};
 use muster_model::actor::Actor;
@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 const DAY: Duration = Duration::from_secs(86_400);
 /// Days between two passes of the simulated year.
 const STEP_DAYS: i32 = 2;
-/// Steps between two vacuums. Autovacuum looks every minute, and would see only a few of the steps.
+/// Steps between two vacuums. Autovacuum runs once a minute and would act in only few steps.
 const VACUUM_STEPS: i32 = 15;
 
 const KEEP: Keep = Keep {
@@ -28,7 +28,8 @@ const KEEP: Keep = Keep {
     gone_nodes: Duration::from_secs(30 * 86_400),
 };
 
-/// A simulated day of the year 2020: Postgres refuses to remove events of its own last hour.
+/// Returns a day of the year 2020. Postgres refuses to delete events of its last hour, so the year
+/// is in the past.
 fn day(number: i32) -> OffsetDateTime {
     let first = OffsetDateTime::from_unix_timestamp(1_577_836_800).expect("a date");
     first + DAY * u32::try_from(number).expect("not negative")
@@ -44,7 +45,7 @@ async fn tables(conn: &mut PgConnection) -> anyhow::Result<BTreeSet<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Rows of every table, and the bytes of the database.
+/// Returns the number of rows of every table, and the size of the database in bytes.
 async fn measure(conn: &mut PgConnection) -> anyhow::Result<(BTreeMap<String, i64>, i64)> {
     let mut rows = BTreeMap::new();
     for table in tables(conn).await? {
@@ -70,7 +71,7 @@ async fn vacuum(conn: &mut PgConnection) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_simulated_year_leaves_every_table_bounded() -> anyhow::Result<()> {
+async fn tables_are_bounded_after_a_simulated_year() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut conn = PgConnection::connect(&world.db.owner_url).await?;
     sqlx::raw_sql(include_str!("year.sql"))
@@ -95,7 +96,7 @@ async fn a_simulated_year_leaves_every_table_bounded() -> anyhow::Result<()> {
     let (mut rows, bytes) = measure(&mut conn).await?;
     let unused: Vec<_> = rows_before.iter().filter(|(_, rows)| **rows == 0).collect();
     assert_eq!(unused, [], "the year loads no row into these tables");
-    // Submissions merge the parts of a tenant's use above 256.
+    // Submissions merge the rows of a tenant's use above 256.
     let parts = rows.remove("job_use");
     assert!(parts.is_some_and(|parts| parts < 300), "{parts:?} parts");
     let grown: Vec<_> = rows
@@ -111,7 +112,7 @@ async fn a_simulated_year_leaves_every_table_bounded() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every table has an owner and a rule: a migration that adds one says in the documents when its rows go.
+/// A migration that adds a table must document when its rows are deleted.
 #[tokio::test]
 async fn every_table_has_a_retention_rule_in_the_documents() -> anyhow::Result<()> {
     let db = muster_testdb::TestDb::new().await;
@@ -133,7 +134,7 @@ async fn every_table_has_a_retention_rule_in_the_documents() -> anyhow::Result<(
     Ok(())
 }
 
-/// Lets a job of the red tenant end, `at` a time.
+/// Ends a job of the red tenant at `at`.
 async fn end(conn: &mut PgConnection, job: JobId, at: OffsetDateTime) -> anyhow::Result<()> {
     sqlx::query(
         r#"update job set phase = 'succeeded', state = '{"phase": "succeeded"}', finished_at = $2 where id = $1"#,
@@ -145,7 +146,7 @@ async fn end(conn: &mut PgConnection, job: JobId, at: OffsetDateTime) -> anyhow:
     Ok(())
 }
 
-/// All tasks have ended.
+/// Releases all tasks.
 async fn release(conn: &mut PgConnection) -> anyhow::Result<()> {
     sqlx::query(
         r#"update task set phase = 'released', state = '{"phase": "released"}', released_at = now() where released_at is null"#,
@@ -155,7 +156,7 @@ async fn release(conn: &mut PgConnection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Erases the files of every job that was deleted before `now`, as nodes would; which had any.
+/// Erases the files of every job deleted before `now`, like the nodes. Returns the jobs with files.
 async fn erase(world: &World, now: OffsetDateTime) -> anyhow::Result<Vec<JobId>> {
     let mut tx = pool::begin(&world.scheduler).await?;
     let pending = erasure::pending(&mut tx, (now, now), &[], 100).await?;
@@ -176,7 +177,7 @@ async fn is_there(conn: &mut PgConnection, job: JobId) -> anyhow::Result<bool> {
     Ok(rows == 1)
 }
 
-/// Has the deletion by age begun then, as the migration does at its own time.
+/// Sets the time at which deletion by age was introduced, which the migration writes.
 async fn begin_at(conn: &mut PgConnection, at: OffsetDateTime) -> anyhow::Result<()> {
     let done = sqlx::query("update retention_begun set at = $1")
         .bind(at)
@@ -187,7 +188,7 @@ async fn begin_at(conn: &mut PgConnection, at: OffsetDateTime) -> anyhow::Result
 }
 
 #[tokio::test]
-async fn an_upgrade_deletes_no_old_job_until_the_whole_time_has_passed() -> anyhow::Result<()> {
+async fn upgrade_deletes_no_old_job_before_the_whole_time() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut conn = PgConnection::connect(&world.db.owner_url).await?;
     let ended = world.submit("ended").await?;
@@ -199,7 +200,7 @@ async fn an_upgrade_deletes_no_old_job_until_the_whole_time_has_passed() -> anyh
 }
 
 #[tokio::test]
-async fn an_ended_job_is_deleted_by_retention_and_then_purged() -> anyhow::Result<()> {
+async fn ended_job_is_deleted_by_retention_and_then_purged() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut conn = PgConnection::connect(&world.db.owner_url).await?;
     begin_at(&mut conn, day(0)).await?;
@@ -244,7 +245,7 @@ async fn an_ended_job_is_deleted_by_retention_and_then_purged() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn a_deleted_job_stays_while_another_begins_from_it() -> anyhow::Result<()> {
+async fn deleted_job_is_kept_while_another_begins_from_it() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut conn = PgConnection::connect(&world.db.owner_url).await?;
     let origin = world.submit("origin").await?;
@@ -285,7 +286,7 @@ async fn a_deleted_job_stays_while_another_begins_from_it() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn old_events_of_an_open_job_go_and_young_ones_stay() -> anyhow::Result<()> {
+async fn old_events_of_an_open_job_are_deleted_and_young_ones_kept() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("open").await?;
     let note = |number: i32| event::NewEvent {
@@ -326,7 +327,7 @@ async fn no_role_removes_events_of_the_last_hour() -> anyhow::Result<()> {
     let refused = retention::forget_events(&mut tx, now).await;
     assert!(refused.is_err(), "{refused:?}");
     drop(tx);
-    // Nor those of a job that is not deleted.
+    // The same holds for events of jobs that are not deleted.
     let mut tx = pool::begin(&world.scheduler).await?;
     assert_eq!(retention::empty(&mut tx, &[job]).await?, 0);
     drop(tx);
@@ -340,7 +341,7 @@ async fn no_role_removes_events_of_the_last_hour() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn files_are_erased_once_the_job_is_deleted_and_its_tasks_have_ended() -> anyhow::Result<()> {
+async fn files_are_erased_after_deletion_and_end_of_all_tasks() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut conn = PgConnection::connect(&world.db.owner_url).await?;
     let job = world.submit("deleted").await?;

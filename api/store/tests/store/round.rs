@@ -1,4 +1,4 @@
-//! Rounds are kept as they were, each number once.
+//! Rounds are stored unchanged, each number once.
 
 use crate::world::{World, at};
 use muster_store::round::{RoundRecord, get, insert, list, next_number, prune, said_of};
@@ -6,7 +6,7 @@ use muster_store::{pool, scope};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_round_is_kept_whole_and_its_number_is_taken_once() -> anyhow::Result<()> {
+async fn round_is_stored_unchanged_and_its_number_is_unique() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     for seconds in 1..=3 {
@@ -60,7 +60,7 @@ async fn a_round_is_kept_whole_and_its_number_is_taken_once() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn rounds_are_read_by_administrators_alone() -> anyhow::Result<()> {
+async fn rounds_are_visible_only_to_administrators() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     let round = RoundRecord {
@@ -82,7 +82,7 @@ async fn rounds_are_read_by_administrators_alone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_newest_round_said_of_a_job_is_told_to_its_tenant_alone() -> anyhow::Result<()> {
+async fn newest_round_of_a_job_is_visible_only_to_its_tenant() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("mine").await?;
     let mut tx = pool::begin(&world.scheduler).await?;

@@ -1,4 +1,5 @@
-//! Steps of searches and what somebody outside tells of trials: whole or not at all, and on the disk before it is acknowledged.
+//! Studies: steps are written completely or not at all, and are on the disk before they are
+//! acknowledged.
 
 use crate::world::{World, at, id};
 use muster_model::id::StudyId;
@@ -53,7 +54,7 @@ fn running(number: u32) -> TrialWrite {
     }
 }
 
-/// One event after so many, with a trial of that number.
+/// Returns a step after `before` events that adds one event and one trial of that number.
 fn step(before: u64) -> Saved {
     Saved {
         phase: "running",
@@ -87,7 +88,7 @@ async fn open(tx: &mut pool::Transaction, id: StudyId) -> anyhow::Result<Open> {
     Ok(outside::look(tx, id, &[0, 7]).await?.expect("a study"))
 }
 
-/// Whether all that was written to the log by now is on the disk, `then` having been done.
+/// Runs `then`, and returns whether the write-ahead log written before it is on the disk.
 async fn lasts<T>(
     world: &World,
     then: impl Future<Output = anyhow::Result<T>>,
@@ -105,8 +106,7 @@ async fn lasts<T>(
 }
 
 #[tokio::test]
-async fn what_is_told_and_who_was_given_a_trial_are_on_the_disk_before_that_is_said()
--> anyhow::Result<()> {
+async fn ask_and_tell_are_on_the_disk_before_the_answer() -> anyhow::Result<()> {
     let world = World::new().await?;
     let id = created(&world).await?;
     let mut scheduler = world.scheduler.acquire().await?;
@@ -134,7 +134,7 @@ async fn what_is_told_and_who_was_given_a_trial_are_on_the_disk_before_that_is_s
 }
 
 #[tokio::test]
-async fn a_step_writes_nothing_where_the_study_stands_otherwise() -> anyhow::Result<()> {
+async fn step_writes_nothing_if_the_study_has_advanced() -> anyhow::Result<()> {
     let world = World::new().await?;
     let id = created(&world).await?;
     let mut scheduler = world.scheduler.acquire().await?;
@@ -162,7 +162,7 @@ async fn a_step_writes_nothing_where_the_study_stands_otherwise() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn who_tells_waits_for_who_orders_and_sees_what_was_ordered() -> anyhow::Result<()> {
+async fn tell_waits_for_an_order_and_sees_it() -> anyhow::Result<()> {
     let world = World::new().await?;
     let id = created(&world).await?;
     let mut scheduler = world.scheduler.acquire().await?;
@@ -180,15 +180,15 @@ async fn who_tells_waits_for_who_orders_and_sees_what_was_ordered() -> anyhow::R
     cancels.commit().await?;
     let phase = StudyPhase::Cancelled;
     assert_eq!(tells.await??, Outcome::Refused { phase });
-    // Two who tell do not wait for each other.
+    // Two transactions that tell results do not wait for each other.
     let _beside = outside::begin(&world.api, world.red, id).await?;
     let _other = outside::begin(&world.api, world.red, id).await?;
     Ok(())
 }
 
-/// The scheduler ends a study that it cannot carry out, and the jobs of its trials end later.
+/// The scheduler has ended the study, and the jobs of its trials end later.
 #[tokio::test]
-async fn a_study_whose_jobs_still_run_is_deleted_once_they_have_ended() -> anyhow::Result<()> {
+async fn study_is_deleted_only_after_its_jobs_have_ended() -> anyhow::Result<()> {
     let world = World::new().await?;
     let study = created(&world).await?;
     let job = world.submit("trial").await?;

@@ -1,4 +1,4 @@
-//! Row level security: whatever is called, a tenant neither sees nor changes what is another's.
+//! Row level security: a tenant neither sees nor changes rows of another tenant.
 
 use crate::world::{World, at, id, spec};
 use muster_model::event::Event;
@@ -15,7 +15,7 @@ use sqlx::Executor as _;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_tenant_sees_nothing_of_another_through_any_function() -> anyhow::Result<()> {
+async fn tenant_sees_no_rows_of_others_through_any_function() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("mine").await?;
     let (chief, _) = world.start(job_id, 0, &[0], 1).await?;
@@ -75,7 +75,7 @@ async fn a_tenant_sees_nothing_of_another_through_any_function() -> anyhow::Resu
         .await?,
         None
     );
-    // It is seen that the slot is taken, not by whom.
+    // The taken slot is visible, its owner is not.
     let nodes = node::list(&mut tx).await?;
     assert_eq!((nodes[0].held.len(), &nodes[0].held[0].owner), (1, &None));
     tx.rollback().await?;
@@ -105,8 +105,7 @@ async fn a_tenant_sees_nothing_of_another_through_any_function() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn without_a_scope_no_tenant_is_seen_and_a_scope_ends_with_its_transaction()
--> anyhow::Result<()> {
+async fn scope_is_required_and_ends_with_its_transaction() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("mine").await?;
     let one = pool::api(&world.db.api_url, 1)?;
@@ -119,9 +118,9 @@ async fn without_a_scope_no_tenant_is_seen_and_a_scope_ends_with_its_transaction
     Ok(())
 }
 
-/// Both on one connection: what the first leaves behind, the second would see.
+/// Both submissions use one connection, so the second would see a remaining scope.
 #[tokio::test]
-async fn submitting_in_one_statement_leaves_no_tenant_in_scope() -> anyhow::Result<()> {
+async fn single_statement_submission_leaves_no_scope() -> anyhow::Result<()> {
     let world = World::new().await?;
     let pool = pool::api(&world.db.api_url, 1)?;
     let mut ids = Vec::new();
@@ -157,7 +156,7 @@ async fn submitting_in_one_statement_leaves_no_tenant_in_scope() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn what_names_another_tenant_is_refused() -> anyhow::Result<()> {
+async fn write_for_another_tenant_is_refused() -> anyhow::Result<()> {
     let world = World::new().await?;
     let new = NewJob {
         id: id(),
@@ -209,7 +208,7 @@ async fn what_names_another_tenant_is_refused() -> anyhow::Result<()> {
     tx.rollback().await?;
 
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    // There is no node that it could change, though it sees them.
+    // The tenant sees nodes, but none that it may change.
     let drained = node::set_drained(&mut tx, "node-a", true, at(0)).await?;
     assert_eq!(drained, None);
     let seen = node::get(&mut tx, "node-a").await?;
@@ -218,7 +217,7 @@ async fn what_names_another_tenant_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_role_of_the_api_can_neither_bypass_nor_do_the_schedulers_work() -> anyhow::Result<()> {
+async fn api_role_cannot_bypass_security_or_act_as_scheduler() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("mine").await?;
     let statements = [
@@ -249,7 +248,7 @@ async fn the_role_of_the_api_can_neither_bypass_nor_do_the_schedulers_work() -> 
         );
     }
     assert!(world.job(job_id).await.is_ok());
-    // Nor can the scheduler's role rewrite history.
+    // The scheduler's role cannot change history either.
     for statement in [
         "update event set at = now()",
         "delete from event",
@@ -265,7 +264,7 @@ async fn the_role_of_the_api_can_neither_bypass_nor_do_the_schedulers_work() -> 
 }
 
 #[tokio::test]
-async fn the_api_refuses_to_log_in_as_one_who_could_bypass() -> anyhow::Result<()> {
+async fn api_refuses_a_login_that_could_bypass_security() -> anyhow::Result<()> {
     let world = World::new().await?;
     for url in [&world.db.owner_url, &world.db.scheduler_url] {
         assert!(matches!(
@@ -284,7 +283,7 @@ async fn the_api_refuses_to_log_in_as_one_who_could_bypass() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_token_is_found_by_its_hash_alone_until_it_is_revoked_or_expires() -> anyhow::Result<()> {
+async fn token_is_found_by_hash_until_revoked_or_expired() -> anyhow::Result<()> {
     let world = World::new().await?;
     let token = NewToken {
         id: id(),
@@ -341,9 +340,9 @@ async fn a_token_is_found_by_its_hash_alone_until_it_is_revoked_or_expires() -> 
     Ok(())
 }
 
-/// By the scheduler, of whichever tenant they are.
+/// The scheduler deletes tokens of all tenants.
 #[tokio::test]
-async fn tokens_that_have_expired_are_forgotten_and_no_others() -> anyhow::Result<()> {
+async fn sweep_deletes_only_expired_or_revoked_tokens() -> anyhow::Result<()> {
     let world = World::new().await?;
     let tenants = [(world.red, world.red_user), (world.blue, world.blue_user)];
     let mut left = Vec::new();
@@ -380,7 +379,7 @@ async fn tokens_that_have_expired_are_forgotten_and_no_others() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn a_token_cannot_join_a_user_to_another_tenant() -> anyhow::Result<()> {
+async fn token_cannot_combine_a_user_with_another_tenant() -> anyhow::Result<()> {
     let world = World::new().await?;
     let token = NewToken {
         id: id(),
@@ -402,7 +401,7 @@ async fn a_token_cannot_join_a_user_to_another_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow::Result<()> {
+async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("mine").await?;
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
@@ -457,7 +456,7 @@ async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow:
 }
 
 #[tokio::test]
-async fn keys_of_idempotency_are_each_tenants_own() -> anyhow::Result<()> {
+async fn idempotency_keys_are_separate_for_each_tenant() -> anyhow::Result<()> {
     let world = World::new().await?;
     for tenant in [world.red, world.blue] {
         let mut tx = pool::begin_for(&world.api, tenant).await?;
@@ -483,9 +482,9 @@ async fn administrator(world: &World) -> anyhow::Result<pool::Transaction> {
     Ok(tx)
 }
 
-/// A submission that has begun is waited for, and counted.
+/// The deletion waits for a submission in progress and counts it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_is_not_deleted_past_a_job_that_is_being_submitted() -> anyhow::Result<()> {
+async fn tenant_deletion_waits_for_a_submission_in_progress() -> anyhow::Result<()> {
     let world = World::new().await?;
     let new = NewJob {
         id: id(),
@@ -510,9 +509,9 @@ async fn a_tenant_is_not_deleted_past_a_job_that_is_being_submitted() -> anyhow:
     Ok(())
 }
 
-/// Whoever comes while it is being deleted waits, and is refused: nobody could stop what it began.
+/// A submission during the deletion waits and is refused, because no user could stop the job later.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_begun_for_a_tenant_that_is_deleted_meanwhile() -> anyhow::Result<()> {
+async fn submission_during_a_tenant_deletion_is_refused() -> anyhow::Result<()> {
     let world = World::new().await?;
     let study = crate::study::created(&world).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
@@ -561,9 +560,10 @@ async fn nothing_is_begun_for_a_tenant_that_is_deleted_meanwhile() -> anyhow::Re
     Ok(())
 }
 
-/// Two administrators at once: the second waits for the first's row, and says nothing of what the first has changed.
+/// Of two concurrent administrators, the second waits for the first one's row lock and changes
+/// another list.
 #[tokio::test]
-async fn changes_of_different_lists_of_what_pods_may_have_are_both_kept() -> anyhow::Result<()> {
+async fn concurrent_changes_of_different_pod_lists_are_kept() -> anyhow::Result<()> {
     let world = World::new().await?;
     let change = |pods: TenantPodsChange| tenant::Change {
         pods: Some(pods),

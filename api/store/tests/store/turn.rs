@@ -1,4 +1,5 @@
-//! Turns: workers stand still, others have their GPUs meanwhile, and reports of another turn change nothing.
+//! Time slices: other jobs use the GPUs of suspended workers, and reports of an earlier slice
+//! change nothing.
 
 use crate::world::{World, start};
 use muster_model::assignment::{Observed, TaskReport};
@@ -28,7 +29,7 @@ fn stands(turn: u64) -> TaskReport {
 }
 
 #[tokio::test]
-async fn a_gpu_is_free_while_its_worker_stands_still_and_only_then() -> anyhow::Result<()> {
+async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("first").await?;
     let tasks = world.tasks(&[0, 1]);
@@ -122,7 +123,7 @@ async fn a_gpu_is_free_while_its_worker_stands_still_and_only_then() -> anyhow::
 }
 
 #[tokio::test]
-async fn a_worker_may_take_many_turns_on_the_same_gpu() -> anyhow::Result<()> {
+async fn worker_runs_several_time_slices_on_one_gpu() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("first").await?;
     let tasks = world.tasks(&[0]);
@@ -137,7 +138,7 @@ async fn a_worker_may_take_many_turns_on_the_same_gpu() -> anyhow::Result<()> {
         world.step(job, 1, suspend(), at).await?;
         world.tell(worker, 1, turn, &[stands(2 * turn + 1)]).await?;
         world.step(job, 1, go_on(), at + 5).await?;
-        // A node that dials in anew tells everything again.
+        // A node repeats all reports in a new session.
         world.observe(1, &up, at + 6).await?;
         let loaded = world.loaded(job, at + 6).await?;
         assert!(

@@ -1,4 +1,4 @@
-//! Clients that vanish: their connections stay open, and nothing passes any more.
+//! Vanished clients: their connections stay open, but no data passes.
 
 use muster_store::leader::Leadership;
 use muster_store::wake::{Channel, Listener};
@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_vanished_leader_is_succeeded_after_it_has_noticed() -> anyhow::Result<()> {
+async fn vanished_leader_is_replaced_after_it_has_noticed() -> anyhow::Result<()> {
     let database = TestDb::new().await;
     let relay = Relay::before(&database).await;
     let first = Leadership::acquire(&relay.url(&database.scheduler_url)).await?;
@@ -30,14 +30,14 @@ async fn a_vanished_leader_is_succeeded_after_it_has_noticed() -> anyhow::Result
         why = first.lost() => assert!(matches!(why, StoreError::Silent { .. }), "{why}"),
         _ = &mut second => panic!("two lead at once"),
     }
-    // `first` keeps its end open, as a host does that is cut off.
+    // `first` keeps its end of the connection open, like a host that is cut off.
     tokio::time::timeout(PATIENCE, second).await??;
     drop(first);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_connection_that_stays_silent_is_replaced() -> anyhow::Result<()> {
+async fn silent_connection_is_replaced() -> anyhow::Result<()> {
     let database = TestDb::new().await;
     let relay = Relay::before(&database).await;
     let only_one = pool::scheduler(&relay.url(&database.scheduler_url), 1)?;
@@ -47,7 +47,7 @@ async fn a_connection_that_stays_silent_is_replaced() -> anyhow::Result<()> {
         Ok(pid.fetch_one(&mut *tx).await?)
     };
     let before = backend().await?;
-    // One that is idle, and one that is in the middle of a statement.
+    // One connection is idle, the other is in the middle of a statement.
     tokio::time::sleep(Duration::from_millis(200)).await;
     relay.cut();
     let idle = backend().await?;
@@ -62,7 +62,7 @@ async fn a_connection_that_stays_silent_is_replaced() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_listener_that_hears_nothing_notices_that_it_is_cut() -> anyhow::Result<()> {
+async fn silent_listener_detects_a_cut_connection() -> anyhow::Result<()> {
     let database = TestDb::new().await;
     let relay = Relay::before(&database).await;
     let pool = pool::scheduler(&relay.url(&database.scheduler_url), 1)?;
@@ -74,7 +74,7 @@ async fn a_listener_that_hears_nothing_notices_that_it_is_cut() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn statements_have_a_limit_and_maintenance_a_longer_one() -> anyhow::Result<()> {
+async fn maintenance_has_a_longer_statement_limit() -> anyhow::Result<()> {
     let database = TestDb::new().await;
     let limit = async |mut tx: pool::Transaction| -> anyhow::Result<String> {
         let limit = sqlx::query_scalar("select current_setting('statement_timeout')");

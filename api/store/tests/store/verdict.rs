@@ -1,4 +1,4 @@
-//! What ranks tell of their pace, and verdicts on them.
+//! Pace reports of ranks, and verdicts.
 
 use crate::world::{World, at, start};
 use muster_model::assignment::{Observed, TaskReport};
@@ -34,12 +34,12 @@ fn pace(step: u64, own_ms: Option<f64>) -> TaskReport {
 }
 
 #[tokio::test]
-async fn a_ranks_newest_rate_and_last_step_are_kept_with_its_task() -> anyhow::Result<()> {
+async fn newest_pace_of_a_rank_is_stored_with_its_task() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, _]) = running(&world).await?;
     world.tell(other, 1, 0, &[pace(4, Some(12.5))]).await?;
     world.tell(other, 1, 1, &[pace(4, None)]).await?;
-    // Told again, as after a reconnect.
+    // The report is repeated, as after a reconnect.
     world.tell(other, 1, 0, &[pace(4, Some(12.5))]).await?;
     let loaded = world.loaded(job, 20).await?;
     assert_eq!(loaded.paces.get(&chief), None);
@@ -49,8 +49,7 @@ async fn a_ranks_newest_rate_and_last_step_are_kept_with_its_task() -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_verdict_is_an_event_and_suspects_are_forgotten_with_the_task_set() -> anyhow::Result<()>
-{
+async fn verdict_is_an_event_and_suspects_end_with_the_task_set() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, _]) = running(&world).await?;
     let suspects = vec![Suspect {

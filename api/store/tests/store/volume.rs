@@ -1,4 +1,4 @@
-//! What is kept of what a job's tasks tell, whatever their node sends.
+//! Bounds on the stored volume of a job's reports.
 
 use crate::world::{World, sample};
 use muster_model::assignment::{Observed, TaskReport};
@@ -32,7 +32,7 @@ fn note(text: &str) -> TaskReport {
     }
 }
 
-/// Events of the job that its tasks told, as far as these tests let them.
+/// Returns the job's events that these tests report.
 async fn told(world: &World, job: JobId) -> anyhow::Result<Vec<String>> {
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let filter = EventFilter {
@@ -50,7 +50,7 @@ async fn told(world: &World, job: JobId) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn events_above_the_limit_are_dropped_and_said_once() -> anyhow::Result<()> {
+async fn events_above_the_limit_are_dropped_with_one_note() -> anyhow::Result<()> {
     let (world, job, chief) = limited(LimitsSet {
         job_events: Some(3),
         ..LimitsSet::default()
@@ -122,7 +122,7 @@ async fn series_above_the_limit_keeps_the_newest_sample() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn oldest_checkpoints_above_the_limit_are_forgotten() -> anyhow::Result<()> {
+async fn oldest_checkpoints_above_the_limit_are_deleted() -> anyhow::Result<()> {
     let (world, job, chief) = limited(LimitsSet {
         job_checkpoints: Some(10),
         ..LimitsSet::default()

@@ -1,4 +1,4 @@
-//! Wake-ups arrive after the commit that sent them, and after a lost connection everybody is woken.
+//! Notifications arrive after their commit, and after a reconnect every channel wakes.
 
 use crate::world::{World, at};
 use muster_model::job::Intent;
@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_wake_up_comes_with_the_commit_and_not_before() -> anyhow::Result<()> {
+async fn notification_arrives_after_the_commit() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("wakes").await?;
     let mut listener = Listener::connect(&world.scheduler, &[Channel::Rounds]).await?;
@@ -27,7 +27,7 @@ async fn a_wake_up_comes_with_the_commit_and_not_before() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn after_a_lost_connection_every_channel_wakes() -> anyhow::Result<()> {
+async fn every_channel_wakes_after_a_reconnect() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut listener =
         Listener::connect(&world.scheduler, &[Channel::Rounds, Channel::Assignments]).await?;
@@ -57,7 +57,7 @@ async fn after_a_lost_connection_every_channel_wakes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn one_leads_at_a_time_and_another_after_it() -> anyhow::Result<()> {
+async fn only_one_process_leads_at_a_time() -> anyhow::Result<()> {
     let world = World::new().await?;
     let first = Leadership::acquire(&world.db.scheduler_url)
         .await?

@@ -1,4 +1,4 @@
-//! What most tests begin with: two tenants, a node with four slots, and short words for what happens to jobs.
+//! Common set-up: two tenants, a node with four slots, and helpers for the life of jobs.
 
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId, UserId};
@@ -29,13 +29,13 @@ pub struct World {
     pub node: NodeId,
 }
 
-/// Ids in the order in which they are made, as those of version 7 are.
+/// Counter of ids, which increase like UUIDs of version 7.
 pub fn id<T: From<Uuid>>() -> T {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed))).into()
 }
 
-/// The tests' clock: seconds after some instant.
+/// Returns the time `seconds` after the tests' epoch.
 pub fn at(seconds: u64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(1_800_000_000).expect("a date")
         + Duration::from_secs(seconds)
@@ -145,7 +145,7 @@ impl World {
         })
     }
 
-    /// A job of the red tenant.
+    /// Submits a job of the red tenant.
     pub async fn submit(&self, name: &str) -> anyhow::Result<JobId> {
         let new = NewJob {
             id: id(),
@@ -164,7 +164,7 @@ impl World {
         Ok(job::get(&mut tx, id).await?.expect("the job is there"))
     }
 
-    /// What the next round would see of the job.
+    /// Returns the job as the next round would load it.
     pub async fn loaded(&self, id: JobId, seconds: u64) -> anyhow::Result<LoadedJob> {
         let mut tx = pool::begin_snapshot(&self.scheduler).await?;
         let loaded = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
@@ -182,7 +182,7 @@ impl World {
         Ok(outcome)
     }
 
-    /// Carries one step out, which must succeed.
+    /// Commits one step, which must succeed.
     pub async fn step(
         &self,
         job_id: JobId,
@@ -204,7 +204,8 @@ impl World {
         Ok(())
     }
 
-    /// One worker on each of these slots of the node and one PS shard without any; worker 0 first, the shard last.
+    /// Returns a worker on each of these slots and one PS shard without a slot. Rank 0 comes first,
+    /// the shard last.
     pub fn tasks(&self, gpus: &[u32]) -> Vec<NewTask> {
         let workers = gpus.iter().enumerate().map(|(rank, gpu)| {
             let rank = u32::try_from(rank).expect("few workers");
@@ -224,7 +225,7 @@ impl World {
         workers.chain([shard]).collect()
     }
 
-    /// Starts a job's next revision on these slots; the worker of rank 0 and the shard.
+    /// Starts a job's next revision on these slots. Returns rank 0 and the shard.
     pub async fn start(
         &self,
         job: JobId,
@@ -265,7 +266,7 @@ impl World {
         .await
     }
 
-    /// Lines of one task's events file, from a number on.
+    /// Reports lines of one task's event file, from a line number on.
     pub async fn tell(
         &self,
         task_id: TaskId,

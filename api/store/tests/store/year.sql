@@ -1,4 +1,4 @@
--- What a cluster stores in two days, as of their end: 20 jobs end, and some resources come and go under new names.
+-- Rows that a cluster stores in two days: 20 jobs end, and some resources get new names.
 create function load_days(d integer) returns void
     language plpgsql
 as $$
@@ -12,7 +12,7 @@ declare
     member constant uuid := md5('member-' || d)::uuid;
     ended constant jsonb := '{"phase": "succeeded"}';
 begin
-    -- Nodes of an autoscaler have a new name every second day.
+    -- Nodes of an autoscaler get a new name every second day.
     insert into node (id, name, state, capacity, first_seen_at, last_seen_at) values (spot, 'spot-' || d, 'up', '{}', t, t);
     update node set state = 'lost' where id = md5('spot-' || d - 1)::uuid;
     insert into node_join (token_sha256, name, created_at, expires_at)
@@ -89,10 +89,10 @@ begin
         update job set deleted_at = t where study_id = md5('study-' || d - 6)::uuid;
         insert into study_order (study_id, tenant_id, at, body) select id, red, t, '{}' from study where id = md5('study-' || d - 6)::uuid;
     end if;
-    -- Nodes erase their files.
+    -- Nodes erase the files.
     update job set erased_at = t where deleted_at is not null and erased_at is null;
 
-    -- Five jobs never end and have another revision every second day.
+    -- Five jobs never end and get another revision every second day.
     insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, submitted_at, document_bytes)
         select md5('open-' || n)::uuid, red, ann, 'open', '{}', 0, '{}', 'run', 'running', '{"phase": "running"}', t, 1000
         from generate_series(1, 5) n

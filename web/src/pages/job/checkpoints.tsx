@@ -1,4 +1,4 @@
-// What the job can continue from, and what it made, for download.
+// Checkpoints and final model of the job, for download.
 import { useState } from "react";
 import { Link } from "react-router";
 import { checkpointFile, finalModel } from "../../api/calls";
@@ -10,7 +10,7 @@ import { save } from "../../ui/save";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { bytes, count, loss, percent } from "../../words/number";
 
-/** Why a checkpoint stays. */
+/** Reason why a checkpoint is retained. */
 const reasons: Record<CheckpointView["kept"][number], string> = {
   newest: "newest",
   best: "best",

@@ -1,10 +1,11 @@
-// A program's command line: two lines of it until "more" is asked for, and a button that copies it as a shell reads it.
+// A command line: two lines of it until "more" is chosen, and a button that copies it in shell
+// syntax.
 import { useState } from "react";
 
-/** Characters that fit into two lines of a narrow page. */
+/** Maximum length for two lines of a narrow page, in characters. */
 const SHORT_CHARACTERS = 120;
 
-/** The command line as a shell reads it. */
+/** Returns the command line in shell syntax. */
 export function shellText(argv: readonly string[]): string {
   return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }

@@ -1,4 +1,4 @@
-// The live curves of a job, over steps or over time.
+// Live curves of a job, over steps or over time.
 import { useMemo, useState } from "react";
 import { CurveChart, NoiseChart, PhaseChart, SizeChart } from "../../charts/job-charts";
 import type { XKind } from "../../charts/curves";

@@ -1,4 +1,4 @@
-// Asks between how many workers the scheduler may choose, and what priority the job has. The api says what is wrong with them.
+// Dialog for the range of workers and the priority of a job. The API validates them.
 import { useState } from "react";
 import { editJob } from "../../api/calls";
 import type { JobView } from "../../api/types";
@@ -8,7 +8,7 @@ const TEXT =
   "Above a new maximum it shrinks. Below a new minimum it goes on as it is, and grows once there is room that nobody waits for. A program of your own starts again with its new size.";
 
 export function Edit({ job, onDone, onClose }: { job: JobView; onDone: () => void; onClose: () => void }) {
-  // As it was when the dialog opened: what others change meanwhile is theirs to be asked about.
+  // State when the dialog opened. A change by another user meanwhile is then reported.
   const [read] = useState(job);
   const [fewest, setFewest] = useState(String(job.workers.min));
   const [most, setMost] = useState(String(job.workers.max));

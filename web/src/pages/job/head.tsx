@@ -1,4 +1,4 @@
-// The top of the job page: what it is, how far it is, and the verbs.
+// Head of the job page: identity, progress and verbs.
 import { useState } from "react";
 import { Link } from "react-router";
 import { act, type Verb } from "../../api/calls";
@@ -178,7 +178,10 @@ function Facts({ job }: { job: JobView }) {
   );
 }
 
-/** What was measured. The built-in engine measures everything; of a program only what it logs is shown. */
+/**
+ * Shows measures. The built-in engine measures everything; of a command only the logged values are
+ * shown.
+ */
 function Measures({ job }: { job: JobView }) {
   const { progress } = job;
   const split = progress?.evaluated_on === "validation" ? "Val" : "Test";

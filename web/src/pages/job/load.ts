@@ -1,4 +1,4 @@
-// All that the job page shows of one job, loaded once and then carried forward by the job's own stream.
+// Data of the job page, loaded once and then updated by the job's own stream.
 import { useEffect, useRef } from "react";
 import { accuracy, checkpoints, events, explain, job, progress, tasks } from "../../api/calls";
 import { isGone } from "../../api/problem";
@@ -19,10 +19,10 @@ export interface JobData {
   accuracy: Resource<Accuracy>;
 }
 
-/** What a round thinks of a job moves with every round, of which the stream tells only what was decided. */
+/** The explanation changes with every round, but the stream contains only decisions. */
 const EXPLAIN_EVERY_MS = 10_000;
 
-/** Samples are kept up to this many; then every second one of the older half goes. */
+/** Maximum number of samples. Beyond it, every second one of the older half is dropped. */
 const KEPT_SAMPLES = 4000;
 
 export function useJobData(id: string): JobData {
@@ -43,7 +43,8 @@ export function useJobData(id: string): JobData {
     let first = true;
     return openStream(`/api/v1/jobs/${id}/stream`, {
       onMessage: (message) => {
-        // What was loaded before the stream stood may lack what came between; a reconnect resumes by itself.
+        // Data loaded before the stream opened may lack events in between. A reconnect resumes by
+        // itself.
         if (message.event === "opened" && first) {
           first = false;
           for (const resource of Object.values(latest.current) as Resource<unknown>[]) resource.reload();
@@ -54,12 +55,13 @@ export function useJobData(id: string): JobData {
       },
     });
   }, [id]);
-  // A job that is gone is asked for no more, and of one at its end nothing moves: what begins it again comes by the stream.
+  // A deleted job is not requested again. An ended job does not change; a restart of it comes by
+  // the stream.
   const { data: known, error } = data.job;
   const still = isGone(error) || (known !== null && isTerminal(known.phase));
   usePoll(still ? 0 : EXPLAIN_EVERY_MS, () => {
     data.explanation.reload();
-    // Its forecast is in the job.
+    // The forecast is part of the job.
     data.job.reload();
   });
   return data;
@@ -87,7 +89,7 @@ function onEvent(data: JobData, event: StoredEvent): void {
       break;
     case "evaluated": {
       const { step, epoch, split = "test", loss, accuracy } = event.event;
-      // A program may log no training loss: its first evaluation is then its first progress.
+      // A command may log no training loss; its first evaluation is then its first progress.
       if (data.job.data?.progress === null) data.job.reload();
       data.progress.update((known) => ({
         ...known,
@@ -96,7 +98,7 @@ function onEvent(data: JobData, event: StoredEvent): void {
       break;
     }
     case "job_state_changed":
-      // Sums that events do not carry: failures, the total of steps, the task set of the new revision.
+      // Events lack these sums: failures, total steps, and the task set of the new revision.
       data.job.reload();
       data.tasks.reload();
       data.explanation.reload();
@@ -110,7 +112,7 @@ function onSamples(data: JobData, afterStep: number, samples: readonly SampleVie
   const newest = samples[samples.length - 1];
   if (newest === undefined) return;
   data.job.update((known) => (known.progress === null ? known : foldSample(known, newest)));
-  // The first sample brings the total of steps with it, which only the job itself tells.
+  // The total number of steps comes with the first sample, but only in the job's answer.
   if (data.job.data?.progress === null) data.job.reload();
   data.progress.update((known) => ({ ...known, samples: thinned(replaceAfter(known.samples, afterStep, samples)) }));
 }

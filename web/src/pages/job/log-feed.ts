@@ -1,4 +1,4 @@
-// The end of a task's log, and what is written after it.
+// The end of a task's log, and its new output.
 import { useEffect, useState } from "react";
 import { logTail } from "../../api/calls";
 import { fromThrown, type ApiError } from "../../api/problem";
@@ -8,12 +8,12 @@ import { openStream } from "../../live/stream";
 export interface LogState {
   text: string;
   loading: boolean;
-  /** Whether the log has more before what is shown. */
+  /** Whether the log has earlier text that is not shown. */
   cut: boolean;
   error: ApiError | null;
 }
 
-/** A page that follows a chatty task for hours must not grow without end. */
+/** Maximum length, because a page may follow a task for hours. */
 const KEPT_CHARS = 2_000_000;
 
 export function useLog(jobId: string, taskId: string, tailBytes: number): LogState {

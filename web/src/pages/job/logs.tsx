@@ -1,4 +1,4 @@
-// A task's log: its end, what follows, and a search in it.
+// A task's log: its end, new output, and a search.
 import { useDeferredValue, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "react-router";
 import type { Resource } from "../../api/resource";
@@ -11,7 +11,7 @@ import { useLog } from "./log-feed";
 import { byNewest } from "./tasks";
 
 const TAIL_BYTES = 256 * 1024;
-/** Lines in the page; more would slow it, and the whole log is a download away. */
+/** Maximum number of lines on the page; more would slow it. The whole log can be downloaded. */
 const SHOWN_LINES = 5000;
 
 export function Logs({ jobId, tasks, revision }: { jobId: string; tasks: Resource<TaskView[]>; revision: number }) {
@@ -50,7 +50,7 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
   useEffect(() => {
     const element = box.current;
     if (element === null) return undefined;
-    // Scrolling up means reading: the log then stays where it is. Back at the end, it follows again.
+    // Scrolling up stops following. Scrolling to the end follows again.
     const onScroll = () => setFollow(element.scrollHeight - element.scrollTop - element.clientHeight < 24);
     element.addEventListener("scroll", onScroll, { passive: true });
     return () => element.removeEventListener("scroll", onScroll);

@@ -1,4 +1,4 @@
-// One job: what it does, why, and everything it left behind.
+// The page of one job: its work, the reason for its state, and its results.
 import { useEffect, useState } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 import { isGone } from "../../api/problem";
@@ -40,7 +40,7 @@ function OneJob({ id }: { id: string }) {
     );
   }
   if (isGone(job.error)) {
-    // Who has seen it knows that it was theirs.
+    // A user that has seen the job had access to it.
     const meanwhile = job.data !== null;
     return (
       <Empty title={meanwhile ? "The job is gone" : "There is no such job"}>
@@ -76,7 +76,7 @@ function Tabs({ job, data }: { job: JobView; data: JobData }) {
   const counts: Partial<Record<Tab, number>> = {};
   if (data.tasks.data !== null) counts.tasks = data.tasks.data.filter((task) => task.revision === job.revision).length;
   if (data.checkpoints.data !== null) counts.checkpoints = data.checkpoints.data.filter((one) => one.retained).length;
-  // On a narrow screen the tabs scroll; the chosen one is then brought into view.
+  // On a narrow screen the tabs scroll; the selected one is scrolled into view.
   useEffect(() => {
     const chosen = document.getElementById(`tab-${tab}`);
     const row = chosen?.parentElement;

@@ -1,4 +1,4 @@
-// The processes of a job: where each runs or ran, on which GPUs, and how it ended.
+// The tasks of a job: node, GPUs and end of each.
 import { useMemo, useState } from "react";
 import { Link } from "react-router";
 import type { Resource } from "../../api/resource";
@@ -13,7 +13,7 @@ import { clock, duration, instant } from "../../words/time";
 interface Props {
   resource: Resource<TaskView[]>;
   revision: number;
-  /** The job's history, in which a task's pace is told where it held up the others. */
+  /** The job's history, with verdicts on tasks that delayed the others. */
   events: readonly StoredEvent[];
 }
 
@@ -24,7 +24,7 @@ export function Tasks({ resource, revision, events }: Props) {
   if (resource.error !== null) return <Failure error={resource.error} retry={resource.reload} />;
   if (resource.data === null) return <Loading label="Loading tasks" />;
   if (resource.data.length === 0) return <Empty title="It has no tasks yet">They come with its first start.</Empty>;
-  // Who leaves in a resize is of an earlier revision and still there.
+  // A task that leaves in a resize belongs to an earlier revision and still exists.
   const present = (task: TaskView) => task.revision === revision || isLeaving(task, revision);
   const shown = resource.data.filter((task) => all || present(task)).sort(byNewest);
   const older = resource.data.filter((task) => !present(task)).length;
@@ -73,7 +73,7 @@ export function Tasks({ resource, revision, events }: Props) {
   );
 }
 
-/** The newest verdict on each task that was found to hold up the others. */
+/** Returns the newest verdict on each task that delayed the others. */
 function verdictsOf(events: readonly StoredEvent[]): Map<string, Verdict> {
   return new Map(events.flatMap(({ event }) => (event.kind === "rank_judged" ? [[event.verdict.task_id, event.verdict] as const] : [])));
 }
@@ -131,7 +131,7 @@ function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Ver
   );
 }
 
-/** What a task was measured to use of its GPU or slot. */
+/** Returns the measured use of the task's GPU or slot. */
 function use({ usage }: TaskView): string {
   const parts = [
     typeof usage?.peak_bytes === "number" ? `${bytes(usage.peak_bytes)} of memory at most` : null,
@@ -140,7 +140,7 @@ function use({ usage }: TaskView): string {
   return parts.filter((part) => part !== null).join(", ");
 }
 
-/** How fast a worker is by its own word, and whether it holds the others up. */
+/** Shows a worker's reported pace, and whether it delays the others. */
 function Pace({ task: { pace }, now }: { task: TaskView; now: number }) {
   if (pace === undefined || pace === null) return <span className="muted">–</span>;
   const heard = `Step ${pace.step}, ${pace.doing}; heard ${duration((now - Date.parse(pace.heard_at)) / 1000)} ago`;
@@ -157,7 +157,7 @@ function Pace({ task: { pace }, now }: { task: TaskView; now: number }) {
   );
 }
 
-/** The newest revision first, in it workers before shards, each by number. */
+/** Orders by newest revision, then workers before shards, each by number. */
 export function byNewest(a: TaskView, b: TaskView): number {
   return b.revision - a.revision || order(a) - order(b);
 }

@@ -1,4 +1,4 @@
-// What happened to the job, newest first, in plain words.
+// Events of the job, newest first, as sentences.
 import { useMemo, useState } from "react";
 import type { Resource } from "../../api/resource";
 import type { StoredEvent } from "../../api/types";
@@ -10,7 +10,7 @@ import { clock, instant } from "../../words/time";
 const AT_ONCE = 200;
 
 export function Timeline({ resource }: { resource: Resource<StoredEvent[]> }) {
-  // A long job writes hundreds of checkpoints: they would push out of sight what the scheduler decided.
+  // A long job writes hundreds of checkpoints, which would hide the scheduler's decisions.
   const [quiet, setQuiet] = useState(false);
   const [limit, setLimit] = useState(AT_ONCE);
   const now = useNow(10_000);

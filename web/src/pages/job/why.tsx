@@ -1,5 +1,5 @@
-// Why the job is where it is: what it waits for, what is in the way and what would help, or what gave it its size and what one
-// worker more would bring; and the decisions before.
+// Explanation of the job's state: what it waits for and what would help, or the reason for its size
+// and the gain of one more worker; and earlier decisions.
 import { Link } from "react-router";
 import type { Accuracy, Explanation, Intent, JobView, NodeObstacle, StoredEvent } from "../../api/types";
 import { decisions, sizeReason } from "../../live/history";
@@ -97,7 +97,9 @@ function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { n
   );
 }
 
-/** The figures behind a running job's size: its own next step beside the best one that was refused. */
+/**
+ * Shows the figures of a running job's size: its own next step and the best one that was refused.
+ */
 function SizeFacts({ job, explanation }: { job: JobView; explanation: Explanation | null }) {
   const decided = explanation?.decided ?? null;
   if (decided === null) return null;
@@ -154,7 +156,7 @@ function basis(sizes: number, error: number | null): string {
   return error === null ? measured : `${measured}, ${percent(error, 0)} off in the mean`;
 }
 
-/** When it will start and end, and how much such a forecast is worth. */
+/** Shows the expected start and end, and the accuracy of such forecasts. */
 function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | null; now: number }) {
   const { forecast } = job;
   if (forecast === null) return null;
@@ -198,7 +200,7 @@ function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | n
   );
 }
 
-/** Who asked for it last. */
+/** Returns the user with the newest request of this intent. */
 function asker(events: readonly StoredEvent[], intent: Intent): string {
   const asked = events.findLast((stored) => stored.event.kind === "intent_changed" && stored.event.intent === intent)?.event;
   return who(asked?.kind === "intent_changed" ? asked.by : null);

@@ -63,7 +63,7 @@ interface TypedProps {
   ref?: React.Ref<HTMLInputElement>;
 }
 
-/** A text field that speaks up when typing pauses, and follows its value when that changes from elsewhere. */
+/** A text field that reports its value when typing pauses, and follows outside changes of it. */
 function Typed({ value, placeholder, title, onChange, ref }: TypedProps) {
   const [text, setText] = useState(value);
   const [shown, setShown] = useState(value);

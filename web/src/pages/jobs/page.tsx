@@ -62,9 +62,9 @@ function folded(job: JobView, message: LiveMessage): JobView {
   return message.jobId === job.id && newest !== undefined ? foldSample(job, newest) : job;
 }
 
-/** Whether the list, its order or a sum in it may now differ from what folding alone gives. */
+/** Whether the list, its order or a sum may differ from the result of applying the event. */
 function changesList(message: LiveMessage, shown: readonly JobView[]): boolean {
-  // The first sample brings the total of steps with it, which only the job itself tells.
+  // The total number of steps comes with the first sample, but only in the job's answer.
   if (message.kind === "progress") return shown.some((job) => job.id === message.jobId && job.progress === null);
   const { kind } = message.event.event;
   return kind === "job_submitted" || kind === "job_deleted" || kind === "job_state_changed";

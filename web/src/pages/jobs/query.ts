@@ -1,4 +1,5 @@
-// The filters of the job list, kept in the address so that a view can be shared and the back button works.
+// Filters of the job list. They are part of the address, so that a view can be shared and the back
+// button works.
 import type { JobPhase } from "../../api/types";
 import { PHASES } from "../../ui/phase";
 
@@ -6,7 +7,7 @@ export interface Filters {
   phases: readonly JobPhase[];
   label: string;
   name: string;
-  /** The api's continue token of the page that is shown; `null` on the first. */
+  /** The API's continue token of the shown page; `null` on the first. */
   page: string | null;
 }
 
@@ -20,7 +21,7 @@ export function readFilters(params: URLSearchParams): Filters {
   };
 }
 
-/** A changed filter leads back to the first page: a continue token belongs to the query that gave it. */
+/** A changed filter leads to the first page, because a continue token belongs to its query. */
 export function writeFilters(filters: Omit<Filters, "page">, page: string | null = null): URLSearchParams {
   const params = new URLSearchParams();
   if (filters.phases.length > 0) params.set("phase", filters.phases.join(","));

@@ -1,4 +1,5 @@
-// The rows of the job list. On narrow screens the same table is laid out as cards, so every cell knows its heading.
+// Rows of the job list. On narrow screens the table is laid out as cards, so every cell has its
+// heading.
 import type { ReactNode } from "react";
 import { Link } from "react-router";
 import type { JobView } from "../../api/types";
@@ -133,7 +134,7 @@ function Labels({ labels }: { labels: JobView["labels"] }) {
   );
 }
 
-/** Why it waits or failed, and what would help. */
+/** Shows why the job waits or failed, and what would help. */
 function Note({ job }: { job: JobView }) {
   if (job.failure !== null && job.phase === "failed") return <p className="note note-bad">{job.failure}</p>;
   if (job.waiting === null || !isWaiting(job.phase)) return null;

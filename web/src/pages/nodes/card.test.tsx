@@ -1,4 +1,4 @@
-// What a node's card says of GPUs that pods of others hold.
+// A node's card shows GPUs that pods outside Muster hold.
 import { cleanup, render, screen } from "@testing-library/react";
 import { MemoryRouter } from "react-router";
 import { afterEach, describe, expect, it } from "vitest";

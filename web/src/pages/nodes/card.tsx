@@ -1,4 +1,4 @@
-// One node: its state, what it offers, and a square for each of its GPUs.
+// One node: state, capacity, and a square for each GPU.
 import { useState } from "react";
 import { Link } from "react-router";
 import type { GpuView, NodeView, Occupant } from "../../api/types";
@@ -7,13 +7,13 @@ import { useNow } from "../../ui/now";
 import { bytes, count, plural } from "../../words/number";
 import { duration, instant } from "../../words/time";
 
-/** Stands for the jobs of other tenants, which have no id here. */
+/** Represents jobs of other tenants, which have no id here. */
 export const OTHERS = "";
 
 interface Props {
   node: NodeView;
   colours: ReadonlyMap<string, number>;
-  /** `null` for who may not. */
+  /** `null` without the right to drain. */
   onDrain: (() => void) | null;
 }
 
@@ -57,7 +57,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
   );
 }
 
-/** What becomes of a suspended program's memory on the GPUs, where the node has any. */
+/** Returns whether suspended programs move their memory off the GPUs, if the node has any. */
 function suspendOf({ capacity }: NodeView): string | undefined {
   const able = capacity.driver_suspend;
   if (able === undefined || able === null) return undefined;

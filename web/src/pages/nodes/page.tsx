@@ -1,4 +1,4 @@
-// The cluster's nodes, one square a GPU, coloured by the job that holds it.
+// The cluster's nodes, one square per GPU, coloured by the job that holds it.
 import { useState } from "react";
 import { Link } from "react-router";
 import { nodes, setDrained } from "../../api/calls";
@@ -29,7 +29,8 @@ export function NodesPage() {
     () => list.reload(),
   );
   const held = jobsOf(list.data ?? []);
-  // Colours stay with their jobs as others come and go; they are derived anew only when the set of jobs has changed.
+  // Jobs keep their colours while others come and go. Colours are computed only when the set of
+  // jobs has changed.
   if (held.some((job) => !colours.has(job.id)) || colours.size !== held.length) {
     setColours(
       assignColours(
@@ -88,7 +89,10 @@ interface Held {
   gpus: number;
 }
 
-/** The jobs that hold GPUs, by first appearance. Those of other tenants have no id, and are one entry. */
+/**
+ * Returns the jobs that hold GPUs, by first appearance. Those of other tenants have no id and are
+ * one entry.
+ */
 function jobsOf(all: readonly NodeView[]): Held[] {
   const held = new Map<string, Held>();
   for (const gpu of all.flatMap((node) => node.gpus)) {

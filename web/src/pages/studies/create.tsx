@@ -1,4 +1,4 @@
-// Creating a study from a document.
+// Page to create a study from a document.
 import { useNavigate } from "react-router";
 import { createStudy } from "../../api/studies";
 import { Panel } from "../../ui/panel";

@@ -1,4 +1,4 @@
-// The rows of the list of studies.
+// Rows of the list of studies.
 import { Link } from "react-router";
 import type { StudyView } from "../../api/types";
 import { Chip } from "../../ui/chip";
@@ -59,7 +59,7 @@ export function StudyTable({ studies }: { studies: readonly StudyView[] }) {
   );
 }
 
-/** Trials that are done of all that may be created. A finished search may have needed fewer. */
+/** Shows the number of finished trials and their limit. A finished search may have needed fewer. */
 export function TrialBar({ study: { trials, phase } }: { study: StudyView }) {
   const done = trials.completed + trials.stopped + trials.failed;
   const share = phase === "finished" ? 1 : trials.limit === 0 ? 0 : Math.min(1, done / trials.limit);
@@ -77,7 +77,7 @@ export function TrialBar({ study: { trials, phase } }: { study: StudyView }) {
   );
 }
 
-/** The best value; with several objectives the size of the Pareto front. */
+/** Returns the best value; with several objectives the size of the Pareto front. */
 export function bestText(study: StudyView): string {
   const { objectives } = study.document.search;
   const [first] = objectives;

@@ -1,4 +1,4 @@
-// Two parameters against each other: what trials come to over both, as areas, with the trials as points.
+// Two parameters against each other: the results of trials as areas, with the trials as points.
 import { useMemo, useState } from "react";
 import { Canvas, type At, type Draw, type Inks, type Size } from "../../charts/canvas";
 import { BANDS, bandOf, drawField, levelOf, shade } from "../../charts/contour";
@@ -17,7 +17,7 @@ import type { Hover } from "./hover";
 import { parametersOf, type Axis } from "./space";
 import { surfaceOf, textAt, type Surface } from "./surface";
 
-/** Of fewer no field says more than the points do. */
+/** With fewer trials a field shows no more than the points. */
 const ENOUGH = 6;
 const HEIGHT = 270;
 const MANY = 1000;
@@ -35,7 +35,7 @@ export function Contour({ search, axes, objective, trials, hover }: Props) {
   const [across, up] = [axes[chosen[0]], axes[chosen[1]]];
   if (across === undefined || up === undefined) return null;
   const names = axes.map((axis) => axis.name);
-  // The parameter of the other axis changes places with this one's.
+  // If the other axis has this parameter, the two are swapped.
   const choose = (which: 0 | 1) => (index: number) => {
     const other = chosen[which === 0 ? 1 : 0] === index ? chosen[which] : chosen[which === 0 ? 1 : 0];
     setChosen(which === 0 ? [index, other] : [other, index]);
@@ -116,7 +116,7 @@ function Plot({ search, across, up, objective, trials, hover }: PlotProps) {
   );
 }
 
-/** The colours from the worst values to the best, with the values between them. */
+/** Shows the colours from the worst to the best values, with the values between them. */
 function Key({ surface, range, metric }: { surface: Surface; range: readonly [number, number]; metric: string }) {
   const value = (band: number) => axisText(metric, Number(surface.valueOf(levelOf(band, range)).toPrecision(3)));
   if (range[1] <= range[0]) return <p className="chart-note">All trials have the same value so far.</p>;
@@ -147,7 +147,7 @@ function drawPlot({ field, range }: Surface, dots: readonly Dot[], across: Axis,
     else drawXAxis(context, area, across.scale, inks);
     if (up.scale === null) drawChoicesUp(context, area, up, inks);
     else drawYAxis(context, area, up.scale, inks);
-    // Over the grid, which shows where the field says nothing.
+    // Drawn over the grid, which remains visible where the field is unknown.
     if (range !== null) drawField(context, area, field, range, inks);
     context.strokeStyle = inks.grid;
     context.lineWidth = 1;
@@ -157,7 +157,7 @@ function drawPlot({ field, range }: Surface, dots: readonly Dot[], across: Axis,
   };
 }
 
-/** Of so many trials only where they are: their colours would cover the field. */
+/** With many trials only their positions are drawn: their colours would cover the field. */
 function drawSpecks(context: CanvasRenderingContext2D, area: Area, dots: readonly Dot[], inks: Inks): void {
   context.globalAlpha = 0.45;
   context.fillStyle = inks.surface;
@@ -184,7 +184,7 @@ function drawChoicesUp(context: CanvasRenderingContext2D, area: Area, { choices 
   choices.forEach((choice, index) => context.fillText(choice, area.left - 6, area.bottom - (index + 0.5) * band, area.left - 8));
 }
 
-/** The place of the pointer as shares of the axes; null beside them. */
+/** Returns the place of the pointer as shares of the axes; null outside of them. */
 function placeUnder(area: Area, at: At): readonly [number, number] | null {
   const x = (at.x - area.left) / (area.right - area.left);
   const y = (area.bottom - at.y) / (area.bottom - area.top);

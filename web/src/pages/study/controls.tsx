@@ -1,4 +1,4 @@
-// Small controls above the charts of a study, and the key of their colours.
+// Small controls above the charts of a study, and the legend of their colours.
 
 export function Toggle({ label, on, onChange }: { label: string; on: boolean; onChange: (on: boolean) => void }) {
   return (
@@ -10,14 +10,14 @@ export function Toggle({ label, on, onChange }: { label: string; on: boolean; on
 
 interface ChoiceProps {
   label: string;
-  /** Whether the label stands beside it, where one choice is not told from the next otherwise. */
+  /** Whether the label is visible, which is necessary where the options alone are ambiguous. */
   shown?: boolean;
   value: number;
   options: readonly string[];
   onChange: (index: number) => void;
 }
 
-/** One of a few by its index. */
+/** Selects one of a few options by index. */
 export function Choice({ label, shown = false, value, options, onChange }: ChoiceProps) {
   return (
     <label className="chart-choice">
@@ -47,7 +47,7 @@ export function RampKey({ text }: { text: string }) {
   );
 }
 
-/** The colours of rungs; a study without any has none to tell apart. */
+/** Shows the colours of rungs; nothing for a study without rungs. */
 export function RungKey({ deepest }: { deepest: number }) {
   if (deepest === 0) return null;
   return (

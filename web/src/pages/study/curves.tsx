@@ -74,7 +74,7 @@ export function LearningCurves({ search, objective, trials, hover }: Props) {
 
 export function linesOf(trials: readonly TrialView[], objective: number, ranked: ReadonlyMap<number, number>): Line[] {
   return trials.flatMap((trial) => {
-    // Some results come only with the end of a rung, as those told by a program outside.
+    // Some results come only at the end of a rung, such as those of an external trainer.
     const points = trial.curve.length > 0 ? trial.curve : trial.rungs;
     if (points.length === 0) return [];
     return [{ number: trial.number, rank: ranked.get(trial.number), xs: points.map((point) => point.step), ys: points.map((point) => point.values[objective] ?? null) }];
@@ -85,7 +85,9 @@ export function axisText(metric: string, value: number): string {
   return metric.endsWith("accuracy") ? `${Number((value * 100).toPrecision(4))} %` : String(Number(value.toPrecision(3)));
 }
 
-/** A curve's first and last place, which are all that its axis has to hold. On a log axis, the first above 0. */
+/**
+ * Returns a curve's first and last x, which determine its axis; on a log axis the first above 0.
+ */
 function ends(xs: readonly number[], log: boolean): number[] {
   const first = log ? xs.find((x) => x > 0) : xs[0];
   const last = xs[xs.length - 1];

@@ -1,4 +1,4 @@
-// Parameters against the value: what a brush leaves is what the scatter and the table show.
+// Parameters against the value. Brushes select the trials of the scatter plot and the table.
 import { useMemo, useState } from "react";
 import type { StudySearch, TrialView } from "../../api/types";
 import { place, scaleOf, ticks } from "../../charts/scale";

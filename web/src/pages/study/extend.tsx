@@ -1,4 +1,4 @@
-// Asks how many more trials a study shall have. The api says what is wrong with the number.
+// Dialog for the number of additional trials. The API validates the number.
 import { useRef, useState } from "react";
 import { newKey } from "../../api/key";
 import { extendStudy } from "../../api/studies";
@@ -8,7 +8,8 @@ import { count } from "../../words/number";
 
 export function Extend({ study, onDone, onClose }: { study: StudyView; onDone: () => void; onClose: () => void }) {
   const [more, setMore] = useState(String(Math.max(1, Math.ceil(study.trials.limit / 2))));
-  // One key for as long as the dialog asks for the same number: a retry after a lost answer extends once.
+  // One key per number while the dialog is open, so that a retry after a lost answer extends only
+  // once.
   const key = useRef({ more: "", value: "" });
   const act = async () => {
     if (key.current.more !== more) key.current = { more, value: newKey() };

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { importance } from "./forest";
 
-/** A lattice that fills the square evenly, so that features are independent without drawing lots. */
+/**
+ * A lattice that fills the square evenly, so that features are independent without random numbers.
+ */
 const rows = Array.from({ length: 120 }, (_, index) => [(index * 0.754_877_666) % 1, (index * 0.569_840_29) % 1, (index * 0.381_966) % 1]);
 
 describe("permutation importance", () => {

@@ -1,10 +1,17 @@
-// A forest of extremely randomised trees (Geurts, Ernst and Wehenkel, 2006) for regression, small enough for a page, and the permutation
-// importance of its features (Breiman, 2001), measured out of bag. Pure: the seed is fixed, so the same trials give the same numbers.
+// A forest of extremely randomised trees (Geurts, Ernst and Wehenkel, 2006) for regression, and the
+// permutation importance of its features (Breiman, 2001), measured out of bag. Pure: the seed is
+// fixed, so the same trials give the same numbers.
 
 export interface Importance {
-  /** Increase of the mean squared error when the feature is shuffled, as a share of the variance; 0 or less says that it does not matter. */
+  /**
+   * Increase of the mean squared error when the feature is shuffled, as a share of the variance; 0
+   * or less means that the feature has no effect.
+   */
   features: number[];
-  /** Share of the variance that the forest predicts of rows that a tree has not seen; near 0 or below, importances mean nothing. */
+  /**
+   * Share of the variance that the forest predicts on rows outside of a tree's sample. Near 0 or
+   * below, importances are meaningless.
+   */
   explained: number;
 }
 
@@ -14,7 +21,10 @@ const DEPTH = 12;
 
 type Node = { value: number } | { feature: number; below: number; left: Node; right: Node };
 
-/** Rows of features and their targets, of the same length. `null` without variance or with too few rows to hold any back. */
+/**
+ * Rows of features and their targets, of equal length. Returns `null` without variance, or with too
+ * few rows to hold any back.
+ */
 export function importance(rows: readonly (readonly number[])[], targets: readonly number[]): Importance | null {
   const width = rows[0]?.length ?? 0;
   const spread = variance(targets);
@@ -64,7 +74,7 @@ function heldError(sums: readonly number[], votes: readonly number[], targets: r
   return error / Math.max(1, counted);
 }
 
-/** Of one random cut through each feature the one that leaves the least variance. */
+/** Chooses among one random cut per feature the one with the least remaining variance. */
 function grow(rows: readonly (readonly number[])[], targets: readonly number[], members: readonly number[], random: () => number, depth: number): Node {
   const own = members.map((index) => targets[index] ?? 0);
   const leaf = { value: own.reduce((sum, value) => sum + value, 0) / own.length };
@@ -111,7 +121,7 @@ function shuffled(values: readonly number[], random: () => number): number[] {
   return order;
 }
 
-/** mulberry32 by Tommy Ettinger: 32 bits of state are enough for some thousand draws. */
+/** mulberry32 by Tommy Ettinger: 32 bits of state suffice for some thousand draws. */
 function generator(seed: number): () => number {
   let state = seed;
   return () => {

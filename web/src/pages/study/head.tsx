@@ -1,4 +1,4 @@
-// The top of the study page: what is sought, how far it is, what is best, and the verbs.
+// Head of the study page: objectives, progress, best trial and verbs.
 import { useState, type ReactNode } from "react";
 import { Link } from "react-router";
 import { checkpointFile } from "../../api/calls";
@@ -92,7 +92,7 @@ function VerbButton({ verb, icon, onAsk }: { verb: StudyVerb; icon: IconName; on
   );
 }
 
-/** Loads a file and hands it over; what went wrong stands in its title and its icon. */
+/** Loads a file and saves it. An error is shown in its title and icon. */
 function FileButton({ load, name, title, children }: { load: () => Promise<Blob>; name: string; title: string; children: ReactNode }) {
   const [failed, setFailed] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
@@ -165,7 +165,7 @@ function Fact({ name, value, title }: { name: string; value: string; title?: str
   );
 }
 
-/** The best trial with its model; of a Pareto front, which is shown below, only how many there are. */
+/** Shows the best trial with its model; of a Pareto front, which is shown below, only its size. */
 function Best({ study, best }: { study: StudyView; best: BestTrial | null }) {
   const { search } = study.document;
   const [objective] = search.objectives;
@@ -203,7 +203,10 @@ function Best({ study, best }: { study: StudyView; best: BestTrial | null }) {
   );
 }
 
-/** The model of the checkpoint, as a file; of one that has no such file, as a command's own, the way to its files is the other button. */
+/**
+ * Downloads the checkpoint's model as a file. For a checkpoint without such a file, as of a
+ * command, the other button leads to its files.
+ */
 function ModelButton({ study, jobId, checkpoint }: { study: StudyView; jobId: string; checkpoint: NonNullable<BestTrial["checkpoint"]> }) {
   if (checkpoint.files?.includes(MODEL) !== true) return null;
   const load = () => checkpointFile(jobId, checkpoint.step, MODEL);

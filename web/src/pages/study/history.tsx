@@ -1,4 +1,4 @@
-// What each trial came to, in the order of their creation, with the best so far and the values at earlier rungs.
+// Results of the trials in order of creation, with the best so far and the values at earlier rungs.
 import { useMemo } from "react";
 import { Canvas, type Draw } from "../../charts/canvas";
 import { areaOf, drawXAxis, drawYAxis, toX, toY } from "../../charts/frame";
@@ -68,7 +68,7 @@ export function History({ search, objective, trials, hover }: { search: StudySea
   );
 }
 
-/** A dot for each rung that a trial has completed; trials without rungs have one for their outcome. */
+/** Returns a dot per completed rung; for trials without rungs one for their outcome. */
 function dotsOf(trials: readonly TrialView[], objective: number, scales: { x: Scale; y: Scale }): Dot[] {
   return trials.flatMap((trial) => {
     const measured = trial.rungs.length > 0 ? trial.rungs : trial.outcome === null ? [] : [trial.outcome];
@@ -80,7 +80,7 @@ function dotsOf(trials: readonly TrialView[], objective: number, scales: { x: Sc
   });
 }
 
-/** Level from trial to trial, and upright where a better one came. */
+/** Draws a stepped line: horizontal between trials, vertical at a better one. */
 function drawBest(context: CanvasRenderingContext2D, points: readonly HistoryPoint[], x: (number: number) => number, y: (value: number) => number, end: number): void {
   context.beginPath();
   points.forEach(({ number, best }, index) => {

@@ -6,7 +6,10 @@ import { axesOf } from "./space";
 import { search, trial } from "./test-data";
 
 const study = search();
-/** Twenty trials over both axes, whose values at the end of the first rung follow one parameter, and after the third epoch the other. */
+/**
+ * Twenty trials over both axes. Their values at the end of the first rung follow one parameter,
+ * those after the third epoch the other.
+ */
 const places = Array.from({ length: 20 }, (_, number) => ({ number, rate: 0.001 * 100 ** ((number * 0.754_877_666) % 1), width: 32 + Math.round(480 * ((number * 0.569_840_29) % 1)) }));
 const early = places.map(({ number, rate, width }) => trial(number, { rate, width }, Math.log10(rate)));
 const late = places.map(({ number, rate, width }) => {
@@ -26,7 +29,7 @@ describe("the importance of parameters", () => {
     expect(await screen.findByText(/of 20.trials.* after 1.epoch /)).toBeTruthy();
     expect(bars()).toEqual(["rate", "width"]);
     rerender(panel(late));
-    // Until it is computed, the bars of before stand with the caption of before.
+    // Until the new values are computed, the old bars keep their caption.
     expect(screen.getByText(/ after 1.epoch /)).toBeTruthy();
     expect(bars()).toEqual(["rate", "width"]);
     expect(await screen.findByText(/of 20.trials.* after 3.epochs /)).toBeTruthy();

@@ -1,4 +1,4 @@
-// How much each parameter matters, computed in the page, with its method and how far it can be trusted.
+// Importance of each parameter, computed in the page, with its method and reliability.
 import { useEffect, useMemo, useState } from "react";
 import type { StudySearch, TrialView } from "../../api/types";
 import { Panel } from "../../ui/panel";
@@ -9,11 +9,11 @@ import { importance, type Importance } from "./forest";
 import { comparable } from "./results";
 import { parametersOf, placeOn, type Axis } from "./space";
 
-/** Fewer trials would give numbers that the next one overturns. */
+/** With fewer trials the next one would change the result. */
 const ENOUGH = 12;
-/** A sample of this size says as much, and takes a tenth of a second. */
+/** Maximum sample size; it is sufficient and takes a tenth of a second. */
 const AT_MOST = 600;
-/** Below this share of explained variance a reader is warned. */
+/** Share of explained variance below which the page warns. */
 const TRUSTED = 0.2;
 
 interface Props {
@@ -23,13 +23,13 @@ interface Props {
   trials: readonly TrialView[];
 }
 
-/** What was computed of which values: a reader sees both or neither, whatever has come since. */
+/** Result and the values of its computation, which are always shown together. */
 interface Computed {
   key: string;
   objective: number;
   trials: number;
   step: number | null;
-  /** Null where all values are equal. */
+  /** Null if all values are equal. */
   found: Importance | null;
 }
 
@@ -82,8 +82,8 @@ function Bars({ search, axes, computed, found }: { search: StudySearch; axes: re
 }
 
 /**
- * Computed after the page is drawn, and anew when the values are others, not with every answer of the api. Null while nothing of this
- * objective is known; until the next numbers are there those of before stay, with the values that they are of.
+ * Computes after the page is drawn, and again only when values have changed. Returns null while no
+ * result of this objective is known. The previous result stays until the next one is complete.
  */
 function useComputed(trials: readonly TrialView[], axes: readonly Axis[], objective: number, values: ReadonlyMap<number, number>, step: number | null): Computed | null {
   const [done, setDone] = useState<Computed | null>(null);
@@ -97,7 +97,7 @@ function useComputed(trials: readonly TrialView[], axes: readonly Axis[], object
   return done?.objective === objective ? done : null;
 }
 
-/** Differs where a trial has another value, or one more has any. */
+/** Returns a key that changes with the value of any trial, and with a new value. */
 function fingerprint(values: ReadonlyMap<number, number>): string {
   let mixed = values.size;
   for (const [number, value] of values) mixed = (mixed * 31 + number + value * 1_000_003) % 2 ** 40;
@@ -108,12 +108,12 @@ function importanceOf(trials: readonly TrialView[], axes: readonly Axis[], value
   const valued = trials.filter((trial) => values.has(trial.number));
   const every = Math.ceil(valued.length / AT_MOST);
   const kept = valued.filter((_, index) => index % every === 0);
-  // A parameter that a trial does not have lies below all values, where a cut can part it from them.
+  // A parameter that a trial lacks is placed below all values, where a cut can separate it.
   const rows = kept.map((trial) => axes.map((axis) => placeOn(axis, parametersOf(trial)[axis.name]) ?? -0.5));
   return importance(rows, ranksOf(kept.map((trial) => values.get(trial.number) ?? 0)));
 }
 
-/** Ranks and not values, because one diverged training would outweigh all others. */
+/** Returns ranks instead of values, because one diverged training would dominate. */
 function ranksOf(values: readonly number[]): number[] {
   const ascending = [...values].sort((a, b) => a - b);
   return values.map((value) => (ascending.indexOf(value) + ascending.lastIndexOf(value)) / 2);

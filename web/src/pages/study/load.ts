@@ -1,4 +1,5 @@
-// What the study page shows, asked again while the study goes on: no event of the stream tells of a study.
+// Data of the study page. It is polled while the study runs, because the stream has no events of
+// studies.
 import { useEffect, useRef } from "react";
 import { isGone } from "../../api/problem";
 import { useResource, type Resource } from "../../api/resource";
@@ -15,7 +16,7 @@ export interface StudyData {
   study: Resource<StudyView>;
   trials: Trials;
   best: Resource<BestTrial | null>;
-  /** There is no such study, or not any more: nothing is asked again. */
+  /** The study does not exist any more: polling stops. */
   gone: boolean;
   reload: () => void;
 }
@@ -23,7 +24,7 @@ export interface StudyData {
 export function useStudyData(id: string): StudyData {
   const one = useResource(id, (signal) => study(id, signal));
   const gone = isGone(one.error);
-  // What a study that is over has come to is asked for once it is known to be over: an answer of before might lack the end.
+  // Trials are requested again after the end is known, because an earlier answer may lack the end.
   const known = one.data === null ? null : id;
   const all = useTrials(known);
   const best = useResource(known, (signal) => bestTrial(id, signal));
@@ -34,7 +35,7 @@ export function useStudyData(id: string): StudyData {
     best.reload();
   };
   const over = one.data !== null && isOver(one.data.phase);
-  // A study that is over may be extended elsewhere.
+  // A finished study may be extended by another user.
   usePoll(gone ? 0 : over ? 10 * POLL_MS : POLL_MS, () => {
     one.reload();
     if (over) return;
@@ -47,7 +48,7 @@ export function useStudyData(id: string): StudyData {
     all.reloadInTurn();
     best.reload();
   });
-  // The last results come with the last phase; after it nothing changes of which the study itself does not tell.
+  // The last results come with the last phase. Afterwards only changes of the study itself matter.
   const stamp = one.data === null ? null : over ? `${one.data.phase} ${one.data.events} ${one.data.trials.created}` : "going on";
   const seen = useRef(stamp);
   const { reload: reloadTrials } = all;

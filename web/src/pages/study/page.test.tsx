@@ -1,4 +1,4 @@
-// The study pages as users meet them.
+// Tests of the study pages.
 import { act, fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { job } from "../../live/test-data";
@@ -144,7 +144,7 @@ describe("studies", () => {
     expect(screen.getByRole("link", { name: "All checkpoints" }).getAttribute("href")).toBe("/jobs/job-1?tab=checkpoints");
     const table = within(await screen.findByRole("table", { name: "Trials" }));
     expect(table.getByRole("link", { name: "Continue trial 0 as a job" }).getAttribute("href")).toBe("/submit?from=job-0");
-    // It has measured nothing, so it has no checkpoint either.
+    // The trial has no measurement, so it has no checkpoint.
     expect(table.queryByRole("link", { name: "Continue trial 2 as a job" })).toBeNull();
   });
 

@@ -1,4 +1,4 @@
-// One study: what it seeks, what its trials have learnt, and which parameters matter.
+// One study: objectives, learning curves, and importance of parameters.
 import { useMemo, useState } from "react";
 import { Link, useNavigate, useParams } from "react-router";
 import { CURVES_AT_MOST } from "../../api/studies";
@@ -30,7 +30,7 @@ function OneStudy({ id }: { id: string }) {
   const { study, trials } = data;
   useTitle(study.data === null ? "Study" : study.data.name);
   if (deleted || data.gone) {
-    // Who has seen it knows that it was theirs.
+    // A user that has seen the study had access to it.
     const meanwhile = study.data !== null;
     return (
       <Empty title={deleted ? "The study is deleted" : meanwhile ? "The study is gone" : "There is no such study"}>
@@ -59,7 +59,7 @@ function OneStudy({ id }: { id: string }) {
   );
 }
 
-/** How many of the trials the charts and the table show: of a large study they come page by page. */
+/** Shows how many of the trials are loaded: a large study is loaded page by page. */
 function Shown({ study, trials }: { study: StudyView; trials: Trials }) {
   const shown = (trials.data ?? trials.part).length;
   const all = Math.max(study.trials.created, shown);

@@ -1,4 +1,5 @@
-// Parallel coordinates of all trials. Dragging along an axis leaves only the trials inside, here and in the charts and table below.
+// Parallel coordinates of all trials. Dragging along an axis selects trials, here and in the charts
+// and table below.
 import { useMemo, useState } from "react";
 import { Canvas, type At, type Draw, type Size } from "../../charts/canvas";
 import { areaOf } from "../../charts/frame";
@@ -14,7 +15,7 @@ import { parametersOf, placeOn, type Axis, type Brush, type Brushes } from "./sp
 
 interface Props {
   axes: readonly Axis[];
-  /** The value's own axis, the last one. */
+  /** Name of the value's axis, the last one. */
   valueName: string;
   valuePlaces: ReadonlyMap<number, number>;
   valueTicks: readonly { at: number; text: string }[];
@@ -26,7 +27,7 @@ interface Props {
   hover: Hover;
 }
 
-/** Names the value's axis among brushes; no parameter can be called so. */
+/** Key of the value's axis among brushes; no parameter can have this name. */
 export const VALUE = "\u0000value";
 
 interface Drag {
@@ -70,7 +71,7 @@ export function Parallel({ axes, valueName, valuePlaces, valueTicks, ranked, tri
   const onUp = () => {
     if (drag === null) return;
     const next = new Map(brushes);
-    // A click without a drag takes the brush away.
+    // A click without a drag removes the brush.
     if (Math.abs(drag.to - drag.from) < 0.015) next.delete(drag.key);
     else next.set(drag.key, ordered(drag));
     setDrag(null);

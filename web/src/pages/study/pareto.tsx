@@ -1,4 +1,4 @@
-// Two objectives against each other. Which trials are on the front, the api says.
+// Two objectives against each other. The API determines the trials of the front.
 import { useMemo, useState } from "react";
 import { Canvas, type Draw, type Inks } from "../../charts/canvas";
 import { areaOf, drawXAxis, drawYAxis, line } from "../../charts/frame";
@@ -32,7 +32,7 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
       drawXAxis(context, area, scales.x, inks, (value) => axisText(names[across] ?? "", value));
       context.strokeStyle = inks.accent;
       context.lineWidth = 1.5;
-      // With more objectives the front is no line in any two of them.
+      // With more than two objectives the front is not a line in any two of them.
       if (two) drawFront(context, front.map((one) => spot(one, area)), search.objectives[across]?.goal === "maximize");
       drawDots(context, area, dots, inks);
     },
@@ -77,7 +77,10 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
   );
 }
 
-/** A staircase: between two trials of the front lies what the one that is worse across attains. */
+/**
+ * Draws a staircase: between two trials of the front, the one that is worse on the horizontal axis
+ * determines the value.
+ */
 function drawFront(context: CanvasRenderingContext2D, front: readonly (readonly [number, number])[], maximized: boolean): void {
   front.forEach(([x, y], index) => {
     const next = front[index + 1];
@@ -97,6 +100,6 @@ function dotsOf(trials: readonly TrialView[], x: (trial: TrialView) => number | 
     if (left === null || top === null) return [];
     return [{ number: trial.number, x: left, y: top, best: trial.best, ink: (inks: Inks) => (trial.best ? inks.accent : inks.mark) }];
   });
-  // The front lies on top.
+  // The front is drawn on top.
   return placed.sort((a, b) => Number(a.best) - Number(b.best));
 }

@@ -1,9 +1,13 @@
-// What trials have come to: values, their ranks, the best so far. Which trial is the best, and the Pareto front, the api says itself. Pure.
+// Results of trials: values, ranks, the best so far. The API determines the best trial and the
+// Pareto front. Pure.
 import type { Objective, TrialView } from "../../api/types";
 
 type Goal = Objective["goal"];
 
-/** At the end of the last rung that the trial has completed; null before, and for what is no finite number. */
+/**
+ * Returns the value at the end of the last completed rung; null before, and for values that are not
+ * finite.
+ */
 export function valueOf(trial: TrialView, objective = 0): number | null {
   return trial.outcome?.values[objective] ?? null;
 }
@@ -18,7 +22,7 @@ export interface HistoryPoint {
   best: number;
 }
 
-/** Every trial that has a value, by number, with the best value of it and those before it. */
+/** Returns every trial with a value, by number, with the best value up to it. */
 export function history(trials: readonly TrialView[], goal: Goal, objective = 0): HistoryPoint[] {
   const points: HistoryPoint[] = [];
   let best: number | null = null;
@@ -32,8 +36,9 @@ export function history(trials: readonly TrialView[], goal: Goal, objective = 0)
 }
 
 /**
- * The share of the other valued trials that each betters: 0 for the worst, 1 for the best. Colours follow it, and not the value itself,
- * because one diverged loss would leave all others the same colour.
+ * Returns the share of the other trials with a value that each trial betters: 0 for the worst, 1
+ * for the best. Colours follow the rank, because one diverged loss would give all others the same
+ * colour.
  */
 export function ranks(trials: readonly TrialView[], goal: Goal, objective = 0): Map<number, number> {
   const values = trials.flatMap((trial): [number, number][] => {
@@ -43,7 +48,7 @@ export function ranks(trials: readonly TrialView[], goal: Goal, objective = 0): 
   return ranksOf(values, goal);
 }
 
-/** As `ranks`, of values by the numbers of their trials. */
+/** Does the same as `ranks`, for values by trial number. */
 export function ranksOf(values: Iterable<readonly [number: number, value: number]>, goal: Goal): Map<number, number> {
   const valued = [...values].map(([number, value]) => ({ number, value }));
   valued.sort((a, b) => (goal === "maximize" ? a.value - b.value : b.value - a.value));
@@ -58,7 +63,10 @@ export function ranksOf(values: Iterable<readonly [number: number, value: number
   return found;
 }
 
-/** The value that a trial of this rank would have: between the two of the ranks around it. */
+/**
+ * Returns the value that a trial of this rank would have, interpolated between the surrounding
+ * ranks.
+ */
 export function valueAtRank(values: Iterable<number>, goal: Goal, rank: number): number {
   const worstFirst = [...values].sort((a, b) => (goal === "maximize" ? a - b : b - a));
   const exact = Math.min(1, Math.max(0, rank)) * (worstFirst.length - 1);
@@ -68,8 +76,8 @@ export function valueAtRank(values: Iterable<number>, goal: Goal, rank: number):
 }
 
 /**
- * A value of each trial that may be compared with those of the others, and how far all had trained: the end of the first rung, if
- * trials of the study have trained differently far; otherwise the outcome.
+ * Returns a comparable value of each trial and the training length that it belongs to: the end of
+ * the first rung if trials have different lengths, otherwise the outcome.
  */
 export function comparable(trials: readonly TrialView[], objective = 0): { values: Map<number, number>; step: number | null } {
   const steps = new Set(trials.flatMap((trial) => (trial.outcome === null ? [] : [trial.outcome.step])));

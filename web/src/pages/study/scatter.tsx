@@ -1,4 +1,5 @@
-// One parameter against the value, for the trials that the brushes leave. A parameter on a log scale has a log axis.
+// One parameter against the value, for the trials that the brushes select. A parameter with a log
+// scale has a log axis.
 import { useMemo, useState } from "react";
 import { Canvas, rankInk, type Draw, type Inks } from "../../charts/canvas";
 import { areaOf, drawXAxis, drawYAxis, type Area } from "../../charts/frame";
@@ -88,14 +89,17 @@ export function Scatter({ axes, metric, objective, ranked, trials, hover }: Prop
   );
 }
 
-/** Axes of numbers have room at both ends, as `padded` makes it; choices stand in the middle of their share. */
+/**
+ * Axes of numbers have a margin at both ends, as from `padded`; choices are in the middle of their
+ * share.
+ */
 function inset(at: number, axis: Axis): number {
   if (axis.scale !== null) return (at + ROOM) / (1 + 2 * ROOM);
   const several = axis.choices.length;
   return several === 1 ? at : (at * (several - 1) + 0.5) / several;
 }
 
-/** Dots of one choice beside each other, always at the same place. */
+/** Places dots of one choice side by side, always in the same positions. */
 function aside(number: number, axis: Axis): number {
   if (axis.scale !== null) return 0;
   const golden = (number * 0.618_033_988_75) % 1;

@@ -1,15 +1,17 @@
-// The order of the trial table. Pure.
+// Order of the trial table. Pure.
 import type { TrialView } from "../../api/types";
 import { parametersOf } from "./space";
 import { valueOf } from "./results";
 
-/** `number`, `state`, `rung`, `value:0` of the first objective, `parameter:rate`. */
+/** `number`, `state`, `rung`, `value:0` of the first objective, or `parameter:rate`. */
 export interface Order {
   by: string;
   descending: boolean;
 }
 
-/** What has no value comes last in both directions; equals keep the order of their creation. */
+/**
+ * Sorts trials. Missing values come last in both directions; equal ones keep the order of creation.
+ */
 export function sorted(trials: readonly TrialView[], { by, descending }: Order): TrialView[] {
   const keyed = trials.map((trial) => ({ trial, key: keyOf(trial, by) }));
   keyed.sort((a, b) => {

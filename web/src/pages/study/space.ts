@@ -1,16 +1,16 @@
-// The axes of a study's parameters: where a value lies on its own, and which trials a brush leaves. Pure.
+// Axes of a study's parameters: places of values, and the trials that a brush selects. Pure.
 import type { Parameter, TrialView } from "../../api/types";
 import { place, scaleOf, type Scale } from "../../charts/scale";
 import { parameterText } from "../../words/study";
 
 export interface Axis {
   name: string;
-  /** Numbers have a scale; categories have their choices, in their order, and stand evenly on the axis. */
+  /** Scale of numbers; null for choices, which are spread evenly in their order. */
   scale: Scale | null;
   choices: readonly string[];
 }
 
-/** Bounds of the places that a brush leaves, 0 to 1. */
+/** Bounds of a brush on its axis, 0 to 1. */
 export type Brush = readonly [low: number, high: number];
 export type Brushes = ReadonlyMap<string, Brush>;
 
@@ -18,7 +18,10 @@ export function parametersOf(trial: TrialView): Record<string, unknown> {
   return trial.parameters;
 }
 
-/** Bounds come from the document; where it has none that this page can read, from the trials themselves. */
+/**
+ * Returns the axes. Bounds come from the document, or from the trials if the document has none that
+ * this page can parse.
+ */
 export function axesOf(parameters: readonly Parameter[], trials: readonly TrialView[]): Axis[] {
   return parameters.map((parameter) => {
     const { name } = parameter;
@@ -37,7 +40,7 @@ export function axesOf(parameters: readonly Parameter[], trials: readonly TrialV
   });
 }
 
-/** The place of a value on its axis, 0 to 1; null for a parameter that the trial does not have. */
+/** Returns the place of a value on its axis, 0 to 1; null if the trial lacks the parameter. */
 export function placeOn(axis: Axis, value: unknown): number | null {
   if (value === undefined || value === null) return null;
   if (axis.scale !== null) return place(axis.scale, asNumber(value));
@@ -46,7 +49,10 @@ export function placeOn(axis: Axis, value: unknown): number | null {
   return axis.choices.length === 1 ? 0.5 : index / (axis.choices.length - 1);
 }
 
-/** Trials inside all brushes. One without a brushed parameter is outside: nobody knows where it would lie. */
+/**
+ * Returns the trials inside all brushes. A trial without a brushed parameter is outside, because it
+ * has no place there.
+ */
 export function brushed(trials: readonly TrialView[], axes: readonly Axis[], brushes: Brushes, valueAxis?: (trial: TrialView) => number | null): TrialView[] {
   if (brushes.size === 0) return [...trials];
   const known = new Map(axes.map((axis) => [axis.name, axis]));

@@ -17,7 +17,7 @@ const axis = (index: number): Axis => {
 };
 const [rate, width, kind] = [axis(0), axis(1), axis(2)];
 
-/** Better towards larger rates for adam, and the other way round for sgd. */
+/** Better towards larger rates for adam, and towards smaller ones for sgd. */
 const trials = Array.from({ length: 80 }, (_, number) => {
   const at = (number * 0.754_877_666) % 1;
   const adam = number % 2 === 1;
@@ -32,7 +32,7 @@ describe("the surface of two parameters", () => {
 
   it("keeps choices in bands of their own", () => {
     const { field, placed } = surfaceOf(trials, rate, kind, 0, "maximize");
-    // Upwards first sgd, then adam.
+    // From the bottom: sgd, then adam.
     expect(valueIn(field, 0.9, 0.25)).toBeLessThan(0.35);
     expect(valueIn(field, 0.9, 0.75)).toBeGreaterThan(0.65);
     expect(valueIn(field, 0.1, 0.25)).toBeGreaterThan(0.65);

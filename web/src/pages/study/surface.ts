@@ -1,4 +1,5 @@
-// What a contour plot of two parameters shows: the trials' places, and the field of their ranks. Pure.
+// Content of a contour plot of two parameters: the trials' places, and the field of their ranks.
+// Pure.
 import type { Objective, TrialView } from "../../api/types";
 import { fieldOf, rangeOf, type Field, type Side } from "../../charts/field";
 import { valueAt } from "../../charts/scale";
@@ -8,29 +9,30 @@ import { parametersOf, placeOn, type Axis } from "./space";
 
 export interface Placed {
   trial: TrialView;
-  /** Shares of the axes, choices in the middle of their bands. */
+  /** Shares of the axes; choices are in the middle of their bands. */
   x: number;
   y: number;
-  /** 0 for the worst of them, 1 for the best. */
+  /** 0 for the worst trial, 1 for the best. */
   rank: number;
   value: number;
 }
 
 export interface Surface {
-  /** The best last, so that it lies on top. */
+  /** Trials, the best last, so that it is drawn on top. */
   placed: Placed[];
   field: Field;
-  /** The lowest and the highest rank of the field; null without trials. */
+  /** Lowest and highest rank of the field; null without trials. */
   range: readonly [number, number] | null;
-  /** How far the trials had trained whose values are compared; null where there are none. */
+  /** Training length of the compared values; null without values. */
   step: number | null;
-  /** The value of a rank. */
+  /** Returns the value of a rank. */
   valueOf: (rank: number) => number;
 }
 
 /**
- * Ranks and not values are smoothed, because one diverged training would bend the whole field. Values that may be compared: where
- * trials have trained differently far, those at the end of the first rung.
+ * Returns the surface. It smooths ranks instead of values, because one diverged training would
+ * distort the whole field. If trials have different training lengths, it compares the values at the
+ * end of the first rung.
  */
 export function surfaceOf(trials: readonly TrialView[], across: Axis, up: Axis, objective: number, goal: Objective["goal"]): Surface {
   const { values, step } = comparable(trials, objective);
@@ -53,7 +55,7 @@ export function surfaceOf(trials: readonly TrialView[], across: Axis, up: Axis, 
   return { placed: placed.sort((a, b) => a.rank - b.rank), field, range: rangeOf(field), step, valueOf: (rank) => valueAtRank(all, goal, rank) };
 }
 
-/** What a place on the axis means, in words: a number, or a choice. */
+/** Returns the text of a place on the axis: a number, or a choice. */
 export function textAt(axis: Axis, at: number): string {
   if (axis.scale === null) return axis.choices[Math.min(axis.choices.length - 1, Math.floor(at * axis.choices.length))] ?? "";
   return parameterText(Number(valueAt(axis.scale, at).toPrecision(3)));
@@ -63,12 +65,12 @@ function sideOf(axis: Axis): Side {
   return axis.scale === null ? { choices: axis.choices.length } : "numbers";
 }
 
-/** From the even places of choices, 0 to 1, to their index. */
+/** Converts an even place of 0 to 1 to the index of the choice. */
 function choiceAt(axis: Axis, at: number): number {
   return axis.scale === null ? Math.round(at * (axis.choices.length - 1)) : Math.min(1, Math.max(0, at));
 }
 
-/** Trials of one choice stand beside each other in its band, each always at the same place. */
+/** Places trials of one choice side by side in its band, always in the same positions. */
 function inBand(axis: Axis, at: number, number: number): number {
   if (axis.scale !== null) return at;
   const golden = (number * 0.618_033_988_75) % 1;

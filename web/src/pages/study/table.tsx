@@ -1,4 +1,4 @@
-// All trials, or those that the brushes leave, in the order that a reader chooses.
+// All trials, or those selected by brushes, in the chosen order.
 import { useMemo, useState } from "react";
 import { Link } from "react-router";
 import type { StudySearch, TrialView } from "../../api/types";
@@ -101,7 +101,7 @@ interface RowProps extends Omit<Props, "trials" | "hover"> {
 function Row({ search, forks, trial, lit, onHover }: RowProps) {
   const given = parametersOf(trial);
   return (
-    // Its links bring a trial up in the charts too, for who has no pointer.
+    // Focus on a link also highlights the trial in the charts, for users without a pointer.
     <tr data-lit={lit} onPointerEnter={() => onHover(trial.number)} onPointerLeave={() => onHover(null)} onFocus={() => onHover(trial.number)} onBlur={() => onHover(null)}>
       <th scope="row" className="num">
         {trial.job_id === null ? trial.number : <Link to={`/jobs/${trial.job_id}`}>{trial.number}</Link>}

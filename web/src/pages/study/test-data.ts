@@ -1,4 +1,4 @@
-// Studies and trials for tests, complete, so that a test says only what it is about.
+// Complete studies and trials for tests, so that a test states only what it is about.
 import type { StudySearch, StudyView, TrialView } from "../../api/types";
 import { at } from "../../live/test-data";
 
@@ -18,13 +18,13 @@ export function search(change: Partial<StudySearch> = {}): StudySearch {
   };
 }
 
-/** A trial with these parameters and, unless it is null, this outcome after one epoch. */
+/** Returns a trial with these parameters and, unless it is null, this outcome after one epoch. */
 export function trial(number: number, parameters: Record<string, unknown>, value: number | readonly number[] | null, change: Partial<TrialView> = {}): TrialView {
   const values = value === null ? null : typeof value === "number" ? [value] : [...value];
   const point = values === null ? [] : [{ step: 1, values }];
   return {
     number,
-    // The document of the api says no more of the parameters than that they are an object.
+    // The API's document describes the parameters only as an object.
     parameters: parameters as Record<string, never>,
     state: value === null ? "running" : "waiting",
     rung: 0,

@@ -1,26 +1,29 @@
-// All trials of a study, shown while they are still coming: of a large one the pages take their time.
+// All trials of a study, shown while they are loaded: the pages of a large study take time.
 import { useRef, useState } from "react";
 import { useResource, type Resource } from "../../api/resource";
 import { trials } from "../../api/studies";
 import type { TrialView } from "../../api/types";
 
-/** All trials with their curves are asked for at most this share of the time, however long that takes. */
+/** Maximum share of the time in which all trials with curves are requested. */
 const ASKING_SHARE = 0.1;
-/** Charts are drawn anew when there are so many times the trials of before: all drawings together then cost twice the last one. */
+/**
+ * Growth factor after which charts are drawn again. All drawings together then cost twice the last
+ * one.
+ */
 const GROWTH = 2;
-/** How often the count is brought forward in between. */
+/** Interval between updates of the count, in ms. */
 const COUNT_EVERY_MS = 400;
 
 export interface Trials extends Resource<TrialView[]> {
-  /** What has come of the first answer, and grows until that is complete. */
+  /** Received trials of the first answer, until it is complete. */
   part: readonly TrialView[];
-  /** How many have come of it, those that are not shown yet among them. */
+  /** Number of received trials, including those not shown yet. */
   loaded: number;
-  /** As `reload`, unless it would be asked for too often. */
+  /** Does the same as `reload`, unless the last request was too recent. */
   reloadInTurn: () => void;
 }
 
-/** Of no study while `id` is null. */
+/** Loads no study while `id` is null. */
 export function useTrials(id: string | null): Trials {
   const notBefore = useRef(0);
   const [part, setPart] = useState<{ trials: readonly TrialView[]; loaded: number }>({ trials: [], loaded: 0 });
@@ -35,7 +38,7 @@ export function useTrials(id: string | null): Trials {
       if (complete.current || signal.aborted || (!grown && performance.now() < counted + COUNT_EVERY_MS)) return;
       counted = performance.now();
       if (grown) drawn = soFar.length;
-      // One that was broken off may have come further than this one has yet.
+      // An aborted request may have received more trials than this one so far.
       setPart((before) => ({ trials: grown && soFar.length >= before.trials.length ? [...soFar] : before.trials, loaded: soFar.length }));
     };
     try {

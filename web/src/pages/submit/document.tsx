@@ -1,4 +1,4 @@
-// A document that is written, checked and sent: of a job or of a study. What is wrong with it stands beside the lines that are wrong.
+// A job or study document that is edited, checked and sent. Errors are shown beside their lines.
 import { useId, useRef, useState, type ReactNode } from "react";
 import { newKey } from "../../api/key";
 import { fromThrown, type ApiError } from "../../api/problem";
@@ -10,17 +10,17 @@ import { Refused } from "./refused";
 
 interface Props<T> {
   title: string;
-  /** `Job`, `Study`. */
+  /** `Job` or `Study`. */
   noun: string;
   verb: { text: string; busy: string };
-  /** What stands in the field at first, and what an example is. */
+  /** Initial text of the field, and the example. */
   start: string;
   example: string;
-  /** At most once under the key. A dry run changes nothing. */
+  /** Sends the document at most once per key. A dry run changes nothing. */
   send: (text: string, dryRun: boolean, key: string) => Promise<T>;
   onSent: (made: T) => void;
   help: ReactNode;
-  /** What a dry run has shown of the text. */
+  /** Shows the result of a dry run of the text. */
   checked: (made: T, text: string) => ReactNode;
   children?: ReactNode;
 }
@@ -33,7 +33,8 @@ export function DocumentPage<T>({ title, noun, verb, start, example, send, onSen
   const [text, setText] = useState(start);
   const [busy, setBusy] = useState<"check" | "send" | null>(null);
   const [outcome, setOutcome] = useState<Outcome<T> | null>(null);
-  // One key a document: a second click, or a retry after a lost answer, makes the same thing and not another one.
+  // One key per document, so that a second click or a retry after a lost answer creates only one
+  // object.
   const key = useRef({ text: "", value: "" });
 
   const go = (dryRun: boolean) => {
@@ -101,7 +102,7 @@ export function DocumentPage<T>({ title, noun, verb, start, example, send, onSen
   );
 }
 
-/** The document with every default written out. Green only where nothing else speaks against it. */
+/** Shows the document with all defaults. Green only without objections from other checks. */
 export function Valid({ children, document, good = true }: { children: ReactNode; document: unknown; good?: boolean }) {
   return (
     <Panel title="The document is valid" aside={<Icon name="check" />} className={good ? "panel-good" : ""}>

@@ -1,12 +1,12 @@
-// A text field with line numbers that can point at lines.
+// A text field with line numbers that can mark lines.
 import { useRef, type Ref } from "react";
 
 interface Props {
   value: string;
   onChange: (value: string) => void;
-  /** What it is, for those who do not see it. */
+  /** Label for screen readers. */
   label: string;
-  /** Lines (from 0) with something wrong. */
+  /** Lines with errors, from 0. */
   marked: ReadonlySet<number>;
   describedBy: string;
   ref: Ref<HTMLTextAreaElement>;
@@ -43,7 +43,7 @@ export function Editor({ value, onChange, label, marked, describedBy, ref }: Pro
   );
 }
 
-/** Puts the caret onto a line and brings it into view. */
+/** Places the caret on a line and scrolls it into view. */
 export function goToLine(area: HTMLTextAreaElement, line: number): void {
   const start = area.value.split("\n").slice(0, line).join("\n").length + (line > 0 ? 1 : 0);
   const end = area.value.indexOf("\n", start);

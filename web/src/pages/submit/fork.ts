@@ -8,9 +8,12 @@ const ENGINE_FIELDS = new Set(["exchange", "checkpoint", "evaluate"]);
 export interface Fork {
   parent: JobView;
   text: string;
-  /** The checkpoint that it begins from; null if it is not there any more, which the api will say too. */
+  /**
+   * The checkpoint from which it begins; null if it does not exist any more, which the API also
+   * reports.
+   */
   checkpoint: CheckpointView | null;
-  /** What in `stop` the checkpoint has reached already, and is therefore further away in the new document. */
+  /** Limits in `stop` that the checkpoint has already reached, which the new document extends. */
   raised: string[];
 }
 
@@ -19,12 +22,15 @@ export async function forkOf(id: string, step: number | null, signal?: AbortSign
   return { parent, ...documentOf(parent, written, step) };
 }
 
-/** The document of a job as that of another, which begins from nothing of it but what it began from itself. */
+/** Returns the document of a fork, which begins from nothing but what the job itself began from. */
 export async function againOf(id: string, signal?: AbortSignal): Promise<string> {
   return toYaml(ownFields(unlabelled((await jobOf(id, signal)).spec)));
 }
 
-/** Without what only the built-in engine has: the api writes its defaults into every spec, and a command's document has no such fields. */
+/**
+ * Removes the fields of the built-in engine: the API adds their defaults to every spec, but a
+ * command's document has no such fields.
+ */
 export function ownFields(spec: JobView["spec"]): JobView["spec"] {
   if (spec.command == null) return spec;
   const own = Object.fromEntries(Object.entries(spec).filter(([name]) => !ENGINE_FIELDS.has(name))) as JobView["spec"];
@@ -32,14 +38,14 @@ export function ownFields(spec: JobView["spec"]): JobView["spec"] {
   return { ...own, resources: { worker: own.resources.worker } };
 }
 
-/** Labels of Muster's own say whose the first one is, such as by which object of Kubernetes it was made, and would make two of one. */
+/** Removes labels of Muster. They identify the first job, for example its Kubernetes object. */
 function unlabelled(spec: JobView["spec"]): JobView["spec"] {
   if (spec.labels === undefined) return spec;
   const labels = Object.entries(spec.labels).filter(([name]) => !name.startsWith("muster.dev/"));
   return { ...spec, labels: Object.fromEntries(labels) };
 }
 
-/** From the checkpoint of `step`, or else the newest. */
+/** Begins from the checkpoint of `step`, or from the newest. */
 export function documentOf(parent: JobView, written: readonly CheckpointView[], step: number | null): Omit<Fork, "parent"> {
   const kept = written.filter((one) => one.retained).sort((a, b) => b.step - a.step || b.revision - a.revision);
   const checkpoint = (step === null ? kept[0] : kept.find((one) => one.step === step)) ?? null;
@@ -48,7 +54,10 @@ export function documentOf(parent: JobView, written: readonly CheckpointView[], 
   return { text: toYaml({ ...unlabelled(parent.spec), ...(stop === undefined ? {} : { stop }), from }), checkpoint, raised };
 }
 
-/** Twice as far where the checkpoint has come to the end: epochs and steps count from where the other job began. */
+/**
+ * Doubles a limit that the checkpoint has reached. Epochs and steps count from the other job's
+ * start.
+ */
 function further(stop: JobView["spec"]["stop"], checkpoint: CheckpointView | null): { stop: JobView["spec"]["stop"]; raised: string[] } {
   if (stop === undefined || checkpoint === null) return { stop, raised: [] };
   const raised: string[] = [];

@@ -1,4 +1,4 @@
-// Submitting a job: from an example, or from another job's checkpoint.
+// Page to submit a job, from an example or from another job's checkpoint.
 import { Link, useNavigate, useSearchParams } from "react-router";
 import { submit } from "../../api/calls";
 import { useResource } from "../../api/resource";

@@ -1,4 +1,4 @@
-// What would come of a document that is valid: when the job would start and end, and who would make way for it.
+// Forecast of a valid document: start, end, and displaced jobs.
 import { useEffect, useState } from "react";
 import { Link } from "react-router";
 import { nodes, plan } from "../../api/calls";
@@ -14,7 +14,7 @@ const UNFORESEEN = "not within what can be foreseen";
 
 export type Answer = { kind: "asking" } | { kind: "planned"; plan: PlanView } | { kind: "refused"; error: ApiError };
 
-/** Asks the scheduler once; with another document it is made anew. */
+/** Asks the scheduler once. Another document needs a new instance. */
 export function usePlan(text: string): Answer {
   const [answer, setAnswer] = useState<Answer>({ kind: "asking" });
   useEffect(() => {
@@ -30,12 +30,12 @@ export function usePlan(text: string): Answer {
   return answer;
 }
 
-/** As the job and the cluster are. */
+/** Text for an event that never happens in the present state of job and cluster. */
 export function neverStarts(answer: Answer): boolean {
   return answer.kind === "planned" && isNever(answer.plan);
 }
 
-/** A start that depends on others' ends is unknown, and not out of the question. */
+/** A start that depends on the ends of other jobs is unknown, but possible. */
 function isNever(plan: PlanView): boolean {
   return plan.start === null && plan.unforeseen !== "behind_others";
 }
@@ -52,14 +52,17 @@ export function Planned({ answer, spec }: { answer: Answer; spec: JobView["spec"
   );
 }
 
-/** Why it never starts, where adding up what the nodes have tells it; the scheduler's own reason comes once it is submitted. */
+/**
+ * Shows why it never starts, if the capacity of the nodes tells it. The scheduler gives its own
+ * reason after the submission.
+ */
 function Never({ spec }: { spec: JobView["spec"] }) {
   const known = useResource("nodes", (signal) => nodes(signal)).data;
   const why = known === null ? null : lack(spec, known);
   return <p className="why-main">As the job and the cluster are, it never starts{why === null ? "." : `: ${why}`}</p>;
 }
 
-/** In the words of the scheduler. */
+/** Uses the scheduler's wording. */
 export function lack(spec: JobView["spec"], known: readonly NodeView[]): string | null {
   const least = spec.scale?.workers?.min ?? 1;
   const each = spec.resources?.worker?.gpus ?? 1;
@@ -73,7 +76,7 @@ export function lack(spec: JobView["spec"], known: readonly NodeView[]): string 
 }
 
 function Outlook({ plan }: { plan: PlanView }) {
-  // Spans count from the state that was looked ahead from, not from whenever this is read.
+  // Durations count from the time of the forecast, and not from the present time.
   const now = Date.parse(plan.made_at);
   const why = unforeseenSentence(plan.unforeseen);
   return (
@@ -111,7 +114,7 @@ function Outlook({ plan }: { plan: PlanView }) {
   );
 }
 
-/** Within five seconds in nine cases of ten. */
+/** Within five seconds in nine of ten cases. */
 function isAtOnce(start: Interval, now: number): boolean {
   return Date.parse(start.p90) - now < 5000;
 }

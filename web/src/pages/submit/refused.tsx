@@ -1,4 +1,4 @@
-// What is wrong with a document, field by field, each with the line on which it stands.
+// Errors of a document by field, each with its line.
 import type { ApiError } from "../../api/problem";
 import { Icon } from "../../ui/icon";
 import { Panel } from "../../ui/panel";
