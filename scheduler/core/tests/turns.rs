@@ -589,7 +589,7 @@ fn tenant_time_does_not_depend_on_number_of_jobs() {
     assert!((0.4..=0.6).contains(&share), "{share}");
 }
 
-/// Returns a course of two tenants of equal weight, whose first has a queue of `jobs` one-GPU commands
+/// Returns a course of two tenants of equal weight. The first has a queue of `jobs` one-GPU commands
 /// that are older than two quanta.
 fn beside_long_queue(jobs: u32) -> Course {
     let mut course = beside_who_never_starts(2, 2, PolicyName::Muster, None);

@@ -43,7 +43,8 @@ impl Shares {
         self.part(tenant, gpus) <= 1.0
     }
 
-    /// Gives the places of queued jobs in `line` to the tenants, least used part of the share first.
+    /// Gives the places of queued jobs in `line` to the tenants, least used part of the share
+    /// first.
     pub fn order(mut self, world: &World<'_>, line: &mut [Waiter]) {
         let tenant = |waiter: &Waiter| world.jobs[waiter.index].tenant;
         let mut queues: BTreeMap<u32, VecDeque<Waiter>> = BTreeMap::new();
@@ -70,8 +71,10 @@ impl Shares {
     }
 }
 
-/// Whether a queued job must leave the free GPUs to the policy: its tenant would exceed its share,
-/// and a queued job of another tenant fits that tenant's share. The policy serves that tenant first.
+/// Whether a queued job must leave the free GPUs to the policy.
+///
+/// That is so if its tenant would exceed its share, and a queued job of another tenant fits that
+/// tenant's share. The policy serves that tenant first.
 pub(super) fn defers(world: &World<'_>, line: &[Waiter], index: usize) -> bool {
     let Some(shares) = Shares::of(world) else {
         return false;
