@@ -108,7 +108,10 @@ fn machine_errors_count_one_by_one() {
     for ago_ms in 0..3 {
         charge(&mut scene, 1, None, ago_ms);
     }
-    assert_eq!(excluded(&scene.round()), [scene.snapshot.nodes[1].id]);
+    let plan = scene.round();
+    assert_eq!(excluded(&plan), [scene.snapshot.nodes[1].id]);
+    let why = &plan.excluded[0].why;
+    assert!(why.starts_with("3 errors of its hardware within"), "{why}");
 }
 
 /// A GPU with broken memory reports several XID numbers and its counters within a moment.

@@ -529,3 +529,15 @@ fn plan_and_report_hide_names_of_other_tenants() {
         }
     }
 }
+
+#[test]
+fn gpus_used_outside_muster_are_not_reported_free() {
+    let mut scene = Scene::cluster(2, 4);
+    scene.snapshot.nodes[0].taken = vec![1, 2];
+    let job = scene.job("one").0;
+    job.ps_shards = muster_model::spec::Range::NONE;
+    scene.settle();
+    let (_, report) = muster_core::plan(&scene.snapshot, &scene.policy);
+    let totals = report.totals;
+    assert_eq!((totals.gpus, totals.held_gpus, totals.free_gpus), (8, 1, 5));
+}

@@ -133,5 +133,12 @@ fn why(count: u32, node: &Node, policy: &BadNodes) -> String {
     let newest = node.faults.iter().max_by_key(|fault| fault.at_ms);
     let newest = newest.map_or_else(String::new, |fault| format!("; the last: {}", fault.what));
     let minutes = policy.window_ms / 60_000;
-    format!("{count} jobs failed there within {minutes} minutes and nowhere else{newest}")
+    let jobs = node.faults.iter().any(|fault| fault.job.is_some());
+    let machine = node.faults.iter().any(|fault| fault.job.is_none());
+    let what = match (jobs, machine) {
+        (true, false) => "jobs failed there",
+        (false, _) => "errors of its hardware",
+        (true, true) => "failed jobs and errors of its hardware",
+    };
+    format!("{count} {what} within {minutes} minutes, and on no other node{newest}")
 }

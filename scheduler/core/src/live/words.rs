@@ -7,6 +7,7 @@ use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::problem::{Worth, gpus_of as parts_gpus};
 use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
+use crate::snapshot::Node;
 use muster_model::job::JobPhase;
 use muster_model::wait::Waiting;
 
@@ -109,8 +110,10 @@ fn size(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> (u32, u32) {
 
 fn totals(world: &World<'_>) -> Totals {
     let is_up = |node: u32| world.snapshot.nodes[node as usize].up;
-    let up = world.snapshot.nodes.iter().filter(|node| node.up);
-    let gpus: u32 = up.map(|node| node.gpus).sum();
+    let up = || world.snapshot.nodes.iter().filter(|node| node.up);
+    let gpus: u32 = up().map(|node| node.gpus).sum();
+    // Without those that programs outside Muster use.
+    let own_gpus: u32 = up().map(Node::own_gpus).sum();
     let held = world.jobs.iter().flat_map(|live| &live.holdings);
     let held_gpus: u32 = held
         .filter(|held| is_up(held.node))
@@ -124,7 +127,7 @@ fn totals(world: &World<'_>) -> Totals {
     Totals {
         gpus,
         held_gpus,
-        free_gpus: gpus.saturating_sub(held_gpus),
+        free_gpus: own_gpus.saturating_sub(held_gpus),
         waiting_jobs: waiting_jobs.saturating_add(left_out),
     }
 }
