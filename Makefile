@@ -143,9 +143,11 @@ lint: ## rustfmt, clippy, the dependency law, documents, language, tsc and eslin
 	@scripts/check-prose
 	@PATH="$$(scripts/ensure-node):$$PATH" scripts/lint-web
 
-fmt: ## format the Rust code
+fmt: ## format the Rust code and the web page
 	@scripts/ensure-toolchain lint
+	@scripts/build-web --packages
 	cargo fmt
+	@PATH="$$(scripts/ensure-node):$$PATH" npm --prefix web run --silent format
 
 openapi: ## write api/openapi.json from the code, and the web page's client from it
 	@scripts/ensure-toolchain
