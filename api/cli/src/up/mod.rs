@@ -8,6 +8,7 @@ mod postgres;
 mod process;
 mod rotation;
 mod samples;
+mod script;
 mod view;
 
 pub use data::write_private;
