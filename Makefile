@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web dist doc test test-quick bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -21,6 +21,14 @@ build: web ## build the programs into target/release, and the web page
 
 web: ## build the web page into web/dist
 	@scripts/build-web
+
+dist: web ## write a release with installer, checksums and bill of materials into target/dist
+	@scripts/ensure-toolchain
+	@scripts/dist
+
+doc: ## check the documentation of the code and write it into target/doc
+	@scripts/ensure-toolchain
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 
 # What the tests need beside this repository, installed where it is not, and named in the environment.
 TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
