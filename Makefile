@@ -28,7 +28,7 @@ dist: web ## write a release with installer, checksums and bill of materials int
 
 doc: ## check the documentation of the code and write it into target/doc
 	@scripts/ensure-toolchain
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 
 # What the tests need beside this repository, installed where it is not, and named in the environment.
 TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
