@@ -43,6 +43,12 @@ test: web ## run every test
 	@scripts/ensure-toolchain test
 	@$(TESTED_WITH) && scripts/run-tests
 
+test-quick: ## run the tests that take seconds, without stories, browser and Kubernetes (six minutes at most, once built)
+	@scripts/ensure-toolchain test
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
+	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --exclude muster-e2e --profile quick; \
+	else cargo test --locked --workspace --exclude muster-e2e --lib --bins; fi
+
 bench: PEERS ?=
 # Those that take a quarter of an hour or a cluster of their own have targets of their own.
 bench: BENCHES = checkpoint collectives compression compute control_plane ddp decisions elasticity exchange gpu peers plan policies round
