@@ -43,7 +43,7 @@ test: web ## run every test
 	@scripts/ensure-toolchain test
 	@$(TESTED_WITH) && scripts/run-tests
 
-test-quick: ## run the tests that take seconds, without stories, browser and Kubernetes (six minutes at most, once built)
+test-quick: ## run the tests that take seconds, without stories, browser and Kubernetes
 	@scripts/ensure-toolchain test
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --exclude muster-e2e --profile quick; \
