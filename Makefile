@@ -2,7 +2,7 @@
 # for `muster up` and `muster down` are passed in ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web dist doc test test-quick bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -22,6 +22,14 @@ build: web ## build the programs into target/release, and the web page
 web: ## build the web page into web/dist
 	@scripts/build-web
 
+dist: web ## write a release with installer, checksums and bill of materials into target/dist
+	@scripts/ensure-toolchain
+	@scripts/dist
+
+doc: ## check the documentation of the code and write it into target/doc
+	@scripts/ensure-toolchain
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
+
 # Installs what the tests need beside this repository, and sets environment variables for it.
 TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
@@ -34,6 +42,12 @@ TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scri
 test: web ## run every test
 	@scripts/ensure-toolchain test
 	@$(TESTED_WITH) && scripts/run-tests
+
+test-quick: ## run the tests that take seconds, without stories, browser and Kubernetes
+	@scripts/ensure-toolchain test
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
+	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --exclude muster-e2e --profile quick; \
+	else cargo test --locked --workspace --exclude muster-e2e --lib --bins; fi
 
 bench: PEERS ?=
 # Benchmarks that take a quarter of an hour or a whole cluster have separate targets.
@@ -143,9 +157,11 @@ lint: ## run rustfmt, clippy, the checks of dependencies, documents and language
 	@scripts/check-prose
 	@PATH="$$(scripts/ensure-node):$$PATH" scripts/lint-web
 
-fmt: ## format the Rust code
+fmt: ## format the Rust code and the web page
 	@scripts/ensure-toolchain lint
+	@scripts/build-web --packages
 	cargo fmt
+	@PATH="$$(scripts/ensure-node):$$PATH" npm --prefix web run --silent format
 
 openapi: ## generate api/openapi.json from the code, and the web page's client from it
 	@scripts/ensure-toolchain

@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Muster's REST control plane.
 #[derive(Debug, Parser)]
-#[command(name = "muster-api", version)]
+#[command(name = "muster-api", version = muster_model::version!())]
 struct Program {
     #[command(subcommand)]
     command: Option<Command>,

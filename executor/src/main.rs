@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(
     name = "muster-executor",
-    version,
+    version = muster_model::version!(),
     args_conflicts_with_subcommands = true
 )]
 struct Arguments {

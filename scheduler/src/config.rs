@@ -76,7 +76,7 @@ pub struct Tls {
 #[derive(Debug, Parser)]
 #[command(
     name = "muster-scheduler",
-    version,
+    version = muster_model::version!(),
     about = "Muster's scheduler: rounds and node sessions"
 )]
 pub struct Flags {

@@ -40,7 +40,7 @@ mod exit {
 #[derive(Debug, Parser)]
 #[command(
     name = "muster",
-    version,
+    version = muster_model::version!(),
     about = "Submit, watch and steer training jobs",
     max_term_width = 100
 )]

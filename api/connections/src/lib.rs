@@ -5,6 +5,8 @@
 //! has no time limit of its own and sets none of hyper's, so clients could hold connections open
 //! until the daemon has no file descriptors left.
 
+#![deny(missing_docs)]
+
 mod patience;
 mod places;
 

@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 type Taken<Key> = Arc<Mutex<HashMap<Key, usize>>>;
 
+/// A limited number of places, of which each key has at most a part.
 #[derive(Debug)]
 pub struct Places<Key: Hash + Eq> {
     all: Arc<Semaphore>,
@@ -36,6 +37,7 @@ pub enum Full {
 }
 
 impl<Key: Hash + Eq + Copy> Places<Key> {
+    /// Creates `most` places, of which a key can hold `most_of_key`.
     #[must_use]
     pub fn new(most: usize, most_of_key: usize) -> Self {
         Self {

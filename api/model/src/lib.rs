@@ -4,6 +4,18 @@
 //! Pure data. This crate must never depend on tokio, SQL, HTTP, a clock or a random source. Callers
 //! pass ids, times and seeds.
 
+/// Version of the calling program: `MUSTER_VERSION` at build time, which `scripts/dist` sets, else
+/// the version of its crate.
+#[macro_export]
+macro_rules! version {
+    () => {
+        match option_env!("MUSTER_VERSION") {
+            Some(version) if !version.is_empty() => version,
+            _ => env!("CARGO_PKG_VERSION"),
+        }
+    };
+}
+
 pub mod actor;
 pub mod assignment;
 pub mod checkpoint;

@@ -29,25 +29,37 @@ const MAX_PARTS: usize = 9_000;
 /// Why an object could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectsError {
+    /// The address or the environment describes no usable bucket.
     #[error("could not open {address}")]
     Open {
+        /// Address of the bucket.
         address: String,
+        /// Error of the object store.
         #[source]
         source: object_store::Error,
     },
+    /// A request failed, after the retries of the object store.
     #[error("could not {doing} {object}")]
     Request {
+        /// Verb of the request, such as "read".
         doing: &'static str,
+        /// Address of the object.
         object: String,
+        /// Error of the object store.
         #[source]
         source: object_store::Error,
     },
+    /// The object is larger than the caller accepts.
     #[error("{object} has {bytes} bytes; at most {max_bytes} are read")]
     TooLarge {
+        /// Address of the object.
         object: String,
+        /// Size of the object.
         bytes: u64,
+        /// Maximum size that the caller accepts.
         max_bytes: u64,
     },
+    /// The runtime of [`Blocking`](crate::Blocking) could not start.
     #[error("could not start the threads that talk to the object store")]
     Runtime(#[source] io::Error),
 }
@@ -60,13 +72,17 @@ pub struct Version(UpdateVersion);
 /// it is completed or aborted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
+    /// Name of the object within the prefix.
     pub name: String,
+    /// Id that the service gave the upload.
     pub id: String,
 }
 
 /// Content of an object during its download.
 pub struct Download {
+    /// Size of the object.
     pub bytes: u64,
+    /// Chunks of the content, in order.
     pub content: BoxStream<'static, io::Result<Vec<u8>>>,
 }
 

@@ -7,6 +7,8 @@
 //! [`Bucket`] is for callers with an async runtime. [`Blocking`] is for threads that may block, and
 //! has its own runtime.
 
+#![deny(missing_docs)]
+
 mod blocking;
 mod bucket;
 

@@ -22,6 +22,8 @@
 //! so links give them no further rights. The API server has another user than tasks: it compares
 //! the owners of file and folder.
 
+#![deny(missing_docs)]
+
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -42,14 +44,34 @@ pub const PRIVATE: u32 = 0o600;
 /// Why something is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
+    /// Something else than a regular file.
     #[error("{} is {found}; only a regular file is taken there", name.display())]
-    NoFile { name: OsString, found: &'static str },
+    NoFile {
+        /// Name within the folder.
+        name: OsString,
+        /// Kind of what has this name, such as a link.
+        found: &'static str,
+    },
+    /// A link, or something else than a folder.
     #[error("{} is a link or no folder", path.display())]
-    NoFolder { path: PathBuf },
+    NoFolder {
+        /// Path of the expected folder.
+        path: PathBuf,
+    },
+    /// A file above the bound of the read.
     #[error("{} has more than {most} bytes", name.display())]
-    Long { name: OsString, most: u64 },
+    Long {
+        /// Name within the folder.
+        name: OsString,
+        /// Maximum number of bytes.
+        most: u64,
+    },
+    /// A folder with more than [`MOST_NAMES`] names.
     #[error("{} has more than {MOST_NAMES} files", path.display())]
-    Crowded { path: PathBuf },
+    Crowded {
+        /// Path of the folder.
+        path: PathBuf,
+    },
 }
 
 /// Whether the error means that something else was put in place of a file or folder.

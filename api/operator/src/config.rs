@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(
     name = "muster-operator",
-    version,
+    version = muster_model::version!(),
     about = "Muster's operator: custom resources of Kubernetes become jobs"
 )]
 pub struct Flags {

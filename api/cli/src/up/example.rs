@@ -40,17 +40,12 @@ pub async fn fetch_dataset() -> anyhow::Result<PathBuf> {
     {
         return Ok(root);
     }
-    let own = std::env::current_exe()?;
-    let script = own
-        .ancestors()
-        .map(|folder| folder.join("scripts/ensure-dataset"))
-        .find(|script| script.exists())
-        .with_context(|| {
-            format!(
-                "the data set is missing: put Fashion-MNIST's four files into {}",
-                root.join(DATASET).display()
-            )
-        })?;
+    let script = super::script::find("ensure-dataset").with_context(|| {
+        format!(
+            "the data set is missing: put Fashion-MNIST's four files into {}",
+            root.join(DATASET).display()
+        )
+    })?;
     let status = Command::new(script)
         .arg(DATASET)
         .env("MUSTER_DATASETS", &root)

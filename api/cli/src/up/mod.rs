@@ -9,6 +9,7 @@ mod postgres;
 mod process;
 mod rotation;
 mod samples;
+mod script;
 mod view;
 
 pub use data::write_private;

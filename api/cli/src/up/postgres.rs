@@ -179,7 +179,7 @@ impl Postgres {
 }
 
 /// Returns the folder of `initdb` and `postgres`: `MUSTER_POSTGRES_BIN`, PATH, then Debian's
-/// folders, newest first.
+/// folders, newest first, else the folder that `scripts/ensure-postgres` prints.
 fn find_binaries() -> anyhow::Result<PathBuf> {
     let complete =
         |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
@@ -209,9 +209,26 @@ fn find_binaries() -> anyhow::Result<PathBuf> {
         .filter(|(_, folder)| complete(folder))
         .collect();
     versions.sort();
-    versions.pop().map(|(_, folder)| folder).context(
-        "Postgres is missing: run `make up`, which installs it, or `apt-get install postgresql`, or set MUSTER_POSTGRES_BIN or --database-url",
-    )
+    match versions.pop() {
+        Some((_, folder)) => Ok(folder),
+        None => install_binaries(),
+    }
+}
+
+/// Installs Postgres by `scripts/ensure-postgres` of the checkout or of the installed release.
+fn install_binaries() -> anyhow::Result<PathBuf> {
+    const MISSING: &str = "Postgres is missing: run `apt-get install postgresql`, or set MUSTER_POSTGRES_BIN or --database-url";
+    let script = super::script::find("ensure-postgres").context(MISSING)?;
+    let output = Command::new(script)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("run scripts/ensure-postgres")?;
+    if !output.status.success() {
+        bail!("Postgres could not be installed; see above, or set --database-url");
+    }
+    let folder = String::from_utf8(output.stdout).context("scripts/ensure-postgres")?;
+    Ok(PathBuf::from(folder.trim()))
 }
 
 /// Returns the user `postgres` if it exists, or else `nobody`.

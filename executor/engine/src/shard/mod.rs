@@ -12,8 +12,8 @@
 //! Views and connections:
 //!
 //! - [`change`]: view changes; [`handover`]: transfer of pieces to other shards.
-//! - [`serve`]: life of the shard; [`room`]: handshakes; [`line`]: a worker's connection, with one
-//!   thread each; [`frames`]: their larger frames.
+//! - [`serve`]: life of the shard; [`room`]: handshakes; [`line`](mod@line): a worker's
+//!   connection, with one thread each; [`frames`]: their larger frames.
 //!
 //! State:
 //!
