@@ -147,9 +147,10 @@ fmt: ## format the Rust code
 	@scripts/ensure-toolchain lint
 	cargo fmt
 
-openapi: ## write api/openapi.json from the code, and the web page's client from it
+openapi: ## write api/openapi.json from the code, and from it the web page's client and docs/reference/rest.md
 	@scripts/ensure-toolchain
 	@scripts/build-web --packages
 	cargo run --locked --quiet --bin muster-api -- openapi >target/openapi.json
 	@mv target/openapi.json api/openapi.json
 	@PATH="$$(scripts/ensure-node):$$PATH" npm --prefix web run --silent generate
+	@scripts/rest-reference
