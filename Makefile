@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web docs test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -21,6 +21,9 @@ build: web ## build the programs into target/release, and the web page
 
 web: ## build the web page into web/dist
 	@scripts/build-web
+
+docs: ## build the documents as a site into target/site, with every link checked
+	@scripts/build-docs
 
 # What the tests need beside this repository, installed where it is not, and named in the environment.
 TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
@@ -133,7 +136,7 @@ story-install: ## helm installs, upgrades (FROM=HEAD~20: from another revision),
 	cargo build --locked --workspace --bins
 	@scripts/test-chart install $(FROM)
 
-lint: ## rustfmt, clippy, the dependency law, documents, language, tsc and eslint
+lint: ## rustfmt, clippy, the dependency law, documents, language, the site, tsc and eslint
 	@scripts/ensure-toolchain lint
 	@scripts/build-web --packages
 	cargo fmt --check
@@ -141,6 +144,7 @@ lint: ## rustfmt, clippy, the dependency law, documents, language, tsc and eslin
 	@scripts/check-law
 	@scripts/check-docs
 	@scripts/check-prose
+	@scripts/build-docs
 	@PATH="$$(scripts/ensure-node):$$PATH" scripts/lint-web
 
 fmt: ## format the Rust code
