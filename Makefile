@@ -2,7 +2,7 @@
 # for `muster up` and `muster down` are passed in ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web dist doc test test-quick bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web docs dist doc test test-quick bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -29,6 +29,9 @@ dist: web ## write a release with installer, checksums and bill of materials int
 doc: ## check the documentation of the code and write it into target/doc
 	@scripts/ensure-toolchain
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
+
+docs: ## build the documents as a site into target/site, with every link checked
+	@scripts/build-docs
 
 # Installs what the tests need beside this repository, and sets environment variables for it.
 TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
@@ -147,7 +150,7 @@ story-install: ## install, upgrade (FROM=HEAD~20: from another revision), roll b
 	cargo build --locked --workspace --bins
 	@scripts/test-chart install $(FROM)
 
-lint: ## run rustfmt, clippy, the checks of dependencies, documents and language, tsc and eslint
+lint: ## run rustfmt, clippy, the checks of dependencies, documents, language and site, tsc and eslint
 	@scripts/ensure-toolchain lint
 	@scripts/build-web --packages
 	cargo fmt --check
@@ -155,6 +158,7 @@ lint: ## run rustfmt, clippy, the checks of dependencies, documents and language
 	@scripts/check-law
 	@scripts/check-docs
 	@scripts/check-prose
+	@scripts/build-docs
 	@PATH="$$(scripts/ensure-node):$$PATH" scripts/lint-web
 
 fmt: ## format the Rust code and the web page
@@ -163,9 +167,10 @@ fmt: ## format the Rust code and the web page
 	cargo fmt
 	@PATH="$$(scripts/ensure-node):$$PATH" npm --prefix web run --silent format
 
-openapi: ## generate api/openapi.json from the code, and the web page's client from it
+openapi: ## generate api/openapi.json from the code, and from it the web page's client and docs/reference/rest.md
 	@scripts/ensure-toolchain
 	@scripts/build-web --packages
 	cargo run --locked --quiet --bin muster-api -- openapi >target/openapi.json
 	@mv target/openapi.json api/openapi.json
 	@PATH="$$(scripts/ensure-node):$$PATH" npm --prefix web run --silent generate
+	@scripts/rest-reference
