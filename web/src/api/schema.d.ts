@@ -9,7 +9,8 @@ export interface paths {
         };
         /**
          * List events, newest first
-         * @description Of the tenant's jobs and of the nodes. What happens from now on is in the stream, which begins after the first one's cursor.
+         * @description Events of the tenant's jobs and of the nodes. A stream that begins after the first event's
+         *     cursor continues the list.
          */
         get: operations["listEvents"];
         put?: never;
@@ -28,9 +29,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Say how often forecasts held
-         * @description Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %. A forecast counts
-         *     for as long as it was shown, each job counts once, and forecasts that are `unsure` do not count.
+         * Get the accuracy of forecasts
+         * @description Share of the forecasts of the tenant's succeeded jobs whose interval was right. The target is 80
+         *     %. A forecast counts for the time in which it was the newest, each job counts once, and
+         *     forecasts marked `unsure` do not count.
          */
         get: operations["forecastAccuracy"];
         put?: never;
@@ -53,9 +55,10 @@ export interface paths {
         put?: never;
         /**
          * Submit a job
-         * @description The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
-         *     first, with the header `Idempotency-Replayed: true`, and submits nothing. With `from` the job begins from a checkpoint of another
-         *     job of the tenant, its newest if no step is named.
+         * @description The document may be JSON or YAML. A request that is repeated with the same `Idempotency-Key`
+         *     within 24 hours gets the answer of the first one, with the header `Idempotency-Replayed: true`,
+         *     and submits nothing. With `from` the job starts from a checkpoint of another job of the tenant,
+         *     by default from the newest.
          */
         post: operations["submitJob"];
         delete?: never;
@@ -77,16 +80,22 @@ export interface paths {
         post?: never;
         /**
          * Delete a job that has ended
-         * @description It disappears from lists. Its checkpoints and models are erased within minutes, once no open job begins from them.
+         * @description The job disappears from lists. Its checkpoints and models are erased within minutes, once no
+         *     open job starts from them.
          */
         delete: operations["deleteJob"];
         options?: never;
         head?: never;
         /**
-         * Change a job's range of workers and its priority
-         * @description While it waits or runs. Above a new maximum it shrinks with the next round, or where it must restart once it would come back; below a new minimum it goes on as it is, and grows as soon
-         *     as there is room that nobody waits for. With `edits` only if nobody has changed it since. A trial's size is its study's, and with
-         *     `batch_rule` `adascale` the minimum stays. Asking for what is so already changes nothing.
+         * Change a job's size range and priority
+         * @description Allowed while the job waits or runs. Above a new maximum a running job shrinks in the next
+         *     scheduling round; a job that must restart for that does so once it can be placed again at once.
+         *     Below a new minimum the job continues at its size. It grows into GPUs that no job of the same or
+         *     a higher priority waits for.
+         *
+         *     With `edits`, the change is refused if the job was changed since. The size of a trial cannot be
+         *     changed, and with `batch_rule` `adascale` the minimum cannot. A change without effect is
+         *     accepted.
          */
         patch: operations["editJob"];
         trace?: never;
@@ -102,7 +111,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a job
-         * @description Its tasks stop, and write a checkpoint before. Cancelling again changes nothing.
+         * @description Its tasks write a checkpoint and stop. A repeated request changes nothing.
          */
         post: operations["cancelJob"];
         delete?: never;
@@ -120,7 +129,7 @@ export interface paths {
         };
         /**
          * List a job's checkpoints, newest first
-         * @description Those that were pruned too, with their size, their measures and why they stay.
+         * @description Includes pruned checkpoints. Each has its size, its measures and the reasons why it is retained.
          */
         get: operations["listCheckpoints"];
         put?: never;
@@ -158,9 +167,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let a suspended job go on
-         * @description Its workers go on from the step at which they stand still, on the GPUs that they had, as soon as those are free. Of a job that is not
-         *     suspended by its owner this changes nothing.
+         * Continue a suspended job
+         * @description Its workers resume from the step at which they were suspended, on the same GPUs, as soon as
+         *     these are free. A request for a job that its owner has not suspended changes nothing.
          */
         post: operations["continueJob"];
         delete?: never;
@@ -194,9 +203,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Say why a job has its size, or why it waits
-         * @description Of a waiting job: the nodes, jobs and the quota in its way, and the smallest change that would start it now. Of a running one:
-         *     what one worker more would gain beside the gain of whoever would have got the next GPU.
+         * Explain a job's size, or why it waits
+         * @description For a waiting job: the nodes, jobs and quota that keep it from starting, and the smallest change
+         *     that would start it now. For a running job: the gain of one additional worker, compared with
+         *     that of the job that would get the next GPU.
          */
         get: operations["explainJob"];
         put?: never;
@@ -215,10 +225,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Say when a job is expected to start and to end
-         * @description The scheduler runs its own planner forward from the present state of the cluster, many times, each time with other speeds and
-         *     other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten. One that is `unsure` says too
-         *     little to be shown as an interval.
+         * Get the forecast of a job's start and end
+         * @description The scheduler simulates its own decisions from the present state of the cluster many times.
+         *     Speeds and remaining work vary by the uncertainty of its estimates. An interval should be right
+         *     in eight of ten cases. An interval marked `unsure` is too wide to be shown.
          */
         get: operations["forecastJob"];
         put?: never;
@@ -238,7 +248,8 @@ export interface paths {
         };
         /**
          * Read a task's log
-         * @description The bytes as the task wrote them, standard output and error together. Of a log longer than 16 MiB the newest part is kept.
+         * @description The output of the task, standard output and standard error together. Of a log longer than 16 MiB
+         *     the newest part is stored.
          */
         get: operations["readLog"];
         put?: never;
@@ -258,9 +269,10 @@ export interface paths {
         };
         /**
          * Follow a task's log
-         * @description Server-sent events: `log` (LogPiece) for each piece, `task_end` (LogEnd) where a task has ended and the next one of its place is followed,
-         *     and `end` (LogEnd) once nothing can follow. The `id:` of a message says
-         *     where the reader stands; who connects again with it as `Last-Event-ID` misses and repeats nothing.
+         * @description Server-sent events: `log` (LogPiece) for each piece, `task_end` (LogEnd) when a task has ended
+         *     and the stream follows its successor, and `end` (LogEnd) when nothing can follow. The `id:` of a
+         *     message is the position of the reader. A client that reconnects with it as `Last-Event-ID`
+         *     receives each piece exactly once.
          */
         get: operations["followLog"];
         put?: never;
@@ -280,7 +292,8 @@ export interface paths {
         };
         /**
          * Download a job's final model
-         * @description A safetensors file of named tensors. Jobs that have not succeeded have none; their checkpoints can be downloaded.
+         * @description A safetensors file of named tensors. Only a job that has succeeded has one; checkpoints of other
+         *     jobs can be downloaded.
          */
         get: operations["downloadModel"];
         put?: never;
@@ -302,7 +315,7 @@ export interface paths {
         put?: never;
         /**
          * Pause a job
-         * @description Its tasks write a checkpoint and give their GPUs back. Pausing again changes nothing.
+         * @description Its tasks write a checkpoint and release their GPUs. A repeated request changes nothing.
          */
         post: operations["pauseJob"];
         delete?: never;
@@ -339,7 +352,8 @@ export interface paths {
         put?: never;
         /**
          * Resume a paused job
-         * @description It is queued again and continues from its newest checkpoint. Resuming a job that is not paused changes nothing.
+         * @description The job is queued again and continues from its newest checkpoint. A request for a job that is
+         *     not paused changes nothing.
          */
         post: operations["resumeJob"];
         delete?: never;
@@ -357,9 +371,10 @@ export interface paths {
         };
         /**
          * Follow a job
-         * @description Server-sent events: first `opened` (Opened), then an `event` (EventView) for each entry of its history and `progress`
-         *     (ProgressMessage) for new samples. The `id:` of a message says where the reader stands in both; who connects again with it as
-         *     `Last-Event-ID` misses and repeats nothing.
+         * @description Server-sent events. The first message is `opened` (Opened). Each entry of the job's history is
+         *     an `event` (EventView), and new samples are `progress` (ProgressMessage). The `id:` of a message
+         *     is the position of the reader in both. A client that reconnects with it as `Last-Event-ID`
+         *     receives each entry and sample exactly once.
          */
         get: operations["followJob"];
         put?: never;
@@ -381,9 +396,12 @@ export interface paths {
         put?: never;
         /**
          * Suspend a running job
-         * @description Its workers stand still at the end of their step, keep their processes and memory, and give their GPUs to others, until it is continued.
-         *     Of a job with `command` all processes are stopped as by SIGSTOP. It is refused of a job that is not running, and of one whose workers do
-         *     not wait for each other in every step, and of one whose tasks are pods, since Kubernetes gives what a pod holds to nobody else. Suspending again changes nothing.
+         * @description Its workers stop at the end of their step, keep their processes and memory, and release their
+         *     GPUs until the job is continued. All processes of a `command` are stopped as by SIGSTOP.
+         *
+         *     Refused for a job that is not running, and for a job whose workers do not wait for each other in
+         *     every step. Also refused if the tasks are pods, because Kubernetes does not release the
+         *     resources of a pod. A repeated request changes nothing.
          */
         post: operations["suspendJob"];
         delete?: never;
@@ -401,7 +419,7 @@ export interface paths {
         };
         /**
          * List a job's tasks
-         * @description All on one page, the newest revision first.
+         * @description All tasks on one page, the newest revision first.
          */
         get: operations["listTasks"];
         put?: never;
@@ -420,8 +438,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whom the token stands for
-         * @description With the quota and the limits of the tenant, and what of them is used.
+         * Get the user, tenant and token of the caller
+         * @description With the quota and the limits of the tenant and their use.
          */
         get: operations["getMe"];
         put?: never;
@@ -441,7 +459,8 @@ export interface paths {
         };
         /**
          * List nodes by name
-         * @description Every tenant sees all nodes and which GPUs are held; whose job holds one only its own tenant and administrators.
+         * @description Every tenant sees all nodes and which GPUs are held. The job that holds a GPU is shown only to
+         *     its own tenant and to administrators.
          */
         get: operations["listNodes"];
         put?: never;
@@ -465,8 +484,9 @@ export interface paths {
         post?: never;
         /**
          * Remove a node
-         * @description It is in no list any more, and its credential is forgotten. Refused while it is up or holds tasks (409). The history of its tasks stays. A
-         *     node that joins under the name later is as new. For administrators.
+         * @description The node disappears from lists and its credential is deleted. Refused while it is up or holds
+         *     tasks (409). The history of its tasks stays. A node that joins under the name later is a new
+         *     node. For administrators.
          */
         delete: operations["removeNode"];
         options?: never;
@@ -485,7 +505,7 @@ export interface paths {
         put?: never;
         /**
          * Drain a node
-         * @description It takes no new task, and its tasks move away with their checkpoints. For administrators.
+         * @description The node takes no new task, and its tasks move away with their checkpoints. For administrators.
          */
         post: operations["drainNode"];
         delete?: never;
@@ -505,8 +525,9 @@ export interface paths {
         put?: never;
         /**
          * Create a one-time join token
-         * @description The answer holds it, and it is stored nowhere. One executor can join with it under this name, instead of with the cluster's join token; it
-         *     then speaks for the node in place of the executor before. The node need not exist yet. For administrators.
+         * @description The token is in the answer only. One executor can join with it under this name, instead of with
+         *     the cluster's join token. It then replaces the node's earlier executor. The node need not exist
+         *     yet. For administrators.
          */
         post: operations["createJoinToken"];
         delete?: never;
@@ -524,9 +545,10 @@ export interface paths {
         };
         get?: never;
         /**
-         * Say what the cluster that a machine belongs to says of it
-         * @description All of it, in place of what was said before; Muster's operator does so for Kubernetes. An administrator's drain and this stand beside
-         *     each other: the node takes work where neither closes it. For administrators.
+         * Report what the cluster manager says about a machine
+         * @description The notice replaces the earlier one. Muster's operator sends it for Kubernetes. It is
+         *     independent of an administrator's drain: the node takes tasks if neither closes it. For
+         *     administrators.
          */
         put: operations["noticeNode"];
         post?: never;
@@ -547,8 +569,9 @@ export interface paths {
         put?: never;
         /**
          * Reset a node's credential
-         * @description For a machine that has lost its executor's data folder: the next executor that joins under this name with the cluster's join token binds
-         *     its own credential. What the node runs is not touched. For administrators.
+         * @description For a machine that has lost its executor's data folder. The next executor that joins under this
+         *     name with the cluster's join token gets a new credential. Running tasks are not affected. For
+         *     administrators.
          */
         post: operations["resetNode"];
         delete?: never;
@@ -568,7 +591,8 @@ export interface paths {
         put?: never;
         /**
          * Let a drained node take tasks again
-         * @description Also one that was closed because too many tasks failed there; what was charged to it is forgiven. For administrators.
+         * @description Also ends the exclusion of a node with too many failures and clears the charges. For
+         *     administrators.
          */
         post: operations["uncordonNode"];
         delete?: never;
@@ -587,10 +611,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Say what would come of a job, without submitting it
-         * @description The scheduler runs its real decisions forward from the cluster as it is, with the job and without it, many times, each time with
-         *     other speeds and other work left. The intervals hold in eight cases of ten, as far as those of forecasts past did. The tenant's
-         *     own jobs that would make way or move are named, those of other tenants are counted.
+         * Predict the effects of a job without submitting it
+         * @description The scheduler simulates its real decisions from the present state of the cluster, with and
+         *     without the job, many times with varied speeds and remaining work. The intervals are right in
+         *     eight of ten cases, as far as earlier forecasts were. Affected jobs of the tenant are named;
+         *     those of other tenants are counted.
          */
         post: operations["planJob"];
         delete?: never;
@@ -608,7 +633,8 @@ export interface paths {
         };
         /**
          * List the scheduler's rounds, newest first
-         * @description For administrators. Rounds that changed nothing are not kept, nor those older than the scheduler's `keep_rounds_s`.
+         * @description For administrators. Rounds without changes are not stored. Rounds older than the scheduler's
+         *     `keep_rounds_s` are removed.
          */
         get: operations["listRounds"];
         put?: never;
@@ -627,9 +653,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a round, whole
-         * @description For administrators: its snapshot holds the jobs of every tenant. The same snapshot and policy give the same plan and report
-         *     again, byte for byte (`muster replay`).
+         * Get a complete round
+         * @description For administrators, because its snapshot contains the jobs of every tenant. The same snapshot
+         *     and policy give the same plan and report again, byte for byte (`muster replay`).
          */
         get: operations["getRound"];
         put?: never;
@@ -649,10 +675,13 @@ export interface paths {
         };
         /**
          * Follow the cluster's changes
-         * @description Server-sent events: first `opened` (Opened), then for each entry of the history of the tenant's jobs and of the nodes an
-         *     `event` (EventView). The `id:` of a message is a cursor; who connects again with it as `Last-Event-ID` misses and repeats
-         *     none of them. Between them comes `progress` (ProgressMessage) with the newest sample of each running job, after `opened` and
-         *     whenever it has changed, at most once a second for a job. The whole series is in the job's own stream.
+         * @description Server-sent events. The first message is `opened` (Opened). Each entry of the history of the
+         *     tenant's jobs and of the nodes is an `event` (EventView). The `id:` of a message is a cursor. A
+         *     client that reconnects with it as `Last-Event-ID` receives each entry exactly once.
+         *
+         *     In between, `progress` (ProgressMessage) contains the newest sample of each running job, after
+         *     `opened` and after each change, at most once a second per job. The stream of a job contains its
+         *     whole series.
          */
         get: operations["followCluster"];
         put?: never;
@@ -675,9 +704,9 @@ export interface paths {
         put?: never;
         /**
          * Create a study
-         * @description The same document in JSON or YAML. Whatever is wrong with its space, its search or the job of its trials is named field by field.
-         *     A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header
-         *     `Idempotency-Replayed: true`, and creates nothing.
+         * @description The document may be JSON or YAML. Each error of the search space, the search or the trials' job
+         *     names its field. A request that is repeated with the same `Idempotency-Key` within 24 hours gets
+         *     the answer of the first one, with the header `Idempotency-Replayed: true`, and creates nothing.
          */
         post: operations["createStudy"];
         delete?: never;
@@ -694,16 +723,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show a study
-         * @description With how many trials it has in which state, and the best of them or the Pareto front.
+         * Get a study
+         * @description With the number of trials in each state, and the best trial or the Pareto front.
          */
         get: operations["getStudy"];
         put?: never;
         post?: never;
         /**
-         * Delete a study that is over
-         * @description It disappears from lists, and the jobs of its trials with it. Their checkpoints and models are erased within minutes, once no open job begins from them. What was ordered before
-         *     comes first: until the scheduler has taken it in, the study is not deleted.
+         * Delete a study that has ended
+         * @description The study disappears from lists, together with the jobs of its trials. Their checkpoints and
+         *     models are erased within minutes, once no open job starts from them. The request is refused
+         *     while an earlier order of the study waits for the scheduler.
          */
         delete: operations["deleteStudy"];
         options?: never;
@@ -722,9 +752,10 @@ export interface paths {
         put?: never;
         /**
          * Ask for trials to train outside
-         * @description Of a study without a `job`. Nobody else is given the same trial; one that was lost is told as failed. There are as many at a time
-         *     as the study's `concurrency` allows, so there may be none until results are told. An `Idempotency-Key` that comes again within 24
-         *     hours gets the same trials, so that an answer that was lost loses none.
+         * @description For a study without a `job`. Each trial is handed out once; report a trial whose trainer was
+         *     lost as `failed`. At most `concurrency` trials are handed out at a time, so the answer may
+         *     contain none until results are reported. A request that is repeated with the same
+         *     `Idempotency-Key` within 24 hours gets the same trials, so that no trial is lost with an answer.
          */
         post: operations["askStudy"];
         delete?: never;
@@ -741,8 +772,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show the best trial, or the Pareto front, with the checkpoints
-         * @description In the order of their creation. A checkpoint's files are downloaded as those of the trial's job.
+         * List the best trial, or the Pareto front, with checkpoints
+         * @description In the order of creation. The files of a checkpoint can be downloaded from the trial's job.
          */
         get: operations["getBestTrials"];
         put?: never;
@@ -763,8 +794,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End a study
-         * @description Its trials stop; what they have measured and their checkpoints stay.
+         * Cancel a study
+         * @description Its trials stop; their results and checkpoints stay.
          */
         post: operations["cancelStudy"];
         delete?: never;
@@ -800,10 +831,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Give a study more trials
-         * @description One that has finished goes on; one that was told to end, even if some of its trials still run, does not. A request with an
-         *     `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
-         *     gives nothing more.
+         * Extend a study by more trials
+         * @description A finished study continues; a cancelled study does not, even if some of its trials still run. A
+         *     request that is repeated with the same `Idempotency-Key` within 24 hours gets the answer of the
+         *     first one, with the header `Idempotency-Replayed: true`, and adds nothing.
          */
         post: operations["extendStudy"];
         delete?: never;
@@ -823,7 +854,8 @@ export interface paths {
         put?: never;
         /**
          * Pause a study
-         * @description No trial starts or trains on to its next rung; those that train, train on as far as they were told to.
+         * @description No trial starts, and none continues to its next rung. Running trials train to the end of their
+         *     rung.
          */
         post: operations["pauseStudy"];
         delete?: never;
@@ -843,10 +875,11 @@ export interface paths {
         put?: never;
         /**
          * Propose trials to a study whose searcher is `external`
-         * @description They are created in this order, as the study's concurrency allows, and numbered so; what came of them is listed with the study's
-         *     trials. Beyond the number of trials that the study may have they wait until it is extended; 10,000 may wait. A request with an
-         *     `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
-         *     proposes nothing more.
+         * @description Trials are created and numbered in this order, within the study's `concurrency`. The list of the
+         *     study's trials contains their results. Proposals beyond the study's number of trials wait until
+         *     it is extended; at most 10,000 wait. A request that is repeated with the same `Idempotency-Key`
+         *     within 24 hours gets the answer of the first one, with the header `Idempotency-Replayed: true`,
+         *     and proposes nothing.
          */
         post: operations["proposeTrials"];
         delete?: never;
@@ -864,7 +897,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Let a paused study go on */
+        /** Resume a paused study */
         post: operations["resumeStudy"];
         delete?: never;
         options?: never;
@@ -882,11 +915,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tell what came of trials that were trained outside
-         * @description Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
-         *     ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
-         *     rung which has ended. The answer names those of the trials that need not be trained on. With `ask` it brings trials like `ask`, and
-         *     comes when there are some; an `Idempotency-Key` is that of asking, since what is told again changes nothing anyway.
+         * Report results of trials that were trained outside
+         * @description Results are points of a curve (`running`), final values (`finished`) and failures. A repeated
+         *     result, or one of a trial that has ended, changes nothing. A `finished` trial has trained to its
+         *     budget. An earlier `step` is refused unless it is that of a completed rung or `exhausted` is
+         *     true. The answer lists the trials that should stop.
+         *
+         *     With `ask`, the answer also contains further trials, and is sent once there are some. The
+         *     `Idempotency-Key` then applies to `ask`; repeated results have no effect anyway.
          */
         post: operations["tellStudy"];
         delete?: never;
@@ -904,7 +940,7 @@ export interface paths {
         };
         /**
          * List a study's trials, in the order of their creation
-         * @description With parameters, what each had at the end of its rungs, and its learning curve.
+         * @description With their parameters, the values at the end of their rungs, and their learning curves.
          */
         get: operations["listTrials"];
         put?: never;
@@ -930,7 +966,7 @@ export interface paths {
         put?: never;
         /**
          * Create a tenant
-         * @description For administrators. `POST /tokens` with its name makes its first user and token.
+         * @description For administrators. `POST /tokens` with its name creates its first user and token.
          */
         post: operations["createTenant"];
         delete?: never;
@@ -951,18 +987,21 @@ export interface paths {
         post?: never;
         /**
          * Delete a tenant
-         * @description For administrators, and not that of their own token. Refused while any of its jobs or studies has not ended, or where nobody else could
-         *     administer (409, `last-administrator`). Its tokens are refused from now on, by other replicas of this daemon within 5 seconds, and nothing is
-         *     begun for it any more. It is in no list; its jobs, their events, logs, curves and checkpoints stay, and nobody else gets its name.
+         * @description For administrators; not the tenant of their own token. Refused while one of its jobs or studies
+         *     has not ended, or if no other administrator would remain (409, `last-administrator`). Its tokens
+         *     are refused from now on, by other API servers within 5 seconds, and nothing new starts for it.
+         *     It disappears from lists. Its jobs, events, logs, curves and checkpoints stay, and its name is
+         *     not given to another tenant.
          */
         delete: operations["deleteTenant"];
         options?: never;
         head?: never;
         /**
          * Change a tenant's quota, weight, pods and limits
-         * @description For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
-         *     than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it. So are limits: what
-         *     is open above a lowered one stays open.
+         * @description For administrators. Takes effect in the next scheduling round: jobs above a lowered quota stop
+         *     with a checkpoint. The weight is the tenant's share of a full cluster relative to other tenants.
+         *     `pods` applies to later submissions; jobs and studies that were submitted before keep their
+         *     pods. Work that is open above a lowered limit stays open.
          */
         patch: operations["changeTenant"];
         trace?: never;
@@ -976,21 +1015,24 @@ export interface paths {
         };
         /**
          * List the tenant's tokens, newest first
-         * @description Revoked ones too; never their secrets. Administrators may ask for those of another tenant, or of all.
+         * @description Includes revoked tokens, without secrets. Administrators may list those of another tenant, or of
+         *     all.
          */
         get: operations["listTokens"];
         put?: never;
         /**
          * Create a token
-         * @description The answer holds its secret, which is stored nowhere. Members make tokens for themselves; administrators also for other users
-         *     and tenants, and with access `admin`. A member's new token ends no later than the one with which it is made.
+         * @description The secret is in the answer only. Members create tokens for themselves; administrators also for
+         *     other users and tenants, and with access `admin`. The token of a member expires no later than
+         *     the token that creates it.
          */
         post: operations["createToken"];
         /**
          * Revoke all tokens of a user
-         * @description They are refused from now on, by other replicas of this daemon within 5 seconds; so are those that were made with a stolen one of them.
-         *     Members may revoke their own, the request's token among them, administrators those of any user. Refused where no administrator could ask
-         *     any more (409, `last-administrator`).
+         * @description The tokens are refused from now on, by other API servers within 5 seconds. This includes tokens
+         *     that were created with a stolen one. Members may revoke their own tokens, including that of the
+         *     request; administrators those of any user. Refused if no administrator's token would remain
+         *     (409, `last-administrator`).
          */
         delete: operations["revokeTokensOfUser"];
         options?: never;
@@ -1010,9 +1052,9 @@ export interface paths {
         post?: never;
         /**
          * Revoke a token
-         * @description It is refused from now on, by other replicas of this daemon within 5 seconds. Members may revoke their own tokens,
-         *     administrators any. Revoking again changes nothing. The last token with which an administrator can ask is not revoked (409,
-         *     `last-administrator`): make another first.
+         * @description The token is refused from now on, by other API servers within 5 seconds. Members may revoke
+         *     their own tokens, administrators all. A repeated request changes nothing. The last token of an
+         *     administrator is not revoked (409, `last-administrator`): create another one first.
          */
         delete: operations["revokeToken"];
         options?: never;
@@ -1029,7 +1071,7 @@ export interface paths {
         };
         /**
          * List users by tenant and name
-         * @description For administrators. With the number of tokens of each that are neither revoked nor expired.
+         * @description For administrators. With the number of tokens of each user that are neither revoked nor expired.
          */
         get: operations["listUsers"];
         put?: never;
@@ -1050,9 +1092,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Say what more nodes, other quotas or more jobs would change
-         * @description For administrators: the answer names jobs of every tenant. Nothing is changed; the cluster as it is is forecast with all the
-         *     changes together and without them, by the same dice.
+         * Predict the effects of more nodes, other quotas or more jobs
+         * @description For administrators, because the answer names jobs of every tenant. Nothing is changed. The
+         *     cluster is simulated with all changes together and without them, with the same random numbers.
          */
         post: operations["whatIf"];
         delete?: never;
@@ -1066,38 +1108,41 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description What a token may do.
+         * @description Rights of a token.
          * @enum {string}
          */
         Access: "member" | "admin";
-        /** @description How often the intervals of forecasts held. */
+        /** @description How often the intervals of forecasts were right. */
         AccuracyView: {
             finish: components["schemas"]["HitRate"];
             /**
              * Format: date-time
-             * @description Forecasts made since then.
+             * @description Start of the period; earlier forecasts do not count.
              */
             since: string;
             start: components["schemas"]["HitRate"];
             /**
              * Format: double
-             * @description The share that is to hold.
+             * @description Share of intervals that should be right.
              */
             target: number;
         };
         /** @enum {string} */
         Activation: "relu" | "leaky_relu" | "gelu" | "gelu_tanh" | "sigmoid" | "tanh" | "silu";
-        /** @description A user, as of the tenant whose thing it was done to. */
+        /** @description User, as the tenant whose object was changed sees it. */
         Actor: {
-            /** @description Whether it did so as an administrator on behalf of a tenant that is not its own. */
+            /** @description Whether the user acted as an administrator for a tenant other than its own. */
             as_administrator?: boolean;
-            /** @description Its name; of an administrator on behalf of another tenant `NAME@TENANT`, after its own. */
+            /**
+             * @description Name of the user. An administrator that acts for another tenant has `NAME@TENANT`, with
+             *     its own tenant.
+             */
             user: string;
         };
         AddedNodes: {
             /**
              * Format: int32
-             * @description Of each; 1 to 64.
+             * @description GPUs of each node; 1 to 64.
              */
             gpus: number;
             /**
@@ -1106,7 +1151,7 @@ export interface components {
              */
             nodes: number;
         };
-        /** @description What becomes of a stopping job once its last task is gone. */
+        /** @description Next state of a stopping job once its last task has exited. */
         AfterStop: {
             cause: components["schemas"]["RequeueCause"];
             /** @enum {string} */
@@ -1130,40 +1175,40 @@ export interface components {
             kind: "cancel";
         };
         /**
-         * @description How a sum over all workers goes.
+         * @description Algorithm of the sum over all workers.
          * @enum {string}
          */
         Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical" | "nccl";
-        /** @description Asks for trials to train outside. */
+        /** @description Request for trials to train outside. */
         Ask: {
             /**
              * Format: int32
-             * @description At most so many; 1 to 1000.
+             * @description Maximum number of trials; 1 to 1000.
              */
             count?: number;
             /**
              * Format: int32
-             * @description Wait so long for the first of them; 0 to 20.
+             * @description Seconds to wait for the first trial; 0 to 20.
              */
             wait_s?: number;
         };
-        /** @description What was given out; nobody else gets these trials. */
+        /** @description Trials that were handed out; no other caller gets them. */
         Asked: {
-            /** @description When it is over, there will be no other trial. */
+            /** @description State of the study. Once it has ended, no further trials follow. */
             phase: components["schemas"]["StudyPhase"];
             trials: components["schemas"]["TrialView"][];
         };
         /**
-         * @description What is done to a training image at random, each time anew, in this order. The draw depends on the job's seed, the step and the
-         *     image's place in the batch, so it is the same whatever the number of workers, and after a restart. What comes in from outside an
-         *     image is 0 after normalisation.
+         * @description Random change of training images, new in each step, in the given order. The random numbers
+         *     depend on the job's seed, the step and the place in the batch only. They are the same for any
+         *     number of workers and after a restart. Pixels from outside an image are 0 after normalisation.
          */
         Augmentation: {
             /** @enum {string} */
             kind: "flip";
             /**
              * Format: float
-             * @description How often, above 0 and at most 1.
+             * @description Probability; above 0, at most 1.
              */
             share?: number;
         } | {
@@ -1171,7 +1216,7 @@ export interface components {
             kind: "crop";
             /**
              * Format: int32
-             * @description 1 to half of the smaller side.
+             * @description Pixels, 1 to half of the smaller side.
              */
             padding: number;
         } | {
@@ -1179,7 +1224,7 @@ export interface components {
             kind: "cutout";
             /**
              * Format: int32
-             * @description Its side, 1 to the smaller side.
+             * @description Side of the square, 1 to the smaller side of the image.
              */
             size: number;
         } | {
@@ -1191,7 +1236,10 @@ export interface components {
             /** @enum {string} */
             kind: "contrast";
         };
-        /** @description Workers train on their own between averages of their parameters. `every` is in steps, 1 to 1,000,000. */
+        /**
+         * @description Workers train alone between averages of their parameters. `every` is the number of steps between
+         *     two averages, 1 to 1,000,000.
+         */
         Averaging: {
             /** Format: int32 */
             every: number;
@@ -1235,9 +1283,10 @@ export interface components {
         } | {
             /**
              * Format: double
-             * @description Each worker has examples of its own, whose shares of the classes are drawn from a Dirichlet distribution of this
-             *     concentration around the whole set's (Hsu, Qi and Brown, 2019), 0.001 to 1,000,000: the smaller, the fewer classes a
-             *     worker has. When left out, workers divide every batch among themselves.
+             * @description Each worker has its own examples. Its class shares follow a Dirichlet distribution of
+             *     this concentration around those of the whole data set (Hsu, Qi and Brown, 2019). 0.001
+             *     to 1,000,000; smaller values give a worker fewer classes. If left out, workers divide
+             *     every batch.
              */
             alpha?: number | null;
             /** Format: int32 */
@@ -1246,23 +1295,27 @@ export interface components {
             kind: "fedavg";
             /**
              * Format: double
-             * @description Of the workers that take part in a round, above 0 and at most 1; one at least.
+             * @description Share of the workers that take part in a round, above 0 and at most 1; at least one
+             *     worker.
              */
             share: number;
         };
         /**
-         * @description What becomes of the batch when workers come and go.
+         * @description Effect of the number of workers on the batch.
          * @enum {string}
          */
         BatchRule: "constant" | "adascale";
-        /** @description A best trial and the model that it has trained. */
+        /** @description A best trial and its trained model. */
         BestTrialView: {
             checkpoint: components["schemas"]["Written"] | null;
-            /** @description The trained model, relative to the checkpoint root; null unless its job has succeeded. */
+            /**
+             * @description Path of the trained model, relative to the checkpoint root; null unless its job has
+             *     succeeded.
+             */
             model_path: string | null;
             trial: components["schemas"]["TrialView"];
         };
-        /** @description A job that holds what is missing, or is stopping to give it up. */
+        /** @description A job that holds missing GPUs, or is stopping to release them. */
         BlockingJob: {
             /**
              * Format: int32
@@ -1270,7 +1323,7 @@ export interface components {
              */
             held_gpus: number;
             id: components["schemas"]["JobId"];
-            /** @description Null for another tenant's job. */
+            /** @description Null for a job of another tenant. */
             name: string | null;
         };
         BlockingNode: {
@@ -1286,43 +1339,54 @@ export interface components {
             gpu_quota: number;
             /**
              * Format: int32
-             * @description What the job's minimum needs.
+             * @description GPUs that the job's minimum needs.
              */
             needed_gpus: number;
             /**
              * Format: int32
-             * @description What the tenant's other jobs hold.
+             * @description GPUs that the tenant's other jobs hold.
              */
             used_gpus: number;
         };
-        /** @description How far one trial may train. */
+        /** @description How far one trial trains at most. */
         Budget: {
-            /** @description Where a command is told how far to train, such as `command.env.EPOCHS`. The built-in engine needs none. */
+            /**
+             * @description Field in which a command gets its budget, such as `command.env.EPOCHS`. The built-in engine
+             *     needs none.
+             */
             field?: string | null;
             /**
              * Format: int64
-             * @description In `unit`s; 1 to 1,000,000,000.
+             * @description In units of `unit`; 1 to 1,000,000,000.
              */
             max: number;
             unit?: components["schemas"]["BudgetUnit"];
         };
         /** @enum {string} */
         BudgetUnit: "epochs" | "steps";
-        /** @description What a node offers to tasks. */
+        /** @description Capacity of a node for tasks. */
         Capacity: {
             /** Format: int64 */
             cpu_milli: number;
             driver_suspend?: components["schemas"]["DriverSuspend"] | null;
-            /** @description GPUs, or CPU slots that stand for them; index is the position. */
+            /** @description GPUs, or CPU slots in place of them; the index is the position. */
             gpus: components["schemas"]["Gpu"][];
             /** Format: int64 */
             memory_bytes: number;
-            /** @description Whether its tasks are pods of their own, which can have what a job's `pod` says; `None`: its executor is too old to say. */
+            /**
+             * @description Whether tasks run as pods, as `pod` of a job's document requires. Null: the executor is too
+             *     old to report it.
+             */
             pods?: boolean | null;
-            /** @description Nodes with the same name here are nearer to each other than to others; `None`: nobody said. */
+            /** @description Nodes of the same rack are nearer to each other than to others. Null: unknown. */
             rack?: string | null;
         };
-        /** @description The smallest change that would let the job start now, or of one that never could ([`Wait::is_for_good`]) at all: of those that were tried and do, the first in the order of [`Change::rank`]. */
+        /**
+         * @description The smallest change that would let the job start now. For a job that can never start: the
+         *     smallest change after which it can. It is the first of the changes that were tried and suffice.
+         *     A resume or a short wait comes first, then an uncordoned node, then changes by the job's owner.
+         *     A larger quota follows, then changes at the cost of other jobs, a long wait, and new machines.
+         */
         Change: {
             /** @enum {string} */
             change: "lower_min_workers";
@@ -1372,23 +1436,27 @@ export interface components {
          * @description One checkpoint of a job.
          */
         CheckpointId: string;
-        /** @description When to write checkpoints. A job that stops in order always writes one besides. */
+        /**
+         * @description When checkpoints are written and which ones stay. A job that stops in order always writes one
+         *     more.
+         */
         CheckpointPolicy: {
             /**
              * Format: double
-             * @description And every so many minutes; above 0.
+             * @description Number of minutes after which a checkpoint is written, in addition to `every_steps`; above
+             *     0.
              * @default 5
              */
             every_minutes: number | null;
             /**
              * Format: int64
-             * @description Every so many steps; 1 or more.
+             * @description Number of steps between checkpoints; 1 or more.
              * @default null
              */
             every_steps: number | null;
             /**
              * Format: int32
-             * @description The newest so many stay; 1 to 1000.
+             * @description Number of newest checkpoints that stay; 1 to 1000.
              * @default 3
              */
             keep: number;
@@ -1396,7 +1464,8 @@ export interface components {
             keep_best: components["schemas"]["KeepBest"] | null;
             /**
              * Format: int64
-             * @description And for ever one every so many steps, written whatever the other rules say. 1 or more.
+             * @description One checkpoint every this number of steps stays for ever, and is written in addition to the
+             *     other rules. 1 or more.
              * @default null
              */
             keep_every_steps: number | null;
@@ -1404,13 +1473,16 @@ export interface components {
         /** @description One checkpoint of a job. */
         CheckpointView: components["schemas"]["Written"] & {
             id: components["schemas"]["CheckpointId"];
-            /** @description Why it stays; empty once it is pruned, and for the moment in which it is about to be. */
+            /** @description Why it is retained; empty once it is pruned or is about to be. */
             kept: components["schemas"]["Kept"][];
-            /** @description Still there: the job's checkpoint policy has not pruned it. Its `files` can be downloaded then. */
+            /**
+             * @description Whether it still exists: the job's checkpoint policy has not pruned it. Its `files` can then
+             *     be downloaded.
+             */
             retained: boolean;
         };
         /**
-         * @description To whom a node is closed.
+         * @description How far a node is closed.
          * @enum {string}
          */
         Closed: "open" | "to_new" | "to_all";
@@ -1419,7 +1491,7 @@ export interface components {
             /** @enum {string} */
             kind: "none";
         } | {
-            /** @description Whether what rounding loses is added to the next step. */
+            /** @description Whether the rounding error is added to the gradient of the next step. */
             feedback?: boolean;
             format: components["schemas"]["HalfFormat"];
             /** @enum {string} */
@@ -1431,7 +1503,7 @@ export interface components {
         } | {
             /**
              * Format: float
-             * @description In standard deviations, above 0; `null` clips nothing.
+             * @description Clipping in standard deviations, above 0; `null` clips nothing.
              */
             clip?: number | null;
             /** @enum {string} */
@@ -1440,7 +1512,7 @@ export interface components {
         } | {
             /**
              * Format: int32
-             * @description 4 to 8.
+             * @description Bits per number, 4 to 8.
              */
             bits?: number;
             /** @description Numbers that share a norm: a power of two from 64 to 65,536. */
@@ -1451,19 +1523,22 @@ export interface components {
         } | {
             /**
              * Format: double
-             * @description Above 0, at most 1.
+             * @description Share of the numbers that are sent; above 0, at most 1.
              */
             density: number;
             /** @enum {string} */
             kind: "top_k";
-            /** @description By a threshold from a sample: half the time, and the density about right. */
+            /**
+             * @description Finds the threshold from a sample. This takes half the time; the density is then
+             *     approximate.
+             */
             sampled?: boolean;
         } | {
             /** @enum {string} */
             kind: "threshold";
             /**
              * Format: float
-             * @description Above 0.
+             * @description Smallest magnitude that is sent; above 0.
              */
             magnitude: number;
         } | {
@@ -1471,88 +1546,105 @@ export interface components {
             density: number;
             /** @enum {string} */
             kind: "dgc";
-            /** @description Whether the momentum of what is sent is forgotten, as in the paper: against stale gradients, at the price of pace. */
+            /**
+             * @description Whether the momentum of sent numbers is cleared, as in the paper. This limits the effect
+             *     of stale gradients and costs convergence speed.
+             */
             masking?: boolean;
             /**
              * Format: float
-             * @description From 0 to below 1.
+             * @description 0 to below 1.
              */
             momentum: number;
             /** Format: int64 */
             warm_up_steps?: number;
         };
-        /** @description A codec for all parameters, but for small blocks and named ones. */
+        /** @description A codec for all parameters except small blocks and named ones. */
         Codecs: {
             codec: components["schemas"]["CodecConfig"];
-            /** @description Blocks of fewer numbers, such as biases, stay plain: their bytes do not matter, their errors do. */
+            /**
+             * @description Blocks of fewer numbers, such as biases, are sent as they are: they have few bytes, and
+             *     their errors matter.
+             */
             dense_below?: number;
-            /** @description The first that matches decides, whatever the block's length. At most 64. */
+            /** @description Rules for named blocks of any length; the first match decides. At most 64. */
             layers?: components["schemas"]["LayerCodec"][];
         };
         /**
-         * @description A program of the user's own, started once for every worker (and PS shard) of the job, all at one time.
+         * @description A user's program. It is started once for each worker and each parameter server of the job, all
+         *     at the same time.
          *
-         *     Each of its processes finds in its environment who it is and where the others are; `docs/commands.md` has the list.
+         *     The environment of each process names its rank and the addresses of the others
+         *     (`docs/commands.md`).
          */
         Command: {
-            /** @description The program and its arguments, as they are: no shell looks at them. 1 to 256, with 64 KiB together. */
+            /** @description The program and its arguments, without a shell. 1 to 256 texts, at most 64 KiB together. */
             argv: string[];
             /**
-             * @description A program that must end with code 0 on every node within a minute before `argv` is started, such as
-             *     `[python3, -c, "import torch"]`. Whether `argv`'s own program is there is looked at in any case.
+             * @description Check that must end with code 0 within a minute on every node before `argv` is started, such
+             *     as `[python3, -c, "import torch"]`. The program of `argv` is always searched for.
              */
             check?: string[];
-            /** @description With whom the job is done. */
+            /** @description Which processes must end before the job has succeeded. */
             ends?: components["schemas"]["Ends"];
-            /** @description Variables set over those that Muster sets, but for the names in `RESERVED`. At most 256, with 64 KiB together. */
+            /**
+             * @description Environment variables. They replace those that Muster sets, except for reserved names such
+             *     as `RANK` and `MASTER_ADDR`. At most 256, with at most 64 KiB together.
+             */
             env?: {
                 [key: string]: string;
             };
-            /** @description Files that lie in the task's folder when the program starts: by relative path. At most 64, with 64 KiB together. */
+            /**
+             * @description Files in the task's folder when the program starts, by relative path. At most 64, with at
+             *     most 64 KiB together.
+             */
             files?: {
                 [key: string]: string;
             };
             /**
              * Format: int32
-             * @description Processes that only hold parameters, as TensorFlow's `ParameterServerStrategy` has them: they run the same program, get no GPU,
-             *     and are stopped once all workers are done. 0 to 64.
+             * @description Number of processes that only hold parameters, as in TensorFlow's `ParameterServerStrategy`.
+             *     They run the same program without a GPU and are stopped once all workers have ended. 0 to
+             *     64.
              */
             parameter_servers?: number;
             /**
              * Format: int64
-             * @description Steps after which the program is expected to be done, by which progress is shown and the time left is estimated. Nothing stops it
-             *     there. 1 to 1,000,000,000.
+             * @description Expected number of steps, for progress and estimates. It does not stop the program. 1 to
+             *     1,000,000,000.
              */
             steps?: number | null;
             /**
-             * @description Absolute path of a folder that every node has, where the program is started. A new folder of the task, with `files` in it, when
-             *     left out.
+             * @description Working folder of the program: an absolute path that exists on every node. Default: a new
+             *     folder of the task, which contains `files`.
              */
             working_dir?: string | null;
         };
         /** @description What is done to gradients before they are sent: `none`, or codecs. */
         Compression: "none" | components["schemas"]["Codecs"];
-        /** @description A trial has the parameter only if it has that other one, with one of these values. */
+        /** @description A trial has the parameter only if another parameter has one of these values. */
         Condition: {
             is: unknown[];
-            /** @description The name of a categorical parameter that stands before this one. */
+            /** @description Name of a categorical parameter that precedes this one. */
             parameter: string;
         };
-        /** @description When a worker may go on to its next step. */
+        /** @description When a worker may begin its next step. */
         Consistency: {
             /**
              * Format: int32
-             * @description A step ends without the slowest so many workers' gradients, which are dropped when they come (Chen et al., 2016); then the
-             *     result does depend on timing. The mean is over those that counted; the first worker, which leads the others, is always waited
-             *     for. 0 to one less than the fewest workers; `parameter_server` only.
+             * @description Number of workers without which a step may end (Chen et al., 2016). Their late gradients
+             *     are dropped, so the result depends on timing. The mean covers the gradients that
+             *     counted. The coordinator (rank 0 worker) is always waited for. 0 to one less than
+             *     `scale.workers.min`; only with `parameter_server`.
              */
             backup?: number;
             /** @enum {string} */
             kind: "bsp";
         } | {
             /**
-             * @description A step begins on the parameters that there are, where the bound allows it, while the gradients of the step before still
-             *     travel; newer ones take their place as soon as they come (ESSP, Dai et al., 2015).
+             * @description Where the bound allows it, a step begins on the present parameters while the gradients
+             *     of the last step still travel. Newer parameters replace them on arrival (ESSP, Dai et
+             *     al., 2015).
              */
             eager?: boolean;
             /** @enum {string} */
@@ -1568,7 +1660,10 @@ export interface components {
             kind: "asp";
             rate?: components["schemas"]["Rate"];
         };
-        /** @description Stop when the epoch's mean training loss fell by less than `relative_loss_drop` in each of the last `epochs` epochs. */
+        /**
+         * @description Stop when the epoch's mean training loss fell by less than `relative_loss_drop` in each of the
+         *     last `epochs` epochs.
+         */
         Convergence: {
             /**
              * Format: int64
@@ -1581,7 +1676,7 @@ export interface components {
              */
             relative_loss_drop: number;
         };
-        /** @description How many tasks of one role a job has, and may have. */
+        /** @description Number of tasks of one role. */
         Count: {
             /** Format: int32 */
             max: number;
@@ -1589,38 +1684,39 @@ export interface components {
             min: number;
             /**
              * Format: int32
-             * @description Whose process is up.
+             * @description Tasks whose process runs.
              */
             running: number;
         };
-        /** @description A one-time join token just made. It is shown this once and stored nowhere. */
+        /** @description A new one-time join token. It is shown only here; the store keeps only its hash. */
         CreatedJoinToken: {
             /** Format: date-time */
             expires_at: string;
             node: string;
-            /** @description The executor's `--join-token`, for its first session. */
+            /** @description Value of the executor's `--join-token` for its first session. */
             token: string;
         };
-        /** @description A token just made. The secret is shown this once and stored nowhere. */
+        /** @description A new token. The secret is shown only here; the store keeps only its hash. */
         CreatedToken: {
             access: components["schemas"]["Access"];
             /** Format: date-time */
             expires_at: string | null;
             id: components["schemas"]["TokenId"];
             name: string;
-            /** @description To be sent as `Authorization: Bearer <secret>`. */
+            /** @description Secret for the header `Authorization: Bearer <secret>`. */
             secret: string;
             tenant: string;
             user: string;
         };
         /**
-         * @description A user's own files. `path` is relative to the data-set root and stays below it. Of the rows, which are dealt to both in an order
-         *     that is the same for every job, `train_examples` are trained on and `test_examples` tested with; 1 to 100,000,000 each.
+         * @description The user's files. `path` is relative to the data-set root and stays below it. `train_examples`
+         *     and `test_examples` are drawn from the rows in an order that is the same for every job; 1 to
+         *     100,000,000 each.
          */
         DataFiles: {
             /**
              * Format: int32
-             * @description Beside the target; 1 to 65,536.
+             * @description Number of columns besides the target; 1 to 1,048,576.
              */
             columns: number;
             /** @enum {string} */
@@ -1628,14 +1724,14 @@ export interface components {
             learn: components["schemas"]["Learn"];
             normalise?: components["schemas"]["Normalisation"] | null;
             path: string;
-            /** @description The target's column. */
+            /** @description Name of the target column. */
             target: string;
             /** Format: int32 */
             test_examples: number;
             /** Format: int32 */
             train_examples: number;
         } | {
-            /** @description Of images only. */
+            /** @description Only for images. */
             augment?: components["schemas"]["Augmentation"][];
             input: components["schemas"]["Input"];
             /** @description Name of the inputs. */
@@ -1692,14 +1788,14 @@ export interface components {
             /** Format: int32 */
             width: number;
         };
-        /** @description What is trained on. */
+        /** @description Training and test data. */
         Dataset: components["schemas"]["KnownDataset"] | components["schemas"]["DataFiles"];
         /**
-         * @description The data sets that the engine knows how to read.
+         * @description Data sets that the engine can read by name.
          * @enum {string}
          */
         DatasetName: "fashion-mnist" | "mnist";
-        /** @description What follows warm-up. `total_steps` is more than `warmup_steps`. */
+        /** @description Course of the rate after warm-up. `total_steps` is larger than `warmup_steps`. */
         Decay: {
             /** @enum {string} */
             kind: "constant";
@@ -1731,18 +1827,19 @@ export interface components {
             /** Format: int64 */
             total_steps: number;
         };
-        /** @description What a round said of a job. */
+        /** @description Decision of a round about a job. */
         DecidedView: {
             /** Format: date-time */
             at: string;
             /**
              * Format: int32
-             * @description Sizes at which its speed was measured; 0 is a guess.
+             * @description Number of sizes at which its speed was measured; with 0 the prediction is a guess.
              */
             measured_sizes: number;
             /**
              * Format: double
-             * @description Seconds saved per share of the cluster by one worker more; null when it may have no more.
+             * @description Seconds saved per share of the cluster by one additional worker; null if it can have no
+             *     more.
              */
             next_worker_gain: number | null;
             /** Format: int32 */
@@ -1757,39 +1854,39 @@ export interface components {
             speed_error: number | null;
             /** Format: double */
             steps_left: number | null;
-            /** @description The 80 % interval of `steps_left`: least and most. */
+            /** @description The 80 % interval of `steps_left`: lower and upper bound. */
             steps_left_between: number[] | null;
             /**
              * Format: double
-             * @description Predicted at its size.
+             * @description Predicted steps per second at its size.
              */
             steps_per_s: number | null;
             /**
              * Format: double
-             * @description Seconds to its end at this size.
+             * @description Seconds until its end at this size.
              */
             time_left_s: number | null;
-            /** @description Why it has this size, or waits, in words. */
+            /** @description Why the job has this size, or waits, as text. */
             why: string;
             /**
              * Format: int32
-             * @description Its size after the round.
+             * @description Number of workers after the round.
              */
             workers: number;
         };
         /**
-         * @description Which of the published ones.
+         * @description Published variants of DenseNet.
          * @enum {string}
          */
         DenseNetVariant: "d121" | "bc100";
         /**
-         * @description What a rank does at the moment.
+         * @description Activity of a rank.
          * @enum {string}
          */
         Doing: "working" | "waiting" | "busy" | "standing";
-        /** @description Whether the GPUs' driver moves the memory of a program that knows nothing of it to the host, and back. */
+        /** @description Whether the GPU driver can move the memory of an unmodified program to the host and back. */
         DriverSuspend: {
-            /** @description The version of CUDA that the driver is for. */
+            /** @description CUDA version of the driver. */
             cuda: string;
             /** @enum {string} */
             kind: "able";
@@ -1799,72 +1896,76 @@ export interface components {
             why: string;
         };
         /**
-         * @description With whom a job that runs a command is done.
+         * @description Which processes must end before a job with a command has succeeded.
          * @enum {string}
          */
         Ends: "all_workers" | "first_worker";
         Engine: {
             /**
              * Format: int32
-             * @description A worker computes its part of a batch in at least so many passes, whose gradients add up before they are sent: memory falls,
-             *     the result stays (but for batch normalisation, whose statistics are those of a pass). 1 to 1,024.
+             * @description Smallest number of passes in which a worker computes its part of a batch; their gradients
+             *     add up before they are sent. Memory falls. The result stays the same, except for batch
+             *     normalisation, whose statistics cover one pass. 1 to 1,024.
              */
             accumulate?: number | null;
             /**
              * Format: int32
-             * @description Examples per step over all workers together; it stays the same as workers come and go, unless `batch_rule` says otherwise. 1 to
-             *     65,536.
+             * @description Examples per step over all workers together. It does not change with the number of workers,
+             *     unless `batch_rule` says so. 1 to 65,536.
              */
             batch: number;
-            /** @description What becomes of the batch when workers come and go. */
+            /** @description Effect of the number of workers on the batch. */
             batch_rule?: components["schemas"]["BatchRule"];
             /**
              * Format: double
-             * @description The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
-             *     Bengio, 2013); under `ssp` and `asp`, where a step has no mean, each worker clips the mean gradient of its own part. Above 0.
+             * @description Largest Euclidean norm of the mean gradient of a step over all parameters; a longer gradient
+             *     is scaled down (Pascanu, Mikolov and Bengio, 2013). Under `ssp` and `asp` a step has no
+             *     mean, so each worker clips its own mean gradient. Above 0.
              */
             clip_norm?: number | null;
             dataset: components["schemas"]["Dataset"];
             /**
              * Format: int32
-             * @description So many threads of the one worker train on the same parameters without locks, each a step of its own at a time (Hogwild, Recht et
-             *     al., 2011); the result depends on timing. On the CPU, by `sgd` without momentum, `all_reduce` and one worker only. 1 to 64.
+             * @description Number of threads of the one worker that share parameters without locks, each with its own
+             *     step (Hogwild, Recht et al., 2011). The result depends on timing. Only on the CPU, with
+             *     `sgd` without momentum, `all_reduce` and one worker. 1 to 64.
              */
             hogwild_threads?: number | null;
             model: components["schemas"]["Model"];
             optimizer: components["schemas"]["Optimizer"];
             precision?: components["schemas"]["Precision"] | null;
-            /** @description Of the learning rate; constant when left out. */
+            /** @description Course of the learning rate. Default: constant. */
             schedule?: components["schemas"]["Schedule"];
             /**
              * Format: int64
-             * @description Of initial parameters and data order.
+             * @description Seed of the initial parameters and of the order of the data.
              */
             seed?: number;
         };
-        /** @description One pass over the test or validation split. At least one of loss and accuracy is there. */
+        /** @description One pass over the test or validation split. At least one of loss and accuracy is given. */
         Evaluation: {
             /**
              * Format: double
-             * @description Share of examples classified rightly, 0 to 1; null of a program that logs none.
+             * @description Share of examples classified correctly, 0 to 1. Null if the program does not log it.
              */
             accuracy: number | null;
             /** Format: double */
             epoch: number;
             /**
              * Format: double
-             * @description Null of a program that logs none.
+             * @description Null if the program does not log it.
              */
             loss: number | null;
             split?: components["schemas"]["Split"];
             /** Format: int64 */
             step: number;
         };
-        /** @description When the test split is passed over besides the end of every epoch and of training. */
+        /** @description Evaluations on the test split in addition to the end of every epoch and of training. */
         EvaluationPolicy: {
             /**
              * Format: int64
-             * @description Every so many steps; 1 or more. For epochs that are long, and for targets that are to be met at once.
+             * @description Number of steps between evaluations; 1 or more. Useful for long epochs, and for targets that
+             *     should end training at once.
              * @default null
              */
             every_steps: number | null;
@@ -1874,7 +1975,10 @@ export interface components {
             /** Format: date-time */
             at: string;
         };
-        /** @description What happened. Stored as JSON with the tenant, the job, the time and a sequence beside it. */
+        /**
+         * @description Entry of the history. It is stored as JSON with the tenant, the job, the time and a sequence
+         *     number.
+         */
         Event: {
             /** @enum {string} */
             kind: "job_submitted";
@@ -1976,7 +2080,7 @@ export interface components {
         } | {
             /**
              * Format: double
-             * @description Likewise.
+             * @description Null if the program does not log it.
              */
             accuracy: number | null;
             /** Format: double */
@@ -1985,7 +2089,7 @@ export interface components {
             kind: "evaluated";
             /**
              * Format: double
-             * @description Null of a program that logs none.
+             * @description Null if the program does not log it.
              */
             loss: number | null;
             split?: components["schemas"]["Split"];
@@ -2049,58 +2153,64 @@ export interface components {
         EventView: {
             /** Format: date-time */
             at: string;
-            /** @description Where a reader that has seen this event stands. */
+            /** @description Position of a reader that has seen this event. */
             cursor: string;
             event: components["schemas"]["Event"];
             job_id: components["schemas"]["JobId"] | null;
             node_id: components["schemas"]["NodeId"] | null;
             tenant_id: components["schemas"]["TenantId"] | null;
         };
-        /** @description How workers exchange what they learn. */
+        /** @description How workers exchange gradients or parameters. */
         Exchange: {
-            /** @description How a sum over all workers goes; `all_reduce` only. */
+            /** @description Algorithm of the sum over all workers; only with `all_reduce`. */
             algorithm?: components["schemas"]["Algorithm"];
             averaging?: components["schemas"]["Averaging"] | null;
             compression?: components["schemas"]["Compression"];
             consistency?: components["schemas"]["Consistency"];
             /**
              * Format: int32
-             * @description A worker whose process stands still for so long while the others wait is held for lost, and they go on without it; a step
-             *     may take longer, as its process gives signs of life meanwhile. 2 to 3,600 seconds; `all_reduce` only.
+             * @description Seconds without a sign of life after which a worker is declared lost while others wait for
+             *     it; the others continue without it. A long step does not count, because the process still
+             *     gives signs of life. 2 to 3,600; only with `all_reduce`.
              */
             hung_after_s?: number;
             /**
-             * @description Workers on one node add their gradients up in shared memory first, and one of them pushes the sum and shares what comes back: a node
-             *     with 8 workers sends and receives an eighth. `bsp` without backup workers, no compression; `parameter_server` only.
+             * @description Workers of one node sum their gradients in shared memory. One of them pushes the sum and
+             *     distributes the answer, so a node with 8 workers sends and receives an eighth of the data.
+             *     Only with `parameter_server`, `bsp` without backup workers, and no compression.
              */
             local_aggregation?: boolean;
             /**
              * Format: int32
-             * @description Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
-             *     lost: no step is lost, and nobody starts anew. While there is one shard there is no copy. `parameter_server` only.
+             * @description Number of replicas of each PS shard, 0 or 1. With 1, the next shard keeps a replica and
+             *     continues as the lost shard, so that no step is lost and no task restarts. A single shard
+             *     has no replica. Only with `parameter_server`.
              */
             shard_replicas?: number;
             topology?: components["schemas"]["Topology"];
         };
-        /** @description Why a node takes no new tasks although nobody has drained it. */
+        /** @description Why a node takes no new tasks although it is not drained. */
         Excluded: {
             /** Format: date-time */
             at: string;
-            /** @description The node itself says so, as for a full disk. It takes tasks again by itself; uncordoning does not change it. */
+            /**
+             * @description Whether the node excludes itself, for example because its disk is full. It then takes tasks
+             *     again by itself, and uncordoning has no effect.
+             */
             by_itself?: boolean;
             why: string;
         };
-        /** @description A job's place in the newest round, and what stands in its way. */
+        /** @description State of a job in the newest round, and what keeps it from starting. */
         ExplainView: {
             decided: components["schemas"]["DecidedView"] | null;
-            /** @description What keeps a waiting job from starting; empty for others. */
+            /** @description Obstacles to the start of a waiting job; empty for other jobs. */
             in_the_way: components["schemas"]["InTheWay"];
             job_id: components["schemas"]["JobId"];
             name: string;
             phase: components["schemas"]["JobPhase"];
             waiting: components["schemas"]["WaitingView"] | null;
         };
-        /** @description Katib's words; numbers may be written as text, as there. */
+        /** @description The range in Katib's form. Numbers may be written as text, as in Katib. */
         FeasibleSpace: {
             /**
              * @description `uniform` or `logUniform`.
@@ -2113,27 +2223,27 @@ export interface components {
             min?: unknown;
             step?: unknown;
         };
-        /** @description One thing that is wrong with a document. */
+        /** @description One error of a document. */
         FieldError: {
-            /** @description What would be right. */
+            /** @description The expected value. */
             expected: string;
             /** @description Path in the document, such as `scale.workers.min`. */
             field: string;
             /** @description The value found, as JSON. */
             value: string;
         };
-        /** @description The evidence. */
+        /** @description Evidence of a verdict. */
         Finding: {
             /** @enum {string} */
             kind: "straggler";
             /**
              * Format: int64
-             * @description Of a step at the median rate.
+             * @description Microseconds per step at the median rate.
              */
             median_us: number;
             /**
              * Format: int64
-             * @description Microseconds of its own that it takes for a step, waiting not counted.
+             * @description Microseconds of the rank's own time per step, without waiting.
              */
             own_us: number;
         } | {
@@ -2141,21 +2251,21 @@ export interface components {
             kind: "hang";
             /**
              * Format: int64
-             * @description Since it was heard, or since its step changed.
+             * @description Milliseconds since its last report or since the last change of its step.
              */
             silent_ms: number;
             /**
              * Format: int64
-             * @description Its last step.
+             * @description Last step of the rank.
              */
             step: number;
         };
-        /** @description What was expected of a job at one instant. */
+        /** @description Forecast of a job at one time. */
         Forecast: {
             finish: components["schemas"]["Interval"] | null;
             /**
              * Format: double
-             * @description GPU-seconds that it will still hold, in the mean; 0 where `unforeseen` says why nobody can tell.
+             * @description Mean GPU-seconds that the job will still hold; 0 if `unforeseen` is given.
              */
             gpu_s: number;
             /** Format: date-time */
@@ -2171,12 +2281,12 @@ export interface components {
             kind: components["schemas"]["GpuKind"];
             /** Format: int64 */
             memory_bytes: number;
-            /** @description Product name as the driver tells it (`NVIDIA H200`), or `cpu`. */
+            /** @description Product name that the driver reports (`NVIDIA H200`), or `cpu`. */
             model: string;
         };
         /** @enum {string} */
         GpuKind: "cuda" | "cpu_slot";
-        /** @description A GPU, or the CPU slot that stands for one. */
+        /** @description A GPU, or a CPU slot in place of one. */
         GpuView: {
             guest?: components["schemas"]["Occupant"] | null;
             /** Format: int32 */
@@ -2189,17 +2299,17 @@ export interface components {
             task_id: components["schemas"]["TaskId"] | null;
         };
         /**
-         * @description Which sixteen bits.
+         * @description Format of 16 bits.
          * @enum {string}
          */
         HalfFormat: "f16" | "bf16";
-        /** @description Forecasts of jobs that have succeeded since, but for those that are unsure. */
+        /** @description Forecasts of jobs that have succeeded since, without those marked as unsure. */
         HitRate: {
             /** Format: int64 */
             forecasts: number;
             /**
              * Format: int64
-             * @description Forecasts whose interval held.
+             * @description Forecasts whose interval contained the actual time.
              */
             held: number;
             /**
@@ -2209,33 +2319,33 @@ export interface components {
             jobs?: number;
             /**
              * Format: double
-             * @description How often a look at a job shows an interval that holds: of each job the share of the time in which the newest forecast held, and of
-             *     the jobs the mean, so that each counts once. Null while there are none.
+             * @description Share of the time in which the newest forecast of a job was right, as a mean over jobs: each
+             *     job counts once. Null without jobs.
              */
             share: number | null;
         };
         ImaginedJob: {
             /** @description The job document. */
             job: components["schemas"]["JobSpec"];
-            /** @description The tenant that would submit it; that of the token when it is left out. */
+            /** @description Tenant that would submit the job. Default: that of the token. */
             tenant?: string | null;
         };
         ImaginedQuota: {
             /**
              * Format: int32
-             * @description Null lifts the limit; it must be written, so that a forgotten field does not.
+             * @description Null removes the limit. The field is required.
              */
             gpu_quota: number | null;
-            /** @description The tenant's name. */
+            /** @description Name of the tenant. */
             tenant: string;
         };
         InTheWay: {
             jobs: components["schemas"]["BlockingJob"][];
-            /** @description Nodes on which it finds no room, those with most free GPUs first; at most 16. */
+            /** @description Nodes that have no room for the job, those with most free GPUs first; at most 16. */
             nodes: components["schemas"]["BlockingNode"][];
             quota: components["schemas"]["BlockingQuota"] | null;
         };
-        /** @description What a network reads of one example. */
+        /** @description Input of a network for one example. */
         Input: {
             /** Format: int32 */
             channels: number;
@@ -2259,11 +2369,14 @@ export interface components {
             vocabulary: number;
         };
         /**
-         * @description What the user wants of the job; written by the api, obeyed by the next round.
+         * @description State of the job that its user wants. It takes effect in the next scheduling round.
          * @enum {string}
          */
         Intent: "run" | "suspend" | "pause" | "cancel";
-        /** @description In eight cases of ten it falls between `p10` and `p90`, in half of them before `p50`. */
+        /**
+         * @description Interval of a predicted time. It falls between `p10` and `p90` in eight of ten cases, and before
+         *     `p50` in half of them.
+         */
         Interval: {
             /** Format: date-time */
             p10: string;
@@ -2271,19 +2384,22 @@ export interface components {
             p50: string;
             /** Format: date-time */
             p90: string;
-            /** @description The time until `p90` is more than ten times the time until `p10` (five seconds added to both): show `p50` alone, as a guess. */
+            /**
+             * @description Whether the interval is too wide to be useful: `p90` is more than ten times as far away as
+             *     `p10`, with five seconds added to both. Show only `p50`, as a guess.
+             */
             unsure?: boolean;
         };
-        /** @description What is to become of a job's size and priority; what is left out stays. */
+        /** @description Change of a job's size range and priority. A field that is left out stays. */
         JobChange: {
             /**
              * Format: int64
-             * @description The job's `edits` as they were read: refused if it was changed since.
+             * @description The `edits` of the job as read before. The change is refused if the job was changed since.
              */
             edits?: number | null;
             /**
              * Format: int32
-             * @description -100 to 100; higher comes first within its tenant.
+             * @description -100 to 100. It acts over all tenants: jobs of a higher priority are served first.
              */
             priority?: number | null;
             ps_shards?: components["schemas"]["Range"] | null;
@@ -2291,27 +2407,31 @@ export interface components {
         };
         /**
          * Format: uuid
-         * @description What was submitted.
+         * @description One submitted job.
          */
         JobId: string;
         /**
-         * @description The name of a state without its data; what lists filter by and what SQL stores in its own column.
+         * @description Name of a state without its data, by which lists filter.
          * @enum {string}
          */
         JobPhase: "queued" | "starting" | "running" | "suspended" | "stopping" | "paused" | "succeeded" | "failed" | "cancelled";
         JobShift: {
-            /** @description It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew. */
+            /**
+             * @description Whether it would be stopped for other jobs. A program without a known checkpoint would start
+             *     from the beginning.
+             */
             displaced: boolean;
             finish: components["schemas"]["Interval"] | null;
             /**
              * Format: double
-             * @description What it would still hold, in the mean; 0 where `unforeseen` says why nobody can tell.
+             * @description Mean GPU-hours that it would still hold; 0 if `unforeseen` is given.
              */
             gpu_hours: number;
             id: components["schemas"]["JobId"] | null;
             /**
              * Format: double
-             * @description Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
+             * @description Seconds by which its expected end would be later; earlier if negative. Null if one of the
+             *     two ends cannot be predicted.
              */
             later_s: number | null;
             name: string;
@@ -2319,7 +2439,7 @@ export interface components {
             tenant: string;
             unforeseen?: components["schemas"]["Unforeseen"] | null;
         };
-        /** @description A training job as its user describes it: what the built-in engine shall train, or a program of the user's own. */
+        /** @description A training job: something for the built-in engine to train, or a user's program. */
         JobSpec: {
             checkpoint?: components["schemas"]["CheckpointPolicy"];
             command?: components["schemas"]["Command"] | null;
@@ -2327,37 +2447,45 @@ export interface components {
             evaluate?: components["schemas"]["EvaluationPolicy"];
             exchange?: components["schemas"]["Exchange"];
             /**
-             * @description Its GPUs are its own from its start to its end: it takes no turns with other jobs on them (Slurm's word). For jobs that somebody
-             *     waits for; such a job waits until GPUs are free, and nobody is suspended for it.
+             * @description The job never shares its GPUs and takes no time slices. It starts once GPUs are free: no
+             *     other job is suspended for it, and it is not suspended for others. It can still be stopped,
+             *     for example for a job of higher priority.
              */
             exclusive?: boolean;
             from?: components["schemas"]["Origin"] | null;
             labels?: {
                 [key: string]: string;
             };
-            /** @description 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Need not be unique. */
+            /**
+             * @description 1 to 63 characters of `a-z`, `0-9` and `-`. It begins and ends with a letter or digit. Names
+             *     need not be unique.
+             */
             name: string;
-            /** @description What the pods of its tasks are beyond what every task's pod is, such as the user's image; the job then runs only where tasks are pods. */
+            /**
+             * @description Settings of the pods of its tasks, such as the image. With it, the job runs only on nodes
+             *     whose tasks are pods.
+             */
             pod?: components["schemas"]["Pod"];
             /**
              * Format: int32
-             * @description -100 to 100; higher comes first within its tenant.
+             * @description -100 to 100. It acts over all tenants: jobs of a higher priority are served first. Quotas
+             *     still apply.
              */
             priority?: number;
             resources?: components["schemas"]["Resources"];
             /**
              * Format: int32
-             * @description Task failures after which the job is started again from its newest checkpoint; 0 to 100.
+             * @description Task failures after which the job restarts from its newest checkpoint; 0 to 100.
              */
             retries?: number;
             scale?: components["schemas"]["Scale"];
-            /** @description Required with `engine`; a command ends by itself. */
+            /** @description When training ends. Required with `engine`; a command ends by itself. */
             stop?: components["schemas"]["Stop"];
-            /** @description When a rank that holds the others up is replaced. */
+            /** @description When a slow or hung rank is replaced. */
             verdicts?: components["schemas"]["Verdicts"];
             version: components["schemas"]["Version"];
         };
-        /** @description Where a job stands. Data lives in the variant that needs it. */
+        /** @description State of a job. */
         JobState: {
             /** @enum {string} */
             phase: "queued";
@@ -2388,14 +2516,14 @@ export interface components {
             /** @enum {string} */
             phase: "cancelled";
         };
-        /** @description A job as its users see it. */
+        /** @description A job. */
         JobView: {
             /**
              * Format: int64
-             * @description How often its owner has changed it.
+             * @description Number of changes of its document.
              */
             edits?: number;
-            /** @description Why it failed; null unless it did. */
+            /** @description Why the job failed; null unless it did. */
             failure: string | null;
             /**
              * Format: int32
@@ -2406,17 +2534,20 @@ export interface components {
             finished_at: string | null;
             forecast: components["schemas"]["Forecast"] | null;
             id: components["schemas"]["JobId"];
-            /** @description What its users want of it; the next round obeys. */
+            /** @description State that its users want; takes effect in the next scheduling round. */
             intent: components["schemas"]["Intent"];
             labels: {
                 [key: string]: string;
             };
-            /** @description Why it failed the last time that was charged to its retries, it may be running again; null before the first. */
+            /**
+             * @description Reason of the last failure that was charged to its retries, also while the job runs again.
+             *     Null before the first.
+             */
             last_failure: string | null;
-            /** @description Of the final model once the job has succeeded, relative to the checkpoint root. */
+            /** @description Path of the final model, relative to the checkpoint root; null unless the job has succeeded. */
             model_path: string | null;
             name: string;
-            /** @description The name of `state`, to filter and show by. */
+            /** @description Name of `state`. */
             phase: components["schemas"]["JobPhase"];
             /** Format: int32 */
             priority: number;
@@ -2424,28 +2555,30 @@ export interface components {
             ps_shards: components["schemas"]["Count"];
             /**
              * Format: int32
-             * @description How often in a row nodes have refused tasks of it, as pods of others were there first. Its start may be refused eight times; from the ninth
-             *     on each is charged to its retries. A job that runs as it is and cannot grow is charged nothing.
+             * @description Number of consecutive refusals of its tasks by nodes, for example because other pods hold
+             *     the resources. Eight refusals of a start are free; each further one is charged to its
+             *     retries. A running job whose growth is refused is charged nothing.
              */
             put_off?: number;
             /**
              * Format: int64
-             * @description Newest step that it can continue from; null before the first checkpoint.
+             * @description Step of the newest checkpoint from which it can continue; null before the first.
              */
             resume_step: number | null;
             /**
              * Format: int64
-             * @description Of its task set: 0 before the first start, one more at every start.
+             * @description Revision of its task set: 0 before the first start, +1 at every start and every resize in
+             *     place.
              */
             revision: number;
-            /** @description The document as submitted, defaults filled in and later changes made. */
+            /** @description The document as submitted, with defaults filled in and later changes applied. */
             spec: components["schemas"]["JobSpec"];
             /** Format: date-time */
             started_at: string | null;
             state: components["schemas"]["JobState"];
             /** Format: date-time */
             submitted_at: string;
-            /** @description Name of the user who submitted it. */
+            /** @description Name of the user that submitted it. */
             submitted_by: string;
             /** @description Name of the tenant that owns it. */
             tenant: string;
@@ -2458,12 +2591,12 @@ export interface components {
             by?: components["schemas"]["Measure"];
             /**
              * Format: int32
-             * @description So many; 1 to 1000.
+             * @description Number of checkpoints; 1 to 1000.
              */
             count: number;
         };
         /**
-         * @description Why a checkpoint stays.
+         * @description Why a checkpoint is retained.
          * @enum {string}
          */
         Kept: "newest" | "best" | "milestone" | "origin";
@@ -2473,23 +2606,23 @@ export interface components {
             name: components["schemas"]["DatasetName"];
             /**
              * Format: int32
-             * @description Use only the first so many test examples.
+             * @description Use only the first test examples.
              */
             test_limit?: number | null;
             /**
              * Format: int32
-             * @description Use only the first so many training examples; at least `batch`.
+             * @description Use only the first examples; at least `batch`.
              */
             train_limit?: number | null;
         };
-        /** @description GPUs as the cluster's labels have them, all of one kind: the product, or a profile into which it is divided. */
+        /** @description GPUs according to the cluster's labels, all of one kind: the product, or a MIG profile. */
         Labelled: {
             /**
              * Format: int64
-             * @description Of one of them; 0 is not known.
+             * @description Memory of one GPU; 0 is unknown.
              */
             memory_bytes: number;
-            /** @description Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`. */
+            /** @description Product name, such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`. */
             model: string;
         };
         /** @description One layer. Images are height × width × channels, sequences positions × features. */
@@ -2497,12 +2630,13 @@ export interface components {
             bias?: boolean;
             /**
              * Format: int32
-             * @description Channels that it makes.
+             * @description Output channels.
              */
             channels: number;
             /**
              * Format: int32
-             * @description With as many as channels it is a depthwise convolution.
+             * @description Divides both channel counts. With as many groups as channels the convolution is
+             *     depthwise.
              */
             groups?: number;
             kernel?: components["schemas"]["Sides"];
@@ -2526,7 +2660,7 @@ export interface components {
             kernel?: components["schemas"]["Sides"];
             /** @enum {string} */
             kind: "max_pool";
-            /** @description None when left out; at most half of the kernel. */
+            /** @description Default: none. At most half of the kernel. */
             padding?: components["schemas"]["Sides"];
             stride?: components["schemas"]["Sides"] | null;
         } | {
@@ -2599,7 +2733,7 @@ export interface components {
             /** @enum {string} */
             kind: "residual";
             layers: components["schemas"]["Layer"][];
-            /** @description After the addition. */
+            /** @description ReLU after the addition. */
             relu?: boolean;
             shortcut?: components["schemas"]["Layer"][];
         } | {
@@ -2609,11 +2743,11 @@ export interface components {
         };
         /** @description Another codec for some blocks. */
         LayerCodec: {
-            /** @description A block's name, in which one `*` stands for anything: `dense1.weight`, `conv*`, `*.bias`. */
+            /** @description Name of a block. One `*` matches any text: `dense1.weight`, `conv*`, `*.bias`. */
             blocks: string;
             codec: components["schemas"]["CodecConfig"];
         };
-        /** @description What is to be learnt of each example. */
+        /** @description Target of each example. */
         Learn: {
             /** Format: int32 */
             classes: number;
@@ -2625,60 +2759,65 @@ export interface components {
             /** Format: int32 */
             values: number;
         };
-        /** @description What is to become of limits; what is left out stays, and null is the default again. */
+        /** @description Change of limits. A field that is left out stays; null restores the default. */
         LimitsChange: {
             /**
              * Format: int64
-             * @description Checkpoints of one job that are listed; the oldest are forgotten, first those that were pruned.
+             * @description Maximum number of listed checkpoints of one job. The oldest are removed from the list,
+             *     pruned ones first.
              */
             job_checkpoints?: number | null;
             /**
              * Format: int64
-             * @description Bytes of these events.
+             * @description Maximum bytes of these events.
              */
             job_event_bytes?: number | null;
             /**
              * Format: int64
-             * @description Events of one job that its tasks tell; further ones are dropped, evaluations among them.
+             * @description Maximum number of events that the tasks of one job report, including evaluations. Later ones
+             *     are dropped.
              */
             job_events?: number | null;
             /**
              * Format: int64
-             * @description Bytes of output that is stored of the tasks of one job; above it the oldest is dropped.
+             * @description Maximum bytes of stored output of the tasks of one job; above it the oldest output is
+             *     removed.
              */
             job_log_bytes?: number | null;
             /**
              * Format: int64
-             * @description Points of the series of one job; above it only the newest sample is kept. The default is three weeks with a sample a second.
+             * @description Maximum number of points in the series of one job; above it only the newest sample is kept.
+             *     The default is three weeks at one sample per second.
              */
             job_points?: number | null;
             /**
              * Format: int64
-             * @description Bytes of the documents of these jobs, as JSON. The default is 5 KiB for each of the jobs.
+             * @description Maximum bytes of the documents of these jobs, as JSON. The default is about 5 KiB per job.
              */
             open_job_bytes?: number | null;
             /**
              * Format: int64
-             * @description Jobs that have not ended, trials of studies among them. The default is what the scheduler is measured with.
+             * @description Maximum number of jobs that have not ended, including trials of studies. The default is the
+             *     load with which the scheduler is measured.
              */
             open_jobs?: number | null;
             /**
              * Format: int64
-             * @description Studies that have not finished.
+             * @description Maximum number of studies that have not finished.
              */
             open_studies?: number | null;
             /**
              * Format: int64
-             * @description Tokens that are neither revoked nor expired.
+             * @description Maximum number of tokens that are neither revoked nor expired.
              */
             tokens?: number | null;
             /**
              * Format: int64
-             * @description Those of one user.
+             * @description Maximum number of such tokens of one user.
              */
             user_tokens?: number | null;
         };
-        /** @description What counts against the limits now. */
+        /** @description Current use of the limits. */
         LimitsUse: {
             /** Format: int64 */
             open_job_bytes: number;
@@ -2693,7 +2832,7 @@ export interface components {
         LogEnd: {
             reason: string;
         };
-        /** @description What a task wrote. */
+        /** @description Output of a task. */
         LogPiece: {
             /**
              * Format: int64
@@ -2713,49 +2852,49 @@ export interface components {
             /** @description Bytes that are not UTF-8 are replaced. */
             text: string;
         };
-        /** @description Whom the bearer stands for. */
+        /** @description User, tenant and token of the caller. */
         Me: {
             access: components["schemas"]["Access"];
             /**
              * Format: int32
-             * @description GPUs (or CPU slots) that the tenant's jobs may hold at once; null is no limit.
+             * @description Maximum number of GPUs or CPU slots that the tenant's jobs hold at one time; null: no limit.
              */
             gpu_quota: number | null;
             /**
              * Format: int32
-             * @description GPUs (or CPU slots) that they hold now.
+             * @description GPUs or CPU slots that they hold now.
              */
             gpus_in_use?: number;
             /**
              * Format: int32
-             * @description Jobs of the tenant that hold any.
+             * @description Jobs of the tenant that hold at least one.
              */
             jobs_in_use?: number;
-            /** @description Those of the tenant. */
+            /** @description Limits of the tenant. */
             limits?: components["schemas"]["TenantLimits"];
             tenant: string;
             tenant_id: components["schemas"]["TenantId"];
             token_id: components["schemas"]["TokenId"];
-            /** @description What counts against the limits now. */
+            /** @description Current use of the limits. */
             used?: components["schemas"]["LimitsUse"];
             user: string;
             user_id: components["schemas"]["UserId"];
         };
         /**
-         * @description What an evaluation on the test split measures.
+         * @description Measure of an evaluation on the test split.
          * @enum {string}
          */
         Measure: "accuracy" | "loss";
         /**
-         * @description What has changed of the membership of a node.
+         * @description Change of a node's membership.
          * @enum {string}
          */
         MembershipChange: "join_token_made" | "credential_reset" | "replaced" | "removed";
         /** @enum {string} */
         Metric: "test_accuracy" | "test_loss";
-        /** @description A network by its kind. What goes in and comes out follows from the data set. */
+        /** @description A network. The data set determines its input and output. */
         Model: {
-            /** @description Widths, input to output; at most 16, each 1 to 16,384. */
+            /** @description Widths from input to output; at most 16, each 1 to 16,384. */
             hidden: number[];
             /** @enum {string} */
             kind: "mlp";
@@ -2797,7 +2936,10 @@ export interface components {
             kind: "densenet";
             variant: components["schemas"]["DenseNetVariant"];
         } | {
-            /** @description Of the convolutions of stride 2, each 1 to 1,024; 1 to 8. The sides of the image halve evenly at each. */
+            /**
+             * @description Channels of the convolutions of stride 2; 1 to 8, each 1 to 1,024. The sides of the
+             *     image halve evenly at each.
+             */
             channels: number[];
             /**
              * Format: int32
@@ -2821,21 +2963,21 @@ export interface components {
             heads: number;
             /** @enum {string} */
             kind: "gpt";
-            /** @description Whether the scores are products with the tokens' own table. */
+            /** @description Whether the scores use the embedding's own table. */
             tied?: boolean;
             /**
              * Format: int32
-             * @description 1 to 16,384; `heads` divide it.
+             * @description 1 to 16,384; a multiple of `heads`.
              */
             width: number;
         } | {
-            /** @description Of each layer, 1 to 16,384; 1 to 16 layers. */
+            /** @description Width of each layer, 1 to 16,384; 1 to 16 layers. */
             hidden: number[];
             /** @enum {string} */
             kind: "lstm";
             /**
              * Format: int32
-             * @description Of the embedding, 1 to 16,384.
+             * @description Width of the embedding, 1 to 16,384.
              */
             width: number;
         } | {
@@ -2848,14 +2990,14 @@ export interface components {
             goal?: components["schemas"]["Goal"];
             /** @enum {string} */
             kind: "layers";
-            /** @description At most 1,024, those inside others counted too. */
+            /** @description At most 1,024, including nested ones. */
             layers: components["schemas"]["Layer"][];
         };
-        /** @description How long a one-time join token shall count. */
+        /** @description Request for a one-time join token. */
         NewJoinToken: {
             /**
              * Format: int64
-             * @description Seconds from now, at most 604800 (a week); an hour where it is left out.
+             * @description Seconds from now, at most 604800 (a week). Default: an hour.
              */
             lifetime_s?: number | null;
         };
@@ -2863,36 +3005,42 @@ export interface components {
         NewTenant: {
             /**
              * Format: int32
-             * @description Null or left out is no limit.
+             * @description Null or left out: no limit.
              */
             gpu_quota?: number | null;
-            /** @description 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Unique. */
+            /**
+             * @description 1 to 63 characters of `a-z`, `0-9` and `-`. It begins and ends with a letter or digit.
+             *     Unique.
+             */
             name: string;
-            /** @description What the pods of its tasks may have; images and nothing else when left out. */
+            /** @description Cluster objects that the pods of its tasks may use. Default: any image and nothing else. */
             pods?: components["schemas"]["TenantPods"];
             /**
              * Format: double
-             * @description 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+             * @description 0.001 to 1000: share of the cluster relative to the weights of other tenants.
              */
             weight?: number;
         };
         /** @description A token to create. */
         NewToken: {
-            /** @description `admin` may be given by administrators only. */
+            /** @description Only administrators may create tokens with `admin`. */
             access?: components["schemas"]["Access"];
             /**
              * Format: date-time
-             * @description From here on it is refused; never if left out.
+             * @description Time from which it is refused. Default: never.
              */
             expires_at?: string | null;
             /** @description 1 to 255 characters. */
             name: string;
-            /** @description Name of the tenant it is for; the bearer's if left out. For administrators only. */
+            /** @description Name of its tenant. Default: that of the caller. For administrators only. */
             tenant?: string | null;
-            /** @description Name of the user it is for, who is created if need be; the bearer if left out. For administrators only. */
+            /**
+             * @description Name of its user; the user is created if necessary. Default: the caller. For administrators
+             *     only.
+             */
             user?: string | null;
         };
-        /** @description What happened on it. */
+        /** @description Fault on a node. */
         NodeFault: {
             /** @enum {string} */
             kind: "killed";
@@ -2902,7 +3050,7 @@ export interface components {
             /** @enum {string} */
             kind: "straggler";
         } | {
-            /** @description The node has not started it in time. */
+            /** @description Whether the node failed to start the task in time. */
             at_start?: boolean;
             /** @enum {string} */
             kind: "hang";
@@ -2938,7 +3086,7 @@ export interface components {
         NodeObstacle: "busy" | "not_enough" | "kept" | "too_small" | "no_pods" | "drained" | "down";
         /** @enum {string} */
         NodeState: "up" | "lost";
-        /** @description A node and what runs on each of its GPUs. */
+        /** @description A node and the use of each of its GPUs. */
         NodeView: {
             capacity: components["schemas"]["Capacity"];
             /** @description Takes no new task; its tasks move away. */
@@ -2946,10 +3094,10 @@ export interface components {
             excluded: components["schemas"]["Excluded"] | null;
             /**
              * Format: int64
-             * @description Version of what it was told to run.
+             * @description Version of its assignment.
              */
             generation: number;
-            /** @description By index. */
+            /** @description Ordered by index. */
             gpus: components["schemas"]["GpuView"][];
             id: components["schemas"]["NodeId"];
             /** Format: date-time */
@@ -2959,16 +3107,17 @@ export interface components {
             state: components["schemas"]["NodeState"];
             /**
              * Format: int64
-             * @description Tasks that have not ended, of all tenants; PS shards hold no GPU. Older apis do not tell.
+             * @description Number of tasks of all tenants that have not ended; PS shards hold no GPU. Absent in answers
+             *     of older API servers.
              */
             tasks?: number | null;
         };
         /**
-         * @description What a bucket is measured by.
+         * @description Norm of a bucket.
          * @enum {string}
          */
         Norm: "largest" | "euclidean";
-        /** @description What numbers go through before the network sees them. Of images by channel, of tables by column. */
+        /** @description Transformation of the inputs: per channel for images, per column for tables. */
         Normalisation: {
             /** @enum {string} */
             kind: "none";
@@ -2986,52 +3135,58 @@ export interface components {
             std: number[];
         };
         /**
-         * @description What the cluster that the machine belongs to, such as Kubernetes, says of it: always all that it says, so that whoever brings the news
-         *     need not know the news before. An administrator's drain and this stand beside each other, and neither ends the other.
+         * @description Report of a cluster manager such as Kubernetes about the machine. A notice is always complete
+         *     and replaces the earlier one. It is independent of an administrator's drain.
          */
         Notice: {
-            /** @description Who says so: only that speaker says something else later. Whoever says nothing here is an administrator. */
+            /** @description Sender of the notice. Only the same sender may replace it. Absent: an administrator. */
             by?: string | null;
             closed: components["schemas"]["Closed"];
             gpus?: components["schemas"]["Labelled"] | null;
-            /** @description Where it stands; counts before what its executor says of that. */
+            /** @description Rack of the node. It precedes the executor's setting. */
             rack?: string | null;
             /**
              * Format: int32
-             * @description So many of its GPUs somebody outside of Muster has; which, nobody knows, as they are only counted.
+             * @description Number of GPUs that pods outside Muster hold. Which GPUs is unknown: they are only counted.
              */
             taken?: number;
-            /** @description Why it is closed, or whose GPUs some of them are, in words. */
+            /** @description Why the node is closed, or what holds some of its GPUs. */
             why?: string;
         };
-        /** @description A metric and which way is better. */
+        /** @description A metric and its goal. */
         Objective: {
             goal: components["schemas"]["Goal"];
-            /** @description As trials report it, such as `test_accuracy`. */
+            /** @description Name under which trials report it, such as `test_accuracy`. */
             metric: string;
             /**
              * Format: double
-             * @description The study is done when a trial reaches it; HyperDrive predicts whether one will. With `reproducible` only the values with which
-             *     rungs end count.
+             * @description The study finishes when a trial reaches this value; `hyper_drive` predicts whether a trial
+             *     will. With `reproducible`, only values at the end of rungs count.
              */
             target?: number | null;
         };
-        /** @description The job that holds a GPU. Whose it is and which, of another tenant, is shown to administrators only. */
+        /** @description The job that holds a GPU. Details of a job of another tenant are shown to administrators only. */
         Occupant: {
             id: components["schemas"]["JobId"] | null;
             name: string | null;
             tenant: string | null;
         };
-        /** @description The stream stands. Whoever reads a list after this message and then applies what the stream brings misses nothing. */
+        /**
+         * @description The stream is open. A reader that reads a list after this message and then applies the messages
+         *     of the stream misses nothing.
+         */
         Opened: {
-            /** @description Where the stream begins. */
+            /** @description Position at which the stream begins. */
             cursor: string;
-            /** @description Only where events after `cursor` were removed for their age: the newest of these. The reader has missed them. */
+            /**
+             * @description Cursor of the newest event after `cursor` that retention has removed; the reader has missed
+             *     these events. Absent if there are none.
+             */
             forgotten?: string | null;
         };
         /**
-         * @description How a gradient changes a parameter. `learning_rate` is above 0 and at most 100; `weight_decay`, 0 to below 1, is an L2 penalty
-         *     that is added to the gradient.
+         * @description Update rule. `learning_rate` is above 0 and at most 100. `weight_decay`, 0 to below 1, is an L2
+         *     penalty that is added to the gradient.
          */
         Optimizer: {
             /** @enum {string} */
@@ -3046,7 +3201,7 @@ export interface components {
              * @description 0 to below 1.
              */
             momentum?: number;
-            /** @description Looks ahead along the momentum (Sutskever et al., 2013), which must be above 0. */
+            /** @description Nesterov momentum (Sutskever et al., 2013); `momentum` must be above 0. */
             nesterov?: boolean;
             /** Format: double */
             weight_decay?: number;
@@ -3059,7 +3214,7 @@ export interface components {
             momentum?: number;
             /**
              * Format: double
-             * @description Share of a tensor's norm that a step may move it by; above 0, at most 1.
+             * @description Share of a tensor's norm by which a step may change it; above 0, at most 1.
              */
             trust?: number;
             /** Format: double */
@@ -3084,7 +3239,7 @@ export interface components {
             momentum?: number;
             /**
              * Format: double
-             * @description Of the mean of squares; 0 to below 1.
+             * @description Decay rate of the mean of squares; 0 to below 1.
              */
             rho?: number;
             /** Format: double */
@@ -3094,7 +3249,7 @@ export interface components {
             beta1?: number;
             /** Format: double */
             beta2?: number;
-            /** @description AdamW: parameters decay by themselves, not through the gradient (Loshchilov and Hutter, 2019). */
+            /** @description AdamW: the decay is not part of the gradient (Loshchilov and Hutter, 2019). */
             decoupled?: boolean;
             /** Format: double */
             epsilon?: number;
@@ -3106,15 +3261,17 @@ export interface components {
             weight_decay?: number;
         };
         /**
-         * @description A checkpoint of another job of the same tenant. The new job takes over parameters, optimizer state and the count of steps, and
-         *     trains on by its own document: `stop` counts from where the other job began.
+         * @description A checkpoint of another job of the same tenant. The new job starts with its parameters,
+         *     optimizer state and step count, and follows its own document. `stop` includes the steps of the
+         *     other job.
          */
         Origin: {
-            /** @description The job whose checkpoint it is. */
+            /** @description Job that wrote the checkpoint. */
             job: components["schemas"]["JobId"];
             /**
              * Format: int64
-             * @description Optimizer steps after which it was written. Left out: its newest when the new job is submitted, which is then filled in.
+             * @description Step of the checkpoint. Default: the newest one when the new job is submitted; the step is
+             *     then filled in.
              */
             step?: number | null;
         };
@@ -3124,12 +3281,15 @@ export interface components {
             code: number;
             /** @enum {string} */
             kind: "exited";
-            /** @description Of one that failed: the last line of its output, cleaned and cut; absent where it wrote nothing. */
+            /**
+             * @description Last line of the output of a failed process, cleaned and cut; absent if it wrote
+             *     nothing.
+             */
             said?: string | null;
         } | {
             /** @enum {string} */
             kind: "signalled";
-            /** @description As of one that exited. */
+            /** @description Last line of the output, as in `exited`. */
             said?: string | null;
             /** Format: int32 */
             signal: number;
@@ -3147,7 +3307,10 @@ export interface components {
             /** @enum {string} */
             kind: "never_started";
         } | {
-            /** @description It was no such order: the driver had taken the program off its GPUs, and this is why it did not give it back. */
+            /**
+             * @description Set if no stop was requested: the driver had moved the program off its GPUs and did not
+             *     restore it, for this reason.
+             */
             driver?: string | null;
             killed: boolean;
             /** @enum {string} */
@@ -3161,67 +3324,77 @@ export interface components {
             message: string;
             reason: string;
         };
-        /** @description How fast a worker is by its own word, beside the others of its job: what verdicts on stragglers and hangs go by. */
+        /**
+         * @description Activity and own step time of a worker, compared with the other workers of its job. Verdicts on
+         *     stragglers and hangs use it.
+         */
         PaceView: {
             doing: components["schemas"]["Doing"];
             /**
              * Format: date-time
-             * @description When it was heard last.
+             * @description Time of its newest report.
              */
             heard_at: string;
             /**
              * Format: date-time
-             * @description When its step last changed.
+             * @description Time of the last change of its step.
              */
             moved_at: string;
             /**
              * Format: double
-             * @description Its rate as a part of the median of the job's workers; null where fewer than two tell theirs.
+             * @description Its rate divided by the median of the job's workers; null if fewer than two report theirs.
              */
             of_median: number | null;
             /**
              * Format: double
-             * @description Milliseconds that a step takes it, waiting for others not counted; null where it does not tell.
+             * @description Milliseconds of its own per step, without waiting for others; null if it does not report
+             *     them.
              */
             own_ms: number | null;
             /**
              * Format: int64
-             * @description Steps done, over the job's whole life.
+             * @description Steps done over the whole life of the job.
              */
             step: number;
             suspected: components["schemas"]["SuspectedView"] | null;
         };
         /** @description One page of a list. */
         Page_BestTrialView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 checkpoint: components["schemas"]["Written"] | null;
-                /** @description The trained model, relative to the checkpoint root; null unless its job has succeeded. */
+                /**
+                 * @description Path of the trained model, relative to the checkpoint root; null unless its job has
+                 *     succeeded.
+                 */
                 model_path: string | null;
                 trial: components["schemas"]["TrialView"];
             }[];
         };
         /** @description One page of a list. */
         Page_CheckpointView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: (components["schemas"]["Written"] & {
                 id: components["schemas"]["CheckpointId"];
-                /** @description Why it stays; empty once it is pruned, and for the moment in which it is about to be. */
+                /** @description Why it is retained; empty once it is pruned or is about to be. */
                 kept: components["schemas"]["Kept"][];
-                /** @description Still there: the job's checkpoint policy has not pruned it. Its `files` can be downloaded then. */
+                /**
+                 * @description Whether it still exists: the job's checkpoint policy has not pruned it. Its `files` can then
+                 *     be downloaded.
+                 */
                 retained: boolean;
             })[];
         };
         /** @description One page of a list. */
         Page_EventView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 /** Format: date-time */
                 at: string;
-                /** @description Where a reader that has seen this event stands. */
+                /** @description Position of a reader that has seen this event. */
                 cursor: string;
                 event: components["schemas"]["Event"];
                 job_id: components["schemas"]["JobId"] | null;
@@ -3231,15 +3404,15 @@ export interface components {
         };
         /** @description One page of a list. */
         Page_JobView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 /**
                  * Format: int64
-                 * @description How often its owner has changed it.
+                 * @description Number of changes of its document.
                  */
                 edits?: number;
-                /** @description Why it failed; null unless it did. */
+                /** @description Why the job failed; null unless it did. */
                 failure: string | null;
                 /**
                  * Format: int32
@@ -3250,17 +3423,20 @@ export interface components {
                 finished_at: string | null;
                 forecast: components["schemas"]["Forecast"] | null;
                 id: components["schemas"]["JobId"];
-                /** @description What its users want of it; the next round obeys. */
+                /** @description State that its users want; takes effect in the next scheduling round. */
                 intent: components["schemas"]["Intent"];
                 labels: {
                     [key: string]: string;
                 };
-                /** @description Why it failed the last time that was charged to its retries, it may be running again; null before the first. */
+                /**
+                 * @description Reason of the last failure that was charged to its retries, also while the job runs again.
+                 *     Null before the first.
+                 */
                 last_failure: string | null;
-                /** @description Of the final model once the job has succeeded, relative to the checkpoint root. */
+                /** @description Path of the final model, relative to the checkpoint root; null unless the job has succeeded. */
                 model_path: string | null;
                 name: string;
-                /** @description The name of `state`, to filter and show by. */
+                /** @description Name of `state`. */
                 phase: components["schemas"]["JobPhase"];
                 /** Format: int32 */
                 priority: number;
@@ -3268,28 +3444,30 @@ export interface components {
                 ps_shards: components["schemas"]["Count"];
                 /**
                  * Format: int32
-                 * @description How often in a row nodes have refused tasks of it, as pods of others were there first. Its start may be refused eight times; from the ninth
-                 *     on each is charged to its retries. A job that runs as it is and cannot grow is charged nothing.
+                 * @description Number of consecutive refusals of its tasks by nodes, for example because other pods hold
+                 *     the resources. Eight refusals of a start are free; each further one is charged to its
+                 *     retries. A running job whose growth is refused is charged nothing.
                  */
                 put_off?: number;
                 /**
                  * Format: int64
-                 * @description Newest step that it can continue from; null before the first checkpoint.
+                 * @description Step of the newest checkpoint from which it can continue; null before the first.
                  */
                 resume_step: number | null;
                 /**
                  * Format: int64
-                 * @description Of its task set: 0 before the first start, one more at every start.
+                 * @description Revision of its task set: 0 before the first start, +1 at every start and every resize in
+                 *     place.
                  */
                 revision: number;
-                /** @description The document as submitted, defaults filled in and later changes made. */
+                /** @description The document as submitted, with defaults filled in and later changes applied. */
                 spec: components["schemas"]["JobSpec"];
                 /** Format: date-time */
                 started_at: string | null;
                 state: components["schemas"]["JobState"];
                 /** Format: date-time */
                 submitted_at: string;
-                /** @description Name of the user who submitted it. */
+                /** @description Name of the user that submitted it. */
                 submitted_by: string;
                 /** @description Name of the tenant that owns it. */
                 tenant: string;
@@ -3300,7 +3478,7 @@ export interface components {
         };
         /** @description One page of a list. */
         Page_NodeView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 capacity: components["schemas"]["Capacity"];
@@ -3309,10 +3487,10 @@ export interface components {
                 excluded: components["schemas"]["Excluded"] | null;
                 /**
                  * Format: int64
-                 * @description Version of what it was told to run.
+                 * @description Version of its assignment.
                  */
                 generation: number;
-                /** @description By index. */
+                /** @description Ordered by index. */
                 gpus: components["schemas"]["GpuView"][];
                 id: components["schemas"]["NodeId"];
                 /** Format: date-time */
@@ -3322,49 +3500,53 @@ export interface components {
                 state: components["schemas"]["NodeState"];
                 /**
                  * Format: int64
-                 * @description Tasks that have not ended, of all tenants; PS shards hold no GPU. Older apis do not tell.
+                 * @description Number of tasks of all tenants that have not ended; PS shards hold no GPU. Absent in answers
+                 *     of older API servers.
                  */
                 tasks?: number | null;
             }[];
         };
         /** @description One page of a list. */
         Page_RoundSummaryView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 /**
                  * Format: date-time
-                 * @description The instant that the round was given as now.
+                 * @description Time of the round.
                  */
                 at: string;
                 /**
                  * Format: int32
-                 * @description How many things it decided.
+                 * @description Number of its decisions.
                  */
                 decisions: number;
                 /** Format: int64 */
                 number: number;
-                /** @description Name of the policy; null where the round does not tell. */
+                /** @description Name of the policy; null if the round does not contain it. */
                 policy: string | null;
                 totals: components["schemas"]["RoundTotals"] | null;
             }[];
         };
         /** @description One page of a list. */
         Page_StudyView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
-                /** @description The best trial, or with several objectives the first 10 of the Pareto front, without their curves; `best` lists all. */
+                /**
+                 * @description The best trial, or with several objectives the first 10 of the Pareto front, without their
+                 *     curves. `GET /studies/{id}/best` lists all.
+                 */
                 best: components["schemas"]["TrialView"][];
                 /** Format: date-time */
                 created_at: string;
-                /** @description Name of the user who created it. */
+                /** @description Name of the user that created it. */
                 created_by: string;
-                /** @description The document as submitted, defaults filled in. */
+                /** @description The document as submitted, with defaults filled in. */
                 document: components["schemas"]["StudySpec"];
                 /**
                  * Format: int64
-                 * @description Facts that the search has taken in.
+                 * @description Number of facts that the search has read.
                  */
                 events: number;
                 /** Format: date-time */
@@ -3382,14 +3564,14 @@ export interface components {
         };
         /** @description One page of a list. */
         Page_TaskView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 /** @description `host:port` of its data plane, once it listens. */
                 address: string | null;
                 /** Format: date-time */
                 created_at: string;
-                /** @description Indices of the node's GPUs or CPU slots that it was given. */
+                /** @description Indices of the node's GPUs or CPU slots that are assigned to the task. */
                 gpus: number[];
                 id: components["schemas"]["TaskId"];
                 job_id: components["schemas"]["JobId"];
@@ -3400,12 +3582,13 @@ export interface components {
                 pace?: components["schemas"]["PaceView"] | null;
                 /**
                  * Format: double
-                 * @description Its job's rate beside that one, as a part of its rate alone; absent before it was measured. Turns give both together 1.
+                 * @description Rate of its job beside that one, divided by its rate alone; absent before it is measured. By
+                 *     time slices both parts would add up to 1.
                  */
                 rate_beside?: number | null;
                 /**
                  * Format: date-time
-                 * @description When it was known to be gone; null while it may hold anything.
+                 * @description Time at which its exit was recorded; null while it may hold resources.
                  */
                 released_at: string | null;
                 /** Format: int64 */
@@ -3418,41 +3601,41 @@ export interface components {
         };
         /** @description One page of a list. */
         Page_TenantView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 /**
                  * Format: int32
-                 * @description GPUs (or CPU slots) that its jobs may hold at once; null is no limit.
+                 * @description Maximum number of GPUs or CPU slots that its jobs hold at one time; null: no limit.
                  */
                 gpu_quota: number | null;
                 /**
                  * Format: int32
-                 * @description GPUs (or CPU slots) that its jobs hold now.
+                 * @description GPUs or CPU slots that its jobs hold now.
                  */
                 gpus_in_use?: number;
                 id: components["schemas"]["TenantId"];
                 /**
                  * Format: int32
-                 * @description Jobs that hold any.
+                 * @description Jobs that hold at least one.
                  */
                 jobs_in_use?: number;
                 limits?: components["schemas"]["TenantLimits"];
                 name: string;
-                /** @description What the pods of its tasks may have. */
+                /** @description Cluster objects that the pods of its tasks may use. */
                 pods?: components["schemas"]["TenantPods"];
-                /** @description What counts against the limits now. */
+                /** @description Current use of the limits. */
                 used?: components["schemas"]["LimitsUse"];
                 /**
                  * Format: double
-                 * @description Its share of the cluster beside the other tenants' weights.
+                 * @description Share of the cluster relative to the weights of other tenants.
                  */
                 weight: number;
             }[];
         };
         /** @description One page of a list. */
         Page_TokenView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 access: components["schemas"]["Access"];
@@ -3460,35 +3643,35 @@ export interface components {
                 created_at: string;
                 /**
                  * Format: date-time
-                 * @description Null is never.
+                 * @description Null: never.
                  */
                 expires_at: string | null;
                 id: components["schemas"]["TokenId"];
-                /** @description What its owner calls it. */
+                /** @description Name that its owner gave it. */
                 name: string;
                 /** Format: date-time */
                 revoked_at: string | null;
                 /** @description Name of the user's tenant. */
                 tenant: string;
-                /** @description On whose behalf the bearer acts. */
+                /** @description Name of the user for which its bearer acts. */
                 user: string;
             }[];
         };
         /** @description One page of a list. */
         Page_TrialView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
-                /** @description No other trial betters it. */
+                /** @description Whether no other trial improves on it. */
                 best: boolean;
                 /**
                  * Format: int64
-                 * @description How far it was told to train, in all, in units of the document's budget.
+                 * @description Total budget of the trial so far, in units of the document's budget.
                  */
                 budget: number;
                 /** Format: date-time */
                 created_at: string;
-                /** @description Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for. */
+                /** @description Its learning curve by ascending step, at most 2048 points; empty if it was not requested. */
                 curve: components["schemas"]["TrialPoint"][];
                 /** Format: date-time */
                 ended_at: string | null;
@@ -3503,14 +3686,14 @@ export interface components {
                  */
                 number: number;
                 outcome: components["schemas"]["TrialPoint"] | null;
-                /** @description By name. A parameter whose condition does not hold is missing. */
+                /** @description By name. A parameter whose condition does not hold is absent. */
                 parameters: Record<string, never>;
                 /**
                  * Format: int32
-                 * @description How often its budget was raised.
+                 * @description Number of times that its budget was raised.
                  */
                 rung: number;
-                /** @description What it had at the end of each rung. */
+                /** @description Values at the end of each rung. */
                 rungs: components["schemas"]["TrialPoint"][];
                 /** Format: int64 */
                 seed: number;
@@ -3519,7 +3702,7 @@ export interface components {
         };
         /** @description One page of a list. */
         Page_UserView: {
-            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
                 /** Format: date-time */
@@ -3536,35 +3719,41 @@ export interface components {
                 tokens: number;
             }[];
         };
-        /** @description A parameter of the search. Its value goes into the field of the job document that `field`, or else `name`, names. */
+        /**
+         * @description A parameter of the search. Its value is written into the field of the job document that `field`
+         *     names, by default `name`.
+         */
         Parameter: {
-            /** @description For a categorical: any JSON values, whole lists of layers among them. */
+            /** @description For categorical parameters: any JSON values, also whole lists of layers. */
             choices?: unknown[] | null;
             feasibleSpace?: components["schemas"]["FeasibleSpace"] | null;
-            /** @description Where the value goes, such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`. */
+            /**
+             * @description Field of the job document for the value, such as `engine.optimizer.learning_rate` or
+             *     `engine.model.hidden[0]`.
+             */
             field?: string | null;
             /**
              * Format: double
-             * @description The largest value; for a number.
+             * @description The largest value; for numbers.
              */
             high?: number | null;
             /**
-             * @description Search on the log scale of the value itself: between 0.001 and 0.1 as many trials lie below 0.01 as above. (In some other
-             *     tools `low` and `high` are exponents then; here they never are.)
+             * @description Search on the log scale of the value: as many trials between 0.001 and 0.01 as between 0.01
+             *     and 0.1. `low` and `high` are values, never exponents as in some other tools.
              */
             log?: boolean | null;
             /**
              * Format: double
-             * @description The smallest value; for a number.
+             * @description The smallest value; for numbers.
              */
             low?: number | null;
-            /** @description 1 to 200 bytes, no two alike. */
+            /** @description 1 to 200 bytes, unique. */
             name: string;
-            /** @description The choices have an order, so that neighbours are alike. */
+            /** @description The choices have an order, so that neighbours are similar. */
             ordered?: boolean | null;
             /**
              * Format: double
-             * @description Values are `low`, `low + step`, and so on. Above 0; not with the log scale of a float.
+             * @description Values are `low`, `low + step` and so on. Above 0; not with the log scale of a float.
              */
             step?: number | null;
             type: components["schemas"]["ParameterKind"];
@@ -3572,39 +3761,42 @@ export interface components {
         };
         /** @enum {string} */
         ParameterKind: "float" | "int" | "categorical" | "discrete";
-        /** @description What would come of a job that was not submitted. */
+        /** @description Effects of a job that was not submitted. */
         PlanView: {
             finish: components["schemas"]["Interval"] | null;
             /**
              * Format: double
-             * @description What it would hold over its life, in the mean; 0 where `unforeseen` says why nobody can tell.
+             * @description Mean GPU-hours that it would hold over its life; 0 if `unforeseen` is given.
              */
             gpu_hours: number;
             /**
              * Format: date-time
-             * @description The instant of the cluster's state from which was looked ahead.
+             * @description Time of the cluster state on which the forecast is based.
              */
             made_at: string;
-            /** @description The same of the other tenants' jobs, whose names are theirs. */
+            /** @description The same for jobs of other tenants, without names. */
             other_jobs: components["schemas"]["ShiftedJobs"];
-            /** @description Jobs of the same tenant that would be stopped for it, or end half a minute or more earlier or later; at most 100. */
+            /**
+             * @description Jobs of the same tenant that would be stopped for it, or end at least half a minute earlier
+             *     or later; at most 100.
+             */
             own_jobs: components["schemas"]["ShiftedJob"][];
             start: components["schemas"]["Interval"] | null;
             unforeseen?: components["schemas"]["Unforeseen"] | null;
         };
         /**
-         * @description What the pods of a job's tasks have beyond what every task's pod has. A job that says anything here runs only on nodes whose tasks are
-         *     pods.
+         * @description Settings of the pods of a job's tasks. With any of them, the job runs only on nodes whose tasks
+         *     are pods.
          */
         Pod: {
             /**
-             * @description The image in which the command runs, such as `registry.example.com/vision/trainer:3.2`; with `engine` it is Muster's own. At most
-             *     512 characters.
+             * @description Image in which the command runs, such as `registry.example.com/vision/trainer:3.2`. With
+             *     `engine` the image is Muster's. At most 512 characters.
              * @default null
              */
             image: string | null;
             /**
-             * @description Secrets by which the image is pulled, beside those that the cluster's administrator has given every task. At most 16.
+             * @description Secrets with which the image is pulled, in addition to those of every task. At most 16.
              * @default []
              */
             pull_secrets: string[];
@@ -3616,74 +3808,81 @@ export interface components {
                 [key: string]: components["schemas"]["SecretKey"];
             };
             /**
-             * @description What is mounted beside what every task has. At most 32.
+             * @description Additional mounts. At most 32.
              * @default []
              */
             volumes: components["schemas"]["Volume"][];
         };
         /**
-         * @description How exact products are on a GPU, and what values between layers are stored as. Parameters, gradients, statistics and updates are f32 always.
+         * @description Precision of products on a GPU and storage type of values between layers. Parameters, gradients,
+         *     statistics and updates are always f32.
          * @enum {string}
          */
         Precision: "f32" | "tf32" | "bf16";
         /** @description Why a request was not carried out (`application/problem+json`). Nothing was changed. */
         Problem: {
-            /** @description What was wrong with this request, and what would be right. */
+            /** @description The error of this request, and the expected values. */
             detail: string;
-            /** @description Each thing that is wrong, with the field, the value and what would be right. */
+            /** @description One entry per error, with the field, its value and the expected value. */
             errors?: components["schemas"]["FieldError"][];
-            /** @description `urn:muster:request:<id>`, by which the daemon's log knows the request. */
+            /** @description `urn:muster:request:<id>`, by which the log of the API server identifies the request. */
             instance?: string | null;
             /**
              * Format: int32
              * @description HTTP status.
              */
             status: number;
-            /** @description The kind in words. */
+            /** @description Title of the kind. */
             title: string;
-            /** @description Stable name of the kind of problem, such as `urn:muster:problem:invalid-job`; programs tell problems apart by it. */
+            /**
+             * @description Stable name of the kind of problem, such as `urn:muster:problem:invalid-job`. Programs
+             *     should use it to distinguish problems.
+             */
             type: string;
         };
         /**
-         * @description New samples of one job. They replace whatever the reader has of steps after `after_step`: a job that went back to a checkpoint
-         *     trains those steps again. Evaluations come as events.
+         * @description New samples of one job. They replace all samples of steps after `after_step` that the reader
+         *     has: a job that restarts from a checkpoint repeats those steps. Evaluations arrive as events.
          *
-         *     A job's own stream brings its whole series. The tenant's stream brings only the newest sample of each running job, at most one
-         *     a second, for lists: there `after_step` is the step that it brought before, or 0.
+         *     The stream of a job contains its whole series. The stream of a tenant contains only the newest
+         *     sample of each running job, at most one per second, for lists. There `after_step` is the step of
+         *     the last message, or 0.
          */
         ProgressMessage: {
             /** Format: int64 */
             after_step: number;
             job_id: components["schemas"]["JobId"];
-            /** @description By step; at most 500, thinned evenly when more have come since the reader was here. */
+            /** @description Ordered by step; at most 500. Thinned evenly if more have arrived since the last message. */
             samples: components["schemas"]["SampleView"][];
         };
-        /** @description How far a job is. */
+        /** @description Progress of a job. */
         ProgressView: {
             /**
              * Format: double
-             * @description Share of training examples classified rightly, 0 to 1; null of a program that has told none.
+             * @description Share of training examples classified correctly, 0 to 1; null if the program has not
+             *     reported it.
              */
             accuracy: number | null;
             /**
              * Format: double
-             * @description Null of a program that has told none.
+             * @description Null if the program has not reported it.
              */
             epoch: number | null;
             /**
              * Format: double
-             * @description Seconds to `total_steps` at the present rate; null when the job does not run or its end is not a number of steps.
+             * @description Seconds until `total_steps` at the present rate. Null if the job does not run, or if its end
+             *     is not a number of steps.
              */
             eta_s: number | null;
             evaluated_on: components["schemas"]["Split"] | null;
             /**
              * Format: double
-             * @description Null of a program that has told none.
+             * @description Null if the program has not reported it.
              */
             examples_per_s: number | null;
             /**
              * Format: double
-             * @description Training loss; null of a program that has logged none.
+             * @description Training loss; null if the program has not logged it.
              */
             loss: number | null;
             /** Format: date-time */
@@ -3697,27 +3896,27 @@ export interface components {
             steps_per_s: number | null;
             /**
              * Format: double
-             * @description Of the newest evaluation; null before the first, and of a program that logs none.
+             * @description From the newest evaluation; null before the first, and if the program does not log it.
              */
             test_accuracy: number | null;
             /**
              * Format: double
-             * @description Likewise.
+             * @description From the newest evaluation; null before the first, and if the program does not log it.
              */
             test_loss: number | null;
             /**
              * Format: int64
-             * @description The fewer of `stop.steps` and the steps of `stop.epochs`; null when neither is given.
+             * @description The smaller of `stop.steps` and the steps of `stop.epochs`; null if neither is given.
              */
             total_steps: number | null;
         };
         /** @description Trials that a searcher outside has chosen. */
         Proposal: {
-            /** @description 1 to 1000 of them, created in this order. */
+            /** @description 1 to 1000 trials, created in this order. */
             trials: components["schemas"]["ProposedTrial"][];
         };
         ProposedTrial: {
-            /** @description A value for each parameter of the space whose condition holds. */
+            /** @description One value for each parameter of the space whose condition holds. */
             parameters: Record<string, never>;
         };
         PsShardResources: {
@@ -3728,12 +3927,12 @@ export interface components {
             cpu_milli: number;
             /**
              * Format: int64
-             * @description As that of a worker.
+             * @description Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB.
              * @default 268435456
              */
             memory_bytes: number;
         };
-        /** @description Both ends included; 1 to 1024, or 0 to 0 of what the topology has none of. */
+        /** @description Both bounds are included. 1 to 1024; 0 to 0 for shards that the topology does not have. */
         Range: {
             /** Format: int32 */
             max: number;
@@ -3741,46 +3940,49 @@ export interface components {
             min: number;
         };
         /**
-         * @description The learning rate of gradients that were computed on old parameters.
+         * @description Learning rate for gradients that were computed on old parameters.
          * @enum {string}
          */
         Rate: "constant" | "by_staleness";
-        /** @description Who would not begin with a task, though its GPUs were free: pods of others were there first, or the node has less than it was taken for. */
+        /**
+         * @description Refusal of a task whose GPUs were free: other pods hold the resources, or the node has less than
+         *     its capacity says.
+         */
         Refused: {
-            /** @description What it said. */
+            /** @description Reason that the node reported. */
             message: string;
-            /** @description The node's name. */
+            /** @description Name of the node. */
             node: string;
             /**
              * Format: int32
-             * @description How often in a row nodes have refused the job's start.
+             * @description Number of consecutive refusals of the job's start.
              */
             times: number;
         };
         /**
-         * @description What was done about it.
+         * @description Remedy of a verdict.
          * @enum {string}
          */
         Remedy: "replaced" | "left_out" | "restarted";
         /**
-         * @description Why a job left its GPUs although it wants to go on.
+         * @description Why a job left its GPUs and returned to the queue.
          * @enum {string}
          */
         RequeueCause: "resize" | "preempted" | "over_quota" | "task_failed" | "node_lost";
-        /** @description What one task of each role takes of its node. */
+        /** @description Resources of one task of each role. */
         Resources: {
             ps_shard?: components["schemas"]["PsShardResources"];
             worker?: components["schemas"]["WorkerResources"];
         };
-        /** @description What came of revoking all tokens of a user. */
+        /** @description Result of revoking all tokens of a user. */
         RevokedTokens: {
             /**
              * Format: int64
-             * @description Tokens that were not revoked before.
+             * @description Number of tokens that were revoked by this request.
              */
             revoked: number;
         };
-        /** @description What the process does in its job. "Worker" never means a daemon or a thread. */
+        /** @description Role of a task in its job. */
         Role: {
             /** @enum {string} */
             kind: "worker";
@@ -3792,25 +3994,25 @@ export interface components {
             /** @enum {string} */
             kind: "ps_shard";
         };
-        /** @description One line of the list of rounds. */
+        /** @description One entry of the list of rounds. */
         RoundSummaryView: {
             /**
              * Format: date-time
-             * @description The instant that the round was given as now.
+             * @description Time of the round.
              */
             at: string;
             /**
              * Format: int32
-             * @description How many things it decided.
+             * @description Number of its decisions.
              */
             decisions: number;
             /** Format: int64 */
             number: number;
-            /** @description Name of the policy; null where the round does not tell. */
+            /** @description Name of the policy; null if the round does not contain it. */
             policy: string | null;
             totals: components["schemas"]["RoundTotals"] | null;
         };
-        /** @description GPUs of the nodes that were up, after a round. */
+        /** @description GPUs of the nodes that are up, after a round. */
         RoundTotals: {
             /** Format: int32 */
             free_gpus: number;
@@ -3821,27 +4023,30 @@ export interface components {
             /** Format: int32 */
             waiting_jobs: number;
         };
-        /** @description A round, whole. Its parts are passed on byte for byte as the scheduler wrote them, so that a replay can be compared with them. */
+        /**
+         * @description A complete round. Its parts are passed on byte for byte, so that a replay can be compared with
+         *     them.
+         */
         RoundView: {
             /** Format: date-time */
             at: string;
             /** Format: int64 */
             number: number;
-            /** @description What it decided. */
+            /** @description Decisions of the round. */
             plan: Record<string, never>;
-            /** @description The policy under which it was decided; null in rounds of releases that did not keep it. */
+            /** @description Policy settings of the round; null in rounds of releases that did not store them. */
             policy: Record<string, never> | null;
-            /** @description Why. */
+            /** @description Reasons of the decisions. */
             report: Record<string, never>;
-            /** @description Everything that it knew: nodes, tenants and jobs of one instant. */
+            /** @description Input of the round: nodes, tenants and jobs at one time. */
             snapshot: Record<string, never>;
         };
         /**
-         * @description How a number between two of the format's is rounded.
+         * @description Rounding of a number to the 16-bit format.
          * @enum {string}
          */
         Rounding: "nearest" | "stochastic";
-        /** @description The best step that a round refused for want of room. */
+        /** @description The best change that a round rejected because no capacity was left. */
         RunnerUpView: {
             /**
              * Format: double
@@ -3849,53 +4054,61 @@ export interface components {
              */
             gain: number;
             job_id: components["schemas"]["JobId"];
-            /** @description Null for another tenant's job. */
+            /** @description Null for a job of another tenant. */
             name: string | null;
         };
-        /** @description All of one kind. */
+        /** @description GPUs of one kind. */
         SaidOfGpus: {
             /**
              * Format: int64
-             * @description Of one of them; 0 is not known.
+             * @description Memory of one GPU; 0 is unknown.
              */
             memory_bytes: number;
-            /** @description Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`: 1 to 253 characters. */
+            /** @description Product name, such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`: 1 to 253 characters. */
             model: string;
         };
-        /** @description A notice as it is sent. Here alone unknown fields are refused: what is stored is also read by daemons of another release. */
+        /**
+         * @description Notice about a node. Only here unknown fields are refused, because daemons of other releases
+         *     read the stored form.
+         */
         SaidOfNode: {
-            /** @description Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here. */
+            /**
+             * @description Sender of the notice. Absent: an administrator. An operator replaces only notices that it
+             *     sent itself.
+             */
             by?: string | null;
             closed: components["schemas"]["Closed"];
             gpus?: components["schemas"]["SaidOfGpus"] | null;
-            /** @description Where it stands; counts before what its executor says of that. */
+            /** @description Rack of the node. It precedes the executor's setting. */
             rack?: string | null;
             /**
              * Format: int32
-             * @description So many of its GPUs somebody outside of Muster has; jobs get the others.
+             * @description Number of GPUs that pods outside Muster hold; jobs get the others.
              */
             taken?: number;
-            /** @description Why it is closed, or whose GPUs some of them are, in words: at most 500 characters. */
+            /** @description Why the node is closed, or what holds some of its GPUs; at most 500 characters. */
             why?: string;
         };
         /**
-         * @description One point of the training series, sent by the chief worker. Rates and times are means since the point before. A user's program logs
-         *     only some of the numbers; the others are null.
+         * @description One point of the training series, reported by the coordinator (rank 0 worker). Rates and times
+         *     are means since the last point. A user's program logs only some of the numbers; the others are
+         *     null.
          */
         Sample: {
             /**
              * Format: double
-             * @description Share of training examples classified rightly since the sample before, 0 to 1.
+             * @description Share of training examples classified correctly since the last sample, 0 to 1.
              */
             accuracy: number | null;
             /**
              * Format: double
-             * @description Per update, which is a step unless `gain` says otherwise: forward and backward.
+             * @description Milliseconds of forward and backward pass per update. An update is one step unless `gain` is
+             *     given.
              */
             compute_ms: number | null;
             /**
              * Format: double
-             * @description Per update: preparing the batch.
+             * @description Milliseconds per update for preparing the batch.
              */
             data_ms: number | null;
             /**
@@ -3905,35 +4118,35 @@ export interface components {
             epoch: number;
             /**
              * Format: double
-             * @description Of the whole job, all workers together.
+             * @description Examples per second of all workers together.
              */
             examples_per_s: number | null;
             /**
              * Format: double
-             * @description Per update: pushing gradients and waiting for new parameters.
+             * @description Milliseconds per update for pushing gradients and waiting for new parameters.
              */
             exchange_ms: number | null;
             /**
              * Format: double
-             * @description Steps that an update was worth, where the batch grows with the workers (`batch_rule: adascale`).
+             * @description Steps that an update is worth, if the batch grows with the workers (`batch_rule: adascale`).
              */
             gain?: number | null;
             /**
              * Format: double
-             * @description Mean training loss per example since the sample before.
+             * @description Mean training loss per example since the last sample.
              */
             loss: number;
             /**
              * Format: double
-             * @description The gradient noise scale in examples (McCandlish et al., 2018), where several workers sum gradients: batches well below it gain
-             *     from more examples, those well above do not.
+             * @description Gradient noise scale in examples (McCandlish et al., 2018), if several workers sum
+             *     gradients. A batch well below it gains from more examples; a batch well above it does not.
              */
             noise_scale?: number | null;
             /** Format: int32 */
             ps_shards: number;
             /**
              * Format: int64
-             * @description Optimizer steps done, over the whole life of the job.
+             * @description Optimizer steps done over the whole life of the job.
              */
             step: number;
             /** Format: double */
@@ -3946,16 +4159,16 @@ export interface components {
             /** Format: date-time */
             at: string;
         };
-        /** @description Between which sizes the scheduler may choose. */
+        /** @description Sizes between which the scheduler may choose. */
         Scale: {
-            /** @description The job runs on 1, 2, 4, 8… workers only, as programs do that divide by two. */
+            /** @description The job runs on 1, 2, 4, 8… workers only. */
             power_of_two?: boolean;
             ps_shards?: components["schemas"]["Range"] | null;
             workers?: components["schemas"]["Range"];
         };
         /**
-         * @description Linear warm-up, then decay. Steps count from the job's beginning and are updates of the parameters: under `ssp` and `asp` each
-         *     worker's push is one.
+         * @description Linear warm-up, then decay. Steps are updates of the parameters and count from the start of the
+         *     job. Under `ssp` and `asp` each push of a worker is one update.
          */
         Schedule: {
             /**
@@ -3966,35 +4179,39 @@ export interface components {
             decay: components["schemas"]["Decay"];
             /**
              * Format: int64
-             * @description Over the first so many steps the rate rises linearly; the last of them has the whole rate (Goyal et al., 2017).
+             * @description Steps over which the rate rises linearly; the last of them has the full rate (Goyal et al.,
+             *     2017).
              * @default 0
              */
             warmup_steps: number;
         };
-        /** @description Everything a search depends on, its seed included: the same document and the same events give the same trials. */
+        /**
+         * @description Everything on which a search depends, including its seed. The same document and the same events
+         *     give the same trials.
+         */
         SearchSpec: {
             budget?: components["schemas"]["Budget"];
             /**
              * Format: int32
-             * @description Trials that may run at one time; 1 to 1000.
+             * @description Maximum number of trials that run at the same time; 1 to 1000.
              */
             concurrency?: number;
             /**
-             * @description Inequalities between parameters, such as `width * depth <= 4096`; a trial that breaks one is never started. A constraint
-             *     that names a parameter which the trial does not have does not apply to it.
+             * @description Inequalities between parameters, such as `width * depth <= 4096`. A trial that breaks one is
+             *     never started. A constraint does not apply to a trial that lacks one of its parameters.
              */
             constraints?: string[];
             /**
              * Format: int32
-             * @description Failed trials after which the study gives up; 0 to 100,000.
+             * @description Number of failed trials after which the study gives up; 0 to 100,000.
              */
             max_failures?: number;
-            /** @description What is sought; with two to four, the study keeps a Pareto front. */
+            /** @description One to four metrics. With two or more, the study keeps a Pareto front. */
             objectives: components["schemas"]["Objective"][];
             parameters: components["schemas"]["Parameter"][];
             /**
-             * @description Results count in the order in which their work was handed out, so that the trials do not depend on which machine was
-             *     quicker. A slot may then wait for an older result.
+             * @description Results count in the order in which their work was handed out, so the trials do not depend
+             *     on the speed of the machines. A slot may then wait for an older result.
              */
             reproducible?: boolean;
             searcher?: components["schemas"]["Searcher"];
@@ -4003,7 +4220,7 @@ export interface components {
             stopper?: components["schemas"]["Stopper"];
             /**
              * Format: int32
-             * @description Trials that may be created in all; 1 to 100,000.
+             * @description Maximum number of trials in total; 1 to 100,000.
              */
             trials: number;
         };
@@ -4022,7 +4239,7 @@ export interface components {
         } | {
             /**
              * Format: int32
-             * @description Draws among which the best is taken; 1 to 10,000.
+             * @description Draws of which the best is taken; 1 to 10,000.
              */
             candidates?: number;
             /** @enum {string} */
@@ -4045,12 +4262,12 @@ export interface components {
             kind: "cma_es";
             /**
              * Format: int32
-             * @description 4 + 3 ln(parameters) when left out; 4 to 1000.
+             * @description 4 to 1000. Default: 4 + 3 ln(parameters).
              */
             population?: number | null;
             /**
              * Format: double
-             * @description The first step size, as a share of the range; 0.001 to 1.
+             * @description First step size as a share of the range; 0.001 to 1.
              */
             sigma?: number;
         } | {
@@ -4067,7 +4284,7 @@ export interface components {
              */
             tournament?: number;
         };
-        /** @description Where one task of a job that moves will be. */
+        /** @description Destination of one task of a migrating job. */
         Seat: {
             /** @description Indices of the node's GPUs or CPU slots. */
             gpus: number[];
@@ -4081,13 +4298,13 @@ export interface components {
             secret: string;
         };
         /**
-         * @description The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only
-         *     the newer samples of them.
+         * @description The training series of a job. After a restart from a checkpoint the job repeats the steps after
+         *     it; the series then contains only their newer samples.
          */
         SeriesView: {
-            /** @description By step; all of them. */
+            /** @description Ordered by step; all of them. */
             evaluations: components["schemas"]["EvaluationView"][];
-            /** @description By step; thinned evenly to the number asked for. */
+            /** @description Ordered by step; thinned evenly to the requested number. */
             samples: components["schemas"]["SampleView"][];
         };
         Shift: {
@@ -4096,37 +4313,41 @@ export interface components {
             /** Format: double */
             before: number;
         };
-        /** @description A job that a change would move. */
+        /** @description A job whose expected times a change would shift. */
         ShiftedJob: {
-            /** @description It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew. */
+            /**
+             * @description Whether it would be stopped for other jobs. A program without a known checkpoint would start
+             *     from the beginning.
+             */
             displaced: boolean;
             id: components["schemas"]["JobId"];
             /**
              * Format: double
-             * @description Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
+             * @description Seconds by which its expected end would be later; earlier if negative. Null if one of the
+             *     two ends cannot be predicted.
              */
             later_s: number | null;
             name: string;
         };
-        /** @description How many jobs a change would move. */
+        /** @description Number of jobs that a change would affect. */
         ShiftedJobs: {
             /**
              * Format: int32
-             * @description Stopped for the sake of others.
+             * @description Stopped for other jobs.
              */
             displaced: number;
             /**
              * Format: int32
-             * @description Ending half a minute or more earlier.
+             * @description Ending at least half a minute earlier.
              */
             earlier: number;
             /**
              * Format: int32
-             * @description Ending half a minute or more later.
+             * @description Ending at least half a minute later.
              */
             later: number;
         };
-        /** @description What one worker asks for and no node has. */
+        /** @description Resource of which one worker needs more than any node has. */
         Short: {
             /** Format: int64 */
             largest_node_bytes: number;
@@ -4149,7 +4370,10 @@ export interface components {
          * @enum {string}
          */
         Split: "test" | "validation";
-        /** @description When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`. */
+        /**
+         * @description When training ends: at the first of these conditions. At least one of `epochs`, `steps` and
+         *     `wall_minutes` is required.
+         */
         Stop: {
             /** @default null */
             convergence: components["schemas"]["Convergence"] | null;
@@ -4167,12 +4391,15 @@ export interface components {
             target: components["schemas"]["Target"] | null;
             /**
              * Format: double
-             * @description Minutes of training time, waiting not counted.
+             * @description Minutes of training time, without waiting.
              * @default null
              */
             wall_minutes: number | null;
         };
-        /** @description Budgets are in the units of the search's `budget`, of which every trial gets at most `budget.max`. */
+        /**
+         * @description Rule that decides how far each trial trains. Budgets are in the unit of the search's `budget`,
+         *     of which a trial gets at most `budget.max`.
+         */
         Stopper: {
             /** @enum {string} */
             kind: "none";
@@ -4186,7 +4413,7 @@ export interface components {
             startup?: number;
             /**
              * Format: int64
-             * @description No trial is stopped before it; 0 or more.
+             * @description Step before which no trial is stopped; 0 or more.
              */
             warmup?: number;
         } | {
@@ -4196,7 +4423,7 @@ export interface components {
             kind: "successive_halving";
             /**
              * Format: int64
-             * @description The first rung's budget; 1 to `budget.max`.
+             * @description Budget of the first rung; 1 to `budget.max`.
              */
             min?: number;
         } | {
@@ -4216,19 +4443,19 @@ export interface components {
         } | {
             /**
              * Format: int64
-             * @description A trial trains so far before it is judged again; 1 to `budget.max`.
+             * @description Budget after which a trial is judged again; 1 to `budget.max`.
              */
             boundary?: number;
             /**
              * Format: double
-             * @description Below this probability to reach the target a trial is hopeless; 0 to 0.5.
+             * @description Probability of reaching the target below which a trial is hopeless; 0 to 0.5.
              */
             hopeless?: number;
             /** @enum {string} */
             kind: "hyper_drive";
             /**
              * Format: int32
-             * @description Curves of fewer points are not judged; 3 to 1000.
+             * @description Smallest number of points of a curve that is judged; 3 to 1000.
              */
             min_points?: number;
         } | {
@@ -4241,21 +4468,22 @@ export interface components {
             kind: "pbt";
             /**
              * Format: int32
-             * @description Trials that live at one time; 2 to 1000.
+             * @description Number of trials in the population; 2 to 1000.
              */
             population: number;
             /**
              * Format: double
-             * @description The worst and the best that exchange; 0.05 to 0.5.
+             * @description Share of the worst trials that are replaced, and of the best that replace them; 0.05 to
+             *     0.5.
              */
             quantile?: number;
             /**
              * Format: double
-             * @description The probability to draw a parameter anew, where it is not just changed by a fifth; 0 to 1.
+             * @description Probability that a parameter is drawn anew instead of changed by a fifth; 0 to 1.
              */
             resample?: number;
         };
-        /** @description How many more trials. */
+        /** @description Number of additional trials. */
         StudyExtension: {
             /**
              * Format: int32
@@ -4271,39 +4499,43 @@ export interface components {
         /** @enum {string} */
         StudyKind: "study";
         /**
-         * @description Where a study stands, as it is shown.
+         * @description State of a study.
          * @enum {string}
          */
         StudyPhase: "created" | "running" | "paused" | "closing" | "finished" | "cancelled";
-        /** @description A study as its user describes it. */
+        /** @description A study: a search over the parameters of a job. */
         StudySpec: {
             /**
-             * @description A job document without `version`, `name` and `labels`, which are the study's. Fields that a parameter fills may be left out.
-             *     Without it, trials are trained outside: whoever asks for them tells what came of them.
+             * @description A job document without `version`, `name` and `labels`, which are those of the study. Fields
+             *     of parameters may be left out. Without `job`, a program outside trains the trials and
+             *     reports the results.
              */
             job?: Record<string, never> | null;
             kind: components["schemas"]["StudyKind"];
             labels?: {
                 [key: string]: string;
             };
-            /** @description 1 to 55 characters of `a-z`, `0-9` and `-`; trials are called `name-0`, `name-1` and so on. */
+            /** @description 1 to 55 characters of `a-z`, `0-9` and `-`. Trials are named `name-0`, `name-1` and so on. */
             name: string;
             search: components["schemas"]["SearchSpec"];
             version: components["schemas"]["Version"];
         };
-        /** @description A study as its users see it. */
+        /** @description A study. */
         StudyView: {
-            /** @description The best trial, or with several objectives the first 10 of the Pareto front, without their curves; `best` lists all. */
+            /**
+             * @description The best trial, or with several objectives the first 10 of the Pareto front, without their
+             *     curves. `GET /studies/{id}/best` lists all.
+             */
             best: components["schemas"]["TrialView"][];
             /** Format: date-time */
             created_at: string;
-            /** @description Name of the user who created it. */
+            /** @description Name of the user that created it. */
             created_by: string;
-            /** @description The document as submitted, defaults filled in. */
+            /** @description The document as submitted, with defaults filled in. */
             document: components["schemas"]["StudySpec"];
             /**
              * Format: int64
-             * @description Facts that the search has taken in.
+             * @description Number of facts that the search has read.
              */
             events: number;
             /** Format: date-time */
@@ -4318,7 +4550,10 @@ export interface components {
             tenant: string;
             trials: components["schemas"]["TrialCounts"];
         };
-        /** @description That a worker looks as if it held the others up. It becomes a verdict when it has for as long as the job's document says. */
+        /**
+         * @description Suspicion against a worker that seems to hold up the others. It becomes a verdict after the time
+         *     in the job's document.
+         */
         SuspectedView: {
             of: components["schemas"]["Suspicion"];
             /** Format: date-time */
@@ -4334,10 +4569,10 @@ export interface components {
         };
         /**
          * Format: uuid
-         * @description One process of a job, at one revision and attempt.
+         * @description One start of a process of a job, at one revision.
          */
         TaskId: string;
-        /** @description Where a task stands. */
+        /** @description State of a task. */
         TaskState: {
             /** @enum {string} */
             phase: "assigned";
@@ -4367,7 +4602,7 @@ export interface components {
             address: string | null;
             /** Format: date-time */
             created_at: string;
-            /** @description Indices of the node's GPUs or CPU slots that it was given. */
+            /** @description Indices of the node's GPUs or CPU slots that are assigned to the task. */
             gpus: number[];
             id: components["schemas"]["TaskId"];
             job_id: components["schemas"]["JobId"];
@@ -4378,12 +4613,13 @@ export interface components {
             pace?: components["schemas"]["PaceView"] | null;
             /**
              * Format: double
-             * @description Its job's rate beside that one, as a part of its rate alone; absent before it was measured. Turns give both together 1.
+             * @description Rate of its job beside that one, divided by its rate alone; absent before it is measured. By
+             *     time slices both parts would add up to 1.
              */
             rate_beside?: number | null;
             /**
              * Format: date-time
-             * @description When it was known to be gone; null while it may hold anything.
+             * @description Time at which its exit was recorded; null while it may hold resources.
              */
             released_at: string | null;
             /** Format: int64 */
@@ -4396,133 +4632,148 @@ export interface components {
         /** @description Results of trials that were trained outside. */
         Tell: {
             ask?: components["schemas"]["Ask"] | null;
-            /** @description 1 to 1000 of them, taken in in this order. */
+            /** @description 1 to 1000 results, read in this order. */
             results: components["schemas"]["TrialResult"][];
         };
-        /** @description Which of the study's trials should not be trained on, and those that were asked for. */
+        /** @description Trials that should stop, and the requested trials. */
         TellAnswer: {
             asked?: components["schemas"]["Asked"] | null;
-            /** @description Of the trials that were told of, those that the study has stopped by now. */
+            /** @description Reported trials that the study has stopped by now. */
             stopped: number[];
         };
-        /** @description What is to become of a tenant's quota, weight, pods and limits; what is left out stays. */
+        /** @description Change of a tenant's quota, weight, pods and limits. A field that is left out stays. */
         TenantChange: {
             /**
              * Format: int32
-             * @description Null takes the limit away; it must be written, so that a forgotten field does not.
+             * @description Null removes the limit; a field that is left out stays.
              */
             gpu_quota?: number | null;
             limits?: components["schemas"]["LimitsChange"] | null;
             pods?: components["schemas"]["TenantPodsChange"] | null;
             /**
              * Format: double
-             * @description 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+             * @description 0.001 to 1000: share of the cluster relative to the weights of other tenants.
              */
             weight?: number | null;
         };
         /**
          * Format: uuid
-         * @description Who owns jobs and quota; on every row of the store.
+         * @description Owner of jobs and quota; a column of every row of the store.
          */
         TenantId: string;
         /** @description Limits of a tenant. */
         TenantLimits: {
             /**
              * Format: int64
-             * @description Checkpoints of one job that are listed; the oldest are forgotten, first those that were pruned.
+             * @description Maximum number of listed checkpoints of one job. The oldest are removed from the list,
+             *     pruned ones first.
              */
             job_checkpoints: number;
             /**
              * Format: int64
-             * @description Bytes of these events.
+             * @description Maximum bytes of these events.
              */
             job_event_bytes: number;
             /**
              * Format: int64
-             * @description Events of one job that its tasks tell; further ones are dropped, evaluations among them.
+             * @description Maximum number of events that the tasks of one job report, including evaluations. Later ones
+             *     are dropped.
              */
             job_events: number;
             /**
              * Format: int64
-             * @description Bytes of output that is stored of the tasks of one job; above it the oldest is dropped.
+             * @description Maximum bytes of stored output of the tasks of one job; above it the oldest output is
+             *     removed.
              */
             job_log_bytes: number;
             /**
              * Format: int64
-             * @description Points of the series of one job; above it only the newest sample is kept. The default is three weeks with a sample a second.
+             * @description Maximum number of points in the series of one job; above it only the newest sample is kept.
+             *     The default is three weeks at one sample per second.
              */
             job_points: number;
             /**
              * Format: int64
-             * @description Bytes of the documents of these jobs, as JSON. The default is 5 KiB for each of the jobs.
+             * @description Maximum bytes of the documents of these jobs, as JSON. The default is about 5 KiB per job.
              */
             open_job_bytes: number;
             /**
              * Format: int64
-             * @description Jobs that have not ended, trials of studies among them. The default is what the scheduler is measured with.
+             * @description Maximum number of jobs that have not ended, including trials of studies. The default is the
+             *     load with which the scheduler is measured.
              */
             open_jobs: number;
             /**
              * Format: int64
-             * @description Studies that have not finished.
+             * @description Maximum number of studies that have not finished.
              */
             open_studies: number;
             /**
              * Format: int64
-             * @description Tokens that are neither revoked nor expired.
+             * @description Maximum number of tokens that are neither revoked nor expired.
              */
             tokens: number;
             /**
              * Format: int64
-             * @description Those of one user.
+             * @description Maximum number of such tokens of one user.
              */
             user_tokens: number;
         };
-        /** @description Nothing but images until an administrator says otherwise. */
+        /**
+         * @description Cluster objects that the pods of a tenant's tasks may use. By default any image and nothing
+         *     else.
+         */
         TenantPods: {
             /**
-             * @description Claims of volumes that they may mount. At most 256.
+             * @description Volume claims that jobs may mount. At most 256.
              * @default []
              */
             claims: string[];
             /**
-             * @description Objects of kind `ConfigMap` that they may mount. At most 256.
+             * @description ConfigMaps that jobs may mount. At most 256.
              * @default []
              */
             config_maps: string[];
             /**
-             * @description Images that its jobs may name, each as it is or by what it begins with, up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
-             *     tag or digest of one image), or within a folder (`registry.example.com/vision/trainer-*`, and no folder below). Any image when empty, as with `*` alone;
-             *     that there is to be none, no list says. At most 256.
+             * @description Images that jobs may name: a full name or a prefix with `*`. A prefix ends with `/`
+             *     (`registry.example.com/vision/*`), with `:` or `@` (any tag or digest of one image), or
+             *     within a folder (`registry.example.com/vision/trainer-*`, without deeper folders). An empty
+             *     list allows any image, as `*` does; no list forbids all images. At most 256.
              * @default []
              */
             images: string[];
             /**
-             * @description Secrets that they may mount, take variables from and pull images by. At most 256.
+             * @description Secrets that jobs may mount, read variables from and pull images with. At most 256.
              * @default []
              */
             secrets: string[];
             /**
-             * @description As which service account its tasks run, with the account's token; the cluster's own for tasks when left out. It counts from a task's
-             *     next start.
+             * @description Service account of the tasks, whose token they get; the cluster's default for tasks if left
+             *     out. A change takes effect at a task's next start.
              * @default null
              */
             service_account: string | null;
         };
-        /** @description A list that is given takes the place of the whole list before; what is left out stays. */
+        /**
+         * @description Change of the cluster objects that a tenant's pods may use. A given list replaces the whole
+         *     earlier list; a list that is left out stays.
+         */
         TenantPodsChange: {
-            /** @description Claims of volumes that they may mount. At most 256. */
+            /** @description Volume claims that jobs may mount. At most 256. */
             claims?: string[] | null;
-            /** @description Objects of kind `ConfigMap` that they may mount. At most 256. */
+            /** @description ConfigMaps that jobs may mount. At most 256. */
             config_maps?: string[] | null;
-            /** @description Images that its jobs may name, as in `TenantPods`; any from now on when empty. At most 256. */
+            /** @description Images that jobs may name, as in `TenantPods`; an empty list allows any image. At most 256. */
             images?: string[] | null;
-            /** @description Secrets that they may mount, take variables from and pull images by. At most 256. */
+            /** @description Secrets that jobs may mount, read variables from and pull images with. At most 256. */
             secrets?: string[] | null;
-            /** @description As which service account its tasks run; null is the cluster's own for tasks, and must be written, so that a forgotten field is not. */
+            /**
+             * @description Service account of the tasks. Null selects the cluster's default for tasks; a field that is
+             *     left out stays.
+             */
             service_account?: string | null;
         };
-        /** @description Means over a tenant's jobs, seconds since submission. */
+        /** @description Means over a tenant's jobs, in seconds since their submission. */
         TenantShift: {
             jct_s: components["schemas"]["Shift"] | null;
             /** Format: int32 */
@@ -4533,34 +4784,34 @@ export interface components {
         TenantView: {
             /**
              * Format: int32
-             * @description GPUs (or CPU slots) that its jobs may hold at once; null is no limit.
+             * @description Maximum number of GPUs or CPU slots that its jobs hold at one time; null: no limit.
              */
             gpu_quota: number | null;
             /**
              * Format: int32
-             * @description GPUs (or CPU slots) that its jobs hold now.
+             * @description GPUs or CPU slots that its jobs hold now.
              */
             gpus_in_use?: number;
             id: components["schemas"]["TenantId"];
             /**
              * Format: int32
-             * @description Jobs that hold any.
+             * @description Jobs that hold at least one.
              */
             jobs_in_use?: number;
             limits?: components["schemas"]["TenantLimits"];
             name: string;
-            /** @description What the pods of its tasks may have. */
+            /** @description Cluster objects that the pods of its tasks may use. */
             pods?: components["schemas"]["TenantPods"];
-            /** @description What counts against the limits now. */
+            /** @description Current use of the limits. */
             used?: components["schemas"]["LimitsUse"];
             /**
              * Format: double
-             * @description Its share of the cluster beside the other tenants' weights.
+             * @description Share of the cluster relative to the weights of other tenants.
              */
             weight: number;
         };
         /**
-         * @description What a scale of three levels belongs to.
+         * @description Numbers that share one scale.
          * @enum {string}
          */
         TernScale: "group" | "block";
@@ -4576,30 +4827,31 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Null is never.
+             * @description Null: never.
              */
             expires_at: string | null;
             id: components["schemas"]["TokenId"];
-            /** @description What its owner calls it. */
+            /** @description Name that its owner gave it. */
             name: string;
             /** Format: date-time */
             revoked_at: string | null;
             /** @description Name of the user's tenant. */
             tenant: string;
-            /** @description On whose behalf the bearer acts. */
+            /** @description Name of the user for which its bearer acts. */
             user: string;
         };
         /** @enum {string} */
         ToldState: "running" | "finished" | "failed";
         /**
-         * @description Where parameters live.
+         * @description Where the parameters are.
          * @enum {string}
          */
         Topology: "parameter_server" | "all_reduce";
         TrialCounts: {
             /**
              * Format: int32
-             * @description None better: 1 once a trial has completed a rung, or the size of the Pareto front.
+             * @description Number of trials that no other one improves on: 1 once a trial has completed a rung, or the
+             *     size of the Pareto front.
              */
             best: number;
             /** Format: int32 */
@@ -4610,7 +4862,7 @@ export interface components {
             failed: number;
             /**
              * Format: int32
-             * @description May be created in all, extensions included.
+             * @description Maximum number of trials, including extensions.
              */
             limit: number;
             /** Format: int32 */
@@ -4624,37 +4876,43 @@ export interface components {
         };
         /** @enum {string} */
         TrialPhase: "running" | "waiting" | "stopping" | "completed" | "stopped" | "failed";
-        /** @description What a trial measured. */
+        /** @description Measured values of a trial. */
         TrialPoint: {
             /**
              * Format: int64
              * @description In units of the budget.
              */
             step: number;
-            /** @description One an objective, in their order; null for what is no finite number. */
+            /**
+             * @description One value per objective, in the order of the objectives; null for a number that is not
+             *     finite.
+             */
             values: (number | null)[];
         };
         /** @description A trial of a study. */
         TrialRef: {
             /** Format: int32 */
             number: number;
-            /** @description Where the study has it: the job of a `waiting` one has succeeded as far as it was told to train, and may be told to go on. */
+            /**
+             * @description State of the trial. The job of a `waiting` trial has succeeded at the end of its rung and
+             *     may be continued.
+             */
             state: components["schemas"]["TrialPhase"];
             study_id: components["schemas"]["StudyId"];
         };
         TrialResult: {
-            /** @description Of one that has finished short of what it was told to train: it cannot train any further, and so has completed. */
+            /** @description For a finished trial that did not reach its budget: it cannot train further and is complete. */
             exhausted?: boolean;
             state?: components["schemas"]["ToldState"];
             /**
              * Format: int64
-             * @description How far the trial has come, in units of the budget. Of a trial that is `finished` at least its budget; only one that failed
-             *     needs none.
+             * @description Progress of the trial in units of the budget; at least its budget if `finished`. Optional
+             *     only for a failed trial.
              */
             step?: number | null;
             /** Format: int32 */
             trial: number;
-            /** @description One value for each objective's metric; none of a trial that failed. */
+            /** @description One value for each objective's metric; none for a failed trial. */
             values?: {
                 [key: string]: number;
             };
@@ -4671,16 +4929,16 @@ export interface components {
         };
         /** @description One trial. */
         TrialView: {
-            /** @description No other trial betters it. */
+            /** @description Whether no other trial improves on it. */
             best: boolean;
             /**
              * Format: int64
-             * @description How far it was told to train, in all, in units of the document's budget.
+             * @description Total budget of the trial so far, in units of the document's budget.
              */
             budget: number;
             /** Format: date-time */
             created_at: string;
-            /** @description Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for. */
+            /** @description Its learning curve by ascending step, at most 2048 points; empty if it was not requested. */
             curve: components["schemas"]["TrialPoint"][];
             /** Format: date-time */
             ended_at: string | null;
@@ -4695,25 +4953,25 @@ export interface components {
              */
             number: number;
             outcome: components["schemas"]["TrialPoint"] | null;
-            /** @description By name. A parameter whose condition does not hold is missing. */
+            /** @description By name. A parameter whose condition does not hold is absent. */
             parameters: Record<string, never>;
             /**
              * Format: int32
-             * @description How often its budget was raised.
+             * @description Number of times that its budget was raised.
              */
             rung: number;
-            /** @description What it had at the end of each rung. */
+            /** @description Values at the end of each rung. */
             rungs: components["schemas"]["TrialPoint"][];
             /** Format: int64 */
             seed: number;
             state: components["schemas"]["TrialPhase"];
         };
         /**
-         * @description Why nobody can tell when a job ends.
+         * @description Why the end of a job cannot be predicted.
          * @enum {string}
          */
         Unforeseen: "no_length" | "outlived" | "behind_others" | "other";
-        /** @description What is known of a job's use of its GPU, for people. */
+        /** @description GPU use of a job, for users. */
         Usage: {
             /**
              * Format: double
@@ -4722,12 +4980,12 @@ export interface components {
             busy_alone?: number | null;
             /**
              * Format: int64
-             * @description As last measured; absent where its node cannot tell.
+             * @description Newest measurement of its memory; absent if its node cannot measure it.
              */
             memory_bytes?: number | null;
             /**
              * Format: int64
-             * @description The most so far, earlier starts of the job included.
+             * @description Peak of its memory, including earlier starts of the job.
              */
             peak_bytes?: number | null;
         };
@@ -4751,48 +5009,48 @@ export interface components {
              */
             tokens: number;
         };
-        /** @description A rank was found to hold up the others. */
+        /** @description Finding that a rank held up the others, and its remedy. */
         Verdict: {
             finding: components["schemas"]["Finding"];
             /**
              * Format: int64
-             * @description For so long it was so in every round.
+             * @description Milliseconds for which every round made this finding.
              */
             for_ms: number;
-            /** @description The node's name. */
+            /** @description Name of the node. */
             node: string;
             node_id: components["schemas"]["NodeId"];
             remedy: components["schemas"]["Remedy"];
             role: components["schemas"]["Role"];
             task_id: components["schemas"]["TaskId"];
         };
-        /** @description How long a rank may hold the others up. A job of one worker holds nobody up. */
+        /** @description How long a rank may hold up the others. Has no effect with one worker. */
         Verdicts: {
             /**
              * Format: int32
-             * @description Seconds that a rank may be silent or stuck while the others wait for it, once that is seen; 0: for ever. When left out, 120 for
-             *     `engine`, 1800 for `command`.
+             * @description Seconds, after its detection, for which a rank may be silent or stuck while the others wait
+             *     for it; 0: unlimited. Default: 120 with `engine`, 1800 with `command`.
              * @default null
              */
             hang_s: number | null;
             /**
              * Format: int32
-             * @description Seconds that a rank may stay under half of the median rate; 0: for ever. 60 when left out.
+             * @description Seconds for which a rank may stay below half of the median rate; 0: unlimited. Default: 60.
              * @default null
              */
             straggler_s: number | null;
         };
         /** @enum {string} */
         Version: "muster/v1";
-        /** @description Something that is mounted at a path of its own. */
+        /** @description A mount at a path of its own. */
         Volume: {
             /** @enum {string} */
             kind: "claim";
             name: string;
-            /** @description Where it is mounted: an absolute path. */
+            /** @description Absolute path of the mount. */
             path: string;
             read_only?: boolean;
-            /** @description A folder of the volume, by relative path; all of it when left out. */
+            /** @description Folder of the volume, as a relative path. Default: the whole volume. */
             sub_path?: string | null;
         } | {
             /** @enum {string} */
@@ -4807,7 +5065,7 @@ export interface components {
         } | {
             /**
              * Format: int64
-             * @description What may lie in it: bytes, or a text with a unit such as 100Gi; above 0.
+             * @description Limit in bytes, or a text with a unit such as 100Gi; above 0.
              */
             bytes: number;
             /** @enum {string} */
@@ -4816,7 +5074,7 @@ export interface components {
         } | {
             /**
              * Format: int64
-             * @description As of `scratch`.
+             * @description Limit in bytes, or a text with a unit such as 100Gi; above 0.
              */
             bytes: number;
             /** @enum {string} */
@@ -4829,7 +5087,7 @@ export interface components {
         } | {
             /**
              * Format: int32
-             * @description Queued jobs of the tenant that a round considered when this was written.
+             * @description Queued jobs of the tenant that the round considered.
              */
             considered: number;
             /** @enum {string} */
@@ -4856,14 +5114,21 @@ export interface components {
         } | {
             /**
              * Format: int32
-             * @description Of those that one task can have: of parts of GPUs that is one, however many a node has.
+             * @description Largest number of GPUs of one node that one task can use. On a node with GPU parts (MIG
+             *     instances) this is 1.
              */
             largest_node_gpus: number;
             /** Format: int32 */
             needed_gpus_per_worker: number;
-            /** @description Some node has enough, but of parts of GPUs (MIG instances), of which a process sees one. */
+            /**
+             * @description Whether some node has enough GPU parts (MIG instances). A process can use only one of
+             *     them.
+             */
             parts?: boolean;
-            /** @description Its tasks must be pods (the document's `pod`), and only nodes whose tasks are pods count here. */
+            /**
+             * @description Whether the job's tasks must be pods (`pod` of the document), so that only nodes with
+             *     pods count.
+             */
             pods?: boolean;
             /** @enum {string} */
             reason: "no_matching_nodes";
@@ -4877,14 +5142,18 @@ export interface components {
         } | {
             /**
              * Format: int32
-             * @description GPUs that no task holds, where the job may run.
+             * @description GPUs that no task holds, on nodes where the job may run.
              */
             free_gpus: number;
-            /** @description The jobs ahead of it first, then the largest holders: those that hold what is missing at least, and more of them up to a handful. */
+            /**
+             * @description Jobs that hold GPUs: first the jobs that precede it, then the largest holders. The list
+             *     covers at least the missing GPUs and has a few more jobs.
+             */
             held_by: components["schemas"]["JobId"][];
             /**
              * Format: int32
-             * @description Those of them that are kept for jobs ahead of it: for a turn, a restart or a gang that waits for the rest of its GPUs.
+             * @description Free GPUs that are reserved for jobs that precede it: for a time slice, a restart or a
+             *     gang that waits for further GPUs.
              */
             kept_gpus?: number;
             /** Format: int32 */
@@ -4910,49 +5179,52 @@ export interface components {
             /** Format: int64 */
             until_unix_ms: number;
         };
-        /** @description A reason and its remedy. */
+        /** @description Reason for waiting and its remedy. */
         Waiting: {
             /**
              * Format: int32
-             * @description Place in the order in which waiting jobs are considered, from 1; 0 before a round has considered it.
+             * @description Position among the waiting jobs, from 1; 0 before the first round has considered the job.
              */
             position: number;
             smallest_change?: components["schemas"]["Change"] | null;
             why: components["schemas"]["Wait"];
         };
-        /** @description Why a job does not run now. */
+        /** @description Why a job does not run. */
         WaitingView: {
-            /** @description The same, for programs. */
+            /** @description The same in machine-readable form. */
             detail: components["schemas"]["Waiting"];
-            /** @description The reason in a sentence, with its figures. */
+            /** @description The reason as text, with its figures. */
             message: string;
             /**
              * Format: int32
-             * @description Place among the waiting jobs, from 1; 0 before the first round has seen it.
+             * @description Position among the waiting jobs, from 1; 0 before the first round has considered it.
              */
             position: number;
             /** @description Stable name, such as `WaitingForGpus`. */
             reason: string;
-            /** @description The smallest change that would let it start, in words; null when nothing but time helps. */
+            /** @description The smallest change that would let the job start, as text; null if only time helps. */
             smallest_change: string | null;
         };
-        /** @description Changes that are imagined, together; at most 32 of each kind. */
+        /** @description Assumed changes, which apply together; at most 32 of each kind. */
         WhatIf: {
-            /** @description Nodes like the largest one there is. */
+            /** @description Additional nodes like the largest present one. */
             add_nodes?: components["schemas"]["AddedNodes"][];
             jobs?: components["schemas"]["ImaginedJob"][];
             quotas?: components["schemas"]["ImaginedQuota"][];
         };
-        /** @description What would come of changes, beside what is to be expected without them. */
+        /** @description Effects of changes, compared with the forecast without them. */
         WhatIfView: {
-            /** @description Those that are added, displaced, or moved by half a minute or more; at most 500, the added ones first, then by how far. */
+            /**
+             * @description Jobs that are added, displaced, or shifted by at least half a minute; at most 500. Added
+             *     jobs come first, then by the size of the shift.
+             */
             jobs: components["schemas"]["JobShift"][];
             /**
              * Format: date-time
-             * @description The instant of the cluster's state from which was looked ahead.
+             * @description Time of the cluster state on which the forecasts are based.
              */
             made_at: string;
-            /** @description Those with jobs whose end is foreseen in both cases. */
+            /** @description Tenants with jobs whose end can be predicted in both cases. */
             tenants: components["schemas"]["TenantShift"][];
         };
         WorkerResources: {
@@ -4964,7 +5236,7 @@ export interface components {
             cpu_milli: number;
             /**
              * Format: int32
-             * @description GPUs (or CPU slots) of one node; 1 to 16.
+             * @description GPUs or CPU slots of one node; 1 to 16. 1 with `engine`.
              * @default 1
              */
             gpus: number;
@@ -4975,31 +5247,32 @@ export interface components {
              */
             memory_bytes: number;
         };
-        /** @description What the chief reports of a checkpoint that it has written and put into place. */
+        /** @description Report of the coordinator about a complete checkpoint. */
         Written: {
             /**
              * Format: double
-             * @description Share of test examples classified rightly, likewise.
+             * @description Share of test examples that were classified correctly at this step, if it was evaluated
+             *     there.
              */
             accuracy?: number | null;
             /** Format: int64 */
             bytes: number;
             /** Format: double */
             epoch: number;
-            /** @description Names of its files, the manifest and the list of sums among them. */
+            /** @description Names of its files, including the manifest and the list of checksums. */
             files?: string[];
             /**
              * Format: double
-             * @description Test loss at this very step, if it was evaluated there.
+             * @description Test loss at this step, if it was evaluated there.
              */
             loss?: number | null;
-            /** @description Hex SHA-256 of the manifest, which holds those of the files. */
+            /** @description Hex SHA-256 of the manifest, which contains the checksums of the files. */
             manifest_sha256: string;
             /** @description Folder, relative to the cluster's checkpoint root. */
             path: string;
             /**
              * Format: int64
-             * @description Revision of the job that wrote it.
+             * @description Revision of the job that wrote the checkpoint.
              */
             revision: number;
             /** Format: int64 */
@@ -5017,11 +5290,11 @@ export interface operations {
     listEvents: {
         parameters: {
             query?: {
-                /** @description Routine events too: starts and stops of tasks, tests, checkpoints. */
+                /** @description Include routine events: starts and stops of tasks, evaluations, checkpoints. */
                 routine?: boolean;
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -5053,7 +5326,7 @@ export interface operations {
     forecastAccuracy: {
         parameters: {
             query?: {
-                /** @description Forecasts made in so many days. */
+                /** @description Number of days: only forecasts made in this time count. */
                 days?: number;
             };
             header?: never;
@@ -5085,17 +5358,17 @@ export interface operations {
     listJobs: {
         parameters: {
             query?: {
-                /** @description Only this job; may be repeated, up to 500 times. */
+                /** @description Only jobs with this id; may be repeated up to 500 times. */
                 id?: components["schemas"]["JobId"][];
-                /** @description Only jobs in one of these phases; may be repeated. */
+                /** @description Only jobs in this phase; may be repeated for several phases. */
                 phase?: components["schemas"]["JobPhase"][];
-                /** @description Only jobs with this label, as `key=value`; all of them if repeated. */
+                /** @description Only jobs with this label, as `key=value`; may be repeated to require several labels. */
                 label?: string[];
-                /** @description Only jobs of exactly this name. */
+                /** @description Only jobs with exactly this name. */
                 name?: string;
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -5127,7 +5400,7 @@ export interface operations {
     submitJob: {
         parameters: {
             query?: {
-                /** @description Check the document and answer what would be submitted, without submitting it. */
+                /** @description Check the document and answer with the job, without submitting it. */
                 dry_run?: boolean;
             };
             header?: {
@@ -5145,7 +5418,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description `dry_run`: the document is right; the id is all zeros and nothing was submitted */
+            /** @description `dry_run`: the document is valid; the id is all zeros and nothing was submitted */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5254,7 +5527,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Changed; the next round obeys */
+            /** @description Changed; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5286,7 +5559,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5309,9 +5582,9 @@ export interface operations {
     listCheckpoints: {
         parameters: {
             query?: {
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -5393,7 +5666,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5416,11 +5689,11 @@ export interface operations {
     listJobEvents: {
         parameters: {
             query?: {
-                /** @description Only events after this cursor, which may be that of any event or the `continue` of a page. */
+                /** @description Only events after this cursor: that of any event, or the `continue` of a page. */
                 after?: string;
-                /** @description The same as `after`. */
+                /** @description Same as `after`. */
                 continue?: string;
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
             };
             header?: never;
@@ -5464,7 +5737,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why */
+            /** @description The explanation */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5519,11 +5792,14 @@ export interface operations {
     readLog: {
         parameters: {
             query?: {
-                /** @description Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. The chief, `worker-0`, if left out. */
+                /**
+                 * @description Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. Default: `worker-0`,
+                 *     the coordinator.
+                 */
                 task?: string;
-                /** @description The last so many bytes; 65536 if neither this nor `offset` is given. */
+                /** @description Number of last bytes. Default: 65536 if `offset` is not given either. */
                 tail_bytes?: number;
-                /** @description From this byte on, at most 1 MiB. */
+                /** @description First byte; the answer has at most 1 MiB. */
                 offset?: number;
             };
             header?: never;
@@ -5538,7 +5814,7 @@ export interface operations {
             /** @description A part of the log */
             200: {
                 headers: {
-                    /** @description Bytes that the log has by now */
+                    /** @description Present length of the log in bytes */
                     "Muster-Log-End"?: number;
                     /** @description `offset` of the part that follows */
                     "Muster-Log-Next-Offset"?: number;
@@ -5567,15 +5843,15 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Id of a task, or its name (`worker-0`, `ps-1`), which is followed through all revisions to come. The chief, `worker-0`, if
-                 *     left out.
+                 * @description Id of a task, or its name (`worker-0`, `ps-1`). A name is followed through all later
+                 *     revisions. Default: `worker-0`, the coordinator.
                  */
                 task?: string;
-                /** @description Begin at this byte of the task that is there now; at its last 64 KiB if left out. */
+                /** @description First byte of the present task's log. Default: its last 64 KiB. */
                 offset?: number;
             };
             header?: {
-                /** @description The id of the last message seen; goes before `offset` */
+                /** @description Id of the last received message; precedes `offset` */
                 "Last-Event-ID"?: string | null;
             };
             path: {
@@ -5652,7 +5928,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5677,7 +5953,10 @@ export interface operations {
             query?: {
                 /** @description Only samples after this step. */
                 after_step?: number;
-                /** @description Samples at most; more are thinned evenly, the first and the last kept. */
+                /**
+                 * @description Maximum number of samples; a longer series is thinned evenly, with its first and last sample
+                 *     kept.
+                 */
                 max_points?: number;
             };
             header?: never;
@@ -5721,7 +6000,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5744,13 +6023,13 @@ export interface operations {
     followJob: {
         parameters: {
             query?: {
-                /** @description Begin after this cursor, or after this message's id; from now on if left out. */
+                /** @description Begin after this cursor or id of a message. Default: now. */
                 after?: string;
-                /** @description Begin the series after this step; from now on if left out. */
+                /** @description Begin the series after this step. Default: now. */
                 after_step?: number;
             };
             header?: {
-                /** @description The id of the last message seen; goes before `after` */
+                /** @description Id of the last received message; precedes `after` */
                 "Last-Event-ID"?: string | null;
             };
             path: {
@@ -5793,7 +6072,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5816,7 +6095,7 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
-                /** @description Tasks of earlier revisions too. */
+                /** @description Include tasks of earlier revisions. */
                 all?: boolean;
             };
             header?: never;
@@ -5857,7 +6136,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The bearer */
+            /** @description The caller */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5880,9 +6159,9 @@ export interface operations {
     listNodes: {
         parameters: {
             query?: {
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -5985,7 +6264,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6057,7 +6336,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6121,7 +6400,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the next round obeys */
+            /** @description Accepted; takes effect in the next scheduling round */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6156,7 +6435,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is to be expected */
+            /** @description The predicted effects */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6181,9 +6460,9 @@ export interface operations {
             query?: {
                 /** @description Only rounds at or after this time (RFC 3339). */
                 since?: string;
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before; any number of a round shows those below it. */
+                /** @description Value of `continue` of the last page; any round number lists the rounds below it. */
                 continue?: string;
             };
             header?: never;
@@ -6247,11 +6526,11 @@ export interface operations {
     followCluster: {
         parameters: {
             query?: {
-                /** @description Begin after this cursor; from now on if left out. */
+                /** @description Begin after this cursor. Default: now. */
                 after?: string;
             };
             header?: {
-                /** @description The id of the last message seen; goes before `after` */
+                /** @description Id of the last received message; precedes `after` */
                 "Last-Event-ID"?: string | null;
             };
             path?: never;
@@ -6282,11 +6561,11 @@ export interface operations {
     listStudies: {
         parameters: {
             query?: {
-                /** @description Only studies of exactly this name. */
+                /** @description Only studies with exactly this name. */
                 name?: string;
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -6318,7 +6597,7 @@ export interface operations {
     createStudy: {
         parameters: {
             query?: {
-                /** @description Check the document and answer what would be created, without creating it. */
+                /** @description Check the document and answer with the study, without creating it. */
                 dry_run?: boolean;
             };
             header?: {
@@ -6336,7 +6615,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description `dry_run`: the document is right; the id is all zeros and nothing was created */
+            /** @description `dry_run`: the document is valid; the id is all zeros and nothing was created */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6433,7 +6712,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each time it asks */
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each request for trials */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -6448,7 +6727,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The trials, perhaps none */
+            /** @description The trials; the list may be empty */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6471,9 +6750,9 @@ export interface operations {
     getBestTrials: {
         parameters: {
             query?: {
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -6485,7 +6764,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them; none while no trial has completed a rung */
+            /** @description A page of trials; empty until a trial has completed a rung */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6517,7 +6796,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the scheduler obeys */
+            /** @description Accepted; the scheduler carries it out shortly after */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6540,7 +6819,7 @@ export interface operations {
     exportStudy: {
         parameters: {
             query?: {
-                /** @description `csv`: a line a trial, without curves. `json`: a list of trials with their curves. */
+                /** @description `csv`: one line per trial, without curves. `json`: a list of trials with their curves. */
                 format?: string;
             };
             header?: never;
@@ -6592,7 +6871,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Stated; the scheduler obeys */
+            /** @description Accepted; the scheduler carries it out shortly after */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6624,7 +6903,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the scheduler obeys */
+            /** @description Accepted; the scheduler carries it out shortly after */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6663,7 +6942,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Kept; the scheduler takes it in */
+            /** @description Stored; the scheduler reads it shortly after */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6695,7 +6974,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Stated; the scheduler obeys */
+            /** @description Accepted; the scheduler carries it out shortly after */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6719,7 +6998,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description With `ask`: 1 to 255 visible ASCII characters, chosen by the client; one for each time it asks */
+                /** @description With `ask`: 1 to 255 visible ASCII characters, chosen by the client; one for each request for trials */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -6734,7 +7013,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Kept; the scheduler takes it in */
+            /** @description Stored; the scheduler reads it shortly after */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6759,11 +7038,11 @@ export interface operations {
             query?: {
                 /** @description Only trials in this state. */
                 state?: components["schemas"]["TrialPhase"];
-                /** @description With the learning curve of each. */
+                /** @description Include the learning curve of each trial. */
                 curves?: boolean;
-                /** @description Items on the page; with curves never more than 100. */
+                /** @description Items per page; with curves at most 100. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -6798,9 +7077,9 @@ export interface operations {
     listTenants: {
         parameters: {
             query?: {
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -6931,13 +7210,13 @@ export interface operations {
     listTokens: {
         parameters: {
             query?: {
-                /** @description Of the tenant of this name; for administrators. The bearer's if left out. */
+                /** @description Name of the tenant; for administrators. Default: that of the caller. */
                 tenant?: string;
-                /** @description Of all tenants; for administrators. */
+                /** @description Tokens of all tenants; for administrators. */
                 all_tenants?: boolean;
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -7002,9 +7281,9 @@ export interface operations {
     revokeTokensOfUser: {
         parameters: {
             query: {
-                /** @description Name of the user whose tokens are revoked. */
+                /** @description Name of the user. */
                 user: string;
-                /** @description Name of the user's tenant; for administrators. The bearer's if left out. */
+                /** @description Name of the user's tenant; for administrators. Default: that of the caller. */
                 tenant?: string;
             };
             header?: never;
@@ -7066,9 +7345,9 @@ export interface operations {
     listUsers: {
         parameters: {
             query?: {
-                /** @description Items on the page. */
+                /** @description Items per page. */
                 limit?: number;
-                /** @description `continue` of the page before. */
+                /** @description Value of `continue` of the last page. */
                 continue?: string;
             };
             header?: never;
@@ -7110,7 +7389,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is to be expected */
+            /** @description The predicted effects */
             200: {
                 headers: {
                     [name: string]: unknown;
