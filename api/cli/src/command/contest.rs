@@ -25,10 +25,12 @@ const SUSPENDED_PER_GPU: u32 = 3;
 /// What is to be run: every workload under every policy.
 #[derive(Debug, Args)]
 pub struct Inputs {
-    /// Folder with the measured profiles of the applications; clusters' traces under the live rules need none.
+    /// Folder with the measured profiles of the applications, plain or compressed; traces of
+    /// clusters under the live rules need none.
     #[arg(long, value_name = "DIR")]
     profiles: Option<PathBuf>,
-    /// Workload files: CSV of one of the documented schemas; the peers' rules take those of Pollux and Sia.
+    /// Workload files: CSV of one of the documented schemas, plain or compressed (.zst, .gz); the
+    /// rules pollux and sia take workloads of Pollux and Sia.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     workload: Vec<PathBuf>,
     /// Nodes x GPUs of each, such as 16x4; of several kinds aws:6x4,dgx-ext:2x8,rtx:3x8.
@@ -255,12 +257,13 @@ impl RuleSet {
     }
 }
 
-/// Reads a workload; it is called as its file was, so that results tell equal names in different folders apart.
+/// Reads a workload. Its name is the path of its file, so that equal names in different folders
+/// remain distinct in results.
 fn workload(path: &Path) -> anyhow::Result<Workload> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| UsageError(format!("--workload {name} cannot be read: {error}")))?;
-    Ok(trace::read(&name, &name, &text)
+    let file = path.display().to_string();
+    let text = trace::file::read_text(path)
+        .map_err(|error| UsageError(format!("--workload: {:#}", anyhow::Error::from(error))))?;
+    Ok(trace::read(&file, &trace::file::name_of(path), &text)
         .map_err(|error| UsageError(format!("--workload: {error}")))?)
 }
 
