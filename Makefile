@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web test compare test-traces bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -34,6 +34,18 @@ TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scri
 test: web ## run every test
 	@scripts/ensure-toolchain test
 	@$(TESTED_WITH) && scripts/run-tests
+
+test-traces: ## run the tests of traces that are not part of this repository (MUSTER_TRACES=FOLDER, else ../shared/traces)
+	@scripts/ensure-toolchain test
+	@$(if $(MUSTER_TRACES),MUSTER_TRACES="$(abspath $(MUSTER_TRACES))") scripts/ignored-tests --run "needs MUSTER_TRACES"
+
+compare: LOAD ?= 1.0
+compare: POLICIES ?= muster,muster-fixed,tiresias,optimus
+compare: POLLUX = scheduler/sim/traces/pollux
+compare: ## policies side by side on the published workloads of Pollux (LOAD=2.0 for another load, POLICIES=muster,pollux for others)
+	@scripts/ensure-toolchain
+	@cargo run --release --locked --quiet --bin muster -- compare --profiles $(POLLUX) --workload $(POLLUX)/workloads-$(LOAD)/*.csv.zst \
+		--cluster 16x4 --policy $(POLICIES)
 
 bench: PEERS ?=
 # Those that take a quarter of an hour or a cluster of their own have targets of their own.
