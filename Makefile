@@ -2,7 +2,7 @@
 # for `muster up` and `muster down` are passed in ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web docs dist doc test test-quick bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web docs dist doc test test-quick test-traces compare bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -51,6 +51,18 @@ test-quick: ## run the tests that take seconds, without stories, browser and Kub
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --exclude muster-e2e --profile quick; \
 	else cargo test --locked --workspace --exclude muster-e2e --lib --bins; fi
+
+test-traces: ## run the tests of traces that are not part of this repository (MUSTER_TRACES=FOLDER, else ../shared/traces)
+	@scripts/ensure-toolchain test
+	@$(if $(MUSTER_TRACES),MUSTER_TRACES="$(abspath $(MUSTER_TRACES))") scripts/ignored-tests --run "needs MUSTER_TRACES"
+
+compare: LOAD ?= 1.0
+compare: POLICIES ?= muster,muster-fixed,tiresias,optimus
+compare: POLLUX = scheduler/sim/traces/pollux
+compare: ## policies side by side on the published workloads of Pollux (LOAD=2.0 for another load, POLICIES=muster,pollux for others)
+	@scripts/ensure-toolchain
+	@cargo run --release --locked --quiet --bin muster -- compare --profiles $(POLLUX) --workload $(POLLUX)/workloads-$(LOAD)/*.csv.zst \
+		--cluster 16x4 --policy $(POLICIES)
 
 bench: PEERS ?=
 # Benchmarks that take a quarter of an hour or a whole cluster have separate targets.

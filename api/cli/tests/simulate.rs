@@ -4,6 +4,7 @@
 #[path = "../../../scheduler/sim/tests/traces/mod.rs"]
 mod traces;
 
+use muster_sim::trace::file::read_text;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -337,14 +338,10 @@ fn wrong_argument_is_named_with_the_expected_form() {
     );
 }
 
-/// Compares with the published completion times of Tiresias, if the published files are available
-/// (`MUSTER_TRACES`).
 #[test]
 fn published_results_are_reproduced() {
-    let Some(folder) = traces::part("pollux") else {
-        return;
-    };
-    let published = fs::read_to_string(folder.join("published_jct.csv")).expect("a file");
+    let folder = traces::committed("pollux");
+    let published = read_text(&folder.join("published_jct.csv")).expect("a file");
     let times: Vec<f64> = published
         .lines()
         .filter_map(|line| line.strip_prefix("0.5,1,tiresias,"))
@@ -357,7 +354,7 @@ fn published_results_are_reproduced() {
         "--profiles",
         ".",
         "--workload",
-        "workloads-0.5/workload-1.csv",
+        "workloads-0.5/workload-1.csv.zst",
         "--cluster",
         "16x4",
         "--policy",
@@ -365,6 +362,7 @@ fn published_results_are_reproduced() {
         "--json",
     ];
     let runs = json(&muster(&folder, &arguments));
+    assert_eq!(runs[0]["workload"], "workloads-0.5/workload-1.csv");
     let ours_s = runs[0]["avg_jct_s"].as_f64().expect("a number");
     assert!(
         (ours_s / mean_s - 1.0).abs() < 1e-3,

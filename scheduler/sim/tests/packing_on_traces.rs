@@ -9,7 +9,7 @@ use muster_core::policy::Slicing;
 use muster_sim::live::{Terms, run};
 use muster_sim::measure::Summary;
 use muster_sim::peers::{Cluster, NodeGroup};
-use muster_sim::trace::{Work, Workload, read};
+use muster_sim::trace::{Work, Workload, file, read};
 
 /// Jobs of one GPU that ran for ten minutes to four hours, from index `from` on.
 fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {
@@ -26,10 +26,9 @@ fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {
     }
 }
 
-fn philly() -> Option<Workload> {
-    let file = traces::part("clusters/philly_2017-09_2017-10.csv")?;
-    let text = std::fs::read_to_string(&file).unwrap();
-    Some(read("philly", "philly", &text).unwrap())
+fn philly() -> Workload {
+    let text = file::read_text(&traces::outside("clusters/philly_2017-09_2017-10.csv")).unwrap();
+    read("philly", "philly", &text).unwrap()
 }
 
 /// Results with time slicing alone and with packing, on two nodes of four GPUs.
@@ -64,8 +63,9 @@ fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
 }
 
 #[test]
+#[ignore = "needs MUSTER_TRACES: the Philly trace"]
 fn packing_shortens_completion_times_of_time_slicing() {
-    let Some(all) = philly() else { return };
+    let all = philly();
     let [turns, packed] = turns_and_packed(&sample(&all, 3_000, 100));
     assert!(packed.avg_jct_s < 0.9 * turns.avg_jct_s);
     assert!(packed.makespan_s < turns.makespan_s);
@@ -88,17 +88,18 @@ fn on_a_full_cluster(all: &Workload, from: usize) -> [Summary; 2] {
 }
 
 #[test]
+#[ignore = "needs MUSTER_TRACES: the Philly trace"]
 fn packing_saves_gpu_hours_on_full_cluster() {
-    let Some(all) = philly() else { return };
+    let all = philly();
     let [turns, packed] = on_a_full_cluster(&all, 16_000);
     assert!(turns.gpu_hours > 1.2 * packed.gpu_hours);
 }
 
 /// The five samples of docs/benchmarks/scheduling.md#packing.
 #[test]
-#[ignore = "takes minutes in a debug build"]
+#[ignore = "takes minutes in a debug build, and needs MUSTER_TRACES: the Philly trace"]
 fn packing_saves_gpu_hours_on_five_full_clusters() {
-    let Some(all) = philly() else { return };
+    let all = philly();
     let mut gpu_hours = [0.0; 2];
     for from in (0..5).map(|number| number * 8_000) {
         let summaries = on_a_full_cluster(&all, from);

@@ -25,12 +25,12 @@ const SUSPENDED_PER_GPU: u32 = 3;
 /// The runs: every workload under every policy.
 #[derive(Debug, Args)]
 pub struct Inputs {
-    /// Folder with the measured profiles of the applications; not needed for cluster traces under
-    /// the live rules.
+    /// Folder with the measured profiles of the applications, plain or compressed; traces of
+    /// clusters under the live rules need none.
     #[arg(long, value_name = "DIR")]
     profiles: Option<PathBuf>,
-    /// Workload files: CSV of one of the documented schemas; the rules pollux and sia accept the
-    /// schemas of Pollux and Sia.
+    /// Workload files: CSV of one of the documented schemas, plain or compressed (.zst, .gz); the
+    /// rules pollux and sia take workloads of Pollux and Sia.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     workload: Vec<PathBuf>,
     /// Nodes x GPUs per node, such as 16x4; with several GPU kinds aws:6x4,dgx-ext:2x8,rtx:3x8.
@@ -260,13 +260,13 @@ impl RuleSet {
     }
 }
 
-/// Reads a workload. Its name is the file's path, because files in different folders may have equal
-/// names.
+/// Reads a workload. Its name is the path of its file, so that equal names in different folders
+/// remain distinct in results.
 fn workload(path: &Path) -> anyhow::Result<Workload> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| UsageError(format!("--workload {name} cannot be read: {error}")))?;
-    Ok(trace::read(&name, &name, &text)
+    let file = path.display().to_string();
+    let text = trace::file::read_text(path)
+        .map_err(|error| UsageError(format!("--workload: {:#}", anyhow::Error::from(error))))?;
+    Ok(trace::read(&file, &trace::file::name_of(path), &text)
         .map_err(|error| UsageError(format!("--workload: {error}")))?)
 }
 

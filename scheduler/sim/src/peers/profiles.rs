@@ -3,9 +3,11 @@
 
 use super::application::{Application, Epoch, Noise};
 use super::throughput::{Measured, StepTime};
+use crate::trace::file::{self, FileError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// All applications, and the GPU kinds on which they were measured.
@@ -23,7 +25,7 @@ pub enum ProfileError {
     Open {
         path: PathBuf,
         #[source]
-        source: csv::Error,
+        source: FileError,
     },
     #[error("read a row of {path}")]
     Row {
@@ -94,7 +96,8 @@ struct SizeRow {
 impl Profiles {
     /// Reads `placements.csv` and `scalability.csv`, and if present `throughput_table.csv`,
     /// `applications.csv` and `validation.csv`. The last two may also be in the folder `pollux`
-    /// beside `folder`, because Sia's applications are those of Pollux.
+    /// beside `folder`, because Sia's applications are those of Pollux. Each file may be compressed
+    /// ([`file::read_text`]).
     ///
     /// # Errors
     /// [`ProfileError`] if a file is missing or a row is invalid.
@@ -102,11 +105,11 @@ impl Profiles {
         let shared = |name: &str| {
             let here = folder.join(name);
             let beside = || folder.parent().map(|up| up.join("pollux").join(name));
-            if here.exists() {
-                here
-            } else {
-                beside().filter(|path| path.exists()).unwrap_or(here)
+            if file::find(&here).is_some() {
+                return here;
             }
+            let beside = beside().filter(|path| file::find(path).is_some());
+            beside.unwrap_or(here)
         };
         let mut profiles = Self {
             kinds: Vec::new(),
@@ -116,7 +119,7 @@ impl Profiles {
         profiles.read_validation(&shared("validation.csv"))?;
         profiles.read_placements(&folder.join("placements.csv"))?;
         let table = folder.join("throughput_table.csv");
-        let has_table = table.exists();
+        let has_table = file::find(&table).is_some();
         let sizes = if has_table {
             table
         } else {
@@ -277,10 +280,11 @@ impl Profiles {
 fn rows<T: DeserializeOwned>(
     path: &Path,
 ) -> Result<impl Iterator<Item = Result<T, ProfileError>>, ProfileError> {
-    let reader = csv::Reader::from_path(path).map_err(|source| ProfileError::Open {
+    let text = file::read_text(path).map_err(|source| ProfileError::Open {
         path: path.to_owned(),
         source,
     })?;
+    let reader = csv::Reader::from_reader(Cursor::new(text));
     let path = path.to_owned();
     Ok(reader.into_deserialize().map(move |row| {
         row.map_err(|source| ProfileError::Row {

@@ -4,9 +4,10 @@
 //!
 //! The header selects one of three schemas: workloads of Pollux and Sia ([`pollux`]), the common
 //! job trace of Philly, Alibaba, Gavel and Muster's exports ([`common`]), or Tiresias' testbed list
-//! ([`tiresias`]). The caller reads the file.
+//! ([`tiresias`]). [`file`] reads plain and compressed files.
 
 pub mod common;
+pub mod file;
 pub mod pollux;
 mod table;
 pub mod tiresias;

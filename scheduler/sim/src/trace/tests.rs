@@ -1,5 +1,6 @@
 use super::common::{Past, write};
-use super::{Problem, TraceError, Work, Workload, read};
+use super::{Problem, TraceError, Work, file, read};
+use std::path::Path;
 
 #[path = "../../tests/traces/mod.rs"]
 mod traces;
@@ -160,31 +161,41 @@ fn history_written_as_trace_reads_back_equal() {
     assert_eq!(jobs[1].work, Work::Unknown);
 }
 
-/// Reads every published file if `MUSTER_TRACES` names their folder.
+/// Returns the number of jobs of a trace.
+fn jobs(path: &Path) -> usize {
+    let text = file::read_text(path).unwrap();
+    let name = path.display().to_string();
+    read(&name, &name, &text).unwrap().jobs.len()
+}
+
 #[test]
-fn all_published_traces_are_read_whole() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let published = |path: &str| -> Workload {
-        let text = std::fs::read_to_string(folder.join(path)).expect(path);
-        read(path, path, &text).unwrap_or_else(|error| panic!("{error}"))
-    };
-    for (path, jobs) in [
+fn committed_traces_are_read_whole() {
+    for (path, expected) in [
+        ("pollux/workloads-0.5/workload-1.csv", 80),
         ("pollux/workloads-1.0/workload-1.csv", 160),
+        ("pollux/workloads-1.5/workload-1.csv", 240),
         ("pollux/workloads-2.0/workload-6.csv", 320),
         ("pollux/workloads-untuned/workload-1.csv", 160),
+        ("gavel/philly_vc_0e4a51.csv", 1_181),
+        ("tiresias/60_job.csv", 60),
+    ] {
+        assert_eq!(jobs(&traces::committed(path)), expected, "{path}");
+    }
+}
+
+#[test]
+#[ignore = "needs MUSTER_TRACES: the traces of Sia, Philly and Alibaba"]
+fn traces_outside_the_repository_are_read_whole() {
+    for (path, expected) in [
         ("sia/workloads-newtrace/workload-1.csv", 960),
         ("sia/workloads-rate-50/workload-1.csv", 400),
         ("clusters/philly_2017-09_2017-10.csv", 52_849),
         ("clusters/alibaba_openb_default.csv", 8_152),
-        ("gavel/philly_vc_0e4a51.csv", 1_181),
-        ("tiresias/60_job.csv", 60),
     ] {
-        assert_eq!(published(path).jobs.len(), jobs, "{path}");
+        assert_eq!(jobs(&traces::outside(path)), expected, "{path}");
     }
     // A file of nodes is not a trace of jobs.
     let path = "clusters/alibaba_openb_nodes.csv";
-    let text = std::fs::read_to_string(folder.join(path)).expect(path);
+    let text = file::read_text(&traces::outside(path)).unwrap();
     assert!(read(path, path, &text).is_err());
 }

@@ -1,23 +1,36 @@
-//! Path of the published traces for the tests of all crates: the folder in `MUSTER_TRACES`, or
-//! `shared/traces` beside the repository.
-#![allow(dead_code, reason = "each test uses one of the functions")]
+//! Paths of published traces for the tests of all crates.
+//!
+//! Traces whose licence permits it are in `scheduler/sim/traces`. The others are in the folder
+//! `MUSTER_TRACES`, by default `shared/traces` beside the repository. Tests that need these are
+//! ignored with a reason that begins with `needs MUSTER_TRACES`; `scripts/run-tests` runs them if
+//! the folder is there.
+#![allow(dead_code, reason = "each test uses some of the functions")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Folder of the published traces. Without it a test prints that it was skipped.
-pub fn folder() -> Option<PathBuf> {
-    part("")
+/// Every crate is two folders below the repository's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// File or folder in the folder of traces; `None` as in [`folder`].
-pub fn part(name: &str) -> Option<PathBuf> {
+/// Returns a file or folder of the committed traces. The files are compressed: `a.csv` is
+/// `a.csv.zst`.
+pub fn committed(name: &str) -> PathBuf {
+    root().join("scheduler/sim/traces").join(name)
+}
+
+/// Returns a file or folder of the traces that are not part of the repository.
+///
+/// # Panics
+/// If it does not exist.
+pub fn outside(name: &str) -> PathBuf {
     let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
-    // Every crate is two folders below the repository's root.
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let found = given.unwrap_or_else(beside).join(name);
-    if found.exists() {
-        return Some(found);
-    }
-    eprintln!("skipped: there is no {} (MUSTER_TRACES)", found.display());
-    None
+    let folder = given.unwrap_or_else(|| root().join("../shared/traces"));
+    let found = folder.join(name);
+    assert!(
+        found.exists(),
+        "{} does not exist; set MUSTER_TRACES to the folder of traces",
+        found.display()
+    );
+    found
 }
