@@ -589,8 +589,8 @@ fn tenant_time_does_not_depend_on_number_of_jobs() {
     assert!((0.4..=0.6).contains(&share), "{share}");
 }
 
-/// Returns a course of two tenants of equal weight. The first has a queue of `jobs` one-GPU commands
-/// that are older than two quanta.
+/// Returns a course of two tenants of equal weight. The first has a queue of `jobs` commands of one
+/// GPU that are older than two quanta.
 fn beside_long_queue(jobs: u32) -> Course {
     let mut course = beside_who_never_starts(2, 2, PolicyName::Muster, None);
     for number in 0..jobs {
