@@ -38,6 +38,8 @@ const PURE: [(&str, &[&str]); 4] = [
         "muster-sim",
         &[
             "csv",
+            // Traces are files, plain or compressed.
+            "flate2",
             "muster-core",
             "muster-model",
             "muster-search",
@@ -45,6 +47,7 @@ const PURE: [(&str, &[&str]); 4] = [
             "serde_json",
             "thiserror",
             "uuid",
+            "zstd",
         ],
     ),
 ];
