@@ -1,13 +1,9 @@
-//! Input of a round: nodes, tenants and jobs at one instant, in a fixed order.
-//!
-//! A round is replayed from this value and the policy settings alone. Everything that a decision
-//! depends on must be in one of the two.
+//! Jobs of the snapshot: the decisive part of the document, the tasks and the measurements.
 
+use super::is_false;
 use crate::estimate::Gains;
-use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
-use muster_model::node::is_part;
 use muster_model::pace::{Pace, Watch};
 use muster_model::packing::Measured;
 use muster_model::spec::{
@@ -16,127 +12,6 @@ use muster_model::spec::{
 use muster_model::task::{Role, TaskState};
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
-
-/// Consistent state of the cluster at one instant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Snapshot {
-    pub round: u64,
-    /// Instant of the snapshot, Unix time in milliseconds.
-    pub now_ms: i64,
-    pub nodes: Vec<Node>,
-    pub tenants: Vec<Tenant>,
-    /// Jobs that have not ended: all jobs with resources or an intent to obey, and the queued jobs
-    /// of the queue window.
-    pub jobs: Vec<Job>,
-    /// Tenants with queued jobs outside of the queue window.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
-}
-
-/// Queued jobs of one tenant that this round does not consider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LeftOut {
-    pub tenant: TenantId,
-    /// Number of the tenant's queued jobs that the round considers.
-    pub considered: u32,
-    /// Number of the tenant's other queued jobs, as last counted.
-    pub jobs: u32,
-    /// Some of these jobs whose wait reason is not
-    /// [`Wait::BehindEarlierJobs`](muster_model::wait::Wait::BehindEarlierJobs) yet.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub untold: Vec<Untold>,
-}
-
-/// A job outside of the snapshot whose wait reason is out of date.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Untold {
-    pub job: JobId,
-    /// Revision of the job, for compare-and-set.
-    pub revision: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Node {
-    pub id: NodeId,
-    pub name: String,
-    /// Whether the node has a session or its lease has not expired.
-    pub up: bool,
-    /// Whether the node is drained: it takes no new tasks, and its tasks move away.
-    pub drained: bool,
-    /// Name of the rack. Nodes with the same rack are nearer to each other than to other nodes.
-    /// `None` if it is not configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rack: Option<String>,
-    /// Whether the node is excluded: it takes no new tasks, and its tasks stay.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub excluded: bool,
-    /// Whether the node is cordoned by its cluster, or refuses new tasks by itself, for example
-    /// because its disk is full. This is no job's failure, and Muster's administrators cannot clear
-    /// it.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub cordoned: bool,
-    /// Faults that were recorded for the node.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub faults: Vec<Fault>,
-    /// Number of GPUs or CPU slots; their indices are `0..gpus`.
-    pub gpus: u32,
-    /// Indices of GPUs in use outside of Muster; no task of Muster holds one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taken: Vec<u32>,
-    /// GPUs released in the last minute by a job that has ended, waits or is suspended, with the
-    /// time of their last release.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub freed: Vec<Freed>,
-    /// Model of the GPUs as the driver names it; a job is not spread over different models. The
-    /// name shows whether it is a part of a GPU (MIG instance).
-    pub gpu_model: String,
-    /// Memory of the node's smallest GPU or CPU slot; 0 if unknown.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub gpu_memory_bytes: u64,
-    pub cpu_milli: u64,
-    pub memory_bytes: u64,
-    /// Whether tasks of the node are pods. A task in a pod can have its own image and volumes.
-    /// `None` if the executor is too old to report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pods: Option<bool>,
-    /// Time of the node's last message, Unix ms; `None` if it is not recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_ms: Option<i64>,
-}
-
-/// A released GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Freed {
-    pub gpu: u32,
-    pub at_ms: i64,
-}
-
-/// A fault on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fault {
-    /// Job whose task failed; `None` for a fault of the machine itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobId>,
-    pub what: NodeFault,
-    pub at_ms: i64,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tenant {
-    pub id: TenantId,
-    pub name: String,
-    /// Maximum number of GPUs that the tenant's jobs hold at one time; `None` for no limit.
-    pub gpu_quota: Option<u32>,
-    /// Weight of the tenant; its share of the cluster is its weight over the sum of all weights.
-    pub weight: f64,
-}
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -403,69 +278,6 @@ pub struct SpeedPoint {
     pub samples: u64,
 }
 
-impl Snapshot {
-    /// Sorts nodes by name, tenants by id, jobs by submission time and tasks by role. Two snapshots
-    /// of the same facts are then equal byte for byte.
-    pub fn sort(&mut self) {
-        self.nodes
-            .sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-        for node in &mut self.nodes {
-            node.faults.sort_by_key(|fault| (fault.at_ms, fault.job));
-            node.freed.sort_by_key(|freed| freed.gpu);
-            node.taken.sort_unstable();
-        }
-        self.tenants.sort_by_key(|tenant| tenant.id);
-        self.left_out.sort_by_key(|left_out| left_out.tenant);
-        for left_out in &mut self.left_out {
-            left_out.untold.sort_by_key(|untold| untold.job);
-        }
-        self.jobs.sort_by_key(|job| (job.submitted_ms, job.id));
-        for job in &mut self.jobs {
-            job.tasks.sort_by_key(|task| (task.role, task.id));
-            job.leaving.sort_by_key(|task| (task.role, task.id));
-            job.tasks
-                .iter_mut()
-                .chain(&mut job.leaving)
-                .for_each(|task| task.gpus.sort_unstable());
-            job.speeds
-                .sort_by_key(|point| (point.workers, point.ps_shards));
-            job.progress.epoch_losses.sort_by_key(|&(epoch, _)| epoch);
-        }
-    }
-}
-
-impl Node {
-    /// Whether the node takes new tasks.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.up && !self.drained && !self.excluded && !self.cordoned
-    }
-
-    /// Whether the tasks of the node are known to be pods.
-    #[must_use]
-    pub fn has_pods(&self) -> bool {
-        self.pods == Some(true)
-    }
-
-    /// Number of GPUs that Muster can allocate.
-    #[must_use]
-    pub fn own_gpus(&self) -> u32 {
-        let others = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
-        self.gpus.saturating_sub(others)
-    }
-
-    /// Maximum number of GPUs of one task on this node: a process sees only one part of a GPU (MIG
-    /// instance).
-    #[must_use]
-    pub fn gpus_of_a_task(&self) -> u32 {
-        if is_part(&self.gpu_model) {
-            self.own_gpus().min(1)
-        } else {
-            self.own_gpus()
-        }
-    }
-}
-
 impl Job {
     /// Steps that one update with this number of workers is worth; above 1 only if the batch grows
     /// with the workers.
@@ -627,16 +439,8 @@ fn size<'t>(tasks: impl Iterator<Item = &'t Task>) -> (u32, u32) {
     })
 }
 
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 fn is_never(times: &u32) -> bool {
     *times == 0
-}
-
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
 }
 
 fn is_first(lane: &u32) -> bool {
