@@ -12,6 +12,7 @@ mod command;
 mod config;
 mod document;
 mod output;
+#[cfg(test)]
 mod reference;
 mod up;
 
@@ -20,7 +21,6 @@ use command::Session;
 use config::Store;
 use muster_client::ClientError;
 use output::Format;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Exit codes other than 0, which scripts can distinguish.
@@ -81,9 +81,6 @@ enum Command {
     Compare(Box<command::compare::Compare>),
     /// Print a shell completion script
     Completion { shell: clap_complete::Shell },
-    /// Print docs/reference/cli.md
-    #[command(hide = true)]
-    Reference,
     #[command(flatten)]
     Remote(command::Remote),
 }
@@ -118,9 +115,6 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Compare(options) => options.run(cli.output)?,
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "muster", &mut output::Out);
-        }
-        Command::Reference => {
-            output::Out.write_all(reference::markdown(Cli::command()).as_bytes())?
         }
         Command::Remote(command) => {
             let context = Store::locate()?.resolve(cli.server, cli.token)?;

@@ -1,17 +1,16 @@
-//! `muster reference`: prints docs/reference/cli.md from the definitions of the commands.
+//! Compares docs/reference/cli.md with the definitions of the commands, and renews it.
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
 const HEAD: &str = "\
 # CLI reference
 
-This page comes from the definitions of the commands in `api/cli`. `muster reference` prints it, and
-a test compares it with this file. `muster COMMAND --help` prints the same texts.
+This page comes from the definitions of the commands in `api/cli`. `muster COMMAND --help` prints
+the same texts.
 ";
 
 /// Returns the reference of a command and of all its subcommands as Markdown.
-#[must_use]
-pub fn markdown(mut muster: Command) -> String {
+fn markdown(mut muster: Command) -> String {
     muster.build();
     let mut page = HEAD.to_owned();
     if let Some(after) = muster.get_after_help() {
@@ -170,22 +169,16 @@ fn escaped(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::markdown;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn reference_page_is_what_the_commands_define() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
-        let page = markdown(crate::Cli::command());
-        if std::env::var_os("MUSTER_GOLDEN").is_some_and(|word| word == "write") {
-            std::fs::write(path, &page).expect("the page can be written");
-        }
-        let committed = std::fs::read_to_string(path).expect("the page is there");
-        assert!(
-            committed == page,
-            "docs/reference/cli.md is not what the commands define; MUSTER_GOLDEN=write renews it"
-        );
+#[test]
+fn reference_page_is_what_the_commands_define() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
+    let page = markdown(crate::Cli::command());
+    if std::env::var_os("MUSTER_GOLDEN").is_some_and(|word| word == "write") {
+        std::fs::write(path, &page).expect("the page can be written");
     }
+    let committed = std::fs::read_to_string(path).expect("the page is there");
+    assert!(
+        committed == page,
+        "docs/reference/cli.md is not what the commands define; MUSTER_GOLDEN=write renews it"
+    );
 }

@@ -174,7 +174,7 @@ async fn run(
         }
         return Ok(());
     }
-    note!("the cluster goes on; web page: {page}; Ctrl-C stops it");
+    note!("the cluster continues; web page: {page}; Ctrl-C stops it");
     std::future::pending().await
 }
 

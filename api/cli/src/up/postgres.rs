@@ -169,7 +169,7 @@ impl Postgres {
     fn hint(&self, root: &Path) -> String {
         match self.runs_as {
             Some(account) => format!(
-                " (Postgres runs as user {}, who must be able to enter {}; choose another folder with --data)",
+                " (Postgres runs as user {}, which must be able to enter {}; choose another folder with --data)",
                 account.uid,
                 root.display()
             ),
