@@ -14,4 +14,5 @@ pub mod processes;
 pub mod runtime;
 pub mod story;
 pub mod study;
+pub mod tools;
 pub mod usage;

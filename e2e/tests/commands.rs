@@ -2,13 +2,13 @@
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::story::{log, no_gpu_was_held_twice};
+use muster_e2e::tools::{packages, path_with, tool};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{JobPhase, RequeueCause};
 use muster_model::progress::Split;
 use muster_model::view::JobView;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const PAIR: Options = Options { nodes: 2, slots: 1 };
 
@@ -87,7 +87,7 @@ async fn tensorflow_job_gets_tf_config() {
 #[tokio::test]
 async fn mpirun_job_runs_on_all_hosts() {
     let mut cluster = Cluster::start(PAIR).await;
-    let path = path_with(&program("MUSTER_MPIRUN"));
+    let path = path_with(&tool("MUSTER_MPIRUN"));
     let root = [
         ("PATH", path.as_str()),
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -129,7 +129,7 @@ command: { argv: [python3, report.py], steps: 60 }",
 
 #[tokio::test]
 async fn mlflow_script_reports_its_curve() {
-    let mlflow = program("MUSTER_MLFLOW_PYTHON");
+    let mlflow = tool("MUSTER_MLFLOW_PYTHON");
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let script = r#"
 import mlflow, time
@@ -184,8 +184,8 @@ print("logged")
 
 #[tokio::test]
 async fn unchanged_pytorch_script_survives_preemption_on_two_nodes() {
-    let torch = program("MUSTER_TORCH_PYTHON");
-    let mlflow = program("MUSTER_MLFLOW_PYTHON");
+    let torch = tool("MUSTER_TORCH_PYTHON");
+    let mlflow = tool("MUSTER_MLFLOW_PYTHON");
     let mut cluster = Cluster::start(PAIR).await;
     let path = path_with(&torch);
     let text =
@@ -310,35 +310,6 @@ fn document(text: &str, variables: &[(&str, &str)], files: &[(&str, &str)]) -> s
         document["command"]["files"][name] = serde_json::json!(text);
     }
     document
-}
-
-/// Program that `make test` has found or installed, from its variable.
-fn program(variable: &str) -> PathBuf {
-    match std::env::var_os(variable) {
-        Some(path) if !path.is_empty() => path.into(),
-        _ => panic!(
-            "{variable} is not set: `make test` sets it, or scripts/ensure-* print what it may be"
-        ),
-    }
-}
-
-/// Search path with the folder of this program first.
-fn path_with(program: &Path) -> String {
-    format!(
-        "{}:{}",
-        program.parent().expect("a folder").display(),
-        std::env::var("PATH").expect("PATH")
-    )
-}
-
-/// Folder of the packages of this python3.
-fn packages(python: &Path) -> String {
-    let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
-    let output = Command::new(python)
-        .args(["-c", script])
-        .output()
-        .expect("python3 runs");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 fn root() -> PathBuf {
