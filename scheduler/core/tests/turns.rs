@@ -7,6 +7,7 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{Job, Snapshot};
 use muster_core::{Action, apply, check, plan};
+use muster_model::id::TenantId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
 use muster_model::spec::{Ends, Range};
 use muster_model::task::{Outcome, TaskEvent, TaskState};
@@ -36,6 +37,8 @@ struct Course {
     worked: BTreeMap<String, i64>,
     /// Time at which each job first ran.
     first: BTreeMap<String, i64>,
+    /// Number of submitted jobs, also of those that have ended.
+    submitted: u32,
     suspended: u32,
     /// Number of stops of running jobs that start again.
     stopped: u32,
@@ -50,6 +53,7 @@ impl Course {
             policy: policy(share),
             worked: BTreeMap::new(),
             first: BTreeMap::new(),
+            submitted: 0,
             suspended: 0,
             stopped: 0,
             slow: None,
@@ -57,7 +61,8 @@ impl Course {
     }
 
     fn submit(&mut self, name: &str, workers: u32) -> &mut Job {
-        let number = u32::try_from(self.snapshot.jobs.len()).expect("few");
+        let number = self.submitted;
+        self.submitted += 1;
         let mut new = job(number, name, self.snapshot.now_ms + i64::from(number));
         new.workers = Range {
             min: workers,
@@ -147,9 +152,9 @@ impl Course {
         }
     }
 
-    /// Ends every running job with success.
-    fn end_running(&mut self) {
-        let running = |job: &&mut Job| job.state == JobState::Running;
+    /// Ends every running job of a tenant with success.
+    fn end_running(&mut self, tenant: TenantId) {
+        let running = |job: &&mut Job| job.state == JobState::Running && job.tenant == tenant;
         for job in self.snapshot.jobs.iter_mut().filter(running) {
             for task in &mut job.tasks {
                 task.state = scene::gone(Outcome::exited(0));
@@ -609,7 +614,7 @@ fn short_job_of_other_tenant_starts_before_old_queue() {
         if course.first.contains_key("one") {
             return;
         }
-        course.end_running();
+        course.end_running(tenant(0));
     }
     panic!("twelve jobs of the long queue started before it");
 }
@@ -622,6 +627,23 @@ fn newcomer_of_other_tenant_gets_next_expired_slice() {
     course.submit("one", 1).tenant = tenant(1);
     course.run(QUANTUM_MS + 2 * TICK_MS);
     assert!(course.worked("one") > 0);
+}
+
+/// Each tick ends the running short job of the second tenant, and one more waits.
+#[test]
+fn stream_of_short_jobs_does_not_starve_suspended_jobs() {
+    let mut course = beside_who_never_starts(1, 1, PolicyName::Muster, None);
+    course.submit("a", 1);
+    course.submit("b", 1);
+    course.run(3 * QUANTUM_MS);
+    for number in 0..600 {
+        let short = course.submit(&format!("short-{number}"), 1);
+        (short.tenant, short.command) = (tenant(1), Some(Ends::AllWorkers));
+        course.run(TICK_MS);
+        course.end_running(tenant(1));
+    }
+    let (a, b) = (course.worked("a"), course.worked("b"));
+    assert!(a >= 3 * QUANTUM_MS && b >= 3 * QUANTUM_MS, "{a} and {b}");
 }
 
 #[test]

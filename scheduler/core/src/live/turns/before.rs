@@ -1,7 +1,7 @@
 //! Before the policy: resumes or starts jobs that have waited long enough, or reserves their free
 //! GPUs.
 
-use super::fair::{Shares, defers};
+use super::fair::Shares;
 use super::turning::{loan_ms, shortest_ms};
 use super::{
     CONSIDERED, Gpus, could_run, count, go_on, home, needs, overlaps, queued, quota_has_room,
@@ -15,7 +15,6 @@ use crate::live::standing::Standing;
 use crate::live::world::{LiveJob, World};
 use crate::policy::Slicing;
 use muster_model::job::{Intent, RequeueCause};
-use std::collections::BTreeSet;
 
 /// Resumes suspended jobs that precede all queued jobs. Starts queued jobs for which the policy has
 /// had no room for a quantum. Reserves free GPUs of the first job in line that cannot be served.
@@ -26,9 +25,7 @@ pub(crate) fn before(world: &mut World<'_>) {
         line.extend(queued(world, slicing));
     }
     line.sort_unstable();
-    if let Some(shares) = Shares::of(world) {
-        shares.order(world, &mut line);
-    }
+    let mut shares = Shares::of(world, &line);
     let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
     let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let slicing = world.policy.slicing;
@@ -40,9 +37,6 @@ pub(crate) fn before(world: &mut World<'_>) {
     };
     let urgent = urgent(world);
     let mut looked = 0;
-    // Tenants whose queued jobs leave the free GPUs to the policy.
-    let mut deferring = BTreeSet::new();
-    let mut newcomer_ahead = false;
     for waiter in line.iter().copied() {
         let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
         // A job that waits for its tenant's quota does not delay others.
@@ -56,35 +50,29 @@ pub(crate) fn before(world: &mut World<'_>) {
         {
             continue;
         }
-        if looked == CONSIDERED {
+        if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
             break;
         }
-        let tenant = world.jobs[waiter.index].tenant;
-        if waiter.stands {
-            // The policy gives the free GPUs to that newcomer.
-            if newcomer_ahead {
-                continue;
-            }
-        } else if waited_ms < quantum_ms {
-            newcomer_ahead = true;
-            continue;
-        } else if deferring.contains(&tenant) {
-            continue;
-        } else if defers(world, &line, waiter.index) {
-            deferring.insert(tenant);
+        // The policy then decides about the free GPUs.
+        if shares
+            .as_ref()
+            .is_some_and(|shares| shares.defers(world, waiter))
+        {
             continue;
         }
         looked += 1;
         let served = if waiter.stands {
-            go_on(world, waiter.index, "its turn has come")
+            go_on(world, waiter.index, "its time slice begins")
         } else {
             begin(world, waiter.index, &crowded)
         };
         if served && waiter.stands {
             world.enlist(waiter.index);
+        } else if served {
+            shares = Shares::of(world, &line);
         } else if waiter.stands && waited_ms >= patience_ms && is_shut_out(world, waiter.index) {
             go_elsewhere(world, waiter.index);
-        } else if !served && world.reserved.is_none() {
+        } else if world.reserved.is_none() {
             let wanted = if waiter.stands {
                 home(world, waiter.index)
             } else {
@@ -126,7 +114,7 @@ fn go_elsewhere(world: &mut World<'_>, index: usize) {
     let live = &world.jobs[index];
     let (shape, size) = (live.shape, live.size);
     let gpus = count(&home(world, index));
-    let why = "its GPUs are held by a job that takes no turns";
+    let why = "its GPUs are held by a job without time slices";
     let found = if quota_has_room(world, index, gpus) {
         place::find(&world.free, &shape, size, When::Now)
     } else {
@@ -135,7 +123,7 @@ fn go_elsewhere(world: &mut World<'_>, index: usize) {
     match found {
         Some(shares) => {
             let placed = gang::take(&mut world.free.clone(), &shape, &shares, When::Now);
-            let why = format!("{why}: it goes on elsewhere from its checkpoint");
+            let why = format!("{why}: it continues elsewhere from its checkpoint");
             world.relocate(index, placed, why);
         }
         None => {
@@ -161,7 +149,7 @@ fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
         return false;
     };
     let placed = gang::take(&mut free, &shape, &shares, When::Now);
-    world.start(index, &placed, "its turn has come".to_owned());
+    world.start(index, &placed, "its time slice begins".to_owned());
     true
 }
 

@@ -63,8 +63,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         line.retain(|waiter| !self.is_served(waiter.index));
         line.extend(standing_still(self.world));
         line.sort_unstable();
-        if let Some(shares) = Shares::of(self.world) {
-            shares.order(self.world, &mut line);
+        if let Some(shares) = Shares::of(self.world, &line) {
+            line.retain(|waiter| !shares.defers(self.world, *waiter));
         }
         let mut running = self.over();
         let lent = self.lent(&running);
@@ -379,7 +379,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         self.stands(&home);
         let (live, other) = (&self.world.jobs[index], &self.world.jobs[waiter]);
         let whose = other.named_to(live.tenant);
-        let why = format!("its slice is over, and it is the turn of {whose}");
+        let why = format!("its time slice has expired; replaced by {whose}");
         self.world.remember(index);
         packing::leave(self.world, index);
         let now_ms = self.world.now_ms;
