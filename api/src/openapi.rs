@@ -10,28 +10,29 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, ResponseBuilder};
 
 const ABOUT: &str = "\
-Muster schedules deep-learning training on a cluster of GPU nodes. Users submit job documents and watch them; what runs where is
-decided by the scheduler.
+Muster schedules deep-learning training on a cluster of GPU nodes. Users submit job documents. The scheduler decides when and where jobs run.
 
-**Requests** carry `Authorization: Bearer <token>`. A token belongs to a user of one tenant, and sees and changes that tenant's jobs
-only; another tenant's job does not exist for it (404). An administrator's request with the header `Muster-Tenant: <name>` acts for that
-tenant instead of its own. Bodies are JSON, or YAML with `Content-Type: application/yaml`. Unknown
-fields and unknown parameters are refused.
+**Requests** carry `Authorization: Bearer <token>`. A token belongs to a user of one tenant. It can see and change only that tenant's jobs; \
+requests for other jobs answer 404. An administrator's request with the header `Muster-Tenant: <name>` acts for that tenant. \
+Bodies are JSON, or YAML with `Content-Type: application/yaml`. Unknown fields and parameters are refused.
 
-**Lists** come in pages: `?limit=` (1 to 500, default 50) and `?continue=` with the `continue` of the page before, which is null on
-the last page.
+**Lists** have pages: `?limit=` (1 to 500, default 50) and `?continue=` with the `continue` of the previous page. It is null on the last page.
 
-**Refusals** are `application/problem+json` (RFC 9457). `type` is stable; `errors` names each field, its value and what would be
-right; `instance` names the request in the daemon's log. A refused request has changed nothing.
+**Refusals** are `application/problem+json` (RFC 9457). `type` is stable. `errors` names each field, its value and the expected value. \
+`instance` is the id of the request in the server's log. A refused request has changed nothing.
 
-**Limits** (defaults, set by the daemon's configuration): 1 MiB of body (413); 500 requests a second for each token, 1000 at once,
-2000 and 4000 for all tokens of a tenant, and 10 and 100 of an address without a valid token (429 with `Retry-After`); 30 seconds until an answer begins (504); 1024 open event streams,
-256 of one tenant (429); 1 MiB of log in one answer; a page of jobs or events ends early above 4 MiB. `GET /me` shows the limits of the
-tenant, which administrators change (403, `limit-exceeded`). A YAML body has at most 64 levels, and 100,000 values and 4 MiB of text with those
-that its aliases stand for.
+**Limits** are defaults that the server's configuration can change:
+* 1 MiB per body (413).
+* Per token 500 requests a second and 1,000 at once; per tenant 2,000 and 4,000; per address without a valid token 10 and 100 (429 with `Retry-After`).
+* 30 seconds until an answer begins (504).
+* 1,024 open event streams, of which 256 of one tenant (429).
+* 1 MiB of log per answer. A page of jobs or events ends early above 4 MiB.
+* A YAML body has at most 64 levels. With its aliases expanded it has at most 100,000 values and 4 MiB of text.
 
-**Streams** are server-sent events. Comments keep an idle stream open. Every message has an `id:`; a client that connects again
-with it in `Last-Event-ID` misses nothing and gets nothing twice.
+`GET /me` shows the limits of the tenant. Administrators change them (403, `limit-exceeded`).
+
+**Streams** are server-sent events. Comments keep an idle stream open. Every message has an `id:`. A client that reconnects \
+with it in `Last-Event-ID` misses no message and receives none twice.
 
 Kinds of problem:
 ";

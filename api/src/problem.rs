@@ -89,7 +89,7 @@ impl Kind {
             Self::UnsupportedMediaType => (
                 "unsupported-media-type",
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "The body is of a type that is not understood",
+                "Unsupported content type of the body",
             ),
             Self::BodyTooLarge => (
                 "body-too-large",
@@ -131,11 +131,11 @@ impl Kind {
                 StatusCode::FORBIDDEN,
                 "A limit of the tenant is reached",
             ),
-            Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "There is no such thing"),
+            Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "Not found"),
             Self::MethodNotAllowed => (
                 "method-not-allowed",
                 StatusCode::METHOD_NOT_ALLOWED,
-                "The path does not take this method",
+                "The path does not support this method",
             ),
             Self::WrongPhase => (
                 "wrong-phase",
@@ -145,18 +145,18 @@ impl Kind {
             Self::UnreadableFile => (
                 "unreadable-file",
                 StatusCode::CONFLICT,
-                "The file is not one that can be served",
+                "The file cannot be served",
             ),
             Self::EditedMeanwhile => (
                 "edited-meanwhile",
                 StatusCode::CONFLICT,
-                "Somebody else has changed it since it was read",
+                "Changed by another request since it was read",
             ),
             Self::NameTaken => ("name-taken", StatusCode::CONFLICT, "The name is taken"),
             Self::LastAdministrator => (
                 "last-administrator",
                 StatusCode::CONFLICT,
-                "Nobody could administer any more",
+                "This would remove the last administrator",
             ),
             Self::KeyReused => (
                 "idempotency-key-reused",

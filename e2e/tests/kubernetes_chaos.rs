@@ -18,7 +18,7 @@ const PATCHES: u64 = 40;
 /// The operator is killed at any moment, its connections are cut, the API server is restarted, and
 /// another manager writes invalid values. Each object still has one job and ends as its job does.
 #[tokio::test]
-#[ignore = "two hundred jobs and everything that breaks under them take longer than a test run should: make story-kubernetes"]
+#[ignore = "takes minutes: make story-kubernetes"]
 async fn each_object_is_submitted_once_under_faults() {
     let mut stage = Stage::set(NODES, &[], "", &[]).await;
     let mut documents = String::new();
@@ -109,7 +109,7 @@ async fn each_object_is_submitted_once_under_faults() {
 /// Without faults: compares what kubectl's watch shows of each job with the job's own history.
 /// Prints the delay; the promise is two seconds on a machine with free capacity.
 #[tokio::test]
-#[ignore = "two hundred jobs take longer than a test run should: make story-kubernetes"]
+#[ignore = "takes minutes: make story-kubernetes"]
 async fn kubectl_shows_each_change_soon_and_in_order() {
     let mut stage = Stage::set(NODES, &[], "", &[]).await;
     let shown = History::of(&stage.kubernetes, "trainingjobs");

@@ -50,7 +50,7 @@ async fn job_in_pods_survives_loss_of_executor_and_of_pod() {
     assert_eq!(done.failures, 0, "the job was not to blame");
     let history = format!("{:?}", cluster.history(job).await);
     assert!(
-        history.contains("its pod was deleted by somebody else"),
+        history.contains("its pod was deleted from outside Muster"),
         "{history}"
     );
     training_is_continuous(&cluster, job, STEPS).await;

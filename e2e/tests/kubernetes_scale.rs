@@ -44,7 +44,7 @@ async fn twenty_full_machines_come_and_go() {
 }
 
 #[tokio::test]
-#[ignore = "two hundred executors take longer to start than a test run should: make story-scale"]
+#[ignore = "takes minutes: make story-scale"]
 async fn two_hundred_full_machines_come_and_go() {
     let size = Size {
         machines: 200,

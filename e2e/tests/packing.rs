@@ -102,7 +102,7 @@ async fn interfering_pair_is_separated_by_measurements() {
         let done = succeeds(&cluster, job).await;
         assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
     }
-    let packed = turned(&cluster, jobs, "goes on beside").await;
+    let packed = turned(&cluster, jobs, "continues beside").await;
     assert_eq!(packed.len(), 1, "nothing flaps: {packed:?}");
     every_round_replays(&cluster);
     cluster.down();

@@ -84,13 +84,13 @@ async fn killed_worker_and_killed_shard_restart_no_other_task() {
     let (shard, process) = cluster.task_process(job, "ps-1").await;
     cluster.kill(&process);
     let said = told(&cluster, job, "the copy", |event| match event {
-        Event::Note { message } if message.contains("goes on as it from its copy") => {
+        Event::Note { message } if message.contains("continues as it from its copy") => {
             Some(message.clone())
         }
         _ => None,
     })
     .await;
-    let expected = "PS shard 1 is lost; PS shard 0 goes on as it";
+    let expected = "PS shard 1 is lost; PS shard 0 continues as it";
     assert!(said.starts_with(expected), "{said}");
     let stands_in = |tasks: &[TaskView]| tasks.iter().all(|task| task.id != shard.id);
     let there = present(&cluster, job, 2).await;

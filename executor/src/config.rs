@@ -377,7 +377,7 @@ impl Config {
         if self.driver_patience_ms > 20_000 {
             return wrong(
                 "driver_patience_ms",
-                "must be 0 to 20000: the scheduler waits for a minute until a task stands still, mending included",
+                "must be 0 to 20000: the scheduler waits one minute for a suspension, recovery included",
             );
         }
         if !(1..=10_000).contains(&self.report_interval_ms) {
@@ -443,7 +443,7 @@ impl Config {
         }
         if self.pod_gpus.is_some() && (self.pod_gpu_resource.is_none() || self.cpu_slots.is_some())
         {
-            let problem = "needs pod_gpu_resource, of which there are so many, and no cpu_slots";
+            let problem = "needs pod_gpu_resource, and no cpu_slots";
             return wrong("pod_gpus", problem.to_owned());
         }
         for (name, value) in [

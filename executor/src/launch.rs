@@ -61,7 +61,7 @@ impl Launcher {
     /// Asks the shim to stop its task. The shim enforces the grace and SIGKILL.
     pub fn stop(&mut self, entry: &mut Entry) {
         if !entry.is_stopping && self.runtime.stop(entry) {
-            tracing::info!(task.id = %entry.launch.task_id, job.id = %entry.launch.job_id, "told to stop");
+            tracing::info!(task.id = %entry.launch.task_id, job.id = %entry.launch.job_id, "stop requested");
             entry.is_stopping = true;
         }
     }

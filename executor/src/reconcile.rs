@@ -193,7 +193,7 @@ mod tests {
                 None,
             ),
             (
-                "it was told to stop; there is no way back",
+                "a stop cannot be withdrawn",
                 Some(false),
                 Some(Stopping),
                 None,

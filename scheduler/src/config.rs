@@ -441,7 +441,7 @@ impl Config {
             return Err(ConfigError::Invalid {
                 field: "packing",
                 value: "true".to_owned(),
-                expected: "false where quantum_ms is 0: who takes no turns was never measured alone",
+                expected: "false if quantum_ms is 0: without time slices no job is measured alone",
             });
         }
         if let Some(slicing) = self.slicing {
@@ -449,7 +449,7 @@ impl Config {
                 (100..=86_400_000).contains(&slicing.quantum_ms),
                 "quantum_ms",
                 slicing.quantum_ms,
-                "0 (no turns), or 100 to 86400000 (a day)",
+                "0 (no time slices), or 100 to 86400000 (a day)",
             )?;
             check(
                 (1..=64).contains(&slicing.suspended_per_gpu),

@@ -102,7 +102,7 @@ impl Encryption {
             }
             Err(error) => {
                 let source = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(%error, source, "goes on with the certificate of before");
+                tracing::warn!(%error, source, "the previous certificate stays in use");
             }
         }
         self.acceptor.clone()

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Note of `muster submit` and `muster plan` for a command that may restart from its beginning.
 const MAY_START_OVER: &str = "this program may start over when a job of higher priority or a drained node stops it, until Muster has seen it continue from a \
-    checkpoint; `exclusive: true` keeps it out of turns and off shared GPUs";
+    checkpoint; `exclusive: true` keeps it out of time slicing and off shared GPUs";
 
 /// Writes the note to stderr for the document of a command that is not exclusive.
 pub fn note_start_over(document: &Value) {

@@ -291,7 +291,7 @@ impl Outcome {
     pub fn pod_deleted() -> Self {
         Self::Evicted {
             reason: "Deleted".to_owned(),
-            message: "its pod was deleted by somebody else".to_owned(),
+            message: "its pod was deleted from outside Muster".to_owned(),
         }
     }
 
@@ -357,9 +357,9 @@ impl fmt::Display for Outcome {
                 f,
                 "ended, as the driver did not give it back to its GPUs: {why}"
             ),
-            Self::Stopped { killed: false, .. } => write!(f, "stopped as it was told"),
+            Self::Stopped { killed: false, .. } => write!(f, "stopped as requested"),
             Self::Stopped { killed: true, .. } => {
-                write!(f, "told to stop, and killed when its grace was over")
+                write!(f, "killed after its grace period")
             }
             Self::OutOfMemory => write!(f, "killed for more memory than it was given"),
             Self::Evicted { reason, message } if reason == REFUSED => {

@@ -51,10 +51,7 @@ pub async fn suspend(
         intent: Intent::Suspend,
         fits: |phase, _| matches!(phase, JobPhase::Running | JobPhase::Suspended),
         unfit: |phase| {
-            let detail = format!(
-                "the job is {}; suspend needs running, as only processes that are there can stand still",
-                phase.as_str()
-            );
+            let detail = format!("the job is {}; suspend needs a running job", phase.as_str());
             Err(Refusal::new(Kind::WrongPhase, detail))
         },
     };

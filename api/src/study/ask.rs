@@ -254,10 +254,10 @@ fn came(trial: &Reached, result: &TrialResult) -> Result<(), String> {
     match (result.state, result.step) {
         (ToldState::Failed, _) | (ToldState::Running, Some(_)) => Ok(()),
         (ToldState::Running, None) => {
-            Err("how far the trial has come, because it trains on".to_owned())
+            Err("the budget that the trial has trained so far".to_owned())
         }
         (ToldState::Finished, None) => Err(format!(
-            "how far the trial has trained, such as {budget}, which it was told to: the same result sent again is known by it"
+            "the budget that the trial has trained, such as {budget}; a repeated result is recognised by it"
         )),
         (ToldState::Finished, Some(step)) => {
             let ended = trial.ended.is_some_and(|ended| step <= ended);
@@ -266,7 +266,7 @@ fn came(trial: &Reached, result: &TrialResult) -> Result<(), String> {
                 return Ok(());
             }
             Err(format!(
-                "at least {budget}, which the trial was told to train; of one that cannot train so far exhausted: true; a point of its curve is told as running"
+                "at least {budget}, the trial's budget; exhausted: true if it cannot train that far; state running for a point of its curve"
             ))
         }
     }

@@ -76,7 +76,7 @@ async fn others_must_administer(
         return Ok(());
     }
     let detail = format!(
-        "only tokens of tenant {} {that}, and without them nobody could make another; make one of another tenant first, with access admin",
+        "only tokens of tenant {} {that}, and without them no administrator could create another; create one of another tenant first, with access admin",
         found.name
     );
     Err(Refusal::new(Kind::LastAdministrator, detail))

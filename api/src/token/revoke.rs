@@ -107,7 +107,7 @@ async fn must_not_be_the_last(
         return Ok(());
     }
     let detail = format!(
-        "token {id} is the last that {that}, and without it nobody could make another; make one first with access admin"
+        "token {id} is the last that {that}, and without it no administrator could create another; create one first with access admin"
     );
     Err(Refusal::new(Kind::LastAdministrator, detail))
 }

@@ -139,7 +139,7 @@ async fn result_needs_the_progress_of_its_trial() {
     for (step, state, expected) in [
         (Value::Null, "finished", "such as 3"),
         (json!(2), "finished", "at least 3"),
-        (Value::Null, "running", "trains on"),
+        (Value::Null, "running", "so far"),
     ] {
         let told = tell(step, state);
         let refused = world.post(RED, &place(id, "/tell"), &told).await;

@@ -28,7 +28,7 @@ impl Clocks {
         std::fs::write(&source, LIBRARY).map_err(|error| error.to_string())?;
         let output = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
-            .arg(clocks.library())
+            .arg(clocks.shared_object())
             .arg(&source)
             .arg("-ldl")
             .output();
@@ -47,7 +47,7 @@ impl Clocks {
     /// Environment of the host's daemon.
     pub fn environment(&self, host: Host) -> [(&'static str, String); 2] {
         [
-            ("LD_PRELOAD", self.library().display().to_string()),
+            ("LD_PRELOAD", self.shared_object().display().to_string()),
             ("CHAOS_CLOCK", self.file(host).display().to_string()),
         ]
     }
@@ -59,7 +59,7 @@ impl Clocks {
             .expect("our own file");
     }
 
-    fn library(&self) -> PathBuf {
+    fn shared_object(&self) -> PathBuf {
         self.folder.join("clock.so")
     }
 

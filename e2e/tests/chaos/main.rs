@@ -36,7 +36,7 @@ const SEED: u64 = 20_261_126;
 const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 #[test]
-#[ignore = "takes half an hour and root's rights: make story-chaos"]
+#[ignore = "takes half an hour, and needs root: make story-chaos"]
 fn faults_at_random_lose_double_and_leave_nothing() {
     let (minutes, seed) = (number("MINUTES", MINUTES), number("SEED", SEED));
     let panics = Arc::new(AtomicU64::new(0));

@@ -150,7 +150,7 @@ fn resized(revision: &mut Revision, number: usize, name: &'static str) -> Change
 fn inherited(revision: &mut Revision) -> Change {
     let message = wait(revision, |events| {
         events.iter().find_map(|event| match event {
-            TaskReport::Note { message } if message.contains("goes on as it from its copy") => {
+            TaskReport::Note { message } if message.contains("continues as it from its copy") => {
                 Some(message.clone())
             }
             _ => None,

@@ -82,7 +82,7 @@ impl Aide {
         let answer = self.folder.driver().read().ok().flatten();
         Some(answer.map_or_else(
             || End::Vanished {
-                why: "who spoke to the driver has died".to_owned(),
+                why: "the driver helper has exited".to_owned(),
             },
             End::Answered,
         ))
@@ -99,9 +99,7 @@ fn known(mut aide: Child, look: impl FnOnce(i32) -> Option<ProcessId>) -> io::Re
     }
     aide.kill()?;
     aide.wait()?;
-    Err(io::Error::other(
-        "who was to speak to the driver cannot be followed",
-    ))
+    Err(io::Error::other("the driver helper cannot be tracked"))
 }
 
 #[cfg(test)]

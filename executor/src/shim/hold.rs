@@ -353,7 +353,7 @@ impl Hold {
         // For a fault of the driver the task's outcome contains the reason.
         if driver.is_none() {
             let message = format!(
-                "ended, as its GPUs have no room for it: {why}; it goes on from its own checkpoint"
+                "ended, as its GPUs have no room for it: {why}; it continues from its own checkpoint"
             );
             self.report(TaskReport::Note { message });
         }

@@ -69,7 +69,7 @@ impl Orders {
         // A failure does not matter: the signal announces the stop too.
         self.writer.write(move || {
             if let Err(error) = file.write_atomically(&notice) {
-                eprintln!("cannot write that the task was told to stop: {error}");
+                eprintln!("cannot write the stop notice of the task: {error}");
             }
         });
     }

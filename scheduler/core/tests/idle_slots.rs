@@ -356,7 +356,7 @@ fn job_behind_a_suspended_one_borrows_its_free_slots() {
         assert_eq!(
             sleeper.state,
             JobState::Running,
-            "{share:?}: its turn has come"
+            "{share:?}: its time slice begins"
         );
         assert_eq!(course.lost_s, 0.0, "{share:?}");
     }

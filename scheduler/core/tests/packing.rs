@@ -461,7 +461,7 @@ fn shared_gpu_is_charged_once_per_tenant() {
     assert!(course.is_shared(), "{:#?}", course.said);
     let beside = course.said.iter().find(|why| why.contains("beside"));
     let beside = beside.expect("packed");
-    let told = "goes on beside another tenant's job: memory 2.00 of 4.00 GiB";
+    let told = "continues beside another tenant's job: memory 2.00 of 4.00 GiB";
     assert_eq!(beside, told, "the other's figures are its own");
     quota(&mut course, 1, Some(0));
     course.run(2 * TICK_MS);

@@ -347,7 +347,7 @@ fn check_rejects_resize_without_parameters_of_lost_shard() {
     };
     assert_eq!(without_it(&scene), [], "it hands over");
     scene.find("a").tasks[second].state = gone(Outcome::signalled(9));
-    let what = "and goes on without what a lost shard held";
+    let what = "and continues without the content of a lost shard";
     let wrong = Violation::ImpossibleResize { job: job.id, what };
     assert_eq!(without_it(&scene), [wrong]);
     scene.find("a").replicated = true;

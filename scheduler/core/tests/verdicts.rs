@@ -332,7 +332,7 @@ fn job_that_ignores_suspension_restarts_from_checkpoint() {
     let (then, why) = stop.unwrap_or_else(|| panic!("a stop in {plan:#?}"));
     assert!(matches!(then, AfterStop::Requeue { .. }));
     assert!(
-        why.contains("worker-0 was told to stand still 60 s ago"),
+        why.contains("worker-0 was asked to suspend 60 s ago"),
         "{why}"
     );
     assert_eq!(scene.find("a").failures, 0);

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn unknown_name_error_lists_known_names() {
         let Err(error) = contestant("optimos") else {
-            panic!("nobody has that name");
+            panic!("no policy has that name");
         };
         assert!(error.to_string().contains("tiresias, "), "{error}");
         assert!(contestant("optimus-fixed").is_err(), "it chooses no batch");

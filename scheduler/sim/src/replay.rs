@@ -160,8 +160,8 @@ fn action(snapshot: &Snapshot, action: &Action) -> String {
             leave, join, why, ..
         } => format!("{} tasks leave, {} join: {why}", leave.len(), join.len()),
         Action::Up => "all tasks are up".to_owned(),
-        Action::Suspend { why } => format!("stands still: {why}"),
-        Action::Continue { why, .. } => format!("goes on: {why}"),
+        Action::Suspend { why } => format!("suspended: {why}"),
+        Action::Continue { why, .. } => format!("resumed: {why}"),
         Action::Stop { why, .. } => format!("stop: {why}"),
         Action::Release => "all tasks are gone".to_owned(),
         Action::GiveUp { tasks, why } => format!("gives up {} tasks: {why}", tasks.len()),

@@ -194,7 +194,7 @@ fn trials(outcome: &Outcome) -> (Vec<i64>, Vec<i64>) {
         let found = entries.filter(|entry| entry.what.contains(what));
         found.map(|entry| entry.at_ms / 1_000).collect()
     };
-    (at_s("goes on beside"), at_s("no longer beside"))
+    (at_s("continues beside"), at_s("no longer beside"))
 }
 
 #[test]

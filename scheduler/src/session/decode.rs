@@ -90,7 +90,7 @@ pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
     let known = |told| match read(told) {
         Ok(known) => Some(known),
         Err(error) => {
-            tracing::warn!(%error, "what a task uses is told in words that are not known here");
+            tracing::warn!(%error, "a task's usage report is of an unknown form");
             None
         }
     };

@@ -50,7 +50,7 @@ pub enum StepError {
         #[source]
         source: EventError,
     },
-    #[error("somebody else has changed the study or a job of it meanwhile")]
+    #[error("the study or one of its jobs was changed meanwhile")]
     Overtaken,
     #[error("the search broke off")]
     Search(#[source] tokio::task::JoinError),

@@ -27,9 +27,9 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "job_placed":
       return say(`Placed: ${size(event.workers, event.ps_shards)} on ${listed(event.nodes)}`, "info", event.why);
     case "job_stop_requested":
-      return say(`Told to stop, ${afterStop(event.then)}`, "warn", event.why);
+      return say(`Stop requested, ${afterStop(event.then)}`, "warn", event.why);
     case "job_turned":
-      return event.suspended ? say("To stand still, its GPUs to others", "warn", event.why) : say("Goes on", "good", event.why);
+      return event.suspended ? say("Suspending, to share its GPUs", "warn", event.why) : say("Resuming", "good", event.why);
     case "job_waits": {
       const waiting = waitingView(event.waiting);
       const change = waiting.smallest_change === null ? null : `Would start if you ${waiting.smallest_change}`;
@@ -208,12 +208,12 @@ function taskSentence(role: Role, state: TaskState): Sentence {
     case "running":
       return say(`${name} is up`, "quiet");
     case "suspending":
-      return say(`${name} told to stand still`, "quiet");
+      return say(`${name} asked to suspend`, "quiet");
     case "suspended":
-      return say(`${name} stands still`, "quiet");
+      return say(`${name} is suspended`, "quiet");
     case "stopping":
     case "ending":
-      return say(`${name} told to stop`, "quiet");
+      return say(`${name} asked to stop`, "quiet");
     case "released":
       return say(`${name} ${outcome(state.outcome)}`, isClean(state.outcome) ? "quiet" : "bad");
   }
@@ -235,7 +235,7 @@ export function outcome(ended: Outcome): string {
       return "withdrawn before it started";
     case "stopped":
       if (ended.driver) return `ended, as the driver did not give it back to its GPUs: ${ended.driver}`;
-      return ended.killed ? "told to stop, and killed when its grace was over" : "stopped as it was told";
+      return ended.killed ? "killed after its grace period" : "stopped as requested";
     case "out_of_memory":
       return "killed for more memory than it was given";
     case "evicted":

@@ -74,7 +74,7 @@ describe("event sentences", () => {
 
   it.each<[MusterEvent, string, string]>([
     [{ kind: "job_placed", revision: 2, workers: 4, ps_shards: 1, nodes: ["a", "b", "a"], why: "w" }, "Placed: 4 workers and 1 PS shard on a, b", "info"],
-    [{ kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" }, "Told to stop, because its GPUs go to a job that comes first", "warn"],
+    [{ kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" }, "Stop requested, because its GPUs go to a job that comes first", "warn"],
     [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "signalled", signal: 9 } } }, "PS shard 1 killed by signal 9", "bad"],
     [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "exited", code: 0 } } }, "PS shard 1 ended in order", "quiet"],
     [

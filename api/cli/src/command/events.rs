@@ -207,15 +207,15 @@ pub fn words(event: &Event) -> String {
         Event::JobStopRequested { then, why } => match then {
             // The reason already begins with `why`.
             AfterStop::Fail { reason } if reason.starts_with(why.as_str()) => {
-                format!("told to stop, {}", after_stop(then))
+                format!("stop requested, {}", after_stop(then))
             }
-            _ => format!("told to stop, {}: {why}", after_stop(then)),
+            _ => format!("stop requested, {}: {why}", after_stop(then)),
         },
         Event::JobTurned { suspended, why } => {
             if *suspended {
-                format!("is to stand still: {why}")
+                format!("suspending: {why}")
             } else {
-                format!("goes on: {why}")
+                format!("resumed: {why}")
             }
         }
         Event::JobWaits { waiting } => {
@@ -394,11 +394,11 @@ mod tests {
         };
         assert_eq!(
             stopped("worker-0 exited with code 1; 3 retries are used up"),
-            "told to stop, because it failed (worker-0 exited with code 1; 3 retries are used up)"
+            "stop requested, because it failed (worker-0 exited with code 1; 3 retries are used up)"
         );
         assert_eq!(
             stopped("its document is not known"),
-            "told to stop, because it failed (its document is not known): worker-0 exited with code 1"
+            "stop requested, because it failed (its document is not known): worker-0 exited with code 1"
         );
     }
 }

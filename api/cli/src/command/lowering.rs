@@ -51,7 +51,7 @@ fn told(tenant: &TenantView, quota: u32, hit: &Hit<'_>) -> String {
         does.join(" and ")
     };
     format!(
-        "{} holds {} in {}: a quota of {quota} {does} at once. Who is stopped goes on from its newest checkpoint, or from the beginning, once there is room",
+        "{} holds {} in {}: a quota of {quota} {does} at once. A stopped job continues from its newest checkpoint, or from the beginning, once there is room",
         tenant.name,
         counted(tenant.gpus_in_use, "GPU"),
         counted(tenant.jobs_in_use, "job"),

@@ -26,7 +26,7 @@ pub async fn job(session: &Session, named: &str, verb: &str) -> anyhow::Result<J
     let open = of_name(session, named, phases.filter(|phase| !phase.is_terminal())).await?;
     if open.len() > 1 {
         let head = format!(
-            "{} jobs that have not ended have the name {named:?}; none was told to {verb}. Name one by its id:",
+            "{} jobs that have not ended have the name {named:?}; none was asked to {verb}. Name one by its id:",
             open.len()
         );
         bail!(UsageError(listed(head, &open, clock::now())));

@@ -66,7 +66,7 @@ impl OnJob {
             let client = &session.client;
             let (job, done) = match verb {
                 Verb::Suspend => (client.suspend(id).await?, "is being suspended"),
-                Verb::Continue => (client.go_on(id).await?, "goes on"),
+                Verb::Continue => (client.go_on(id).await?, "continues"),
                 Verb::Pause => (client.pause(id).await?, "pauses"),
                 Verb::Resume => (client.resume(id).await?, "resumes"),
                 Verb::Cancel => (client.cancel(id).await?, "is being cancelled"),
@@ -91,7 +91,7 @@ fn unchanged(verb: Verb, phase: JobPhase, intent: Intent) -> Option<String> {
             format!("is already {phase_word}")
         }
         // The scheduler has suspended or stopped it, or an earlier command already lets it run.
-        _ => format!("is {phase_word} and goes on by itself"),
+        _ => format!("is {phase_word} and continues by itself"),
     })
 }
 
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(running, "is already running");
         }
         let turned = said(Verb::Continue, JobPhase::Suspended, Intent::Run);
-        assert_eq!(turned, "is suspended and goes on by itself");
+        assert_eq!(turned, "is suspended and continues by itself");
         assert_eq!(
             said(Verb::Continue, JobPhase::Suspended, Intent::Suspend),
             ""

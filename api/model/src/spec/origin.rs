@@ -61,7 +61,7 @@ impl JobSpec {
         };
         if let Some(ends) = self.max_steps().filter(|ends| *ends <= begins) {
             let expected =
-                format!("more than {begins} steps: the checkpoint is of so many, which count");
+                format!("more than {begins} steps: the checkpoint has {begins}, and they count");
             errors.push(wrong("stop", format!("{ends} steps"), expected));
         }
         if errors.is_empty() {

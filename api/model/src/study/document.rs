@@ -166,12 +166,12 @@ impl StudySpec {
                 "search.budget.field",
                 "missing",
                 !is_command || !in_parts,
-                "where the command is told how far to train, such as command.env.EPOCHS, because this stopper lets trials train in parts",
+                "the field that tells the command how far to train, such as command.env.EPOCHS: this stopper trains trials in parts",
             );
             return;
         };
         if !is_command {
-            let expected = "left out: the built-in engine is told by its stop part";
+            let expected = "left out: the built-in engine reads it from its stop part";
             errors.check("search.budget.field", field, false, expected);
             return;
         }

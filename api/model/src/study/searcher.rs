@@ -71,7 +71,7 @@ impl Searcher {
                     "reproducible",
                     "true",
                     !spec.reproducible,
-                    "false: when a searcher outside proposes what, nobody here knows",
+                    "false: an external searcher proposes trials at times that Muster does not know",
                 );
                 let cohorts = matches!(
                     spec.stopper,
@@ -81,7 +81,7 @@ impl Searcher {
                     "stopper",
                     "one that waits for a whole cohort, with searcher external",
                     !cohorts,
-                    "none, median, asha or hyper_drive: nobody knows how many trials will be proposed",
+                    "none, median, asha or hyper_drive: the number of proposed trials is not known in advance",
                 );
             }
             Self::Tpe {

@@ -99,7 +99,7 @@ fn spec(openapi: &Value) -> Value {
 fn replicas() -> Value {
     json!({
         "type": "integer", "format": "int32", "minimum": 1, "maximum": 1024,
-        "description": "Exactly so many workers, in place of scale.workers; kubectl scale sets it. Taken away, scale.workers holds again.",
+        "description": "Exact number of workers, in place of scale.workers; kubectl scale sets it. Without it scale.workers applies.",
     })
 }
 
@@ -136,7 +136,7 @@ fn status() -> Value {
             "workers": text("Workers that run, and between which numbers the scheduler may choose, such as 3/2..8."),
             "psShards": text("The same of PS shards."),
             "replicas": whole("Workers that run."),
-            "progress": text("The share of the steps that are done, or, where nobody knows how many there will be, the step."),
+            "progress": text("Share of the steps that are done, or the step if the number of steps is not known."),
             "step": whole("The newest step that is known."),
             "eta": text("How long it will still take, as estimated."),
             "reason": text("Why it does not run, in Kueue's words, or why it failed."),

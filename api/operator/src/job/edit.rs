@@ -67,7 +67,7 @@ pub(super) async fn edit(
 }
 
 fn goes_on() -> Refused {
-    Refused::spec_changed("the job goes on as it was submitted", CHANGEABLE)
+    Refused::spec_changed("the job continues as it was submitted", CHANGEABLE)
 }
 
 fn change(wanted: &JobSpec, is: &JobSpec) -> JobChange {

@@ -213,7 +213,7 @@ async fn show(extract::State(context): extract::State<Arc<Context>>) -> impl Int
 fn tell_nodes(state: &State, present: &Registry) -> prometheus::Result<()> {
     let foreign = register_int_gauge_vec_with_registry!(
         "muster_operator_foreign_held",
-        "GPUs, and whatever else device plugins count, that pods hold which are not Muster's, by resource.",
+        "GPUs and other resources of device plugins that pods outside Muster hold, by resource.",
         &["resource"],
         present
     )?;

@@ -223,7 +223,7 @@ impl Follower {
             return Ok(());
         }
         if let Some(before) = before.filter(|before| !before.yields_to(&self.settings.speaker)) {
-            tracing::debug!(node.name = view.name, by = ?before.by, "somebody else speaks of it");
+            tracing::debug!(node.name = view.name, by = ?before.by, "another manager reports the node");
             return Ok(());
         }
         tracing::info!(node.name = view.name, ?notice, "told");

@@ -154,7 +154,7 @@ fn changed(
     let document = document(object, context.known.operator(), &FIXED);
     let same =
         serde_json::from_value::<StudySpec>(document).is_ok_and(|spec| spec == study.document);
-    (!same).then(|| Refused::spec_changed("the study goes on as it was created", "spec.suspend"))
+    (!same).then(|| Refused::spec_changed("the study continues as it was created", "spec.suspend"))
 }
 
 /// Carries out `spec.suspend`: pauses the study, and resumes only a pause of its own. The scheduler

@@ -257,13 +257,13 @@ pub enum Refusal {
     NotWaiting { phase: JobPhase },
     #[error("{} of its tasks are not gone", .tasks.len())]
     TasksHeld { tasks: Vec<TaskId> },
-    #[error("{} of its workers are not up, or do not stand still", .tasks.len())]
+    #[error("{} of its workers are not up, or not suspended", .tasks.len())]
     NotInTurn { tasks: Vec<TaskId> },
     #[error("task {task} of the plan is not one of its present tasks")]
     NoSuchTask { task: TaskId },
     #[error("a GPU that it was given is held, or a task of its new revision exists")]
     GpuHeld,
-    #[error("job {host}, beside which it was to go on, does not hold its GPU alone")]
+    #[error("job {host}, beside which it should continue, does not hold its GPU alone")]
     HostGone { host: JobId },
     #[error("the nodes {names:?} take no tasks now")]
     NodesUnavailable { names: Vec<String> },

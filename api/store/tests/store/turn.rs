@@ -17,7 +17,7 @@ fn suspend() -> Action {
 
 fn go_on() -> Action {
     Action::Continue {
-        why: "its turn has come".to_owned(),
+        why: "its time slice begins".to_owned(),
         beside: None,
         lent: false,
     }

@@ -91,7 +91,7 @@ pub enum CheckpointError {
     },
     #[error(transparent)]
     Objects(#[from] ObjectsError),
-    #[error("{} was changed by somebody else again and again; only this job's tasks may write there", path.display())]
+    #[error("{} was changed repeatedly from outside; only this job's tasks may write there", path.display())]
     Contended { path: PathBuf },
     #[error("revision {newest} of the job has started; revision {own} must not write any more")]
     Fenced { own: u64, newest: u64 },

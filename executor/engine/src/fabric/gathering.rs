@@ -94,7 +94,7 @@ impl Gathering {
         let is_member = self.view.rank_of(id).is_some();
         let has_begun = self.view.number > 0;
         if (has_begun && report.member.completed.is_some() && !is_member) || self.has_gone(id) {
-            return Err(format!("view {} goes on without it", self.view.number));
+            return Err(format!("view {} continues without it", self.view.number));
         }
         self.reports.insert(id, report);
         Ok(())

@@ -111,7 +111,7 @@ impl Follower {
             Ok(line) => self.kept(view, line),
             Err(WireError::Adopted) => {
                 log::line(format_args!(
-                    "PS shard {} goes on as this one by the chief's word: ends without an answer",
+                    "PS shard {} was promoted in place of this one: ends without an answer",
                     to.task_id
                 ));
                 return false;

@@ -199,9 +199,7 @@ impl Room {
         if !is_a_worker || !self.copies.has(to) {
             return Err(format!("PS shard {to} does not live here"));
         }
-        log::line(format_args!(
-            "goes on as PS shard {to} besides, which is lost"
-        ));
+        log::line(format_args!("promoted to primary for lost PS shard {to}"));
         let heir = Arc::new(self.exchange.heir_of(to, &self.identity));
         heirs.push(Arc::clone(&heir));
         Ok(heir)

@@ -125,7 +125,7 @@ pub enum Refusal {
     NotInitialised,
     #[error("the shard already has its parameters")]
     AlreadyInitialised,
-    #[error("the chief did not say in time that the lost shard goes on here")]
+    #[error("the coordinator did not confirm in time that the lost shard continues here")]
     NotAdopted,
     #[error("PS shard {0} lives here now, by the chief's word")]
     Adopted(TaskId),

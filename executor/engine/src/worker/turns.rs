@@ -171,7 +171,7 @@ impl<'a> Turns<'a> {
             self.tell(turn, Some(step))?;
         }
         log::line(format_args!(
-            "stands still before step {step}, in turn {turn}"
+            "suspended before step {step}, in time slice {turn}"
         ));
         let next = loop {
             if self.around.stop.is_set() {
@@ -195,7 +195,7 @@ impl<'a> Turns<'a> {
         model.pacer.doing(Doing::Waiting);
         let stood = began.elapsed();
         log::line(format_args!(
-            "goes on with step {step} after {:.0} ms",
+            "resumes with step {step} after {:.0} ms",
             stood.as_secs_f64() * 1e3
         ));
         Ok(stood)
@@ -231,9 +231,7 @@ impl<'a> Turns<'a> {
     fn rise(&mut self) {
         self.stands = false;
         if let Err(error) = fs::remove_file(self.around.folder.join(STANDING)) {
-            log::line(format_args!(
-                "could not take back that it stands still: {error}"
-            ));
+            log::line(format_args!("could not withdraw its suspension: {error}"));
         }
     }
 

@@ -432,7 +432,7 @@ fn shard_survives_mutated_frames() {
 }
 
 #[test]
-#[ignore = "long: a hundred times as many cases"]
+#[ignore = "takes minutes: a hundred times as many cases"]
 fn shard_survives_many_mutated_frames() {
     a_shard_outlives(LONG);
 }

@@ -64,7 +64,7 @@ fn finish(revision: &mut Revision, killed: usize, ps_shards: usize) {
     );
     // The job's history names the promotion once.
     let said = format!(
-        "PS shard {killed} is lost; PS shard {} goes on as it from its copy",
+        "PS shard {killed} is lost; PS shard {} continues as it from its copy",
         (killed + 1) % ps_shards
     );
     let is_told = |event: &&TaskReport| matches!(event, TaskReport::Note { message } if message.starts_with(&said));
@@ -168,7 +168,7 @@ fn shards_that_join_a_single_one_are_replicated() {
     let ended: Vec<i32> = codes.into_iter().filter(|&code| code != 0).collect();
     assert_eq!(ended, [-1], "{}", revision.logs());
     let events = revision.chief().events();
-    let is_told = |event: &TaskReport| matches!(event, TaskReport::Note { message } if message.contains("goes on as it from its copy"));
+    let is_told = |event: &TaskReport| matches!(event, TaskReport::Note { message } if message.contains("continues as it from its copy"));
     assert!(events.iter().any(is_told), "{events:?}");
     assert_eq!(rig.final_sha256(1), undisturbed(3), "{}", revision.logs());
 }

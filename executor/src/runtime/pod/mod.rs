@@ -278,7 +278,7 @@ impl Pods {
         let tasks = entries.filter(|entry| !entry.is_ended()).count();
         tracing::warn!(
             tasks,
-            "waiting for the API server of Kubernetes to tell of the pods of tasks; those that run go on"
+            "waiting for the pods of tasks from the API server of Kubernetes; running pods continue"
         );
     }
 
@@ -384,7 +384,7 @@ impl Runtime for Pods {
             self.vanished.insert(id);
         } else if let Err(error) = self.records.stop(entry) {
             // The next daemon would only attribute the stop to another party.
-            tracing::warn!(task.id = %id, %error, "cannot keep that a task was told to stop");
+            tracing::warn!(task.id = %id, %error, "cannot store the stop request of a task");
         }
         self.mirror.wish(id, Wish::Delete);
         true
@@ -467,7 +467,7 @@ impl Runtime for Pods {
         }
         drop(state);
         for id in unneeded {
-            tracing::info!(task.id = %id, "nobody needs its pod any more");
+            tracing::info!(task.id = %id, "the pod is no longer needed");
             self.mirror.wish(id, Wish::Delete);
         }
     }

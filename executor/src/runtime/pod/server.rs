@@ -150,7 +150,7 @@ impl Server {
             }
             Err(failure) => {
                 let error = failure.words();
-                tracing::warn!(task.id = %task, error, "the API server was asked in vain; asked again");
+                tracing::warn!(task.id = %task, error, "a request to the API server failed; it is repeated");
                 self.mirror.lock().fail(task, wish, failure.said());
                 false
             }

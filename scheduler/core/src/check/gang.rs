@@ -84,7 +84,7 @@ impl<'s> Checker<'s> {
             wrong("and its chief does not stay");
         }
         if is_lost {
-            wrong("and goes on without what a lost shard held");
+            wrong("and continues without the content of a lost shard");
         }
         let roles: Vec<Role> = stays
             .iter()

@@ -172,10 +172,7 @@ impl<'s> Checker<'s> {
         let has = nodes.find(|node| node.id == at.0);
         let has = has.map_or(0, |node| u128::from(node.gpu_memory_bytes));
         if sum.is_none_or(|sum| sum > has) {
-            self.unjust(
-                guest,
-                "without memory that is known to hold all who are there",
-            );
+            self.unjust(guest, "without enough known memory for all jobs on the GPU");
         }
     }
 

@@ -32,7 +32,7 @@ impl<'s> Checker<'s> {
             self.violations.push(violation);
         };
         if !job.suspends {
-            wrong("which cannot stand still");
+            wrong("which cannot be suspended");
         }
         // Kubernetes reserves the resources of a pod, so no other job could use them.
         let is_pod = |task: &Task| {
@@ -73,7 +73,7 @@ impl<'s> Checker<'s> {
             |task: &&Task| matches!(task.role, Role::Worker { .. }) && !is_gone(&task.state);
         let workers = || job.tasks.iter().filter(is_there);
         if workers().any(|task| task.state != TaskState::Suspended) || workers().next().is_none() {
-            wrong("not all of whose workers stand still");
+            wrong("with workers that are not suspended");
         }
         for task in workers() {
             if !self.cpu_milli.contains_key(&task.node) {

@@ -82,7 +82,7 @@ pub enum Violation {
     },
     #[error("job {job} is stopped for another job although none of its kind may displace it")]
     UnjustPreemption { job: JobId },
-    #[error("job {job} is told again what it was told before")]
+    #[error("job {job} gets the wait reason that it already has")]
     IdleWait { job: JobId },
     #[error("job {job} is turned, {what}")]
     WrongTurn { job: JobId, what: &'static str },

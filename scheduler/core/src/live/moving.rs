@@ -108,7 +108,7 @@ pub(crate) fn arrive(world: &mut World<'_>) {
             node.now_room.holds(held.room) && node.now & held.gpus == held.gpus
         };
         if held.iter().all(has_room) && quota.is_none_or(|quota| holds <= quota) {
-            let why = "goes on in the place that was kept for it".to_owned();
+            let why = "continues on the GPUs that were reserved for it".to_owned();
             world.start(index, &placed, why);
         } else {
             world.refresh(index);

@@ -35,7 +35,7 @@ pub(crate) fn obey(world: &mut World<'_>) {
                 .then(|| in_place::shrink(&world.jobs[giver.index], giver.gpus))
                 .flatten();
             let what = match (&change, shrinks) {
-                (Some(_), _) => "goes on with fewer GPUs",
+                (Some(_), _) => "continues with fewer GPUs",
                 (None, true) => "comes back with fewer GPUs",
                 (None, false) => "back to the queue",
             };

@@ -153,7 +153,7 @@ fn why(
         return why;
     }
     match live.standing {
-        Standing::Suspended => "stands still until its turn comes".to_owned(),
+        Standing::Suspended => "suspended until its next time slice".to_owned(),
         Standing::Starting => "starts; it is not resized before it is up".to_owned(),
         Standing::Running => why_this_size(live, worth, runner_up),
         Standing::Returning | Standing::Displaced => {

@@ -43,7 +43,7 @@ impl Engine<'_> {
                     let places = job.tasks.iter().map(|task| (task.node, task.gpus.len()));
                     self.holds.open(index, now_ms, places);
                     self.tell(name, || {
-                        format!("goes on with {workers} workers, {ps_shards} shards: {why}")
+                        format!("continues with {workers} workers, {ps_shards} shards: {why}")
                     });
                 }
                 Action::Stop { why, .. } => {
@@ -57,14 +57,14 @@ impl Engine<'_> {
                 Action::Up => self.tell(name, || "up".to_owned()),
                 Action::Suspend { why } => {
                     live.due_ms = Some(now_ms + self.scenario.suspend_ms);
-                    self.tell(name, || format!("stands still: {why}"));
+                    self.tell(name, || format!("suspended: {why}"));
                 }
                 Action::Continue { why, beside, .. } => {
                     self.unsettle(index);
                     self.hold_again(index, beside.is_some());
                     self.tell(name, || match beside {
                         Some(_) => why.clone(),
-                        None => format!("goes on: {why}"),
+                        None => format!("resumed: {why}"),
                     });
                 }
                 Action::Judge { verdict } => self.tell(name, || verdict.to_string()),

@@ -55,7 +55,7 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
         </label>
       ) : null}
       {newestFirst.length === 0 ? (
-        <Empty title="No checkpoint yet">The job's checkpoint policy says when it writes one, and it always does when it is told to stop.</Empty>
+        <Empty title="No checkpoint yet">The job's checkpoint policy says when it writes one, and it always does when it is asked to stop.</Empty>
       ) : (
         <div className="table-wrap">
           <table className="table cards">

@@ -5,7 +5,7 @@ import type { JobView } from "../../api/types";
 import { Confirm } from "../../ui/confirm";
 
 const TEXT =
-  "Above a new maximum it shrinks. Below a new minimum it goes on as it is, and grows once there is room that nobody waits for. A program of your own starts again with its new size.";
+  "Above a new maximum it shrinks. Below a new minimum it continues at its size, and grows once there are free GPUs that no other job waits for. A program of your own starts again with its new size.";
 
 export function Edit({ job, onDone, onClose }: { job: JobView; onDone: () => void; onClose: () => void }) {
   // State when the dialog opened. A change by another user meanwhile is then reported.

@@ -115,14 +115,14 @@ type Asked = (name: string) => Omit<Question, "act">;
 const QUESTIONS: Record<Verb, Asked> = {
   suspend: (name) => ({
     title: `Suspend ${name}?`,
-    text: "Its workers stand still with their memory kept, and its GPUs go to others until you continue it.",
+    text: "Its workers are suspended and keep their memory. Other jobs use its GPUs until you continue it.",
     verb: "Suspend",
     danger: false,
   }),
-  continue: (name) => ({ title: `Continue ${name}?`, text: "It goes on from where it stands once its GPUs are free.", verb: "Continue", danger: false }),
+  continue: (name) => ({ title: `Continue ${name}?`, text: "It resumes where it was suspended, once its GPUs are free.", verb: "Continue", danger: false }),
   pause: (name) => ({
     title: `Pause ${name}?`,
-    text: "It writes a checkpoint and gives its GPUs back. It goes on from there when you resume it.",
+    text: "It writes a checkpoint and releases its GPUs. It continues from there when you resume it.",
     verb: "Pause",
     danger: false,
   }),

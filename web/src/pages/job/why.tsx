@@ -64,7 +64,7 @@ function headline(job: JobView): string {
   if (job.phase === "paused") return "Why it is paused";
   if (job.phase === "failed") return "Why it failed";
   if (job.phase === "stopping") return "Why it stops";
-  if (job.phase === "suspended") return "Why it stands still";
+  if (job.phase === "suspended") return "Why it is suspended";
   if (job.phase === "starting" || job.phase === "running") return "Why this size";
   return "How it ended";
 }
@@ -77,14 +77,14 @@ function tone(job: JobView): string {
 function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { now: number }) {
   if (job.phase === "failed") return <p className="why-main">{job.failure ?? "No reason was given."}</p>;
   if (isWaiting(job.phase)) return <WaitReason job={job} events={events} explanation={explanation} now={now} />;
-  if (job.state.phase === "stopping") return <p className="why-main">Its tasks were told to stop, {afterStop(job.state.then)}.</p>;
+  if (job.state.phase === "stopping") return <p className="why-main">Its tasks were asked to stop, {afterStop(job.state.then)}.</p>;
   if (job.phase === "succeeded") {
     const finished = events.findLast((stored) => stored.event.kind === "training_finished")?.event;
     return <p className="why-main">{finished?.kind === "training_finished" ? finished.reason : "It trained to its end."}</p>;
   }
   if (job.phase === "suspended") {
     const turned = events.findLast((stored) => stored.event.kind === "job_turned")?.event;
-    return <p className="why-main">{turned?.kind === "job_turned" ? turned.why : "It takes turns with others."}</p>;
+    return <p className="why-main">{turned?.kind === "job_turned" ? turned.why : "It shares its GPUs with other jobs by time slicing."}</p>;
   }
   if (job.phase === "cancelled") return <p className="why-main">{asker(events, "cancel")} cancelled it.</p>;
   const reason = sizeReason(events);

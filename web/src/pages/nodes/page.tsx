@@ -45,7 +45,7 @@ export function NodesPage() {
       title: isClosed ? `Let ${node.name} take work again?` : `Drain ${node.name}?`,
       text: isClosed
         ? "The scheduler may place tasks on it from its next round on."
-        : "It takes no new tasks, and the jobs on it move away: each writes a checkpoint and goes on elsewhere, or waits.",
+        : "It takes no new tasks, and the jobs on it move away: each writes a checkpoint and continues elsewhere, or waits.",
       verb: isClosed ? "Uncordon" : "Drain",
       danger: !isClosed,
       act: async () => {

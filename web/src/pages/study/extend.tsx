@@ -16,7 +16,7 @@ export function Extend({ study, onDone, onClose }: { study: StudyView; onDone: (
     await extendStudy(study.id, Number(more), key.current.value);
     onDone();
   };
-  const text = `It may create ${count(study.trials.limit)} trials now. A finished study goes on.`;
+  const text = `It may create ${count(study.trials.limit)} trials now. A finished study continues.`;
   return (
     <Confirm question={{ title: `Extend ${study.name}`, text, verb: "Extend", danger: false, act }} onClose={onClose}>
       <label className="extend-more">

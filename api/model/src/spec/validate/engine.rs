@@ -40,7 +40,7 @@ impl JobSpec {
             "engine.batch",
             &batch,
             tokens <= MOST_TOKENS || batch > 65_536,
-            &format!("so many pieces that they have at most {MOST_TOKENS} bytes together"),
+            &format!("few enough pieces to have at most {MOST_TOKENS} bytes together"),
         );
     }
 
@@ -111,7 +111,7 @@ impl JobSpec {
             &workers.max,
             most <= examples.min(65_536) && positions <= MOST_TOKENS,
             &format!(
-                "so many that the batch of all of them ({most} with adascale) has at most {} examples and {MOST_TOKENS} targets",
+                "few enough that the batch of all workers ({most} with adascale) has at most {} examples and {MOST_TOKENS} targets",
                 examples.min(65_536)
             ),
         );

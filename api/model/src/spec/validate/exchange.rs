@@ -104,7 +104,7 @@ impl JobSpec {
                     &backup,
                     backup == 0 || !shards || backup < fewest,
                     &format!(
-                        "less than scale.workers.min ({fewest}): somebody's gradients must count"
+                        "less than scale.workers.min ({fewest}): the gradients of at least one worker must count"
                     ),
                 );
                 errors.check(

@@ -78,7 +78,7 @@ impl Group {
                 self.catch_up(view, top)
             }
             None if self.has_newcomers() => Err(FabricError::NoView(
-                "everyone who had the parameters is gone".to_owned(),
+                "all workers with the parameters are lost".to_owned(),
             )),
             None => {
                 // No member has parameters yet: all initialise in the same way.

@@ -95,7 +95,7 @@ impl Exchange {
                 if !unheard.is_empty() {
                     let names: Vec<String> = unheard.iter().map(ToString::to_string).collect();
                     log::line(format_args!(
-                        "the checkpoint goes on without what these workers hold back, who have not said it in {within:?}: {}",
+                        "the checkpoint is written without the residuals of these workers, which did not send them within {within:?}: {}",
                         names.join(", ")
                     ));
                 }

@@ -122,7 +122,7 @@ impl Exchange for Alone<'_> {
             // All workers start from the checkpoint written now; the gradients of this worker then
             // leave the GPU.
             log::line(
-                "the job has more workers now, who cannot join one that leaves everything on its GPU",
+                "the job has more workers now, and they cannot join a worker that keeps all state on its GPU",
             );
             return Ok((Answer::Interrupted { lost: false }, StepTimes::default()));
         }

@@ -52,7 +52,7 @@ impl Link {
             match greeted {
                 Ok(greeted) => *side = greeted.map(|(connection, _)| connection),
                 Err(error) => log::line(format_args!(
-                    "training waits until this checkpoint is read from PS shard {}, which lets in nobody who would read it meanwhile: {}",
+                    "training waits until this checkpoint is read from PS shard {}, which refuses a second connection: {}",
                     self.shard,
                     log::chain(&error)
                 )),

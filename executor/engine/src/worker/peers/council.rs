@@ -94,7 +94,7 @@ impl Coordinator for Chair {
         self.office.next_view(report, || {
             self.refresh();
             if self.stop.is_set() {
-                Err("this task was told to stop".to_owned())
+                Err("this task was asked to stop".to_owned())
             } else {
                 Ok(())
             }

@@ -39,7 +39,7 @@ impl Seat {
             Self::Chief(_) => around.stop.is_set(),
             Self::Member(remote) => match remote.farewell() {
                 Some(Farewell::Dismissed) => {
-                    log::line("the job goes on without this worker");
+                    log::line("the job continues without this worker");
                     true
                 }
                 Some(Farewell::Over | Farewell::Stopped) => true,
@@ -118,7 +118,7 @@ fn wait<T>(
         let known = (around.peers)().filter(|peers| peers.revision >= launch.revision);
         if let Some(peers) = known {
             if !roster(&peers).contains(&launch.task_id) {
-                log::line("the job goes on without this worker");
+                log::line("the job continues without this worker");
                 return Err(Ending::Interrupted);
             }
             if let Some(found) = pick(peers) {

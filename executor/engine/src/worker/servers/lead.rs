@@ -160,7 +160,7 @@ impl Servers<'_> {
         let gone: Vec<TaskId> = departed.iter().map(|departed| departed.task_id).collect();
         for departed in departed {
             log::line(format_args!(
-                "worker {} went away in step {step}; training goes on without it",
+                "worker {} left in step {step}; training continues without it",
                 departed.task_id
             ));
             if !departed.in_order {
@@ -206,7 +206,7 @@ impl Servers<'_> {
                 None => "another PS shard".to_owned(),
             };
             let message = format!(
-                "PS shard {lost} is lost; {host} goes on as it from its copy by step {step}, and no step is done again. \
+                "PS shard {lost} is lost; {host} continues as it from its copy by step {step}, and no step is done again. \
                  The step {}",
                 compared(took, usual)
             );

@@ -53,7 +53,7 @@ impl Coordinator for Once {
     fn next_view(&self, _: Report) -> Result<fabric::View, String> {
         let mut view = self.0.lock().expect("nobody panics with it");
         view.take()
-            .ok_or_else(|| "each worker of the node goes on by itself".to_owned())
+            .ok_or_else(|| "each worker of the node continues alone".to_owned())
     }
 }
 

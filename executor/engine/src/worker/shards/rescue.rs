@@ -124,7 +124,7 @@ impl Rescue<'_> {
                 }
                 Err(error) => {
                     log::line(format_args!(
-                        "nobody goes on as PS shard {}: {}",
+                        "no replica takes over PS shard {}: {}",
                         lost.shard,
                         log::chain(&error)
                     ));
@@ -148,7 +148,7 @@ impl Rescue<'_> {
     fn appoint(&self, mut link: Link) -> Option<Link> {
         let appointed = link.adopt(self.view, self.next_step).and_then(|step| {
             log::line(format_args!(
-                "PS shard {} goes on from step {step} beside {}",
+                "PS shard {} continues from step {step} in the process of {}",
                 link.shard, link.host
             ));
             match self.announced {
@@ -163,7 +163,7 @@ impl Rescue<'_> {
             Err(error) => {
                 let error = log::chain(&error);
                 log::line(format_args!(
-                    "cannot go on without PS shard {}: {error}",
+                    "cannot continue without PS shard {}: {error}",
                     link.shard
                 ));
                 None

@@ -176,9 +176,9 @@ impl Parts {
     /// Text: reason why a pair does not pay.
     pub fn wrong(&self, packing: &Packing) -> &'static str {
         if self.sum() > 1.0 + packing.margin {
-            "and turns give each a half"
+            "and time slicing gives each 0.5"
         } else {
-            "and turns give 1"
+            "and time slicing gives 1"
         }
     }
 
@@ -218,7 +218,7 @@ impl fmt::Display for Memory {
             (true, 0) => write!(f, "memory {host:.2} + {guest:.2}")?,
             (true, _) => write!(
                 f,
-                "memory {host:.2} + {guest:.2}, and {others:.2} of who stands still,"
+                "memory {host:.2} + {guest:.2}, and {others:.2} of suspended jobs,"
             )?,
         }
         write!(f, " of {of:.2} GiB")

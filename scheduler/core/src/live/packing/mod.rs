@@ -244,9 +244,9 @@ fn worth_trying(
     }
     let whose = world.jobs[host].named_to(world.jobs[guest].tenant);
     Some(if pair.is_one_tenants() {
-        format!("goes on beside {whose}: {memory}; {alone}; {busy}")
+        format!("continues beside {whose}: {memory}; {alone}; {busy}")
     } else {
-        format!("goes on beside {whose}: {memory}")
+        format!("continues beside {whose}: {memory}")
     })
 }
 

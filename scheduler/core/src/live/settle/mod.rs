@@ -296,7 +296,7 @@ impl Facts<'_> {
         Some(Ending::Stop {
             then: AfterStop::Requeue { cause },
             why: format!(
-                "{} was told to stand still {} s ago and does not",
+                "{} was asked to suspend {} s ago and has not",
                 task.role,
                 waited_ms / 1_000
             ),
