@@ -196,7 +196,7 @@ impl<T> Queue<T> {
     }
 
     fn lane(&self) -> MutexGuard<'_, Lane<T>> {
-        self.lane.lock().expect("nobody panics with it")
+        self.lane.lock().expect("not poisoned")
     }
 
     /// Adds a ready part. Parts added after the end are dropped.
@@ -229,7 +229,7 @@ impl<T> Queue<T> {
             if lane.is_closed {
                 return None;
             }
-            lane = self.changed.wait(lane).expect("nobody panics with it");
+            lane = self.changed.wait(lane).expect("not poisoned");
         }
     }
 
@@ -253,7 +253,7 @@ impl<T> Queue<T> {
     pub fn wait_until_idle(&self) {
         let mut lane = self.lane();
         while lane.is_sending || !lane.waiting.is_empty() {
-            lane = self.changed.wait(lane).expect("nobody panics with it");
+            lane = self.changed.wait(lane).expect("not poisoned");
         }
     }
 }

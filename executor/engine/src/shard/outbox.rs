@@ -22,14 +22,14 @@ pub struct Spares(Mutex<Vec<Vec<f32>>>);
 impl Spares {
     /// Returns a buffer for `numbers` values.
     pub(super) fn take(&self, numbers: usize) -> Vec<f32> {
-        let spare = self.0.lock().expect("nobody panics with it").pop();
+        let spare = self.0.lock().expect("not poisoned").pop();
         let mut spare = spare.unwrap_or_default();
         spare.resize(numbers, 0.0);
         spare
     }
 
     pub(super) fn give(&self, spare: Vec<f32>) {
-        let mut spares = self.0.lock().expect("nobody panics with it");
+        let mut spares = self.0.lock().expect("not poisoned");
         if spares.len() < KEPT {
             spares.push(spare);
         }
@@ -94,7 +94,7 @@ impl Outbox {
     /// Waits until all partitions are sent; no other thread sends while the guard lives.
     pub(super) fn floor(&self) -> MutexGuard<'_, ()> {
         self.queue.wait_until_idle();
-        self.floor.lock().expect("nobody panics with it")
+        self.floor.lock().expect("not poisoned")
     }
 
     fn send_all(&self, connection: &mut Connection) {
@@ -103,7 +103,7 @@ impl Outbox {
                 view: 0,
                 part: part as u64,
             };
-            let floor = self.floor.lock().expect("nobody panics with it");
+            let floor = self.floor.lock().expect("not poisoned");
             let sent = connection.send(Kind::Part, what.clock, &head.encode(), &[&what.numbers]);
             drop(floor);
             if sent.is_err() {

@@ -191,7 +191,7 @@ impl Room {
         if to == me {
             return Ok(Arc::clone(&self.exchange));
         }
-        let mut heirs = self.heirs.lock().expect("nobody panics with it");
+        let mut heirs = self.heirs.lock().expect("not poisoned");
         if let Some(heir) = heirs.iter().find(|heir| heir.me == to) {
             return Ok(Arc::clone(heir));
         }
@@ -221,7 +221,7 @@ impl Room {
                 None
             }
         };
-        let mut heirs = self.heirs.lock().expect("nobody panics with it");
+        let mut heirs = self.heirs.lock().expect("not poisoned");
         heirs.retain(|heir| {
             let over = why_over(heir);
             if let Some(why) = over {
@@ -236,7 +236,7 @@ impl Room {
 
     /// Returns the exchanges of this shard and of the promoted replicas.
     pub fn exchanges(&self) -> Vec<Arc<Exchange>> {
-        let heirs = self.heirs.lock().expect("nobody panics with it");
+        let heirs = self.heirs.lock().expect("not poisoned");
         let own = std::iter::once(&self.exchange);
         own.chain(heirs.iter()).map(Arc::clone).collect()
     }

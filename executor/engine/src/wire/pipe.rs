@@ -107,7 +107,7 @@ impl Pipe {
     }
 
     fn await_room(&self, writer: &Writer, count: usize) -> io::Result<()> {
-        let patience = *self.patience.lock().expect("nobody panics with it");
+        let patience = *self.patience.lock().expect("not poisoned");
         // With a time limit, the peer must wake this side after the first byte that it takes.
         let count = patience.map_or(count, |_| 1);
         if !writer.arm(&self.memory, count) {
@@ -217,7 +217,7 @@ impl Pipe {
 
     /// Makes later sends fail after the peer has taken no bytes for `limit`.
     pub fn give_up_sending(&self, limit: Duration) {
-        *self.patience.lock().expect("nobody panics with it") = Some(limit);
+        *self.patience.lock().expect("not poisoned") = Some(limit);
     }
 
     /// Ends sending. The peer sees the end after it has read all data.

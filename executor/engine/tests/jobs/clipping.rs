@@ -196,7 +196,7 @@ fn promoted_replica_continues_clipping() {
     let shard = revision.task(Role::PsShard { index: 1 });
     shard.child.kill().unwrap();
     shard.child.wait().unwrap();
-    revision.chief().wait_for_log("goes on from step");
+    revision.chief().wait_for_log("continues from step");
     revision.wait();
     let events = revision.chief().events();
     assert!(

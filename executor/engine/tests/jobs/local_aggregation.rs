@@ -173,7 +173,7 @@ fn lost_shard_loses_no_sum() {
         at_step(&mut running, 3);
         let killed = Role::PsShard { index: killed };
         running.task(killed).signal("KILL");
-        running.chief().wait_for_log("goes on from step");
+        running.chief().wait_for_log("continues from step");
         finish(&mut running, &[killed], steps);
         let mut undisturbed = launch.clone();
         undisturbed.spec.exchange.shard_replicas = 0;

@@ -336,7 +336,7 @@ fn promoted_replica_over_shared_memory_has_the_same_bits() {
     let shard = revision.task(Role::PsShard { index: 1 });
     shard.child.kill().unwrap();
     shard.child.wait().unwrap();
-    revision.chief().wait_for_log("goes on from step");
+    revision.chief().wait_for_log("continues from step");
     // Two remaining shards and the promoted replica in one of them; the memory of the dead one is
     // released.
     until_mapped(revision.chief().child.id(), 3);

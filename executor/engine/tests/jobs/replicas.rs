@@ -38,7 +38,7 @@ fn kill_shard(revision: &mut Revision, index: u32) {
     let shard = revision.task(Role::PsShard { index });
     shard.child.kill().unwrap();
     shard.child.wait().unwrap();
-    revision.chief().wait_for_log("goes on from step");
+    revision.chief().wait_for_log("continues from step");
 }
 
 /// All tasks except the killed shard, which has this index among the tasks, exit with 0, and the

@@ -17,12 +17,12 @@ pub(in crate::worker) struct Spares(Mutex<Vec<Vec<f32>>>);
 
 impl Spares {
     pub fn take(&self) -> Vec<f32> {
-        let spare = self.0.lock().expect("nobody panics with it").pop();
+        let spare = self.0.lock().expect("not poisoned").pop();
         spare.unwrap_or_default()
     }
 
     pub fn give(&self, spare: Vec<f32>) {
-        self.0.lock().expect("nobody panics with it").push(spare);
+        self.0.lock().expect("not poisoned").push(spare);
     }
 }
 

@@ -97,7 +97,7 @@ impl Side {
         lent: Lent,
         share: Vec<&mut [f32]>,
     ) -> Result<(), WireError> {
-        let mut side = self.0.lock().expect("nobody panics with it");
+        let mut side = self.0.lock().expect("not poisoned");
         let connection = side.as_mut().ok_or(WireError::Closed)?;
         let drawn = draw(connection, lent, share);
         if drawn.is_err() {

@@ -51,7 +51,7 @@ struct Once(Mutex<Option<fabric::View>>);
 
 impl Coordinator for Once {
     fn next_view(&self, _: Report) -> Result<fabric::View, String> {
-        let mut view = self.0.lock().expect("nobody panics with it");
+        let mut view = self.0.lock().expect("not poisoned");
         view.take()
             .ok_or_else(|| "each worker of the node continues alone".to_owned())
     }
