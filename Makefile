@@ -76,11 +76,11 @@ bench: ## compare with the limits of this machine and, with PEERS=1, with PyTorc
 bench-exchange: ARGS ?=
 bench-exchange: ## time, examples and bytes to an accuracy, for each consistency and codec (ARGS="bsp one_bit seeds=3" selects some and averages)
 	@scripts/ensure-toolchain
-	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench convergence -- $(ARGS)
+	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-training --bench convergence -- $(ARGS)
 
 bench-slicing: ## cost of time slices (a hundred of a running job) and their benefit for short jobs behind a long one, compared with FIFO
 	@scripts/ensure-toolchain
-	cargo nextest run --locked -p muster-engine --test jobs --run-ignored only --no-capture hundred_time_slices_are_measured
+	cargo nextest run --locked -p muster-training --test jobs --run-ignored only --no-capture hundred_time_slices_are_measured
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	cargo bench --locked -p muster-e2e --bench turns
@@ -103,7 +103,7 @@ bench-search: ## compare the searchers of studies with Optuna's, on functions an
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && \
 	cargo bench --locked -p muster-search --bench against_optuna && \
-	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench searches -- optuna
+	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-training --bench searches -- optuna
 
 bench-ask: ## compare ask and tell by REST with Optuna's storage, at 10,000 trials in Postgres (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
@@ -115,7 +115,7 @@ bench-ask: ## compare ask and tell by REST with Optuna's storage, at 10,000 tria
 bench-studies: ARGS ?=
 bench-studies: ## benefit of early stopping and evolution on real trainings (ARGS="stoppers 1 2" selects some)
 	@scripts/ensure-toolchain
-	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench searches -- $(ARGS)
+	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-training --bench searches -- $(ARGS)
 
 bench-kills: ## compare a study of 60 trainings whose scheduler is killed 50 times with an undisturbed one
 	@scripts/ensure-toolchain

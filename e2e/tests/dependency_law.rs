@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Crates without IO, and all their allowed dependencies.
-const PURE: [(&str, &[&str]); 4] = [
+/// Crates that use no other part of Muster than the listed ones, and all their allowed dependencies.
+const PURE: [(&str, &[&str]); 5] = [
     (
         "muster-model",
         &["serde", "serde_json", "thiserror", "time", "utoipa", "uuid"],
@@ -32,6 +32,28 @@ const PURE: [(&str, &[&str]); 4] = [
             "serde",
             "statrs",
             "thiserror",
+        ],
+    ),
+    (
+        "muster-compute",
+        &[
+            "bytemuck",
+            "csv",
+            "cudarc",
+            "flate2",
+            "gemm",
+            "image",
+            "libloading",
+            "npyz",
+            "rand_chacha",
+            "rayon",
+            "rustix",
+            "safetensors",
+            "serde",
+            // Only with the feature `emulator`.
+            "tempfile",
+            "thiserror",
+            "zip",
         ],
     ),
     (

@@ -1,0 +1,282 @@
+//! Listening sockets of a task, for its whole life: a TCP socket and, for tasks of the same node, a
+//! Unix socket.
+//!
+//! One thread accepts connections, and one short-lived thread per connection reads its handshake. A
+//! peer that has proved the secret waits here as a [`Guest`] until this task joins the view of the
+//! connection.
+
+use super::FabricError;
+use super::hello::{Channel, Credentials, PeerHello, Stream};
+use super::view::{Member, Summing};
+use crate::log;
+use crate::wire::near::Door;
+use crate::wire::{Kind, WireError};
+use muster_compute::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Maximum time from accepting a connection to the end of its handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Maximum number of connections without a handshake; `GUESTS_AT_ONCE` is the maximum number of
+/// authenticated peers whose view has not begun. Further connections are closed at once.
+const STRANGERS_AT_ONCE: usize = 64;
+const GUESTS_AT_ONCE: usize = 1_024;
+
+/// Interval at which the accepting thread checks whether the port was dropped.
+const STOP_TICK: Duration = Duration::from_millis(100);
+
+/// Authenticated peer that waits for its Welcome.
+#[derive(Debug)]
+pub struct Guest {
+    pub hello: PeerHello,
+    pub stream: Stream,
+}
+
+/// Listening sockets of a task.
+#[derive(Debug)]
+pub struct Port {
+    room: Arc<Room>,
+    address: SocketAddr,
+    local: Option<Door>,
+    node: String,
+    summing: Option<Box<Summing>>,
+}
+
+#[derive(Debug)]
+struct Room {
+    credentials: Credentials,
+    guests: Mutex<Vec<Guest>>,
+    came: Condvar,
+    strangers: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Port {
+    /// Listens on a free port of `host`, and on a Unix socket in `folder` if that is given and
+    /// writable.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if TCP cannot be listened on.
+    pub fn bind(
+        host: &str,
+        folder: Option<&Path>,
+        credentials: Credentials,
+    ) -> Result<Self, FabricError> {
+        let listen = || -> io::Result<(TcpListener, SocketAddr)> {
+            let listener = TcpListener::bind((host, 0))?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        };
+        let (tcp, address) = listen().map_err(FabricError::io("listen for peers"))?;
+        let node = node_name();
+        // Without a name of the machine, no peer can detect that it is on the same node.
+        let folder = folder.filter(|_| !node.is_empty());
+        let near = folder.and_then(|folder| {
+            let opened = Door::open(folder, credentials.id, address.port());
+            let (door, unix) = opened.ok()?;
+            unix.set_nonblocking(true).ok()?;
+            Some((door, unix))
+        });
+        let (local, unix) = near.unzip();
+        let room = Arc::new(Room {
+            credentials,
+            guests: Mutex::new(Vec::new()),
+            came: Condvar::new(),
+            strangers: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let acceptor = Arc::clone(&room);
+        thread::Builder::new()
+            .name("peers".to_owned())
+            .spawn(move || accept(&tcp, unix.as_ref(), &acceptor))
+            .map_err(FabricError::io("start a thread"))?;
+        Ok(Self {
+            room,
+            address,
+            local,
+            node,
+            summing: None,
+        })
+    }
+
+    /// Credentials by which peers know this task.
+    #[must_use]
+    pub fn credentials(&self) -> &Credentials {
+        &self.room.credentials
+    }
+
+    /// Sets the description of this task's GPU that is sent to the other members.
+    #[must_use]
+    pub fn saying(mut self, summing: Option<Summing>) -> Self {
+        self.summing = summing.map(Box::new);
+        self
+    }
+
+    /// This task as a member of views.
+    #[must_use]
+    pub fn member(&self) -> Member {
+        Member {
+            id: self.room.credentials.id,
+            attempt: self.room.credentials.attempt,
+            node: self.node.clone(),
+            address: self.address,
+            local: self.local.as_ref().map(|door| door.path().to_owned()),
+            completed: None,
+            summing: self.summing.clone(),
+        }
+    }
+
+    /// Takes the next guest that `wanted` accepts, and waits for it until `deadline`.
+    pub(super) fn take(
+        &self,
+        deadline: Instant,
+        wanted: impl Fn(&PeerHello) -> bool,
+    ) -> Option<Guest> {
+        let mut guests = self.room.lock();
+        loop {
+            if let Some(at) = guests.iter().position(|guest| wanted(&guest.hello)) {
+                return Some(guests.swap_remove(at));
+            }
+            let left = deadline.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.room.came.wait_timeout(guests, left);
+            guests = waited.expect("no greeting panics with the lock").0;
+        }
+    }
+
+    /// Closes the connections of guests for views before `view`.
+    pub(super) fn forget_before(&self, view: u64) {
+        self.room.lock().retain(|guest| guest.hello.view >= view);
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.room.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Room {
+    fn lock(&self) -> MutexGuard<'_, Vec<Guest>> {
+        self.guests
+            .lock()
+            .expect("no greeting panics with the lock")
+    }
+
+    fn receive(&self, stream: Result<Stream, WireError>) {
+        let greeted = stream.and_then(|stream| self.greet(stream));
+        self.strangers.fetch_sub(1, Ordering::Relaxed);
+        match greeted {
+            Ok(guest) => {
+                let mut guests = self.lock();
+                if guests.len() < GUESTS_AT_ONCE {
+                    guests.push(guest);
+                }
+                self.came.notify_all();
+            }
+            // A connection that only checks whether this task listens.
+            Err(WireError::Closed) => {}
+            Err(error) => log::line(format_args!(
+                "a connection was closed: {}",
+                log::chain(&error)
+            )),
+        }
+    }
+
+    fn greet(&self, mut stream: Stream) -> Result<Guest, WireError> {
+        let (header, meta) = stream.receive_greeting(clock::now() + HANDSHAKE_LIMIT)?;
+        if header.kind != Kind::Hello {
+            return Err(WireError::Unexpected { got: header.kind });
+        }
+        let hello: PeerHello =
+            serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
+        let fits = match hello.channel {
+            Channel::Data | Channel::Control => matches!(stream, Stream::Tcp(_)),
+            Channel::Local => matches!(stream, Stream::Unix(_)),
+            Channel::Office => false,
+        };
+        let judged = self.credentials.judge(&hello).and_then(|()| {
+            fits.then_some(())
+                .ok_or_else(|| "that channel goes over another socket".to_owned())
+        });
+        if let Err(reason) = judged {
+            let _ = stream.send_greeting(Kind::Refused, 0, reason.as_bytes());
+            return Err(WireError::TurnedAway(reason));
+        }
+        Ok(Guest { hello, stream })
+    }
+}
+
+fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
+    let tick = Timespec {
+        tv_sec: 0,
+        tv_nsec: STOP_TICK.subsec_nanos().into(),
+    };
+    while !room.closed.load(Ordering::Relaxed) {
+        let mut watched = vec![PollFd::new(tcp, PollFlags::IN)];
+        watched.extend(unix.map(|unix| PollFd::new(unix, PollFlags::IN)));
+        if !matches!(poll(&mut watched, Some(&tick)), Ok(1..)) {
+            continue;
+        }
+        let came = tcp.accept().map(|(stream, _)| {
+            stream
+                .set_nonblocking(false)
+                .map_err(|source| WireError::Io {
+                    doing: "accept a peer",
+                    source,
+                })?;
+            Stream::tcp(stream)
+        });
+        let local = unix.map(|unix| {
+            unix.accept().map(|(stream, _)| {
+                stream
+                    .set_nonblocking(false)
+                    .map_err(|source| WireError::Io {
+                        doing: "accept a peer",
+                        source,
+                    })?;
+                Ok(Stream::Unix(stream))
+            })
+        });
+        let mut any = false;
+        for stream in [Some(came), local].into_iter().flatten().flatten() {
+            any = true;
+            if room.strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS_AT_ONCE {
+                room.strangers.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let guest = Arc::clone(room);
+            let spawned = thread::Builder::new()
+                .name("greeting".to_owned())
+                .spawn(move || guest.receive(stream));
+            if spawned.is_err() {
+                room.strangers.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        if !any {
+            // No file descriptor is left: the connection stays acceptable, and polling again at
+            // once would only use processor time.
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Boot id of the running kernel: the same for all tasks of a machine, different on every other
+/// machine. Empty if it cannot be read.
+fn node_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}

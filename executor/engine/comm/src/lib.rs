@@ -1,0 +1,17 @@
+//! Communication of the training engine: the wire protocol, the connections between workers,
+//! collectives, gradient compression, memory shared within a node, and the division of parameters
+//! among PS shards.
+//!
+//! It knows parameter blocks, bytes and peers. It must not depend on consistency models,
+//! checkpoints, datasets or the documents of jobs. Of the computation it uses the descriptions of
+//! parameters and the vectorised loops.
+
+pub mod assign;
+pub mod collective;
+pub mod compress;
+pub mod fabric;
+pub mod log;
+pub mod memory;
+pub mod parts;
+pub mod squeeze;
+pub mod wire;

@@ -1,0 +1,236 @@
+//! Queue in front of the emulator that executes requests as late as a GPU may, and records as a GPU
+//! does. An upload reads host memory only at the next wait, so a test fails if that memory is
+//! rewritten too early. A recording keeps addresses, also of host memory, and a replay executes
+//! only the recording.
+
+use super::Emulator;
+use crate::cuda::convolution::{Convolution, Filters, Wanted};
+use crate::cuda::error::DeviceError;
+use crate::cuda::nccl::{Communicator, Look};
+use crate::cuda::product::Product;
+use crate::cuda::queue::{Address, Argument, Queue};
+use std::collections::HashSet;
+use std::mem;
+
+/// Request. Addresses of host memory refer to [`Emulator::pin`] and live as long as the emulator.
+#[derive(Clone)]
+enum Asked {
+    Upload {
+        from: usize,
+        to: Address,
+        bytes: usize,
+    },
+    Download {
+        from: Address,
+        to: usize,
+        bytes: usize,
+    },
+    Copy(Address, Address, usize),
+    Zero(Address, usize),
+    Launch {
+        kernel: &'static str,
+        blocks: usize,
+        threads: usize,
+        arguments: Vec<Argument>,
+    },
+    Multiply(Product),
+    Convolve(Convolution),
+}
+
+/// Executes requests at the last moment, on the calling thread.
+pub(crate) struct Late {
+    queue: Emulator,
+    asked: Vec<Asked>,
+    /// Recording in progress.
+    written: Option<Vec<Asked>>,
+    graphs: Vec<Vec<Asked>>,
+    /// Kernels and shapes of products that were requested before a recording.
+    met: HashSet<String>,
+}
+
+impl Late {
+    pub(crate) fn new(queue: Emulator) -> Self {
+        Self {
+            queue,
+            asked: Vec::new(),
+            written: None,
+            graphs: Vec::new(),
+            met: HashSet::new(),
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        let name = match &asked {
+            Asked::Launch { kernel, .. } => (*kernel).to_owned(),
+            Asked::Multiply(Product {
+                rows,
+                columns,
+                inner,
+                batch,
+                add,
+                ..
+            }) => format!("a product of {:?}", (rows, columns, inner, batch, add)),
+            _ => String::new(),
+        };
+        match &mut self.written {
+            Some(written) => {
+                let is_known = name.is_empty() || self.met.contains(&name);
+                assert!(is_known, "{name} is met for the first time in a recording");
+                written.push(asked);
+            }
+            None => {
+                self.met.insert(name);
+                self.asked.push(asked);
+            }
+        }
+    }
+
+    /// Executes all pending requests.
+    fn catch_up(&mut self) {
+        assert!(self.written.is_none(), "a recording waits for nothing");
+        for asked in mem::take(&mut self.asked) {
+            self.carry_out(asked);
+        }
+    }
+
+    fn carry_out(&mut self, asked: Asked) {
+        let queue = &mut self.queue;
+        match asked {
+            Asked::Upload { from, to, bytes } => {
+                // SAFETY: pinned memory of the emulator, which lives as long as this queue.
+                queue.upload(
+                    unsafe { std::slice::from_raw_parts(from as *const u8, bytes) },
+                    to,
+                );
+            }
+            Asked::Download { from, to, bytes } => {
+                // SAFETY: as above; the host reads it only after waiting.
+                queue.download(from, unsafe {
+                    std::slice::from_raw_parts_mut(to as *mut u8, bytes)
+                });
+            }
+            Asked::Copy(from, to, bytes) => queue.copy(from, to, bytes),
+            Asked::Zero(at, bytes) => queue.zero(at, bytes),
+            Asked::Launch {
+                kernel,
+                blocks,
+                threads,
+                arguments,
+            } => queue.launch(kernel, blocks, threads, &arguments),
+            Asked::Multiply(product) => queue.multiply(&product),
+            Asked::Convolve(convolution) => queue.convolve(&convolution),
+        }
+    }
+}
+
+impl Queue for Late {
+    fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+        assert!(self.written.is_none(), "no memory is taken in a recording");
+        self.queue.allocate(bytes)
+    }
+
+    fn free(&mut self, at: Address) {
+        // After a failure pending requests are not executed.
+        if !std::thread::panicking() {
+            self.catch_up();
+        }
+        self.queue.free(at);
+    }
+
+    fn pin(&mut self, bytes: usize) -> Result<&'static mut [u8], DeviceError> {
+        self.queue.pin(bytes)
+    }
+
+    fn upload(&mut self, from: &[u8], to: Address) {
+        let (from, bytes) = (from.as_ptr() as usize, from.len());
+        self.ask(Asked::Upload { from, to, bytes });
+    }
+
+    fn download(&mut self, from: Address, to: &mut [u8]) {
+        assert!(self.written.is_none(), "nothing comes out of a recording");
+        let (to, bytes) = (to.as_mut_ptr() as usize, to.len());
+        self.ask(Asked::Download { from, to, bytes });
+    }
+
+    fn wait(&mut self, _number: usize) {
+        self.catch_up();
+    }
+
+    fn copy(&mut self, from: Address, to: Address, bytes: usize) {
+        self.ask(Asked::Copy(from, to, bytes));
+    }
+
+    fn zero(&mut self, at: Address, bytes: usize) {
+        self.ask(Asked::Zero(at, bytes));
+    }
+
+    fn launch(
+        &mut self,
+        kernel: &'static str,
+        blocks: usize,
+        threads: usize,
+        arguments: &[Argument],
+    ) {
+        self.ask(Asked::Launch {
+            kernel,
+            blocks,
+            threads,
+            arguments: arguments.to_vec(),
+        });
+    }
+
+    fn multiply(&mut self, product: &Product) {
+        self.ask(Asked::Multiply(*product));
+    }
+
+    fn can_convolve(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool {
+        self.queue.can_convolve(filters, wanted, examples)
+    }
+
+    fn convolve(&mut self, convolution: &Convolution) {
+        self.ask(Asked::Convolve(*convolution));
+    }
+
+    fn enter(&mut self) {
+        self.queue.enter();
+    }
+
+    fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>) {
+        // A sum begins after earlier requests.
+        self.catch_up();
+        self.queue.sum(ranks, at, numbers, look);
+    }
+
+    fn has_summed(&mut self) -> bool {
+        self.queue.has_summed()
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        self.catch_up();
+        self.queue.finish()
+    }
+
+    fn can_record(&self) -> bool {
+        true
+    }
+
+    fn record(&mut self) {
+        assert!(self.written.is_none(), "one recording at a time");
+        self.written = Some(Vec::new());
+    }
+
+    fn recorded(&mut self) -> usize {
+        let written = self.written.take().expect("a recording");
+        self.graphs.push(written);
+        self.graphs.len() - 1
+    }
+
+    fn replay(&mut self, number: usize) {
+        assert!(self.written.is_none(), "a recording repeats no other");
+        self.asked.extend_from_slice(&self.graphs[number]);
+    }
+
+    fn forget(&mut self) {
+        self.graphs.clear();
+    }
+}

@@ -1,0 +1,48 @@
+//! CUDA back end, detected when a task starts. The only user of `cudarc`.
+//!
+//! [`Device::open`] finds a GPU or reports why there is none.
+//! [`crate::model::Network::workspace_on`] allocates the memory of a network's passes on it.
+//! Operations and the layout of arenas are those of the CPU. [`operation`] enqueues kernels and
+//! products on a [`queue`]. The queue is a GPU's stream or, in tests, an emulator that runs the
+//! same kernels on the CPU.
+//!
+//! Workers that exchange gradients through the host download them in every step. [`Resident`] keeps
+//! a whole training on the GPU. It serves single workers and workers whose gradients are summed on
+//! their GPUs ([`together`], by [`nccl`]).
+//!
+//! The module is independent of workers, files and jobs.
+
+mod arenas;
+mod blas;
+mod compiler;
+mod convolution;
+mod device;
+mod dnn;
+#[cfg(any(test, feature = "emulator"))]
+pub mod emulator;
+mod error;
+mod kernels;
+mod laid;
+mod library;
+mod limits;
+mod nccl;
+mod operation;
+mod product;
+mod queue;
+mod regions;
+mod resident;
+mod session;
+mod step;
+mod stream;
+mod together;
+#[cfg(test)]
+mod trial;
+mod update;
+
+pub use device::Means;
+pub use device::{Choice, Device, Gpu, Precision};
+pub use error::DeviceError;
+pub use limits::Limits;
+pub use nccl::{ID_BYTES, Id, Look, SumError};
+pub use resident::Resident;
+pub(crate) use session::Session;

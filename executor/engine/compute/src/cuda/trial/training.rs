@@ -1,0 +1,351 @@
+//! Compares resident training with the CPU's passes and update rules. The queue executes as late as
+//! possible and records.
+
+use super::devices::Examples;
+use super::{assert_gaps, norm};
+use crate::cuda::emulator::Emulator;
+use crate::cuda::emulator::Late;
+use crate::cuda::product::Kind;
+use crate::cuda::queue::{Queue, int};
+use crate::cuda::regions::FACTORS;
+use crate::cuda::resident::Resident;
+use crate::cuda::session::Session;
+use crate::model::zoo::{Goal, Layer, layers};
+use crate::model::{Batch, Conv, InputShape, Network, Role, Windows};
+use crate::optimizer::{Decay, Optimizer, Rule, Schedule, clip_factor, square_norm};
+
+/// Weights, biases and statistics, some of them with gaps between them in the aligned arenas and
+/// some without.
+fn network() -> Network {
+    let input = InputShape {
+        height: 5,
+        width: 4,
+        channels: 2,
+    };
+    let list = [
+        // A bias before a batch normalisation has only noise as gradient.
+        Layer::Conv(Conv::new(6, Windows::square(3).same()).without_bias()),
+        Layer::BatchNorm { relu: true },
+        Layer::Dense {
+            width: 64,
+            relu: true,
+        },
+    ];
+    layers(input, &list, Goal::Classify { classes: 5 }).expect("a network")
+}
+
+fn rules() -> Vec<Rule> {
+    let (lr, weight_decay) = (0.05, 0.01);
+    let sgd = |momentum, nesterov| Rule::Sgd {
+        lr,
+        momentum,
+        nesterov,
+        weight_decay,
+    };
+    let lars = |momentum| Rule::Lars {
+        lr,
+        momentum,
+        weight_decay,
+        trust: 0.02,
+    };
+    let rmsprop = |momentum| Rule::RmsProp {
+        lr,
+        rho: 0.9,
+        eps: 1e-3,
+        momentum,
+        weight_decay,
+    };
+    let adam = |decoupled| Rule::Adam {
+        lr,
+        beta1: 0.8,
+        beta2: 0.99,
+        eps: 1e-3,
+        weight_decay,
+        decoupled,
+    };
+    let adagrad = Rule::AdaGrad {
+        lr,
+        eps: 1e-3,
+        weight_decay,
+    };
+    let more = [lars(0.0), lars(0.9), rmsprop(0.0), rmsprop(0.9)];
+    let mut rules = vec![sgd(0.0, false), sgd(0.9, false), sgd(0.9, true), adagrad];
+    rules.extend(more);
+    rules.extend([adam(false), adam(true)]);
+    rules
+}
+
+/// Number of a step's seven examples per pass, and the clipping limit.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    at_once: usize,
+    clip_norm: Option<f64>,
+}
+
+const STEPS: u64 = 7;
+
+/// Trains on the CPU, tensor by tensor. Returns parameters, planes of the state, and the number of
+/// steps that were clipped.
+fn train(
+    network: &Network,
+    optimizer: &Optimizer,
+    scale: f32,
+    how: How,
+) -> (Vec<f32>, Vec<Vec<f32>>, u64) {
+    let examples = Examples::new(network);
+    let mut params = network.init(3);
+    let mut grads = vec![0.0; params.len()];
+    let mut workspace = network.workspace(how.at_once, 1);
+    let mut clipped = 0;
+    let planes = optimizer.state_len_per_param();
+    let mut states: Vec<Vec<f32>> = network
+        .blocks()
+        .iter()
+        .map(|block| vec![0.0; block.len * planes])
+        .collect();
+    for step in 0..STEPS {
+        network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
+        let own = clip(network, &grads, scale, how.clip_norm);
+        clipped += u64::from(own < scale);
+        for (block, state) in network.blocks().iter().zip(&mut states) {
+            let (params, grads) = (&mut params[block.range()], &grads[block.range()]);
+            match (block.role, optimizer.rule) {
+                (Role::Statistic, _) => crate::optimizer::follow(params, grads, scale),
+                // Under LARS, biases and scales keep the plain learning rate.
+                (Role::Bias, Rule::Lars { .. }) => {
+                    let half = params.len().min(state.len());
+                    let (first, second) = state.split_at_mut(half);
+                    optimizer.update_part(step, params, grads, [first, second], own, 1.0);
+                }
+                _ => optimizer.update(step, params, grads, state, own),
+            }
+        }
+    }
+    let plane = |number: usize| {
+        let blocks = network.blocks().iter().zip(&states);
+        let parts = blocks.map(|(block, state)| &state[number * block.len..][..block.len]);
+        parts.collect::<Vec<_>>().concat()
+    };
+    let planes = (0..planes).map(plane).collect();
+    (params, planes, clipped)
+}
+
+/// Factor of all gradients except statistics.
+fn clip(network: &Network, grads: &[f32], scale: f32, norm: Option<f64>) -> f32 {
+    let Some(limit) = norm else { return scale };
+    let blocks = network.blocks().iter();
+    let of_gradients = blocks.filter(|block| block.role != Role::Statistic);
+    let parts: Vec<(&[f32], f32)> = of_gradients
+        .map(|block| (&grads[block.range()], scale))
+        .collect();
+    let factor = clip_factor(limit, square_norm(&parts, 1).sqrt());
+    (f64::from(scale) * factor) as f32
+}
+
+fn resident(network: &Network, optimizer: &Optimizer, params: &[f32], how: How) -> Resident {
+    let queue = Box::new(Late::new(Emulator::new(Kind::F32)));
+    let planes = optimizer.state_len_per_param();
+    let session = Session::new(network, queue, Kind::F32, (how.at_once, 7), planes).expect("room");
+    let resident = Resident::with(session, network, optimizer.clone(), params).expect("room");
+    resident.clipping(how.clip_norm)
+}
+
+/// Steps in one part and in several with a smaller last one, each recorded once; with and without
+/// clipping.
+#[test]
+fn update_rules_equal_cpu_across_suspend() {
+    let network = network();
+    let schedule = Schedule {
+        warmup_steps: 2,
+        decay: Decay::Step {
+            every_steps: 1,
+            factor: 0.9,
+        },
+    };
+    for (at_once, clip_norm, written_down) in [(7, None, 1), (3, None, 3), (3, Some(0.05), 3)] {
+        let how = How { at_once, clip_norm };
+        for rule in rules() {
+            let optimizer = Optimizer { rule, schedule };
+            is_the_cpus(&network, &optimizer, how, written_down);
+        }
+    }
+}
+
+fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down: usize) {
+    let what = format!("{:?}, {how:?}", optimizer.rule);
+    let scale = 1.0 / 7.0;
+    let (expected, planes, clipped) = train(network, optimizer, scale, how);
+    let clips = how.clip_norm.is_some();
+    assert_eq!(clipped > 1, clips, "{what}: there is something to clip");
+    let params = network.init(3);
+    let mut resident = resident(network, optimizer, &params, how);
+    let examples = Examples::new(network);
+    let other: Vec<f32> = examples.batch().inputs.iter().map(|x| -2.0 * x).collect();
+    let mut workspace = network.workspace(how.at_once, 1);
+    let mut grads = vec![0.0; params.len()];
+    let first = network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
+    for step in 0..STEPS {
+        if step == 4 {
+            assert_eq!(resident.recorded.len(), written_down, "{what}");
+            resident.suspend().expect("suspended");
+            resident.suspend().expect("nothing to do");
+            resident.resume().expect("resumed");
+        }
+        resident.lay(&examples.batch());
+        resident.begin(scale);
+        // Another batch is copied during the step.
+        resident.lay(&Batch {
+            inputs: &other,
+            ..examples.batch()
+        });
+        let loss = resident.wait().expect("a step");
+        assert!(loss.loss_sum.is_finite());
+        if step == 0 {
+            let off = (loss.loss_sum - first.loss_sum).abs() / first.loss_sum;
+            assert!(off < 1e-5, "{what}: {loss:?}, not {first:?}");
+            assert_eq!(loss.correct, first.correct, "{what}");
+        }
+    }
+    assert_eq!(resident.steps(), STEPS);
+    assert_gaps(resident.session());
+    let mut found = resident.parameters().expect("parameters");
+    let mut state = vec![vec![0.0; found.len()]; planes.len()];
+    resident.read(&mut found, &mut state).expect("a state");
+    for (expected, found) in planes.iter().zip(&state) {
+        let size = norm(expected.iter().map(|x| f64::from(*x)));
+        let differences = expected.iter().zip(found);
+        let apart = norm(differences.map(|(e, f)| f64::from(*e) - f64::from(*f)));
+        assert!(apart < 2e-3 * size, "{what}: {apart} of {size} off");
+    }
+    for block in network.blocks() {
+        let (expected, before) = (&expected[block.range()], &params[block.range()]);
+        let of = |a: &[f32], b: &[f32]| {
+            norm(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)))
+        };
+        let (apart, moved) = (of(expected, &found[block.range()]), of(expected, before));
+        assert!(moved > 0.0, "{what} moves {}", block.name);
+        let share = apart / moved;
+        assert!(share < 2e-3, "{what}: {} is {share} off", block.name);
+    }
+}
+
+/// As on the host, a NaN norm must not give plausible parameters.
+#[test]
+fn clip_kernel_equals_cpu_factor() {
+    let mut queue = Emulator::new(Kind::F32);
+    let squares = [0.0, 1e-12, 0.5, 16.0, 1e30, f64::INFINITY, f64::NAN];
+    for (square, limit, scale) in squares
+        .into_iter()
+        .flat_map(|square| [(square, 0.7_f64, 0.25_f32), (square, 3.0, 1.0)])
+    {
+        let [at, told] = [8, 4 * FACTORS].map(|bytes| queue.allocate(bytes).expect("room"));
+        queue.upload(&square.to_le_bytes(), at);
+        let mut factors = [0.0_f32; FACTORS];
+        factors[3] = scale;
+        queue.upload(bytemuck::cast_slice(&factors), told);
+        queue.launch("clip", 1, 32, &[at.into(), told.into(), limit.into()]);
+        queue.download(told, bytemuck::cast_slice_mut(&mut factors));
+        let norm = f64::from(scale) * square.sqrt();
+        let expected = (f64::from(scale) * clip_factor(limit, norm)) as f32;
+        let (found, what) = (factors[12], format!("{square} to {limit} by {scale}"));
+        let is_right = (found - expected).abs() <= 1e-6 * expected.abs();
+        assert!(
+            is_right || found.is_nan() && expected.is_nan(),
+            "{what}: {found}"
+        );
+        assert_eq!(factors[3], scale, "{what}: statistics are not clipped");
+    }
+}
+
+/// Fewer blocks than groups of eight, with and without a second tensor, at aligned and unaligned
+/// addresses.
+#[test]
+fn squares_are_summed_at_any_alignment() {
+    const BLOCKS: usize = 2;
+    let mut queue = Emulator::new(Kind::F32);
+    let values: Vec<f32> = (0..9_001)
+        .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
+        .collect();
+    let at = queue.allocate(4 * values.len()).expect("room");
+    queue.upload(bytemuck::cast_slice(&values), at);
+    let sums = queue.allocate(2 * 8 * BLOCKS).expect("room");
+    let square = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    for (first, count) in [(0, 9_001), (1, 9_000), (3, 11), (4, 8)] {
+        for p in [0, at] {
+            let of_g = sums + 8 * BLOCKS as u64;
+            let g = at + 4 * first as u64;
+            let arguments = [p.into(), g.into(), int(count), sums.into(), of_g.into()];
+            queue.launch("squares", BLOCKS, 256, &arguments);
+            let mut found = [0.0_f64; 2 * BLOCKS];
+            queue.download(sums, bytemuck::cast_slice_mut(&mut found));
+            let [of_p, of_g] = [&found[..BLOCKS], &found[BLOCKS..]].map(|f| f.iter().sum::<f64>());
+            let what = format!("{count} from {first}");
+            let expected = square(&values[first..][..count]);
+            assert!((of_g / expected - 1.0).abs() < 1e-12, "{what}: {of_g}");
+            let expected = if p == 0 {
+                0.0
+            } else {
+                square(&values[..count])
+            };
+            assert!(
+                (of_p - expected).abs() <= 1e-12 * expected,
+                "{what}: {of_p}"
+            );
+        }
+    }
+}
+
+/// A training that continues from a state read on the device, or while memory is released, has the
+/// same bits. An evaluation between two steps does not change them.
+#[test]
+fn training_continues_from_a_read_state() {
+    let network = network();
+    let examples = Examples::new(&network);
+    let scale = 1.0 / 7.0;
+    for rule in rules() {
+        let optimizer = Optimizer::new(rule);
+        let params = network.init(3);
+        let planes = optimizer.state_len_per_param();
+        let train = |resident: &mut Resident, steps: usize| {
+            for _ in 0..steps {
+                resident.lay(&examples.batch());
+                resident.step(scale).expect("a step");
+            }
+        };
+        let read = |resident: &mut Resident| {
+            let mut all = vec![vec![f32::NAN; params.len()]; 1 + planes];
+            let (parameters, state) = all.split_first_mut().expect("parameters");
+            resident.read(parameters, state).expect("a state");
+            all
+        };
+        let how = How {
+            at_once: 4,
+            clip_norm: Some(0.2),
+        };
+        let mut straight = resident(&network, &optimizer, &params, how);
+        train(&mut straight, 4);
+
+        let mut first = resident(&network, &optimizer, &params, how);
+        train(&mut first, 2);
+        let evaluate = |resident: &mut Resident| {
+            let parts = network.parts_of(3, &examples.batch());
+            resident.evaluate(parts).expect("a loss")
+        };
+        let loss = evaluate(&mut first);
+        let kept = read(&mut first);
+        first.suspend().expect("suspended");
+        assert_eq!(read(&mut first), kept, "{rule:?}");
+
+        let mut second = resident(&network, &optimizer, &network.init(4), how);
+        train(&mut second, 1);
+        second.fill(2, &kept[0], &kept[1..]).expect("filled");
+        assert_eq!(evaluate(&mut second), loss);
+        let mut workspace = network.workspace(3, 1);
+        let expected = network.evaluate(&mut workspace, &kept[0], &examples.batch());
+        assert!((loss.loss_sum - expected.loss_sum).abs() < 1e-4 * expected.loss_sum);
+        train(&mut second, 2);
+        assert_eq!(second.steps(), 4);
+        assert_eq!(read(&mut second), read(&mut straight), "{rule:?}");
+        assert_gaps(second.session());
+    }
+}

@@ -1,0 +1,255 @@
+//! Training steps of workers without shards over connections with limited rates, and through shared
+//! memory. Compares three ways: buckets during the backward pass with one update at the end; ranges
+//! in priority order with an early next step; the same in the order of the backward pass.
+
+use super::limited::{INPUT, Passes, RATES, Wire, relay};
+use super::{SECRET, median, sgd};
+use muster_comm::collective::{Choice, Group, Reduced};
+use muster_comm::fabric::{Coordinator, Credentials, Gathering, Options, Port, Report, View};
+use muster_comm::parts::Order;
+use muster_compute::model::{Network, zoo};
+use muster_compute::optimizer::Optimizer;
+use muster_model::id::{JobId, TaskId};
+use muster_training::document;
+use muster_training::worker::{ByNeed, Fetch, Head, Pass, Ranges, Ready, Scale, Sum, Work};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Instant;
+use uuid::Uuid;
+
+const WORKERS: usize = 2;
+const ROUNDS: usize = 14;
+/// Examples per worker and step. With these, a step computes for about as long as its gradients
+/// travel over the faster connections.
+const EXAMPLES: [usize; 2] = [128, 512];
+/// Gradients per bucket without priority order.
+const BUCKET: usize = 1 << 20;
+
+#[derive(Clone, Copy)]
+enum Way {
+    /// The update and the next step wait for all sums.
+    Buckets,
+    Ahead(Order),
+}
+
+/// One row per rate and number of examples: milliseconds per step, and the gain of the priority
+/// order.
+pub fn rows() -> Vec<String> {
+    let rows = EXAMPLES.into_iter();
+    let rows = rows.flat_map(|examples| {
+        let wires = RATES.map(Some).into_iter().chain([None]);
+        wires.map(move |wire| row(examples, wire))
+    });
+    rows.collect()
+}
+
+pub fn say(rows: &[String]) {
+    println!(
+        "\ntraining steps of 2 workers among themselves over limited wires, MLP 3 x 1024, 11.6 MB"
+    );
+    println!(
+        "{:>10} {:>10} {:>10} {:>10} {:>10} {:>12} {:>12}",
+        "examples", "MB/s", "buckets ms", "as ready", "by need", "vs buckets", "vs as ready"
+    );
+    println!("{}", rows.join("\n"));
+}
+
+fn row(examples: usize, wire: Option<f64>) -> String {
+    let ways = [
+        Way::Buckets,
+        Way::Ahead(Order::AsReady),
+        Way::Ahead(Order::ByNeed),
+    ];
+    let mut jobs: Vec<Vec<Worker>> = ways.iter().map(|way| start(*way, examples, wire)).collect();
+    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); jobs.len()];
+    for round in 0..ROUNDS {
+        for (job, seconds) in jobs.iter_mut().zip(&mut seconds) {
+            let began = Instant::now();
+            thread::scope(|scope| {
+                job.iter_mut()
+                    .for_each(|worker| drop(scope.spawn(|| worker.step())));
+            });
+            if round >= 3 {
+                seconds.push(began.elapsed().as_secs_f64());
+            }
+        }
+    }
+    let models = jobs.iter().flatten();
+    let mut models = models.map(|worker| worker.work.passes.parameters.as_slice());
+    let first = models.next().expect("a worker");
+    assert!(
+        models.all(|model| model == first),
+        "the same model to the bit"
+    );
+    let [buckets, ready, need] = [0, 1, 2].map(|way| median(seconds[way].clone()) * 1e3);
+    let wire = wire.map_or("memory".to_owned(), |rate| format!("{:.0}", rate / 1e6));
+    format!(
+        "{examples:>10} {wire:>10} {buckets:>10.1} {ready:>10.1} {need:>10.1} {:>12.2} {:>12.2}",
+        buckets / need,
+        ready / need
+    )
+}
+
+/// Both workers of a job. The second one reaches the first over a connection with this number of
+/// bytes per second in each direction; `None`: shared memory.
+fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
+    let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
+    let office = Arc::new(Office {
+        gathering: Mutex::new(Gathering::new(WORKERS)),
+        formed: Condvar::new(),
+        wire,
+    });
+    thread::scope(|scope| {
+        let joining: Vec<_> = (0..WORKERS)
+            .map(|number| {
+                let (office, network) = (Arc::clone(&office), network.clone());
+                scope.spawn(move || Worker::join(office, number, network, way, examples))
+            })
+            .collect();
+        let joined = joining.into_iter().map(|worker| worker.join());
+        joined.map(|worker| worker.expect("a worker")).collect()
+    })
+}
+
+struct Office {
+    gathering: Mutex<Gathering>,
+    formed: Condvar,
+    wire: Option<f64>,
+}
+
+impl Coordinator for Office {
+    fn next_view(&self, report: Report) -> Result<View, String> {
+        let (id, left) = (report.member.id, report.view);
+        let mut gathering = self.gathering.lock().expect("no member panics");
+        gathering.report(report)?;
+        if gathering.next_view().is_some() {
+            self.formed.notify_all();
+        }
+        while gathering.view().number <= left {
+            gathering = self.formed.wait(gathering).expect("no member panics");
+        }
+        let mut view = gathering.view().clone();
+        let rank = view.rank_of(id).ok_or("it is not in the view")?;
+        for member in &mut view.members[..rank] {
+            if let Some(rate) = self.wire.filter(|rate| rate.is_finite()) {
+                let relayed = relay(&member.address.to_string(), &Wire::of(rate));
+                member.address = relayed.parse().expect("an address");
+            }
+        }
+        Ok(view)
+    }
+}
+
+struct Worker {
+    group: Group,
+    by_need: ByNeed,
+    work: Working,
+    optimizer: Optimizer,
+    updates: u64,
+}
+
+impl Worker {
+    fn join(
+        office: Arc<Office>,
+        number: usize,
+        network: Network,
+        way: Way,
+        examples: usize,
+    ) -> Self {
+        let credentials = Credentials {
+            job_id: JobId(Uuid::nil()),
+            secret: SECRET.to_owned(),
+            id: TaskId(Uuid::from_u128(number as u128)),
+            attempt: 1,
+        };
+        let folder = std::env::temp_dir();
+        let shares = office.wire.is_none();
+        let port = Port::bind("127.0.0.1", shares.then_some(&*folder), credentials);
+        let port = port.expect("a port");
+        let options = Options {
+            shared_memory: shares,
+            ..Options::default()
+        };
+        let size = network.parameter_count();
+        let (ranges, order) = match way {
+            Way::Buckets => (Ranges::of(size, BUCKET), Order::AsReady),
+            Way::Ahead(order) => (Ranges::new(size), order),
+        };
+        let floats = ranges.arena();
+        let group = Group::start(port, office, floats, Choice::Fastest, false, options);
+        let parameters = network.init(1);
+        Self {
+            group: group.expect("a view"),
+            by_need: ByNeed::new(ranges, order),
+            work: Working {
+                passes: Passes::new(network, number, parameters, examples),
+                goes_ahead: matches!(way, Way::Ahead(_)),
+            },
+            optimizer: document::constant(&sgd()),
+            updates: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        let (optimizer, step) = (&self.optimizer, self.updates);
+        let (mut sums, at_the_end) = (Vec::new(), !self.work.goes_ahead);
+        let update = |parameters: &mut [f32], sum: &Sum| {
+            let range = &mut parameters[sum.range.clone()];
+            optimizer.update(step, range, &sum.floats, &mut [], sum.scale);
+        };
+        let mut apply = |parameters: &mut [f32], summed: &[Sum]| {
+            if !at_the_end {
+                return summed.iter().for_each(|sum| update(parameters, sum));
+            }
+            sums.extend(summed.iter().map(|sum| Sum {
+                range: sum.range.clone(),
+                scale: sum.scale,
+                floats: sum.floats.clone(),
+            }));
+        };
+        let mean = Mean(WORKERS * self.work.passes.examples());
+        let outcome = self
+            .by_need
+            .exchange(&mut self.group, &mut self.work, &mean, &mut apply);
+        outcome.ended.expect("nobody dies");
+        sums.iter()
+            .for_each(|sum| update(&mut self.work.passes.parameters, sum));
+        self.updates += 1;
+    }
+}
+
+struct Mean(usize);
+
+impl Scale for Mean {
+    fn of_sum(&self, _: &Group, _: Reduced) -> f32 {
+        1.0 / self.0 as f32
+    }
+
+    fn of_own(&self, _: &Head) -> f32 {
+        unreachable!("nobody dies")
+    }
+}
+
+struct Working {
+    passes: Passes,
+    goes_ahead: bool,
+}
+
+impl Work for Working {
+    fn compute(&mut self, ready: Ready<'_>) -> Head {
+        Head {
+            stats: self.passes.compute(ready),
+            ..Head::default()
+        }
+    }
+
+    fn go_ahead(&mut self, fetch: Fetch<'_>) {
+        if self.goes_ahead {
+            self.passes.go_ahead(fetch);
+        }
+    }
+
+    fn parameters(&mut self) -> &mut [f32] {
+        self.passes.parameters()
+    }
+}

@@ -1,0 +1,296 @@
+//! Frames of a shard's connections with larger content: how they are read, and how answers are
+//! sent.
+
+use super::exchange::Exchange;
+use super::outbox::Outbox;
+use super::parts::Pushed;
+use super::room::Broken;
+use super::words::{Answer, Codes, Push, Seat, Together};
+use muster_comm::parts;
+use muster_comm::wire::hello::{AnswerHead, PartHead, PushHead, SumHead, decode_task, decode_u64};
+use muster_comm::wire::view::Handover;
+use muster_comm::wire::{Connection, Header, Kind, WireError};
+use muster_compute::pages;
+use muster_model::id::TaskId;
+use std::sync::Arc;
+
+/// Receives a push. `None` if it belongs to a view that has ended; its content is read and
+/// discarded.
+pub(super) fn receive_push(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    (header, seat): (Header, Seat),
+    mut gradients: Vec<f32>,
+    codes: &mut Vec<u8>,
+) -> Result<Option<(u64, Push)>, Broken> {
+    let meta = connection.receive_meta(header)?;
+    let (head, together) = match header.kind {
+        Kind::Together => {
+            let sum = SumHead::decode(&meta)?;
+            (sum.push, Some(Together::from(sum)))
+        }
+        _ => (PushHead::decode(&meta)?, None),
+    };
+    let Some((parameters, squeeze)) = exchange.await_view(seat, head.view, header.clock)? else {
+        // Its length is not known any more.
+        let limit = 8 * exchange.recipe.parameters();
+        connection.receive_bytes(header, limit, codes)?;
+        return Ok(None);
+    };
+    let mut kept = None;
+    match (header.kind, squeeze) {
+        (Kind::Codes, Some(squeeze)) => {
+            if codes.capacity() == 0 {
+                *codes = exchange.spare_codes();
+            }
+            connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
+            if exchange.keeps_codes(&squeeze) && codes.len() == squeeze.max_push_bytes() {
+                let bytes = std::mem::take(codes);
+                kept = Some(Codes { squeeze, bytes });
+            } else {
+                pages::resize(&mut gradients, parameters);
+                squeeze
+                    .decode_push(codes, &mut gradients)
+                    .map_err(|_| WireError::Malformed("encoded push"))?;
+            }
+        }
+        (Kind::Push | Kind::Together, None) => {
+            pages::resize(&mut gradients, parameters);
+            connection.receive_payload(header, &mut [&mut gradients])?;
+        }
+        (got, _) => return Err(WireError::Unexpected { got }.into()),
+    }
+    let push = Push {
+        gradients,
+        codes: kept,
+        targets: head.targets,
+        stats: head.stats,
+        together,
+    };
+    Ok(Some((head.view, push)))
+}
+
+/// Receives a partition of a push; does not wait for an answer.
+pub(super) fn receive_part(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+    outbox: &Arc<Outbox>,
+) -> Result<(), Broken> {
+    let head = PartHead::decode(&connection.receive_meta(header)?)?;
+    let expected = exchange.await_view(seat, head.view, header.clock)?;
+    let (parameters, _) = expected.ok_or(WireError::Malformed("view of a part"))?;
+    let part = usize::try_from(head.part)
+        .ok()
+        .filter(|&part| part < parts::count(parameters))
+        .ok_or(WireError::Malformed("number of a part"))?;
+    let mut numbers = exchange.spares.take(parts::range(part, parameters).len());
+    connection.receive_payload(header, &mut [&mut numbers])?;
+    let pushed = Pushed {
+        view: head.view,
+        clock: header.clock,
+        part,
+        numbers,
+    };
+    Ok(exchange.push_part(seat, outbox, pushed)?)
+}
+
+/// Receives the end of a push in partitions. Returns the answer to the worker.
+pub(super) fn receive_rest(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+    outbox: &Arc<Outbox>,
+) -> Result<Answer, Broken> {
+    let head = PushHead::decode(&connection.receive_meta(header)?)?;
+    // An empty shard has no partitions to wait with.
+    exchange.await_view(seat, head.view, header.clock)?;
+    Ok(exchange.push_rest(seat, outbox, header.clock, head)?)
+}
+
+pub(super) fn receive_init(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+) -> Result<(), Broken> {
+    let updates = decode_u64(&connection.receive_meta(header)?)?;
+    exchange.init(seat, header.clock, updates, |parts| {
+        connection
+            .receive_payload(header, parts)
+            .map_err(Broken::from)
+    })?;
+    Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
+}
+
+/// Receives a worker's residual; with a clock, the one after its push of the previous step.
+pub(super) fn receive_held(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+) -> Result<(), Broken> {
+    let of = decode_task(&connection.receive_meta(header)?)?;
+    let numbers = header.payload_bytes as usize / size_of::<f32>();
+    // A residual with a push may belong to previous pieces. It is then read and discarded, like the
+    // push.
+    let fits = exchange.may_hold(numbers);
+    if !fits && (header.clock == 0 || numbers > exchange.most_held()) {
+        return Err(WireError::Malformed("what a worker holds back").into());
+    }
+    let mut values = vec![0.0; numbers];
+    connection.receive_payload(header, &mut [&mut values])?;
+    if header.clock > 0 {
+        if fits {
+            exchange.hear_held(seat, header.clock, values);
+        }
+        return Ok(());
+    }
+    Ok(exchange.hold(seat, of, values)?)
+}
+
+/// Receives pieces of another shard.
+pub(super) fn receive_pieces(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    sender: TaskId,
+) -> Result<(), Broken> {
+    let header = connection.receive()?;
+    if header.kind != Kind::Handover {
+        return Err(WireError::Unexpected { got: header.kind }.into());
+    }
+    let handover: Handover = serde_json::from_slice(&connection.receive_meta(header)?)
+        .map_err(|_| WireError::Malformed("word of a handover"))?;
+    exchange.receive(sender, handover, |parts| {
+        connection
+            .receive_payload(header, parts)
+            .map_err(Broken::from)
+    })?;
+    Ok(connection.send(Kind::Ready, 0, &[], &[])?)
+}
+
+pub(super) fn send_json(
+    connection: &mut Connection,
+    kind: Kind,
+    clock: u64,
+    value: &impl serde::Serialize,
+) -> Result<(), WireError> {
+    let text = serde_json::to_vec(value).expect("plain data");
+    connection.send(kind, clock, &text, &[])
+}
+
+/// Like [`reply`], to a worker that was sent the parameters in partitions, after all of them were
+/// sent.
+pub(super) fn reply_after_parts(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    answer: Answer,
+    outbox: &Outbox,
+) -> Result<Vec<f32>, Broken> {
+    let _floor = outbox.floor();
+    let Answer::Parameters {
+        view,
+        clock,
+        stats,
+        slowest,
+        noise,
+        buffer,
+        ..
+    } = answer
+    else {
+        return reply(connection, exchange, answer);
+    };
+    if let Some(view) = view {
+        send_json(connection, Kind::View, clock, &*view)?;
+    }
+    let head = AnswerHead {
+        stats,
+        slowest,
+        noise,
+    };
+    connection.send(Kind::Rest, clock, &head.encode(), &[])?;
+    Ok(buffer)
+}
+
+/// Sends the answer, unless this shard has been replaced. Returns the buffer for the next push.
+pub(super) fn reply(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    answer: Answer,
+) -> Result<Vec<f32>, Broken> {
+    if exchange.is_superseded() {
+        return Err(Broken::Superseded);
+    }
+    match answer {
+        Answer::Parameters {
+            view,
+            clock,
+            stats,
+            slowest,
+            noise,
+            tensors,
+            deltas,
+            keeps,
+            buffer,
+            copied,
+        } => {
+            if let Some(view) = view {
+                send_json(connection, Kind::View, clock, &*view)?;
+            }
+            if keeps && deltas.is_some() {
+                connection.send(Kind::Keep, clock, &[], &[])?
+            } else if keeps {
+                connection.send(Kind::Fetch, 0, &[], &[])?
+            }
+            let meta = AnswerHead {
+                stats,
+                slowest,
+                noise,
+            }
+            .encode();
+            if let Some(deltas) = deltas {
+                connection.send_bytes(Kind::Deltas, clock, &meta, &deltas)?;
+            } else if copied {
+                connection.send(Kind::Parameters, clock, &meta, &[&buffer])?;
+            } else {
+                let tensors = tensors.read().expect("no update has panicked");
+                connection.send(Kind::Parameters, clock, &meta, &[tensors.known()])?;
+            }
+            Ok(buffer)
+        }
+        Answer::HandOver { clock, buffer, .. } => {
+            connection.send(Kind::Fetch, clock, &[], &[])?;
+            Ok(buffer)
+        }
+        Answer::Moved { view, buffer } => {
+            send_json(connection, Kind::Moved, 0, &*view)?;
+            Ok(buffer)
+        }
+        Answer::Absent { buffer } => {
+            connection.send(Kind::Absent, 0, &[], &[])?;
+            Ok(buffer)
+        }
+        Answer::Gone { departed, buffer } => {
+            send_json(connection, Kind::Gone, 0, &departed)?;
+            Ok(buffer)
+        }
+        Answer::Norm { clock, square } => {
+            connection.send(Kind::Norm, clock, &square.to_bits().to_le_bytes(), &[])?;
+            Ok(Vec::new())
+        }
+        Answer::Interrupted {
+            version,
+            lost,
+            buffer,
+        } => {
+            connection.send(Kind::Interrupted, version, &[u8::from(lost)], &[])?;
+            Ok(buffer)
+        }
+        Answer::Finished => {
+            connection.send(Kind::Finished, 0, &[], &[])?;
+            Ok(Vec::new())
+        }
+    }
+}

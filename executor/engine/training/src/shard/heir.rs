@@ -1,0 +1,113 @@
+//! Failover: a lost shard is replaced by its replica, in the process of the replica holder. In the
+//! code the promoted replica is the `heir`.
+//!
+//! Its exchange runs beside that of the holder's own shard, under the lost shard's id and in the
+//! coordinator's view. So no pieces move and no step is repeated. Workers repeat the pushes that
+//! have no answer; a push that the replica contains is answered and not applied again.
+
+use super::copy::Copy;
+use super::exchange::Exchange;
+use super::state::{Member, Phase, Standing, State};
+use super::words::{Refusal, Seat};
+use muster_comm::wire::view::View;
+use muster_compute::clock;
+use muster_model::id::TaskId;
+use std::sync::{Arc, MutexGuard, RwLock};
+use std::time::Duration;
+
+/// Time for which workers wait for the promotion; the coordinator may be evaluating.
+const ADOPTED_WITHIN: Duration = Duration::from_secs(60);
+
+impl Exchange {
+    /// At a promoted replica, waits until the coordinator has ordered the promotion.
+    ///
+    /// # Errors
+    /// [`Refusal::NotAdopted`]: the coordinator may not have lost the shard.
+    pub(super) fn adopted(&self) -> Result<MutexGuard<'_, State>, Refusal> {
+        let began = clock::now();
+        let mut state = self.lock();
+        while self.is_heir() && state.phase == Phase::Empty && state.chief_lost.is_none() {
+            if began.elapsed() >= ADOPTED_WITHIN {
+                return Err(Refusal::NotAdopted);
+            }
+            state = self.wait_a_while(state);
+        }
+        Ok(state)
+    }
+
+    /// Whether the exchange is empty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().phase == Phase::Empty
+    }
+
+    /// Coordinator: promotes the replica to the lost shard. Returns the next step, which is `least`
+    /// or later.
+    ///
+    /// # Errors
+    /// [`Refusal::NotChief`]; [`Refusal::AlreadyInitialised`]; [`Refusal::Change`] when the replica
+    /// has another layout than the view, or lacks acknowledged steps.
+    pub(super) fn adopt(
+        &self,
+        seat: Seat,
+        view: View,
+        least: u64,
+        copy: Copy,
+    ) -> Result<u64, Refusal> {
+        let mut state = self.lock();
+        if !state.is_chief(seat.task) {
+            return Err(Refusal::NotChief);
+        }
+        if state.phase != Phase::Empty {
+            return Err(Refusal::AlreadyInitialised);
+        }
+        if view.layout != copy.layout || view.pieces(self.me) != copy.pieces {
+            return Err(Refusal::Change("the copy is of another layout"));
+        }
+        let clock = |task: TaskId| {
+            if self.is_bsp() {
+                copy.version
+            } else {
+                copy.clocks.get(&task).copied().unwrap_or(copy.version)
+            }
+        };
+        if clock(seat.task) < least {
+            return Err(Refusal::Change("the copy lacks steps that were answered"));
+        }
+        // Under SSP and ASP all workers start a view at the coordinator's next step; the replica
+        // has no update of this view yet.
+        let begins = !self.is_bsp() && copy.view < view.number;
+        let clock = |task: TaskId| if begins { least } else { clock(task) };
+        let next = clock(seat.task);
+        let member = |&task: &TaskId| Member {
+            task,
+            standing: if state.connected.contains_key(&task) {
+                Standing::Joined
+            } else {
+                Standing::Awaited
+            },
+            clock: clock(task),
+            push: None,
+            covered: None,
+            spare: Vec::new(),
+            entered: view.number,
+            answered: 0,
+            read_at: copy.updates,
+            parts: Vec::new(),
+            outbox: None,
+        };
+        state.members = view.workers.iter().map(member).collect();
+        for task in &view.workers {
+            state.waiting.remove(task);
+        }
+        state.version = copy.version;
+        state.updates = copy.updates;
+        state.hold = copy.hold;
+        state.tally.layout = view.layout;
+        state.view = Some(Arc::new(view));
+        state.tensors = Arc::new(RwLock::new(copy.tensors));
+        state.phase = Phase::Ready;
+        self.follow(&mut state);
+        self.notify();
+        Ok(next)
+    }
+}

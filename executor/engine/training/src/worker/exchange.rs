@@ -1,0 +1,173 @@
+//! Interface between the training loop and the exchange of gradients and parameters.
+//!
+//! Invariant: the loop does not know whether PS shards or workers hold the parameters, nor which
+//! members join or leave between two steps.
+
+use super::error::WorkerError;
+use super::link::Reply;
+use super::model::Model;
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::Snapshot;
+use super::train::Ending;
+use crate::checkpoint::{Contents, Layout, Source};
+use muster_comm::log;
+use muster_comm::wire::WireError;
+use muster_comm::wire::hello::StepStats;
+
+/// A worker's side of the exchange, after it has joined.
+pub(super) trait Exchange {
+    /// Coordinator: initialises the exchange with `start` and copies its parameters into the model.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble>;
+
+    /// Other workers: waits for the present parameters. Returns the next step.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble>;
+
+    /// Computes this worker's gradients of `step` and waits for the next parameters. The exchange
+    /// starts the computation, because it can send gradients while the others are computed.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble>;
+
+    /// Coordinator: copies the state between two steps for a checkpoint. Reuses the memory of
+    /// `into` where it is large enough.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn snapshot(&mut self, model: &mut Model, into: Contents) -> Result<Snapshot, Trouble>;
+
+    /// Coordinator: like [`Self::snapshot`], for a checkpoint that is written while training
+    /// continues. If it returns a source, the source fills the contents later, with the state of
+    /// this moment.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn snapshot_from(
+        &mut self,
+        model: &mut Model,
+        into: Contents,
+    ) -> Result<(Snapshot, Option<Box<dyn Source>>), Trouble> {
+        Ok((self.snapshot(model, into)?, None))
+    }
+
+    /// Coordinator: ends training. No other worker takes part afterwards, and the model holds the
+    /// final parameters.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn conclude(&mut self, _: &mut Model) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// Whether a snapshot must be announced one step ahead, so that it contains the workers'
+    /// residuals.
+    fn needs_notice(&self) -> bool {
+        false
+    }
+
+    /// Coordinator: announces a snapshot at the beginning of `step`, one step after the next.
+    fn notice(&mut self, _step: u64) {}
+
+    /// Coordinator: suspends all workers in the time slice `turn`, after the first step in which
+    /// all of them learn of it. 0 suspends none.
+    fn hold(&mut self, turn: u64);
+
+    /// Excludes a suspension before the next step from the training time.
+    fn went_on(&mut self) {}
+
+    /// Returns the gradient noise scale in examples, where the exchange measures it.
+    fn noise_scale(&self) -> Option<f64> {
+        None
+    }
+
+    /// Returns the present numbers of workers and PS shards.
+    fn layout(&self) -> Layout;
+
+    /// Coordinator: ends training for all workers and leaves. The model must be stored.
+    fn done(self: Box<Self>);
+
+    /// Leaves in order on request; the other workers can continue.
+    fn goodbye(self: Box<Self>);
+}
+
+/// Next action of a worker.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Answer {
+    /// The parameters are in place; the worker continues with `step`. `stats` are those of all
+    /// workers in the previous step, and state whether all suspend now.
+    Parameters { step: u64, stats: StepStats },
+    /// The step cannot be completed because a worker has left; `lost` if it left without a goodbye.
+    Interrupted { lost: bool },
+    /// The coordinator has ended training.
+    Finished,
+    /// No answer arrived within the time limit.
+    GaveUp,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Parameters { clock, stats } => Self::Parameters { step: clock, stats },
+            Reply::Interrupted { lost, .. } => Self::Interrupted { lost },
+            // This worker is no longer in the view, or the step lacks a worker that left in order.
+            Reply::Moved | Reply::Gone | Reply::Norm { .. } | Reply::Absent => {
+                Self::Interrupted { lost: false }
+            }
+            Reply::Finished => Self::Finished,
+            Reply::GaveUp => Self::GaveUp,
+        }
+    }
+}
+
+/// Error of a worker's exchange or of the coordinator's duties.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// On the connection to the PS shard of this index.
+    Shard(usize, WireError),
+    Own(WorkerError),
+}
+
+impl<E: Into<WorkerError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Own(error.into())
+    }
+}
+
+impl From<(usize, WireError)> for Trouble {
+    fn from((index, error): (usize, WireError)) -> Self {
+        Self::Shard(index, error)
+    }
+}
+
+impl Trouble {
+    /// Converts the error to the end of the task. A refusal by a shard is an error of this task; a
+    /// broken connection is a lost peer.
+    ///
+    /// # Errors
+    /// The task's own error.
+    pub fn ending(self) -> Result<Ending, WorkerError> {
+        match self {
+            Self::Own(error) => Err(error),
+            Self::Shard(
+                index,
+                source @ (WireError::Refused(_)
+                | WireError::Frame(_)
+                | WireError::PayloadLength { .. }),
+            ) => Err(WorkerError::Refused { index, source }),
+            Self::Shard(index, error) => {
+                log::line(format_args!(
+                    "lost PS shard {index}: {}",
+                    log::chain(&error)
+                ));
+                Ok(Ending::PeerLost)
+            }
+        }
+    }
+}

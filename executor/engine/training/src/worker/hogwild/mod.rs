@@ -1,0 +1,186 @@
+//! Hogwild (Recht, Ré, Wright and Niu, NIPS 2011): threads of one worker train the same parameters
+//! without locks. Each thread takes the number of the next step, reads the parameters, computes the
+//! gradients of that step and changes the parameters. No thread waits for another.
+//!
+//! After each round all threads complete the steps that they have begun and wait. So evaluations
+//! and checkpoints see the result of whole steps. With one thread the result equals that of the
+//! plain loop, bit by bit.
+
+mod lane;
+mod shared;
+
+use super::error::WorkerError;
+use super::exchange::{Answer, Exchange, Trouble};
+use super::model::Model;
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::Snapshot;
+use super::stop_rules;
+use super::train::Surroundings;
+use crate::checkpoint::{Contents, Layout};
+use crate::document;
+use lane::{Field, Lane};
+use muster_comm::log;
+use muster_comm::wire::hello::StepStats;
+use muster_compute::clock;
+use muster_compute::model::Network;
+use muster_compute::optimizer::Optimizer;
+use muster_model::assignment::TaskLaunch;
+use muster_model::pace::Doing;
+use muster_model::spec::JobSpec;
+use shared::Shared;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Duration of a round. It is long compared to the wait at its end, and short enough for signals
+/// and samples.
+const ROUND: Duration = Duration::from_millis(200);
+
+/// A worker with several lock-free threads.
+pub(super) struct Hogwild<'a> {
+    around: &'a Surroundings<'a>,
+    spec: &'a JobSpec,
+    threads: u32,
+    optimizer: Optimizer,
+    /// 1 over the targets of a step.
+    scale: f32,
+    shared: Shared,
+    lanes: Vec<Lane>,
+    /// Next step, and the number of optimizer updates before it.
+    step: u64,
+    updates: u64,
+    /// Slice number to name in the next steps; 0 for none.
+    hold: u64,
+}
+
+impl<'a> Hogwild<'a> {
+    /// Joins as the launch's only worker; `threads` is the number in the job's document.
+    ///
+    /// # Errors
+    /// [`WorkerError::NotOnTheCpu`].
+    pub fn join(
+        launch: &'a TaskLaunch,
+        threads: u32,
+        network: &Network,
+        around: &'a Surroundings<'a>,
+    ) -> Result<Self, WorkerError> {
+        if !around.device.is_cpu() {
+            return Err(WorkerError::NotOnTheCpu {
+                threads,
+                device: around.device.to_string(),
+            });
+        }
+        let engine = launch.spec.engine();
+        log::line(format_args!(
+            "{threads} threads share the parameters without locks"
+        ));
+        Ok(Self {
+            around,
+            spec: &launch.spec,
+            threads,
+            optimizer: document::optimizer(engine),
+            scale: 1.0 / engine.targets_per_step() as f32,
+            shared: Shared::new(network.parameter_count()),
+            lanes: Vec::new(),
+            step: 0,
+            updates: 0,
+            hold: 0,
+        })
+    }
+}
+
+impl Exchange for Hogwild<'_> {
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+        model.parameters.copy_from_slice(&start.contents.parameters);
+        self.shared.write(&start.contents.parameters);
+        (self.step, self.updates) = (start.step, start.updates);
+        self.lanes = (0..self.threads.max(1)).map(|_| Lane::of(model)).collect();
+        Ok(())
+    }
+
+    fn receive(&mut self, _: &mut Model) -> Result<Answer, Trouble> {
+        // The document's validation admits only one worker, the coordinator.
+        Ok(Answer::Interrupted { lost: false })
+    }
+
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        let until = stop_rules::stops_before(self.spec, model.batches.steps_per_epoch(), step);
+        let field = Field {
+            network: &model.network,
+            train: &model.data.train,
+            shared: &self.shared,
+            optimizer: &self.optimizer,
+            scale: self.scale,
+        };
+        let (began, next) = (clock::now(), AtomicU64::new(step));
+        let (updates, stop) = (self.updates, &self.around.stop);
+        model.pacer.doing(Doing::Working);
+        let work = |lane: &mut Lane| {
+            let mut counted = StepStats::default();
+            loop {
+                let own = next.fetch_add(1, Ordering::Relaxed);
+                if own >= until {
+                    return counted;
+                }
+                counted.add(lane.step(&field, own, updates + (own - step)));
+                if began.elapsed() >= ROUND || stop.is_set() {
+                    return counted;
+                }
+            }
+        };
+        let mut stats = StepStats {
+            hold: self.hold,
+            ..StepStats::default()
+        };
+        let work = &work;
+        thread::scope(|scope| {
+            let (first, others) = self.lanes.split_first_mut().expect("there is a thread");
+            let others: Vec<_> = others
+                .iter_mut()
+                .map(|lane| scope.spawn(move || work(lane)))
+                .collect();
+            stats.add(work(first));
+            for other in others {
+                stats.add(other.join().expect("a pass does not panic"));
+            }
+        });
+        model.pacer.doing(Doing::Waiting);
+        // A thread took each smaller number and has completed its step.
+        let done = next.into_inner().min(until);
+        let steps = done - step;
+        (self.step, self.updates) = (done, updates + steps);
+        self.shared.read(&mut model.parameters);
+        let times = StepTimes {
+            compute: began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1),
+            ..StepTimes::default()
+        };
+        Ok((Answer::Parameters { step: done, stats }, times))
+    }
+
+    fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+        into.fit(model.parameters.len(), 0);
+        into.parameters.copy_from_slice(&model.parameters);
+        Ok(Snapshot {
+            versions: vec![self.step],
+            updates: self.updates,
+            counted: StepStats::default(),
+            contents: into,
+        })
+    }
+
+    fn hold(&mut self, turn: u64) {
+        self.hold = turn;
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            workers: 1,
+            ps_shards: 0,
+        }
+    }
+
+    fn done(self: Box<Self>) {}
+
+    fn goodbye(self: Box<Self>) {}
+}

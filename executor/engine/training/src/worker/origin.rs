@@ -1,0 +1,104 @@
+//! Start from a checkpoint of another job. Parameters, optimizer state and counts are copied;
+//! training continues with this job's document.
+//!
+//! Everything that the state does not depend on may differ: rates, schedule, seed, dropout, the
+//! batch, the exchange. The optimizer's planes are matched by name, so an optimizer with momentum
+//! can start from one without.
+
+use super::error::WorkerError;
+use super::model::Model;
+use super::resume::{Start, has_blocks};
+use crate::checkpoint::{Contents, Curve, Depot, Found, Manifest, Plane};
+use crate::document;
+use crate::worker::Reporter;
+use muster_comm::log;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::spec::same_place;
+
+/// Returns the state at the document's `from`, as this job's start.
+///
+/// # Errors
+/// When the checkpoint does not exist here or belongs to another network. A restart does not help.
+pub fn start(
+    launch: &TaskLaunch,
+    origin: &Depot,
+    model: &Model,
+    reporter: &dyn Reporter,
+) -> Result<Start, WorkerError> {
+    let from = launch.spec.from.expect("there is a job to begin from");
+    let step = from.step.expect("filled in when the job was submitted");
+    let Found {
+        manifest, contents, ..
+    } = origin.of_step(step)?;
+    let misfit = |what: String| WorkerError::OtherOrigin {
+        job: from.job,
+        step,
+        what,
+    };
+    if manifest.job_id != from.job {
+        return Err(misfit(format!("it is of job {}", manifest.job_id)));
+    }
+    if !has_blocks(&model.network, &manifest.blocks) {
+        return Err(misfit("its network has other parameters".to_owned()));
+    }
+    let (others, own) = (
+        manifest.position.steps_per_epoch,
+        model.batches.steps_per_epoch(),
+    );
+    let begins = same_place(step, others, own).ok_or_else(|| {
+        misfit(format!(
+            "its epochs have {others} steps and this job's {own}, and it is not from the end of one"
+        ))
+    })?;
+    let message = format!("training begins from step {step} of job {}", from.job);
+    log::line(&message);
+    reporter.report(&TaskReport::Note { message })?;
+    let same_rule = std::mem::discriminant(&manifest.engine.optimizer)
+        == std::mem::discriminant(&launch.spec.engine().optimizer);
+    Ok(Start {
+        step: begins,
+        updates: if same_rule {
+            manifest.optimizer_updates
+        } else {
+            0
+        },
+        curve: curve(&manifest, others == own),
+        contents: taken_over(launch, &manifest, contents, same_rule),
+        on_disk: false,
+        is_copy: true,
+    })
+}
+
+/// Copies the planes of the optimizer that have the same name. Planes of another update rule have
+/// another meaning, even with the same name; such an optimizer starts with zeros.
+fn taken_over(
+    launch: &TaskLaunch,
+    manifest: &Manifest,
+    mut contents: Contents<Plane>,
+    same_rule: bool,
+) -> Contents<Plane> {
+    let wanted = document::state_planes(&launch.spec.engine().optimizer);
+    let state = wanted.iter().map(|&name| {
+        let mut known = manifest.state_planes.iter();
+        let place = known.position(|plane| plane == name).filter(|_| same_rule);
+        place.map_or_else(
+            || vec![0.0; contents.parameters.len()].into(),
+            |place| std::mem::take(&mut contents.state[place]),
+        )
+    });
+    let state = state.collect();
+    Contents { state, ..contents }
+}
+
+/// Returns the curve to continue. With epochs of another length no step of the present epoch is
+/// done, so nothing of it is counted.
+fn curve(manifest: &Manifest, same_epochs: bool) -> Curve {
+    if same_epochs {
+        manifest.curve.clone()
+    } else {
+        Curve {
+            epoch_losses: manifest.curve.epoch_losses.clone(),
+            ..Curve::default()
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! All-reduce of encoded gradients in two legs, without a server.
+//!
+//! Each worker owns a part of the chunks. On the first leg every worker encodes its gradients and
+//! keeps the loss of the codec as its residual. It sends each owner the chunks of that owner's
+//! part; the owner adds them in order of rank. On the second leg the owner encodes the sum, keeps
+//! the loss for its next sums and sends the bytes to all. All workers decode the same bytes, the
+//! owner too, so all have the same bits. The loss of either leg is thus sent later. This is the
+//! double pass of DoubleSqueeze (Tang et al., ICML 2019), by reduce-scatter and all-gather as in
+//! 1-bit Adam (Tang et al., ICML 2021). Sums of sparse gradients are sent without loss, in sparse
+//! encoding (SparCML's split and all-gather, Renggli et al., SC 2019).
+//!
+//! Gradients are encoded once per step. A death during the sum repeats it from the same bytes, with
+//! the chunks divided again. An owner adds the residual of a chunk that now belongs to another
+//! worker to its own next gradients. So a change of members loses only the residuals of dead
+//! members.
+
+mod kept;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use crate::worker::head::HEAD;
+use muster_comm::collective::{Algorithm, Group, Reduced, all_reduce};
+use muster_comm::compress::{
+    CHUNK, Codec, CodecConfig, Codecs, Encoding, Feedback, HalfFormat, Key, Mode, Plan, PlanError,
+    Plane, Rounding, State, build,
+};
+use muster_comm::fabric::{FabricError, Mesh};
+use muster_comm::squeeze::by_largest;
+use muster_compute::model::Block;
+use std::ops::Range;
+use std::sync::Arc;
+use units::{Unit, deal, decode, own_units, span, trade, units};
+
+/// Number of the second leg's random stream; it differs from all ranks.
+const SECOND_LEG: u64 = 0x6261_636b;
+
+/// Encoded all-reduce of one worker.
+#[derive(Debug)]
+pub struct Coded {
+    plan: Plan,
+    /// Codecs of the second leg, by block.
+    back: Vec<Arc<dyn Codec>>,
+    seed: u64,
+    feedback: Feedback,
+    /// Residual of the sums that this worker owned; as long as the parameters.
+    held: Vec<f32>,
+    /// Ranges in which `held` may differ from 0.
+    holds: Vec<Range<usize>>,
+    sent: Encoded,
+    pending: Pending,
+}
+
+/// Encoded gradients of this step, unit after unit, each aligned to a word.
+#[derive(Debug, Default)]
+struct Encoded {
+    step: u64,
+    units: Vec<Unit>,
+    words: Vec<u32>,
+    /// End of each unit's words.
+    ends: Vec<usize>,
+}
+
+/// Residual that this worker has if the sum of `view` is completed.
+#[derive(Debug, Default)]
+struct Pending {
+    view: u64,
+    range: Range<usize>,
+    held: Vec<f32>,
+}
+
+impl Coded {
+    /// Creates an all-reduce without residuals.
+    ///
+    /// # Errors
+    /// When a codec's settings are outside their range.
+    pub fn new(codecs: &Codecs, blocks: &[Block], seed: u64) -> Result<Self, PlanError> {
+        let named = blocks
+            .iter()
+            .map(|block| (block.name.as_str(), block.range(), block.role));
+        let plan = Plan::new(codecs, named)?;
+        let back = plan.blocks().iter().map(|block| {
+            build(&back(block.config)).map_err(|source| PlanError::Codec {
+                name: block.name.clone(),
+                source,
+            })
+        });
+        Ok(Self {
+            back: back.collect::<Result<_, _>>()?,
+            feedback: Feedback::new(&plan),
+            held: vec![0.0; plan.arena_len()],
+            holds: Vec::new(),
+            sent: Encoded::default(),
+            pending: Pending::default(),
+            plan,
+            seed,
+        })
+    }
+
+    /// Like [`Group::all_reduce`], for the gradients in `arena`, which are whole blocks. The sums
+    /// are the decoded ones. The head is summed without a codec, if `arena` begins with it.
+    ///
+    /// # Errors
+    /// [`FabricError`].
+    pub fn all_reduce(
+        &mut self,
+        group: &mut Group,
+        step: u64,
+        arena: Range<usize>,
+    ) -> Result<Reduced, FabricError> {
+        let bucket = arena.start.saturating_sub(HEAD)..arena.end - HEAD;
+        let (rank, size) = (group.rank(), group.view().members.len());
+        let mut head = [0.0; HEAD];
+        if arena.start == 0 {
+            head.copy_from_slice(&group.gradients_mut()[..HEAD]);
+        }
+        let gradients = &mut group.gradients_mut()[HEAD..];
+        self.encode(step, bucket, gradients, (rank, size));
+        let reduced = group.all_reduce_by(arena.clone(), |mesh, view, output| {
+            // The sum of the heads proves that all members are present and no longer need the
+            // previous sums.
+            let mut heads = [0.0; HEAD];
+            all_reduce(mesh, Algorithm::Tree, &[], &head, &mut heads)?;
+            if arena.start == 0 {
+                output[..HEAD].copy_from_slice(&heads);
+            }
+            self.exchange(mesh, view, &mut output[HEAD..])
+        })?;
+        self.settle(reduced.view);
+        Ok(reduced)
+    }
+
+    /// Encodes the gradients of `bucket`. First adds this worker's residuals of sums in chunks that
+    /// other workers own now.
+    fn encode(
+        &mut self,
+        step: u64,
+        bucket: Range<usize>,
+        gradients: &mut [f32],
+        (rank, size): (usize, usize),
+    ) {
+        let units = units(&self.plan, &bucket);
+        let own = span(&units, deal(&units, size)[rank].clone());
+        for held in std::mem::take(&mut self.holds) {
+            for part in [
+                held.start..held.end.min(bucket.start),
+                held.start.max(own.start)..held.end.min(own.end),
+                held.start.max(bucket.end)..held.end,
+            ] {
+                self.keep(part);
+            }
+            let (a, b) = (held.start.max(bucket.start), held.end.min(bucket.end));
+            for part in [a..b.min(own.start.max(a)), a.max(own.end.min(b))..b] {
+                for at in part {
+                    gradients[at] += std::mem::take(&mut self.held[at]);
+                }
+            }
+        }
+        let seed = mixed(self.seed, rank as u64 + 1);
+        let sent = &mut self.sent;
+        sent.step = step;
+        sent.ends.clear();
+        let most = |unit: &Unit| {
+            let codec = self.plan.blocks()[unit.block].codec();
+            codec.max_chunk_bytes(unit.range.len()).div_ceil(4)
+        };
+        sent.words.resize(units.iter().map(most).sum(), 0);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut sent.words);
+        let mut written = 0;
+        let mut next = 0;
+        while let Some(Unit { block, .. }) = units.get(next) {
+            let mut encoding = self
+                .plan
+                .begin(seed, step, *block, gradients, &mut self.feedback);
+            while let Some((_, count)) = encoding.next_chunk(&mut bytes[written..]) {
+                written += count;
+                let whole = written.next_multiple_of(4);
+                bytes[written..whole].fill(0);
+                written = whole;
+                sent.ends.push(written / 4);
+                next += 1;
+            }
+        }
+        sent.units = units;
+    }
+
+    fn keep(&mut self, range: Range<usize>) {
+        if !range.is_empty() && !self.holds.contains(&range) {
+            self.holds.push(range);
+        }
+    }
+
+    /// Does both legs of one attempt. `output` is as long as the parameters; its part for the
+    /// bucket becomes the sum.
+    fn exchange(
+        &mut self,
+        mesh: &mut Mesh,
+        view: u64,
+        output: &mut [f32],
+    ) -> Result<(), FabricError> {
+        let Encoded {
+            step,
+            units,
+            words,
+            ends,
+        } = &self.sent;
+        let (rank, size) = (mesh.rank(), mesh.size());
+        let dealt = deal(units, size);
+        let of = |part: &Range<usize>| {
+            let bound = |unit: usize| unit.checked_sub(1).map_or(0, |before| ends[before]);
+            &words[bound(part.start)..bound(part.end)]
+        };
+        let own = &units[dealt[rank].clone()];
+        let most: usize = own.iter().map(|unit| self.most_words(unit)).sum();
+        let mut received: Vec<Vec<u32>> = vec![Vec::new(); size];
+        for hop in 1..size {
+            let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+            received[from] = trade(mesh, (to, of(&dealt[to])), (from, most))?;
+        }
+        let part = span(units, dealt[rank].clone());
+        for (contributor, words) in received.iter().enumerate() {
+            let words = if contributor == rank {
+                of(&dealt[rank])
+            } else {
+                words
+            };
+            let mode = match contributor {
+                0 => Mode::Overwrite,
+                _ => Mode::Add,
+            };
+            let codec = |unit: &Unit| self.plan.blocks()[unit.block].codec();
+            decode(own, codec, words, output, mode)
+                .ok_or(FabricError::Nonsense { rank: contributor })?;
+        }
+        self.pending.view = view;
+        self.pending.range = part.clone();
+        if size == 1 {
+            self.keep_whole(part, output);
+            return Ok(());
+        }
+        let step = *step;
+        let sum = self.encode_sum(step, dealt[rank].clone(), output);
+        let (units, back) = (&self.sent.units, |unit: &Unit| &*self.back[unit.block]);
+        decode(
+            own_units(units, &dealt, rank),
+            back,
+            &sum,
+            output,
+            Mode::Overwrite,
+        )
+        .expect("its own encoding");
+        for hop in 1..size {
+            let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
+            let theirs = own_units(units, &dealt, from);
+            let most = theirs.iter().map(|unit| self.most_words(unit)).sum();
+            let words = trade(mesh, (to, &sum), (from, most))?;
+            decode(theirs, back, &words, output, Mode::Overwrite)
+                .ok_or(FabricError::Nonsense { rank: from })?;
+        }
+        Ok(())
+    }
+
+    /// Completes the sums of a single worker. They need no codec and include the whole residual of
+    /// earlier sums.
+    fn keep_whole(&mut self, part: Range<usize>, output: &mut [f32]) {
+        for (sum, held) in output[part.clone()]
+            .iter_mut()
+            .zip(&self.held[part.clone()])
+        {
+            *sum += held;
+        }
+        self.pending.held.clear();
+        self.pending.held.resize(part.len(), 0.0);
+    }
+
+    /// Encodes the sums in `output` that this worker owns. The loss becomes the pending residual.
+    fn encode_sum(&mut self, step: u64, own: Range<usize>, output: &[f32]) -> Vec<u32> {
+        let units = &self.sent.units[own.clone()];
+        let whole = span(&self.sent.units, own);
+        self.pending.held.clear();
+        self.pending
+            .held
+            .extend_from_slice(&self.held[whole.clone()]);
+        let most: usize = units.iter().map(|unit| self.most_words(unit)).sum();
+        let mut words = vec![0u32; most];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        let mut written = 0;
+        let (mut value, mut made) = (vec![0.0; CHUNK], vec![0.0; CHUNK]);
+        for unit in units {
+            let codec = &*self.back[unit.block];
+            let len = unit.range.len();
+            let at = unit.range.start - whole.start;
+            let held = &mut self.pending.held[at..at + len];
+            let key = Key {
+                seed: mixed(self.seed, SECOND_LEG),
+                step,
+                // The place distinguishes the units of a step.
+                block: unit.range.start as u32,
+            };
+            let sum = &output[unit.range.clone()];
+            if codec.planes().contains(&Plane::Residual) {
+                let state = State {
+                    residual: held,
+                    velocity: &mut [],
+                };
+                let mut encoding = Encoding::begin(codec, key, sum, state);
+                let (_, count) = encoding
+                    .next_chunk(&mut bytes[written..])
+                    .expect("a unit is not empty");
+                written += count;
+            } else {
+                let (value, made) = (&mut value[..len], &mut made[..len]);
+                for ((value, sum), held) in value.iter_mut().zip(sum).zip(&*held) {
+                    *value = sum + held;
+                }
+                let mut encoding = Encoding::begin(codec, key, value, State::default());
+                let (_, count) = encoding
+                    .next_chunk(&mut bytes[written..])
+                    .expect("a unit is not empty");
+                codec
+                    .decode_chunk(&bytes[written..written + count], made, Mode::Overwrite)
+                    .expect("its own encoding");
+                for ((held, value), made) in held.iter_mut().zip(value).zip(made) {
+                    *held = *value - *made;
+                }
+                written += count;
+            }
+            let end = written.next_multiple_of(4);
+            bytes[written..end].fill(0);
+            written = end;
+        }
+        words.truncate(written / 4);
+        words
+    }
+
+    /// Returns the maximum number of words of a unit on either leg.
+    fn most_words(&self, unit: &Unit) -> usize {
+        let len = unit.range.len();
+        let forth = self.plan.blocks()[unit.block].codec().max_chunk_bytes(len);
+        let back = self.back[unit.block].max_chunk_bytes(len);
+        forth.max(back).div_ceil(4)
+    }
+
+    /// Applies the pending residual if the completed sum is that of `view`. The residual of an
+    /// interrupted attempt is discarded.
+    fn settle(&mut self, view: u64) {
+        let Pending { range, .. } = &self.pending;
+        if self.pending.view == view && !range.is_empty() {
+            let range = range.clone();
+            self.held[range.clone()].copy_from_slice(&self.pending.held);
+            self.keep(range);
+        }
+        self.pending.range = 0..0;
+    }
+}
+
+/// Returns a separate seed for each number.
+fn mixed(seed: u64, number: u64) -> u64 {
+    seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+}
+
+/// Returns the codec of sums for gradients encoded with `config`.
+fn back(config: CodecConfig) -> CodecConfig {
+    match config {
+        CodecConfig::None {} | CodecConfig::Half { .. } => config,
+        CodecConfig::Qsgd { bits, bucket, .. } => by_largest(bits, bucket),
+        // One-bit codes on both legs diverge at smaller learning rates already.
+        CodecConfig::OneBit {} => by_largest(4, 512),
+        // The error of three levels exceeds the sum itself; feedback cannot correct it.
+        CodecConfig::TernGrad { .. } => CodecConfig::Half {
+            format: HalfFormat::Bf16,
+            rounding: Rounding::Nearest,
+            feedback: true,
+        },
+        // Sends all values other than 0.
+        CodecConfig::TopK { .. } | CodecConfig::Threshold { .. } | CodecConfig::Dgc { .. } => {
+            CodecConfig::Threshold {
+                magnitude: f32::from_bits(1),
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A step whose gradients are summed on the workers' GPUs.
+
+use super::super::AllReduce;
+use super::super::seat::Seat;
+use super::{FAILURES, Meeting, patience};
+use crate::worker::error::WorkerError;
+use crate::worker::exchange::{Answer, Trouble};
+use crate::worker::head::Head;
+use crate::worker::model::Model;
+use crate::worker::progress::StepTimes;
+use muster_comm::collective::Reduced;
+use muster_comm::fabric::Coordinator;
+use muster_comm::log;
+use muster_comm::wire::hello::StepStats;
+use muster_compute::clock;
+use muster_compute::cuda::SumError;
+
+/// Result of an attempt at a step.
+enum Tried {
+    Done(Answer, StepTimes),
+    /// All workers try again.
+    Again,
+    /// All workers do the step through the host.
+    OnHost,
+}
+
+impl AllReduce<'_> {
+    /// Does a step with sums on GPUs; `None` where gradients are summed on the host.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub(in crate::worker::peers) fn step_on_gpus(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+    ) -> Result<Option<(Answer, StepTimes)>, Trouble> {
+        loop {
+            match self.try_step(model, step) {
+                Ok(Tried::Done(answer, times)) => return Ok(Some((answer, times))),
+                Ok(Tried::Again) => {}
+                Ok(Tried::OnHost) => return Ok(None),
+                Err(WorkerError::Peers(error)) => {
+                    return Ok(Some((self.parted(error)?, StepTimes::default())));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn try_step(&mut self, model: &mut Model, step: u64) -> Result<Tried, WorkerError> {
+        self.meet(model)?;
+        let Meeting::Gpus { view } = self.meeting() else {
+            return Ok(Tried::OnHost);
+        };
+        let regroup = match &self.seat {
+            Seat::Chief(chair) => chair.someone_waits(),
+            Seat::Member(_) => false,
+        };
+        let began = clock::now();
+        let (mut stats, mut times) = (StepStats::default(), StepTimes::default());
+        let mut summed = Err(SumError::GivenUp);
+        // In another view a member of the communicator is gone, and a sum would wait for it.
+        if self.group.view().number == view {
+            (stats, times, summed) =
+                model.sum(step, &self.buckets, &mut patience(&mut self.group))?;
+            self.tell_of_failure(&summed);
+        }
+        stats.hold = self.hold;
+        let head = Head {
+            stats,
+            regroup,
+            summed: say(&summed),
+            ..Head::default()
+        };
+        let (head, reduced) = self.vote(head)?;
+        times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
+        if !head.is_unanimous(reduced.contributions) {
+            self.broken_off(model, reduced)?;
+            return Ok(Tried::Again);
+        }
+        if head.finish {
+            if let Seat::Member(remote) = &self.seat {
+                remote.wait_for_the_end();
+            }
+            return Ok(Tried::Done(Answer::Finished, times));
+        }
+        let resident = model.resident().expect("gradients meet on the GPUs");
+        resident.apply(self.cut.whole());
+        self.replica.updates += 1;
+        self.step = step + 1;
+        self.held = head.stats.hold;
+        self.after_sums(model, view, (head, reduced))?;
+        let answer = Answer::Parameters {
+            step: self.step,
+            stats: head.stats,
+        };
+        Ok(Tried::Done(answer, times))
+    }
+
+    /// Withdraws after a failure, because the others may wait for this worker's part of the sums.
+    fn tell_of_failure(&mut self, summed: &Result<(), SumError>) {
+        if summed.is_err() {
+            self.group.withdraw();
+        }
+    }
+
+    /// Acts on the decisions of the vote between this step and the next.
+    fn after_sums(
+        &mut self,
+        model: &mut Model,
+        view: u64,
+        (head, reduced): (Head, Reduced),
+    ) -> Result<(), WorkerError> {
+        // A suspended worker releases the whole GPU, with NCCL's memory.
+        let is_over = head.regroup || self.held > 0 || reduced.view != view;
+        if let (true, Some(gpus)) = (is_over, &mut self.gpus) {
+            model.part()?;
+            gpus.reopen();
+        } else if let Some(gpus) = &mut self.gpus {
+            gpus.failures = 0;
+        }
+        if head.regroup {
+            // Joining workers get the host's copy of the state.
+            model.come_down(&mut self.replica.state)?;
+        }
+        Ok(self.between(model, head.regroup)?)
+    }
+
+    /// Ends the communicator after a rejected step; no worker uses its sums.
+    fn broken_off(&mut self, model: &mut Model, reduced: Reduced) -> Result<(), WorkerError> {
+        model.part()?;
+        self.note_the_dead();
+        self.set_meeting(Meeting::Open);
+        let as_before = self.are_as_before(reduced);
+        let Some(gpus) = &mut self.gpus else {
+            return Ok(());
+        };
+        gpus.failures = if as_before { gpus.failures + 1 } else { 0 };
+        if gpus.failures < FAILURES {
+            return Ok(());
+        }
+        gpus.failures = 0;
+        model.come_down(&mut self.replica.state)?;
+        self.stay_on_host(model, "sums on the GPUs failed again and again")
+    }
+
+    /// Coordinator: announces the end of training. Returns `false` where gradients are summed on
+    /// the host.
+    ///
+    /// # Errors
+    /// [`WorkerError`].
+    pub(in crate::worker::peers) fn conclude_on_gpus(
+        &mut self,
+        model: &mut Model,
+    ) -> Result<bool, WorkerError> {
+        loop {
+            self.meet(model)?;
+            let Meeting::Gpus { view } = self.meeting() else {
+                return Ok(false);
+            };
+            let mut summed = Err(SumError::GivenUp);
+            if self.group.view().number == view {
+                let resident = model.resident().expect("gradients meet on the GPUs");
+                resident.sum_nothing(&self.buckets, &mut patience(&mut self.group));
+                summed = resident.await_sums(&mut patience(&mut self.group));
+                self.tell_of_failure(&summed);
+            }
+            let head = Head {
+                finish: true,
+                summed: say(&summed),
+                ..Head::default()
+            };
+            let (head, reduced) = self.vote(head)?;
+            if head.is_unanimous(reduced.contributions) {
+                model.part()?;
+                return Ok(true);
+            }
+            self.broken_off(model, reduced)?;
+        }
+    }
+}
+
+/// Returns this worker's vote.
+fn say(summed: &Result<(), SumError>) -> f32 {
+    if let Err(why) = summed {
+        log::line(format_args!("a step without its sums: {why}"));
+    }
+    f32::from(u8::from(summed.is_ok()))
+}

@@ -1,0 +1,134 @@
+//! Start of the coordinator's training: the newest valid checkpoint. If none was ever written, the
+//! checkpoint of the job from which this job starts, or fresh parameters.
+
+use super::error::WorkerError;
+use super::model::Model;
+use super::origin;
+use crate::checkpoint::{Contents, Curve, Depot, Manifest, NamedBlock, Plane, Search};
+use crate::document;
+use crate::worker::Reporter;
+use muster_comm::log;
+use muster_compute::model::Network;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+
+/// State with which the exchange is initialised.
+#[derive(Debug)]
+pub struct Start {
+    pub step: u64,
+    pub updates: u64,
+    pub contents: Contents<Plane>,
+    pub curve: Curve,
+    /// A checkpoint of this step is stored.
+    pub on_disk: bool,
+    /// The state belongs to another job, and this job has not evaluated it yet.
+    pub is_copy: bool,
+}
+
+/// Claims the job's checkpoints for this revision and finds the start. A damaged checkpoint is
+/// moved aside with a note and the one before it is used; the steps between are repeated. The
+/// second depot belongs to the job from which this job starts, if any.
+///
+/// # Errors
+/// [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is valid. A start
+/// from fresh parameters would silently discard the job's work.
+pub fn start(
+    launch: &TaskLaunch,
+    (depot, origin): (&Depot, Option<Depot>),
+    model: &Model,
+    reporter: &dyn Reporter,
+) -> Result<Start, WorkerError> {
+    let network = &model.network;
+    let state_planes = document::state_planes(&launch.spec.engine().optimizer).len();
+    depot.claim()?;
+    let Search { newest, damaged } = depot.newest_sound()?;
+    for (step, damage) in &damaged {
+        let message = format!(
+            "the checkpoint of step {step} was put aside: {}",
+            log::chain(damage)
+        );
+        log::line(&message);
+        reporter.report(&TaskReport::Note { message })?;
+    }
+    for (step, _) in &damaged {
+        reporter.report(&TaskReport::CheckpointPruned { step: *step })?;
+    }
+    let Some(found) = newest else {
+        if let Some(step) = launch.resume_step {
+            return Err(WorkerError::NothingToResume { step });
+        }
+        return match origin {
+            Some(origin) => origin::start(launch, &origin, model, reporter),
+            None => Ok(fresh(launch, network, state_planes)),
+        };
+    };
+    agree(launch, network, state_planes, &found.manifest)?;
+    let step = found.manifest.step;
+    match launch.resume_step {
+        Some(known) if known > step => {
+            let message = format!(
+                "training continues from step {step}: no sound checkpoint of step {known} was found"
+            );
+            log::line(&message);
+            reporter.report(&TaskReport::Note { message })?;
+        }
+        Some(known) if known == step => {}
+        // The report of this checkpoint was lost with its writer.
+        _ => reporter.report(&TaskReport::CheckpointWritten {
+            checkpoint: found.written.clone(),
+        })?,
+    }
+    Ok(Start {
+        step,
+        updates: found.manifest.optimizer_updates,
+        contents: found.contents,
+        curve: found.manifest.curve,
+        on_disk: true,
+        is_copy: false,
+    })
+}
+
+fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
+    let parameters = network.init(launch.spec.engine().seed);
+    let state = vec![vec![0.0; parameters.len()]; state_planes];
+    Start {
+        step: 0,
+        updates: 0,
+        contents: Contents {
+            parameters,
+            state,
+            extras: Vec::new(),
+        }
+        .into(),
+        curve: Curve::default(),
+        on_disk: false,
+        is_copy: false,
+    }
+}
+
+/// Checks that the checkpoint belongs to this job's network and optimizer. A restart does not
+/// repair a mismatch.
+fn agree(
+    launch: &TaskLaunch,
+    network: &Network,
+    state_planes: usize,
+    manifest: &Manifest,
+) -> Result<(), WorkerError> {
+    if manifest.job_id == launch.job_id
+        && has_blocks(network, &manifest.blocks)
+        && manifest.state_planes.len() == state_planes
+        && manifest.engine == *launch.spec.engine()
+    {
+        return Ok(());
+    }
+    Err(WorkerError::OtherJob {
+        step: manifest.step,
+    })
+}
+
+/// Whether `blocks` are those of the network, in the same order.
+pub(super) fn has_blocks(network: &Network, blocks: &[NamedBlock]) -> bool {
+    network.blocks().len() == blocks.len()
+        && network.blocks().iter().zip(blocks).all(|(a, b)| {
+            (&a.name, a.offset, a.len, &a.shape) == (&b.name, b.offset, b.len, &b.shape)
+        })
+}

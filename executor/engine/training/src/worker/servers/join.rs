@@ -1,0 +1,78 @@
+//! How a worker finds the shards of its job and joins them.
+
+use super::super::exchange::Trouble;
+use super::super::shards::{Address, Shards};
+use super::super::train::{Ending, Surroundings};
+use muster_comm::log;
+use muster_comm::wire::WireError;
+use muster_comm::wire::hello::Hello;
+use muster_compute::clock;
+use muster_compute::model::Network;
+use muster_model::assignment::{Peer, Peers};
+use muster_model::id::TaskId;
+use std::thread;
+use std::time::Duration;
+
+/// Poll interval for the addresses of the shards and for a newer task set.
+pub(super) const PEERS_EVERY: Duration = Duration::from_millis(20);
+
+/// Time for which a shard may refuse connections before it counts as lost.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for a task set newer than `revision` with the addresses of all its shards, and joins them.
+pub(super) fn connect(
+    me: &Hello,
+    revision: u64,
+    network: &Network,
+    copied: bool,
+    around: &Surroundings<'_>,
+) -> Result<Result<(Shards, Peers), Ending>, Trouble> {
+    let (parameters, targets) = (network.parameter_count(), network.targets() as u64);
+    let mut began = clock::now();
+    loop {
+        if around.stop.is_set() {
+            return Ok(Err(Ending::Interrupted));
+        }
+        let known = (around.peers)()
+            .filter(|peers| peers.revision > revision || revision == 0)
+            .and_then(|peers| Some((addresses(&peers)?, peers)));
+        let Some((addresses, peers)) = known else {
+            thread::sleep(PEERS_EVERY);
+            began = clock::now();
+            continue;
+        };
+        if !ids(&peers).contains(&me.task_id) {
+            log::line("not in the job's task set any more: leaves");
+            return Ok(Err(Ending::Interrupted));
+        }
+        match Shards::join_near(&addresses, parameters, me, Some(around.sockets)) {
+            Ok(shards) => {
+                log::line(format_args!(
+                    "shares memory with {} of {} PS shards",
+                    shards.near(),
+                    addresses.len()
+                ));
+                return Ok(Ok((
+                    shards.with_targets(targets).with_copies(copied),
+                    peers,
+                )));
+            }
+            Err(_) if around.stop.is_set() => return Ok(Err(Ending::Interrupted)),
+            Err((_, WireError::Io { .. })) if began.elapsed() < JOIN_PATIENCE => {
+                thread::sleep(PEERS_EVERY);
+            }
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+}
+
+/// Returns the shards' addresses, once all are known.
+pub(super) fn addresses(peers: &Peers) -> Option<Vec<Address>> {
+    let address = |peer: &Peer| Some((peer.task_id, peer.address.clone()?));
+    let all: Vec<Address> = peers.ps_shards.iter().map(address).collect::<Option<_>>()?;
+    (!all.is_empty()).then_some(all)
+}
+
+pub(super) fn ids(peers: &Peers) -> Vec<TaskId> {
+    peers.workers.iter().map(|peer| peer.task_id).collect()
+}

@@ -1,0 +1,455 @@
+//! The exchange through parameter servers: gradients go to the PS shards, which hold parameters and
+//! optimizer state.
+//!
+//! The coordinator checks the task set between steps. A newer one takes effect once the addresses
+//! of all its shards are known and its new workers wait at every shard. The coordinator then
+//! announces the first step of the next view, so no worker waits for the start of another. When a
+//! worker is lost, the coordinator removes it from the present step and from the view. The push of
+//! a lost worker stays in the shards that completed the step with it. So at most its part of one
+//! step is in some shards and not in others.
+
+mod eager;
+mod join;
+mod lead;
+mod neighbours;
+mod parts;
+mod together;
+
+use super::clip::OwnClip;
+use super::error::WorkerError;
+use super::exchange::{Answer, Exchange, Trouble};
+use super::link::Reply;
+use super::model::Model;
+use super::noise::{Noise, Parts};
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::{Eager, Shards, Snapshot, first_view, known};
+use super::train::{Ending, Surroundings};
+use crate::checkpoint::{Contents, Layout, Source};
+use join::{addresses, connect, ids};
+use lead::{Decision, Duties};
+use muster_comm::log;
+use muster_comm::squeeze::has_plain_statistics;
+use muster_comm::wire::hello::{Guest, Hello, StepStats};
+use muster_comm::wire::view::View;
+use muster_compute::clock;
+use muster_compute::model::Network;
+use muster_compute::pages;
+use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::spec::Consistency;
+use neighbours::Neighbours;
+use parts::Exchanged;
+use std::time::Duration;
+
+/// A worker of a job with PS shards.
+pub(super) struct Servers<'a> {
+    shards: Shards,
+    me: Hello,
+    /// The task set that the worker joined, or the newest one that the coordinator has applied.
+    peers: Peers,
+    bulk_synchronous: bool,
+    /// Whether each shard has a replica.
+    copied: bool,
+    /// Set where this worker clips its pushes.
+    clip_own: Option<OwnClip>,
+    /// Whether checkpoints contain the residuals of encoded gradients: with codecs, except with
+    /// backup workers.
+    keeps_held_back: bool,
+    /// Coordinator: step at whose beginning a checkpoint is announced.
+    noticed: Option<u64>,
+    around: &'a Surroundings<'a>,
+    /// Set where workers of one node sum their gradients before the push (local aggregation).
+    neighbours: Option<Neighbours>,
+    gradients: Vec<f32>,
+    /// Examples of a step over all workers.
+    batch: usize,
+    /// Whether each step contains the gradients of all workers.
+    all_count: bool,
+    /// Averages of the gradient noise, where each step has a mean.
+    noise: Noise,
+    /// Set where the next step begins before the answer to the last one has arrived.
+    eager: Option<Eager>,
+    /// With eager steps: answer to a push that was made between two steps and is not processed yet,
+    /// with its step.
+    unread: Option<(u64, Reply)>,
+    /// Slice number to name with the next push; 0 for none.
+    hold: u64,
+    chief: Option<Duties>,
+}
+
+/// Change of the view by the newest messages.
+enum Following {
+    Same,
+    Changed,
+    Out,
+}
+
+/// Result of an answer.
+enum Settled {
+    Reply(Reply),
+    /// This worker leaves, or all do.
+    Over,
+}
+
+impl<'a> Servers<'a> {
+    /// Waits for the shards' addresses and joins all shards. Returns the ending if the task must
+    /// stop first, or a shard is lost.
+    ///
+    /// # Errors
+    /// When a shard refuses this worker.
+    pub fn join(
+        launch: &TaskLaunch,
+        rank: u32,
+        network: &Network,
+        around: &'a Surroundings<'a>,
+    ) -> Result<Result<Self, Ending>, WorkerError> {
+        let me = Hello {
+            job_id: launch.job_id,
+            secret: launch.secret.clone(),
+            task_id: launch.task_id,
+            guest: match rank {
+                0 => Guest::Chief,
+                _ => Guest::Worker,
+            },
+            to: None,
+            says_held: {
+                let exchange = &launch.spec.exchange;
+                exchange.compression.codecs().is_some()
+                    && !exchange.consistency.is_bulk_synchronous()
+            },
+            plain_statistics: {
+                let codecs = launch.spec.exchange.compression.codecs();
+                has_plain_statistics(codecs, network.blocks())
+            },
+        };
+        let copied = launch.spec.exchange.shard_replicas > 0;
+        let parameters = network.parameter_count();
+        // Before any shard knows this worker: workers that learn of it there may look for its
+        // endpoint here.
+        let neighbours = if launch.spec.exchange.local_aggregation {
+            Neighbours::open(launch, parameters, around)
+        } else {
+            None
+        };
+        let (shards, peers) = match connect(&me, 0, network, copied, around) {
+            Ok(Ok(joined)) => joined,
+            Ok(Err(ending)) => return Ok(Err(ending)),
+            Err(trouble) => return trouble.ending().map(Err),
+        };
+        let bulk_synchronous = launch.spec.exchange.consistency.is_bulk_synchronous();
+        let mut shards = shards
+            .with_clip_norm(OwnClip::of_sum(&launch.spec))
+            .in_parts(parts::order(launch, network));
+        if let Some(codecs) = launch.spec.exchange.compression.codecs() {
+            let seed = launch.spec.engine().seed;
+            shards.compress(codecs.clone(), network.blocks(), seed)?;
+        }
+        let exchange = &launch.spec.exchange;
+        let keeps_held_back =
+            exchange.compression.codecs().is_some() && exchange.consistency.backup() == 0;
+        Ok(Ok(Self {
+            shards,
+            chief: (rank == 0).then(|| Duties::of(network)),
+            me,
+            peers,
+            copied,
+            keeps_held_back,
+            noticed: None,
+            clip_own: OwnClip::of(&launch.spec),
+            bulk_synchronous,
+            around,
+            neighbours,
+            gradients: pages::zeros(parameters),
+            batch: launch.spec.engine().batch as usize,
+            all_count: bulk_synchronous && exchange.consistency.backup() == 0,
+            noise: Noise::default(),
+            eager: match exchange.consistency {
+                Consistency::Ssp {
+                    staleness,
+                    eager: true,
+                    ..
+                } => Some(Eager::new(staleness, network.parameter_count())),
+                _ => None,
+            },
+            unread: None,
+            hold: 0,
+        }))
+    }
+
+    /// Enters the newest known view.
+    fn follow(&mut self, model: &mut Model) -> Result<Following, Trouble> {
+        Ok(match self.shards.follow()? {
+            None => Following::Same,
+            Some(false) => Following::Out,
+            Some(true) => {
+                let view = self.shards.view().expect("it was just followed");
+                let (number, workers, ps_shards) =
+                    (view.number, view.workers.len(), view.shards.len());
+                let rank = self.shards.rank().expect("this worker is in it");
+                model.recut(rank, workers)?;
+                log::line(format_args!(
+                    "view {number}: worker {rank} of {workers}, {ps_shards} PS shards"
+                ));
+                Following::Changed
+            }
+        })
+    }
+
+    /// Processes an answer to the push of `gradients` of `step`, with its messages on departures
+    /// and views.
+    fn settle(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+        reply: Reply,
+        gradients: &[f32],
+    ) -> Result<Settled, Trouble> {
+        let stop = &self.around.stop;
+        let patience = || !stop.must_hurry();
+        let mut reply = reply;
+        loop {
+            reply = match reply {
+                Reply::Gone => {
+                    let decision = self.decide(step)?;
+                    let parameters = &mut model.parameters;
+                    match decision {
+                        Decision::Stop => {
+                            return Ok(Settled::Over);
+                        }
+                        Decision::WaitOn if !patience() => Reply::GaveUp,
+                        Decision::WaitOn => {
+                            self.shards.wait_on(gradients, parameters, &patience)?
+                        }
+                        Decision::GoOn if self.bulk_synchronous => {
+                            self.shards.resume(gradients, parameters, &patience)?
+                        }
+                        Decision::GoOn => {
+                            self.follow(model)?;
+                            self.enter(model)?
+                        }
+                    }
+                }
+                Reply::Moved => match self.follow(model)? {
+                    Following::Changed => self.enter(model)?,
+                    Following::Same | Following::Out => {
+                        return Ok(Settled::Over);
+                    }
+                },
+                _ => break,
+            };
+        }
+        Ok(Settled::Reply(reply))
+    }
+
+    /// Waits for parameters under the newest known view.
+    fn enter(&mut self, model: &mut Model) -> Result<Reply, Trouble> {
+        loop {
+            let (stop, around, revision) = (&self.around.stop, self.around, self.peers.revision);
+            let (is_guest, copied) = (self.shards.view().is_none(), self.copied);
+            let patience = || !stop.is_set();
+            // A worker that is not admitted yet may have to join other shards.
+            let stays = || (around.peers)().is_none_or(|peers| peers.revision <= revision);
+            let parameters = &mut model.parameters;
+            let reply = self.shards.pull(parameters, &patience, &stays)?;
+            match (reply, self.follow(model)?) {
+                (_, Following::Out) => return Ok(Reply::Moved),
+                (Reply::Moved, _) => {}
+                (Reply::GaveUp, _) if is_guest && !stop.is_set() => {
+                    match connect(&self.me, revision, &model.network, copied, around)? {
+                        Ok((shards, peers)) => {
+                            let before = std::mem::replace(&mut self.shards, shards);
+                            self.shards.go_like(before);
+                            self.peers = peers;
+                        }
+                        Err(Ending::PeerLost) => {
+                            return Ok(Reply::Interrupted {
+                                version: 0,
+                                lost: true,
+                            });
+                        }
+                        Err(_) => return Ok(Reply::Moved),
+                    }
+                }
+                (reply, _) => return Ok(reply),
+            }
+        }
+    }
+}
+
+impl Servers<'_> {
+    /// Pushes waiting gradients, and sets how long the shards wait for residuals. Returns the
+    /// counts of the push.
+    fn prepare_snapshot(&mut self) -> Result<StepStats, Trouble> {
+        let counted = self.push_what_waits()?;
+        let usual = self
+            .chief
+            .as_ref()
+            .map_or(Duration::ZERO, Duties::hears_within);
+        // The rest of the grace period is for writing the checkpoint.
+        let limit = self.around.stop.to_wait().unwrap_or(usual);
+        self.shards.hear_within(limit.min(usual));
+        Ok(counted)
+    }
+
+    /// Adds the workers' residuals, where they were announced.
+    fn complete(
+        &mut self,
+        mut snapshot: Snapshot,
+        counted: StepStats,
+    ) -> Result<Snapshot, Trouble> {
+        snapshot.counted = counted;
+        if self.noticed.is_some() && self.noticed == snapshot.version() {
+            let held_back = self.shards.held_back()?;
+            snapshot.contents.extras.extend(held_back);
+        }
+        Ok(snapshot)
+    }
+}
+
+impl Exchange for Servers<'_> {
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+        let duties = self.chief.as_mut().expect("only the chief begins");
+        let addresses = addresses(&self.peers).expect("it has joined them");
+        let workers = ids(&self.peers);
+        let view = first_view(self.peers.revision, workers, &addresses, &duties.blocks);
+        let contents = &start.contents;
+        self.shards
+            .begin(view, start.step, start.updates, contents)?;
+        duties.began = clock::now();
+        model.recut(0, self.peers.workers.len())?;
+        model
+            .parameters
+            .copy_from_slice(if self.keeps_held_back && self.all_count {
+                known(contents)
+            } else {
+                &contents.parameters
+            });
+        Ok(())
+    }
+
+    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble> {
+        let reply = self.enter(model)?;
+        if self.keeps_held_back && matches!(reply, Reply::Parameters { .. }) {
+            self.shards.fetch_own()?;
+        }
+        Ok(reply.into())
+    }
+
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        if let Some(eager) = self.eager.take() {
+            return self.step_eagerly(eager, model, step);
+        }
+        if self.bulk_synchronous {
+            self.look(step + 1)?;
+        } else if self.look(step)? {
+            self.follow(model)?;
+            self.enter(model)?;
+        }
+        let around = self.around;
+        let patience = || !around.stop.must_hurry();
+        let exchanged = if self.neighbours.is_some() {
+            self.exchange_together(model, step, &patience)?
+        } else if self.shards.goes_in_parts() {
+            self.exchange(model, step, &patience)?
+        } else {
+            self.exchange_at_once(model, step, &patience)?
+        };
+        let Exchanged {
+            reply,
+            mut times,
+            computed,
+            ahead,
+        } = exchanged;
+        let gradients = std::mem::take(&mut self.gradients);
+        let settled = self.settle(model, step, reply, &gradients);
+        self.gradients = gradients;
+        let reply = match settled? {
+            Settled::Reply(reply) => reply,
+            Settled::Over => return Ok((Answer::Interrupted { lost: false }, times)),
+        };
+        if let Following::Out = self.follow(model)? {
+            log::line(format_args!("not in the view after step {step}: leaves"));
+            return Ok((Answer::Interrupted { lost: false }, times));
+        }
+        if self.shards.is_awaited() {
+            match self.enter(model)? {
+                Reply::Parameters { .. } => {}
+                other => return Ok((other.into(), times)),
+            }
+        }
+        if self.shards.take_told_to_keep() && self.chief.is_none() {
+            self.shards.hand_over()?;
+        }
+        if let Some(part) = self.shards.take_noise().filter(|_| self.all_count) {
+            let targets = model.network.targets() as f64;
+            let parts = Parts {
+                squares: part.squares as f32,
+                // In units of examples, like the batch.
+                inverses: (part.inverses * targets) as f32,
+                workers: part.pushes as f32,
+            };
+            let batch = self.batch;
+            self.noise.observe(parts, part.whole, batch);
+        }
+        times.exchange = computed.elapsed().saturating_sub(ahead);
+        times.compute += ahead;
+        self.tell(step)?;
+        Ok((reply.into(), times))
+    }
+
+    fn snapshot(&mut self, _: &mut Model, into: Contents) -> Result<Snapshot, Trouble> {
+        let counted = self.prepare_snapshot()?;
+        let snapshot = self.shards.snapshot(into)?;
+        self.complete(snapshot, counted)
+    }
+
+    fn snapshot_from(
+        &mut self,
+        _: &mut Model,
+        into: Contents,
+    ) -> Result<(Snapshot, Option<Box<dyn Source>>), Trouble> {
+        let counted = self.prepare_snapshot()?;
+        let (snapshot, draw) = self.shards.lend(into)?;
+        let source = draw.map(|draw| Box::new(draw) as Box<dyn Source>);
+        Ok((self.complete(snapshot, counted)?, source))
+    }
+
+    fn noise_scale(&self) -> Option<f64> {
+        self.noise.scale()
+    }
+
+    fn needs_notice(&self) -> bool {
+        self.keeps_held_back
+    }
+
+    fn notice(&mut self, step: u64) {
+        self.noticed = Some(step);
+    }
+
+    fn hold(&mut self, turn: u64) {
+        self.hold = turn;
+    }
+
+    fn went_on(&mut self) {
+        if let Some(duties) = &mut self.chief {
+            duties.began = clock::now();
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        let count =
+            |of: fn(&View) -> usize, before: usize| self.shards.view().map_or(before, of) as u32;
+        Layout {
+            workers: count(|view| view.workers.len(), self.peers.workers.len()),
+            ps_shards: count(|view| view.shards.len(), self.peers.ps_shards.len()),
+        }
+    }
+
+    fn done(self: Box<Self>) {
+        self.shards.done();
+    }
+
+    fn goodbye(self: Box<Self>) {
+        self.shards.goodbye();
+    }
+}

@@ -1,0 +1,128 @@
+//! How a worker enters a view: it asks all shards for parameters and waits for them.
+//!
+//! A worker without a view waits at the shards of its task set. They may differ from those of the
+//! present view. The worker may be late, while the coordinator waits for it and checks no newer
+//! task set.
+
+use super::super::link::{Begun, Patience, Reply, Told};
+use super::at_once::{at_once, at_once_of};
+use super::rescue::{Rescue, steadily};
+use super::{ShardFailure, Shards};
+use muster_comm::assign::{Piece, split_mut};
+use muster_comm::log;
+use muster_comm::wire::WireError;
+use muster_comm::wire::view::View;
+use muster_model::id::TaskId;
+use std::sync::OnceLock;
+
+impl Shards {
+    /// Waits for parameters under the newest known view. A worker without a view waits for its
+    /// admission, and only while it `stays`, until a shard has named a view. Returns
+    /// [`Reply::Moved`] if a view is named and not all of its shards have answered, because the
+    /// worker did not wait there long enough. It must then enter that view and pull again.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn pull(
+        &mut self,
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+        stays: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        let is_guest = self.view.is_none();
+        let mut begun_by = vec![false; self.links.len()];
+        let mut others: Vec<(usize, Told)> = Vec::new();
+        for (index, begun) in self.ask_all(patience, stays)?.into_iter().enumerate() {
+            match begun {
+                Begun::View(view) => {
+                    begun_by[index] = true;
+                    self.heard(view);
+                }
+                Begun::Other(told) => others.push((index, told)),
+            }
+        }
+        // Parameters in transfer must be read in any case; a later view of the same layout has the
+        // same pieces.
+        let Some(view) = self.next.as_ref().or(self.view.as_ref()) else {
+            return Ok(self.together(others.into_iter().map(|(_, told)| told).collect()));
+        };
+        let mut by_shard: Vec<Vec<Piece>> = Vec::with_capacity(self.links.len());
+        for (index, link) in self.links.iter().enumerate() {
+            if begun_by[index] && !view.has_shard(link.shard) {
+                return Err((index, WireError::Malformed("view without itself")));
+            }
+            by_shard.push(view.pieces(link.shard).to_vec());
+        }
+        let is_linked = |shard: TaskId| self.links.iter().any(|link| link.shard == shard);
+        let all_were_asked = view.shards.iter().all(|held| is_linked(held.task_id));
+        if is_guest {
+            others.retain(|(index, _)| view.has_shard(self.links[*index].shard));
+        }
+        let parts = split_mut(parameters, &by_shard);
+        let links = self.links.iter_mut().zip(parts).enumerate();
+        let ended = at_once_of(
+            links
+                .filter(|(index, _)| begun_by[*index])
+                .map(|(index, (link, mut part))| (index, move || link.end_pull(&mut part))),
+        )?;
+        others.extend(ended);
+        let reply = self.together(others.into_iter().map(|(_, told)| told).collect());
+        Ok(match reply {
+            Reply::Parameters { .. } if !all_were_asked => Reply::Moved,
+            // The worker stopped waiting at one shard, and another shard has admitted it.
+            Reply::GaveUp if is_guest && patience() => Reply::Moved,
+            reply => reply,
+        })
+    }
+
+    /// Sends a pull to every shard, and waits until each has begun its answer or is no longer
+    /// needed. A joining worker waits only at shards of the view that one of them has named. The
+    /// loss of a shard that is not needed is no failure.
+    fn ask_all(
+        &mut self,
+        patience: Patience<'_>,
+        stays: Patience<'_>,
+    ) -> Result<Vec<Begun>, ShardFailure> {
+        let known = self.view.as_ref().map_or(0, |view| view.number);
+        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
+        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        // The first view that a shard names; those of other shards are the same, or have the same
+        // shards.
+        let named: OnceLock<View> = OnceLock::new();
+        let waits_at = |shard: TaskId| match named.get() {
+            _ if known > 0 => true,
+            Some(view) => view.has_shard(shard),
+            None => stays(),
+        };
+        at_once(self.links.iter_mut().map(|link| {
+            let (named, waits_at, shard) = (&named, &waits_at, link.shard);
+            move || {
+                let patience = || patience() && waits_at(shard);
+                let begun = steadily(link, rescue, &patience, |link| {
+                    link.begin_pull(known, &patience)
+                });
+                match begun {
+                    Ok(Begun::View(view)) => {
+                        let _ = named.set(view.clone());
+                        Ok(Begun::View(view))
+                    }
+                    Err(error) if !waits_at(shard) => {
+                        log::line(format_args!(
+                            "lost PS shard {shard}, at which it does not wait any more: {}",
+                            log::chain(&error)
+                        ));
+                        Ok(Begun::Other(Reply::GaveUp.into()))
+                    }
+                    begun => begun,
+                }
+            }
+        }))
+    }
+
+    /// Whether a shard of the view has not answered the pull that this worker sent before its
+    /// admission. The worker must [pull](Self::pull) before it can push.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.links.iter().any(|link| link.is_asked)
+    }
+}

@@ -1,0 +1,303 @@
+//! The training loop of every worker.
+
+use super::Reporter;
+use super::alone::Alone;
+use super::chief::Chief;
+use super::error::WorkerError;
+use super::exchange::{Answer, Exchange, Trouble};
+use super::hogwild::Hogwild;
+use super::model::Model;
+use super::peers::AllReduce;
+use super::resume::{self, Start};
+use super::servers::Servers;
+use super::turns::Turns;
+use crate::checkpoint::Depot;
+use crate::stop::StopFlag;
+use muster_comm::log;
+use muster_compute::cuda::Device;
+use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::export::GRAPH_FILE;
+use muster_model::pace::Doing;
+use muster_model::place::Place;
+use muster_model::spec::Topology;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Reads the job's present task set; `None` while none is known.
+pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
+
+/// Time after which a worker whose process runs without progress counts as lost. It is longer than
+/// any evaluation or checkpoint. A frozen process is detected earlier by its missing heartbeats.
+pub(super) const STALL: Duration = Duration::from_secs(900);
+
+/// Context of a worker.
+pub struct Surroundings<'a> {
+    pub checkpoint_root: &'a Place,
+    pub dataset_root: &'a Path,
+    pub reporter: &'a dyn Reporter,
+    pub stop: StopFlag,
+    pub peers: RosterSource,
+    /// Address at which other workers reach this one.
+    pub listen_host: &'a str,
+    /// Folder of this task.
+    pub folder: &'a Path,
+    /// Folder for the endpoints of this job's tasks on this node; several tasks may share it.
+    pub sockets: &'a Path,
+    /// Number of threads for the passes of the network.
+    pub threads: usize,
+    pub device: &'a Device,
+}
+
+/// End of a worker without an error of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Training has ended.
+    Finished,
+    /// Stopped in order, by request or because a peer left in order.
+    Interrupted,
+    /// A shard or another worker left without a goodbye.
+    PeerLost,
+}
+
+/// Trains until training ends or cannot continue.
+///
+/// # Errors
+/// [`WorkerError`]; [`WorkerError::is_retryable`] states whether a restart may succeed.
+pub fn run(
+    launch: &TaskLaunch,
+    rank: u32,
+    around: &Surroundings<'_>,
+) -> Result<Ending, WorkerError> {
+    let mut model = Model::load(launch, rank, around)?;
+    let depot = Depot::open(
+        around.checkpoint_root,
+        launch.tenant_id,
+        launch.job_id,
+        launch.revision,
+    )?
+    .with_file(GRAPH_FILE, muster_compute::onnx::graph(&model.network));
+    if rank > 0 {
+        return follow(launch, rank, &mut model, around).or_else(Trouble::ending);
+    }
+    let origin = launch.spec.from.map(|from| {
+        let (place, tenant) = (around.checkpoint_root, launch.tenant_id);
+        Depot::open(place, tenant, from.job, 0)
+    });
+    let depots = (&depot, origin.transpose()?);
+    let start = resume::start(launch, depots, &model, around.reporter)?;
+    let exchange = match join(launch, rank, &mut model, around)? {
+        Ok(exchange) => exchange,
+        Err(ending) => {
+            if ending == Ending::Interrupted {
+                around
+                    .reporter
+                    .report(&TaskReport::Interrupted { step: start.step })?;
+            }
+            return Ok(ending);
+        }
+    };
+    let pacer = model.pacer.clone();
+    let trained = thread::scope(|scope| {
+        let _telling = pacer.tell(scope, around.reporter);
+        lead(launch, &mut model, exchange, depot, start, around)
+    });
+    trained.or_else(Trouble::ending)
+}
+
+/// Joins the exchange that the job's document selects.
+fn join<'a>(
+    launch: &'a TaskLaunch,
+    rank: u32,
+    model: &mut Model,
+    around: &'a Surroundings<'a>,
+) -> Result<Result<Box<dyn Exchange + 'a>, Ending>, WorkerError> {
+    if model.resident().is_some() {
+        return Ok(Ok(Box::new(Alone::join(launch, around))));
+    }
+    let network = &model.network;
+    if let Some(threads) = launch.spec.engine().hogwild_threads {
+        let hogwild = Hogwild::join(launch, threads, network, around)?;
+        return Ok(Ok(Box::new(hogwild)));
+    }
+    Ok(match launch.spec.exchange.topology {
+        Topology::AllReduce => AllReduce::join(launch, rank, network, around)?
+            .map(|peers| Box::new(peers) as Box<dyn Exchange>),
+        Topology::ParameterServer => Servers::join(launch, rank, network, around)?
+            .map(|servers| Box::new(servers) as Box<dyn Exchange>),
+    })
+}
+
+/// Rank 0: initialises the exchange, then trains as coordinator.
+fn lead(
+    launch: &TaskLaunch,
+    model: &mut Model,
+    mut exchange: Box<dyn Exchange + '_>,
+    depot: Depot,
+    start: Start,
+    around: &Surroundings<'_>,
+) -> Result<Ending, Trouble> {
+    exchange.begin(model, &start)?;
+    let (mut step, is_copy) = (start.step, start.is_copy);
+    let mut chief = Chief::new(launch, depot, model, start, around)?;
+    chief.ready(step, exchange.layout())?;
+    if is_copy {
+        chief.measure_origin(model)?;
+    }
+    if let Some(reason) = chief.over(step) {
+        return chief.finish(model, exchange, reason);
+    }
+    chief.foresee(exchange.as_mut(), step, false);
+    let mut turns = Turns::new(around);
+    loop {
+        if around.stop.is_set()
+            && !(chief.gives_notice(exchange.as_mut(), step) && turns.may_go_on(model))
+        {
+            model.pacer.doing(Doing::Busy);
+            return chief.leave(model, exchange, false);
+        }
+        exchange.hold(turns.wanted());
+        match exchange.step(model, step)? {
+            (Answer::Parameters { step: next, stats }, times) => {
+                if !stats.loss_sum.is_finite() {
+                    return Err(WorkerError::Diverged { step }.into());
+                }
+                step = next;
+                model.pacer.stepped(step, times);
+                model.pacer.doing(Doing::Busy);
+                let over = chief.after_step(model, exchange.as_mut(), step, stats, times)?;
+                model.pacer.doing(Doing::Waiting);
+                // Before the end of training, which needs the other workers; they are suspended
+                // now.
+                if stats.hold > 0 {
+                    chief.stand_still()?;
+                    chief.go_on(turns.stand_still(model, stats.hold, step)?);
+                    exchange.went_on();
+                }
+                if let Some(reason) = over {
+                    model.pacer.doing(Doing::Busy);
+                    return chief.finish(model, exchange, reason);
+                }
+            }
+            (Answer::Interrupted { lost }, _) => {
+                model.pacer.doing(Doing::Busy);
+                return chief.leave(model, exchange, lost);
+            }
+            (Answer::Finished, _) => return Ok(Ending::Finished),
+            (Answer::GaveUp, _) => return Ok(Ending::PeerLost),
+        }
+    }
+}
+
+/// Result of joining: the exchange and its first answer, or the end of the worker.
+type Joined<'a> = Result<(Box<dyn Exchange + 'a>, Answer), Ending>;
+
+/// Other ranks: joins and waits for admission. Meanwhile other jobs may use the device.
+fn come_in<'a>(
+    launch: &'a TaskLaunch,
+    rank: u32,
+    model: &mut Model,
+    turns: &mut Turns<'_>,
+    around: &'a Surroundings<'a>,
+) -> Result<Joined<'a>, Trouble> {
+    model.give_memory()?;
+    let is_in = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| turns.wait_outside(&is_in));
+        let joined = join(launch, rank, model, around).map_err(Trouble::from);
+        let joined = joined.and_then(|joined| {
+            Ok(match joined {
+                Ok(mut exchange) => {
+                    let answer = exchange.receive(model)?;
+                    Ok((exchange, answer))
+                }
+                Err(ending) => Err(ending),
+            })
+        });
+        is_in.store(true, Ordering::Release);
+        watcher.thread().unpark();
+        watcher.join().expect("a look does not panic")?;
+        joined
+    })
+}
+
+/// Other ranks: joins, then trains.
+fn follow(
+    launch: &TaskLaunch,
+    rank: u32,
+    model: &mut Model,
+    around: &Surroundings<'_>,
+) -> Result<Ending, Trouble> {
+    let mut turns = Turns::new(around);
+    let (exchange, answer) = match come_in(launch, rank, model, &mut turns, around)? {
+        Ok(joined) => joined,
+        Err(ending) => return Ok(ending),
+    };
+    let pacer = model.pacer.clone();
+    thread::scope(|scope| {
+        let _telling = pacer.tell(scope, around.reporter);
+        go_along(launch, model, (exchange, answer), turns, around)
+    })
+}
+
+/// Trains as an admitted worker.
+fn go_along(
+    launch: &TaskLaunch,
+    model: &mut Model,
+    (mut exchange, answer): (Box<dyn Exchange + '_>, Answer),
+    mut turns: Turns<'_>,
+    around: &Surroundings<'_>,
+) -> Result<Ending, Trouble> {
+    let mut step = match answer {
+        Answer::Parameters { step, stats } => {
+            turns.come_in(model, stats.hold, step)?;
+            step
+        }
+        other => return Ok(followed(other, exchange)),
+    };
+    log::line(format_args!("training from step {step}"));
+    loop {
+        // The coordinator's last checkpoint contains this worker's residual.
+        let awaits_chief = exchange.needs_notice() && !around.stop.must_hurry();
+        let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, around);
+        if around.stop.is_set() && !(has_to_go_on() && turns.may_go_on(model)) {
+            log::line(format_args!("stopped in order after step {step}"));
+            exchange.goodbye();
+            return Ok(Ending::Interrupted);
+        }
+        match exchange.step(model, step)? {
+            (Answer::Parameters { step: next, stats }, times) => {
+                step = next;
+                model.pacer.stepped(step, times);
+                turns.keep_word(step)?;
+                if stats.hold > 0 {
+                    turns.stand_still(model, stats.hold, step)?;
+                }
+            }
+            (other, _) => return Ok(followed(other, exchange)),
+        }
+    }
+}
+
+/// Whether the newest task set lacks this worker and the job continues without it. The worker takes
+/// part until the coordinator has changed the view. A peer without the new task set would take an
+/// earlier goodbye as the end of the whole job. The wait ends shortly before the end of the grace
+/// period.
+fn waits_to_be_let_go(launch: &TaskLaunch, around: &Surroundings<'_>) -> bool {
+    let is_dismissed = |peers: Peers| {
+        let mut workers = peers.workers.iter();
+        peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
+    };
+    !around.stop.must_hurry() && (around.peers)().is_some_and(is_dismissed)
+}
+
+fn followed(answer: Answer, exchange: Box<dyn Exchange + '_>) -> Ending {
+    exchange.goodbye();
+    match answer {
+        Answer::Finished => Ending::Finished,
+        Answer::Interrupted { lost: false } | Answer::GaveUp => Ending::Interrupted,
+        Answer::Interrupted { lost: true } | Answer::Parameters { .. } => Ending::PeerLost,
+    }
+}
