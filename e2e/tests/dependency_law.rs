@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Crates that use no other part of Muster than the listed ones, and all their allowed dependencies.
+/// Crates that use only the listed parts of Muster, and all their allowed dependencies.
 const PURE: [(&str, &[&str]); 5] = [
     (
         "muster-model",

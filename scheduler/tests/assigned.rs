@@ -1,13 +1,11 @@
 //! Assignments of many tasks: no job blocks a node for other jobs.
 
-mod support;
-
+use crate::support::{Assigned, Greeting, Node, Shell, Store};
 use muster_model::assignment::Observed;
 use muster_model::id::JobId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::Outcome;
 use muster_proto::MAX_MESSAGE_BYTES;
-use support::{Assigned, Greeting, Node, Shell, Store};
 
 const LEASE_MS: u64 = 60_000;
 const SHARDS: u32 = 1_024;

@@ -1,14 +1,12 @@
 //! A node with a session that starts none of its tasks.
 
-mod support;
-
+use crate::support::{Greeting, Node, PATIENCE, Shell, Store};
 use muster_core::policy::StartLimit;
 use muster_model::assignment::Observed;
 use muster_model::fault::NodeFault;
 use muster_model::job::JobPhase;
 use muster_scheduler::clock;
 use muster_store::{plan, pool};
-use support::{Greeting, Node, PATIENCE, Shell, Store};
 
 const LEASE_MS: u64 = 60_000;
 

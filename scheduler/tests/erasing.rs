@@ -1,8 +1,7 @@
 //! Files of a deleted job: one node gets the order, another one when the first leaves. The store
 //! keeps the order until a node reports success.
 
-mod support;
-
+use crate::support::{Node, PATIENCE, Shell, Store, TOKEN};
 use muster_model::assignment::Observed;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase};
@@ -13,7 +12,6 @@ use muster_proto::session::to_node::Message as To;
 use muster_scheduler::{clock, erasure};
 use muster_store::job;
 use std::time::Duration;
-use support::{Node, PATIENCE, Shell, Store, TOKEN};
 
 const LEASE_MS: u64 = 30_000;
 
@@ -25,7 +23,7 @@ async fn deleted(store: &Store, node: &mut Node) -> JobId {
     let asked = job::set_intent(&mut tx, id, Intent::Cancel, None, clock::now()).await;
     asked.expect("asked");
     tx.commit().await.expect("committed");
-    let told = |tasks: &[support::Assigned]| tasks.iter().all(|task| task.stop);
+    let told = |tasks: &[crate::support::Assigned]| tasks.iter().all(|task| task.stop);
     node.assignment(told).await;
     let outcome = Outcome::exited(0);
     node.report_all(&tasks, &Observed::Gone { outcome }).await;

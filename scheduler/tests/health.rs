@@ -1,7 +1,6 @@
 //! Probes and metrics of the scheduler: liveness, readiness, leadership and the results of rounds.
 
-mod support;
-
+use crate::support::{Node, PATIENCE, Shell, Store, TOKEN};
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::Pools;
@@ -10,7 +9,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Node, PATIENCE, Shell, Store, TOKEN};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;

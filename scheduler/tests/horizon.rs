@@ -1,7 +1,6 @@
 //! Events that an open transaction delays: the scheduler reports their age and the transaction.
 
-mod support;
-
+use crate::support::Store;
 use muster_model::event::Event;
 use muster_scheduler::clock;
 use muster_scheduler::horizon::{self, Watched};
@@ -10,7 +9,6 @@ use muster_store::event::{self, NewEvent};
 use muster_store::horizon::HolderKind;
 use muster_store::pool;
 use std::time::Duration;
-use support::Store;
 
 fn note() -> NewEvent {
     NewEvent {

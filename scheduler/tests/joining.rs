@@ -1,12 +1,10 @@
 //! Admission of executors: a client with only the join token cannot read the tasks of a node.
 
-mod support;
-
+use crate::support::{Greeting, Node, Shell, Store, TOKEN};
 use muster_scheduler::clock;
 use muster_scheduler::session::Rejoin;
 use muster_store::membership::{self, Removal};
 use muster_store::pool;
-use support::{Greeting, Node, Shell, Store, TOKEN};
 use tonic::Code;
 
 const LEASE_MS: u64 = 30_000;

@@ -1,7 +1,6 @@
 //! Services that the leader keeps under load and faults.
 
-mod support;
-
+use crate::support::{Greeting, Node, PATIENCE, Shell, Store};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
@@ -17,7 +16,6 @@ use muster_store::leader::Leadership;
 use muster_testdb::Relay;
 use std::sync::mpsc;
 use std::time::Duration;
-use support::{Greeting, Node, PATIENCE, Shell, Store};
 use tokio::sync::oneshot;
 
 const LEASE_MS: u64 = 30_000;

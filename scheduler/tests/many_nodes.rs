@@ -1,11 +1,9 @@
 //! Sessions of more nodes than there are connections to Postgres. Equal requests of all sessions
 //! are batched, so that rounds and other loops get connections.
 
-mod support;
-
+use crate::support::{CONNECTIONS, Node, PATIENCE, Shell, Store, TOKEN};
 use muster_store::wake::{self, Channel};
 use std::time::Duration;
-use support::{CONNECTIONS, Node, PATIENCE, Shell, Store, TOKEN};
 
 const LEASE_MS: u64 = 30_000;
 /// More than there are connections.

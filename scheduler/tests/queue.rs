@@ -1,13 +1,11 @@
 //! Rounds that consider a part of the queue.
 
-mod support;
-
+use crate::support::Store;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::wait::Wait;
 use muster_scheduler::round::{self, Remembered};
 use muster_sim::replay::{Recorded, replay};
-use support::Store;
 
 /// The smallest window.
 const WINDOW: u32 = 16;

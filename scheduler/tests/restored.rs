@@ -2,13 +2,11 @@
 //! lagging standby. Nodes accept assignments, unknown tasks stop, running jobs continue, and no
 //! revision is used twice.
 
-mod support;
-
+use crate::support::{Assigned, Greeting, Node, Shell, Store};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::job::JobPhase;
 use muster_model::task::Role;
 use std::time::Duration;
-use support::{Assigned, Greeting, Node, Shell, Store};
 
 const LEASE_MS: u64 = 30_000;
 const LISTENS: &str = "127.0.0.1:4242";
@@ -60,7 +58,7 @@ async fn again(shell: &Shell, held: u64) -> Node {
             }
         }
     };
-    tokio::time::timeout(support::PATIENCE, dialed)
+    tokio::time::timeout(crate::support::PATIENCE, dialed)
         .await
         .expect("it is welcome in time")
 }

@@ -1,8 +1,7 @@
 //! The scheduler on a real Postgres with real gRPC sessions: jobs through rounds and reports, lost
 //! nodes, replaced sessions, and two schedulers of which one leads.
 
-mod support;
-
+use crate::support::{Assigned, Node, Shell, Store, TOKEN, sample};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, TaskReport};
@@ -18,7 +17,6 @@ use muster_scheduler::{clock, forecast};
 use muster_sim::replay::{Recorded, replay};
 use muster_store::plan::Loader;
 use muster_store::pool;
-use support::{Assigned, Node, Shell, Store, TOKEN, sample};
 
 const LEASE_MS: u64 = 30_000;
 
@@ -463,7 +461,7 @@ async fn old_rounds_are_deleted_and_newest_is_kept() {
             .expect("inserted");
     }
     tx.commit().await.expect("committed");
-    let config = support::config(([127, 0, 0, 1], 0).into(), &store, LEASE_MS);
+    let config = crate::support::config(([127, 0, 0, 1], 0).into(), &store, LEASE_MS);
     let keep = muster_scheduler::retention::keep(&config);
     let forgotten = muster_store::retention::once(&store.pool, &keep, now)
         .await

@@ -1,7 +1,6 @@
 //! Studies on a real Postgres. The tests train the trials themselves or check their jobs.
 
-mod support;
-
+use crate::support::Store;
 use muster_model::id::StudyId;
 use muster_model::job::{Intent, JobPhase};
 use muster_model::study::{StudyOrder, StudyPhase, Told, ToldState, TrialPhase};
@@ -10,7 +9,6 @@ use muster_scheduler::clock;
 use muster_scheduler::study::{Memory, once};
 use muster_store::study::{self, StudyRow, outside, trial};
 use serde_json::{Value, json};
-use support::Store;
 
 fn document(more: Value) -> Value {
     let mut document = json!({

@@ -1,7 +1,7 @@
 //! Trials with jobs on a real Postgres: facts of jobs reach the search in every interleaving.
 
-mod support;
-
+use crate::support::Store;
+use crate::support::train::Training;
 use muster_model::id::{JobId, StudyId};
 use muster_model::study::{StudyOrder, StudyPhase, TrialPhase};
 use muster_model::tenant::LimitsSet;
@@ -10,8 +10,6 @@ use muster_scheduler::clock;
 use muster_scheduler::study::{Memory, once};
 use muster_store::study::{self, StudyRow, trial};
 use serde_json::{Value, json};
-use support::Store;
-use support::train::Training;
 
 /// Two trials at a time, of one epoch each.
 fn document(more: Value) -> Value {

@@ -1,9 +1,7 @@
 //! Jobs whose batch grows with their workers get workers by the gradient noise scale.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::snapshot::Adaptive;
-use scene::Scene;
 
 /// An update takes equally long with every number of workers, so the noise alone decides their
 /// gain.

@@ -1,12 +1,10 @@
 //! The reason of an action names the user that requested it.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::snapshot::{Asked, Trial};
 use muster_core::{Action, Plan};
 use muster_model::id::StudyId;
 use muster_model::job::{Intent, JobPhase};
-use scene::Scene;
 use uuid::Uuid;
 
 fn ask(scene: &mut Scene, intent: Intent, by: Option<&str>) {

@@ -1,13 +1,11 @@
 //! Bad nodes: a node with failures of several jobs takes no new tasks.
 
-mod scene;
-
+use crate::scene::{JobIn, Scene};
 use muster_core::Plan;
 use muster_core::snapshot::Fault;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobPhase;
-use scene::{JobIn, Scene};
 use uuid::Uuid;
 
 const KILLED: NodeFault = NodeFault::Killed { signal: 9 };

@@ -1,15 +1,13 @@
 //! Commands (users' own programs): when such a job succeeds, when it fails, and when the node is
 //! charged.
 
-mod scene;
-
+use crate::scene::{Scene, gone};
 use muster_core::Action;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::job::{AfterStop, Charge, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, TaskState};
-use scene::{Scene, gone};
 
 const WELL: Outcome = Outcome::exited(0);
 

@@ -1,8 +1,7 @@
 //! Moves: running jobs migrate so that a waiting gang finds its GPUs together, or to gather their
 //! own tasks. They move only where that pays, with reserved destinations, under every policy.
 
-mod scene;
-
+use crate::scene::{Scene, gone};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Restarts, Task};
@@ -11,7 +10,6 @@ use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Range;
 use muster_model::task::{Outcome, Role, TaskState};
 use proptest::prelude::*;
-use scene::{Scene, gone};
 use std::collections::BTreeSet;
 
 /// Adds a job of one worker that has run there for a minute.

@@ -1,9 +1,7 @@
 //! Invariants of the muster policy between two whole decisions, event by event.
 
-mod dense;
-
-use dense::random::{self, Dice};
-use dense::{told, violations};
+use crate::dense::random::{self, Dice};
+use crate::dense::{told, violations};
 use muster_core::policies::Share;
 use muster_core::policies::muster::{Change, Muster, Standing};
 use muster_core::problem::{Decision, Part, Problem};
@@ -109,10 +107,10 @@ proptest! {
 /// Released GPUs are allocated at once, and new jobs start on free ones.
 #[test]
 fn waiting_job_starts_when_another_job_ends() {
-    let mut problem = dense::cluster(1, 4);
+    let mut problem = crate::dense::cluster(1, 4);
     problem.jobs = vec![
-        dense::runs(dense::job(4, 1_000.0), &[(0, 4)], 0.0),
-        dense::job(2, 1e7),
+        crate::dense::runs(crate::dense::job(4, 1_000.0), &[(0, 4)], 0.0),
+        crate::dense::job(2, 1e7),
     ];
     let decision = Muster::STANDARD.share(&problem);
     let mut standing = Standing::after(Muster::STANDARD, &problem, &decision);
@@ -122,7 +120,10 @@ fn waiting_job_starts_when_another_job_ends() {
         parts: vec![Part { node: 0, gpus }],
     };
     assert_eq!(standing.ended(0), [started(1, 2)]);
-    assert_eq!(standing.arrived(dense::job(2, 10.0)), [started(2, 2)]);
+    assert_eq!(
+        standing.arrived(crate::dense::job(2, 10.0)),
+        [started(2, 2)]
+    );
     let waits = |job| Change {
         job,
         parts: Vec::new(),

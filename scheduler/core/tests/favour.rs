@@ -1,10 +1,8 @@
 //! Exchange between a study's trials: other jobs are unaffected, and trials of larger expected gain
 //! come first.
 
-mod dense;
-
-use dense::random::{self, Dice};
-use dense::{cluster, job, violations};
+use crate::dense::random::{self, Dice};
+use crate::dense::{cluster, job, violations};
 use muster_core::policies::favour::favour;
 use muster_core::policies::name::PolicyName;
 use muster_core::problem::{Decision, Job, Part, Problem, Trial, gpus_of};

@@ -1,8 +1,7 @@
 //! Forecast of time slices: the wait reason of a job states the start of its slice, and the slice
 //! begins then.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::Job;
@@ -11,7 +10,6 @@ use muster_model::job::JobState;
 use muster_model::spec::Range;
 use muster_model::wait::Change;
 use proptest::prelude::*;
-use scene::Scene;
 use std::collections::BTreeMap;
 
 const QUANTUM_MS: i64 = 60_000;

@@ -1,8 +1,7 @@
 //! Hysteresis: elastic jobs grow into idle GPUs and release them at the first demand. No job is
 //! resized twice within its minimum interval unless another job needs its GPUs.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{Freed, Job, Restarts};
@@ -11,7 +10,6 @@ use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Range;
 use proptest::prelude::*;
-use scene::Scene;
 use std::collections::BTreeMap;
 
 const POLICIES: [PolicyName; 4] = [

@@ -1,8 +1,7 @@
 //! No slot is idle while a fitting job waits, and no job is stopped again before it has made
 //! progress. Simulates a large suspended job, elastic jobs and short jobs, second by second.
 
-mod scene;
-
+use crate::scene::{Scene, gone, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_core::snapshot::{Job, Snapshot, SpeedPoint};
@@ -14,7 +13,6 @@ use muster_model::spec::{Ends, Range};
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::Wait;
 use proptest::prelude::*;
-use scene::{Scene, gone, job};
 use std::collections::BTreeMap;
 
 const QUANTUM_MS: u64 = 60_000;

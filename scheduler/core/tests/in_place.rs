@@ -1,12 +1,10 @@
 //! Resizes in place: which tasks stay, join and leave, and when a restart is needed after all.
 
-mod scene;
-
+use crate::scene::{Scene, gone, tenant};
 use muster_core::snapshot::Tenant;
 use muster_core::{Action, Plan};
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::{Outcome, Role, TaskState};
-use scene::{Scene, gone, tenant};
 
 fn stops(plan: &Plan) -> usize {
     let stops = |action: &Action| matches!(action, Action::Stop { .. });

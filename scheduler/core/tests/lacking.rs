@@ -1,13 +1,11 @@
 //! Jobs whose node lacks a program that they need: they go to other nodes, or fail with a reason if
 //! none is left.
 
-mod scene;
-
+use crate::scene::{Scene, gone};
 use muster_core::snapshot::FailedReport;
 use muster_model::id::NodeId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::{Outcome, TaskState};
-use scene::{Scene, gone};
 use std::collections::BTreeSet;
 
 /// Lets the first task of the job report that its node has no mpirun, and ends the revision.

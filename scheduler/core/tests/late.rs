@@ -1,15 +1,13 @@
 //! Nodes that do not start their tasks in time: the tasks are given up and their jobs move to other
 //! nodes.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::policy::StartLimit;
 use muster_core::{Action, Plan};
 use muster_model::id::NodeId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::TaskState;
 use muster_model::wait::Wait;
-use scene::Scene;
 
 const LIMIT_MS: i64 = 300_000;
 

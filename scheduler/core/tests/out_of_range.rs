@@ -1,12 +1,10 @@
 //! Change of the worker range of a running job: when it takes effect, and what it does not cause.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::{Action, Plan, policy::Policy};
 use muster_model::job::{Intent, JobPhase};
 use muster_model::spec::Range;
-use scene::Scene;
 
 const POLICIES: [PolicyName; 5] = [
     PolicyName::Muster,

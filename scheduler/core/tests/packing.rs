@@ -1,7 +1,6 @@
 //! Packing: which jobs share a GPU, when they are separated, and that nothing else changes.
 
-mod scene;
-
+use crate::scene::{Scene, job, tenant};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_core::snapshot::{Job, Snapshot, Tenant};
@@ -11,7 +10,6 @@ use muster_model::packing::{Company, Hurt, Rate, UsageReport};
 use muster_model::spec::Range;
 use muster_model::task::{Outcome, TaskEvent, TaskState};
 use proptest::prelude::*;
-use scene::{Scene, job, tenant};
 use std::collections::{BTreeMap, BTreeSet};
 
 const QUANTUM_MS: i64 = 10_000;

@@ -1,15 +1,13 @@
 //! GPU parts (MIG instances) are GPUs of a kind of their own. A task gets one, because a process
 //! sees no second one.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
 use muster_core::{apply_change, check, plan};
 use muster_model::job::JobPhase;
 use muster_model::wait::{Change, Wait, Waiting};
-use scene::Scene;
 
 const SMALL: &str = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb";
 const LARGE: &str = "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb";

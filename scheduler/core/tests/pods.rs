@@ -1,7 +1,6 @@
 //! Jobs whose tasks must be pods run only on nodes whose tasks are pods, under every policy.
 
-mod scene;
-
+use crate::scene::{JobIn, Scene};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::Job;
@@ -9,7 +8,6 @@ use muster_core::{Action, Decision, Plan, Violation, check, plan};
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Change, Wait};
-use scene::{JobIn, Scene};
 
 /// Returns nodes of these numbers of GPUs, with tasks as pods or as processes.
 fn cluster(share: PolicyName, nodes: &[(u32, bool)]) -> Scene {

@@ -1,10 +1,8 @@
 //! Properties of the decisions of every policy on random problems, and the additional guarantees of
 //! each policy.
 
-mod dense;
-
-use dense::random::{self, Dice};
-use dense::{carried_out, cluster, job, tenant, told, violations};
+use crate::dense::random::{self, Dice};
+use crate::dense::{carried_out, cluster, job, tenant, told, violations};
 use muster_core::policies::name::PolicyName;
 use muster_core::problem::{Job, Problem, Tally, gpus_of, nodes_of};
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! Characteristic behaviour of each policy, on small problems.
 
-mod dense;
-
-use dense::{carried_out, cluster, job, node, power, runs, sizes, tenant, violations};
+use crate::dense::{carried_out, cluster, job, node, power, runs, sizes, tenant, violations};
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
 use muster_core::problem::{Curve, Demand, Job, Loss, Problem};

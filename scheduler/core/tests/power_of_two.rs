@@ -1,10 +1,8 @@
 //! Jobs with a number of workers that must be a power of two never get another number, under every
 //! policy.
 
-mod dense;
-mod scene;
-
-use dense::random::Dice;
+use crate::dense::random::Dice;
+use crate::scene::{Scene, gone};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::problem::gpus_of;
@@ -13,7 +11,6 @@ use muster_model::job::JobPhase;
 use muster_model::spec::Ends;
 use muster_model::task::Outcome;
 use proptest::prelude::*;
-use scene::{Scene, gone};
 
 /// Slow policies decide on fewer problems.
 fn is_slow(share: PolicyName) -> bool {
@@ -31,7 +28,7 @@ proptest! {
     #[test]
     fn policies_keep_powers_of_two(seed: u64) {
         let mut dice = Dice(seed);
-        let mut problem = dense::random::problem(&mut dice, 2);
+        let mut problem = crate::dense::random::problem(&mut dice, 2);
         for job in &mut problem.jobs {
             let unit = job.unit.gpus;
             let may = |gpus: u32| gpus.is_multiple_of(unit) && (gpus / unit).is_power_of_two();
@@ -55,8 +52,8 @@ proptest! {
         for share in shares {
             let decision = share.share().share(&problem);
             prop_assert_eq!(
-                dense::violations(&problem, &decision), Vec::<String>::new(),
-                "{:?} in {}", share, dense::told(&problem),
+                crate::dense::violations(&problem, &decision), Vec::<String>::new(),
+                "{:?} in {}", share, crate::dense::told(&problem),
             );
         }
     }

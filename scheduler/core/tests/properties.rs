@@ -1,8 +1,7 @@
 //! Invariants of every plan, on snapshots from random walks: rounds, obedient and failing tasks,
 //! lost, drained and returning nodes, orders of owners, and random speeds.
 
-mod scene;
-
+use crate::scene::{Scene, gone, job, tenant};
 use muster_core::plan::Decision;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{BadNodes, Policy, Slicing};
@@ -18,7 +17,6 @@ use muster_model::task::{Outcome, Role, TaskState};
 use muster_model::wait::{Change, Wait};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use scene::{Scene, gone, job, tenant};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// SplitMix64: a small generator with the same sequence on every platform.

@@ -1,12 +1,10 @@
 //! A quota that is lowered below its use: which jobs shrink or stop, and their wait reasons.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::{Action, Plan, policy::Policy};
 use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
 use muster_model::wait::Wait;
-use scene::Scene;
 
 const POLICIES: [PolicyName; 6] = [
     PolicyName::Muster,

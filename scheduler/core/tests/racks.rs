@@ -1,17 +1,14 @@
 //! Racks: under every policy, a gang on several nodes is placed in one rack if that needs no more
 //! nodes.
 
-mod dense;
-mod scene;
-
-use dense::random::Dice;
+use crate::dense::random::Dice;
+use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policies::place;
 use muster_core::policy::Policy;
 use muster_core::problem::{Demand, Part, Problem, Tally, nodes_of};
 use muster_model::job::JobPhase;
 use proptest::prelude::*;
-use scene::Scene;
 use std::collections::BTreeSet;
 
 /// Returns the racks of a job's workers.
@@ -69,7 +66,7 @@ fn gang_larger_than_any_rack_starts_across_racks() {
 
 #[test]
 fn gang_takes_rack_with_fewest_remaining_gpus() {
-    let mut problem = dense::cluster(7, 4);
+    let mut problem = crate::dense::cluster(7, 4);
     for (node, rack) in problem.nodes.iter_mut().zip([1, 2, 2, 2, 3, 3, 4]) {
         node.rack = rack;
     }
@@ -81,7 +78,7 @@ fn gang_takes_rack_with_fewest_remaining_gpus() {
 
 /// Returns a cluster with partly taken nodes.
 fn fragmented(dice: &mut Dice) -> (Problem, Tally) {
-    let mut problem = dense::cluster(2 + dice.roll(10) as usize, 8);
+    let mut problem = crate::dense::cluster(2 + dice.roll(10) as usize, 8);
     let mut tally = Tally::empty(&problem);
     for (number, node) in problem.nodes.iter_mut().enumerate() {
         node.rack = dice.roll(4);

@@ -1,14 +1,12 @@
 //! A running job that grows onto a node which refuses its pods.
 
-mod scene;
-
+use crate::scene::{Scene, gone};
 use muster_core::Action;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::job::JobPhase;
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::Wait;
-use scene::{Scene, gone};
 
 /// Returns a job that runs on both GPUs of the first node. A second node of two GPUs was added.
 fn scene(share: PolicyName) -> Scene {

@@ -1,8 +1,7 @@
 //! PS shards of running jobs: they leave drained nodes, and their number follows the owner's range
 //! and the throughput model. No job restarts for that while a shard has the parameters.
 
-mod scene;
-
+use crate::scene::{Scene, gone};
 use muster_core::plan::Decision;
 use muster_core::snapshot::{SpeedPoint, Task};
 use muster_core::{Action, Plan, Violation, check};
@@ -10,7 +9,6 @@ use muster_model::id::NodeId;
 use muster_model::job::{Charge, JobPhase};
 use muster_model::spec::Range;
 use muster_model::task::{Outcome, Role, TaskState};
-use scene::{Scene, gone};
 
 fn stops(plan: &Plan) -> usize {
     let stops = |action: &Action| matches!(action, Action::Stop { .. });

@@ -1,12 +1,10 @@
 //! Reduction of a plan that breaks a rule: only the decisions of the affected job are removed.
 
-mod scene;
-
+use crate::scene::{Scene, job, tenant};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::{Action, apply, check, plan, sound};
 use muster_model::spec::Range;
-use scene::{Scene, job, tenant};
 
 fn two_starts() -> (muster_core::snapshot::Snapshot, muster_core::Plan) {
     let mut snapshot = Scene::cluster(1, 2).snapshot;

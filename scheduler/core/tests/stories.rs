@@ -1,13 +1,11 @@
 //! Behaviour that a user of a small cluster sees.
 
-mod scene;
-
+use crate::scene::{Scene, gone, tenant};
 use muster_core::snapshot::{FailedReport, Finished, SpeedPoint, Task};
 use muster_core::{Action, Plan};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::{Change, Short, Wait};
-use scene::{Scene, gone, tenant};
 
 fn stops(plan: &Plan) -> usize {
     plan.decisions

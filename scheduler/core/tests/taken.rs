@@ -1,13 +1,11 @@
 //! GPUs in use outside Muster are never allocated.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
 use muster_model::job::JobPhase;
 use muster_model::wait::Wait;
-use scene::Scene;
 use std::collections::BTreeSet;
 
 /// Returns one node of `gpus` GPUs, of which `taken` are in use outside Muster.

@@ -1,8 +1,7 @@
 //! Time slicing: which job is suspended for which and when. Gangs are suspended as a whole, no job
 //! starves, and shares follow weights.
 
-mod scene;
-
+use crate::scene::{Scene, job, tenant};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{Job, Snapshot};
@@ -12,7 +11,6 @@ use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
 use muster_model::spec::{Ends, Range};
 use muster_model::task::{Outcome, TaskEvent, TaskState};
 use proptest::prelude::*;
-use scene::{Scene, job, tenant};
 use std::collections::{BTreeMap, BTreeSet};
 
 const QUANTUM_MS: i64 = 60_000;
@@ -157,7 +155,7 @@ impl Course {
         let running = |job: &&mut Job| job.state == JobState::Running && job.tenant == tenant;
         for job in self.snapshot.jobs.iter_mut().filter(running) {
             for task in &mut job.tasks {
-                task.state = scene::gone(Outcome::exited(0));
+                task.state = crate::scene::gone(Outcome::exited(0));
             }
         }
     }

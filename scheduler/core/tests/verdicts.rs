@@ -1,7 +1,6 @@
 //! Verdicts: when a rank is judged, what the remedy is, and when no rank may be judged.
 
-mod scene;
-
+use crate::scene::{Scene, gone};
 use muster_core::snapshot::Task;
 use muster_core::{Action, Plan};
 use muster_model::job::{AfterStop, Charge, Intent, JobPhase};
@@ -9,7 +8,6 @@ use muster_model::pace::{Doing, Pace, Watch};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
 use muster_model::verdict::{Finding, Remedy, Verdict};
-use scene::{Scene, gone};
 
 const STRAGGLER_MS: u64 = 20_000;
 const HANG_MS: u64 = 30_000;

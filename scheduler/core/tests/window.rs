@@ -1,14 +1,12 @@
 //! Queue window: the wait reasons of jobs outside it, and how often the reasons of jobs inside are
 //! written.
 
-mod scene;
-
+use crate::scene::Scene;
 use muster_core::plan::{Action, Behind, Plan};
 use muster_core::snapshot::{LeftOut, Untold};
 use muster_core::{Violation, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::wait::Wait;
-use scene::Scene;
 use uuid::Uuid;
 
 fn untold(number: u128) -> Untold {

@@ -1,15 +1,13 @@
 //! Properties of every study, with all searchers and stoppers: budgets, slots, numbers and the
 //! space.
 
-mod cluster;
-
-use cluster::{Cluster, spec};
+use crate::cluster::{Cluster, spec};
 use muster_model::study::MAX_TRIALS;
 use muster_search::{Action, Event, EventError, MAX_POINTS, Phase, Study, TrialState};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn run(document: Value, speed: u64) -> (Study, cluster::Story) {
+fn run(document: Value, speed: u64) -> (Study, crate::cluster::Story) {
     let study = Study::new(spec(document)).expect("valid");
     Cluster::new(speed).run(study, |s, _| s)
 }

@@ -1,8 +1,6 @@
 //! A study that is saved after any event, loaded and continued gives the same results.
 
-mod cluster;
-
-use cluster::{Cluster, spec};
+use crate::cluster::{Cluster, spec};
 use muster_search::{Phase, Study};
 use proptest::prelude::*;
 use serde_json::{Value, json};

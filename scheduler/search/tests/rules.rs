@@ -1,8 +1,6 @@
 //! Stoppers with few slots, stopped and failed trials, and repeated events.
 
-mod cluster;
-
-use cluster::{Cluster, spec};
+use crate::cluster::{Cluster, spec};
 use muster_search::{Action, Event, Phase, Study, TrialNumber, TrialState};
 use serde_json::{Value, json};
 

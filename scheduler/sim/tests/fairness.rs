@@ -2,8 +2,6 @@
 //! served worse than with its fair share, and the mean completion time stays near that of an unfair
 //! optimum.
 
-mod traces;
-
 use muster_core::policies::name::PolicyName;
 use muster_sim::live::{Terms, run};
 use muster_sim::measure::{Summary, completion_times_s};
@@ -168,7 +166,10 @@ fn beside_own_clusters(run: &Run) -> BTreeMap<String, f64> {
 #[test]
 #[ignore = "needs MUSTER_TRACES: the Philly trace"]
 fn tenants_get_fair_share_and_mean_time_stays_near_optimum() {
-    let text = file::read_text(&traces::outside("clusters/philly_2017-09_2017-10.csv")).unwrap();
+    let text = file::read_text(&crate::traces::outside(
+        "clusters/philly_2017-09_2017-10.csv",
+    ))
+    .unwrap();
     let all = read("philly", "philly", &text).unwrap();
     for sample in SAMPLES {
         let cluster = Cluster {

@@ -1,8 +1,6 @@
 //! The rules of the published simulators reproduce their published results: completion times of the
 //! Pollux artefact at all loads.
 
-mod traces;
-
 use muster_core::policies::name::PolicyName;
 use muster_sim::peers::{Cluster, Contestant, NodeGroup, Profiles, Rules, Sight, Terms, run};
 use muster_sim::trace::file;
@@ -10,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// All workloads but `exceptions` have a mean within `most` of the published mean.
 fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
-    let pollux = traces::committed("pollux");
+    let pollux = crate::traces::committed("pollux");
     let profiles = Profiles::read(&pollux).unwrap();
     let cluster = Cluster {
         groups: vec![NodeGroup {

@@ -2,11 +2,8 @@
 //! and each forecast uses the durations of earlier jobs of its document. The test polls every ten
 //! seconds; 75 to 85 % of the 80 % intervals of ends and starts hold.
 
-mod kept;
-mod live;
-
-use kept::{Dice, Kept};
-use live::{cluster, job};
+use crate::kept::{Dice, Kept};
+use crate::live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Snapshot, SpeedPoint};

@@ -2,11 +2,8 @@
 //! Every half hour all open jobs are forecast from the core's knowledge. The 80 % intervals of
 //! ends, calibrated by earlier errors, hold in 75 to 85 % of the cases.
 
-mod kept;
-mod live;
-
-use kept::{Dice, Kept};
-use live::{cluster, job};
+use crate::kept::{Dice, Kept};
+use crate::live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::SpeedPoint;

@@ -1,8 +1,6 @@
 //! Results of the `muster` policy on the workloads of Pollux and Sia, learned only from
 //! measurements of its jobs.
 
-mod traces;
-
 use muster_sim::measure::Summary;
 use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, Terms, run};
 use muster_sim::{lineup, trace};
@@ -70,7 +68,7 @@ fn means(profiles: &Path, workloads: &Path, numbers: &[u32], rules: Rules, polic
 }
 
 fn pollux(load: &str, policy: &str) -> Means {
-    let folder = traces::committed("pollux");
+    let folder = crate::traces::committed("pollux");
     let workloads = folder.join(format!("workloads-{load}"));
     means(&folder, &workloads, &[1, 2, 3, 6], Rules::Pollux, policy)
 }
@@ -97,7 +95,7 @@ fn muster_fixed_beats_tiresias_and_optimus() {
 #[test]
 #[ignore = "needs MUSTER_TRACES: the profiles and workloads of Sia"]
 fn muster_beats_sia_on_several_gpu_kinds() {
-    let folder = traces::outside("sia");
+    let folder = crate::traces::outside("sia");
     let workloads = folder.join("workloads-philly");
     let means = means(&folder, &workloads, &[1, 2, 3], Rules::Sia, "muster");
     assert!(

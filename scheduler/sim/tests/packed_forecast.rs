@@ -1,8 +1,6 @@
 //! Forecast of two jobs that share a GPU: the pair continues at its measured rates.
 
-mod live;
-
-use live::{cluster, job};
+use crate::live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_core::snapshot::{Job, Snapshot, SpeedPoint, Task};

@@ -2,8 +2,6 @@
 //! and with packing. Their GPU use is drawn, because the trace does not contain it
 //! (`live/gpu_use.rs`).
 
-mod traces;
-
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Slicing;
 use muster_sim::live::{Terms, run};
@@ -27,7 +25,10 @@ fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {
 }
 
 fn philly() -> Workload {
-    let text = file::read_text(&traces::outside("clusters/philly_2017-09_2017-10.csv")).unwrap();
+    let text = file::read_text(&crate::traces::outside(
+        "clusters/philly_2017-09_2017-10.csv",
+    ))
+    .unwrap();
     read("philly", "philly", &text).unwrap()
 }
 

@@ -1,8 +1,6 @@
 //! Planning questions on a full cluster: the effect of nodes, a quota or a job.
 
-mod live;
-
-use live::{cluster, job};
+use crate::live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{Job, Lasts, Restarts, Snapshot};

@@ -1,6 +1,6 @@
 //! Tests on a GPU that the crate's own tests run on an emulated one. Run by
-//! `cargo test -p muster-compute --test gpu -- --ignored`. They fail, and are not skipped, if no GPU
-//! can be used. See docs/gpu.md.
+//! `cargo test -p muster-compute --test gpu -- --ignored`. They fail, and are not skipped, if no
+//! GPU can be used. See docs/gpu.md.
 
 mod devices;
 

@@ -1,5 +1,5 @@
 //! Builder of dense problems, also random ones. Also checks a decision and applies it.
-#![allow(dead_code, reason = "every test binary uses another part of it")]
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub mod random;
 

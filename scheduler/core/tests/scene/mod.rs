@@ -1,5 +1,5 @@
 //! Builder of snapshots: `Scene::cluster(2, 2).job("a").workers(1, 4)`.
-#![allow(dead_code, reason = "every test binary uses another part of it")]
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 use muster_core::snapshot::{Job, Node, Progress, Snapshot, SpeedPoint, Tenant};
 use muster_core::{Action, Plan, apply, check, plan, policy::Policy};

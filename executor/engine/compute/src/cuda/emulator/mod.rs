@@ -1,7 +1,6 @@
-//! Emulated GPU, only for tests (feature `emulator`): a queue that executes every request on the CPU
-//! at once. Kernels are compiled from their own source
-//! by the machine's C++ compiler; matrix products and convolutions follow their definition.
-//! Addresses are those of host memory.
+//! Emulated GPU, only for tests (feature `emulator`): a queue that executes every request on the
+//! CPU at once. Kernels are compiled from their own source by the machine's C++ compiler; matrix
+//! products and convolutions follow their definition. Addresses are those of host memory.
 
 mod late;
 mod ranked;

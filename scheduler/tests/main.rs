@@ -1,0 +1,18 @@
+//! The daemon against a real Postgres, with scripted node executors.
+//! They form one program, because the shared code takes long to compile.
+
+mod assigned;
+mod deaf;
+mod erasing;
+mod health;
+mod horizon;
+mod joining;
+mod leading;
+mod many_nodes;
+mod queue;
+mod restored;
+mod shell;
+mod studies;
+mod support;
+mod tls;
+mod trials;
