@@ -20,5 +20,8 @@ export default tseslint.config(
       "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
     },
   },
-  { files: ["*.{js,ts}", "dev/**", "public/**"], languageOptions: { globals: { ...globals.node, ...globals.browser } } },
+  {
+    files: ["*.{js,ts}", "dev/**", "public/**"],
+    languageOptions: { globals: { ...globals.node, ...globals.browser } },
+  },
 );

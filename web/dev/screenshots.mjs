@@ -15,8 +15,21 @@ const VIEWS = [
   { name: "dark", width: 1280, height: 800, colorScheme: "dark" },
   { name: "phone", width: 390, height: 844, colorScheme: "light" },
 ];
-const jobPages = job === undefined ? [] : ["", "?tab=tasks", "?tab=logs", "?tab=events", "?tab=checkpoints", "?tab=spec"].map((tab) => `/jobs/${job}${tab}`);
-const PAGES = ["/jobs", ...jobPages, "/studies", ...(study === undefined ? [] : [`/studies/${study}`]), "/nodes", "/submit", "/nowhere"];
+const jobPages =
+  job === undefined
+    ? []
+    : ["", "?tab=tasks", "?tab=logs", "?tab=events", "?tab=checkpoints", "?tab=spec"].map(
+        (tab) => `/jobs/${job}${tab}`,
+      );
+const PAGES = [
+  "/jobs",
+  ...jobPages,
+  "/studies",
+  ...(study === undefined ? [] : [`/studies/${study}`]),
+  "/nodes",
+  "/submit",
+  "/nowhere",
+];
 
 const complaints = [];
 for (const { name, width, height, colorScheme } of VIEWS) {

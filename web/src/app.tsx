@@ -19,7 +19,9 @@ import { MeContext } from "./ui/me";
 // page the example.
 const JobPage = lazy(() => import("./pages/job/page").then((module) => ({ default: module.JobPage })));
 const StudiesPage = lazy(() => import("./pages/studies/page").then((module) => ({ default: module.StudiesPage })));
-const CreateStudyPage = lazy(() => import("./pages/studies/create").then((module) => ({ default: module.CreateStudyPage })));
+const CreateStudyPage = lazy(() =>
+  import("./pages/studies/create").then((module) => ({ default: module.CreateStudyPage })),
+);
 const StudyPage = lazy(() => import("./pages/study/page").then((module) => ({ default: module.StudyPage })));
 const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ default: module.SubmitPage })));
 

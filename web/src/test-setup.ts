@@ -5,7 +5,12 @@ import { configure } from "@testing-library/react";
 // elements still fail.
 configure({ asyncUtilTimeout: 4000 });
 window.matchMedia = (query: string): MediaQueryList =>
-  ({ matches: false, media: query, addEventListener: () => undefined, removeEventListener: () => undefined }) as unknown as MediaQueryList;
+  ({
+    matches: false,
+    media: query,
+    addEventListener: () => undefined,
+    removeEventListener: () => undefined,
+  }) as unknown as MediaQueryList;
 // Charts draw nothing in jsdom; their content is tested without a canvas.
 HTMLCanvasElement.prototype.getContext = () => null;
 globalThis.ResizeObserver = class {

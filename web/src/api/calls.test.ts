@@ -7,7 +7,10 @@ const pages =
   (after: { continue?: string }): Promise<Page<number>> => {
     const from = Number(after.continue ?? 0);
     const to = Math.min(length, from + 100);
-    return Promise.resolve({ items: Array.from({ length: to - from }, (_, index) => from + index), continue: to < length ? String(to) : null });
+    return Promise.resolve({
+      items: Array.from({ length: to - from }, (_, index) => from + index),
+      continue: to < length ? String(to) : null,
+    });
   };
 
 describe("everything of a list", () => {
@@ -24,6 +27,8 @@ describe("everything of a list", () => {
   });
 
   it("is refused where the list runs in a circle", async () => {
-    await expect(everything(() => Promise.resolve({ items: [1], continue: "same" }))).rejects.toThrow("does not go on after same");
+    await expect(everything(() => Promise.resolve({ items: [1], continue: "same" }))).rejects.toThrow(
+      "does not go on after same",
+    );
   });
 });

@@ -1,6 +1,19 @@
 // All API calls of the page, by purpose.
 import { client, take, takeAnswer } from "./client";
-import type { Accuracy, CheckpointView, Explanation, JobChange, JobPhase, JobView, Me, NodeView, PlanView, Progress, StoredEvent, TaskView } from "./types";
+import type {
+  Accuracy,
+  CheckpointView,
+  Explanation,
+  JobChange,
+  JobPhase,
+  JobView,
+  Me,
+  NodeView,
+  PlanView,
+  Progress,
+  StoredEvent,
+  TaskView,
+} from "./types";
 
 export interface Page<T> {
   items: T[];
@@ -25,7 +38,7 @@ export function me(as: string, signal?: AbortSignal): Promise<Me> {
 /** Returns the names of all tenants; for administrators. */
 export async function tenants(signal?: AbortSignal): Promise<string[]> {
   const names: string[] = [];
-  for (let after: string | undefined; ; ) {
+  for (let after: string | undefined; ;) {
     const query = after === undefined ? { limit: 500 } : { limit: 500, continue: after };
     const page = await take(client.GET("/api/v1/tenants", { params: { query }, ...cut(signal) }));
     names.push(...page.items.map((tenant) => tenant.name));
@@ -103,7 +116,9 @@ export function typed(document: string) {
 }
 
 export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[]> {
-  const page = await take(client.GET("/api/v1/jobs/{id}/tasks", { params: { path: { id }, query: { all: true } }, ...cut(signal) }));
+  const page = await take(
+    client.GET("/api/v1/jobs/{id}/tasks", { params: { path: { id }, query: { all: true } }, ...cut(signal) }),
+  );
   return page.items;
 }
 
@@ -114,12 +129,19 @@ export function progress(id: string, signal?: AbortSignal): Promise<Progress> {
 
 export async function events(id: string, signal?: AbortSignal): Promise<StoredEvent[]> {
   return everything((after) =>
-    take(client.GET("/api/v1/jobs/{id}/events", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
+    take(
+      client.GET("/api/v1/jobs/{id}/events", {
+        params: { path: { id }, query: { limit: 500, ...after } },
+        ...cut(signal),
+      }),
+    ),
   );
 }
 
 export async function checkpoints(id: string, signal?: AbortSignal): Promise<CheckpointView[]> {
-  return everything((after) => take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id }, query: after }, ...cut(signal) })));
+  return everything((after) =>
+    take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id }, query: after }, ...cut(signal) })),
+  );
 }
 
 export function checkpointFile(id: string, step: number, name: string): Promise<Blob> {
@@ -141,13 +163,21 @@ export interface LogPart {
 
 export async function logTail(id: string, task: string, tailBytes: number, signal?: AbortSignal): Promise<LogPart> {
   const params = { path: { id }, query: { task, tail_bytes: tailBytes } };
-  const { data, response } = await takeAnswer<unknown>(client.GET("/api/v1/jobs/{id}/logs", { params, parseAs: "text", ...cut(signal) }));
+  const { data, response } = await takeAnswer<unknown>(
+    client.GET("/api/v1/jobs/{id}/logs", { params, parseAs: "text", ...cut(signal) }),
+  );
   const header = (name: string) => Number(response.headers.get(name) ?? 0);
-  return { text: typeof data === "string" ? data : "", offset: header("muster-log-offset"), nextOffset: header("muster-log-next-offset") };
+  return {
+    text: typeof data === "string" ? data : "",
+    offset: header("muster-log-offset"),
+    nextOffset: header("muster-log-next-offset"),
+  };
 }
 
 export async function nodes(signal?: AbortSignal): Promise<NodeView[]> {
-  return everything((after) => take(client.GET("/api/v1/nodes", { params: { query: { limit: 500, ...after } }, ...cut(signal) })));
+  return everything((after) =>
+    take(client.GET("/api/v1/nodes", { params: { query: { limit: 500, ...after } }, ...cut(signal) })),
+  );
 }
 
 export async function setDrained(name: string, drained: boolean): Promise<void> {

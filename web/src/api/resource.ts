@@ -41,7 +41,11 @@ export function useResource<T>(key: string | null, load: (signal: AbortSignal) =
       },
       (thrown: unknown) => {
         if (mine.signal.aborted) return;
-        setState((before) => ({ key: forKey, data: before.key === forKey ? before.data : null, error: fromThrown(thrown) }));
+        setState((before) => ({
+          key: forKey,
+          data: before.key === forKey ? before.data : null,
+          error: fromThrown(thrown),
+        }));
       },
     );
   }, []);
@@ -69,5 +73,11 @@ export function useResource<T>(key: string | null, load: (signal: AbortSignal) =
   }, []);
 
   const here = state.key === key;
-  return { data: here ? state.data : null, error: here ? state.error : null, loading: key !== null && !here, reload, update };
+  return {
+    data: here ? state.data : null,
+    error: here ? state.error : null,
+    loading: key !== null && !here,
+    reload,
+    update,
+  };
 }

@@ -25,7 +25,11 @@ const WITHOUT = 500;
  * Loads all trials of the study; those after the first 10,000 without curves. `onPage` gets the
  * accumulated trials.
  */
-export function trials(id: string, signal?: AbortSignal, onPage?: (soFar: readonly TrialView[]) => void): Promise<TrialView[]> {
+export function trials(
+  id: string,
+  signal?: AbortSignal,
+  onPage?: (soFar: readonly TrialView[]) => void,
+): Promise<TrialView[]> {
   return everything((after, before) => {
     const curves = before < CURVES_AT_MOST;
     const query = { curves, limit: curves ? WITH_CURVES : WITHOUT, ...after };
@@ -38,7 +42,9 @@ export function trials(id: string, signal?: AbortSignal, onPage?: (soFar: readon
  * rung.
  */
 export async function bestTrial(id: string, signal?: AbortSignal): Promise<BestTrial | null> {
-  const page = await take(client.GET("/api/v1/studies/{id}/best", { params: { path: { id }, query: { limit: 1 } }, ...cut(signal) }));
+  const page = await take(
+    client.GET("/api/v1/studies/{id}/best", { params: { path: { id }, query: { limit: 1 } }, ...cut(signal) }),
+  );
   return page.items[0] ?? null;
 }
 
@@ -69,5 +75,7 @@ export function createStudy(document: string, dryRun: boolean, idempotencyKey: s
 
 /** Returns all trials as one file. */
 export function exportStudy(id: string, format: "csv" | "json"): Promise<Blob> {
-  return take(client.GET("/api/v1/studies/{id}/export", { params: { path: { id }, query: { format } }, parseAs: "blob" }));
+  return take(
+    client.GET("/api/v1/studies/{id}/export", { params: { path: { id }, query: { format } }, parseAs: "blob" }),
+  );
 }

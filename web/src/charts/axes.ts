@@ -24,8 +24,20 @@ function labelRoom(values: readonly string[] | null): number {
 }
 
 export function xAxis(colours: Colours, kind: "step" | "time"): uPlot.Axis {
-  const base = { stroke: colours.text, font: FONT, size: 28, gap: 4, grid: { show: false }, ticks: { stroke: colours.grid, size: 4 } };
-  if (kind === "time") return { ...base, space: 64, values: (_, splits, _axis, _space, incr) => splits.map((at) => wallClock(at, incr < 60)) };
+  const base = {
+    stroke: colours.text,
+    font: FONT,
+    size: 28,
+    gap: 4,
+    grid: { show: false },
+    ticks: { stroke: colours.grid, size: 4 },
+  };
+  if (kind === "time")
+    return {
+      ...base,
+      space: 64,
+      values: (_, splits, _axis, _space, incr) => splits.map((at) => wallClock(at, incr < 60)),
+    };
   return { ...base, space: 70, values: (_, splits) => splits.map((step) => compact(step)) };
 }
 

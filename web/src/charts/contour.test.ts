@@ -16,18 +16,36 @@ describe("a smoothed field", () => {
   it("follows values that change smoothly", () => {
     const hill = (x: number, y: number) => Math.exp(-((x - 0.3) ** 2 + (y - 0.6) ** 2) / 0.2);
     const field = fieldOf(spots(400, hill), "numbers", "numbers");
-    for (const [x, y] of [[0.3, 0.6], [0.8, 0.2], [0.5, 0.5], [0.1, 0.9]] as const) expect(Math.abs((valueIn(field, x, y) ?? NaN) - hill(x, y))).toBeLessThan(0.1);
+    for (const [x, y] of [
+      [0.3, 0.6],
+      [0.8, 0.2],
+      [0.5, 0.5],
+      [0.1, 0.9],
+    ] as const)
+      expect(Math.abs((valueIn(field, x, y) ?? NaN) - hill(x, y))).toBeLessThan(0.1);
     const best = field.values.indexOf(Math.max(...field.values));
     expect((best % field.columns) / (field.columns - 1)).toBeCloseTo(0.3, 1);
     expect(Math.floor(best / field.columns) / (field.rows - 1)).toBeCloseTo(0.6, 1);
   });
 
   it("stays within the values, and is even where they are", () => {
-    const [low, high] = rangeOf(fieldOf(spots(60, (x, y) => Math.sin(40 * x) + Math.cos(55 * y)), "numbers", "numbers")) ?? [NaN, NaN];
+    const [low, high] = rangeOf(
+      fieldOf(
+        spots(60, (x, y) => Math.sin(40 * x) + Math.cos(55 * y)),
+        "numbers",
+        "numbers",
+      ),
+    ) ?? [NaN, NaN];
     expect(low).toBeGreaterThan(-2);
     expect(high).toBeLessThan(2);
     expect(low).toBeLessThan(high);
-    const even = rangeOf(fieldOf(spots(60, () => 0.4), "numbers", "numbers")) ?? [NaN, NaN];
+    const even = rangeOf(
+      fieldOf(
+        spots(60, () => 0.4),
+        "numbers",
+        "numbers",
+      ),
+    ) ?? [NaN, NaN];
     expect(even[0]).toBeCloseTo(0.4, 12);
     expect(even[1]).toBeCloseTo(0.4, 12);
   });
@@ -39,27 +57,55 @@ describe("a smoothed field", () => {
   });
 
   it("says nothing of where no trial is near", () => {
-    const corner = fieldOf(spots(200, () => 1).map((spot) => ({ ...spot, x: spot.x * 0.2, y: spot.y * 0.2 })), "numbers", "numbers");
+    const corner = fieldOf(
+      spots(200, () => 1).map((spot) => ({ ...spot, x: spot.x * 0.2, y: spot.y * 0.2 })),
+      "numbers",
+      "numbers",
+    );
     expect(valueIn(corner, 0.1, 0.1)).toBeCloseTo(1, 9);
     expect(valueIn(corner, 0.9, 0.9)).toBeNull();
     expect(rangeOf(fieldOf([], "numbers", "numbers"))).toBeNull();
   });
 
   it("keeps the choices of an axis apart", () => {
-    const kinds = spots(300, (_, y) => y).map((spot, index) => ({ x: index % 3, y: spot.y, z: index % 3 === 1 ? 1 - spot.y : spot.y }));
+    const kinds = spots(300, (_, y) => y).map((spot, index) => ({
+      x: index % 3,
+      y: spot.y,
+      z: index % 3 === 1 ? 1 - spot.y : spot.y,
+    }));
     const field = fieldOf(kinds, { choices: 3 }, "numbers");
     expect(field.columns).toBe(3);
-    for (const [x, expected] of [[0.1, 0.9], [0.5, 0.1], [0.9, 0.9]] as const) expect(Math.abs((valueIn(field, x, 0.9) ?? NaN) - expected)).toBeLessThan(0.1);
+    for (const [x, expected] of [
+      [0.1, 0.9],
+      [0.5, 0.1],
+      [0.9, 0.9],
+    ] as const)
+      expect(Math.abs((valueIn(field, x, 0.9) ?? NaN) - expected)).toBeLessThan(0.1);
     const never = fieldOf(kinds, { choices: 4 }, "numbers");
     expect(valueIn(never, 0.99, 0.5)).toBeNull();
-    const both = fieldOf([{ x: 0, y: 1, z: 0.25 }, { x: 1, y: 0, z: 0.75 }], { choices: 2 }, { choices: 2 });
+    const both = fieldOf(
+      [
+        { x: 0, y: 1, z: 0.25 },
+        { x: 1, y: 0, z: 0.75 },
+      ],
+      { choices: 2 },
+      { choices: 2 },
+    );
     expect(valueIn(both, 0.2, 0.2)).toBeNull();
     expect(valueIn(both, 0.2, 0.8)).toBeLessThan(valueIn(both, 0.8, 0.2) ?? NaN);
   });
 });
 
 describe("the areas of a field", () => {
-  const patch = (columns: number, rows: number, at: (column: number, row: number) => number): Patch => ({ left: 0, right: 1, bottom: 0, top: 1, columns, rows, at });
+  const patch = (columns: number, rows: number, at: (column: number, row: number) => number): Patch => ({
+    left: 0,
+    right: 1,
+    bottom: 0,
+    top: 1,
+    columns,
+    rows,
+    at,
+  });
   const covered = (of: Patch, level: number) => cutAt(of, level).areas.reduce((sum, area) => sum + surface(area), 0);
   const surface = (area: readonly (readonly [number, number])[]) =>
     area.reduce((sum, [x, y], index) => {
@@ -69,11 +115,13 @@ describe("the areas of a field", () => {
 
   it("end exactly at the level of a plane", () => {
     const plane = patch(5, 9, (column) => column / 4);
-    for (const level of [-Infinity, 0.1, 0.5, 0.83]) expect(covered(plane, level)).toBeCloseTo(1 - Math.max(0, level), 9);
+    for (const level of [-Infinity, 0.1, 0.5, 0.83])
+      expect(covered(plane, level)).toBeCloseTo(1 - Math.max(0, level), 9);
     expect(covered(plane, 1.1)).toBe(0);
     const { lines } = cutAt(plane, 0.6);
     expect(lines).toHaveLength(8);
-    for (const [from, to] of lines) expect([from[0], to[0]]).toEqual([expect.closeTo(0.6, 9) as number, expect.closeTo(0.6, 9) as number]);
+    for (const [from, to] of lines)
+      expect([from[0], to[0]]).toEqual([expect.closeTo(0.6, 9) as number, expect.closeTo(0.6, 9) as number]);
   });
 
   it("of a saddle are bordered round each corner that is below", () => {
@@ -86,12 +134,29 @@ describe("the areas of a field", () => {
   });
 
   it("leave out what is not known", () => {
-    expect(covered(patch(3, 2, (column) => (column === 2 ? NaN : 1)), 0.5)).toBeCloseTo(0.5, 9);
+    expect(
+      covered(
+        patch(3, 2, (column) => (column === 2 ? NaN : 1)),
+        0.5,
+      ),
+    ).toBeCloseTo(0.5, 9);
   });
 
   it("of choices are bands", () => {
-    const patches = patchesOf(fieldOf([{ x: 0, y: 0.5, z: 1 }, { x: 1, y: 0.5, z: 0 }], { choices: 2 }, "numbers"));
-    expect(patches.map(({ left, right, bottom, top }) => [left, right, bottom, top])).toEqual([[0, 0.5, 0, 1], [0.5, 1, 0, 1]]);
+    const patches = patchesOf(
+      fieldOf(
+        [
+          { x: 0, y: 0.5, z: 1 },
+          { x: 1, y: 0.5, z: 0 },
+        ],
+        { choices: 2 },
+        "numbers",
+      ),
+    );
+    expect(patches.map(({ left, right, bottom, top }) => [left, right, bottom, top])).toEqual([
+      [0, 0.5, 0, 1],
+      [0.5, 1, 0, 1],
+    ]);
     expect(patches[0]?.at(0, 32)).toBe(patches[0]?.at(1, 32));
     expect(patches[0]?.at(0, 32)).toBeGreaterThan(patches[1]?.at(0, 32) ?? NaN);
   });

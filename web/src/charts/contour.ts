@@ -53,7 +53,11 @@ export function cutAt(patch: Patch, level: number): Cut {
   const y = (row: number) => patch.bottom + ((patch.top - patch.bottom) * row) / (patch.rows - 1);
   for (let row = 0; row + 1 < patch.rows; row += 1) {
     for (let column = 0; column + 1 < patch.columns; column += 1) {
-      const corner = (right: number, above: number) => ({ x: x(column + right), y: y(row + above), over: patch.at(column + right, row + above) - level });
+      const corner = (right: number, above: number) => ({
+        x: x(column + right),
+        y: y(row + above),
+        over: patch.at(column + right, row + above) - level,
+      });
       const corners = [corner(0, 0), corner(1, 0), corner(1, 1), corner(0, 1)];
       if (corners.every(({ over }) => !Number.isNaN(over))) cutCell(corners, cut);
     }
@@ -118,14 +122,24 @@ export function shade(inks: Pick<Inks, "ramp" | "mark">, band: number): string {
 
 /** Returns the mean of two colours of the form `#rrggbb`; the first one for other forms. */
 function middle(one: string, other: string): string {
-  const parse = (text: string) => /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(text)?.slice(1).map((part) => Number.parseInt(part, 16));
+  const parse = (text: string) =>
+    /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i
+      .exec(text)
+      ?.slice(1)
+      .map((part) => Number.parseInt(part, 16));
   const [a, b] = [parse(one), parse(other)];
   if (a === undefined || b === undefined) return one;
   return `rgb(${a.map((part, index) => Math.round((part + (b[index] ?? part)) / 2)).join(" ")})`;
 }
 
 /** Draws each band over the lower ones, with a thin line between them. */
-export function drawField(context: CanvasRenderingContext2D, area: Area, field: Field, range: readonly [number, number], inks: Inks): void {
+export function drawField(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  field: Field,
+  range: readonly [number, number],
+  inks: Inks,
+): void {
   const [width, height] = [area.right - area.left, area.bottom - area.top];
   const patches = patchesOf(field);
   for (let band = 0; band < BANDS; band += 1) {
@@ -159,6 +173,12 @@ export function drawField(context: CanvasRenderingContext2D, area: Area, field: 
   context.strokeStyle = inks.surface;
   context.lineWidth = 2;
   for (const patch of patches) {
-    if (patches.length > 1) context.strokeRect(area.left + patch.left * width, area.bottom - patch.top * height, (patch.right - patch.left) * width, (patch.top - patch.bottom) * height);
+    if (patches.length > 1)
+      context.strokeRect(
+        area.left + patch.left * width,
+        area.bottom - patch.top * height,
+        (patch.right - patch.left) * width,
+        (patch.top - patch.bottom) * height,
+      );
   }
 }

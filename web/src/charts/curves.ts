@@ -54,7 +54,9 @@ export function phases(samples: readonly SampleView[], kind: XKind): uPlot.Align
  * samples in which it was measured.
  */
 export function noise(samples: readonly SampleView[], kind: XKind): uPlot.AlignedData {
-  const points = samples.filter(({ noise_scale: scale }) => typeof scale === "number" && Number.isFinite(scale) && scale > 0);
+  const points = samples.filter(
+    ({ noise_scale: scale }) => typeof scale === "number" && Number.isFinite(scale) && scale > 0,
+  );
   if (kind === "time") points.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
   return [
     points.map((sample) => (kind === "step" ? sample.step : Date.parse(sample.at) / 1000)),
@@ -70,7 +72,11 @@ function batch({ examples_per_s: examples, steps_per_s: steps, gain }: SampleVie
 
 /** Returns `[seconds, workers, shards]` for stepped lines. */
 export function sizes(points: readonly SizePoint[]): uPlot.AlignedData {
-  return [points.map((point) => point.atMs / 1000), points.map((point) => point.workers), points.map((point) => point.psShards)];
+  return [
+    points.map((point) => point.atMs / 1000),
+    points.map((point) => point.workers),
+    points.map((point) => point.psShards),
+  ];
 }
 
 /** Removes NaN and infinity of a diverged training, which would make the whole axis empty. */

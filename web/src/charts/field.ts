@@ -57,7 +57,8 @@ export function fieldOf(spots: readonly Spot[], across: Side, up: Side): Field {
   for (const width of WIDTHS) {
     nearby = blurred(weights, columns, rows, across, up, width * narrowest);
     const total = blurred(sums, columns, rows, across, up, width * narrowest);
-    for (let cell = 0; cell < values.length; cell += 1) values[cell] = ((total[cell] ?? 0) + PRIOR * (values[cell] ?? 0)) / ((nearby[cell] ?? 0) + PRIOR);
+    for (let cell = 0; cell < values.length; cell += 1)
+      values[cell] = ((total[cell] ?? 0) + PRIOR * (values[cell] ?? 0)) / ((nearby[cell] ?? 0) + PRIOR);
   }
   for (let cell = 0; cell < values.length; cell += 1) if ((nearby[cell] ?? 0) < NEAR) values[cell] = NaN;
   return { across, up, columns, rows, values };
@@ -72,7 +73,8 @@ export function valueIn(field: Field, x: number, y: number): number | null {
   const row = bandOrPlace(y, field.up, field.rows);
   let value = 0;
   for (const [i, shareX] of sharesOf(column, field.across, field.columns)) {
-    for (const [j, shareY] of sharesOf(row, field.up, field.rows)) value += shareX * shareY * (field.values[j * field.columns + i] ?? NaN);
+    for (const [j, shareY] of sharesOf(row, field.up, field.rows))
+      value += shareX * shareY * (field.values[j * field.columns + i] ?? NaN);
   }
   return Number.isNaN(value) ? null : value;
 }
@@ -102,20 +104,39 @@ function sharesOf(at: number, side: Side, samples: number): [sample: number, sha
   const exact = Math.min(samples - 1, Math.max(0, at * (samples - 1)));
   const left = Math.min(samples - 2, Math.floor(exact));
   const share = exact - left;
-  return share === 0 ? [[left, 1]] : [[left, 1 - share], [left + 1, share]];
+  return share === 0
+    ? [[left, 1]]
+    : [
+        [left, 1 - share],
+        [left + 1, share],
+      ];
 }
 
 /**
  * Smooths by a Gaussian of height 1 along the axes of numbers, so that weights remain numbers of
  * trials.
  */
-function blurred(cells: Float64Array, columns: number, rows: number, across: Side, up: Side, width: number): Float64Array {
+function blurred(
+  cells: Float64Array,
+  columns: number,
+  rows: number,
+  across: Side,
+  up: Side,
+  width: number,
+): Float64Array {
   const once = across === "numbers" ? along(cells, columns, rows, 1, columns, width) : cells;
   return up === "numbers" ? along(once, rows, columns, columns, 1, width) : once;
 }
 
 /** Smooths `length` samples `step` apart on each of `lines` lines, which are `stride` apart. */
-function along(cells: Float64Array, length: number, lines: number, step: number, stride: number, width: number): Float64Array {
+function along(
+  cells: Float64Array,
+  length: number,
+  lines: number,
+  step: number,
+  stride: number,
+  width: number,
+): Float64Array {
   const sigma = width * (length - 1);
   const reach = Math.min(length - 1, Math.ceil(3.5 * sigma));
   const kernel = Array.from({ length: reach + 1 }, (_, distance) => Math.exp(-0.5 * (distance / sigma) ** 2));

@@ -24,7 +24,13 @@ export function toY(area: Area, scale: Scale, value: number | null | undefined):
   return at === null ? null : area.bottom - at * (area.bottom - area.top);
 }
 
-export function drawYAxis(context: CanvasRenderingContext2D, area: Area, scale: Scale, inks: Inks, format: (value: number) => string = tickText): void {
+export function drawYAxis(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  scale: Scale,
+  inks: Inks,
+  format: (value: number) => string = tickText,
+): void {
   context.textAlign = "right";
   context.textBaseline = "middle";
   context.lineWidth = 1;
@@ -38,7 +44,13 @@ export function drawYAxis(context: CanvasRenderingContext2D, area: Area, scale: 
   }
 }
 
-export function drawXAxis(context: CanvasRenderingContext2D, area: Area, scale: Scale, inks: Inks, format: (value: number) => string = tickText): void {
+export function drawXAxis(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  scale: Scale,
+  inks: Inks,
+  format: (value: number) => string = tickText,
+): void {
   context.textAlign = "center";
   context.textBaseline = "top";
   context.fillStyle = inks.muted;

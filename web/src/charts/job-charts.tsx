@@ -32,7 +32,10 @@ export function CurveChart({ metric, samples, evaluations, marks, x, group }: Cu
     legend: { show: false },
     padding: padding(18, x),
     cursor: cursor(group),
-    scales: { x: { time: x === "time" }, y: { range: (_, min, max) => (metric === "loss" ? lossRange(min, max) : accuracyRange(min, max)) } },
+    scales: {
+      x: { time: x === "time" },
+      y: { range: (_, min, max) => (metric === "loss" ? lossRange(min, max) : accuracyRange(min, max)) },
+    },
     axes: [xAxis(colours, x), yAxis(colours, metric === "loss" ? tick : (value) => `${tick(value * 100)} %`)],
     series: [
       {},
@@ -50,7 +53,11 @@ export function CurveChart({ metric, samples, evaluations, marks, x, group }: Cu
   return (
     <Figure
       title={metric === "loss" ? "Loss" : "Accuracy"}
-      keys={keys.map(({ colour, name, newest }) => ({ colour, name, value: format(at === null ? newest : valueAt(data, colour, at)) }))}
+      keys={keys.map(({ colour, name, newest }) => ({
+        colour,
+        name,
+        value: format(at === null ? newest : valueAt(data, colour, at)),
+      }))}
     >
       <Plot label={label} data={data} options={options} shape={`${metric} ${x}`} height={HEIGHT} />
     </Figure>
@@ -95,7 +102,13 @@ export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
         { colour: 3, name: "data", value: part(1, 2) },
       ]}
     >
-      <Plot label="Time per step: compute, exchange and data, stacked" data={data} options={options} shape={`phases ${x}`} height={HEIGHT} />
+      <Plot
+        label="Time per step: compute, exchange and data, stacked"
+        data={data}
+        options={options}
+        shape={`phases ${x}`}
+        height={HEIGHT}
+      />
     </Figure>
   );
 }
@@ -157,11 +170,29 @@ export function SizeChart({ points }: { points: readonly SizePoint[] }) {
     padding: padding(8, "time"),
     cursor: cursor("sizes"),
     scales: { x: { time: true }, y: { range: (_, _min, max) => [0, Math.max(2, Math.ceil(max * 1.15))] } },
-    axes: [xAxis(colours, "time"), { ...yAxis(colours, (value) => (Number.isInteger(value) ? String(value) : "")), incrs: [1, 2, 5, 10, 20, 50, 100, 200] }],
+    axes: [
+      xAxis(colours, "time"),
+      {
+        ...yAxis(colours, (value) => (Number.isInteger(value) ? String(value) : "")),
+        incrs: [1, 2, 5, 10, 20, 50, 100, 200],
+      },
+    ],
     series: [
       {},
-      { stroke: colours.accent, fill: `${colours.accent}22`, width: 1.5, points: { show: false }, ...(stepped ? { paths: stepped } : {}) },
-      { stroke: colours.second, width: 1.5, dash: [5, 3], points: { show: false }, ...(stepped ? { paths: stepped } : {}) },
+      {
+        stroke: colours.accent,
+        fill: `${colours.accent}22`,
+        width: 1.5,
+        points: { show: false },
+        ...(stepped ? { paths: stepped } : {}),
+      },
+      {
+        stroke: colours.second,
+        width: 1.5,
+        dash: [5, 3],
+        points: { show: false },
+        ...(stepped ? { paths: stepped } : {}),
+      },
     ],
     hooks: { setCursor: [onCursor] },
   });

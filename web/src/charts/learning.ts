@@ -32,7 +32,13 @@ export function drawLines(lines: readonly Line[], { x, y }: LineScales, format: 
   };
 }
 
-export function strokeLines(context: CanvasRenderingContext2D, area: Area, lines: readonly Line[], scales: LineScales, inks: Inks): void {
+export function strokeLines(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  lines: readonly Line[],
+  scales: LineScales,
+  inks: Inks,
+): void {
   context.lineWidth = lines.length > 400 ? 1 : 1.25;
   context.lineJoin = "round";
   context.globalAlpha = lines.length > 1000 ? 0.35 : lines.length > 100 ? 0.6 : 0.9;
@@ -52,7 +58,13 @@ export function drawChosen(one: Line | undefined, scales: LineScales, insets?: P
   };
 }
 
-export function strokeLine(context: CanvasRenderingContext2D, area: Area, { xs, ys }: Line, scales: LineScales, ink: string): void {
+export function strokeLine(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  { xs, ys }: Line,
+  scales: LineScales,
+  ink: string,
+): void {
   context.strokeStyle = ink;
   context.fillStyle = ink;
   context.beginPath();
@@ -80,7 +92,12 @@ export function strokeLine(context: CanvasRenderingContext2D, area: Area, { xs, 
 const REACH = 24;
 
 /** Returns the line closest to the pointer at its x, or whose end is near. */
-export function lineAt(lines: readonly Line[], area: Area, scales: LineScales, at: { x: number; y: number }): Line | undefined {
+export function lineAt(
+  lines: readonly Line[],
+  area: Area,
+  scales: LineScales,
+  at: { x: number; y: number },
+): Line | undefined {
   const wanted = valueAt(scales.x, (at.x - area.left) / (area.right - area.left));
   let found: Line | undefined;
   let nearest = REACH;
@@ -105,7 +122,11 @@ function corner(one: Line, index: number, area: Area, { x, y }: LineScales): { x
   return left === null || top === null ? null : { x: left, y: top };
 }
 
-function toSegment(at: { x: number; y: number }, from: { x: number; y: number } | null, to: { x: number; y: number } | null): number {
+function toSegment(
+  at: { x: number; y: number },
+  from: { x: number; y: number } | null,
+  to: { x: number; y: number } | null,
+): number {
   if (from === null || to === null) return Infinity;
   const dx = to.x - from.x;
   const dy = to.y - from.y;

@@ -26,11 +26,20 @@ export function drawParallel(axes: readonly Upright[], inside: readonly Line[], 
     for (const one of outside) strokeLine(context, area, one, scales, inks.grid);
     context.globalAlpha = 1;
     strokeLines(context, area, inside, scales, inks);
-    axes.forEach((axis, index) => drawUpright(context, area, axis, xOf(area, axes.length, index), axisWidth(area, axes.length), inks));
+    axes.forEach((axis, index) =>
+      drawUpright(context, area, axis, xOf(area, axes.length, index), axisWidth(area, axes.length), inks),
+    );
   };
 }
 
-function drawUpright(context: CanvasRenderingContext2D, area: Area, { name, ticks }: Upright, x: number, width: number, inks: Inks): void {
+function drawUpright(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  { name, ticks }: Upright,
+  x: number,
+  width: number,
+  inks: Inks,
+): void {
   context.strokeStyle = inks.mark;
   context.lineWidth = 1;
   context.beginPath();

@@ -34,7 +34,11 @@ export function Plot({ label, data, options, shape, height }: Props) {
     const element = box.current;
     if (element === null) return undefined;
     const width = () => Math.max(120, Math.floor(element.clientWidth));
-    const made = new uPlot({ ...latest.current.options(coloursOf(element)), width: width(), height }, latest.current.data, element);
+    const made = new uPlot(
+      { ...latest.current.options(coloursOf(element)), width: width(), height },
+      latest.current.data,
+      element,
+    );
     plot.current = made;
     const observer = new ResizeObserver(() => made.setSize({ width: width(), height }));
     observer.observe(element);

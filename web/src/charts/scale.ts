@@ -62,7 +62,9 @@ export function ticks(scale: Scale, wanted: number): number[] {
     const within: number[] = [];
     for (let power = first; power <= last; power += every) within.push(10 ** power);
     if (within.length > 1) return within;
-    return [1, 2, 5, 10, 20, 50].map((step) => step * 10 ** (first - 1)).filter((value) => value >= scale.min && value <= scale.max);
+    return [1, 2, 5, 10, 20, 50]
+      .map((step) => step * 10 ** (first - 1))
+      .filter((value) => value >= scale.min && value <= scale.max);
   }
   const span = scale.max - scale.min;
   if (!(span > 0) || !Number.isFinite(span)) return [];

@@ -10,7 +10,13 @@ export interface Dot {
 }
 
 /** Draws a border in that colour where the background is coloured too. */
-export function drawDots(context: CanvasRenderingContext2D, area: Area, dots: readonly Dot[], inks: Inks, rim?: string): void {
+export function drawDots(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  dots: readonly Dot[],
+  inks: Inks,
+  rim?: string,
+): void {
   const radius = dots.length > 1000 ? 2 : dots.length > 200 ? 2.5 : 3.5;
   context.globalAlpha = dots.length > 1000 ? 0.6 : 0.9;
   for (const one of dots) {

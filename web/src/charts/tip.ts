@@ -7,7 +7,13 @@ const ROOM = 7;
 const AWAY = 12;
 
 /** The first line is emphasised. */
-export function drawTip(context: CanvasRenderingContext2D, area: Area, at: readonly [x: number, y: number], lines: readonly string[], inks: Inks): void {
+export function drawTip(
+  context: CanvasRenderingContext2D,
+  area: Area,
+  at: readonly [x: number, y: number],
+  lines: readonly string[],
+  inks: Inks,
+): void {
   const widest = Math.max(...lines.map((text) => context.measureText(text).width));
   const [width, height] = [widest + 2 * ROOM, lines.length * LINE + ROOM];
   const [x, y] = at;

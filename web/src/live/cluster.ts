@@ -31,7 +31,10 @@ export function changesNodes(event: StoredEvent["event"]): boolean {
 
 function freed(node: NodeView, taskId: string): NodeView {
   if (!node.gpus.some((gpu) => gpu.task_id === taskId)) return node;
-  return { ...node, gpus: node.gpus.map((gpu) => (gpu.task_id === taskId ? { ...gpu, task_id: null, job: null } : gpu)) };
+  return {
+    ...node,
+    gpus: node.gpus.map((gpu) => (gpu.task_id === taskId ? { ...gpu, task_id: null, job: null } : gpu)),
+  };
 }
 
 /**
@@ -92,7 +95,11 @@ export function phaseCount(phases: Phases, ...wanted: JobPhase[]): number {
  * Returns the job colour of each job, one of ten. Colours are given by first appearance and kept; a
  * new job gets the least used one.
  */
-export function assignColours(known: ReadonlyMap<string, number>, jobs: readonly string[], colours = 10): ReadonlyMap<string, number> {
+export function assignColours(
+  known: ReadonlyMap<string, number>,
+  jobs: readonly string[],
+  colours = 10,
+): ReadonlyMap<string, number> {
   const next = new Map<string, number>();
   const used = new Array<number>(colours).fill(0);
   const take = (job: string, colour: number) => {

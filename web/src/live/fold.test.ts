@@ -1,5 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { assignColours, foldNodes, foldPhases, isClosedByPeople, phaseCount, slotName, usage, type Phases } from "./cluster";
+import {
+  assignColours,
+  foldNodes,
+  foldPhases,
+  isClosedByPeople,
+  phaseCount,
+  slotName,
+  usage,
+  type Phases,
+} from "./cluster";
 import { revisionMarks, sizeHistory, sizeReason } from "./history";
 import { appendEvaluation, appendEvent, foldEvent, foldSample, replaceAfter } from "./job";
 import { at, job, node, sample, stored, T0 } from "./test-data";
@@ -8,27 +17,44 @@ describe("a job under events", () => {
   it("loses its tasks and keeps its progress when it goes back to the queue, then shows why it waits", () => {
     const queued = foldEvent(job(), stored(20, { kind: "job_state_changed", revision: 1, state: { phase: "queued" } }));
     expect(queued).toMatchObject({ phase: "queued", workers: { running: 0, min: 1, max: 4 }, progress: { step: 100 } });
-    const waiting = foldEvent(queued, stored(21, { kind: "job_waits", waiting: { why: { reason: "not_considered" }, smallest_change: null, position: 3 } }));
+    const waiting = foldEvent(
+      queued,
+      stored(21, {
+        kind: "job_waits",
+        waiting: { why: { reason: "not_considered" }, smallest_change: null, position: 3 },
+      }),
+    );
     expect(waiting.waiting).toMatchObject({ reason: "NotConsidered", position: 3 });
-    const running = foldEvent(waiting, stored(25, { kind: "job_state_changed", revision: 2, state: { phase: "running" } }));
+    const running = foldEvent(
+      waiting,
+      stored(25, { kind: "job_state_changed", revision: 2, state: { phase: "running" } }),
+    );
     expect(running).toMatchObject({ phase: "running", revision: 2, waiting: null, started_at: at(1) });
   });
 
   it("ends with a reason and a time", () => {
-    const failed = foldEvent(job(), stored(30, { kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "diverged" } }));
+    const failed = foldEvent(
+      job(),
+      stored(30, { kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "diverged" } }),
+    );
     expect(failed).toMatchObject({ phase: "failed", failure: "diverged", finished_at: at(30) });
   });
 
   it("is left alone by the events of others", () => {
     const before = job();
-    expect(foldEvent(before, stored(20, { kind: "job_state_changed", revision: 1, state: { phase: "queued" } }, "job-2"))).toBe(before);
+    expect(
+      foldEvent(before, stored(20, { kind: "job_state_changed", revision: 1, state: { phase: "queued" } }, "job-2")),
+    ).toBe(before);
   });
 
   it("moves on with a newer sample, keeps what a sample does not tell, and ignores one that a reconnect brought again", () => {
     const moved = foldSample(job(), sample(200, 20, { loss: 0.9 }));
     expect(moved.progress).toMatchObject({ step: 200, total_steps: 1000, loss: 0.9, test_accuracy: 0.48, eta_s: 80 });
     expect(foldSample(moved, sample(150, 15))).toBe(moved);
-    expect(foldSample(job(), sample(200, 20, { accuracy: 0, epoch: 0 })).progress).toMatchObject({ accuracy: 0, epoch: 0 });
+    expect(foldSample(job(), sample(200, 20, { accuracy: 0, epoch: 0 })).progress).toMatchObject({
+      accuracy: 0,
+      epoch: 0,
+    });
     const untold = sample(200, 20, { accuracy: null, epoch: 0, examples_per_s: null });
     const program = job({ spec: { version: "muster/v1", name: "p", command: { argv: ["true"] } } });
     expect(foldSample(program, untold).progress).toMatchObject({ accuracy: null, epoch: null, examples_per_s: null });
@@ -46,13 +72,19 @@ describe("a node that closes itself", () => {
 
 describe("series", () => {
   it("grow at their end", () => {
-    expect(replaceAfter([sample(10, 1)], 10, [sample(20, 2), sample(30, 3)]).map((point) => point.step)).toEqual([10, 20, 30]);
+    expect(replaceAfter([sample(10, 1)], 10, [sample(20, 2), sample(30, 3)]).map((point) => point.step)).toEqual([
+      10, 20, 30,
+    ]);
   });
 
   it("drop what was lost when training goes on from an older checkpoint", () => {
     const before = [10, 20, 30, 40].map((step) => sample(step, step));
     const after = replaceAfter(before, 20, [sample(30, 100, { loss: 7 })]);
-    expect(after.map((point) => [point.step, point.loss])).toEqual([[10, 1], [20, 1], [30, 7]]);
+    expect(after.map((point) => [point.step, point.loss])).toEqual([
+      [10, 1],
+      [20, 1],
+      [30, 7],
+    ]);
   });
 
   it("keep one evaluation a step", () => {
@@ -69,7 +101,8 @@ describe("series", () => {
 describe("the history of a size", () => {
   const placed = (seconds: number, revision: number, workers: number) =>
     stored(seconds, { kind: "job_placed", revision, workers, ps_shards: 1, nodes: ["a"], why: `because ${workers}` });
-  const state = (seconds: number, revision: number, phase: "queued" | "running") => stored(seconds, { kind: "job_state_changed", revision, state: { phase } });
+  const state = (seconds: number, revision: number, phase: "queued" | "running") =>
+    stored(seconds, { kind: "job_state_changed", revision, state: { phase } });
   const events = [
     stored(0, { kind: "job_submitted", name: "x" }),
     placed(1, 1, 1),
@@ -96,7 +129,14 @@ describe("the history of a size", () => {
   it("returns to the placed size when a suspended job continues", () => {
     const phase = (seconds: number, phase: "running" | "suspended" | "queued") =>
       stored(seconds, { kind: "job_state_changed", revision: 1, state: { phase } });
-    const turns = [placed(1, 1, 4), phase(2, "running"), phase(10, "suspended"), phase(20, "running"), phase(30, "suspended"), phase(35, "queued")];
+    const turns = [
+      placed(1, 1, 4),
+      phase(2, "running"),
+      phase(10, "suspended"),
+      phase(20, "running"),
+      phase(30, "suspended"),
+      phase(35, "queued"),
+    ];
     expect(sizeHistory(turns, T0 + 40_000).map((point) => [(point.atMs - T0) / 1000, point.workers])).toEqual([
       [1, 4],
       [10, 0],
@@ -130,14 +170,25 @@ describe("the cluster", () => {
 
   it("calls slots what they are", () => {
     const cores = node("d", [null], {}).gpus.map((gpu) => ({ ...gpu, kind: "cpu_slot" as const }));
-    expect([slotName(cores), slotName([...cores, ...node("a", [null]).gpus]), slotName([])]).toEqual(["CPU slot", "GPU", "GPU"]);
+    expect([slotName(cores), slotName([...cores, ...node("a", [null]).gpus]), slotName([])]).toEqual([
+      "CPU slot",
+      "GPU",
+      "GPU",
+    ]);
   });
 
   it("frees a GPU only when its task is released", () => {
     const task = { task_id: "x-a-1", role: { kind: "worker", rank: 0 }, node_id: "a" } as const;
     const stopping = foldNodes(nodes, stored(1, { kind: "task_state_changed", ...task, state: { phase: "stopping" } }));
     expect(usage(stopping).gpusUsed).toBe(3);
-    const released = foldNodes(nodes, stored(1, { kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "exited", code: 0 } } }));
+    const released = foldNodes(
+      nodes,
+      stored(1, {
+        kind: "task_state_changed",
+        ...task,
+        state: { phase: "released", outcome: { kind: "exited", code: 0 } },
+      }),
+    );
     expect(released[0]?.gpus.map((gpu) => gpu.job?.id ?? null)).toEqual(["x", null, null]);
   });
 
@@ -151,7 +202,10 @@ describe("the cluster", () => {
     let phases: Phases = new Map([["j1", "running"]]);
     phases = foldPhases(phases, stored(1, { kind: "job_submitted", name: "n" }, "j2"));
     expect([phaseCount(phases, "running"), phaseCount(phases, "queued")]).toEqual([1, 1]);
-    phases = foldPhases(phases, stored(2, { kind: "job_state_changed", revision: 1, state: { phase: "succeeded" } }, "j1"));
+    phases = foldPhases(
+      phases,
+      stored(2, { kind: "job_state_changed", revision: 1, state: { phase: "succeeded" } }, "j1"),
+    );
     expect([...phases]).toEqual([["j2", "queued"]]);
   });
 

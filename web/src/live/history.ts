@@ -55,7 +55,8 @@ export function revisionMarks(events: readonly StoredEvent[], samples: readonly 
       placed = { revision: event.revision, workers: event.workers, psShards: event.ps_shards };
     }
     const newest = marks[marks.length - 1];
-    if (event.kind === "resumed" && newest !== undefined && newest.label.split(" ")[0] === `r${placed?.revision ?? 0}`) newest.step = event.from_step;
+    if (event.kind === "resumed" && newest !== undefined && newest.label.split(" ")[0] === `r${placed?.revision ?? 0}`)
+      newest.step = event.from_step;
     const starts = event.kind === "job_state_changed" && event.state.phase === "running";
     if (!starts || placed === null || placed.revision <= 1) continue;
     const atMs = Date.parse(at);
@@ -89,5 +90,8 @@ const DECISIONS = new Set(["job_placed", "job_stop_requested", "job_waits", "tas
 
 /** Returns the last decisions about the job, newest first. */
 export function decisions(events: readonly StoredEvent[], limit: number): StoredEvent[] {
-  return events.filter(({ event }) => DECISIONS.has(event.kind)).slice(-limit).reverse();
+  return events
+    .filter(({ event }) => DECISIONS.has(event.kind))
+    .slice(-limit)
+    .reverse();
 }

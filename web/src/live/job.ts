@@ -41,7 +41,15 @@ export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): Job
       return { ...job, model_path: event.model_path };
     case "evaluated":
       if (job.progress === null) return job;
-      return { ...job, progress: { ...job.progress, test_accuracy: event.accuracy, test_loss: event.loss, evaluated_on: event.split ?? "test" } };
+      return {
+        ...job,
+        progress: {
+          ...job.progress,
+          test_accuracy: event.accuracy,
+          test_loss: event.loss,
+          evaluated_on: event.split ?? "test",
+        },
+      };
     default:
       return job;
   }
@@ -81,9 +89,14 @@ export function foldSample(job: JobView, sample: SampleView): JobView {
  * Returns the series with new samples, which replace all after `afterStep`. After a failure,
  * training continues from an older checkpoint, and later samples are lost.
  */
-export function replaceAfter(series: readonly SampleView[], afterStep: number, samples: readonly SampleView[]): readonly SampleView[] {
+export function replaceAfter(
+  series: readonly SampleView[],
+  afterStep: number,
+  samples: readonly SampleView[],
+): readonly SampleView[] {
   const last = series[series.length - 1];
-  const kept = last === undefined || last.step <= afterStep ? series : series.filter((sample) => sample.step <= afterStep);
+  const kept =
+    last === undefined || last.step <= afterStep ? series : series.filter((sample) => sample.step <= afterStep);
   return [...kept, ...samples];
 }
 

@@ -1,7 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { SseParser } from "./sse";
 
-const STREAM = ["\uFEFFevent: opened\r\nid: 1-1\r\ndata: {}\r\n\r\n", ": alive\n\n", "data: one\ndata: two\n\n", "event:x\rid:\rdata\r\r", "retry: 1500\ndata: last\n\n"].join("");
+const STREAM = [
+  "\uFEFFevent: opened\r\nid: 1-1\r\ndata: {}\r\n\r\n",
+  ": alive\n\n",
+  "data: one\ndata: two\n\n",
+  "event:x\rid:\rdata\r\r",
+  "retry: 1500\ndata: last\n\n",
+].join("");
 const MESSAGES = [
   { event: "opened", data: "{}", id: "1-1" },
   { event: "message", data: "one\ntwo", id: "1-1" },

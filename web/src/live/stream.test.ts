@@ -24,7 +24,10 @@ describe("a stream that heals itself", () => {
   const states: StreamState[] = [];
   let close: () => void = () => undefined;
   const open = () => {
-    close = openStream("/api/v1/stream", { onMessage: (message) => messages.push(message), onState: (state) => states.push(state) });
+    close = openStream("/api/v1/stream", {
+      onMessage: (message) => messages.push(message),
+      onState: (state) => states.push(state),
+    });
   };
 
   beforeEach(() => {
@@ -40,7 +43,11 @@ describe("a stream that heals itself", () => {
   });
 
   it("comes back with the last id, so that the server can go on from there", async () => {
-    const asked = server(body("id: 7-1\ndata: a\n\nid: 7-2\ndata: b\n\n"), new Error("down"), body("id: 7-3\ndata: c\n\n"));
+    const asked = server(
+      body("id: 7-1\ndata: a\n\nid: 7-2\ndata: b\n\n"),
+      new Error("down"),
+      body("id: 7-3\ndata: c\n\n"),
+    );
     open();
     await vi.advanceTimersByTimeAsync(10_000);
     expect(messages.map((message) => message.data)).toEqual(["a", "b", "c"]);

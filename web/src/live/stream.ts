@@ -36,7 +36,11 @@ async function run(url: string, { onMessage, onState }: StreamHandlers, stop: Ab
     const used = token();
     const watch = new Watchdog(stop);
     try {
-      const response: Response = await fetch(url, { headers: headers(used, lastId), signal: watch.signal, cache: "no-store" });
+      const response: Response = await fetch(url, {
+        headers: headers(used, lastId),
+        signal: watch.signal,
+        cache: "no-store",
+      });
       if (response.status === 401) expire(used);
       if (response.status >= 400 && response.status < 500 && response.status !== 429) {
         onState?.("refused");

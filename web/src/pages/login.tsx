@@ -24,7 +24,8 @@ export function LoginPage() {
       },
     );
   };
-  const message = error === null ? (hasExpired() ? "Your token is no longer accepted. Sign in again." : null) : said(error);
+  const message =
+    error === null ? (hasExpired() ? "Your token is no longer accepted. Sign in again." : null) : said(error);
   return (
     <main className="gate">
       <form className="login" onSubmit={submit}>
@@ -44,7 +45,11 @@ export function LoginPage() {
           aria-invalid={error !== null}
           aria-describedby="token-help"
         />
-        <p id="token-help" className={message === null ? "login-help" : "login-help login-error"} role={message === null ? undefined : "alert"}>
+        <p
+          id="token-help"
+          className={message === null ? "login-help" : "login-help login-error"}
+          role={message === null ? undefined : "alert"}
+        >
           {message ?? "An administrator gives you one; muster up prints the first."}
         </p>
         <button type="submit" className="button button-primary" disabled={busy || value.trim() === ""}>

@@ -16,7 +16,9 @@ describe("signing in", () => {
   it("takes a token only after the api took it", async () => {
     signOut();
     world.routes["GET /api/v1/me"] = (request) =>
-      request.headers.get("authorization") === "Bearer right" ? json({ tenant: "vision", user: "ada", access: "member" }) : problem(401, "No valid token was presented");
+      request.headers.get("authorization") === "Bearer right"
+        ? json({ tenant: "vision", user: "ada", access: "member" })
+        : problem(401, "No valid token was presented");
     open("/jobs");
     fireEvent.change(screen.getByLabelText("Access token"), { target: { value: "wrong" } });
     fireEvent.click(screen.getByRole("button", { name: "Sign in" }));
@@ -46,15 +48,20 @@ describe("signing in", () => {
 
 describe("an administrator", () => {
   it("looks at another tenant's jobs, and signing out ends that", async () => {
-    world.routes["GET /api/v1/me"] = (request) => json({ tenant: request.headers.get("muster-tenant") ?? "ops", user: "root", access: "admin" });
+    world.routes["GET /api/v1/me"] = (request) =>
+      json({ tenant: request.headers.get("muster-tenant") ?? "ops", user: "root", access: "admin" });
     world.routes["GET /api/v1/tenants"] = () => page({ name: "ops" }, { name: "vision" });
-    world.routes["GET /api/v1/jobs"] = (request) => page(job({ name: request.headers.get("muster-tenant") === "vision" ? "theirs" : "mine" }));
+    world.routes["GET /api/v1/jobs"] = (request) =>
+      page(job({ name: request.headers.get("muster-tenant") === "vision" ? "theirs" : "mine" }));
     open("/jobs");
     await screen.findByRole("link", { name: "mine" });
     const choice = await screen.findByRole("combobox", { name: "Tenant" });
     fireEvent.change(choice, { target: { value: "vision" } });
     await screen.findByRole("link", { name: "theirs" });
-    const streams = () => world.asked.filter((request) => request.url.includes("/stream")).map((request) => request.headers.get("muster-tenant"));
+    const streams = () =>
+      world.asked
+        .filter((request) => request.url.includes("/stream"))
+        .map((request) => request.headers.get("muster-tenant"));
     await waitFor(() => expect(streams().at(-1)).toBe("vision"));
     fireEvent.click(screen.getByRole("button", { name: "Sign out" }));
     await screen.findByRole("button", { name: "Sign in" });
@@ -62,7 +69,8 @@ describe("an administrator", () => {
   });
 
   it("acts for nobody with a token that another tab has taken", async () => {
-    world.routes["GET /api/v1/me"] = (request) => json({ tenant: request.headers.get("muster-tenant") ?? "ops", user: "root", access: "admin" });
+    world.routes["GET /api/v1/me"] = (request) =>
+      json({ tenant: request.headers.get("muster-tenant") ?? "ops", user: "root", access: "admin" });
     world.routes["GET /api/v1/tenants"] = () => page({ name: "ops" }, { name: "vision" });
     open("/jobs");
     fireEvent.change(await screen.findByRole("combobox", { name: "Tenant" }), { target: { value: "vision" } });
@@ -78,7 +86,8 @@ describe("an administrator", () => {
   });
 
   it("and a member see what their tenant holds of its quota", async () => {
-    world.routes["GET /api/v1/me"] = () => json({ tenant: "vision", user: "ada", access: "member", gpu_quota: 4, gpus_in_use: 3, jobs_in_use: 1 });
+    world.routes["GET /api/v1/me"] = () =>
+      json({ tenant: "vision", user: "ada", access: "member", gpu_quota: 4, gpus_in_use: 3, jobs_in_use: 1 });
     open("/jobs");
     expect(await screen.findByText(/3 of 4.GPUs/)).toBeTruthy();
   });
@@ -110,7 +119,11 @@ describe("the list of jobs", () => {
     if (row === null) throw new Error("no row");
     await waitFor(() => expect(within(row).getByText("1.5000")).toBeTruthy());
     const before = lists();
-    const progress = (job_id: string, step: number) => ({ job_id, after_step: 0, samples: [sample(step, step, { loss: 0.25 })] });
+    const progress = (job_id: string, step: number) => ({
+      job_id,
+      after_step: 0,
+      samples: [sample(step, step, { loss: 0.25 })],
+    });
     world.push(`event: progress\nid: 9-9\ndata: ${JSON.stringify(progress("job-2", 900))}\n\n`);
     world.push(`event: progress\nid: 9-9\ndata: ${JSON.stringify(progress("job-1", 250))}\n\n`);
     await waitFor(() => expect(within(row).getByRole("progressbar").getAttribute("aria-valuenow")).toBe("250"));
@@ -124,7 +137,9 @@ describe("the list of jobs", () => {
     open("/jobs");
     await screen.findByRole("link", { name: "fashion-cnn" });
     world.routes["GET /api/v1/jobs"] = () => page(job());
-    world.push(`event: progress\nid: 9-9\ndata: ${JSON.stringify({ job_id: "job-1", after_step: 0, samples: [sample(10, 5)] })}\n\n`);
+    world.push(
+      `event: progress\nid: 9-9\ndata: ${JSON.stringify({ job_id: "job-1", after_step: 0, samples: [sample(10, 5)] })}\n\n`,
+    );
     expect((await screen.findByRole("progressbar")).getAttribute("aria-valuenow")).toBe("100");
   });
 
@@ -134,7 +149,11 @@ describe("the list of jobs", () => {
       message: "needs 8 GPUs, 3 are free; 1 jobs hold the others",
       smallest_change: "lower scale.workers.min to 3",
       position: 2,
-      detail: { why: { reason: "waiting_for_gpus" as const, needed_gpus: 8, free_gpus: 3, held_by: ["x"] }, smallest_change: null, position: 2 },
+      detail: {
+        why: { reason: "waiting_for_gpus" as const, needed_gpus: 8, free_gpus: 3, held_by: ["x"] },
+        smallest_change: null,
+        position: 2,
+      },
     };
     world.routes["GET /api/v1/jobs"] = () => page(job({ phase: "queued", state: { phase: "queued" }, waiting }));
     open("/jobs");
@@ -146,7 +165,9 @@ describe("the list of jobs", () => {
   it("asks for what the address says, each phase by itself", async () => {
     open("/jobs?phase=running,failed&label=team%3Dvision&name=x");
     await screen.findByRole("link", { name: "fashion-cnn" });
-    const query = world.asked.map((request) => new URL(request.url)).find((url) => url.pathname === "/api/v1/jobs" && url.searchParams.has("label"))?.searchParams;
+    const query = world.asked
+      .map((request) => new URL(request.url))
+      .find((url) => url.pathname === "/api/v1/jobs" && url.searchParams.has("label"))?.searchParams;
     expect(query?.getAll("phase")).toEqual(["running", "failed"]);
     expect(query?.get("label")).toBe("team=vision");
     expect(query?.get("name")).toBe("x");
@@ -154,7 +175,8 @@ describe("the list of jobs", () => {
 
   it("says what failed and asks again", async () => {
     let fail = true;
-    world.routes["GET /api/v1/jobs"] = () => (fail ? problem(503, "The cluster's database cannot be reached now", "try again in a moment") : page(job()));
+    world.routes["GET /api/v1/jobs"] = () =>
+      fail ? problem(503, "The cluster's database cannot be reached now", "try again in a moment") : page(job());
     open("/jobs");
     const alert = await screen.findByRole("alert");
     expect(alert.textContent).toContain("try again in a moment");
@@ -175,7 +197,11 @@ describe("nodes", () => {
 
   it("keeps another tenant's job to itself", async () => {
     const foreign = node("node-a", ["x"]);
-    world.routes["GET /api/v1/nodes"] = () => page({ ...foreign, gpus: foreign.gpus.map((gpu) => ({ ...gpu, job: { id: null, name: null, tenant: null }, task_id: null })) });
+    world.routes["GET /api/v1/nodes"] = () =>
+      page({
+        ...foreign,
+        gpus: foreign.gpus.map((gpu) => ({ ...gpu, job: { id: null, name: null, tenant: null }, task_id: null })),
+      });
     open("/nodes");
     expect(await screen.findByRole("button", { name: /another tenant's job/ })).toBeTruthy();
     expect(screen.getByText("other tenants' jobs")).toBeTruthy();
@@ -187,7 +213,9 @@ describe("submitting", () => {
     let refuse = true;
     world.routes["POST /api/v1/jobs"] = () =>
       refuse
-        ? problem(422, "The job document is not valid", "x", [{ field: "engine.batch", value: "0", expected: "1 to 65536" }])
+        ? problem(422, "The job document is not valid", "x", [
+            { field: "engine.batch", value: "0", expected: "1 to 65536" },
+          ])
         : json(job({ id: "new-job", submitted_at: at(0) }), 201);
     open("/submit");
     const editor = await screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
@@ -230,7 +258,8 @@ describe("beginning from another job", () => {
 
   beforeEach(() => {
     world.routes["GET /api/v1/jobs/job-1"] = () => json(job({}));
-    world.routes["GET /api/v1/jobs/job-1/checkpoints"] = () => page(written(40, 0.5), written(80, 1), written(90, 1.1, false));
+    world.routes["GET /api/v1/jobs/job-1/checkpoints"] = () =>
+      page(written(40, 0.5), written(80, 1), written(90, 1.1, false));
   });
 
   it("takes its document, and names the checkpoint", async () => {
@@ -247,7 +276,9 @@ describe("beginning from another job", () => {
     const editor = await screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
     expect(editor.value).toContain("stop:\n  epochs: 2\n");
     expect(editor.value).toContain("from:\n  job: job-1\n");
-    expect(screen.getByText(/after step 80, epoch 1\.00/).textContent).toContain("it is raised here, stop.epochs from 1 to 2.");
+    expect(screen.getByText(/after step 80, epoch 1\.00/).textContent).toContain(
+      "it is raised here, stop.epochs from 1 to 2.",
+    );
   });
 
   it("says when the checkpoint is gone, and when the job is", async () => {
@@ -263,7 +294,11 @@ describe("beginning from another job", () => {
 describe("submitting again", () => {
   it("is offered of a program that failed, and takes its document as it was", async () => {
     const labels = { team: "vision", "muster.dev/uid": "u-1" };
-    const failed = job({ phase: "failed", failure: "code 3", spec: { version: "muster/v1", name: "mine", labels, command: { argv: ["true"] } } });
+    const failed = job({
+      phase: "failed",
+      failure: "code 3",
+      spec: { version: "muster/v1", name: "mine", labels, command: { argv: ["true"] } },
+    });
     world.routes["GET /api/v1/jobs/job-1"] = () => json(failed);
     const { unmount } = open("/jobs/job-1");
     const link = await screen.findByRole("link", { name: /Submit again/ });
@@ -279,7 +314,8 @@ describe("submitting again", () => {
 
 describe("a program's page", () => {
   const argv = ["python3", "-c", `print('${"x".repeat(2000)}')`];
-  const program = (change: Partial<JobView>) => job({ spec: { version: "muster/v1", name: "mine", command: { argv } }, progress: null, ...change });
+  const program = (change: Partial<JobView>) =>
+    job({ spec: { version: "muster/v1", name: "mine", command: { argv } }, progress: null, ...change });
 
   it("shows a long command in two lines until more is asked for", async () => {
     world.routes["GET /api/v1/jobs/job-1"] = () => json(program({}));
@@ -295,11 +331,20 @@ describe("a program's page", () => {
   it("names the split that the program logged, and nothing that it did not log", async () => {
     const known = job().progress;
     if (known === null) throw new Error("the job has progress");
-    const progress = { ...known, accuracy: null, examples_per_s: null, epoch: null, test_accuracy: 0.5, test_loss: null, evaluated_on: "validation" as const };
+    const progress = {
+      ...known,
+      accuracy: null,
+      examples_per_s: null,
+      epoch: null,
+      test_accuracy: 0.5,
+      test_loss: null,
+      evaluated_on: "validation" as const,
+    };
     world.routes["GET /api/v1/jobs/job-1"] = () => json(program({ progress }));
     open("/jobs/job-1");
     expect(await screen.findByText("Val accuracy")).toBeTruthy();
-    for (const name of ["Test accuracy", "Train accuracy", "Val loss", "Epoch", "Examples/s"]) expect(screen.queryByText(name)).toBeNull();
+    for (const name of ["Test accuracy", "Train accuracy", "Val loss", "Epoch", "Examples/s"])
+      expect(screen.queryByText(name)).toBeNull();
   });
 
   it("is submitted again without what only the built-in engine has", async () => {
@@ -308,7 +353,10 @@ describe("a program's page", () => {
       exchange: { topology: "parameter_server", consistency: { mode: "bsp" } },
       checkpoint: { every_seconds: 60, keep_last: 2 },
       evaluate: { every_epochs: 1 },
-      resources: { worker: { gpus: 1, cpu_milli: 100, memory_bytes: 2 ** 30 }, ps_shard: { cpu_milli: 100, memory_bytes: 2 ** 28 } },
+      resources: {
+        worker: { gpus: 1, cpu_milli: 100, memory_bytes: 2 ** 30 },
+        ps_shard: { cpu_milli: 100, memory_bytes: 2 ** 28 },
+      },
     };
     world.routes["GET /api/v1/jobs/job-1"] = () => json({ ...program({}), spec });
     open("/submit?again=job-1");
@@ -321,7 +369,15 @@ describe("a program's page", () => {
 describe("a dry run", () => {
   const interval = (p50: number) => ({ p10: at(p50 - 60), p50: at(p50), p90: at(p50 + 60) });
   const planned = (more: object) =>
-    json({ made_at: at(0), start: interval(120), finish: interval(720), gpu_hours: 1.5, own_jobs: [], other_jobs: { displaced: 0, earlier: 0, later: 0 }, ...more });
+    json({
+      made_at: at(0),
+      start: interval(120),
+      finish: interval(720),
+      gpu_hours: 1.5,
+      own_jobs: [],
+      other_jobs: { displaced: 0, earlier: 0, later: 0 },
+      ...more,
+    });
 
   it("tells when the job would start and end, and who would make way", async () => {
     world.routes["POST /api/v1/jobs"] = () => json(job());
@@ -344,7 +400,8 @@ describe("a dry run", () => {
 
   it("shows no interval that says too little", async () => {
     world.routes["POST /api/v1/jobs"] = () => json(job());
-    world.routes["POST /api/v1/plan"] = () => planned({ finish: { p10: at(0), p50: at(300), p90: at(9000), unsure: true } });
+    world.routes["POST /api/v1/plan"] = () =>
+      planned({ finish: { p10: at(0), p50: at(300), p90: at(9000), unsure: true } });
     open("/submit");
     fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
     expect(await screen.findByText("not known well enough yet: about 5m")).toBeTruthy();
@@ -360,11 +417,14 @@ describe("a dry run", () => {
   });
 
   it("is not green for what can never start, and says why", async () => {
-    world.routes["POST /api/v1/jobs"] = () => json(job({ spec: { ...job().spec, scale: { workers: { min: 9, max: 9 } } } }));
+    world.routes["POST /api/v1/jobs"] = () =>
+      json(job({ spec: { ...job().spec, scale: { workers: { min: 9, max: 9 } } } }));
     world.routes["POST /api/v1/plan"] = () => planned({ start: null, finish: null, gpu_hours: 0 });
     open("/submit");
     fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
-    expect((await screen.findByText(/never starts: needs/)).textContent).toBe("As the job and the cluster are, it never starts: needs 9\u00A0GPUs; the whole cluster has 2");
+    expect((await screen.findByText(/never starts: needs/)).textContent).toBe(
+      "As the job and the cluster are, it never starts: needs 9\u00A0GPUs; the whole cluster has 2",
+    );
     expect(screen.getByText("The document is valid").closest(".panel-good")).toBeNull();
     expect(screen.queryByText("not within what can be foreseen")).toBeNull();
   });
@@ -378,7 +438,8 @@ describe("a dry run", () => {
     expect(screen.getByText("The document is valid")).toBeTruthy();
 
     world.asked = [];
-    world.routes["POST /api/v1/jobs"] = () => problem(422, "The job document is not valid", "x", [{ field: "name", value: "", expected: "a name" }]);
+    world.routes["POST /api/v1/jobs"] = () =>
+      problem(422, "The job document is not valid", "x", [{ field: "name", value: "", expected: "a name" }]);
     fireEvent.click(screen.getByRole("button", { name: "Dry run" }));
     await screen.findByText(/expected: a name/);
     expect(world.asked.some((request) => request.url.endsWith("/plan"))).toBe(false);

@@ -18,9 +18,13 @@ export interface World {
 }
 
 export const json = (body: unknown, status = 200) =>
-  new Response(JSON.stringify(body), { status, headers: { "content-type": status >= 400 ? "application/problem+json" : "application/json" } });
+  new Response(JSON.stringify(body), {
+    status,
+    headers: { "content-type": status >= 400 ? "application/problem+json" : "application/json" },
+  });
 export const page = (...items: unknown[]) => json({ items, continue: null });
-export const problem = (status: number, title: string, detail = "", errors: unknown[] = []) => json({ type: "urn:muster:problem:x", title, status, detail, errors }, status);
+export const problem = (status: number, title: string, detail = "", errors: unknown[] = []) =>
+  json({ type: "urn:muster:problem:x", title, status, detail, errors }, status);
 
 export function open(path: string): RenderResult {
   return render(

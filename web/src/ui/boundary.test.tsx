@@ -17,7 +17,9 @@ it("says what failed and that jobs go on, until the reader goes elsewhere", () =
       <Broken text="x is undefined" />
     </Boundary>,
   );
-  expect(screen.getByRole("alert").textContent).toContain("x is undefined. It is a mistake in the page, not in your jobs, which go on.");
+  expect(screen.getByRole("alert").textContent).toContain(
+    "x is undefined. It is a mistake in the page, not in your jobs, which go on.",
+  );
   expect(screen.getByRole("button", { name: "Try again" })).toBeTruthy();
   rerender(
     <Boundary place="/jobs">

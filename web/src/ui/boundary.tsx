@@ -40,7 +40,11 @@ export class Boundary extends Component<Props, State> {
 function told(error: unknown): ApiError {
   const text = error instanceof Error ? error.message : String(error);
   if (/dynamically imported module|Importing a module script failed|Unable to preload/i.test(text)) {
-    return new ApiError(0, "This part of the page cannot be loaded", "The server may have been upgraded since the page was opened; loading it again brings the new one.");
+    return new ApiError(
+      0,
+      "This part of the page cannot be loaded",
+      "The server may have been upgraded since the page was opened; loading it again brings the new one.",
+    );
   }
   return new ApiError(0, "This page failed", `${text}. It is a mistake in the page, not in your jobs, which go on.`);
 }

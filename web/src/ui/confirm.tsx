@@ -12,7 +12,15 @@ export interface Question {
   act: () => Promise<void>;
 }
 
-export function Confirm({ question, onClose, children }: { question: Question; onClose: () => void; children?: ReactNode }) {
+export function Confirm({
+  question,
+  onClose,
+  children,
+}: {
+  question: Question;
+  onClose: () => void;
+  children?: ReactNode;
+}) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
@@ -41,7 +49,11 @@ export function Confirm({ question, onClose, children }: { question: Question; o
           <button type="button" className="button" onClick={onClose} disabled={busy}>
             Keep it
           </button>
-          <button type="submit" className={question.danger ? "button button-danger" : "button button-primary"} disabled={busy}>
+          <button
+            type="submit"
+            className={question.danger ? "button button-danger" : "button button-primary"}
+            disabled={busy}
+          >
             {busy ? "Working…" : question.verb}
           </button>
         </div>

@@ -1,7 +1,17 @@
 // A phase, shown by a word and a colour.
 import type { Intent, JobPhase, JobView } from "../api/types";
 
-export const PHASES: readonly JobPhase[] = ["queued", "starting", "running", "suspended", "stopping", "paused", "succeeded", "failed", "cancelled"];
+export const PHASES: readonly JobPhase[] = [
+  "queued",
+  "starting",
+  "running",
+  "suspended",
+  "stopping",
+  "paused",
+  "succeeded",
+  "failed",
+  "cancelled",
+];
 
 /** Shows the phase, and an intent of a user that no round has applied yet. */
 export function PhaseChip({ phase, intent }: { phase: JobPhase; intent?: Intent }) {

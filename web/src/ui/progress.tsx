@@ -10,7 +10,15 @@ export function ProgressBar({ progress, phase }: { progress: ProgressView | null
   const share = total === 0 || phase === "succeeded" ? 1 : Math.min(1, step / total);
   return (
     <div className="progress" data-phase={phase}>
-      <div className="progress-track" role="progressbar" aria-valuemin={0} aria-valuemax={total} aria-valuenow={step} aria-label="Steps done" aria-valuetext={`${percent(share, 0)}, step ${count(step)} of ${count(total)}`}>
+      <div
+        className="progress-track"
+        role="progressbar"
+        aria-valuemin={0}
+        aria-valuemax={total}
+        aria-valuenow={step}
+        aria-label="Steps done"
+        aria-valuetext={`${percent(share, 0)}, step ${count(step)} of ${count(total)}`}
+      >
         <div className="progress-fill" style={{ width: `${share * 100}%` }} />
       </div>
       <span className="progress-text num">

@@ -37,7 +37,13 @@ export function Shell({ children }: { children: ReactNode }) {
         </NavLink>
         <nav className="nav" aria-label="Pages">
           {PAGES.map(({ to, label, icon }) => (
-            <NavLink key={to} to={to} className={({ isActive }) => (isActive || (to === "/jobs" && pathname === "/") ? "nav-link active" : "nav-link")}>
+            <NavLink
+              key={to}
+              to={to}
+              className={({ isActive }) =>
+                isActive || (to === "/jobs" && pathname === "/") ? "nav-link active" : "nav-link"
+              }
+            >
               <Icon name={icon} />
               {label}
             </NavLink>
@@ -47,7 +53,11 @@ export function Shell({ children }: { children: ReactNode }) {
           <Live />
           <span className="who" data-access={mine.access} title={mine.access === "admin" ? "Administrator" : "Member"}>
             <span className="who-user">{mine.user}</span>
-            {mine.access === "admin" ? <TenantChoice own={mine.tenant} /> : <span className="muted"> @ {mine.tenant}</span>}
+            {mine.access === "admin" ? (
+              <TenantChoice own={mine.tenant} />
+            ) : (
+              <span className="muted"> @ {mine.tenant}</span>
+            )}
             <InUse key={mine.tenant} />
           </span>
           <ThemeButton />
@@ -73,7 +83,14 @@ function InUse() {
   const { gpus_in_use: gpus, gpu_quota: quota } = used.data;
   const text = quota === null ? plural(gpus, "GPU") : `${count(gpus)} of ${plural(quota, "GPU")}`;
   return (
-    <span className="muted who-use" title={quota === null ? "GPUs that the tenant's jobs hold; it has no quota" : "GPUs that the tenant's jobs hold, and its quota"}>
+    <span
+      className="muted who-use"
+      title={
+        quota === null
+          ? "GPUs that the tenant's jobs hold; it has no quota"
+          : "GPUs that the tenant's jobs hold, and its quota"
+      }
+    >
       {" · "}
       {text}
     </span>
@@ -88,13 +105,24 @@ function TenantChoice({ own }: { own: string }) {
   return (
     <>
       <span className="muted"> @ </span>
-      <select className="who-tenant" aria-label="Tenant" title="Whose jobs are shown" value={own} onChange={(event) => actFor(event.target.value, token())}>
+      <select
+        className="who-tenant"
+        aria-label="Tenant"
+        title="Whose jobs are shown"
+        value={own}
+        onChange={(event) => actFor(event.target.value, token())}
+      >
         {names.map((name) => (
           <option key={name}>{name}</option>
         ))}
       </select>
       {actingTenant(token()) !== null && (
-        <button type="button" className="button button-small" title="What you do here is done for this tenant, and its members see who it was" onClick={() => actFor(null, null)}>
+        <button
+          type="button"
+          className="button button-small"
+          title="What you do here is done for this tenant, and its members see who it was"
+          onClick={() => actFor(null, null)}
+        >
           Back to my own
         </button>
       )}
@@ -130,7 +158,13 @@ export function ThemeButton() {
   const theme = useTheme();
   const label = `Theme: ${theme}. Change to ${NEXT[theme].theme}`;
   return (
-    <button type="button" className="button button-icon" onClick={() => setTheme(NEXT[theme].theme)} aria-label={label} title={label}>
+    <button
+      type="button"
+      className="button button-icon"
+      onClick={() => setTheme(NEXT[theme].theme)}
+      aria-label={label}
+      title={label}
+    >
       <Icon name={NEXT[theme].icon} />
     </button>
   );

@@ -50,13 +50,19 @@ export function Tiles() {
           <span className="tile-of">{used === null ? "" : `of ${count(used.gpusTotal)}`}</span>
         </dd>
         <dd className="tile-meter" aria-hidden="true">
-          <span style={{ width: `${used === null || used.gpusTotal === 0 ? 0 : (used.gpusUsed / used.gpusTotal) * 100}%` }} />
+          <span
+            style={{ width: `${used === null || used.gpusTotal === 0 ? 0 : (used.gpusUsed / used.gpusTotal) * 100}%` }}
+          />
         </dd>
       </div>
       <Tile label="Running" value={tally("running", "starting", "stopping")} of={running(active.data)} />
       <Tile label="Waiting" value={tally("queued")} of="" />
       <Tile label="Paused" value={tally("paused")} of="" />
-      <Tile label="Nodes up" value={used === null ? NONE : count(used.nodesUp)} of={used === null ? "" : `of ${count(used.nodesTotal)}`} />
+      <Tile
+        label="Nodes up"
+        value={used === null ? NONE : count(used.nodesUp)}
+        of={used === null ? "" : `of ${count(used.nodesTotal)}`}
+      />
     </dl>
   );
 }

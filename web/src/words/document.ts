@@ -9,10 +9,12 @@ function mapLines(map: Record<string, unknown>, depth: number): string[] {
   const pad = "  ".repeat(depth);
   return Object.entries(map).flatMap(([key, value]) => {
     if (value === undefined || value === null) return [];
-    if (Array.isArray(value) && value.length > 1 && value.some(isMap) && inline(value).length > 72) return [`${pad}${name(key)}:`, ...value.map((item) => `${pad}  - ${inline(item)}`)];
+    if (Array.isArray(value) && value.length > 1 && value.some(isMap) && inline(value).length > 72)
+      return [`${pad}${name(key)}:`, ...value.map((item) => `${pad}  - ${inline(item)}`)];
     if (!isMap(value)) return [`${pad}${name(key)}: ${inline(value)}`];
     const flat = inline(value);
-    if (depth > 0 && flat.length <= 72 && Object.values(value).every((inner) => !isMap(inner))) return [`${pad}${name(key)}: ${flat}`];
+    if (depth > 0 && flat.length <= 72 && Object.values(value).every((inner) => !isMap(inner)))
+      return [`${pad}${name(key)}: ${flat}`];
     if (Object.keys(value).length === 0) return [`${pad}${name(key)}: {}`];
     return [`${pad}${name(key)}:`, ...mapLines(value, depth + 1)];
   });
@@ -21,7 +23,9 @@ function mapLines(map: Record<string, unknown>, depth: number): string[] {
 function inline(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(inline).join(", ")}]`;
   if (!isMap(value)) return scalar(value);
-  const parts = Object.entries(value).flatMap(([key, inner]) => (inner === undefined || inner === null ? [] : [`${name(key)}: ${inline(inner)}`]));
+  const parts = Object.entries(value).flatMap(([key, inner]) =>
+    inner === undefined || inner === null ? [] : [`${name(key)}: ${inline(inner)}`],
+  );
   return parts.length === 0 ? "{}" : `{ ${parts.join(", ")} }`;
 }
 

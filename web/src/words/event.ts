@@ -1,5 +1,18 @@
 // The history as sentences: one per event, with its severity.
-import type { Actor, AfterStop, Evaluation, JobState, MembershipChange, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
+import type {
+  Actor,
+  AfterStop,
+  Evaluation,
+  JobState,
+  MembershipChange,
+  MusterEvent,
+  NodeFault,
+  Outcome,
+  RequeueCause,
+  Role,
+  TaskState,
+  Verdict,
+} from "../api/types";
 import { bytes, count, loss, percent, plural, splitName } from "./number";
 import { waitingView } from "./wait";
 
@@ -20,7 +33,10 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`${who(event.by)} ${INTENTS[event.intent]}`, "info");
     case "job_edited": {
       const shards = event.ps_shards ? `, ${event.ps_shards.min} to ${event.ps_shards.max} PS shards` : "";
-      return say(`Changed${byWhom(event.by)}: ${event.workers.min} to ${event.workers.max} workers${shards}, priority ${event.priority}`, "info");
+      return say(
+        `Changed${byWhom(event.by)}: ${event.workers.min} to ${event.workers.max} workers${shards}, priority ${event.priority}`,
+        "info",
+      );
     }
     case "job_state_changed":
       return stateSentence(event.state);
@@ -29,7 +45,9 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "job_stop_requested":
       return say(`Stop requested, ${afterStop(event.then)}`, "warn", event.why);
     case "job_turned":
-      return event.suspended ? say("Suspending, to share its GPUs", "warn", event.why) : say("Resuming", "good", event.why);
+      return event.suspended
+        ? say("Suspending, to share its GPUs", "warn", event.why)
+        : say("Resuming", "good", event.why);
     case "job_waits": {
       const waiting = waitingView(event.waiting);
       const change = waiting.smallest_change === null ? null : `Would start if you ${waiting.smallest_change}`;
@@ -40,13 +58,24 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "task_failed":
       return say(`${capital(roleName(event.role))} failed`, "bad", event.message);
     case "resumed":
-      return say(event.from_step === 0 ? "Training starts at step 0" : `Training continues from step ${count(event.from_step)}`, "good");
+      return say(
+        event.from_step === 0 ? "Training starts at step 0" : `Training continues from step ${count(event.from_step)}`,
+        "good",
+      );
     case "resized":
-      return say(`Trains on from step ${count(event.step)} with ${size(event.workers, event.ps_shards)}`, "good", `No restart: a pause of ${count(event.pause_ms)} ms`);
+      return say(
+        `Trains on from step ${count(event.step)} with ${size(event.workers, event.ps_shards)}`,
+        "good",
+        `No restart: a pause of ${count(event.pause_ms)} ms`,
+      );
     case "peer_gone":
       return say(`A task is gone at step ${count(event.step)}; the others train on`, "warn");
     case "rank_judged":
-      return say(`${capital(roleName(event.verdict.role))} on ${event.verdict.node} ${finding(event.verdict.finding)}`, "warn", REMEDIES[event.verdict.remedy]);
+      return say(
+        `${capital(roleName(event.verdict.role))} on ${event.verdict.node} ${finding(event.verdict.finding)}`,
+        "warn",
+        REMEDIES[event.verdict.remedy],
+      );
     case "checkpoint_written":
       return say(`Checkpoint at step ${count(event.checkpoint.step)}, ${bytes(event.checkpoint.bytes)}`, "quiet");
     case "checkpoint_pruned":
@@ -60,16 +89,27 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "node_state_changed":
       return event.state === "up" ? say(`Node ${event.name} is up`, "good") : say(`Node ${event.name} is lost`, "bad");
     case "node_drained":
-      return event.drained ? say(`Node ${event.name} drained`, "warn") : say(`Node ${event.name} takes work again`, "good");
+      return event.drained
+        ? say(`Node ${event.name} drained`, "warn")
+        : say(`Node ${event.name} takes work again`, "good");
     case "node_faulted":
       return say(`On node ${event.name}: ${fault(event.fault)}`, "warn");
     case "node_excluded":
-      return event.excluded ? say(`Node ${event.name} takes no new work`, "bad", event.why) : say(`Node ${event.name} takes work again`, "good", event.why);
+      return event.excluded
+        ? say(`Node ${event.name} takes no new work`, "bad", event.why)
+        : say(`Node ${event.name} takes work again`, "good", event.why);
     case "node_noticed":
       if (event.notice.closed === "open") return say(`Node ${event.name} is open as far as its cluster says`, "good");
-      return say(`Node ${event.name} ${event.notice.closed === "to_all" ? "drained" : "cordoned"} by its cluster`, "warn", event.notice.why);
+      return say(
+        `Node ${event.name} ${event.notice.closed === "to_all" ? "drained" : "cordoned"} by its cluster`,
+        "warn",
+        event.notice.why,
+      );
     case "node_membership":
-      return say(membership(event.name, event.change) + byWhom(event.by), event.change === "replaced" ? "warn" : "info");
+      return say(
+        membership(event.name, event.change) + byWhom(event.by),
+        event.change === "replaced" ? "warn" : "info",
+      );
     case "job_deleted":
       return say(`Job deleted${byWhom(event.by)}`, "info");
     case "unknown":
@@ -80,7 +120,10 @@ export function eventSentence(event: MusterEvent): Sentence {
 /** Returns `val accuracy 98.18 %, val loss 0.0612`, with the logged measures. */
 function measures({ split, accuracy, loss: value }: Pick<Evaluation, "split" | "accuracy" | "loss">): string {
   const of = splitName(split);
-  const both = [accuracy === null ? null : `${of} accuracy ${percent(accuracy, 2)}`, value === null ? null : `${of} loss ${loss(value)}`];
+  const both = [
+    accuracy === null ? null : `${of} accuracy ${percent(accuracy, 2)}`,
+    value === null ? null : `${of} loss ${loss(value)}`,
+  ];
   return both.filter((part) => part !== null).join(", ");
 }
 
@@ -89,7 +132,8 @@ function measures({ split, accuracy, loss: value }: Pick<Evaluation, "split" | "
  * the median, or the time since its last report.
  */
 export function finding(of: Verdict["finding"]): string {
-  if (of.kind === "hang") return `hangs: nothing since step ${count(of.step)}, for ${count(Math.round(of.silent_ms / 1000))} s`;
+  if (of.kind === "hang")
+    return `hangs: nothing since step ${count(of.step)}, for ${count(Math.round(of.silent_ms / 1000))} s`;
   return `is a straggler: ${(of.own_us / 1000).toFixed(1)} ms of its own for a step, the median is ${(of.median_us / 1000).toFixed(1)} ms`;
 }
 
@@ -222,7 +266,11 @@ function taskSentence(role: Role, state: TaskState): Sentence {
 export function outcome(ended: Outcome): string {
   switch (ended.kind) {
     case "exited":
-      return ended.code === 0 ? "ended in order" : ended.code === 75 ? "ended: a peer was lost (75)" : `exited with code ${ended.code}${saying(ended.said)}`;
+      return ended.code === 0
+        ? "ended in order"
+        : ended.code === 75
+          ? "ended: a peer was lost (75)"
+          : `exited with code ${ended.code}${saying(ended.said)}`;
     case "signalled":
       return `killed by signal ${ended.signal}${saying(ended.said)}`;
     case "launch_failed":
@@ -249,7 +297,11 @@ function saying(said: string | null | undefined): string {
 }
 
 export function isClean(ended: Outcome): boolean {
-  return (ended.kind === "exited" && ended.code === 0) || ended.kind === "never_started" || (ended.kind === "stopped" && !ended.driver);
+  return (
+    (ended.kind === "exited" && ended.code === 0) ||
+    ended.kind === "never_started" ||
+    (ended.kind === "stopped" && !ended.driver)
+  );
 }
 
 export function roleName(role: Role): string {
@@ -258,12 +310,16 @@ export function roleName(role: Role): string {
 
 export function size(workers: number, psShards: number): string {
   // A job with all-reduce has no shards.
-  return psShards === 0 ? plural(workers, "worker") : `${plural(workers, "worker")} and ${plural(psShards, "PS shard")}`;
+  return psShards === 0
+    ? plural(workers, "worker")
+    : `${plural(workers, "worker")} and ${plural(psShards, "PS shard")}`;
 }
 
 function listed(names: string[]): string {
   const distinct = [...new Set(names)];
-  return distinct.length <= 3 ? distinct.join(", ") : `${distinct.slice(0, 2).join(", ")} and ${distinct.length - 2} more nodes`;
+  return distinct.length <= 3
+    ? distinct.join(", ")
+    : `${distinct.slice(0, 2).join(", ")} and ${distinct.length - 2} more nodes`;
 }
 
 function say(text: string, tone: Tone, detail: string | null = null): Sentence {

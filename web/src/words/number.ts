@@ -5,7 +5,9 @@ const THIN = "\u202F";
 export const NONE = "–";
 
 export function count(value: number): string {
-  return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
+  return Math.round(value)
+    .toString()
+    .replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
 }
 
 export function plural(value: number, one: string, many = `${one}s`): string {

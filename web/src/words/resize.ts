@@ -19,6 +19,8 @@ export function resizeSentence(job: JobView, tasks: readonly TaskView[]): string
 function told(tasks: readonly TaskView[], one: string, many: string): string | null {
   const workers = tasks.filter((task) => task.role.kind === "worker").length;
   const shards = tasks.length - workers;
-  const named = [workers > 0 ? plural(workers, "worker") : null, shards > 0 ? plural(shards, "PS shard") : null].filter((part) => part !== null);
+  const named = [workers > 0 ? plural(workers, "worker") : null, shards > 0 ? plural(shards, "PS shard") : null].filter(
+    (part) => part !== null,
+  );
   return named.length === 0 ? null : `${named.join(" and ")} ${tasks.length === 1 ? one : many}`;
 }

@@ -4,26 +4,50 @@ import { search } from "../pages/study/test-data";
 
 describe("studies in words", () => {
   it("says what is sought, with a target in the metric's own form", () => {
-    expect(goalText([{ metric: "test_accuracy", goal: "maximize", target: 0.9 }])).toBe("maximize test_accuracy to 90.00\u202F%");
-    expect(goalText([{ metric: "test_loss", goal: "minimize" }, { metric: "examples_per_s", goal: "maximize", target: null }])).toBe("minimize test_loss, maximize examples_per_s");
+    expect(goalText([{ metric: "test_accuracy", goal: "maximize", target: 0.9 }])).toBe(
+      "maximize test_accuracy to 90.00\u202F%",
+    );
+    expect(
+      goalText([
+        { metric: "test_loss", goal: "minimize" },
+        { metric: "examples_per_s", goal: "maximize", target: null },
+      ]),
+    ).toBe("minimize test_loss, maximize examples_per_s");
   });
 
   it("shows only accuracies as percent", () => {
-    expect([metricText("val_accuracy", 0.8765), metricText("test_loss", 0.8765), metricText("x", null)]).toEqual(["87.65\u202F%", "0.8765", "–"]);
+    expect([metricText("val_accuracy", 0.8765), metricText("test_loss", 0.8765), metricText("x", null)]).toEqual([
+      "87.65\u202F%",
+      "0.8765",
+      "–",
+    ]);
   });
 
   it("says how is searched, and no stopper where there is none", () => {
     expect(searchText(search())).toBe("random, asha; up to 9\u00A0epochs a trial, 4 at a time");
-    expect(searchText({ ...search(), stopper: { kind: "none" } })).toBe("random; up to 9\u00A0epochs a trial, 4 at a time");
+    expect(searchText({ ...search(), stopper: { kind: "none" } })).toBe(
+      "random; up to 9\u00A0epochs a trial, 4 at a time",
+    );
     expect(searchText({ ...search(), searcher: { kind: "cma_es" } })).toContain("cma es, asha");
     expect(budgetText({ ...search(), budget: { max: 1, unit: "steps" } }, 1)).toBe("1\u00A0step");
   });
 
   it("keeps what tells parameters apart, and shows lists whole", () => {
-    expect([0.012345678, 1e-7 / 3, 128, "adam", [64, 32], true, undefined].map(parameterText)).toEqual(["0.01235", "3.333e-8", "128", "adam", "[64,32]", "true", "–"]);
+    expect([0.012345678, 1e-7 / 3, 128, "adam", [64, 32], true, undefined].map(parameterText)).toEqual([
+      "0.01235",
+      "3.333e-8",
+      "128",
+      "adam",
+      "[64,32]",
+      "true",
+      "–",
+    ]);
   });
 
   it("knows which phases are the last", () => {
-    expect((["created", "running", "paused", "closing", "finished", "cancelled"] as const).filter(isOver)).toEqual(["finished", "cancelled"]);
+    expect((["created", "running", "paused", "closing", "finished", "cancelled"] as const).filter(isOver)).toEqual([
+      "finished",
+      "cancelled",
+    ]);
   });
 });

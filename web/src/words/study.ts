@@ -53,7 +53,10 @@ export function beginsFromTrials({ document }: StudyView): boolean {
  */
 export function goalText(objectives: readonly Objective[]): string {
   return objectives
-    .map(({ goal, metric, target }) => `${goal} ${metric}${target === null || target === undefined ? "" : ` to ${metricText(metric, target)}`}`)
+    .map(
+      ({ goal, metric, target }) =>
+        `${goal} ${metric}${target === null || target === undefined ? "" : ` to ${metricText(metric, target)}`}`,
+    )
     .join(", ");
 }
 
@@ -64,7 +67,9 @@ export function metricText(metric: string, value: number | null | undefined): st
 
 /** Returns `random, asha; up to 9 epochs a trial, 4 at a time`. */
 export function searchText(search: StudySearch): string {
-  const how = [search.searcher?.kind, search.stopper?.kind === "none" ? undefined : search.stopper?.kind].filter((word) => word !== undefined).join(", ");
+  const how = [search.searcher?.kind, search.stopper?.kind === "none" ? undefined : search.stopper?.kind]
+    .filter((word) => word !== undefined)
+    .join(", ");
   const { budget } = search;
   const far = budget === undefined ? "" : `; up to ${budgetText(search, budget.max)} a trial`;
   return `${how.replaceAll("_", " ")}${far}${search.concurrency === undefined ? "" : `, ${count(search.concurrency)} at a time`}`;

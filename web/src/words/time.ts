@@ -25,7 +25,12 @@ export function age(since: string, nowMs: number): string {
 /** Returns the local time, with the day only if it is not today. */
 export function clock(at: string, nowMs: number): string {
   const date = new Date(at);
-  const time = date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  const time = date.toLocaleTimeString(undefined, {
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hour12: false,
+  });
   if (date.toDateString() === new Date(nowMs).toDateString()) return time;
   return `${date.toLocaleDateString(undefined, { month: "short", day: "numeric" })} ${time}`;
 }

@@ -18,7 +18,8 @@ function remedy({ smallest_change: change, why }: Waiting): string | null {
   // Freeing GPUs does not enlarge the cluster.
   if (change?.change === "add_gpus" && isForGood(why)) return `add ${gpus(change.gpus)}`;
   if (change) return changeMessage(change);
-  if (why.reason === "no_matching_nodes" && why.pods) return "add a node whose tasks are pods, or take pod out of the job's document";
+  if (why.reason === "no_matching_nodes" && why.pods)
+    return "add a node whose tasks are pods, or take pod out of the job's document";
   if (why.reason !== "topology_placement_failed" || !why.short) return null;
   return why.short.of === "memory"
     ? `lower resources.worker.memory_bytes to ${why.short.largest_node_bytes} or less`
@@ -54,7 +55,9 @@ function waitMessage(why: Wait): string {
     case "waiting_for_gpus":
       return `needs ${gpus(why.needed_gpus)}, ${why.free_gpus} ${why.free_gpus === 1 ? "is" : "are"} free${why.kept_gpus ? `, ${why.kept_gpus} of them kept for jobs ahead of it` : ""}; ${plural(why.held_by.length, "job is", "jobs are")} in the way`;
     case "topology_placement_failed":
-      return why.short ? shortMessage(why.short) : `needs ${gpus(why.needed_gpus)} and ${why.free_gpus} are free, but not where its tasks fit`;
+      return why.short
+        ? shortMessage(why.short)
+        : `needs ${gpus(why.needed_gpus)} and ${why.free_gpus} are free, but not where its tasks fit`;
     case "waiting_for_preempted_workloads":
       return `room is being made: ${plural(why.jobs.length, "job is", "jobs are")} stopping`;
     case "backing_off":

@@ -11,11 +11,24 @@ import { waitingView } from "./wait";
 
 describe("numbers", () => {
   it("groups digits without touching short numbers", () => {
-    expect([0, 999, 1000, 46870, 1234567].map(count)).toEqual(["0", "999", "1\u202F000", "46\u202F870", "1\u202F234\u202F567"]);
+    expect([0, 999, 1000, 46870, 1234567].map(count)).toEqual([
+      "0",
+      "999",
+      "1\u202F000",
+      "46\u202F870",
+      "1\u202F234\u202F567",
+    ]);
   });
 
   it("shows a loss with the digits that matter and leaves divergence visible", () => {
-    expect([0.28412, 12.3456, 431.27, 0.00001234, 2_500_000, 0].map(loss)).toEqual(["0.2841", "12.35", "431.3", "1.23e-5", "2.50e+6", "0.0000"]);
+    expect([0.28412, 12.3456, 431.27, 0.00001234, 2_500_000, 0].map(loss)).toEqual([
+      "0.2841",
+      "12.35",
+      "431.3",
+      "1.23e-5",
+      "2.50e+6",
+      "0.0000",
+    ]);
     expect(loss(Infinity)).toBe("Infinity");
     expect(loss(null)).toBe("–");
   });
@@ -26,7 +39,13 @@ describe("numbers", () => {
   });
 
   it("changes units of bytes at powers of 1024", () => {
-    expect([0, 1023, 1024, 1_843_200, 150_323_855_360].map(bytes)).toEqual(["0\u202FB", "1023\u202FB", "1.0\u202FKiB", "1.8\u202FMiB", "140\u202FGiB"]);
+    expect([0, 1023, 1024, 1_843_200, 150_323_855_360].map(bytes)).toEqual([
+      "0\u202FB",
+      "1023\u202FB",
+      "1.0\u202FKiB",
+      "1.8\u202FMiB",
+      "140\u202FGiB",
+    ]);
   });
 
   it("knows one from many", () => {
@@ -37,7 +56,15 @@ describe("numbers", () => {
 
 describe("times", () => {
   it("gives at most two units, and drops a zero one", () => {
-    expect([0, 59.6, 60, 190, 7500, 7200, 360_000].map(duration)).toEqual(["0s", "1m", "1m", "3m\u202F10s", "2h\u202F5m", "2h", "4d\u202F4h"]);
+    expect([0, 59.6, 60, 190, 7500, 7200, 360_000].map(duration)).toEqual([
+      "0s",
+      "1m",
+      "1m",
+      "3m\u202F10s",
+      "2h\u202F5m",
+      "2h",
+      "4d\u202F4h",
+    ]);
     expect(duration(null)).toBe("–");
     expect(duration(Infinity)).toBe("–");
   });
@@ -65,7 +92,9 @@ describe("reasons for waiting", () => {
       smallest_change: null,
       position: 1,
     });
-    expect(kept.message.replaceAll("\u00A0", " ")).toBe("needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; 1 job is in the way");
+    expect(kept.message.replaceAll("\u00A0", " ")).toBe(
+      "needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; 1 job is in the way",
+    );
   });
 });
 
@@ -73,20 +102,48 @@ describe("event sentences", () => {
   const task = { task_id: "t", role: { kind: "ps_shard", index: 1 }, node_id: "n" } as const;
 
   it.each<[MusterEvent, string, string]>([
-    [{ kind: "job_placed", revision: 2, workers: 4, ps_shards: 1, nodes: ["a", "b", "a"], why: "w" }, "Placed: 4 workers and 1 PS shard on a, b", "info"],
-    [{ kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" }, "Stop requested, because its GPUs go to a job that comes first", "warn"],
-    [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "signalled", signal: 9 } } }, "PS shard 1 killed by signal 9", "bad"],
-    [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "exited", code: 0 } } }, "PS shard 1 ended in order", "quiet"],
     [
-      { kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "stopped", killed: true, driver: "restore: 999" } } },
+      { kind: "job_placed", revision: 2, workers: 4, ps_shards: 1, nodes: ["a", "b", "a"], why: "w" },
+      "Placed: 4 workers and 1 PS shard on a, b",
+      "info",
+    ],
+    [
+      { kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" },
+      "Stop requested, because its GPUs go to a job that comes first",
+      "warn",
+    ],
+    [
+      { kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "signalled", signal: 9 } } },
+      "PS shard 1 killed by signal 9",
+      "bad",
+    ],
+    [
+      { kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "exited", code: 0 } } },
+      "PS shard 1 ended in order",
+      "quiet",
+    ],
+    [
+      {
+        kind: "task_state_changed",
+        ...task,
+        state: { phase: "released", outcome: { kind: "stopped", killed: true, driver: "restore: 999" } },
+      },
       "PS shard 1 ended, as the driver did not give it back to its GPUs: restore: 999",
       "bad",
     ],
     [{ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "r" } }, "Failed", "bad"],
     [{ kind: "node_state_changed", name: "n1", state: "lost" }, "Node n1 is lost", "bad"],
     [{ kind: "resumed", from_step: 1200 }, "Training continues from step 1\u202F200", "good"],
-    [{ kind: "job_placed", revision: 2, workers: 1, ps_shards: 0, nodes: ["a"], why: "w" }, "Placed: 1 worker on a", "info"],
-    [{ kind: "resized", step: 70, workers: 3, ps_shards: 1, pause_ms: 12 }, "Trains on from step 70 with 3 workers and 1 PS shard", "good"],
+    [
+      { kind: "job_placed", revision: 2, workers: 1, ps_shards: 0, nodes: ["a"], why: "w" },
+      "Placed: 1 worker on a",
+      "info",
+    ],
+    [
+      { kind: "resized", step: 70, workers: 3, ps_shards: 1, pause_ms: 12 },
+      "Trains on from step 70 with 3 workers and 1 PS shard",
+      "good",
+    ],
     [{ kind: "peer_gone", task_id: "t", step: 70 }, "A task is gone at step 70; the others train on", "warn"],
   ])("%o", (event, text, tone) => {
     const said = eventSentence(event);
@@ -95,7 +152,9 @@ describe("event sentences", () => {
   });
 
   it("keeps the scheduler's own reason beneath", () => {
-    expect(eventSentence({ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "diverged" } }).detail).toBe("diverged");
+    expect(
+      eventSentence({ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "diverged" } }).detail,
+    ).toBe("diverged");
   });
 });
 
@@ -136,18 +195,45 @@ describe("job documents", () => {
       stop: {},
     });
     expect(text).toBe(
-      ["version: muster/v1", "labels:", '  example: "true"', '  "n": "12"', "engine:", "  model: { kind: cnn, channels: [16, 32] }", "  seed: 7", "stop: {}", ""].join("\n"),
+      [
+        "version: muster/v1",
+        "labels:",
+        '  example: "true"',
+        '  "n": "12"',
+        "engine:",
+        "  model: { kind: cnn, channels: [16, 32] }",
+        "  seed: 7",
+        "stop: {}",
+        "",
+      ].join("\n"),
     );
   });
 
   it("gives each of many parts a line of its own", () => {
     const rate = { name: "rate", field: "engine.optimizer.learning_rate", low: 0.001 };
     expect(toYaml({ search: { parameters: [rate, { name: "width" }], objectives: [{ metric: "loss" }] } })).toBe(
-      ["search:", "  parameters:", "    - { name: rate, field: engine.optimizer.learning_rate, low: 0.001 }", "    - { name: width }", "  objectives: [{ metric: loss }]", ""].join("\n"),
+      [
+        "search:",
+        "  parameters:",
+        "    - { name: rate, field: engine.optimizer.learning_rate, low: 0.001 }",
+        "    - { name: width }",
+        "  objectives: [{ metric: loss }]",
+        "",
+      ].join("\n"),
     );
   });
 
-  const document = ["version: muster/v1", "# batch: in a comment", "engine:", "  batch: 0", "scale:", "  workers: { min: 9, max: 4 }", "  ps_shards:", "    min: 3", "stop: {}"].join("\n");
+  const document = [
+    "version: muster/v1",
+    "# batch: in a comment",
+    "engine:",
+    "  batch: 0",
+    "scale:",
+    "  workers: { min: 9, max: 4 }",
+    "  ps_shards:",
+    "    min: 3",
+    "stop: {}",
+  ].join("\n");
 
   it.each([
     ["engine.batch", 3],
@@ -162,7 +248,12 @@ describe("job documents", () => {
 });
 
 describe("a resize in place", () => {
-  const task = (rank: number, revision: number, phase: "assigned" | "running" | "stopping", kind: "worker" | "ps_shard" = "worker"): TaskView => ({
+  const task = (
+    rank: number,
+    revision: number,
+    phase: "assigned" | "running" | "stopping",
+    kind: "worker" | "ps_shard" = "worker",
+  ): TaskView => ({
     id: `${kind}-${rank}-${revision}`,
     job_id: "job-1",
     revision,
@@ -179,8 +270,15 @@ describe("a resize in place", () => {
 
   it("says who comes and who goes, and nothing once all have", () => {
     const now = job({ revision: 2 });
-    const coming = [task(0, 2, "running"), task(1, 2, "assigned"), task(2, 2, "assigned"), task(1, 1, "stopping", "ps_shard")];
-    expect(resizeSentence(now, coming)).toBe("Resizing: 2\u00A0workers join, 1\u00A0PS shard leaves. The others train on.");
+    const coming = [
+      task(0, 2, "running"),
+      task(1, 2, "assigned"),
+      task(2, 2, "assigned"),
+      task(1, 1, "stopping", "ps_shard"),
+    ];
+    expect(resizeSentence(now, coming)).toBe(
+      "Resizing: 2\u00A0workers join, 1\u00A0PS shard leaves. The others train on.",
+    );
     const gone = { ...task(1, 1, "stopping"), released_at: at(9) };
     expect(resizeSentence(now, [task(0, 2, "running"), gone])).toBeNull();
     expect(resizeSentence(job({ phase: "starting", revision: 2 }), coming)).toBeNull();

@@ -46,16 +46,24 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
             <p className="final-title">The trained model</p>
             <p className="muted mono">{job.model_path}</p>
           </div>
-          <Download name={`${job.name}.safetensors`} label="model.safetensors" busy={busy} onGo={(name) => download(name, () => finalModel(job.id))} />
+          <Download
+            name={`${job.name}.safetensors`}
+            label="model.safetensors"
+            busy={busy}
+            onGo={(name) => download(name, () => finalModel(job.id))}
+          />
         </div>
       )}
       {gone > 0 ? (
         <label className="check">
-          <input type="checkbox" checked={pruned} onChange={(event) => setPruned(event.target.checked)} /> Show {count(gone)} that were pruned
+          <input type="checkbox" checked={pruned} onChange={(event) => setPruned(event.target.checked)} /> Show{" "}
+          {count(gone)} that were pruned
         </label>
       ) : null}
       {newestFirst.length === 0 ? (
-        <Empty title="No checkpoint yet">The job's checkpoint policy says when it writes one, and it always does when it is asked to stop.</Empty>
+        <Empty title="No checkpoint yet">
+          The job's checkpoint policy says when it writes one, and it always does when it is asked to stop.
+        </Empty>
       ) : (
         <div className="table-wrap">
           <table className="table cards">
@@ -91,7 +99,11 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
                   <th scope="row" className="right num" data-label="Step">
                     {count(one.step)}
                     {one.retained ? (
-                      <Link className="button button-small" to={`/submit?from=${job.id}&step=${one.step}`} title="Begin a new job from this checkpoint">
+                      <Link
+                        className="button button-small"
+                        to={`/submit?from=${job.id}&step=${one.step}`}
+                        title="Begin a new job from this checkpoint"
+                      >
                         <Icon name="submit" /> Fork
                       </Link>
                     ) : null}
@@ -111,7 +123,13 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
                   <td className="right num" data-label="Loss">
                     {loss(one.loss)}
                   </td>
-                  <td data-label="Kept as">{one.retained ? one.kept.map((why) => reasons[why]).join(", ") : <span className="muted">pruned</span>}</td>
+                  <td data-label="Kept as">
+                    {one.retained ? (
+                      one.kept.map((why) => reasons[why]).join(", ")
+                    ) : (
+                      <span className="muted">pruned</span>
+                    )}
+                  </td>
                   <td className="mono" data-label="Manifest SHA-256" title={one.manifest_sha256}>
                     {one.manifest_sha256.slice(0, 16)}…
                   </td>
@@ -140,9 +158,25 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
   );
 }
 
-function Download({ name, label, busy, onGo }: { name: string; label: string; busy: string | null; onGo: (name: string) => void }) {
+function Download({
+  name,
+  label,
+  busy,
+  onGo,
+}: {
+  name: string;
+  label: string;
+  busy: string | null;
+  onGo: (name: string) => void;
+}) {
   return (
-    <button type="button" className="button button-small" disabled={busy !== null} onClick={() => onGo(name)} aria-label={`Download ${name}`}>
+    <button
+      type="button"
+      className="button button-small"
+      disabled={busy !== null}
+      onClick={() => onGo(name)}
+      aria-label={`Download ${name}`}
+    >
       <Icon name="download" /> {busy === name ? "Loading…" : label}
     </button>
   );

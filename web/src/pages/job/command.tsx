@@ -28,11 +28,21 @@ export function Command({ argv }: { argv: readonly string[] }) {
         </code>
         <span className="command-buttons">
           {isLong ? (
-            <button type="button" className="button button-small" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+            <button
+              type="button"
+              className="button button-small"
+              aria-expanded={isOpen}
+              onClick={() => setOpen(!isOpen)}
+            >
               {isOpen ? "less" : "more"}
             </button>
           ) : null}
-          <button type="button" className="button button-small" aria-label="Copy the command" onClick={() => void copy().catch(() => setCopied(false))}>
+          <button
+            type="button"
+            className="button button-small"
+            aria-label="Copy the command"
+            onClick={() => void copy().catch(() => setCopied(false))}
+          >
             {copied ? "copied" : "copy"}
           </button>
         </span>

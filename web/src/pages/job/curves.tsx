@@ -14,7 +14,10 @@ export function Curves({ job, data }: { job: JobView; data: JobData }) {
   const [x, setX] = useState<XKind>("step");
   const now = useNow(5000);
   const { progress, events } = data;
-  const marks = useMemo(() => revisionMarks(events.data ?? [], progress.data?.samples ?? []), [events.data, progress.data]);
+  const marks = useMemo(
+    () => revisionMarks(events.data ?? [], progress.data?.samples ?? []),
+    [events.data, progress.data],
+  );
   const end = isTerminal(job.phase) && job.finished_at !== null ? Date.parse(job.finished_at) : now;
   const history = useMemo(() => sizeHistory(events.data ?? [], end), [events.data, end]);
   const switcher = (
@@ -32,12 +35,30 @@ export function Curves({ job, data }: { job: JobView; data: JobData }) {
       {progress.loading ? <Loading label="Loading the curves" rows={6} /> : null}
       {progress.data === null ? null : progress.data.samples.length + progress.data.evaluations.length === 0 ? (
         <Empty title="No training step yet">
-          <p>{job.spec.command == null ? "The curves begin with the first sample of the chief worker." : "The curves begin with the first loss or accuracy that the program logs."}</p>
+          <p>
+            {job.spec.command == null
+              ? "The curves begin with the first sample of the chief worker."
+              : "The curves begin with the first loss or accuracy that the program logs."}
+          </p>
         </Empty>
       ) : (
         <div className="charts">
-          <CurveChart metric="loss" samples={progress.data.samples} evaluations={progress.data.evaluations} marks={marks} x={x} group={job.id} />
-          <CurveChart metric="accuracy" samples={progress.data.samples} evaluations={progress.data.evaluations} marks={marks} x={x} group={job.id} />
+          <CurveChart
+            metric="loss"
+            samples={progress.data.samples}
+            evaluations={progress.data.evaluations}
+            marks={marks}
+            x={x}
+            group={job.id}
+          />
+          <CurveChart
+            metric="accuracy"
+            samples={progress.data.samples}
+            evaluations={progress.data.evaluations}
+            marks={marks}
+            x={x}
+            group={job.id}
+          />
           {history.length > 1 ? <SizeChart points={history} /> : null}
           <PhaseChart samples={progress.data.samples} marks={marks} x={x} group={job.id} />
           <NoiseChart samples={progress.data.samples} marks={marks} x={x} group={job.id} />

@@ -9,7 +9,8 @@ async function change(fields: Record<string, string>) {
   open("/jobs/job-1");
   fireEvent.click(await screen.findByRole("button", { name: "Change" }));
   const dialog = within(screen.getByRole("dialog"));
-  for (const [label, value] of Object.entries(fields)) fireEvent.change(dialog.getByLabelText(label), { target: { value } });
+  for (const [label, value] of Object.entries(fields))
+    fireEvent.change(dialog.getByLabelText(label), { target: { value } });
   fireEvent.click(dialog.getByRole("button", { name: "Change" }));
 }
 
@@ -28,7 +29,8 @@ it("sends the range and the priority that were typed, with how often the job was
 
 it("shows why the api refused it, and stays", async () => {
   world.routes["GET /api/v1/jobs/job-1"] = () => json(job({ id: "job-1" }));
-  world.routes["PATCH /api/v1/jobs/job-1"] = () => problem(409, "Somebody else has changed it", "the job was changed 1 times by now");
+  world.routes["PATCH /api/v1/jobs/job-1"] = () =>
+    problem(409, "Somebody else has changed it", "the job was changed 1 times by now");
   await change({ "Fewest workers": "2" });
   const alert = await within(screen.getByRole("dialog")).findByRole("alert");
   expect(alert.textContent).toContain("the job was changed 1 times by now");

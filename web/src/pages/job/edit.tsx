@@ -14,22 +14,53 @@ export function Edit({ job, onDone, onClose }: { job: JobView; onDone: () => voi
   const [most, setMost] = useState(String(job.workers.max));
   const [priority, setPriority] = useState(String(job.priority));
   const act = async () => {
-    await editJob(job.id, { workers: { min: Number(fewest), max: Number(most) }, priority: Number(priority), edits: read.edits ?? 0 });
+    await editJob(job.id, {
+      workers: { min: Number(fewest), max: Number(most) },
+      priority: Number(priority),
+      edits: read.edits ?? 0,
+    });
     onDone();
   };
   return (
-    <Confirm question={{ title: `Change ${job.name}`, text: TEXT, verb: "Change", danger: false, act }} onClose={onClose}>
+    <Confirm
+      question={{ title: `Change ${job.name}`, text: TEXT, verb: "Change", danger: false, act }}
+      onClose={onClose}
+    >
       <label className="extend-more">
         Fewest workers
-        <input type="number" min={1} max={1024} step={1} required value={fewest} onChange={(event) => setFewest(event.target.value)} />
+        <input
+          type="number"
+          min={1}
+          max={1024}
+          step={1}
+          required
+          value={fewest}
+          onChange={(event) => setFewest(event.target.value)}
+        />
       </label>
       <label className="extend-more">
         Most workers
-        <input type="number" min={1} max={1024} step={1} required value={most} onChange={(event) => setMost(event.target.value)} />
+        <input
+          type="number"
+          min={1}
+          max={1024}
+          step={1}
+          required
+          value={most}
+          onChange={(event) => setMost(event.target.value)}
+        />
       </label>
       <label className="extend-more">
         Priority
-        <input type="number" min={-100} max={100} step={1} required value={priority} onChange={(event) => setPriority(event.target.value)} />
+        <input
+          type="number"
+          min={-100}
+          max={100}
+          step={1}
+          required
+          value={priority}
+          onChange={(event) => setPriority(event.target.value)}
+        />
       </label>
     </Confirm>
   );

@@ -119,14 +119,24 @@ const QUESTIONS: Record<Verb, Asked> = {
     verb: "Suspend",
     danger: false,
   }),
-  continue: (name) => ({ title: `Continue ${name}?`, text: "It resumes where it was suspended, once its GPUs are free.", verb: "Continue", danger: false }),
+  continue: (name) => ({
+    title: `Continue ${name}?`,
+    text: "It resumes where it was suspended, once its GPUs are free.",
+    verb: "Continue",
+    danger: false,
+  }),
   pause: (name) => ({
     title: `Pause ${name}?`,
     text: "It writes a checkpoint and releases its GPUs. It continues from there when you resume it.",
     verb: "Pause",
     danger: false,
   }),
-  resume: (name) => ({ title: `Resume ${name}?`, text: "It goes back to the queue and on from its newest checkpoint.", verb: "Resume", danger: false }),
+  resume: (name) => ({
+    title: `Resume ${name}?`,
+    text: "It goes back to the queue and on from its newest checkpoint.",
+    verb: "Resume",
+    danger: false,
+  }),
   cancel: (name) => ({
     title: `Cancel ${name}?`,
     text: "It stops for good and cannot be resumed. Its checkpoints, logs and curves stay.",
@@ -145,7 +155,10 @@ function Facts({ job }: { job: JobView }) {
   const now = useNow();
   const { progress } = job;
   const ended = isTerminal(job.phase);
-  const ran = job.started_at === null ? null : (Date.parse(job.finished_at ?? new Date(now).toISOString()) - Date.parse(job.started_at)) / 1000;
+  const ran =
+    job.started_at === null
+      ? null
+      : (Date.parse(job.finished_at ?? new Date(now).toISOString()) - Date.parse(job.started_at)) / 1000;
   return (
     <dl className="facts">
       <div className="fact fact-wide">
@@ -155,24 +168,52 @@ function Facts({ job }: { job: JobView }) {
         </dd>
       </div>
       <Measures job={job} />
-      <Fact name="Workers" value={sizeText(job.workers, ended)} title="Running now, and the range in which the scheduler may choose" />
-      {job.ps_shards.max === 0 ? null : <Fact name="PS shards" value={sizeText(job.ps_shards, ended)} title="Running now, and the range in which the scheduler may choose" />}
-      {job.forecast?.start ? <Fact name="Starts in" value={range(job.forecast.start, now)} title={dates(job.forecast.start)} /> : null}
+      <Fact
+        name="Workers"
+        value={sizeText(job.workers, ended)}
+        title="Running now, and the range in which the scheduler may choose"
+      />
+      {job.ps_shards.max === 0 ? null : (
+        <Fact
+          name="PS shards"
+          value={sizeText(job.ps_shards, ended)}
+          title="Running now, and the range in which the scheduler may choose"
+        />
+      )}
+      {job.forecast?.start ? (
+        <Fact name="Starts in" value={range(job.forecast.start, now)} title={dates(job.forecast.start)} />
+      ) : null}
       {ended ? null : job.forecast?.finish ? (
         <Fact name="Ends in" value={range(job.forecast.finish, now)} title={dates(job.forecast.finish)} />
       ) : (
         <Fact
           name="Ends in"
           value={job.phase === "running" ? duration(progress?.eta_s) : NONE}
-          {...(job.forecast?.unforeseen ? { title: `Unknown: ${unforeseenSentence(job.forecast.unforeseen) ?? ""}` } : {})}
+          {...(job.forecast?.unforeseen
+            ? { title: `Unknown: ${unforeseenSentence(job.forecast.unforeseen) ?? ""}` }
+            : {})}
         />
       )}
-      <Fact name={ended ? "Took" : "Since start"} value={duration(ran)} {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })} />
+      <Fact
+        name={ended ? "Took" : "Since start"}
+        value={duration(ran)}
+        {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })}
+      />
       {job.spec.engine ? <Fact name="Model" value={modelText(job.spec.engine.model)} /> : null}
       {job.spec.engine ? <Fact name="Data" value={dataText(job.spec.engine.dataset)} /> : null}
-      <Fact name="Submitted" value={`${age(job.submitted_at, now)} ago`} title={`${instant(job.submitted_at)} by ${job.submitted_by}`} />
-      <Fact name="Revision" value={String(job.revision)} title="How often it was started, each time with a new set of tasks" />
-      {job.failures > 0 ? <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" /> : null}
+      <Fact
+        name="Submitted"
+        value={`${age(job.submitted_at, now)} ago`}
+        title={`${instant(job.submitted_at)} by ${job.submitted_by}`}
+      />
+      <Fact
+        name="Revision"
+        value={String(job.revision)}
+        title="How often it was started, each time with a new set of tasks"
+      />
+      {job.failures > 0 ? (
+        <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" />
+      ) : null}
       {job.spec.command ? <Command argv={job.spec.command.argv} /> : null}
     </dl>
   );

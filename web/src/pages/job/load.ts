@@ -3,7 +3,16 @@ import { useEffect, useRef } from "react";
 import { accuracy, checkpoints, events, explain, job, progress, tasks } from "../../api/calls";
 import { isGone } from "../../api/problem";
 import { useResource, type Resource } from "../../api/resource";
-import type { Accuracy, CheckpointView, Explanation, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
+import type {
+  Accuracy,
+  CheckpointView,
+  Explanation,
+  JobView,
+  Progress,
+  SampleView,
+  StoredEvent,
+  TaskView,
+} from "../../api/types";
 import { appendEvaluation, appendEvent, foldEvent, foldSample, isTerminal, replaceAfter } from "../../live/job";
 import { decode } from "../../live/messages";
 import { openStream } from "../../live/stream";

@@ -19,12 +19,18 @@ export function Logs({ jobId, tasks, revision }: { jobId: string; tasks: Resourc
   if (tasks.error !== null) return <Failure error={tasks.error} retry={tasks.reload} />;
   if (tasks.data === null) return <Loading label="Loading tasks" />;
   const sorted = [...tasks.data].sort(byNewest);
-  const chosen = sorted.find((task) => task.id === params.get("task")) ?? sorted.find((task) => task.revision === revision) ?? sorted[0];
+  const chosen =
+    sorted.find((task) => task.id === params.get("task")) ??
+    sorted.find((task) => task.revision === revision) ??
+    sorted[0];
   if (chosen === undefined) return <Empty title="No task has run yet">Logs begin with the first start.</Empty>;
   const picker = (
     <label className="field">
       <span className="sr-only">Task</span>
-      <select value={chosen.id} onChange={(event) => setParams({ tab: "logs", task: event.target.value }, { replace: true })}>
+      <select
+        value={chosen.id}
+        onChange={(event) => setParams({ tab: "logs", task: event.target.value }, { replace: true })}
+      >
         {sorted.map((task) => (
           <option key={task.id} value={task.id}>
             {roleName(task.role)} · revision {task.revision} · {task.node} · {task.state.phase}
@@ -43,7 +49,10 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
   const log = useLog(jobId, task.id, TAIL_BYTES);
   const box = useRef<HTMLDivElement>(null);
   const lines = useMemo(() => log.text.replace(/\n$/, "").split("\n").slice(-SHOWN_LINES), [log.text]);
-  const shown = useMemo(() => (needle === "" ? lines : lines.filter((line) => line.toLowerCase().includes(needle))), [lines, needle]);
+  const shown = useMemo(
+    () => (needle === "" ? lines : lines.filter((line) => line.toLowerCase().includes(needle))),
+    [lines, needle],
+  );
   useLayoutEffect(() => {
     if (follow && box.current !== null) box.current.scrollTop = box.current.scrollHeight;
   }, [follow, shown]);
@@ -62,7 +71,13 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
         <label className="field-search">
           <span className="sr-only">Search in the log</span>
           <Icon name="search" />
-          <input type="search" placeholder="Search" value={search} onChange={(event) => setSearch(event.target.value)} spellCheck={false} />
+          <input
+            type="search"
+            placeholder="Search"
+            value={search}
+            onChange={(event) => setSearch(event.target.value)}
+            spellCheck={false}
+          />
         </label>
         <label className="check">
           <input type="checkbox" checked={follow} onChange={(event) => setFollow(event.target.checked)} /> Follow
@@ -73,8 +88,15 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
         </span>
       </div>
       {log.error === null ? null : <Failure error={log.error} />}
-      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- A region that scrolls must be reachable by keyboard. */}
-      <div className="log-text" ref={box} role="log" tabIndex={0} aria-label={`Log of ${roleName(task.role)}`} aria-live="off">
+      <div
+        className="log-text"
+        ref={box}
+        role="log"
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- A region that scrolls must be reachable by keyboard.
+        tabIndex={0}
+        aria-label={`Log of ${roleName(task.role)}`}
+        aria-live="off"
+      >
         {log.loading ? <Loading label="Loading the log" rows={6} /> : null}
         {!log.loading && log.text === "" ? <p className="muted">The task has written nothing yet.</p> : null}
         {shown.map((line, index) => (

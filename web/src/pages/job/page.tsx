@@ -45,12 +45,20 @@ function OneJob({ id }: { id: string }) {
     return (
       <Empty title={meanwhile ? "The job is gone" : "There is no such job"}>
         <p>
-          {meanwhile ? "It was deleted while this page was open." : "It may have been deleted, or belong to another tenant."} Back to the <Link to="/jobs">list of jobs</Link>.
+          {meanwhile
+            ? "It was deleted while this page was open."
+            : "It may have been deleted, or belong to another tenant."}{" "}
+          Back to the <Link to="/jobs">list of jobs</Link>.
         </p>
       </Empty>
     );
   }
-  if (job.data === null) return job.error === null ? <Loading label="Loading the job" rows={8} /> : <Failure error={job.error} retry={job.reload} />;
+  if (job.data === null)
+    return job.error === null ? (
+      <Loading label="Loading the job" rows={8} />
+    ) : (
+      <Failure error={job.error} retry={job.reload} />
+    );
   return (
     <div className="page">
       <JobHead job={job.data} onChanged={job.reload} onDeleted={() => setDeleted(true)} />
@@ -127,7 +135,12 @@ function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
     case "overview":
       return (
         <div className="overview">
-          <Why job={job} events={data.events.data ?? []} explanation={data.explanation.data} accuracy={data.accuracy.data} />
+          <Why
+            job={job}
+            events={data.events.data ?? []}
+            explanation={data.explanation.data}
+            accuracy={data.accuracy.data}
+          />
           <Curves job={job} data={data} />
         </div>
       );

@@ -25,7 +25,10 @@ const task = (rank: number): TaskView => ({
 it("shows how fast each worker is by itself, and which of them holds the others up", () => {
   const pace = { step: 40, doing: "working" as const, heard_at: at(9), moved_at: at(9) };
   const even: TaskView = { ...task(0), pace: { ...pace, own_ms: 12.5, of_median: 1, suspected: null } };
-  const slow: TaskView = { ...task(1), pace: { ...pace, own_ms: 31, of_median: 0.4, suspected: { of: "straggler", since: at(5) } } };
+  const slow: TaskView = {
+    ...task(1),
+    pace: { ...pace, own_ms: 31, of_median: 0.4, suspected: { of: "straggler", since: at(5) } },
+  };
   const reload = () => undefined;
   const resource = { data: [even, slow, task(2)], error: null, loading: false, reload, update: reload };
   render(
@@ -58,11 +61,17 @@ it("tells the pace of a task that holds up the others, the newest finding, and o
   const reload = () => undefined;
   render(
     <MemoryRouter>
-      <Tasks resource={{ data: [task(0), task(1)], error: null, loading: false, reload, update: reload }} revision={1} events={events} />
+      <Tasks
+        resource={{ data: [task(0), task(1)], error: null, loading: false, reload, update: reload }}
+        revision={1}
+        events={events}
+      />
     </MemoryRouter>,
   );
   const slow = within(screen.getByRole("rowheader", { name: "worker 1" }).closest("tr") ?? document.body);
-  expect(slow.getByText("Is a straggler: 42.0 ms of its own for a step, the median is 12.5 ms").title).toBe("The others train on without it");
+  expect(slow.getByText("Is a straggler: 42.0 ms of its own for a step, the median is 12.5 ms").title).toBe(
+    "The others train on without it",
+  );
   const other = screen.getByRole("rowheader", { name: "worker 0" }).closest("tr");
   expect(other?.textContent).not.toContain("straggler");
 });
@@ -83,7 +92,13 @@ it("tells who shares the GPU of a task, how fast it is there, and what it uses",
   );
   const [, first, second] = screen.getAllByRole("row");
   expect(first?.textContent).toContain("beside another job, at 66 % of its rate alone");
-  expect(within(first as HTMLElement).getByRole("link", { name: "another job" }).getAttribute("href")).toBe("/jobs/job-2");
-  expect(within(first as HTMLElement).getByTitle(/1.5.GiB of memory at most, busy 50 % of the time alone/)).toBeTruthy();
+  expect(
+    within(first as HTMLElement)
+      .getByRole("link", { name: "another job" })
+      .getAttribute("href"),
+  ).toBe("/jobs/job-2");
+  expect(
+    within(first as HTMLElement).getByTitle(/1.5.GiB of memory at most, busy 50 % of the time alone/),
+  ).toBeTruthy();
   expect(second?.textContent).not.toContain("beside");
 });

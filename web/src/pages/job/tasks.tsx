@@ -32,7 +32,8 @@ export function Tasks({ resource, revision, events }: Props) {
     <>
       {older > 0 ? (
         <label className="check">
-          <input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} /> Show {older} of earlier revisions
+          <input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} /> Show {older} of
+          earlier revisions
         </label>
       ) : null}
       <div className="table-wrap">
@@ -64,7 +65,13 @@ export function Tasks({ resource, revision, events }: Props) {
           </thead>
           <tbody>
             {shown.map((task) => (
-              <TaskRow key={task.id} task={task} verdict={judged.get(task.id)} leaving={isLeaving(task, revision)} now={now} />
+              <TaskRow
+                key={task.id}
+                task={task}
+                verdict={judged.get(task.id)}
+                leaving={isLeaving(task, revision)}
+                now={now}
+              />
             ))}
           </tbody>
         </table>
@@ -75,10 +82,24 @@ export function Tasks({ resource, revision, events }: Props) {
 
 /** Returns the newest verdict on each task that delayed the others. */
 function verdictsOf(events: readonly StoredEvent[]): Map<string, Verdict> {
-  return new Map(events.flatMap(({ event }) => (event.kind === "rank_judged" ? [[event.verdict.task_id, event.verdict] as const] : [])));
+  return new Map(
+    events.flatMap(({ event }) =>
+      event.kind === "rank_judged" ? [[event.verdict.task_id, event.verdict] as const] : [],
+    ),
+  );
 }
 
-function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Verdict | undefined; leaving: boolean; now: number }) {
+function TaskRow({
+  task,
+  verdict,
+  leaving,
+  now,
+}: {
+  task: TaskView;
+  verdict: Verdict | undefined;
+  leaving: boolean;
+  now: number;
+}) {
   const { state } = task;
   const end = task.released_at === null ? now : Date.parse(task.released_at);
   return (
@@ -101,7 +122,9 @@ function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Ver
         {task.shared_with === undefined || task.shared_with === null ? null : (
           <p className="note" title={use(task)}>
             beside <Link to={`/jobs/${task.shared_with}`}>another job</Link>
-            {typeof task.rate_beside === "number" ? `, at ${Math.round(100 * task.rate_beside)} % of its rate alone` : null}
+            {typeof task.rate_beside === "number"
+              ? `, at ${Math.round(100 * task.rate_beside)} % of its rate alone`
+              : null}
           </p>
         )}
         {verdict === undefined ? null : (
@@ -114,7 +137,11 @@ function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Ver
         <Pace task={task} now={now} />
       </td>
       <td data-label="Outcome">
-        {state.phase === "released" ? <span className={isClean(state.outcome) ? "muted" : "bad"}>{outcome(state.outcome)}</span> : <span className="muted">–</span>}
+        {state.phase === "released" ? (
+          <span className={isClean(state.outcome) ? "muted" : "bad"}>{outcome(state.outcome)}</span>
+        ) : (
+          <span className="muted">–</span>
+        )}
       </td>
       <td className="right num" data-label="Since" title={instant(task.created_at)}>
         {clock(task.created_at, now)}
@@ -147,10 +174,15 @@ function Pace({ task: { pace }, now }: { task: TaskView; now: number }) {
   return (
     <>
       <span title={heard}>{pace.own_ms === null ? "not told" : `${pace.own_ms.toFixed(1)} ms`}</span>
-      {pace.of_median === null ? null : <p className={pace.suspected === null ? "note" : "note note-bad"}>{Math.round(100 * pace.of_median)} % of the median rate</p>}
+      {pace.of_median === null ? null : (
+        <p className={pace.suspected === null ? "note" : "note note-bad"}>
+          {Math.round(100 * pace.of_median)} % of the median rate
+        </p>
+      )}
       {pace.suspected === null ? null : (
         <p className="note note-bad">
-          Looks {pace.suspected.of === "hang" ? "hung" : "like a straggler"} for {duration((now - Date.parse(pace.suspected.since)) / 1000)}
+          Looks {pace.suspected.of === "hang" ? "hung" : "like a straggler"} for{" "}
+          {duration((now - Date.parse(pace.suspected.since)) / 1000)}
         </p>
       )}
     </>

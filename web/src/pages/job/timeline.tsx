@@ -28,7 +28,8 @@ export function Timeline({ resource }: { resource: Resource<StoredEvent[]> }) {
   return (
     <>
       <label className="check">
-        <input type="checkbox" checked={quiet} onChange={(event) => setQuiet(event.target.checked)} /> Show routine events: starts and stops of tasks, tests, checkpoints
+        <input type="checkbox" checked={quiet} onChange={(event) => setQuiet(event.target.checked)} /> Show routine
+        events: starts and stops of tasks, tests, checkpoints
       </label>
       <ol className="timeline">
         {shown.slice(0, limit).map(({ stored, said }) => (

@@ -77,20 +77,29 @@ function tone(job: JobView): string {
 function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { now: number }) {
   if (job.phase === "failed") return <p className="why-main">{job.failure ?? "No reason was given."}</p>;
   if (isWaiting(job.phase)) return <WaitReason job={job} events={events} explanation={explanation} now={now} />;
-  if (job.state.phase === "stopping") return <p className="why-main">Its tasks were asked to stop, {afterStop(job.state.then)}.</p>;
+  if (job.state.phase === "stopping")
+    return <p className="why-main">Its tasks were asked to stop, {afterStop(job.state.then)}.</p>;
   if (job.phase === "succeeded") {
     const finished = events.findLast((stored) => stored.event.kind === "training_finished")?.event;
-    return <p className="why-main">{finished?.kind === "training_finished" ? finished.reason : "It trained to its end."}</p>;
+    return (
+      <p className="why-main">{finished?.kind === "training_finished" ? finished.reason : "It trained to its end."}</p>
+    );
   }
   if (job.phase === "suspended") {
     const turned = events.findLast((stored) => stored.event.kind === "job_turned")?.event;
-    return <p className="why-main">{turned?.kind === "job_turned" ? turned.why : "It shares its GPUs with other jobs by time slicing."}</p>;
+    return (
+      <p className="why-main">
+        {turned?.kind === "job_turned" ? turned.why : "It shares its GPUs with other jobs by time slicing."}
+      </p>
+    );
   }
   if (job.phase === "cancelled") return <p className="why-main">{asker(events, "cancel")} cancelled it.</p>;
   const reason = sizeReason(events);
   return (
     <>
-      <p className="why-main">{reason === null ? size(job.workers.running, job.ps_shards.running) : size(reason.workers, reason.psShards)}</p>
+      <p className="why-main">
+        {reason === null ? size(job.workers.running, job.ps_shards.running) : size(reason.workers, reason.psShards)}
+      </p>
       {reason === null ? null : <p>{reason.why}</p>}
       <SizeFacts job={job} explanation={explanation} />
     </>
@@ -202,13 +211,20 @@ function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | n
 
 /** Returns the user with the newest request of this intent. */
 function asker(events: readonly StoredEvent[], intent: Intent): string {
-  const asked = events.findLast((stored) => stored.event.kind === "intent_changed" && stored.event.intent === intent)?.event;
+  const asked = events.findLast(
+    (stored) => stored.event.kind === "intent_changed" && stored.event.intent === intent,
+  )?.event;
   return who(asked?.kind === "intent_changed" ? asked.by : null);
 }
 
 function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { now: number }) {
   const { waiting } = job;
-  if (waiting === null) return <p className="why-main">{job.phase === "paused" ? `${asker(events, "pause")} paused it.` : "The next round considers it."}</p>;
+  if (waiting === null)
+    return (
+      <p className="why-main">
+        {job.phase === "paused" ? `${asker(events, "pause")} paused it.` : "The next round considers it."}
+      </p>
+    );
   const blocked = blockers(waiting.detail.why);
   const { why } = waiting.detail;
   const way = explanation?.in_the_way;
@@ -216,7 +232,9 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
   return (
     <>
       <p className="why-main">{waiting.message}</p>
-      {why.reason === "backing_off" ? <p>Next try in {duration(Math.max(0, (why.until_unix_ms - now) / 1000))}.</p> : null}
+      {why.reason === "backing_off" ? (
+        <p>Next try in {duration(Math.max(0, (why.until_unix_ms - now) / 1000))}.</p>
+      ) : null}
       <dl className="why-facts">
         <dt>Reason</dt>
         <dd>
@@ -229,7 +247,17 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
           </>
         ) : null}
         <dt>Smallest change</dt>
-        <dd>{waiting.smallest_change === null ? (isForGood(waiting.detail.why) ? "no single change; as the job and the cluster are, it never starts" : "only time helps") : <strong>{waiting.smallest_change}</strong>}</dd>
+        <dd>
+          {waiting.smallest_change === null ? (
+            isForGood(waiting.detail.why) ? (
+              "no single change; as the job and the cluster are, it never starts"
+            ) : (
+              "only time helps"
+            )
+          ) : (
+            <strong>{waiting.smallest_change}</strong>
+          )}
+        </dd>
         {blocked.length > 0 ? (
           <>
             <dt>In the way</dt>
@@ -237,7 +265,9 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
               {blocked.slice(0, 6).map((id) => (
                 <Link key={id} to={`/jobs/${id}`} className="mono" title={id}>
                   {known.get(id)?.name ?? id.slice(0, 8)}
-                  {known.has(id) ? <span className="muted"> {plural(known.get(id)?.held_gpus ?? 0, "GPU")}</span> : null}
+                  {known.has(id) ? (
+                    <span className="muted"> {plural(known.get(id)?.held_gpus ?? 0, "GPU")}</span>
+                  ) : null}
                 </Link>
               ))}
               {blocked.length > 6 ? <span className="muted">and {blocked.length - 6} more</span> : null}

@@ -13,7 +13,8 @@ export function FilterBar({ filters, onChange }: { filters: Filters; onChange: (
   const search = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const slash = (event: KeyboardEvent) => {
-      const typing = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]") !== null;
+      const typing =
+        event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]") !== null;
       if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       search.current?.focus();
@@ -23,13 +24,23 @@ export function FilterBar({ filters, onChange }: { filters: Filters; onChange: (
   }, []);
   const toggle = (phase: JobPhase) => {
     const on = filters.phases.includes(phase);
-    onChange({ ...filters, phases: on ? filters.phases.filter((other) => other !== phase) : [...filters.phases, phase] });
+    onChange({
+      ...filters,
+      phases: on ? filters.phases.filter((other) => other !== phase) : [...filters.phases, phase],
+    });
   };
   return (
     <div className="filters" role="search" aria-label="Filter jobs">
       <div className="segments" role="group" aria-label="Phase">
         {PHASES.map((phase) => (
-          <button key={phase} type="button" className="segment" data-phase={phase} aria-pressed={filters.phases.includes(phase)} onClick={() => toggle(phase)}>
+          <button
+            key={phase}
+            type="button"
+            className="segment"
+            data-phase={phase}
+            aria-pressed={filters.phases.includes(phase)}
+            onClick={() => toggle(phase)}
+          >
             <span className="phase-dot" aria-hidden="true" />
             {phase}
           </button>
@@ -39,11 +50,22 @@ export function FilterBar({ filters, onChange }: { filters: Filters; onChange: (
         <label className="field-search">
           <span className="sr-only">Name</span>
           <Icon name="search" />
-          <Typed ref={search} placeholder="Name" title="Jobs of exactly this name; press / to come here" value={filters.name} onChange={(name) => onChange({ ...filters, name })} />
+          <Typed
+            ref={search}
+            placeholder="Name"
+            title="Jobs of exactly this name; press / to come here"
+            value={filters.name}
+            onChange={(name) => onChange({ ...filters, name })}
+          />
         </label>
         <label>
           <span className="sr-only">Label</span>
-          <Typed placeholder="label=value" title="Jobs with this label" value={filters.label} onChange={(label) => onChange({ ...filters, label })} />
+          <Typed
+            placeholder="label=value"
+            title="Jobs with this label"
+            value={filters.label}
+            onChange={(label) => onChange({ ...filters, label })}
+          />
         </label>
         {isFiltered(filters) ? (
           <button type="button" className="button" onClick={() => onChange({ phases: [], label: "", name: "" })}>

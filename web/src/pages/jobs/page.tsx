@@ -21,7 +21,13 @@ export function JobsPage() {
   useTitle("Jobs");
   const [params, setParams] = useSearchParams();
   const filters = readFilters(params);
-  const query = { phase: filters.phases, label: filters.label, name: filters.name, limit: PER_PAGE, continue: filters.page };
+  const query = {
+    phase: filters.phases,
+    label: filters.label,
+    name: filters.name,
+    limit: PER_PAGE,
+    continue: filters.page,
+  };
   const list = useResource(JSON.stringify(query), (signal) => jobs(query, signal));
   const { data, update, reload } = list;
   const onMessage = useCallback(
@@ -81,7 +87,8 @@ function NoJobs({ filtered, later }: { filtered: boolean; later: boolean }) {
   return (
     <Empty title="No jobs yet">
       <p>
-        <Link to="/submit">Submit one here</Link>, or from a terminal: <code>muster submit examples/fashion-cnn.yaml</code>
+        <Link to="/submit">Submit one here</Link>, or from a terminal:{" "}
+        <code>muster submit examples/fashion-cnn.yaml</code>
       </p>
     </Empty>
   );

@@ -31,10 +31,18 @@ export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
             <th scope="col" className="right">
               Train loss
             </th>
-            <th scope="col" className="right" title="Accuracy of the newest evaluation, or its loss where no accuracy is logged; of training until there is an evaluation">
+            <th
+              scope="col"
+              className="right"
+              title="Accuracy of the newest evaluation, or its loss where no accuracy is logged; of training until there is an evaluation"
+            >
               Evaluation
             </th>
-            <th scope="col" className="right" title="Between the two in four cases of five, by the scheduler's forecast">
+            <th
+              scope="col"
+              className="right"
+              title="Between the two in four cases of five, by the scheduler's forecast"
+            >
               Ends in
             </th>
             <th scope="col" className="right">
@@ -80,8 +88,16 @@ function JobRow({ job, now }: { job: JobView; now: number }) {
       <td className="right num" data-label="Evaluation">
         <Accuracy job={job} />
       </td>
-      <td className="right num" data-label="Ends in" {...(job.forecast?.finish ? { title: dates(job.forecast.finish) } : {})}>
-        {job.forecast?.finish ? range(job.forecast.finish, now) : job.phase === "running" ? duration(job.progress?.eta_s) : NONE}
+      <td
+        className="right num"
+        data-label="Ends in"
+        {...(job.forecast?.finish ? { title: dates(job.forecast.finish) } : {})}
+      >
+        {job.forecast?.finish
+          ? range(job.forecast.finish, now)
+          : job.phase === "running"
+            ? duration(job.progress?.eta_s)
+            : NONE}
       </td>
       <td className="right num" data-label="Age" title={`Submitted ${instant(job.submitted_at)}`}>
         {age(job.submitted_at, now)}
@@ -125,7 +141,12 @@ function Labels({ labels }: { labels: JobView["labels"] }) {
   return (
     <span className="labels">
       {entries.slice(0, 3).map(([key, value]) => (
-        <Link key={key} className="label" to={{ pathname: "/jobs", search: new URLSearchParams({ label: `${key}=${value}` }).toString() }} title={`Jobs with ${key}=${value}`}>
+        <Link
+          key={key}
+          className="label"
+          to={{ pathname: "/jobs", search: new URLSearchParams({ label: `${key}=${value}` }).toString() }}
+          title={`Jobs with ${key}=${value}`}
+        >
           {key}={value}
         </Link>
       ))}

@@ -34,21 +34,36 @@ export function NodeCard({ node, colours, onDrain }: Props) {
           {node.state === "lost" && node.drained ? "lost, drained" : status}
         </span>
         {onDrain === null ? null : (
-          <button type="button" className="button button-small" onClick={onDrain} aria-label={`${isClosed ? "Uncordon" : "Drain"} ${node.name}`}>
+          <button
+            type="button"
+            className="button button-small"
+            onClick={onDrain}
+            aria-label={`${isClosed ? "Uncordon" : "Drain"} ${node.name}`}
+          >
             {isClosed ? "Uncordon" : "Drain"}
           </button>
         )}
       </header>
-      <ul className="slots" onMouseLeave={() => setShown(null)} aria-label={`${used} of ${plural(node.gpus.length, slotName(node.gpus))} in use`}>
+      <ul
+        className="slots"
+        onMouseLeave={() => setShown(null)}
+        aria-label={`${used} of ${plural(node.gpus.length, slotName(node.gpus))} in use`}
+      >
         {node.gpus.map((gpu) => (
           <li key={gpu.index}>
-            <Slot gpu={gpu} colour={gpu.job === null ? undefined : colours.get(gpu.job.id ?? OTHERS)} onShow={() => setShown(gpu.index)} />
+            <Slot
+              gpu={gpu}
+              colour={gpu.job === null ? undefined : colours.get(gpu.job.id ?? OTHERS)}
+              onShow={() => setShown(gpu.index)}
+            />
           </li>
         ))}
       </ul>
       {node.excluded === null ? null : <p className="node-detail">Takes no new work: {node.excluded.why}</p>}
       {said === undefined ? null : <p className="node-detail">Closed by its cluster: {said}</p>}
-      {taken === 0 ? null : <p className="node-detail">{`${taken} of ${plural(node.gpus.length, slotName(node.gpus))} not Muster's${said === undefined ? `: ${node.notice?.why}` : ""}`}</p>}
+      {taken === 0 ? null : (
+        <p className="node-detail">{`${taken} of ${plural(node.gpus.length, slotName(node.gpus))} not Muster's${said === undefined ? `: ${node.notice?.why}` : ""}`}</p>
+      )}
       {suspend === undefined ? null : <p className="node-detail">{suspend}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
@@ -61,7 +76,9 @@ export function NodeCard({ node, colours, onDrain }: Props) {
 function suspendOf({ capacity }: NodeView): string | undefined {
   const able = capacity.driver_suspend;
   if (able === undefined || able === null) return undefined;
-  return able.kind === "able" ? "Suspended programs leave the GPUs" : `Suspended programs keep their memory on the GPUs: ${able.why}`;
+  return able.kind === "able"
+    ? "Suspended programs leave the GPUs"
+    : `Suspended programs keep their memory on the GPUs: ${able.why}`;
 }
 
 function statusOf({ state, drained, excluded, notice }: NodeView): "lost" | "drained" | "excluded" | "cordoned" | "up" {
@@ -73,7 +90,14 @@ function statusOf({ state, drained, excluded, notice }: NodeView): "lost" | "dra
 
 function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefined; onShow: () => void }) {
   const text = describe(gpu);
-  const props = { className: "slot", title: text, "aria-label": text, onMouseEnter: onShow, onFocus: onShow, "data-job": colour };
+  const props = {
+    className: "slot",
+    title: text,
+    "aria-label": text,
+    onMouseEnter: onShow,
+    onFocus: onShow,
+    "data-job": colour,
+  };
   if (gpu.job !== null && gpu.job.id !== null) {
     return (
       <Link {...props} to={`/jobs/${gpu.job.id}`}>
@@ -89,7 +113,8 @@ function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefine
 }
 
 function describe(gpu: GpuView): string {
-  const what = gpu.kind === "cuda" ? `GPU ${gpu.index}, ${gpu.model}, ${bytes(gpu.memory_bytes)}` : `CPU slot ${gpu.index}`;
+  const what =
+    gpu.kind === "cuda" ? `GPU ${gpu.index}, ${gpu.model}, ${bytes(gpu.memory_bytes)}` : `CPU slot ${gpu.index}`;
   if (gpu.job === null) return `${what}: free`;
   const guest = gpu.guest === undefined || gpu.guest === null ? "" : `, and beside it ${named(gpu.guest)}`;
   return `${what}: ${named(gpu.job)}${guest}`;
@@ -111,7 +136,12 @@ function Facts({ node, used }: { node: NodeView; used: number }) {
       <span className="num">{count(cpu / 1000)} cores</span>
       {" · "}
       <span className="num">{bytes(memory)}</span>
-      {node.state === "lost" ? <span title={instant(node.last_seen_at)}> · last seen {duration((now - Date.parse(node.last_seen_at)) / 1000)} ago</span> : null}
+      {node.state === "lost" ? (
+        <span title={instant(node.last_seen_at)}>
+          {" "}
+          · last seen {duration((now - Date.parse(node.last_seen_at)) / 1000)} ago
+        </span>
+      ) : null}
     </>
   );
 }

@@ -51,7 +51,9 @@ export function NodesPage() {
       act: async () => {
         await setDrained(node.name, !isClosed);
         const excluded = isClosed && node.excluded?.by_itself !== true ? null : node.excluded;
-        list.update((known) => known.map((other) => (other.id === node.id ? { ...other, drained: !isClosed, excluded } : other)));
+        list.update((known) =>
+          known.map((other) => (other.id === node.id ? { ...other, drained: !isClosed, excluded } : other)),
+        );
         setQuestion(null);
       },
     });
@@ -71,10 +73,17 @@ export function NodesPage() {
           </p>
         </Empty>
       ) : null}
-      {held.length > 0 ? <Legend jobs={held} colours={colours} slot={slotName((list.data ?? []).flatMap((node) => node.gpus))} /> : null}
+      {held.length > 0 ? (
+        <Legend jobs={held} colours={colours} slot={slotName((list.data ?? []).flatMap((node) => node.gpus))} />
+      ) : null}
       <div className="nodes">
         {list.data?.map((node) => (
-          <NodeCard key={node.id} node={node} colours={colours} onDrain={me.access === "admin" ? () => drain(node) : null} />
+          <NodeCard
+            key={node.id}
+            node={node}
+            colours={colours}
+            onDrain={me.access === "admin" ? () => drain(node) : null}
+          />
         ))}
       </div>
       {question === null ? null : <Confirm question={question} onClose={() => setQuestion(null)} />}
@@ -105,13 +114,25 @@ function jobsOf(all: readonly NodeView[]): Held[] {
   return [...held.values()];
 }
 
-function Legend({ jobs, colours, slot }: { jobs: readonly Held[]; colours: ReadonlyMap<string, number>; slot: string }) {
+function Legend({
+  jobs,
+  colours,
+  slot,
+}: {
+  jobs: readonly Held[];
+  colours: ReadonlyMap<string, number>;
+  slot: string;
+}) {
   return (
     <ul className="legend" aria-label="Jobs on these nodes">
       {jobs.map((job) => (
         <li key={job.id}>
           <span className="swatch" data-job={colours.get(job.id)} aria-hidden="true" />
-          {job.name === null ? <span className="muted">other tenants' jobs</span> : <Link to={`/jobs/${job.id}`}>{job.name}</Link>}
+          {job.name === null ? (
+            <span className="muted">other tenants' jobs</span>
+          ) : (
+            <Link to={`/jobs/${job.id}`}>{job.name}</Link>
+          )}
           <span className="muted num">{plural(job.gpus, slot)}</span>
         </li>
       ))}

@@ -19,7 +19,9 @@ export function CreateStudyPage() {
       send={createStudy}
       onSent={(study) => void navigate(`/studies/${study.id}`)}
       help={<Help />}
-      checked={(study) => <Valid document={study.document}>Nothing was created. With every default written out, the study is:</Valid>}
+      checked={(study) => (
+        <Valid document={study.document}>Nothing was created. With every default written out, the study is:</Valid>
+      )}
     />
   );
 }
@@ -35,13 +37,20 @@ function Help() {
         <dt>searcher</dt>
         <dd>Who proposes the next trial: random, grid, sobol, tpe, gp, cma_es, evolution, or external.</dd>
         <dt>stopper</dt>
-        <dd>How far each trial trains: none, median, successive_halving, hyperband, asha, hyper_drive, or pbt, whose worst trials begin anew from the best ones&apos; checkpoints.</dd>
+        <dd>
+          How far each trial trains: none, median, successive_halving, hyperband, asha, hyper_drive, or pbt, whose worst
+          trials begin anew from the best ones&apos; checkpoints.
+        </dd>
         <dt>budget</dt>
         <dd>How far a trial trains at most, in epochs or steps.</dd>
         <dt>job</dt>
-        <dd>A job document without version, name and labels. Without it trials are trained outside, by ask and tell.</dd>
+        <dd>
+          A job document without version, name and labels. Without it trials are trained outside, by ask and tell.
+        </dd>
       </dl>
-      <p className="muted">A dry run checks the space, the search and the job at the ends of every range, and creates nothing.</p>
+      <p className="muted">
+        A dry run checks the space, the search and the job at the ends of every range, and creates nothing.
+      </p>
     </Panel>
   );
 }

@@ -32,7 +32,11 @@ export function StudiesPage() {
       </div>
       {list.error !== null ? <Failure error={list.error} retry={list.reload} /> : null}
       {list.loading ? <Loading label="Loading studies" rows={6} /> : null}
-      {list.data === null ? null : list.data.items.length === 0 ? <NoStudies later={after !== null} /> : <StudyTable studies={list.data.items} />}
+      {list.data === null ? null : list.data.items.length === 0 ? (
+        <NoStudies later={after !== null} />
+      ) : (
+        <StudyTable studies={list.data.items} />
+      )}
       {after === null && (list.data?.continue ?? null) === null ? null : (
         <nav className="pager" aria-label="Pages of studies">
           {after === null ? null : (
@@ -56,7 +60,8 @@ function NoStudies({ later }: { later: boolean }) {
   return (
     <Empty title="No studies yet">
       <p>
-        A study searches for the parameters with which a job does best. <Link to="/studies/new">Create one here</Link>, or from a terminal: <code>muster study create examples/studies/asha.yaml</code>
+        A study searches for the parameters with which a job does best. <Link to="/studies/new">Create one here</Link>,
+        or from a terminal: <code>muster study create examples/studies/asha.yaml</code>
       </p>
     </Empty>
   );

@@ -48,7 +48,11 @@ export function StudyTable({ studies }: { studies: readonly StudyView[] }) {
               <td className="right num" data-label="Best">
                 {bestText(study)}
               </td>
-              <td className="right num" data-label="Age" title={`Created ${instant(study.created_at)} by ${study.created_by}`}>
+              <td
+                className="right num"
+                data-label="Age"
+                title={`Created ${instant(study.created_at)} by ${study.created_by}`}
+              >
                 {age(study.created_at, now)}
               </td>
             </tr>
@@ -66,7 +70,15 @@ export function TrialBar({ study: { trials, phase } }: { study: StudyView }) {
   const text = `${count(done)} of ${count(trials.limit)} done, ${count(trials.running)} running, ${count(trials.waiting)} waiting to go on, ${count(trials.failed)} failed`;
   return (
     <div className="progress" data-phase={STUDY_PHASES[phase].like} title={text}>
-      <div className="progress-track" role="progressbar" aria-valuemin={0} aria-valuemax={trials.limit} aria-valuenow={done} aria-label="Trials done" aria-valuetext={text}>
+      <div
+        className="progress-track"
+        role="progressbar"
+        aria-valuemin={0}
+        aria-valuemax={trials.limit}
+        aria-valuenow={done}
+        aria-label="Trials done"
+        aria-valuetext={text}
+      >
         <div className="progress-fill" style={{ width: `${share * 100}%` }} />
       </div>
       <span className="progress-text num">

@@ -62,7 +62,10 @@ function Plot({ search, across, up, objective, trials, hover }: PlotProps) {
   const [under, setUnder] = useState<readonly [number, number] | null>(null);
   const sought = search.objectives[objective];
   const metric = sought?.metric ?? "";
-  const surface = useMemo(() => surfaceOf(trials, across, up, objective, sought?.goal ?? "maximize"), [trials, across, up, objective, sought]);
+  const surface = useMemo(
+    () => surfaceOf(trials, across, up, objective, sought?.goal ?? "maximize"),
+    [trials, across, up, objective, sought],
+  );
   const dots = useMemo(() => dotsOf(surface), [surface]);
   const draw = useMemo<Draw>(() => drawPlot(surface, dots, across, up), [surface, dots, across, up]);
   const pointed = surface.placed.find(({ trial }) => trial.number === hover.number);
@@ -73,7 +76,13 @@ function Plot({ search, across, up, objective, trials, hover }: PlotProps) {
     const told = [across, up].map(({ name }) => `${name} ${parameterText(given[name])}`);
     return (context, size, inks) => {
       rings(context, size, inks);
-      drawTip(context, areaOf(size), spot(pointed, areaOf(size)), [`trial ${pointed.trial.number}: ${metricText(metric, pointed.value)}`, ...told], inks);
+      drawTip(
+        context,
+        areaOf(size),
+        spot(pointed, areaOf(size)),
+        [`trial ${pointed.trial.number}: ${metricText(metric, pointed.value)}`, ...told],
+        inks,
+      );
     };
   }, [dots, hover.number, pointed, across, up, metric]);
   const { placed, range } = surface;
@@ -103,12 +112,14 @@ function Plot({ search, across, up, objective, trials, hover }: PlotProps) {
       <p className="chart-note">
         {under === null || here === null ? (
           <>
-            Smoothed over {plural(placed.length, "trial")} by rank{surface.step === null ? "" : `, after ${budgetText(search, surface.step)}`}
+            Smoothed over {plural(placed.length, "trial")} by rank
+            {surface.step === null ? "" : `, after ${budgetText(search, surface.step)}`}
             {logText(across, up)}; blank where no trial is near
           </>
         ) : (
           <>
-            About <strong>{axisText(metric, surface.valueOf(here))}</strong> at {across.name} {textAt(across, under[0])}, {up.name} {textAt(up, under[1])}
+            About <strong>{axisText(metric, surface.valueOf(here))}</strong> at {across.name} {textAt(across, under[0])}
+            , {up.name} {textAt(up, under[1])}
           </>
         )}
       </p>
@@ -137,7 +148,12 @@ function Key({ surface, range, metric }: { surface: Surface; range: readonly [nu
 }
 
 function dotsOf({ placed, range }: Surface): Dot[] {
-  return placed.map(({ trial, x, y, rank }) => ({ number: trial.number, x, y, ink: (inks: Inks) => (range === null ? inks.mark : shade(inks, bandOf(rank, range))) }));
+  return placed.map(({ trial, x, y, rank }) => ({
+    number: trial.number,
+    x,
+    y,
+    ink: (inks: Inks) => (range === null ? inks.mark : shade(inks, bandOf(rank, range))),
+  }));
 }
 
 function drawPlot({ field, range }: Surface, dots: readonly Dot[], across: Axis, up: Axis): Draw {
@@ -173,7 +189,9 @@ function drawChoicesAcross(context: CanvasRenderingContext2D, area: Area, { choi
   context.textBaseline = "top";
   context.fillStyle = inks.muted;
   const band = (area.right - area.left) / choices.length;
-  choices.forEach((choice, index) => context.fillText(choice, area.left + (index + 0.5) * band, area.bottom + 7, band * 0.95));
+  choices.forEach((choice, index) =>
+    context.fillText(choice, area.left + (index + 0.5) * band, area.bottom + 7, band * 0.95),
+  );
 }
 
 function drawChoicesUp(context: CanvasRenderingContext2D, area: Area, { choices }: Axis, inks: Inks): void {
@@ -181,7 +199,9 @@ function drawChoicesUp(context: CanvasRenderingContext2D, area: Area, { choices 
   context.textBaseline = "middle";
   context.fillStyle = inks.muted;
   const band = (area.bottom - area.top) / choices.length;
-  choices.forEach((choice, index) => context.fillText(choice, area.left - 6, area.bottom - (index + 0.5) * band, area.left - 8));
+  choices.forEach((choice, index) =>
+    context.fillText(choice, area.left - 6, area.bottom - (index + 0.5) * band, area.left - 8),
+  );
 }
 
 /** Returns the place of the pointer as shares of the axes; null outside of them. */

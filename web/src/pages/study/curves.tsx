@@ -25,11 +25,26 @@ export function LearningCurves({ search, objective, trials, hover }: Props) {
   const [logY, setLogY] = useState(false);
   const sought = search.objectives[objective];
   const metric = sought?.metric ?? "";
-  const lines = useMemo(() => linesOf(trials, objective, ranks(trials, sought?.goal ?? "maximize", objective)), [trials, objective, sought]);
+  const lines = useMemo(
+    () => linesOf(trials, objective, ranks(trials, sought?.goal ?? "maximize", objective)),
+    [trials, objective, sought],
+  );
   const scales = useMemo(
     () => ({
-      x: padded(scaleOf(lines.flatMap((one) => ends(one.xs, logX)), logX), 0.02),
-      y: padded(scaleOf(lines.flatMap((one) => one.ys), logY), 0.04),
+      x: padded(
+        scaleOf(
+          lines.flatMap((one) => ends(one.xs, logX)),
+          logX,
+        ),
+        0.02,
+      ),
+      y: padded(
+        scaleOf(
+          lines.flatMap((one) => one.ys),
+          logY,
+        ),
+        0.04,
+      ),
     }),
     [lines, logX, logY],
   );
@@ -54,7 +69,9 @@ export function LearningCurves({ search, objective, trials, hover }: Props) {
             height={300}
             draw={draw}
             {...(over === undefined ? {} : { over })}
-            onMove={(at, size) => hover.set(at === null ? null : (lineAt(lines, areaOf(size), scales, at)?.number ?? null))}
+            onMove={(at, size) =>
+              hover.set(at === null ? null : (lineAt(lines, areaOf(size), scales, at)?.number ?? null))
+            }
             onUp={hover.open}
           />
           <p className="chart-note" aria-live="off">
@@ -62,7 +79,8 @@ export function LearningCurves({ search, objective, trials, hover }: Props) {
               <RampKey text={`${metric} of ${count(lines.length)} trials by ${search.budget?.unit ?? "epochs"}`} />
             ) : (
               <>
-                <strong>trial {chosen.number}</strong> {metricText(metric, last)} after {budgetText(search, chosen.xs[chosen.xs.length - 1] ?? 0)}; click for its job
+                <strong>trial {chosen.number}</strong> {metricText(metric, last)} after{" "}
+                {budgetText(search, chosen.xs[chosen.xs.length - 1] ?? 0)}; click for its job
               </>
             )}
           </p>
@@ -77,12 +95,21 @@ export function linesOf(trials: readonly TrialView[], objective: number, ranked:
     // Some results come only at the end of a rung, such as those of an external trainer.
     const points = trial.curve.length > 0 ? trial.curve : trial.rungs;
     if (points.length === 0) return [];
-    return [{ number: trial.number, rank: ranked.get(trial.number), xs: points.map((point) => point.step), ys: points.map((point) => point.values[objective] ?? null) }];
+    return [
+      {
+        number: trial.number,
+        rank: ranked.get(trial.number),
+        xs: points.map((point) => point.step),
+        ys: points.map((point) => point.values[objective] ?? null),
+      },
+    ];
   });
 }
 
 export function axisText(metric: string, value: number): string {
-  return metric.endsWith("accuracy") ? `${Number((value * 100).toPrecision(4))} %` : String(Number(value.toPrecision(3)));
+  return metric.endsWith("accuracy")
+    ? `${Number((value * 100).toPrecision(4))} %`
+    : String(Number(value.toPrecision(3)));
 }
 
 /**

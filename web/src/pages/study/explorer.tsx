@@ -30,15 +30,24 @@ export function Explorer({ search, forks, objective, trials, hover }: Props) {
   const axes = useMemo(() => axesOf(search.parameters, trials), [search.parameters, trials]);
   const ranked = useMemo(() => ranks(trials, sought?.goal ?? "maximize", objective), [trials, sought, objective]);
   const value = useMemo(() => {
-    const scale = scaleOf(trials.map((trial) => valueOf(trial, objective)), false);
+    const scale = scaleOf(
+      trials.map((trial) => valueOf(trial, objective)),
+      false,
+    );
     const places = new Map<number, number>();
     for (const trial of trials) {
       const at = place(scale, valueOf(trial, objective));
       if (at !== null) places.set(trial.number, at);
     }
-    return { places, ticks: ticks(scale, 5).map((one) => ({ at: place(scale, one) ?? 0, text: axisText(metric, one) })) };
+    return {
+      places,
+      ticks: ticks(scale, 5).map((one) => ({ at: place(scale, one) ?? 0, text: axisText(metric, one) })),
+    };
   }, [trials, objective, metric]);
-  const left = useMemo(() => brushed(trials, axes, brushes, (trial) => value.places.get(trial.number) ?? null), [trials, axes, brushes, value]);
+  const left = useMemo(
+    () => brushed(trials, axes, brushes, (trial) => value.places.get(trial.number) ?? null),
+    [trials, axes, brushes, value],
+  );
   const inside = useMemo(() => new Set(left.map((trial) => trial.number)), [left]);
   return (
     <>
@@ -56,10 +65,15 @@ export function Explorer({ search, forks, objective, trials, hover }: Props) {
       />
       <div className="study-charts">
         <Scatter axes={axes} metric={metric} objective={objective} ranked={ranked} trials={left} hover={hover} />
-        {axes.length > 1 ? <Contour search={search} axes={axes} objective={objective} trials={left} hover={hover} /> : null}
+        {axes.length > 1 ? (
+          <Contour search={search} axes={axes} objective={objective} trials={left} hover={hover} />
+        ) : null}
       </div>
       <ImportancePanel search={search} axes={axes} objective={objective} trials={trials} />
-      <Panel title={left.length === trials.length ? "Trials" : `Trials: ${count(left.length)} of ${count(trials.length)}`} className="panel-flush">
+      <Panel
+        title={left.length === trials.length ? "Trials" : `Trials: ${count(left.length)} of ${count(trials.length)}`}
+        className="panel-flush"
+      >
         <TrialTable search={search} forks={forks} trials={left} hover={hover} />
       </Panel>
     </>

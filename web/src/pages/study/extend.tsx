@@ -21,7 +21,15 @@ export function Extend({ study, onDone, onClose }: { study: StudyView; onDone: (
     <Confirm question={{ title: `Extend ${study.name}`, text, verb: "Extend", danger: false, act }} onClose={onClose}>
       <label className="extend-more">
         More trials
-        <input type="number" min={1} max={100_000} step={1} required value={more} onChange={(event) => setMore(event.target.value)} />
+        <input
+          type="number"
+          min={1}
+          max={100_000}
+          step={1}
+          required
+          value={more}
+          onChange={(event) => setMore(event.target.value)}
+        />
       </label>
     </Confirm>
   );

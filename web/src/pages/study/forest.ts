@@ -60,7 +60,10 @@ export function importance(rows: readonly (readonly number[])[], targets: readon
     }
   }
   if (trees === 0) return null;
-  return { features: worse.map((sum) => sum / trees / spread), explained: 1 - heldError(sums, votes, targets) / spread };
+  return {
+    features: worse.map((sum) => sum / trees / spread),
+    explained: 1 - heldError(sums, votes, targets) / spread,
+  };
 }
 
 function heldError(sums: readonly number[], votes: readonly number[], targets: readonly number[]): number {
@@ -75,7 +78,13 @@ function heldError(sums: readonly number[], votes: readonly number[], targets: r
 }
 
 /** Chooses among one random cut per feature the one with the least remaining variance. */
-function grow(rows: readonly (readonly number[])[], targets: readonly number[], members: readonly number[], random: () => number, depth: number): Node {
+function grow(
+  rows: readonly (readonly number[])[],
+  targets: readonly number[],
+  members: readonly number[],
+  random: () => number,
+  depth: number,
+): Node {
   const own = members.map((index) => targets[index] ?? 0);
   const leaf = { value: own.reduce((sum, value) => sum + value, 0) / own.length };
   if (members.length < 2 * LEAF || depth >= DEPTH || variance(own) <= 0) return leaf;
@@ -96,7 +105,12 @@ function grow(rows: readonly (readonly number[])[], targets: readonly number[], 
   if (found === null) return leaf;
   const { feature, below } = found;
   const side = (wanted: boolean) => members.filter((index) => (rows[index]?.[feature] ?? 0) <= below === wanted);
-  return { feature, below, left: grow(rows, targets, side(true), random, depth + 1), right: grow(rows, targets, side(false), random, depth + 1) };
+  return {
+    feature,
+    below,
+    left: grow(rows, targets, side(true), random, depth + 1),
+    right: grow(rows, targets, side(false), random, depth + 1),
+  };
 }
 
 function predict(root: Node, row: readonly number[]): number {

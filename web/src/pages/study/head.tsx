@@ -11,7 +11,16 @@ import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
 import { save } from "../../ui/save";
 import { bytes, count } from "../../words/number";
-import { shownPhase, beginsFromTrials, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
+import {
+  shownPhase,
+  beginsFromTrials,
+  budgetText,
+  goalText,
+  isOver,
+  metricText,
+  parameterText,
+  searchText,
+} from "../../words/study";
 import { duration, instant } from "../../words/time";
 import { TrialBar, bestText } from "../studies/table";
 import { Extend } from "./extend";
@@ -60,8 +69,16 @@ export function StudyHead({ study, best, onChanged, onDeleted }: Props) {
           ))}
         </div>
         <div className="actions">
-          {study.phase === "paused" ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : over ? null : <VerbButton verb="pause" icon="pause" onAsk={ask} />}
-          <FileButton load={() => exportStudy(study.id, "csv")} name={`${study.name}.csv`} title="All trials as a table (CSV)">
+          {study.phase === "paused" ? (
+            <VerbButton verb="resume" icon="resume" onAsk={ask} />
+          ) : over ? null : (
+            <VerbButton verb="pause" icon="pause" onAsk={ask} />
+          )}
+          <FileButton
+            load={() => exportStudy(study.id, "csv")}
+            name={`${study.name}.csv`}
+            title="All trials as a table (CSV)"
+          >
             Export
           </FileButton>
           {study.phase === "cancelled" ? null : (
@@ -69,7 +86,11 @@ export function StudyHead({ study, best, onChanged, onDeleted }: Props) {
               <Icon name="submit" /> Extend
             </button>
           )}
-          {over ? <VerbButton verb="delete" icon="delete" onAsk={ask} /> : <VerbButton verb="cancel" icon="cancel" onAsk={ask} />}
+          {over ? (
+            <VerbButton verb="delete" icon="delete" onAsk={ask} />
+          ) : (
+            <VerbButton verb="cancel" icon="cancel" onAsk={ask} />
+          )}
         </div>
       </div>
       <p className="study-goal">
@@ -93,7 +114,17 @@ function VerbButton({ verb, icon, onAsk }: { verb: StudyVerb; icon: IconName; on
 }
 
 /** Loads a file and saves it. An error is shown in its title and icon. */
-function FileButton({ load, name, title, children }: { load: () => Promise<Blob>; name: string; title: string; children: ReactNode }) {
+function FileButton({
+  load,
+  name,
+  title,
+  children,
+}: {
+  load: () => Promise<Blob>;
+  name: string;
+  title: string;
+  children: ReactNode;
+}) {
   const [failed, setFailed] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const go = () => {
@@ -109,7 +140,13 @@ function FileButton({ load, name, title, children }: { load: () => Promise<Blob>
       .finally(() => setBusy(false));
   };
   return (
-    <button type="button" className="button" disabled={busy} onClick={go} title={failed === null ? title : `It could not be loaded: ${failed.detail ?? failed.title}`}>
+    <button
+      type="button"
+      className="button"
+      disabled={busy}
+      onClick={go}
+      title={failed === null ? title : `It could not be loaded: ${failed.detail ?? failed.title}`}
+    >
       <Icon name={failed === null ? "download" : "warning"} /> {children}
     </button>
   );
@@ -118,8 +155,18 @@ function FileButton({ load, name, title, children }: { load: () => Promise<Blob>
 type Asked = (name: string) => Omit<Question, "act">;
 
 const QUESTIONS: Record<StudyVerb, Asked> = {
-  pause: (name) => ({ title: `Pause ${name}?`, text: "Nothing new starts. What trains, trains to the end of its rung.", verb: "Pause", danger: false }),
-  resume: (name) => ({ title: `Resume ${name}?`, text: "It creates trials and lets them go on again.", verb: "Resume", danger: false }),
+  pause: (name) => ({
+    title: `Pause ${name}?`,
+    text: "Nothing new starts. What trains, trains to the end of its rung.",
+    verb: "Pause",
+    danger: false,
+  }),
+  resume: (name) => ({
+    title: `Resume ${name}?`,
+    text: "It creates trials and lets them go on again.",
+    verb: "Resume",
+    danger: false,
+  }),
   cancel: (name) => ({
     title: `Cancel ${name}?`,
     text: "All its trials stop, and the study cannot be resumed. What they measured and their checkpoints stay.",
@@ -151,7 +198,11 @@ function Facts({ study }: { study: StudyView }) {
       <Fact name="Waiting" value={count(trials.waiting)} title="Have completed a rung and may be told to go on" />
       <Fact name="Stopped" value={count(trials.stopped)} title="Were not let go on" />
       <Fact name="Failed" value={count(trials.failed)} />
-      <Fact name={study.finished_at === null ? "Since" : "Took"} value={duration(took)} title={`Created ${instant(study.created_at)} by ${study.created_by}`} />
+      <Fact
+        name={study.finished_at === null ? "Since" : "Took"}
+        value={duration(took)}
+        title={`Created ${instant(study.created_at)} by ${study.created_by}`}
+      />
     </dl>
   );
 }
@@ -175,8 +226,11 @@ function Best({ study, best }: { study: StudyView; best: BestTrial | null }) {
     <section className="best" aria-label="The best trial">
       <div>
         <p className="best-title">
-          Best: <TrialLink number={trial.number} jobId={trial.job_id} />, {objective.metric} {metricText(objective.metric, trial.outcome?.values[0])}
-          {trial.outcome === null ? null : <span className="muted"> after {budgetText(search, trial.outcome.step)}</span>}
+          Best: <TrialLink number={trial.number} jobId={trial.job_id} />, {objective.metric}{" "}
+          {metricText(objective.metric, trial.outcome?.values[0])}
+          {trial.outcome === null ? null : (
+            <span className="muted"> after {budgetText(search, trial.outcome.step)}</span>
+          )}
         </p>
         <p className="best-parameters">
           {Object.entries<unknown>(trial.parameters).map(([name, value]) => (
@@ -190,11 +244,19 @@ function Best({ study, best }: { study: StudyView; best: BestTrial | null }) {
         <div className="actions">
           {checkpoint === null ? null : <ModelButton study={study} jobId={trial.job_id} checkpoint={checkpoint} />}
           {checkpoint === null || !beginsFromTrials(study) ? null : (
-            <Link className="button" to={`/submit?from=${trial.job_id}&step=${checkpoint.step}`} title="Train this trial on as a job of its own">
+            <Link
+              className="button"
+              to={`/submit?from=${trial.job_id}&step=${checkpoint.step}`}
+              title="Train this trial on as a job of its own"
+            >
               <Icon name="submit" /> Continue as a job
             </Link>
           )}
-          <Link className="button" to={`/jobs/${trial.job_id}?tab=checkpoints`} title={checkpoint === null ? "The job's checkpoints" : checkpoint.path}>
+          <Link
+            className="button"
+            to={`/jobs/${trial.job_id}?tab=checkpoints`}
+            title={checkpoint === null ? "The job's checkpoints" : checkpoint.path}
+          >
             All checkpoints
           </Link>
         </div>
@@ -207,11 +269,23 @@ function Best({ study, best }: { study: StudyView; best: BestTrial | null }) {
  * Downloads the checkpoint's model as a file. For a checkpoint without such a file, as of a
  * command, the other button leads to its files.
  */
-function ModelButton({ study, jobId, checkpoint }: { study: StudyView; jobId: string; checkpoint: NonNullable<BestTrial["checkpoint"]> }) {
+function ModelButton({
+  study,
+  jobId,
+  checkpoint,
+}: {
+  study: StudyView;
+  jobId: string;
+  checkpoint: NonNullable<BestTrial["checkpoint"]>;
+}) {
   if (checkpoint.files?.includes(MODEL) !== true) return null;
   const load = () => checkpointFile(jobId, checkpoint.step, MODEL);
   return (
-    <FileButton load={load} name={`${study.name}-best-step-${checkpoint.step}.safetensors`} title={`The model as it was after step ${count(checkpoint.step)} (${bytes(checkpoint.bytes)} with its optimizer)`}>
+    <FileButton
+      load={load}
+      name={`${study.name}-best-step-${checkpoint.step}.safetensors`}
+      title={`The model as it was after step ${count(checkpoint.step)} (${bytes(checkpoint.bytes)} with its optimizer)`}
+    >
       Model
     </FileButton>
   );

@@ -13,13 +13,26 @@ import { RungKey } from "./controls";
 import type { Hover } from "./hover";
 import { history, type HistoryPoint } from "./results";
 
-export function History({ search, objective, trials, hover }: { search: StudySearch; objective: number; trials: readonly TrialView[]; hover: Hover }) {
+export function History({
+  search,
+  objective,
+  trials,
+  hover,
+}: {
+  search: StudySearch;
+  objective: number;
+  trials: readonly TrialView[];
+  hover: Hover;
+}) {
   const sought = search.objectives[objective];
   const metric = sought?.metric ?? "";
   const points = useMemo(() => history(trials, sought?.goal ?? "maximize", objective), [trials, sought, objective]);
   const scales = useMemo(() => {
     const values = trials.flatMap((trial) => trial.rungs.map((rung) => rung.values[objective]));
-    return { x: padded(scaleOf([0, ...trials.map((trial) => trial.number)], false), 0.02), y: padded(scaleOf([...values, ...points.map((point) => point.value)], false), 0.05) };
+    return {
+      x: padded(scaleOf([0, ...trials.map((trial) => trial.number)], false), 0.02),
+      y: padded(scaleOf([...values, ...points.map((point) => point.value)], false), 0.05),
+    };
   }, [trials, points, objective]);
   const dots = useMemo(() => dotsOf(trials, objective, scales), [trials, objective, scales]);
   const draw = useMemo<Draw>(
@@ -30,7 +43,13 @@ export function History({ search, objective, trials, hover }: { search: StudySea
       drawDots(context, area, dots, inks);
       context.strokeStyle = inks.text;
       context.lineWidth = 1.5;
-      drawBest(context, points, (number) => toX(area, scales.x, number) ?? 0, (value) => toY(area, scales.y, value) ?? 0, area.right);
+      drawBest(
+        context,
+        points,
+        (number) => toX(area, scales.x, number) ?? 0,
+        (value) => toY(area, scales.y, value) ?? 0,
+        area.right,
+      );
     },
     [dots, points, scales, metric],
   );
@@ -58,7 +77,8 @@ export function History({ search, objective, trials, hover }: { search: StudySea
               </>
             ) : (
               <>
-                <strong>trial {chosen.number}</strong> {metricText(metric, chosen.value)}, best until then {metricText(metric, chosen.best)}
+                <strong>trial {chosen.number}</strong> {metricText(metric, chosen.value)}, best until then{" "}
+                {metricText(metric, chosen.best)}
               </>
             )}
           </p>
@@ -75,13 +95,29 @@ function dotsOf(trials: readonly TrialView[], objective: number, scales: { x: Sc
     return measured.flatMap((point, rung) => {
       const x = place(scales.x, trial.number);
       const y = place(scales.y, point.values[objective]);
-      return x === null || y === null ? [] : [{ number: trial.number, x, y, ink: (inks: { rungs: readonly string[]; mark: string }) => inks.rungs[rung % inks.rungs.length] ?? inks.mark }];
+      return x === null || y === null
+        ? []
+        : [
+            {
+              number: trial.number,
+              x,
+              y,
+              ink: (inks: { rungs: readonly string[]; mark: string }) =>
+                inks.rungs[rung % inks.rungs.length] ?? inks.mark,
+            },
+          ];
     });
   });
 }
 
 /** Draws a stepped line: horizontal between trials, vertical at a better one. */
-function drawBest(context: CanvasRenderingContext2D, points: readonly HistoryPoint[], x: (number: number) => number, y: (value: number) => number, end: number): void {
+function drawBest(
+  context: CanvasRenderingContext2D,
+  points: readonly HistoryPoint[],
+  x: (number: number) => number,
+  y: (value: number) => number,
+  end: number,
+): void {
   context.beginPath();
   points.forEach(({ number, best }, index) => {
     const before = points[index - 1];

@@ -10,14 +10,20 @@ const study = search();
  * Twenty trials over both axes. Their values at the end of the first rung follow one parameter,
  * those after the third epoch the other.
  */
-const places = Array.from({ length: 20 }, (_, number) => ({ number, rate: 0.001 * 100 ** ((number * 0.754_877_666) % 1), width: 32 + Math.round(480 * ((number * 0.569_840_29) % 1)) }));
+const places = Array.from({ length: 20 }, (_, number) => ({
+  number,
+  rate: 0.001 * 100 ** ((number * 0.754_877_666) % 1),
+  width: 32 + Math.round(480 * ((number * 0.569_840_29) % 1)),
+}));
 const early = places.map(({ number, rate, width }) => trial(number, { rate, width }, Math.log10(rate)));
 const late = places.map(({ number, rate, width }) => {
   const point = { step: 3, values: [width / 512] };
   return trial(number, { rate, width }, 0, { outcome: point, rungs: [point] });
 });
 
-const panel = (trials: readonly TrialView[]) => <ImportancePanel search={study} axes={axesOf(study.parameters, trials)} objective={0} trials={trials} />;
+const panel = (trials: readonly TrialView[]) => (
+  <ImportancePanel search={study} axes={axesOf(study.parameters, trials)} objective={0} trials={trials} />
+);
 const bars = () => screen.getAllByRole("listitem").map((item) => item.textContent.replace(/[\d.]+$/, ""));
 
 afterEach(cleanup);

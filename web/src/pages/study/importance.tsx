@@ -53,8 +53,20 @@ export function ImportancePanel({ search, axes, objective, trials }: Props) {
   );
 }
 
-function Bars({ search, axes, computed, found }: { search: StudySearch; axes: readonly Axis[]; computed: Computed; found: Importance }) {
-  const bars = axes.map((axis, index) => ({ name: axis.name, share: found.features[index] ?? 0 })).sort((a, b) => b.share - a.share);
+function Bars({
+  search,
+  axes,
+  computed,
+  found,
+}: {
+  search: StudySearch;
+  axes: readonly Axis[];
+  computed: Computed;
+  found: Importance;
+}) {
+  const bars = axes
+    .map((axis, index) => ({ name: axis.name, share: found.features[index] ?? 0 }))
+    .sort((a, b) => b.share - a.share);
   const widest = Math.max(...bars.map((bar) => bar.share), 1e-9);
   const metric = search.objectives[computed.objective]?.metric ?? "";
   return (
@@ -73,9 +85,12 @@ function Bars({ search, axes, computed, found }: { search: StudySearch; axes: re
         ))}
       </ul>
       <p className="chart-note">
-        Permutation importance of {plural(computed.trials, "trial")}: how much worse a forest of random trees predicts a trial&apos;s rank by {metric}
-        {computed.step === null ? "" : ` after ${budgetText(search, computed.step)}`} when this parameter is shuffled, as a share of the ranks&apos; variance, on trials that a tree
-        has not seen. The forest explains {percent(Math.max(0, found.explained), 0)} of it{found.explained < TRUSTED ? ": too little to trust the bars." : "."}
+        Permutation importance of {plural(computed.trials, "trial")}: how much worse a forest of random trees predicts a
+        trial&apos;s rank by {metric}
+        {computed.step === null ? "" : ` after ${budgetText(search, computed.step)}`} when this parameter is shuffled,
+        as a share of the ranks&apos; variance, on trials that a tree has not seen. The forest explains{" "}
+        {percent(Math.max(0, found.explained), 0)} of it
+        {found.explained < TRUSTED ? ": too little to trust the bars." : "."}
       </p>
     </>
   );
@@ -85,13 +100,24 @@ function Bars({ search, axes, computed, found }: { search: StudySearch; axes: re
  * Computes after the page is drawn, and again only when values have changed. Returns null while no
  * result of this objective is known. The previous result stays until the next one is complete.
  */
-function useComputed(trials: readonly TrialView[], axes: readonly Axis[], objective: number, values: ReadonlyMap<number, number>, step: number | null): Computed | null {
+function useComputed(
+  trials: readonly TrialView[],
+  axes: readonly Axis[],
+  objective: number,
+  values: ReadonlyMap<number, number>,
+  step: number | null,
+): Computed | null {
   const [done, setDone] = useState<Computed | null>(null);
-  const key = useMemo(() => `${objective} ${step ?? "end"} ${axes.map((axis) => axis.name).join(" ")} ${fingerprint(values)}`, [objective, step, axes, values]);
+  const key = useMemo(
+    () => `${objective} ${step ?? "end"} ${axes.map((axis) => axis.name).join(" ")} ${fingerprint(values)}`,
+    [objective, step, axes, values],
+  );
   const known = done?.key === key;
   useEffect(() => {
     if (known || values.size < ENOUGH) return undefined;
-    const timer = setTimeout(() => setDone({ key, objective, trials: values.size, step, found: importanceOf(trials, axes, values) }));
+    const timer = setTimeout(() =>
+      setDone({ key, objective, trials: values.size, step, found: importanceOf(trials, axes, values) }),
+    );
     return () => clearTimeout(timer);
   }, [known, key, trials, axes, objective, values, step]);
   return done?.objective === objective ? done : null;
@@ -104,7 +130,11 @@ function fingerprint(values: ReadonlyMap<number, number>): string {
   return `${values.size} ${mixed}`;
 }
 
-function importanceOf(trials: readonly TrialView[], axes: readonly Axis[], values: ReadonlyMap<number, number>): Importance | null {
+function importanceOf(
+  trials: readonly TrialView[],
+  axes: readonly Axis[],
+  values: ReadonlyMap<number, number>,
+): Importance | null {
   const valued = trials.filter((trial) => values.has(trial.number));
   const every = Math.ceil(valued.length / AT_MOST);
   const kept = valued.filter((_, index) => index % every === 0);

@@ -42,14 +42,18 @@ export function useStudyData(id: string): StudyData {
     all.reloadInTurn();
     best.reload();
   });
-  useLive(() => undefined, () => {
-    if (gone) return;
-    one.reload();
-    all.reloadInTurn();
-    best.reload();
-  });
+  useLive(
+    () => undefined,
+    () => {
+      if (gone) return;
+      one.reload();
+      all.reloadInTurn();
+      best.reload();
+    },
+  );
   // The last results come with the last phase. Afterwards only changes of the study itself matter.
-  const stamp = one.data === null ? null : over ? `${one.data.phase} ${one.data.events} ${one.data.trials.created}` : "going on";
+  const stamp =
+    one.data === null ? null : over ? `${one.data.phase} ${one.data.events} ${one.data.trials.created}` : "going on";
   const seen = useRef(stamp);
   const { reload: reloadTrials } = all;
   const { reload: reloadBest } = best;

@@ -8,14 +8,22 @@ import { search, study, trial } from "./test-data";
 const world = newWorld();
 
 describe("studies", () => {
-  const trials = [trial(0, { rate: 0.01, width: 64 }, 0.61), trial(1, { rate: 0.05, width: 128 }, 0.75, { best: true }), trial(2, { rate: 0.002, width: 32 }, null)];
-  const numbers = () => within(screen.getByRole("table", { name: "Trials" })).getAllByRole("rowheader").map((cell) => Number.parseInt(cell.textContent, 10));
+  const trials = [
+    trial(0, { rate: 0.01, width: 64 }, 0.61),
+    trial(1, { rate: 0.05, width: 128 }, 0.75, { best: true }),
+    trial(2, { rate: 0.002, width: 32 }, null),
+  ];
+  const numbers = () =>
+    within(screen.getByRole("table", { name: "Trials" }))
+      .getAllByRole("rowheader")
+      .map((cell) => Number.parseInt(cell.textContent, 10));
 
   beforeEach(() => {
     world.routes["GET /api/v1/studies"] = () => page(study({ best: [trials[1] ?? trial(1, {}, 0.75)] }));
     world.routes["GET /api/v1/studies/study-1"] = () => json(study({ best: [trials[1] ?? trial(1, {}, 0.75)] }));
     world.routes["GET /api/v1/studies/study-1/trials"] = () => page(...trials);
-    world.routes["GET /api/v1/studies/study-1/best"] = () => page({ trial: trials[1], checkpoint: null, model_path: null });
+    world.routes["GET /api/v1/studies/study-1/best"] = () =>
+      page({ trial: trials[1], checkpoint: null, model_path: null });
   });
 
   it("are listed with their phase, their goal and their best", async () => {
@@ -28,8 +36,22 @@ describe("studies", () => {
   });
 
   it("do not look done where every trial failed", async () => {
-    const trials = { limit: 9, created: 9, running: 0, waiting: 0, stopping: 0, completed: 0, stopped: 0, failed: 9, best: 0 };
-    world.routes["GET /api/v1/studies"] = () => page(study({ phase: "finished", trials }), study({ name: "other", phase: "finished", trials: { ...trials, failed: 8 } }));
+    const trials = {
+      limit: 9,
+      created: 9,
+      running: 0,
+      waiting: 0,
+      stopping: 0,
+      completed: 0,
+      stopped: 0,
+      failed: 9,
+      best: 0,
+    };
+    world.routes["GET /api/v1/studies"] = () =>
+      page(
+        study({ phase: "finished", trials }),
+        study({ name: "other", phase: "finished", trials: { ...trials, failed: 8 } }),
+      );
     open("/studies");
     expect((await screen.findByText("finished, all failed")).getAttribute("data-phase")).toBe("failed");
     expect(screen.getByText("finished").getAttribute("data-phase")).toBe("succeeded");
@@ -51,20 +73,27 @@ describe("studies", () => {
   });
 
   it("show the Pareto front of two objectives, and what cannot be told yet", async () => {
-    const objectives = [{ metric: "test_accuracy", goal: "maximize" as const }, { metric: "test_loss", goal: "minimize" as const }];
+    const objectives = [
+      { metric: "test_accuracy", goal: "maximize" as const },
+      { metric: "test_loss", goal: "minimize" as const },
+    ];
     const document = { ...study().document, search: search({ objectives }) };
     world.routes["GET /api/v1/studies/study-1"] = () => json(study({ document }));
-    world.routes["GET /api/v1/studies/study-1/trials"] = () => page(trial(0, { rate: 0.01 }, [0.6, 0.4], { best: true }), trial(1, { rate: 0.1 }, [0.5, 0.5]));
+    world.routes["GET /api/v1/studies/study-1/trials"] = () =>
+      page(trial(0, { rate: 0.01 }, [0.6, 0.4], { best: true }), trial(1, { rate: 0.1 }, [0.5, 0.5]));
     open("/studies/study-1");
     expect(await screen.findByRole("heading", { name: /Pareto front of 1.trial$/ })).toBeTruthy();
     expect(screen.getByRole("img", { name: /test_loss by test_accuracy of 2.trials, 1 of them/ })).toBeTruthy();
     expect(screen.getByText("Too few trials to tell")).toBeTruthy();
-    expect(screen.getByRole("img", { name: /Parallel coordinates of 2.trials: rate \(log\), width, test_accuracy/ })).toBeTruthy();
+    expect(
+      screen.getByRole("img", { name: /Parallel coordinates of 2.trials: rate \(log\), width, test_accuracy/ }),
+    ).toBeTruthy();
   });
 
   it("say beside their document that they were extended", async () => {
     const plain = study();
-    world.routes["GET /api/v1/studies/study-1"] = () => json({ ...plain, trials: { ...plain.trials, limit: plain.document.search.trials + 2 } });
+    world.routes["GET /api/v1/studies/study-1"] = () =>
+      json({ ...plain, trials: { ...plain.trials, limit: plain.document.search.trials + 2 } });
     open("/studies/study-1");
     expect(await screen.findByText(new RegExp(`extended since to ${plain.document.search.trials + 2}`))).toBeTruthy();
   });
@@ -77,7 +106,8 @@ describe("studies", () => {
   });
 
   it("show why the server refused a verb", async () => {
-    world.routes["POST /api/v1/studies/study-1/pause"] = () => problem(409, "Not possible now", "The study is closing.");
+    world.routes["POST /api/v1/studies/study-1/pause"] = () =>
+      problem(409, "Not possible now", "The study is closing.");
     open("/studies/study-1");
     fireEvent.click(await screen.findByRole("button", { name: "Pause" }));
     fireEvent.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Pause" }));
@@ -101,7 +131,11 @@ describe("studies", () => {
   it("are created from a document, whose mistakes are shown with their lines", async () => {
     let refuse = true;
     world.routes["POST /api/v1/studies"] = () =>
-      refuse ? problem(422, "The study document is not valid", "x", [{ field: "search.trials", value: "0", expected: "1 to 100000" }]) : json(study(), 201);
+      refuse
+        ? problem(422, "The study document is not valid", "x", [
+            { field: "search.trials", value: "0", expected: "1 to 100000" },
+          ])
+        : json(study(), 201);
     open("/studies/new");
     const editor = await screen.findByLabelText<HTMLTextAreaElement>("Study document, YAML or JSON");
     expect(editor.value).toContain("kind: study");
@@ -114,13 +148,18 @@ describe("studies", () => {
     fireEvent.click(screen.getByRole("button", { name: "Create" }));
     await screen.findByRole("table", { name: "Trials" });
     const posts = world.asked.filter((request) => request.method === "POST");
-    expect(posts.map((request) => request.headers.get("content-type"))).toEqual(["application/yaml", "application/yaml"]);
+    expect(posts.map((request) => request.headers.get("content-type"))).toEqual([
+      "application/yaml",
+      "application/yaml",
+    ]);
     expect(posts[0]?.headers.get("idempotency-key")).toBe(posts[1]?.headers.get("idempotency-key"));
   });
 
   it("say from which trial one took over, and hand out the file of all", async () => {
-    world.routes["GET /api/v1/studies/study-1/trials"] = () => page(trial(0, { rate: 0.01 }, 0.6), trial(1, { rate: 0.1 }, 0.7, { from: { trial: 0, step: 1 } }));
-    world.routes["GET /api/v1/studies/study-1/export"] = () => new Response("number,state\n", { headers: { "content-type": "text/csv" } });
+    world.routes["GET /api/v1/studies/study-1/trials"] = () =>
+      page(trial(0, { rate: 0.01 }, 0.6), trial(1, { rate: 0.1 }, 0.7, { from: { trial: 0, step: 1 } }));
+    world.routes["GET /api/v1/studies/study-1/export"] = () =>
+      new Response("number,state\n", { headers: { "content-type": "text/csv" } });
     const saved = vi.fn(() => "blob:x");
     vi.stubGlobal("URL", Object.assign(URL, { createObjectURL: saved, revokeObjectURL: () => undefined }));
     open("/studies/study-1");
@@ -130,7 +169,15 @@ describe("studies", () => {
   });
 
   it("hand out the best trial's model, and lead to a job that continues any", async () => {
-    const checkpoint = { step: 234, epoch: 1, revision: 1, path: "x/step-234", bytes: 1000, manifest_sha256: "0", files: ["manifest.json", "model.safetensors"] };
+    const checkpoint = {
+      step: 234,
+      epoch: 1,
+      revision: 1,
+      path: "x/step-234",
+      bytes: 1000,
+      manifest_sha256: "0",
+      files: ["manifest.json", "model.safetensors"],
+    };
     const job = { engine: { batch: 64 } } as unknown as Record<string, never>;
     world.routes["GET /api/v1/studies/study-1"] = () => json(study({ document: { ...study().document, job } }));
     world.routes["GET /api/v1/studies/study-1/best"] = () => page({ trial: trials[1], checkpoint, model_path: null });
@@ -140,26 +187,36 @@ describe("studies", () => {
     open("/studies/study-1");
     fireEvent.click(await screen.findByRole("button", { name: "Model" }));
     await waitFor(() => expect(saved).toHaveBeenCalledTimes(1));
-    expect(screen.getByRole("link", { name: "Continue as a job" }).getAttribute("href")).toBe("/submit?from=job-1&step=234");
-    expect(screen.getByRole("link", { name: "All checkpoints" }).getAttribute("href")).toBe("/jobs/job-1?tab=checkpoints");
+    expect(screen.getByRole("link", { name: "Continue as a job" }).getAttribute("href")).toBe(
+      "/submit?from=job-1&step=234",
+    );
+    expect(screen.getByRole("link", { name: "All checkpoints" }).getAttribute("href")).toBe(
+      "/jobs/job-1?tab=checkpoints",
+    );
     const table = within(await screen.findByRole("table", { name: "Trials" }));
-    expect(table.getByRole("link", { name: "Continue trial 0 as a job" }).getAttribute("href")).toBe("/submit?from=job-0");
+    expect(table.getByRole("link", { name: "Continue trial 0 as a job" }).getAttribute("href")).toBe(
+      "/submit?from=job-0",
+    );
     // The trial has no measurement, so it has no checkpoint.
     expect(table.queryByRole("link", { name: "Continue trial 2 as a job" })).toBeNull();
   });
 
   it("of commands lead to no job: only the command can read its checkpoints", async () => {
     const command = { command: { argv: ["true"] } } as unknown as Record<string, never>;
-    world.routes["GET /api/v1/studies/study-1"] = () => json(study({ document: { ...study().document, job: command } }));
+    world.routes["GET /api/v1/studies/study-1"] = () =>
+      json(study({ document: { ...study().document, job: command } }));
     open("/studies/study-1");
     await screen.findByRole("table", { name: "Trials" });
     expect(screen.queryByRole("link", { name: /^Continue/ })).toBeNull();
   });
 
   it("are one click from the jobs of their trials", async () => {
-    world.routes["GET /api/v1/jobs/job-1"] = () => json(job({ trial: { study_id: "study-1", number: 4, state: "waiting" } }));
+    world.routes["GET /api/v1/jobs/job-1"] = () =>
+      json(job({ trial: { study_id: "study-1", number: 4, state: "waiting" } }));
     open("/jobs/job-1");
-    expect((await screen.findByRole("link", { name: "trial 4 of its study, between rungs" })).getAttribute("href")).toBe("/studies/study-1");
+    expect(
+      (await screen.findByRole("link", { name: "trial 4 of its study, between rungs" })).getAttribute("href"),
+    ).toBe("/studies/study-1");
   });
 
   it("are shown while their pages come, with how many there are", async () => {
@@ -167,7 +224,9 @@ describe("studies", () => {
     world.routes["GET /api/v1/studies/study-1"] = () => json(study({ trials: { ...created, created: 3 } }));
     let answer: (response: Response) => void = () => undefined;
     world.routes["GET /api/v1/studies/study-1/trials"] = (request) =>
-      new URL(request.url).searchParams.has("continue") ? new Promise<Response>((resolve) => (answer = resolve)) : json({ items: trials.slice(0, 1), continue: "0" });
+      new URL(request.url).searchParams.has("continue")
+        ? new Promise<Response>((resolve) => (answer = resolve))
+        : json({ items: trials.slice(0, 1), continue: "0" });
     open("/studies/study-1");
     expect(await screen.findByText(/^Showing 1 of 3.trials; the others are being loaded\.$/)).toBeTruthy();
     expect(numbers()).toEqual([0]);
@@ -182,7 +241,9 @@ describe("studies", () => {
     const created = study().trials;
     world.routes["GET /api/v1/studies/study-1"] = () => json(study({ trials: { ...created, created: 3 } }));
     world.routes["GET /api/v1/studies/study-1/trials"] = (request) =>
-      new URL(request.url).searchParams.has("continue") ? problem(503, "Not now", "The database is away.") : json({ items: trials.slice(0, 1), continue: "0" });
+      new URL(request.url).searchParams.has("continue")
+        ? problem(503, "Not now", "The database is away.")
+        : json({ items: trials.slice(0, 1), continue: "0" });
     open("/studies/study-1");
     expect((await screen.findByRole("alert")).textContent).toContain("The database is away.");
     expect(screen.getByText(/^Showing 1 of 3.trials\.$/)).toBeTruthy();
@@ -190,12 +251,19 @@ describe("studies", () => {
 });
 
 describe("the contour plot", () => {
-  const many = Array.from({ length: 12 }, (_, number) => trial(number, { rate: 0.001 * 1.4 ** number, width: 32 + number * 30, kind: number % 2 === 0 ? "sgd" : "adam" }, number / 12));
+  const many = Array.from({ length: 12 }, (_, number) =>
+    trial(
+      number,
+      { rate: 0.001 * 1.4 ** number, width: 32 + number * 30, kind: number % 2 === 0 ? "sgd" : "adam" },
+      number / 12,
+    ),
+  );
   const parameters = [...search().parameters, { name: "kind", type: "categorical" as const, choices: ["sgd", "adam"] }];
   const panel = async () => within(await screen.findByRole("region", { name: "test_accuracy by two parameters" }));
 
   beforeEach(() => {
-    world.routes["GET /api/v1/studies/study-1"] = () => json(study({ document: { ...study().document, search: search({ parameters }) } }));
+    world.routes["GET /api/v1/studies/study-1"] = () =>
+      json(study({ document: { ...study().document, search: search({ parameters }) } }));
     world.routes["GET /api/v1/studies/study-1/trials"] = () => page(...many);
     world.routes["GET /api/v1/studies/study-1/best"] = () => page();
   });
@@ -203,7 +271,11 @@ describe("the contour plot", () => {
   it("shows two parameters that a reader chooses, and never one against itself", async () => {
     open("/studies/study-1");
     const plot = await panel();
-    expect(plot.getByRole("img", { name: /12.trials by rate, across, and width, upwards: the best, trial 11, has 91\.67.% at 0\.04\d+ and 362$/ })).toBeTruthy();
+    expect(
+      plot.getByRole("img", {
+        name: /12.trials by rate, across, and width, upwards: the best, trial 11, has 91\.67.% at 0\.04\d+ and 362$/,
+      }),
+    ).toBeTruthy();
     expect(plot.getByText(/Smoothed over 12.trials by rank, after 1.epoch; rate on a log axis/)).toBeTruthy();
     expect(plot.getByRole("group", { name: "Colours of test_accuracy" })).toBeTruthy();
     fireEvent.change(plot.getByRole("combobox", { name: "Up" }), { target: { value: "2" } });
@@ -237,7 +309,8 @@ describe("what is deleted while its page is open", () => {
     const before = asks("/api/v1/studies/study-1");
     await act(() => vi.advanceTimersByTimeAsync(7000));
     expect(asks("/api/v1/studies/study-1")).toBeGreaterThan(before);
-    for (const path of ["", "/trials", "/best"]) world.routes[`GET /api/v1/studies/study-1${path}`] = () => problem(404, "There is no such thing");
+    for (const path of ["", "/trials", "/best"])
+      world.routes[`GET /api/v1/studies/study-1${path}`] = () => problem(404, "There is no such thing");
     await act(() => vi.advanceTimersByTimeAsync(4000));
     expect(screen.getByText("The study is gone")).toBeTruthy();
     const after = asks("/api/v1/studies/study-1");

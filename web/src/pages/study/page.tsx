@@ -35,20 +35,36 @@ function OneStudy({ id }: { id: string }) {
     return (
       <Empty title={deleted ? "The study is deleted" : meanwhile ? "The study is gone" : "There is no such study"}>
         <p>
-          {deleted ? "" : meanwhile ? "It was deleted while this page was open. " : "It may have been deleted, or belong to another tenant. "}Back to the{" "}
-          <Link to="/studies">list of studies</Link>.
+          {deleted
+            ? ""
+            : meanwhile
+              ? "It was deleted while this page was open. "
+              : "It may have been deleted, or belong to another tenant. "}
+          Back to the <Link to="/studies">list of studies</Link>.
         </p>
       </Empty>
     );
   }
-  if (study.data === null) return study.error === null ? <Loading label="Loading the study" rows={8} /> : <Failure error={study.error} retry={study.reload} />;
+  if (study.data === null)
+    return study.error === null ? (
+      <Loading label="Loading the study" rows={8} />
+    ) : (
+      <Failure error={study.error} retry={study.reload} />
+    );
   return (
     <div className="page">
-      <StudyHead study={study.data} best={data.best.data ?? null} onChanged={data.reload} onDeleted={() => setDeleted(true)} />
+      <StudyHead
+        study={study.data}
+        best={data.best.data ?? null}
+        onChanged={data.reload}
+        onDeleted={() => setDeleted(true)}
+      />
       {study.error === null ? null : <Failure error={study.error} retry={data.reload} />}
       {trials.error === null ? null : <Failure error={trials.error} retry={trials.reload} />}
       {trials.data === null && trials.part.length === 0 ? (
-        trials.error === null ? <Loading label="Loading the trials" rows={8} /> : null
+        trials.error === null ? (
+          <Loading label="Loading the trials" rows={8} />
+        ) : null
       ) : (
         <>
           <Shown study={study.data} trials={trials} />
@@ -70,7 +86,10 @@ function Shown({ study, trials }: { study: StudyView; trials: Trials }) {
       <p role={coming ? "status" : undefined}>
         Showing {count(shown)} of {plural(all, "trial")}
         {coming ? "; the others are being loaded" : ""}
-        {shown > CURVES_AT_MOST ? `; of those after the first ${count(CURVES_AT_MOST)} only the ends of rungs, not the whole curves` : ""}.
+        {shown > CURVES_AT_MOST
+          ? `; of those after the first ${count(CURVES_AT_MOST)} only the ends of rungs, not the whole curves`
+          : ""}
+        .
       </p>
       {coming ? <progress max={all} value={trials.loaded} aria-label="Trials loaded" /> : null}
     </div>
@@ -124,6 +143,7 @@ function Body({ study, trials }: { study: StudyView; trials: readonly TrialView[
 function waitingFor(study: StudyView): string {
   if (study.phase === "paused") return "The study is paused; resume it to create trials.";
   if (study.phase === "cancelled") return "The study was cancelled before its first trial.";
-  if (study.document.job === null || study.document.job === undefined) return "They are trained outside: a program asks for them.";
+  if (study.document.job === null || study.document.job === undefined)
+    return "They are trained outside: a program asks for them.";
   return "The scheduler creates the first ones within a moment.";
 }

@@ -36,13 +36,36 @@ interface Drag {
   to: number;
 }
 
-export function Parallel({ axes, valueName, valuePlaces, valueTicks, ranked, trials, inside, brushes, onBrush, hover }: Props) {
+export function Parallel({
+  axes,
+  valueName,
+  valuePlaces,
+  valueTicks,
+  ranked,
+  trials,
+  inside,
+  brushes,
+  onBrush,
+  hover,
+}: Props) {
   const [drag, setDrag] = useState<Drag | null>(null);
-  const uprights = useMemo(() => [...axes.map(uprightOf), { key: VALUE, name: valueName, ticks: valueTicks }], [axes, valueName, valueTicks]);
-  const lines = useMemo(() => trials.map((trial) => lineOf(trial, axes, valuePlaces, ranked)), [trials, axes, valuePlaces, ranked]);
-  const [left, others] = useMemo(() => [lines.filter((one) => inside.has(one.number)), lines.filter((one) => !inside.has(one.number))], [lines, inside]);
+  const uprights = useMemo(
+    () => [...axes.map(uprightOf), { key: VALUE, name: valueName, ticks: valueTicks }],
+    [axes, valueName, valueTicks],
+  );
+  const lines = useMemo(
+    () => trials.map((trial) => lineOf(trial, axes, valuePlaces, ranked)),
+    [trials, axes, valuePlaces, ranked],
+  );
+  const [left, others] = useMemo(
+    () => [lines.filter((one) => inside.has(one.number)), lines.filter((one) => !inside.has(one.number))],
+    [lines, inside],
+  );
   const draw = useMemo(() => drawParallel(uprights, left, others), [uprights, left, others]);
-  const shown = useMemo(() => (drag === null ? brushes : new Map(brushes).set(drag.key, ordered(drag))), [brushes, drag]);
+  const shown = useMemo(
+    () => (drag === null ? brushes : new Map(brushes).set(drag.key, ordered(drag))),
+    [brushes, drag],
+  );
   const over = useMemo<Draw>(() => {
     const chosen = drawChosen(
       lines.find((one) => one.number === hover.number),
@@ -58,7 +81,8 @@ export function Parallel({ axes, valueName, valuePlaces, valueTicks, ranked, tri
   const onMove = (at: At | null, size: Size) => {
     const area = areaOf(size, INSETS);
     if (drag !== null && at !== null) setDrag({ ...drag, to: placeAt(area, at.y) });
-    else if (drag === null) hover.set(at === null ? null : (lineAt(left, area, scalesOf(uprights.length), at)?.number ?? null));
+    else if (drag === null)
+      hover.set(at === null ? null : (lineAt(left, area, scalesOf(uprights.length), at)?.number ?? null));
   };
   const onDown = (at: At, size: Size) => {
     const area = areaOf(size, INSETS);
@@ -100,7 +124,9 @@ export function Parallel({ axes, valueName, valuePlaces, valueTicks, ranked, tri
         </div>
       </div>
       <p className="chart-note">
-        <RampKey text={`${inside.size} of ${plural(trials.length, "trial")}; drag along an axis to filter, click it to clear`} />
+        <RampKey
+          text={`${inside.size} of ${plural(trials.length, "trial")}; drag along an axis to filter, click it to clear`}
+        />
       </p>
     </Panel>
   );
@@ -114,13 +140,22 @@ function uprightOf(axis: Axis): Upright {
   const { name, scale, choices } = axis;
   if (scale === null) {
     const step = Math.max(1, Math.ceil(choices.length / 12));
-    return { key: name, name, ticks: choices.filter((_, index) => index % step === 0).map((text) => ({ at: placeOn(axis, text) ?? 0, text })) };
+    return {
+      key: name,
+      name,
+      ticks: choices.filter((_, index) => index % step === 0).map((text) => ({ at: placeOn(axis, text) ?? 0, text })),
+    };
   }
   const marks = ticks(scale, 5).map((value) => ({ at: place(scale, value) ?? 0, text: tickText(value) }));
   return { key: name, name: scale.log ? `${name} (log)` : name, ticks: marks };
 }
 
-function lineOf(trial: TrialView, axes: readonly Axis[], valuePlaces: ReadonlyMap<number, number>, ranked: ReadonlyMap<number, number>): Line {
+function lineOf(
+  trial: TrialView,
+  axes: readonly Axis[],
+  valuePlaces: ReadonlyMap<number, number>,
+  ranked: ReadonlyMap<number, number>,
+): Line {
   const given = parametersOf(trial);
   const ys = [...axes.map((axis) => placeOn(axis, given[axis.name])), valuePlaces.get(trial.number) ?? null];
   return { number: trial.number, rank: ranked.get(trial.number), xs: ys.map((_, index) => index), ys };

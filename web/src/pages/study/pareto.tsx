@@ -19,10 +19,25 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
   const [up, setUp] = useState(1);
   const names = useMemo(() => search.objectives.map((one) => one.metric), [search.objectives]);
   const scales = useMemo(() => {
-    const over = (objective: number) => padded(scaleOf(trials.map((trial) => valueOf(trial, objective)), false), 0.06);
+    const over = (objective: number) =>
+      padded(
+        scaleOf(
+          trials.map((trial) => valueOf(trial, objective)),
+          false,
+        ),
+        0.06,
+      );
     return { x: over(across), y: over(up) };
   }, [trials, across, up]);
-  const dots = useMemo(() => dotsOf(trials, (trial) => place(scales.x, valueOf(trial, across)), (trial) => place(scales.y, valueOf(trial, up))), [trials, scales, across, up]);
+  const dots = useMemo(
+    () =>
+      dotsOf(
+        trials,
+        (trial) => place(scales.x, valueOf(trial, across)),
+        (trial) => place(scales.y, valueOf(trial, up)),
+      ),
+    [trials, scales, across, up],
+  );
   const front = useMemo(() => dots.filter((one) => one.best).sort((a, b) => a.x - b.x), [dots]);
   const two = search.objectives.length === 2;
   const draw = useMemo<Draw>(
@@ -33,7 +48,12 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
       context.strokeStyle = inks.accent;
       context.lineWidth = 1.5;
       // With more than two objectives the front is not a line in any two of them.
-      if (two) drawFront(context, front.map((one) => spot(one, area)), search.objectives[across]?.goal === "maximize");
+      if (two)
+        drawFront(
+          context,
+          front.map((one) => spot(one, area)),
+          search.objectives[across]?.goal === "maximize",
+        );
       drawDots(context, area, dots, inks);
     },
     [dots, front, scales, two, search.objectives, names, across, up],
@@ -66,7 +86,9 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
             ) : (
               <>
                 <strong>trial {chosen.number}</strong>{" "}
-                {search.objectives.map(({ metric }, index) => `${metric} ${metricText(metric, valueOf(chosen, index))}`).join(", ")}
+                {search.objectives
+                  .map(({ metric }, index) => `${metric} ${metricText(metric, valueOf(chosen, index))}`)
+                  .join(", ")}
                 {chosen.best ? ", on the front" : ""}
               </>
             )}
@@ -81,7 +103,11 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
  * Draws a staircase: between two trials of the front, the one that is worse on the horizontal axis
  * determines the value.
  */
-function drawFront(context: CanvasRenderingContext2D, front: readonly (readonly [number, number])[], maximized: boolean): void {
+function drawFront(
+  context: CanvasRenderingContext2D,
+  front: readonly (readonly [number, number])[],
+  maximized: boolean,
+): void {
   front.forEach(([x, y], index) => {
     const next = front[index + 1];
     if (next === undefined) return;
@@ -93,12 +119,24 @@ function drawFront(context: CanvasRenderingContext2D, front: readonly (readonly 
 
 type Placed = Dot & { best: boolean };
 
-function dotsOf(trials: readonly TrialView[], x: (trial: TrialView) => number | null, y: (trial: TrialView) => number | null): Placed[] {
+function dotsOf(
+  trials: readonly TrialView[],
+  x: (trial: TrialView) => number | null,
+  y: (trial: TrialView) => number | null,
+): Placed[] {
   const placed = trials.flatMap((trial) => {
     const left = x(trial);
     const top = y(trial);
     if (left === null || top === null) return [];
-    return [{ number: trial.number, x: left, y: top, best: trial.best, ink: (inks: Inks) => (trial.best ? inks.accent : inks.mark) }];
+    return [
+      {
+        number: trial.number,
+        x: left,
+        y: top,
+        best: trial.best,
+        ink: (inks: Inks) => (trial.best ? inks.accent : inks.mark),
+      },
+    ];
   });
   // The front is drawn on top.
   return placed.sort((a, b) => Number(a.best) - Number(b.best));

@@ -6,7 +6,11 @@ import { trial } from "./test-data";
 describe("the history", () => {
   it("goes by number and keeps the best so far, whichever way is better", () => {
     const trials = [trial(2, {}, 0.5), trial(0, {}, 0.7), trial(1, {}, null), trial(3, {}, 0.9)];
-    expect(history(trials, "maximize").map(({ number, best }) => [number, best])).toEqual([[0, 0.7], [2, 0.7], [3, 0.9]]);
+    expect(history(trials, "maximize").map(({ number, best }) => [number, best])).toEqual([
+      [0, 0.7],
+      [2, 0.7],
+      [3, 0.9],
+    ]);
     expect(history(trials, "minimize").map(({ best }) => best)).toEqual([0.7, 0.5, 0.5]);
   });
 });
@@ -14,7 +18,11 @@ describe("the history", () => {
 describe("ranks", () => {
   it("puts the best at 1, equals together, and leaves out who has no value", () => {
     const trials = [trial(0, {}, 0.2), trial(1, {}, 0.9), trial(2, {}, 0.2), trial(3, {}, null)];
-    expect([...ranks(trials, "maximize")].sort()).toEqual([[0, 0.25], [1, 1], [2, 0.25]]);
+    expect([...ranks(trials, "maximize")].sort()).toEqual([
+      [0, 0.25],
+      [1, 1],
+      [2, 0.25],
+    ]);
     expect(ranks(trials, "minimize").get(1)).toBe(0);
     expect(ranks([trial(0, {}, 0.2)], "maximize").get(0)).toBe(1);
   });
@@ -25,11 +33,23 @@ describe("comparable values", () => {
   it("are those of the first rung where trials have trained differently far", () => {
     const far = trial(0, {}, 0.9, { outcome: point(3, 0.9), rungs: [point(1, 0.6), point(3, 0.9)] });
     const short = trial(1, {}, 0.5, { outcome: point(1, 0.5), rungs: [point(1, 0.5)] });
-    expect(comparable([far, short])).toEqual({ values: new Map([[0, 0.6], [1, 0.5]]), step: 1 });
+    expect(comparable([far, short])).toEqual({
+      values: new Map([
+        [0, 0.6],
+        [1, 0.5],
+      ]),
+      step: 1,
+    });
   });
 
   it("are the outcomes where all have trained as far", () => {
-    expect(comparable([trial(0, {}, 0.4), trial(1, {}, 0.5)])).toEqual({ values: new Map([[0, 0.4], [1, 0.5]]), step: 1 });
+    expect(comparable([trial(0, {}, 0.4), trial(1, {}, 0.5)])).toEqual({
+      values: new Map([
+        [0, 0.4],
+        [1, 0.5],
+      ]),
+      step: 1,
+    });
   });
 });
 

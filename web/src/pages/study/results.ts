@@ -53,7 +53,7 @@ export function ranksOf(values: Iterable<readonly [number: number, value: number
   const valued = [...values].map(([number, value]) => ({ number, value }));
   valued.sort((a, b) => (goal === "maximize" ? a.value - b.value : b.value - a.value));
   const found = new Map<number, number>();
-  for (let start = 0; start < valued.length; ) {
+  for (let start = 0; start < valued.length;) {
     let end = start;
     while (end < valued.length && valued[end]?.value === valued[start]?.value) end += 1;
     const rank = valued.length === 1 ? 1 : (start + end - 1) / 2 / (valued.length - 1);
@@ -79,13 +79,18 @@ export function valueAtRank(values: Iterable<number>, goal: Goal, rank: number):
  * Returns a comparable value of each trial and the training length that it belongs to: the end of
  * the first rung if trials have different lengths, otherwise the outcome.
  */
-export function comparable(trials: readonly TrialView[], objective = 0): { values: Map<number, number>; step: number | null } {
+export function comparable(
+  trials: readonly TrialView[],
+  objective = 0,
+): { values: Map<number, number>; step: number | null } {
   const steps = new Set(trials.flatMap((trial) => (trial.outcome === null ? [] : [trial.outcome.step])));
   const first = Math.min(...trials.flatMap((trial) => trial.rungs.slice(0, 1).map((rung) => rung.step)));
   const early = steps.size > 1 && Number.isFinite(first);
   const values = new Map<number, number>();
   for (const trial of trials) {
-    const value = early ? trial.rungs.find((rung) => rung.step === first)?.values[objective] : valueOf(trial, objective);
+    const value = early
+      ? trial.rungs.find((rung) => rung.step === first)?.values[objective]
+      : valueOf(trial, objective);
     if (value !== null && value !== undefined) values.set(trial.number, value);
   }
   const [only] = steps;

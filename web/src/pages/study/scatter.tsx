@@ -30,14 +30,31 @@ export function Scatter({ axes, metric, objective, ranked, trials, hover }: Prop
   const [wanted, setWanted] = useState(0);
   const [logY, setLogY] = useState(false);
   const axis = axes[Math.min(wanted, axes.length - 1)];
-  const y = useMemo(() => padded(scaleOf(trials.map((trial) => valueOf(trial, objective)), logY), ROOM), [trials, objective, logY]);
+  const y = useMemo(
+    () =>
+      padded(
+        scaleOf(
+          trials.map((trial) => valueOf(trial, objective)),
+          logY,
+        ),
+        ROOM,
+      ),
+    [trials, objective, logY],
+  );
   const dots = useMemo<Dot[]>(
     () =>
       trials.flatMap((trial) => {
         const left = axis === undefined ? null : placeOn(axis, parametersOf(trial)[axis.name]);
         const top = place(y, valueOf(trial, objective));
         if (left === null || top === null || axis === undefined) return [];
-        return [{ number: trial.number, x: inset(left, axis) + aside(trial.number, axis), y: top, ink: (inks: Inks) => rankInk(inks, ranked.get(trial.number)) }];
+        return [
+          {
+            number: trial.number,
+            x: inset(left, axis) + aside(trial.number, axis),
+            y: top,
+            ink: (inks: Inks) => rankInk(inks, ranked.get(trial.number)),
+          },
+        ];
       }),
     [trials, axis, objective, y, ranked],
   );
@@ -52,7 +69,9 @@ export function Scatter({ axes, metric, objective, ranked, trials, hover }: Prop
     [dots, axis, y, metric],
   );
   const over = useMemo(() => drawRings(dots, hover.number), [dots, hover.number]);
-  const chosen = dots.some((one) => one.number === hover.number) ? trials.find((trial) => trial.number === hover.number) : undefined;
+  const chosen = dots.some((one) => one.number === hover.number)
+    ? trials.find((trial) => trial.number === hover.number)
+    : undefined;
   if (axis === undefined) return null;
   const tools = (
     <div className="chart-tools">
@@ -79,7 +98,8 @@ export function Scatter({ axes, metric, objective, ranked, trials, hover }: Prop
               `${axis.name}${axis.scale?.log === true ? " on a log axis" : ""}; values at the end of each trial's last rung`
             ) : (
               <>
-                <strong>trial {chosen.number}</strong> {axis.name} {parameterText(parametersOf(chosen)[axis.name])}, {metric} {metricText(metric, valueOf(chosen, objective))}
+                <strong>trial {chosen.number}</strong> {axis.name} {parameterText(parametersOf(chosen)[axis.name])},{" "}
+                {metric} {metricText(metric, valueOf(chosen, objective))}
               </>
             )}
           </p>
@@ -112,6 +132,11 @@ function drawChoices(context: CanvasRenderingContext2D, area: Area, axis: Axis, 
   context.fillStyle = inks.muted;
   for (const choice of axis.choices) {
     const at = inset(placeOn(axis, choice) ?? 0, axis);
-    context.fillText(choice, area.left + at * (area.right - area.left), area.bottom + 7, ((area.right - area.left) / axis.choices.length) * 0.95);
+    context.fillText(
+      choice,
+      area.left + at * (area.right - area.left),
+      area.bottom + 7,
+      ((area.right - area.left) / axis.choices.length) * 0.95,
+    );
   }
 }

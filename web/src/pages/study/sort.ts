@@ -15,8 +15,12 @@ export interface Order {
 export function sorted(trials: readonly TrialView[], { by, descending }: Order): TrialView[] {
   const keyed = trials.map((trial) => ({ trial, key: keyOf(trial, by) }));
   keyed.sort((a, b) => {
-    if (a.key === null || b.key === null) return Number(a.key === null) - Number(b.key === null) || a.trial.number - b.trial.number;
-    const difference = typeof a.key === "number" && typeof b.key === "number" ? a.key - b.key : String(a.key).localeCompare(String(b.key));
+    if (a.key === null || b.key === null)
+      return Number(a.key === null) - Number(b.key === null) || a.trial.number - b.trial.number;
+    const difference =
+      typeof a.key === "number" && typeof b.key === "number"
+        ? a.key - b.key
+        : String(a.key).localeCompare(String(b.key));
     return (descending ? -difference : difference) || a.trial.number - b.trial.number;
   });
   return keyed.map(({ trial }) => trial);

@@ -4,7 +4,10 @@ import { axesOf, brushed, placeOn, type Axis } from "./space";
 import { search, trial } from "./test-data";
 
 const axis = (parameter: Partial<Parameter>, values: unknown[] = []): Axis => {
-  const [only] = axesOf([{ name: "p", type: "float", ...parameter }], values.map((value, number) => trial(number, { p: value }, 0)));
+  const [only] = axesOf(
+    [{ name: "p", type: "float", ...parameter }],
+    values.map((value, number) => trial(number, { p: value }, 0)),
+  );
   if (only === undefined) throw new Error("no axis");
   return only;
 };
@@ -22,7 +25,13 @@ describe("axes", () => {
 
   it("stand choices evenly, lists among them, and give a missing parameter no place", () => {
     const choices = axis({ type: "categorical", choices: ["sgd", [64, 32], "adam"] });
-    expect(["sgd", [64, 32], "adam", "other", undefined].map((value) => placeOn(choices, value))).toEqual([0, 0.5, 1, null, null]);
+    expect(["sgd", [64, 32], "adam", "other", undefined].map((value) => placeOn(choices, value))).toEqual([
+      0,
+      0.5,
+      1,
+      null,
+      null,
+    ]);
   });
 
   it("fall back to what the trials have", () => {
@@ -32,8 +41,16 @@ describe("axes", () => {
 
 describe("brushing", () => {
   const axes = axesOf(search().parameters, []);
-  const trials = [trial(0, { rate: 0.001, width: 32 }, 0.1), trial(1, { rate: 0.01, width: 512 }, 0.2), trial(2, { rate: 0.1, width: 512 }, 0.3), trial(3, { width: 512 }, 0.4)];
-  const left = (brushes: [string, [number, number]][]) => brushed(trials, axes, new Map(brushes), (one) => (one.number < 3 ? one.number / 2 : null)).map(({ number }) => number);
+  const trials = [
+    trial(0, { rate: 0.001, width: 32 }, 0.1),
+    trial(1, { rate: 0.01, width: 512 }, 0.2),
+    trial(2, { rate: 0.1, width: 512 }, 0.3),
+    trial(3, { width: 512 }, 0.4),
+  ];
+  const left = (brushes: [string, [number, number]][]) =>
+    brushed(trials, axes, new Map(brushes), (one) => (one.number < 3 ? one.number / 2 : null)).map(
+      ({ number }) => number,
+    );
 
   it("leaves all without a brush", () => {
     expect(left([])).toEqual([0, 1, 2, 3]);
@@ -41,7 +58,12 @@ describe("brushing", () => {
 
   it("leaves who is inside of every brush, rims included", () => {
     expect(left([["rate", [0.5, 1]]])).toEqual([1, 2]);
-    expect(left([["rate", [0, 0.5]], ["width", [0.9, 1]]])).toEqual([1]);
+    expect(
+      left([
+        ["rate", [0, 0.5]],
+        ["width", [0.9, 1]],
+      ]),
+    ).toEqual([1]);
   });
 
   it("leaves out who lacks the parameter, and filters by the value's own axis", () => {

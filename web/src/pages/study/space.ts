@@ -35,7 +35,8 @@ export function axesOf(parameters: readonly Parameter[], trials: readonly TrialV
     const low = asNumber(parameter.low ?? space?.min);
     const high = asNumber(parameter.high ?? space?.max);
     const log = parameter.log ?? space?.distribution?.toLowerCase() === "loguniform";
-    const values = low !== null && high !== null ? [low, high] : listed !== null ? listed.map(asNumber) : seen.map(asNumber);
+    const values =
+      low !== null && high !== null ? [low, high] : listed !== null ? listed.map(asNumber) : seen.map(asNumber);
     return { name, scale: scaleOf(values, log), choices: [] };
   });
 }
@@ -53,7 +54,12 @@ export function placeOn(axis: Axis, value: unknown): number | null {
  * Returns the trials inside all brushes. A trial without a brushed parameter is outside, because it
  * has no place there.
  */
-export function brushed(trials: readonly TrialView[], axes: readonly Axis[], brushes: Brushes, valueAxis?: (trial: TrialView) => number | null): TrialView[] {
+export function brushed(
+  trials: readonly TrialView[],
+  axes: readonly Axis[],
+  brushes: Brushes,
+  valueAxis?: (trial: TrialView) => number | null,
+): TrialView[] {
   if (brushes.size === 0) return [...trials];
   const known = new Map(axes.map((axis) => [axis.name, axis]));
   return trials.filter((trial) =>

@@ -34,7 +34,13 @@ export interface Surface {
  * distort the whole field. If trials have different training lengths, it compares the values at the
  * end of the first rung.
  */
-export function surfaceOf(trials: readonly TrialView[], across: Axis, up: Axis, objective: number, goal: Objective["goal"]): Surface {
+export function surfaceOf(
+  trials: readonly TrialView[],
+  across: Axis,
+  up: Axis,
+  objective: number,
+  goal: Objective["goal"],
+): Surface {
   const { values, step } = comparable(trials, objective);
   const found = trials.flatMap((trial) => {
     const given = parametersOf(trial);
@@ -43,21 +49,37 @@ export function surfaceOf(trials: readonly TrialView[], across: Axis, up: Axis, 
     const value = values.get(trial.number);
     return x === null || y === null || value === undefined ? [] : [{ trial, x, y, value }];
   });
-  const ranked = ranksOf(found.map(({ trial, value }) => [trial.number, value]), goal);
+  const ranked = ranksOf(
+    found.map(({ trial, value }) => [trial.number, value]),
+    goal,
+  );
   const rankOf = (trial: TrialView) => ranked.get(trial.number) ?? 0;
   const field = fieldOf(
     found.map(({ trial, x, y }) => ({ x: choiceAt(across, x), y: choiceAt(up, y), z: rankOf(trial) })),
     sideOf(across),
     sideOf(up),
   );
-  const placed = found.map(({ trial, x, y, value }) => ({ trial, value, rank: rankOf(trial), x: inBand(across, x, trial.number), y: inBand(up, y, trial.number) }));
+  const placed = found.map(({ trial, x, y, value }) => ({
+    trial,
+    value,
+    rank: rankOf(trial),
+    x: inBand(across, x, trial.number),
+    y: inBand(up, y, trial.number),
+  }));
   const all = placed.map(({ value }) => value);
-  return { placed: placed.sort((a, b) => a.rank - b.rank), field, range: rangeOf(field), step, valueOf: (rank) => valueAtRank(all, goal, rank) };
+  return {
+    placed: placed.sort((a, b) => a.rank - b.rank),
+    field,
+    range: rangeOf(field),
+    step,
+    valueOf: (rank) => valueAtRank(all, goal, rank),
+  };
 }
 
 /** Returns the text of a place on the axis: a number, or a choice. */
 export function textAt(axis: Axis, at: number): string {
-  if (axis.scale === null) return axis.choices[Math.min(axis.choices.length - 1, Math.floor(at * axis.choices.length))] ?? "";
+  if (axis.scale === null)
+    return axis.choices[Math.min(axis.choices.length - 1, Math.floor(at * axis.choices.length))] ?? "";
   return parameterText(Number(valueAt(axis.scale, at).toPrecision(3)));
 }
 

@@ -24,7 +24,10 @@ interface Props {
 
 export function TrialTable({ search, forks, trials, hover }: Props) {
   const [first] = search.objectives;
-  const [order, setOrder] = useState<Order>({ by: search.objectives.length === 1 ? "value:0" : "number", descending: first?.goal === "maximize" && search.objectives.length === 1 });
+  const [order, setOrder] = useState<Order>({
+    by: search.objectives.length === 1 ? "value:0" : "number",
+    descending: first?.goal === "maximize" && search.objectives.length === 1,
+  });
   const [wanted, setWanted] = useState(0);
   const ordered = useMemo(() => sorted(trials, order), [trials, order]);
   const pages = Math.ceil(ordered.length / PER_PAGE);
@@ -47,7 +50,9 @@ export function TrialTable({ search, forks, trials, hover }: Props) {
               {head("number", "Trial")}
               {head("state", "State")}
               {head("rung", "Rung", true, true)}
-              {search.objectives.map(({ metric, goal }, index) => head(`value:${index}`, metric, goal === "maximize", true))}
+              {search.objectives.map(({ metric, goal }, index) =>
+                head(`value:${index}`, metric, goal === "maximize", true),
+              )}
               {search.parameters.map(({ name }) => head(`parameter:${name}`, name, false, true))}
               {forks ? (
                 <th scope="col">
@@ -58,7 +63,14 @@ export function TrialTable({ search, forks, trials, hover }: Props) {
           </thead>
           <tbody>
             {ordered.slice(page * PER_PAGE, (page + 1) * PER_PAGE).map((trial) => (
-              <Row key={trial.number} search={search} forks={forks} trial={trial} lit={hover.number === trial.number} onHover={hover.set} />
+              <Row
+                key={trial.number}
+                search={search}
+                forks={forks}
+                trial={trial}
+                lit={hover.number === trial.number}
+                onHover={hover.set}
+              />
             ))}
           </tbody>
         </table>
@@ -66,12 +78,25 @@ export function TrialTable({ search, forks, trials, hover }: Props) {
       {pages > 1 ? (
         <nav className="pager" aria-label="Pages of trials">
           <span className="muted num">
-            {count(page * PER_PAGE + 1)} to {count(Math.min(ordered.length, (page + 1) * PER_PAGE))} of {plural(ordered.length, "trial")}
+            {count(page * PER_PAGE + 1)} to {count(Math.min(ordered.length, (page + 1) * PER_PAGE))} of{" "}
+            {plural(ordered.length, "trial")}
           </span>
-          <button type="button" className="button button-small" disabled={page === 0} onClick={() => setWanted(page - 1)} aria-label="Page before">
+          <button
+            type="button"
+            className="button button-small"
+            disabled={page === 0}
+            onClick={() => setWanted(page - 1)}
+            aria-label="Page before"
+          >
             <Icon name="left" />
           </button>
-          <button type="button" className="button button-small" disabled={page === pages - 1} onClick={() => setWanted(page + 1)} aria-label="Next page">
+          <button
+            type="button"
+            className="button button-small"
+            disabled={page === pages - 1}
+            onClick={() => setWanted(page + 1)}
+            aria-label="Next page"
+          >
             <Icon name="right" />
           </button>
         </nav>
@@ -80,10 +105,26 @@ export function TrialTable({ search, forks, trials, hover }: Props) {
   );
 }
 
-function Head({ by, text, order, right, onChoose }: { by: string; text: string; order: Order; right: boolean; onChoose: () => void }) {
+function Head({
+  by,
+  text,
+  order,
+  right,
+  onChoose,
+}: {
+  by: string;
+  text: string;
+  order: Order;
+  right: boolean;
+  onChoose: () => void;
+}) {
   const chosen = order.by === by;
   return (
-    <th scope="col" className={right ? "right" : ""} aria-sort={chosen ? (order.descending ? "descending" : "ascending") : "none"}>
+    <th
+      scope="col"
+      className={right ? "right" : ""}
+      aria-sort={chosen ? (order.descending ? "descending" : "ascending") : "none"}
+    >
       <button type="button" className="sort" onClick={onChoose}>
         {text}
         <span aria-hidden="true">{chosen ? (order.descending ? " ↓" : " ↑") : ""}</span>
@@ -102,11 +143,20 @@ function Row({ search, forks, trial, lit, onHover }: RowProps) {
   const given = parametersOf(trial);
   return (
     // Focus on a link also highlights the trial in the charts, for users without a pointer.
-    <tr data-lit={lit} onPointerEnter={() => onHover(trial.number)} onPointerLeave={() => onHover(null)} onFocus={() => onHover(trial.number)} onBlur={() => onHover(null)}>
+    <tr
+      data-lit={lit}
+      onPointerEnter={() => onHover(trial.number)}
+      onPointerLeave={() => onHover(null)}
+      onFocus={() => onHover(trial.number)}
+      onBlur={() => onHover(null)}
+    >
       <th scope="row" className="num">
         {trial.job_id === null ? trial.number : <Link to={`/jobs/${trial.job_id}`}>{trial.number}</Link>}
         {trial.from === null ? null : (
-          <span className="label" title={`It took over trial ${trial.from.trial} as it was after ${budgetText(search, trial.from.step)}`}>
+          <span
+            className="label"
+            title={`It took over trial ${trial.from.trial} as it was after ${budgetText(search, trial.from.step)}`}
+          >
             from {trial.from.trial}
           </span>
         )}
@@ -116,7 +166,10 @@ function Row({ search, forks, trial, lit, onHover }: RowProps) {
         <Chip word={trial.state} {...TRIAL_STATES[trial.state]} />
         {trial.failure === null ? null : <p className="note note-bad">{trial.failure}</p>}
       </td>
-      <td className="right num" title={`Told to train ${budgetText(search, trial.budget)}${trial.outcome === null ? "" : `, measured after ${budgetText(search, trial.outcome.step)}`}`}>
+      <td
+        className="right num"
+        title={`Told to train ${budgetText(search, trial.budget)}${trial.outcome === null ? "" : `, measured after ${budgetText(search, trial.outcome.step)}`}`}
+      >
         {trial.rung}
       </td>
       {search.objectives.map(({ metric }, index) => (
@@ -132,7 +185,10 @@ function Row({ search, forks, trial, lit, onHover }: RowProps) {
       {forks ? (
         <td className="right">
           {trial.job_id === null || trial.outcome === null ? null : (
-            <Link to={`/submit?from=${trial.job_id}`} title="Begin a job of its own from this trial's newest checkpoint">
+            <Link
+              to={`/submit?from=${trial.job_id}`}
+              title="Begin a job of its own from this trial's newest checkpoint"
+            >
               Continue<span className="sr-only"> trial {trial.number} as a job</span>
             </Link>
           )}

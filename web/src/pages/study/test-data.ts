@@ -19,7 +19,12 @@ export function search(change: Partial<StudySearch> = {}): StudySearch {
 }
 
 /** Returns a trial with these parameters and, unless it is null, this outcome after one epoch. */
-export function trial(number: number, parameters: Record<string, unknown>, value: number | readonly number[] | null, change: Partial<TrialView> = {}): TrialView {
+export function trial(
+  number: number,
+  parameters: Record<string, unknown>,
+  value: number | readonly number[] | null,
+  change: Partial<TrialView> = {},
+): TrialView {
   const values = value === null ? null : typeof value === "number" ? [value] : [...value];
   const point = values === null ? [] : [{ step: 1, values }];
   return {
@@ -55,7 +60,17 @@ export function study(change: Partial<StudyView> = {}): StudyView {
     created_at: at(0),
     finished_at: null,
     events: 3,
-    trials: { limit: 27, created: 2, running: 1, waiting: 1, stopping: 0, completed: 0, stopped: 0, failed: 0, best: 0 },
+    trials: {
+      limit: 27,
+      created: 2,
+      running: 1,
+      waiting: 1,
+      stopping: 0,
+      completed: 0,
+      stopped: 0,
+      failed: 0,
+      best: 0,
+    },
     best: [],
     document: { version: "muster/v1", kind: "study", name: "fashion-asha", search: search(), job: {} },
     ...change,

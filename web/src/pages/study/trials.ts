@@ -39,7 +39,10 @@ export function useTrials(id: string | null): Trials {
       counted = performance.now();
       if (grown) drawn = soFar.length;
       // An aborted request may have received more trials than this one so far.
-      setPart((before) => ({ trials: grown && soFar.length >= before.trials.length ? [...soFar] : before.trials, loaded: soFar.length }));
+      setPart((before) => ({
+        trials: grown && soFar.length >= before.trials.length ? [...soFar] : before.trials,
+        loaded: soFar.length,
+      }));
     };
     try {
       const found = await trials(id ?? "", signal, onPage);

@@ -27,7 +27,18 @@ interface Props<T> {
 
 type Outcome<T> = { kind: "checked"; text: string; made: T } | { kind: "refused"; error: ApiError };
 
-export function DocumentPage<T>({ title, noun, verb, start, example, send, onSent, help, checked, children }: Props<T>) {
+export function DocumentPage<T>({
+  title,
+  noun,
+  verb,
+  start,
+  example,
+  send,
+  onSent,
+  help,
+  checked,
+  children,
+}: Props<T>) {
   const area = useRef<HTMLTextAreaElement>(null);
   const result = useId();
   const [text, setText] = useState(start);
@@ -82,7 +93,14 @@ export function DocumentPage<T>({ title, noun, verb, start, example, send, onSen
       {children}
       <div className="submit">
         <Panel title={`${noun} document`} aside={toExample} className="panel-flush">
-          <Editor ref={area} value={text} onChange={change} label={`${noun} document, YAML or JSON`} marked={marked} describedBy={result} />
+          <Editor
+            ref={area}
+            value={text}
+            onChange={change}
+            label={`${noun} document, YAML or JSON`}
+            marked={marked}
+            describedBy={result}
+          />
         </Panel>
         <div id={result} className="submit-result" aria-live="polite">
           {outcome === null ? help : null}

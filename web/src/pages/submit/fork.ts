@@ -46,19 +46,30 @@ function unlabelled(spec: JobView["spec"]): JobView["spec"] {
 }
 
 /** Begins from the checkpoint of `step`, or from the newest. */
-export function documentOf(parent: JobView, written: readonly CheckpointView[], step: number | null): Omit<Fork, "parent"> {
+export function documentOf(
+  parent: JobView,
+  written: readonly CheckpointView[],
+  step: number | null,
+): Omit<Fork, "parent"> {
   const kept = written.filter((one) => one.retained).sort((a, b) => b.step - a.step || b.revision - a.revision);
   const checkpoint = (step === null ? kept[0] : kept.find((one) => one.step === step)) ?? null;
   const from = { job: parent.id, ...(step === null ? {} : { step }) };
   const { stop, raised } = further(parent.spec.stop, checkpoint);
-  return { text: toYaml({ ...unlabelled(parent.spec), ...(stop === undefined ? {} : { stop }), from }), checkpoint, raised };
+  return {
+    text: toYaml({ ...unlabelled(parent.spec), ...(stop === undefined ? {} : { stop }), from }),
+    checkpoint,
+    raised,
+  };
 }
 
 /**
  * Doubles a limit that the checkpoint has reached. Epochs and steps count from the other job's
  * start.
  */
-function further(stop: JobView["spec"]["stop"], checkpoint: CheckpointView | null): { stop: JobView["spec"]["stop"]; raised: string[] } {
+function further(
+  stop: JobView["spec"]["stop"],
+  checkpoint: CheckpointView | null,
+): { stop: JobView["spec"]["stop"]; raised: string[] } {
   if (stop === undefined || checkpoint === null) return { stop, raised: [] };
   const raised: string[] = [];
   const next = { ...stop };

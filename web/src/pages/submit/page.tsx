@@ -19,7 +19,9 @@ export function SubmitPage() {
   const again = params.get("again");
   const named = params.get("step");
   const step = named === null || named === "" ? null : Number(named);
-  const forked = useResource(from === null ? null : `${from} ${named ?? "newest"}`, (signal) => forkOf(from ?? "", step, signal));
+  const forked = useResource(from === null ? null : `${from} ${named ?? "newest"}`, (signal) =>
+    forkOf(from ?? "", step, signal),
+  );
   const same = useResource(from === null ? again : null, (signal) => againOf(again ?? "", signal));
   if (from === null && again !== null) {
     if (same.error !== null) return <Failure error={same.error} retry={same.reload} />;
@@ -67,9 +69,13 @@ function Origin({ fork: { parent, checkpoint, raised } }: { fork: Fork }) {
   return (
     <p className="muted">
       It begins from the checkpoint of <Link to={`/jobs/${parent.id}`}>{parent.name}</Link>
-      {checkpoint === null ? ", which is not there any more" : ` after step ${count(checkpoint.step)}, epoch ${checkpoint.epoch.toFixed(2)}`}; this is that job&apos;s document. What counts in{" "}
-      <code>stop</code> counts from where that job began
-      {raised.length === 0 ? ", so let it go further." : `, and the checkpoint has reached it: it is raised here, ${raised.join(" and ")}.`}
+      {checkpoint === null
+        ? ", which is not there any more"
+        : ` after step ${count(checkpoint.step)}, epoch ${checkpoint.epoch.toFixed(2)}`}
+      ; this is that job&apos;s document. What counts in <code>stop</code> counts from where that job began
+      {raised.length === 0
+        ? ", so let it go further."
+        : `, and the checkpoint has reached it: it is raised here, ${raised.join(" and ")}.`}
     </p>
   );
 }
@@ -84,14 +90,17 @@ function Help() {
         <dd>Between which numbers of workers and PS shards the scheduler may choose, and change its mind.</dd>
         <dt>exchange</dt>
         <dd>
-          How far workers may drift apart: <code>bsp</code> not at all, <code>ssp</code> by <code>staleness</code> steps, <code>asp</code> freely.
+          How far workers may drift apart: <code>bsp</code> not at all, <code>ssp</code> by <code>staleness</code>{" "}
+          steps, <code>asp</code> freely.
         </dd>
         <dt>checkpoint</dt>
         <dd>How much work a lost node may cost, and how many checkpoints stay.</dd>
         <dt>stop</dt>
         <dd>The job is done at the first of these that holds.</dd>
       </dl>
-      <p className="muted">A dry run checks the document, asks the scheduler what would come of it, and changes nothing.</p>
+      <p className="muted">
+        A dry run checks the document, asks the scheduler what would come of it, and changes nothing.
+      </p>
     </Panel>
   );
 }

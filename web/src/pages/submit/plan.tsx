@@ -46,7 +46,9 @@ export function Planned({ answer, spec }: { answer: Answer; spec: JobView["spec"
     <Panel title="If it were submitted now" className={never ? "panel-warn" : ""}>
       {never ? <Never spec={spec} /> : null}
       {answer.kind === "asking" ? <p className="muted">The scheduler looks ahead …</p> : null}
-      {answer.kind === "refused" ? <p className="muted">The scheduler gave no forecast: {answer.error.detail ?? answer.error.title}</p> : null}
+      {answer.kind === "refused" ? (
+        <p className="muted">The scheduler gave no forecast: {answer.error.detail ?? answer.error.title}</p>
+      ) : null}
       {answer.kind === "planned" ? <Outlook plan={answer.plan} /> : null}
     </Panel>
   );
@@ -72,7 +74,9 @@ export function lack(spec: JobView["spec"], known: readonly NodeView[]): string 
   if (each > largest) return `one worker needs ${plural(each, "GPU")}; the largest node has ${count(largest)}`;
   const bytesEach = spec.resources?.worker?.memory_bytes ?? 0;
   const memory = Math.max(0, ...known.map((node) => node.capacity.memory_bytes));
-  return bytesEach > memory ? `one worker needs ${bytes(bytesEach)} of memory; the largest node has ${bytes(memory)}` : null;
+  return bytesEach > memory
+    ? `one worker needs ${bytes(bytesEach)} of memory; the largest node has ${bytes(memory)}`
+    : null;
 }
 
 function Outlook({ plan }: { plan: PlanView }) {
@@ -84,11 +88,23 @@ function Outlook({ plan }: { plan: PlanView }) {
       <dl className="why-facts">
         <dt>Starts</dt>
         <dd className="num" {...(plan.start === null ? {} : { title: dates(plan.start) })}>
-          {isNever(plan) ? "never" : plan.start === null ? "unknown" : isAtOnce(plan.start, now) ? "at once" : expectedIn(plan.start, now)}
+          {isNever(plan)
+            ? "never"
+            : plan.start === null
+              ? "unknown"
+              : isAtOnce(plan.start, now)
+                ? "at once"
+                : expectedIn(plan.start, now)}
         </dd>
         <dt>Ends</dt>
         <dd className="num" {...(plan.finish === null ? {} : { title: dates(plan.finish) })}>
-          {isNever(plan) ? "never" : plan.finish === null ? (why === null ? UNFORESEEN : `unknown: ${why}`) : expectedIn(plan.finish, now)}
+          {isNever(plan)
+            ? "never"
+            : plan.finish === null
+              ? why === null
+                ? UNFORESEEN
+                : `unknown: ${why}`
+              : expectedIn(plan.finish, now)}
         </dd>
         {why === null ? (
           <>
@@ -132,6 +148,8 @@ function others({ displaced, earlier, later }: PlanView["other_jobs"]): string {
     [later, "would end later"],
     [earlier, "would end earlier"],
   ] as const;
-  const parts = told.filter(([jobs]) => jobs > 0).map(([jobs, what]) => `${plural(jobs, "job")} of other tenants ${what}`);
+  const parts = told
+    .filter(([jobs]) => jobs > 0)
+    .map(([jobs, what]) => `${plural(jobs, "job")} of other tenants ${what}`);
   return parts.length === 0 ? "No job of another tenant would notice." : `${parts.join("; ")}.`;
 }

@@ -7,7 +7,11 @@ import { plural } from "../../words/number";
 
 export function Refused({ error, text, onGo }: { error: ApiError; text: string; onGo: (line: number) => void }) {
   return (
-    <Panel title={error.fields.length === 0 ? error.title : `${plural(error.fields.length, "field")} to correct`} aside={<Icon name="warning" />} className="panel-bad">
+    <Panel
+      title={error.fields.length === 0 ? error.title : `${plural(error.fields.length, "field")} to correct`}
+      aside={<Icon name="warning" />}
+      className="panel-bad"
+    >
       {error.detail === null || error.fields.length > 0 ? null : <p>{error.detail}</p>}
       <ul className="mistakes">
         {error.fields.map(({ field, value, expected }, index) => {

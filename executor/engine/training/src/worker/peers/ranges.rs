@@ -19,8 +19,8 @@
 //! its marks, whether it added them itself or received them after a death.
 //! [`muster_comm::collective::Group`] guarantees both. So all compute the same next range. A sum
 //! that a death interrupts is repeated for the same range from the same floats and marks. No clock,
-//! rank, view or message influences the order. The marks of a dead member leave the repeated sum with
-//! its gradients, so the others no longer wait for it.
+//! rank, view or message influences the order. The marks of a dead member leave the repeated sum
+//! with its gradients, so the others no longer wait for it.
 //!
 //! Rejected alternatives: a member that names the next range would name ranges that others do not
 //! have yet, and the network would be idle meanwhile. A separate sum of marks before each range
