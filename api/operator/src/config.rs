@@ -1,8 +1,8 @@
 //! Settings of the operator: flags, or environment variables `MUSTER_OPERATOR_*`, read once in
 //! `main`. The address of Kubernetes comes from the pod's service account or from `KUBECONFIG`.
 
+use crate::controllers::Scope;
 use crate::nodes::{self, PlaceholderSettings, Placeholders, SettingsError};
-use crate::operator::Scope;
 use crate::tenants::AdminToken;
 use clap::{Args, Parser, Subcommand};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

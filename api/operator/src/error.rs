@@ -3,6 +3,9 @@
 
 use muster_client::ClientError;
 
+/// Maximum number of characters of an error in the log.
+const MOST_WORDS: usize = 500;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{what} by Kubernetes' API")]
@@ -38,5 +41,23 @@ impl Error {
             what,
             source: Box::new(source),
         }
+    }
+}
+
+/// Logs an error that will be retried.
+pub(crate) fn log_retry<T, E: std::error::Error>(kind: &str, done: Result<T, E>) {
+    if let Err(error) = done {
+        let mut words = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let cause_words = cause.to_string();
+            // Some errors repeat the text of their cause.
+            if !words.contains(&cause_words) {
+                words = format!("{words}: {cause_words}");
+            }
+            source = cause.source();
+        }
+        let words: String = words.chars().take(MOST_WORDS).collect();
+        tracing::warn!(kind, error = words, "will be tried again");
     }
 }

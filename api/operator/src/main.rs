@@ -4,10 +4,11 @@
 use anyhow::Context as _;
 use clap::Parser as _;
 use muster_operator::config::{Command, Flags, Run};
+use muster_operator::context::Context;
 use muster_operator::crd;
 use muster_operator::metrics::{self, Metrics};
-use muster_operator::operator::{self, Context};
 use muster_operator::tenants::Tenants;
+use muster_operator::{controllers, server};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -57,8 +58,8 @@ async fn follow(run: Run) -> anyhow::Result<()> {
     let scope = run.scope();
     let placeholders = run.placeholders().context("--placeholders")?;
     tokio::select! {
-        () = operator::run(Arc::clone(&context), &scope, placeholders) => {}
-        () = metrics::serve(context, listener) => {}
+        () = controllers::run(Arc::clone(&context), &scope, placeholders) => {}
+        () = server::serve(context, listener) => {}
         () = stop_signal()? => {}
     }
     tracing::info!("muster-operator stops");

@@ -3,11 +3,7 @@
 
 use crate::condition::Condition;
 use crate::crd::{GROUP, VERSION};
-use crate::job::status::JobStatus;
-use crate::study::status::StudyStatus;
-use crate::tenant::TenantStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -39,10 +35,6 @@ pub struct Object<S> {
     pub status: S,
 }
 
-pub type TrainingJob = Object<JobStatus>;
-pub type Study = Object<StudyStatus>;
-pub type Tenant = Object<TenantStatus>;
-
 /// Names of a kind of object.
 pub trait Status:
     Debug + Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
@@ -65,36 +57,6 @@ const OWN: [&str; 8] = [
     "Ready",
     "Misconfigured",
 ];
-
-impl Status for JobStatus {
-    const KIND: &'static str = "TrainingJob";
-    const PLURAL: &'static str = "trainingjobs";
-    type Scope = NamespaceResourceScope;
-
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-}
-
-impl Status for StudyStatus {
-    const KIND: &'static str = "Study";
-    const PLURAL: &'static str = "studies";
-    type Scope = NamespaceResourceScope;
-
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-}
-
-impl Status for TenantStatus {
-    const KIND: &'static str = "Tenant";
-    const PLURAL: &'static str = "tenants";
-    type Scope = ClusterResourceScope;
-
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
-}
 
 impl<S: Status> Resource for Object<S> {
     type DynamicType = ();

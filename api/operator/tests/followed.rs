@@ -12,9 +12,9 @@ mod world;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use kube::runtime::reflector::ObjectRef;
+use muster_operator::context::Context;
 use muster_operator::job::status::JobStatus;
-use muster_operator::operator::Context;
-use muster_operator::resource::TrainingJob;
+use muster_operator::job::status::TrainingJob;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Story {
     }
 
     async fn look(&self) {
-        let look = muster_operator::course::reconcile::<JobStatus>(
+        let look = muster_operator::reconcile_flow::reconcile::<JobStatus>(
             self.world.seen(),
             Arc::clone(&self.operator),
         );
@@ -257,8 +257,10 @@ async fn job_is_read_again_after_its_submission() {
     let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
     let operator = world.operator();
     while world.status()["jobId"].is_null() {
-        let look =
-            muster_operator::course::reconcile::<JobStatus>(world.seen(), Arc::clone(&operator));
+        let look = muster_operator::reconcile_flow::reconcile::<JobStatus>(
+            world.seen(),
+            Arc::clone(&operator),
+        );
         look.await.expect("a look");
     }
     let asked_for = |path: &String| path.starts_with("/muster/api/v1/jobs?id=");
@@ -290,7 +292,7 @@ async fn distant_write_time_does_not_delay_reconciliation() {
     story.is_woken().await;
     // Positions are written at most once a second.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    let look = muster_operator::course::reconcile::<JobStatus>(
+    let look = muster_operator::reconcile_flow::reconcile::<JobStatus>(
         story.world.seen(),
         Arc::clone(&story.operator),
     );

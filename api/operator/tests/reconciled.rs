@@ -87,11 +87,11 @@ async fn object_deleted_before_reconciliation_is_not_submitted() {
         let done = if kind == "Study" {
             let seen = world.seen::<StudyStatus>();
             world.state().object = None;
-            muster_operator::course::reconcile(seen, operator).await
+            muster_operator::reconcile_flow::reconcile(seen, operator).await
         } else {
             let seen = world.seen::<JobStatus>();
             world.state().object = None;
-            muster_operator::course::reconcile(seen, operator).await
+            muster_operator::reconcile_flow::reconcile(seen, operator).await
         };
         done.expect("nothing is wrong with that");
         assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
@@ -356,7 +356,8 @@ async fn revoked_token_is_replaced_before_a_status_names_the_tenant() {
     let world = World::with("TrainingJob", command()).await;
     let operator = world.operator();
     world.state().revoked.insert("vision/1".to_owned());
-    let look = || muster_operator::course::reconcile::<JobStatus>(world.seen(), operator.clone());
+    let look =
+        || muster_operator::reconcile_flow::reconcile::<JobStatus>(world.seen(), operator.clone());
     look().await.expect_err("the token is good for nothing");
     look().await.expect("there is another");
     assert_eq!(world.told("vision ").len(), 1, "it is submitted");
@@ -422,7 +423,7 @@ async fn new_tenant_wakes_only_objects_that_wait_for_it() {
         let world = World::with("TrainingJob", command()).await;
         world.change(|object| object["status"] = status.clone());
         let objects = [world.seen::<JobStatus>()];
-        let found = muster_operator::operator::wait_for_tenant(&objects, tenant);
+        let found = muster_operator::controllers::wait_for_tenant(&objects, tenant);
         assert_eq!(found.len(), woken, "{tenant} {status}");
     }
 }

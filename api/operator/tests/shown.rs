@@ -3,10 +3,10 @@
 use muster_client::ClientError;
 use muster_model::view::{JobView, Problem, StudyView};
 use muster_operator::job::document::{document, idempotency_key, refusal};
+use muster_operator::job::status::TrainingJob;
 use muster_operator::job::status::{JobStatus, News};
 use muster_operator::look::{Look, Shown as _};
 use muster_operator::refused::Refused;
-use muster_operator::resource::TrainingJob;
 use muster_operator::study::status::{Pause, StudyStatus};
 use muster_operator::tenant::{self, TenantStatus};
 use serde_json::{Value, json};
@@ -226,7 +226,8 @@ fn definitions_have_every_field_of_every_status() {
     for refused in [None, Some(&changed)] {
         let id = "01890000-0000-7000-8000-000000000001".parse().ok();
         let before = TenantStatus::default();
-        let status = tenant::status(&before, Some(1), id, refused, OffsetDateTime::UNIX_EPOCH);
+        let status =
+            tenant::status::status(&before, Some(1), id, refused, OffsetDateTime::UNIX_EPOCH);
         assert!(status.tenant_id.is_some());
         is_known("Tenant", &status);
     }

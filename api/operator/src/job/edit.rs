@@ -4,11 +4,11 @@
 use super::document::{VERSION, document, refusal};
 use super::status::JobStatus;
 use crate::clock;
+use crate::context::Context;
 use crate::error::Error;
+use crate::job::status::TrainingJob;
 use crate::look::Look;
-use crate::operator::Context;
 use crate::refused::Refused;
-use crate::resource::TrainingJob;
 use muster_client::Client;
 use muster_model::spec::JobSpec;
 use muster_model::view::{JobChange, JobView};

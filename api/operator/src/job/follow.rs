@@ -2,7 +2,7 @@
 //! batches. A list of all unfinished jobs finds changes that the stream does not report or that
 //! were missed. Without a stream there are only lists.
 
-use super::known::Followed;
+use super::followed::Followed;
 use crate::clock;
 use futures::StreamExt as _;
 use muster_client::{Messages, StreamItem};

@@ -3,6 +3,7 @@
 pub mod document;
 mod edit;
 mod follow;
+mod followed;
 mod kept;
 mod known;
 mod reconcile;

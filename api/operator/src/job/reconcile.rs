@@ -1,15 +1,16 @@
-//! Steps of the reconciliation of a `TrainingJob`; [`crate::course`] defines their order.
+//! Steps of the reconciliation of a `TrainingJob`; [`crate::reconcile_flow`] defines their order.
 
 use super::document::{VERSION, document, idempotency_key, label, refusal};
 use super::edit::edit;
 use super::status::{JobStatus, News};
 use crate::clock;
-use crate::course::REFUSED;
+use crate::context::Context;
 use crate::error::Error;
-use crate::look::{Acting, Look, Shown as _, Submitted, show};
-use crate::operator::Context;
+use crate::job::status::TrainingJob;
+use crate::look::{Look, Shown as _};
+use crate::reconcile_flow::REFUSED;
 use crate::refused::Refused;
-use crate::resource::TrainingJob;
+use crate::submission::{Acting, Submitted, show};
 use kube::runtime::controller::Action;
 use muster_client::Client;
 use muster_model::job::Intent;

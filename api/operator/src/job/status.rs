@@ -3,10 +3,14 @@
 use crate::condition::{Condition, End, rfc3339};
 use crate::look::{Look, REMOVED, Shown};
 use crate::refused::Refused;
+use crate::resource::{Object, Status};
+use kube::core::NamespaceResourceScope;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase};
 use muster_model::view::{Count, JobView, WaitingView};
 use serde::{Deserialize, Serialize};
+
+pub type TrainingJob = Object<JobStatus>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -49,6 +53,16 @@ pub struct JobStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     pub conditions: Vec<Condition>,
+}
+
+impl Status for JobStatus {
+    const KIND: &'static str = "TrainingJob";
+    const PLURAL: &'static str = "trainingjobs";
+    type Scope = NamespaceResourceScope;
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 /// Message for a job that `spec.suspend` has paused.

@@ -1,7 +1,7 @@
 //! Notifies the controller of an object's namespace when the job of the object has changed.
 
 use super::document::label;
-use crate::resource::TrainingJob;
+use crate::job::status::TrainingJob;
 use futures::Stream;
 use kube::runtime::reflector::ObjectRef;
 use muster_model::view::JobView;

@@ -13,15 +13,9 @@ use self::behind::Behind;
 use self::objects::Seen;
 use crate::clock;
 use crate::error::Error;
-use crate::operator::Context;
-use axum::Router;
-use axum::extract;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
-use axum::routing::get;
 use muster_client::Ended;
 use prometheus::{
-    HistogramVec, IntCounterVec, Registry, TEXT_FORMAT, TextEncoder, register_gauge_with_registry,
+    HistogramVec, IntCounterVec, Registry, TextEncoder, register_gauge_with_registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
     register_int_gauge_vec_with_registry,
 };
@@ -29,7 +23,6 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
 
 /// Upper bounds in seconds of the buckets of reconcile durations and Kubernetes requests.
 const BUCKETS_S: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -163,7 +156,7 @@ impl Metrics {
 
     /// Returns all metrics as text. `list_age` is the age of the newest answered job list, of the
     /// tenant with the oldest one.
-    fn text(&self, list_age: Option<Duration>) -> prometheus::Result<String> {
+    pub(crate) fn text(&self, list_age: Option<Duration>) -> prometheus::Result<String> {
         let mut families = self.all.gather();
         families.extend(self.present(list_age)?.gather());
         TextEncoder::new().encode_to_string(&families)
@@ -195,19 +188,6 @@ impl Metrics {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Answers `GET /metrics` and accepts the connections of TCP probes until the process ends.
-pub async fn serve(context: Arc<Context>, listener: TcpListener) {
-    let routes = Router::new().route("/metrics", get(show));
-    muster_connections::serve(listener, routes.with_state(context)).await;
-}
-
-async fn show(extract::State(context): extract::State<Arc<Context>>) -> impl IntoResponse {
-    let list_age = context.known.list_age(clock::monotonic());
-    let text = context.metrics.text(list_age);
-    let text = text.expect("names that are names, each of them once");
-    ([(CONTENT_TYPE, TEXT_FORMAT)], text)
 }
 
 fn tell_nodes(state: &State, present: &Registry) -> prometheus::Result<()> {

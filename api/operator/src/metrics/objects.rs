@@ -2,7 +2,8 @@
 //! status refers to an older spec.
 
 use crate::look::Shown;
-use crate::resource::{Object, Status, Tenant};
+use crate::resource::{Object, Status};
+use crate::tenant::Tenant;
 use kube::runtime::reflector::Store;
 use prometheus::{Registry, register_int_gauge_vec_with_registry};
 use std::collections::BTreeMap;
@@ -125,8 +126,8 @@ pub(super) fn tell(all: &[Looked], present: &Registry) -> prometheus::Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::status::TrainingJob;
     use crate::job::status::phase_name;
-    use crate::resource::TrainingJob;
     use muster_model::job::JobPhase;
     use serde_json::json;
 

@@ -27,7 +27,7 @@ pub(super) async fn follow(follower: &Follower) {
             .collect();
         seen.extend(there.iter().cloned());
         let gone: BTreeSet<String> = seen.difference(&there).cloned().collect();
-        crate::operator::told("Node", close(follower, &gone).await);
+        crate::error::log_retry("Node", close(follower, &gone).await);
         tokio::time::sleep(LOOK).await;
     }
 }

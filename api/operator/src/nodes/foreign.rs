@@ -1,10 +1,10 @@
 //! Resources that pods outside Muster hold: one list for all nodes, a few seconds old at most.
 
 use super::held::{held, is_foreign};
-use super::said::Release;
+use super::release::Release;
 use crate::clock;
+use crate::context::Context;
 use crate::error::Error;
-use crate::operator::Context;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};

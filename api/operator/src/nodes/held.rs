@@ -1,7 +1,7 @@
 //! Resources that a pod holds, computed as Kubernetes' scheduler does, and the owner of the pod.
 //! Pure.
 
-use super::said::Release;
+use super::release::Release;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;

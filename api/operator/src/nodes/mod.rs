@@ -11,12 +11,14 @@ mod held;
 mod known;
 mod mark;
 mod placeholder;
+mod release;
 mod said;
 mod taken;
 mod tolerated;
 
 pub use placeholder::{Placeholders, Settings as PlaceholderSettings, SettingsError};
-pub use said::{Release, Settings, said};
+pub use release::Release;
+pub use said::{Settings, said};
 pub use taken::Taken;
 pub use tolerated::Tolerated;
 
@@ -24,8 +26,8 @@ use self::foreign::{Foreign, Pods};
 use self::known::Known;
 use self::taken::{counted, counts, of_others};
 use crate::clock;
-use crate::error::Error;
-use crate::operator::Context;
+use crate::context::Context;
+use crate::error::{Error, log_retry};
 use crate::turns::{self, Turns};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -71,7 +73,7 @@ pub async fn run(context: Arc<Context>, settings: Settings, placeholders: Option
     };
     let following = controller
         .run(look, again, Arc::clone(&follower))
-        .for_each(|done| async { crate::operator::told("Node", done) });
+        .for_each(|done| async { log_retry("Node", done) });
     let standing_in = async {
         if let Some(placeholders) = placeholders {
             placeholders.follow(&follower).await;

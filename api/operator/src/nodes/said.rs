@@ -1,12 +1,12 @@
 //! Node notice: what a `Node` object, and the pods outside Muster on it, mean for Muster. Pure.
 
 use super::mark::{is_cordoned, is_ours};
+use super::release::Release;
 use super::taken::Taken;
 use super::tolerated::Tolerated;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use muster_model::node::{Closed, Labelled, Notice};
-use std::str::FromStr;
 
 /// Prefix of Kubernetes' own taints, which report what Muster detects itself: a node that is not
 /// ready loses its lease.
@@ -40,27 +40,6 @@ pub struct Settings {
     pub seen_as: Vec<String>,
     /// Release whose pods belong to Muster; `None` for all releases.
     pub release: Option<Release>,
-}
-
-/// Release of the chart, by namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl FromStr for Release {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Ok(Self {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            }),
-            _ => Err(format!("{text:?}: expected NAMESPACE/NAME of a release")),
-        }
-    }
 }
 
 /// Builds the notice of the node, with the labels of GPUs that Kubernetes counts as `resource`. A

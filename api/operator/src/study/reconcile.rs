@@ -1,13 +1,14 @@
-//! Steps of the reconciliation of a `Study`; [`crate::course`] defines their order.
+//! Steps of the reconciliation of a `Study`; [`crate::reconcile_flow`] defines their order.
 
 use super::status::{Pause, StudyStatus};
-use crate::course::REFUSED;
+use crate::context::Context;
 use crate::error::Error;
 use crate::job::document::{document, idempotency_key, label, refusal};
-use crate::look::{Acting, Look, Shown as _, Submitted, show};
-use crate::operator::Context;
+use crate::look::{Look, Shown as _};
+use crate::reconcile_flow::REFUSED;
 use crate::refused::Refused;
-use crate::resource::Study;
+use crate::study::status::Study;
+use crate::submission::{Acting, Submitted, show};
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::id::StudyId;

@@ -3,10 +3,14 @@
 use crate::condition::{Condition, End, rfc3339};
 use crate::look::{Look, REMOVED, Shown, holds};
 use crate::refused::Refused;
+use crate::resource::{Object, Status};
+use kube::core::NamespaceResourceScope;
 use muster_model::id::StudyId;
 use muster_model::study::StudyPhase;
 use muster_model::view::{StudyView, TrialView};
 use serde::{Deserialize, Serialize};
+
+pub type Study = Object<StudyStatus>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -35,6 +39,16 @@ pub struct StudyStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     pub conditions: Vec<Condition>,
+}
+
+impl Status for StudyStatus {
+    const KIND: &'static str = "Study";
+    const PLURAL: &'static str = "studies";
+    type Scope = NamespaceResourceScope;
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 /// Progress of a pause that `spec.suspend` requests.

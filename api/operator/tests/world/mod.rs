@@ -6,10 +6,10 @@ pub mod cluster;
 
 use kube::runtime::controller::Action;
 use muster_model::tenant::TenantLimits;
+use muster_operator::context::Context;
 use muster_operator::error::Error;
 use muster_operator::job::status::JobStatus;
 use muster_operator::metrics::{self, Metrics};
-use muster_operator::operator::Context;
 use muster_operator::resource::{Object, Status};
 use muster_operator::study::status::StudyStatus;
 use muster_operator::tenant::TenantStatus;
@@ -131,11 +131,12 @@ impl World {
 
     /// One reconciliation of an operator that was just started.
     pub async fn job_look(&self) -> Result<Action, Error> {
-        muster_operator::course::reconcile::<JobStatus>(self.seen(), self.operator()).await
+        muster_operator::reconcile_flow::reconcile::<JobStatus>(self.seen(), self.operator()).await
     }
 
     pub async fn study_look(&self) -> Result<Action, Error> {
-        muster_operator::course::reconcile::<StudyStatus>(self.seen(), self.operator()).await
+        muster_operator::reconcile_flow::reconcile::<StudyStatus>(self.seen(), self.operator())
+            .await
     }
 
     pub async fn tenant_look(&self) -> Result<Action, Error> {

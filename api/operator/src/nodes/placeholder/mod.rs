@@ -69,7 +69,7 @@ impl Placeholders {
             let looked = self.look(follower).await;
             let metrics = &follower.context.metrics;
             metrics.looked("Placeholder", start, &looked);
-            crate::operator::told("Placeholder", looked);
+            crate::error::log_retry("Placeholder", looked);
             let took = clock::monotonic().saturating_duration_since(start);
             tokio::time::sleep(rest(took)).await;
         }

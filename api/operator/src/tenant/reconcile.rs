@@ -2,44 +2,23 @@
 //! compared again every 120 s. A tenant is never removed.
 
 use crate::clock;
-use crate::condition::{Condition, Conditions};
+use crate::context::Context;
 use crate::error::Error;
 use crate::job::document::refusal;
-use crate::operator::Context;
 use crate::refused::Refused;
-use crate::resource::{Status as _, Tenant};
+use crate::resource::Status as _;
+use crate::tenant::status::{Tenant, TenantStatus, status};
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
-use muster_model::id::TenantId;
 use muster_model::tenant::{LimitsChange, LimitsSet, TenantLimits, TenantPods};
 use muster_model::view::{NewTenant, TenantChange, TenantView};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use time::OffsetDateTime;
 
 /// Interval of the comparison, because the tenant may be changed in Muster.
 const LOOK: Duration = Duration::from_secs(120);
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TenantStatus {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant_id: Option<TenantId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Whether `spec.pods` was applied. It is set before the permissions are applied and cleared
-    /// after they were removed. Another writer of this field can therefore cause only a removal of
-    /// permissions.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub pods: bool,
-    pub conditions: Vec<Condition>,
-}
 
 /// Content of `spec`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -179,29 +158,4 @@ fn wanted(spec: &Value) -> Result<Wanted, Refused> {
         pods,
         limits,
     })
-}
-
-/// Returns the status of a tenant.
-#[must_use]
-pub fn status(
-    before: &TenantStatus,
-    generation: Option<i64>,
-    id: Option<TenantId>,
-    refused: Option<&Refused>,
-    now: OffsetDateTime,
-) -> TenantStatus {
-    let mut conditions = Conditions::after(&before.conditions, generation, now);
-    match refused {
-        None => conditions.set("Ready", true, "Ready", ""),
-        Some(refused) => conditions.set("Ready", false, refused.reason, &refused.message),
-    }
-    conditions.misconfigured(refused);
-    TenantStatus {
-        tenant_id: id,
-        reason: refused.map(|refused| refused.reason.to_owned()),
-        message: refused.map(|refused| refused.message.clone()),
-        observed_generation: generation,
-        pods: before.pods,
-        conditions: conditions.done(),
-    }
 }

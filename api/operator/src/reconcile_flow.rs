@@ -6,10 +6,11 @@
 //! steps, and two operators may run.
 
 use crate::clock;
+use crate::context::{Changed, Context, STALE};
 use crate::error::Error;
-use crate::look::{Acting, Look, Owner, Shown, Submitted, owner, show};
-use crate::operator::{Changed, Context, STALE};
+use crate::look::{Look, Shown};
 use crate::resource::Object;
+use crate::submission::{Acting, Owner, Submitted, owner, show};
 use kube::runtime::controller::Action;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,138 @@
+//! Controllers of the custom resources and of nodes.
+
+use crate::context::Context;
+use crate::error::{Error, log_retry};
+use crate::job::status::JobStatus;
+use crate::metrics;
+use crate::nodes::{self, Placeholders};
+use crate::reconcile_flow;
+use crate::resource::{Object, Status};
+use crate::study::status::StudyStatus;
+use crate::submission::Submitted;
+use crate::tenant::{self, Tenant};
+use crate::turns::{self, Turns};
+use futures::future::{BoxFuture, ready};
+use futures::{FutureExt as _, StreamExt as _};
+use kube::api::Api;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::Controller;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use std::sync::Arc;
+
+/// Objects to follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// Namespaces of jobs and studies; empty for all.
+    pub namespaces: Vec<String>,
+    pub tenants: bool,
+    /// Settings for following nodes; `None` to ignore nodes.
+    pub nodes: Option<nodes::Settings>,
+}
+
+/// Runs until the process ends.
+pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Placeholders>) {
+    let mut following: Vec<BoxFuture<'static, ()>> = Vec::new();
+    for (namespace, jobs) in scope.of::<JobStatus>(&context.kubernetes) {
+        let jobs = Controller::new(jobs, watcher::Config::default());
+        let (objects, metrics) = (jobs.store(), context.metrics.clone());
+        let changed = context.known.wakes().of(namespace);
+        let changed = changed.filter(move |object| {
+            // A job may outlive its object.
+            let object = objects.get(object);
+            if let Some(object) = &object {
+                metrics.changed(object.uid_text());
+            }
+            ready(object.is_some())
+        });
+        following.push(follow(jobs.reconcile_on(changed), &context));
+    }
+    for (_, studies) in scope.of::<StudyStatus>(&context.kubernetes) {
+        let studies = Controller::new(studies, watcher::Config::default());
+        following.push(follow(studies, &context));
+    }
+    if scope.tenants {
+        let tenants = Api::<Tenant>::all(context.kubernetes.clone());
+        let tenants = Controller::new(tenants, watcher::Config::default());
+        let seen = metrics::seen_tenants(tenants.store());
+        context.metrics.sees(seen);
+        let turns = Turns::of(tenants.store());
+        let look = move |object, context| {
+            let look = |object| tenant::reconcile(object, context);
+            turns.clone().look(object, false, look)
+        };
+        let tenants = tenants
+            .with_config(turns::settings())
+            .run(look, again, Arc::clone(&context))
+            .for_each(|done| async { log_retry("Tenant", done) });
+        following.push(tenants.boxed());
+    }
+    if let Some(settings) = &scope.nodes {
+        following.push(nodes::run(context, settings.clone(), placeholders).boxed());
+    }
+    futures::future::join_all(following).await;
+}
+
+/// Reconciles the objects of a controller through the work queue until the process ends.
+fn follow<S: Submitted>(
+    controller: Controller<Object<S>>,
+    context: &Arc<Context>,
+) -> BoxFuture<'static, ()> {
+    let objects = controller.store();
+    let unblocked = context
+        .tenants
+        .created()
+        .flat_map(move |tenant| futures::stream::iter(wait_for_tenant(&objects.state(), &tenant)));
+    let controller = controller.reconcile_on(unblocked);
+    context.metrics.sees(metrics::seen(controller.store()));
+    let turns = Turns::of(controller.store());
+    let look = move |object: Arc<Object<S>>, context: Arc<Context>| {
+        let is_new = !object.is_being_deleted() && !context.before(&object).is_submitted();
+        let look = |object| reconcile_flow::reconcile::<S>(object, context);
+        turns.clone().look(object, is_new, look)
+    };
+    controller
+        .with_config(turns::settings())
+        .run(look, again, Arc::clone(context))
+        .for_each(|done| async { log_retry(S::KIND, done) })
+        .boxed()
+}
+
+/// Returns the objects that were rejected because Muster had no such tenant.
+#[must_use]
+pub fn wait_for_tenant<S: Submitted>(
+    objects: &[Arc<Object<S>>],
+    tenant: &str,
+) -> Vec<ObjectRef<Object<S>>> {
+    let waits = |object: &&Arc<Object<S>>| {
+        let status = object.own_status();
+        status.queue() == Some(tenant) && !status.is_submitted()
+    };
+    let waiting = objects.iter().filter(waits);
+    waiting
+        .map(|object| ObjectRef::from_obj(&**object))
+        .collect()
+}
+
+impl Scope {
+    fn of<S: Status<Scope = NamespaceResourceScope>>(
+        &self,
+        client: &kube::Client,
+    ) -> Vec<(Option<String>, Api<Object<S>>)> {
+        if self.namespaces.is_empty() {
+            return vec![(None, Api::all(client.clone()))];
+        }
+        let named = self.namespaces.iter();
+        named
+            .map(|namespace| {
+                let objects = Api::namespaced(client.clone(), namespace);
+                (Some(namespace.clone()), objects)
+            })
+            .collect()
+    }
+}
+
+fn again<S: Status>(object: Arc<Object<S>>, _: &Error, context: Arc<Context>) -> Action {
+    Action::requeue(context.backoff.failed(&object.uid_text()))
+}
