@@ -1,11 +1,11 @@
 //! Impersonation: an administrator's request with the header `Muster-Tenant: NAME` acts for that
 //! tenant. All later code sees that tenant's rows only, as for one of its own users.
 
-use crate::auth::Caller;
+use crate::auth::caller::Caller;
 use crate::clock;
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
-use crate::token::create::user_id;
+use crate::token::wire::user_id;
 use axum::http::{HeaderMap, HeaderName, Method};
 use muster_store::token::Principal;
 use muster_store::{StoreError, scope, tenant};

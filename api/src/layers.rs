@@ -34,7 +34,10 @@ pub fn around(router: Router<App>, app: &App) -> Router<App> {
             .layer(PropagateRequestIdLayer::x_request_id())
             // Counts requests by the status that the client receives, so it is outside of layers
             // that change it.
-            .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
+            .layer(middleware::from_fn_with_state(
+                app.clone(),
+                metrics::serve::count,
+            ))
             // Page and answers are mostly small texts.
             .layer(CompressionLayer::new().compress_when(compressed))
             // Writes the bodies of refusals: inside of compression, outside of all layers that

@@ -27,7 +27,7 @@ pub fn router(app: &App) -> Router {
         .nest(BASE, users)
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics::show))
+        .route("/metrics", get(metrics::serve::show))
         .route("/openapi.json", get(openapi_json))
         .fallback(web::page);
     layers::around(router, app).with_state(app.clone())

@@ -1,13 +1,14 @@
 //! Shared state of all handlers: connections, limits and background tasks. Cheap to clone.
 
-use crate::auth::{Caller, Tokens};
-use crate::body::Readers;
+use crate::auth::caller::Caller;
+use crate::auth::tokens::Tokens;
+use crate::body::parse::Readers;
 use crate::config::{Limits, Settings};
 use crate::failures::Failures;
 use crate::files::Files;
 use crate::metrics::Metrics;
 use crate::rate::Rate;
-use crate::stream::Wakes;
+use crate::stream::wakes::Wakes;
 use crate::study::Lines;
 use crate::wake::Waker;
 use muster_connections::Places;

@@ -3,6 +3,7 @@
 use super::wire;
 use crate::auth::Admin;
 use crate::body::Document;
+use crate::body::parse::Invalid;
 use crate::clock;
 use crate::problem::{Kind, Refusal};
 use crate::query::Params;
@@ -45,6 +46,8 @@ pub struct Said {
     #[serde(default)]
     by: Option<String>,
 }
+
+impl Invalid for Said {}
 
 /// GPUs of one kind.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]

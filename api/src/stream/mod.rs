@@ -1,6 +1,8 @@
 //! Server-sent events. One LISTEN connection of the process wakes all streams. Each stream reads
 //! pages by its own cursor, so even a slow client receives each entry exactly once.
 
+pub mod wakes;
+
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
 use crate::problem::{Kind, Refusal, chain};
@@ -11,8 +13,6 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use muster_connections::Full;
 use muster_store::StoreError;
-use muster_store::pool::Pool;
-use muster_store::wake::{Channel, Listener};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,81 +20,17 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
+use wakes::PAUSE;
 
 /// Interval of comments, which keep idle connections open and detect dead ones.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Poll interval without a notification, which may be lost with its sender.
-const IDLE: Duration = Duration::from_secs(5);
-/// Additional polls after a notification. An entry that committed behind a transaction still
-/// running becomes visible only then.
-const AGAIN: [Duration; 2] = [Duration::from_millis(150), Duration::from_secs(1)];
 /// Shortest time between two polls of one stream, to bound its queries on a busy cluster.
 const APART: Duration = Duration::from_millis(50);
-/// Pause between attempts while the database is not available.
-const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of messages that wait for a slow client; its stream reads no further page
 /// meanwhile.
 const BUFFERED: usize = 64;
 /// Entries per page.
 pub const PAGE: u32 = 200;
-
-/// Distributes notifications to the streams of this process.
-#[derive(Debug, Clone)]
-pub struct Wakes {
-    turn: watch::Receiver<u64>,
-}
-
-impl Wakes {
-    #[must_use]
-    pub fn start(pool: Pool, stopping: CancellationToken) -> Self {
-        let (sender, turn) = watch::channel(0);
-        tokio::spawn(async move {
-            while !stopping.is_cancelled() {
-                if let Err(error) = listen(&pool, &sender, &stopping).await {
-                    tracing::warn!(
-                        error = chain(&error),
-                        "streams are not woken; trying to listen again"
-                    );
-                }
-                sender.send_modify(|turn| *turn += 1);
-                tokio::select! {
-                    () = tokio::time::sleep(PAUSE) => {}
-                    () = stopping.cancelled() => {}
-                }
-            }
-        });
-        Self { turn }
-    }
-
-    /// Returns a receiver that changes when new entries may exist.
-    #[must_use]
-    pub fn follow(&self) -> watch::Receiver<u64> {
-        self.turn.clone()
-    }
-}
-
-async fn listen(
-    pool: &Pool,
-    sender: &watch::Sender<u64>,
-    stopping: &CancellationToken,
-) -> Result<(), StoreError> {
-    let mut listener = Listener::connect(pool, &[Channel::Events]).await?;
-    // Remaining steps of AGAIN.
-    let mut again = AGAIN.iter();
-    loop {
-        sender.send_modify(|turn| *turn += 1);
-        let pause = again.next().copied().unwrap_or(IDLE);
-        tokio::select! {
-            woken = listener.next() => {
-                woken?;
-                again = AGAIN.iter();
-            }
-            () = tokio::time::sleep(pause) => {}
-            () = stopping.cancelled() => return Ok(()),
-        }
-    }
-}
 
 /// The client's end of one stream.
 pub struct Client {
@@ -155,7 +91,7 @@ impl Client {
             () = self.sender.closed() => return Err(Gone),
             () = self.app.stopping.cancelled() => return Err(Gone),
         }
-        match self.caller.is_valid(&self.app).await {
+        match self.caller.is_valid(&self.app.tokens, &self.app.pool).await {
             Ok(false) => Err(Gone),
             // A database outage refuses no client; the next page detects it.
             Ok(true) | Err(_) => Ok(()),
@@ -205,7 +141,7 @@ where
 {
     // Streams of an administrator for other tenants count for its own tenant.
     let place = app.streams.take(Some(caller.home())).map_err(full)?;
-    let open = OpenStream::count(app);
+    let open = OpenStream::count(&app.metrics);
     let (sender, receiver) = mpsc::channel(BUFFERED);
     let mut turn = app.wakes.follow();
     turn.mark_unchanged();

@@ -12,11 +12,9 @@ use crate::tenant::wire::invalid;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use muster_model::id::{TenantId, UserId};
 use muster_model::tenant::Access;
 use muster_model::view::{CreatedToken, NewToken};
 use muster_store::token::{self, NewToken as NewRow};
-use muster_store::user::{self, User};
 use muster_store::{PgConnection, StoreError, limit, scope, tenant};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -60,7 +58,7 @@ pub async fn create(
         .user
         .clone()
         .unwrap_or_else(|| caller.user_name.clone());
-    let user_id = user_id(&mut tx, tenant_id, &user, now).await?;
+    let user_id = wire::user_id(&mut tx, tenant_id, &user, now).await?;
     limit::admit_token(&mut tx, tenant_id, user_id, now).await?;
     let (secret, hash) = wire::secret()?;
     let new = NewRow {
@@ -141,22 +139,4 @@ async fn must_not_outlive(
         text(ends)
     );
     Err(invalid("expires_at", &value, &expected))
-}
-
-/// Returns the user of this name; creates it if necessary.
-pub(crate) async fn user_id(
-    conn: &mut PgConnection,
-    tenant_id: TenantId,
-    name: &str,
-    now: OffsetDateTime,
-) -> Result<UserId, Refusal> {
-    if let Some(found) = user::by_name(conn, tenant_id, name).await? {
-        return Ok(found.id);
-    }
-    let new = User {
-        id: clock::new_id().into(),
-        tenant_id,
-        name: name.to_owned(),
-    };
-    Ok(user::find_or_create(conn, &new, now).await?)
 }

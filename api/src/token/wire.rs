@@ -1,11 +1,15 @@
-//! Conversion of tokens to response types, and creation of secrets.
+//! Conversion of tokens to response types, and creation of secrets and users.
 
-use crate::auth;
+use crate::auth::tokens::hash;
 use crate::clock;
 use crate::problem::Refusal;
+use muster_model::id::{TenantId, UserId};
 use muster_model::view::TokenView;
+use muster_store::PgConnection;
 use muster_store::token::{Hash, Token};
+use muster_store::user::{self, User};
 use std::fmt::Write as _;
+use time::OffsetDateTime;
 
 /// `tenant` is the name of its user's tenant.
 pub fn token(token: Token, tenant: &str) -> TokenView {
@@ -31,6 +35,24 @@ pub fn secret() -> Result<(String, Hash), Refusal> {
     for byte in bytes {
         let _ = write!(secret, "{byte:02x}");
     }
-    let hash = auth::hash(&secret);
+    let hash = hash(&secret);
     Ok((secret, hash))
+}
+
+/// Returns the user of this name; creates it if necessary.
+pub async fn user_id(
+    conn: &mut PgConnection,
+    tenant_id: TenantId,
+    name: &str,
+    now: OffsetDateTime,
+) -> Result<UserId, Refusal> {
+    if let Some(found) = user::by_name(conn, tenant_id, name).await? {
+        return Ok(found.id);
+    }
+    let new = User {
+        id: clock::new_id().into(),
+        tenant_id,
+        name: name.to_owned(),
+    };
+    Ok(user::find_or_create(conn, &new, now).await?)
 }

@@ -1,0 +1,76 @@
+//! Caller of a request.
+
+use super::tokens::Tokens;
+use muster_model::actor::Actor;
+use muster_model::id::TenantId;
+use muster_model::tenant::Access;
+use muster_store::StoreError;
+use muster_store::pool::Pool;
+use muster_store::token::{Hash, Principal};
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Caller of a request, with any valid token.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    principal: Arc<Principal>,
+    hash: Hash,
+    /// Tenant of the token, also if the request acts for another one.
+    home: TenantId,
+}
+
+/// Caller that is an administrator.
+#[derive(Debug, Clone)]
+pub struct Admin(pub Caller);
+
+impl Deref for Caller {
+    type Target = Principal;
+
+    fn deref(&self) -> &Principal {
+        &self.principal
+    }
+}
+
+impl Caller {
+    /// Returns the caller with this token, whose hash is given.
+    pub(super) fn new(principal: Arc<Principal>, hash: Hash) -> Self {
+        Self {
+            home: principal.tenant_id,
+            principal,
+            hash,
+        }
+    }
+
+    /// Lets the request act as another principal.
+    pub(super) fn act_as(&mut self, principal: Principal) {
+        self.principal = Arc::new(principal);
+    }
+
+    /// Whether the token of the request is still valid.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn is_valid(&self, tokens: &Tokens, pool: &Pool) -> Result<bool, StoreError> {
+        Ok(tokens.principal(pool, &self.hash).await?.is_some())
+    }
+
+    /// Returns the caller as the history names it.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        Actor {
+            user: self.user_name.clone(),
+            as_administrator: self.tenant_id != self.home,
+        }
+    }
+
+    /// Returns the tenant of the token, also if the request acts for another one.
+    #[must_use]
+    pub fn home(&self) -> TenantId {
+        self.home
+    }
+
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        self.access == Access::Admin
+    }
+}
