@@ -1,7 +1,6 @@
 //! Settings of the scheduler: a TOML file, then environment variables `MUSTER_SCHEDULER_*`, then
 //! flags. `main` reads them once.
 
-use crate::session::Rejoin;
 use clap::Parser;
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policy::{Packing, Slicing, StartLimit};
@@ -13,6 +12,28 @@ use std::path::PathBuf;
 const DEFAULT_POLICY: PolicyName = PolicyName::Muster;
 /// Default of `queue_window_jobs`.
 pub const QUEUE_WINDOW_JOBS: u32 = 500;
+
+/// When an executor with the cluster's join token may replace one that has presented a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejoin {
+    /// Once the node is lost, so that none of its tasks can still run.
+    Lost,
+    /// After an administrator has reset the node.
+    Reset,
+}
+
+impl std::str::FromStr for Rejoin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "lost" => Ok(Self::Lost),
+            "reset" => Ok(Self::Reset),
+            _ => Err("expected lost or reset".to_owned()),
+        }
+    }
+}
 
 /// Settings of the daemon.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ pub mod clock;
 mod compute;
 pub mod config;
 pub mod erasure;
+mod error_chain;
 pub mod forecast;
 pub mod health;
 pub mod horizon;

@@ -1,7 +1,7 @@
 //! Metrics of the daemon in the text format of Prometheus. They name no tenant, user, job or node.
 
 use crate::clock;
-use crate::round::Round;
+use crate::round::result::Round;
 use muster_core::plan::Action;
 use prometheus::{
     Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,

@@ -4,9 +4,9 @@
 
 use crate::clock;
 use crate::compute;
+use crate::error_chain::chain;
 use crate::forecast::{ForecastError, Learnt, WINDOW_JOBS, interval, live, past, settings};
 use crate::passes;
-use crate::session::chain;
 use crate::translate::date;
 use crate::wakes::Wakes;
 use muster_core::policy::Policy;

@@ -2,7 +2,7 @@
 
 use crate::support::{Greeting, Node, Shell, Store, TOKEN};
 use muster_scheduler::clock;
-use muster_scheduler::session::Rejoin;
+use muster_scheduler::config::Rejoin;
 use muster_store::membership::{self, Removal};
 use muster_store::pool;
 use tonic::Code;

@@ -1,12 +1,14 @@
 //! Scheduling rounds: load one consistent snapshot, plan, check, commit, store the record. Wake-ups
 //! of the store or a timer start them.
 
+pub mod result;
+
 use crate::clock;
 use crate::compute;
 use crate::config::{Config, QUEUE_WINDOW_JOBS};
+use crate::error_chain::chain;
 use crate::metrics::Metrics;
 use crate::retry;
-use crate::session::chain;
 use crate::translate;
 use crate::wakes::Wakes;
 use muster_core::plan::{Action, NodeDecision};
@@ -20,6 +22,7 @@ use muster_store::StoreError;
 use muster_store::plan::{CommitOutcome, Loaded, Loader};
 use muster_store::pool::{Pool, in_time};
 use muster_store::round::RoundRecord;
+pub use result::Round;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -33,28 +36,6 @@ pub enum RoundError {
     Store(#[from] StoreError),
     #[error("the snapshot could not be compressed for the record")]
     Compress(#[source] std::io::Error),
-}
-
-/// Result of one round.
-#[derive(Debug)]
-pub struct Round {
-    pub plan: Plan,
-    pub report: RoundReport,
-    pub outcome: CommitOutcome,
-    /// Number of broken rules in the plan.
-    pub refusals: u64,
-    /// Waiting jobs after the round, by wait reason.
-    pub queue: BTreeMap<&'static str, u64>,
-    /// Whether the round left work without a wake-up for it.
-    pub has_more: bool,
-}
-
-impl Round {
-    /// Whether the plan is empty.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.plan.is_empty()
-    }
 }
 
 /// State of earlier rounds. It does not change decisions.

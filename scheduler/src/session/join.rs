@@ -4,6 +4,7 @@
 //! node. The cluster's join token, which all executors know, lets a node join for the first time. A
 //! one-time token lets one executor take over a node.
 
+use crate::config::Rejoin;
 use muster_model::node::NodeState;
 use muster_store::membership::{Hash, Member};
 use sha2::{Digest as _, Sha256};
@@ -11,28 +12,6 @@ use tonic::Status;
 
 /// Prefix of one-time tokens.
 const ONE_TIME: &str = "muster_join_";
-
-/// When an executor with the cluster's join token may replace one that has presented a credential.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rejoin {
-    /// Once the node is lost, so that none of its tasks can still run.
-    Lost,
-    /// After an administrator has reset the node.
-    Reset,
-}
-
-impl std::str::FromStr for Rejoin {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "lost" => Ok(Self::Lost),
-            "reset" => Ok(Self::Reset),
-            _ => Err("expected lost or reset".to_owned()),
-        }
-    }
-}
 
 /// Evidence in a Hello.
 #[derive(Debug, Clone)]

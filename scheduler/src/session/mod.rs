@@ -14,13 +14,14 @@ mod registry;
 mod unproven;
 mod writes;
 
-pub use join::{Rejoin, hash};
+pub use join::hash;
 pub use registry::Registry;
 pub use unproven::{MAX_UNPROVEN_BYTES, bounded};
 
 use crate::clock;
 use crate::config::Config;
 use crate::erasure::{Erasures, Orders};
+use crate::error_chain::chain;
 use crate::metrics::Metrics;
 use crate::retry;
 use crate::wakes::Wakes;
@@ -550,16 +551,4 @@ fn store_status(error: StoreError) -> Status {
 
 fn decode_status(error: DecodeError) -> Status {
     Status::invalid_argument(chain(&error))
-}
-
-/// Error with its sources, for the log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        source = inner.source();
-    }
-    text
 }

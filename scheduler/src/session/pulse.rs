@@ -2,8 +2,8 @@
 //! the next one. With one transaction per heartbeat many nodes would wait for connections until
 //! their leases expire. A locked row is skipped and retried, so that it does not delay other nodes.
 
-use super::chain;
 use crate::clock;
+use crate::error_chain::chain;
 use crate::retry;
 use muster_model::id::NodeId;
 use muster_store::StoreError;

@@ -11,8 +11,8 @@ mod left;
 mod step;
 
 use crate::clock;
+use crate::error_chain::chain;
 use crate::passes;
-use crate::session::chain;
 use crate::wakes::Wakes;
 use muster_model::id::StudyId;
 use muster_search::{EventError, StudyError};

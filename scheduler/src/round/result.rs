@@ -1,0 +1,26 @@
+//! Result of one round.
+
+use muster_core::{Plan, RoundReport};
+use muster_store::plan::CommitOutcome;
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub struct Round {
+    pub plan: Plan,
+    pub report: RoundReport,
+    pub outcome: CommitOutcome,
+    /// Number of broken rules in the plan.
+    pub refusals: u64,
+    /// Waiting jobs after the round, by wait reason.
+    pub queue: BTreeMap<&'static str, u64>,
+    /// Whether the round left work without a wake-up for it.
+    pub has_more: bool,
+}
+
+impl Round {
+    /// Whether the plan is empty.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.plan.is_empty()
+    }
+}
