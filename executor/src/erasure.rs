@@ -1,9 +1,9 @@
 //! Removal of the checkpoints and models of a deleted job, `<checkpoint root>/<tenant>/<job>`, from
 //! the checkpoint store.
 
+use crate::error::describe;
 use crate::opener::Folder;
 use crate::removal;
-use crate::shim::describe;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::{BucketAddress, Place};
 use muster_objects::{Bucket, ObjectsError};

@@ -1,6 +1,5 @@
 //! Errors of the executor, named by the attempted operation.
 
-use crate::shim::describe;
 use muster_model::task::Outcome;
 use std::io;
 use std::path::PathBuf;
@@ -39,11 +38,11 @@ pub enum ExecutorError {
     PodTemplate {
         path: PathBuf,
         #[source]
-        source: Box<crate::runtime::TemplateError>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The job's `pod` conflicts with the pod template.
-    #[error(transparent)]
-    PodPath(#[from] crate::runtime::PathTaken),
+    #[error("{0}")]
+    PodPath(String),
     #[error("the API server of Kubernetes: cannot {tried}")]
     Kubernetes {
         tried: &'static str,
@@ -106,4 +105,16 @@ impl ExecutorError {
         let path = path.into();
         move |source| Self::Write { path, source }
     }
+}
+
+/// Returns an error with its causes on one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
 }

@@ -7,17 +7,18 @@
 use crate::clock;
 use crate::config::Config;
 use crate::error::ExecutorError;
+use crate::error::describe;
 use crate::launch::Launcher;
 use crate::ledger::{Entry, Ledger, Life};
 use crate::meter::Meter;
 use crate::metrics::{Metrics, WokenBy};
+use crate::order::{Assigned, Order};
 use crate::pace::{LONGEST_MS, Pace, SOON_MS};
 use crate::reconcile::{Desired, DesiredTask, Step, steps};
 use crate::report::Outbox;
-use crate::shim::describe;
 use crate::space::Space;
 use crate::watcher::Watcher;
-use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use muster_proto::session::Report;
@@ -32,55 +33,6 @@ const FIRST_PAUSE_MS: u64 = 200;
 const LONGEST_PAUSE_MS: u64 = 5_000;
 /// Limit of the wait for the acknowledgement of the last reports when the daemon leaves.
 const LAST_REPORTS_MS: u64 = 3_000;
-
-/// Event from outside the loop.
-#[derive(Debug)]
-pub enum Order {
-    /// A session is open; reports go to this channel. At most two reports are unacknowledged.
-    Connected(UnboundedSender<Report>),
-    /// The scheduler has lost acknowledged data: everything on the disk is reported again.
-    ReportAll,
-    Disconnected,
-    Assigned(Assigned),
-    Acknowledged(u64),
-    Leave {
-        stop_tasks: bool,
-    },
-    /// The state of a task may have changed.
-    Look,
-    /// The events or the log of a task have grown. They go with the next report.
-    Grown,
-    /// The task ends with this outcome because of the disk space that it uses.
-    End(TaskId, Outcome),
-}
-
-impl Order {
-    fn from(&self) -> WokenBy {
-        match self {
-            Self::Look | Self::Grown | Self::End(..) => WokenBy::Task,
-            Self::Connected(_)
-            | Self::ReportAll
-            | Self::Disconnected
-            | Self::Assigned(_)
-            | Self::Acknowledged(_)
-            | Self::Leave { .. } => WokenBy::Scheduler,
-        }
-    }
-}
-
-/// A decoded assignment.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Assigned {
-    pub generation: u64,
-    pub tasks: Vec<AssignedTask>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct AssignedTask {
-    pub launch: TaskLaunch,
-    pub peers: Peers,
-    pub stop: bool,
-}
 
 #[derive(Debug)]
 struct Pending {

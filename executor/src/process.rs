@@ -170,6 +170,13 @@ fn parse(pid: i32, text: &str) -> Option<Stat> {
     })
 }
 
+/// Returns the boot id of the machine, which is new after each boot.
+#[must_use]
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| String::new(), |id| id.trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,13 +8,12 @@
 mod judge;
 mod measure;
 
-pub(crate) use measure::bytes_within;
-
 use crate::clock;
 use crate::config::Config;
 use crate::error::ExecutorError;
+use crate::folder_size::bytes_within;
 use crate::ledger::{Ledger, Life};
-use crate::node::Order;
+use crate::order::Order;
 use judge::{Fitness, Rules};
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;

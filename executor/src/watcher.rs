@@ -7,7 +7,7 @@
 use crate::clock;
 use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger};
-use crate::node::Order;
+use crate::order::Order;
 use crate::task_file::TaskFile;
 use muster_model::assignment::STANDING;
 use muster_model::id::TaskId;

@@ -3,7 +3,7 @@
 //! holds until the machine restarts, because the driver may change then.
 
 use crate::disk;
-use crate::shim::boot_id;
+use crate::process::boot_id;
 use muster_model::id::JobId;
 use std::io;
 use std::path::{Path, PathBuf};

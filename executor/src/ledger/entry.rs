@@ -7,7 +7,7 @@ use crate::folder::TaskFolder;
 use crate::opener::is_refusal;
 use crate::process::{self, ProcessId};
 use crate::reconcile::SeenLife;
-use crate::runtime::Carrier;
+use crate::runtime::carrier::Carrier;
 use crate::said::Said;
 use crate::shim::{self, ShimRecord};
 use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
@@ -289,7 +289,7 @@ impl Entry {
             process::stat(record.task.pid).is_none_or(|stat| stat.parent == shim.pid);
         let task = if is_its_child { record.task } else { shim };
         ShimRecord {
-            boot_id: shim::boot_id(),
+            boot_id: crate::process::boot_id(),
             shim,
             task,
         }

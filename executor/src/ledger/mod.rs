@@ -7,12 +7,12 @@ use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
+use crate::folder_size::bytes_within;
 use crate::meter::Watched;
 use crate::opener::Folder;
 use crate::process::ProcessId;
 use crate::reconcile::{Seen, SeenTask};
 use crate::removal::{remove_aside, remove_folder};
-use crate::space::bytes_within;
 use entry::load;
 pub use entry::{Entry, Life, Shipped};
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -320,7 +320,7 @@ fn fill(
 pub(crate) mod tests {
     use super::*;
     use crate::events;
-    use crate::runtime::Carrier;
+    use crate::runtime::carrier::Carrier;
     use crate::shim::ShimRecord;
     use muster_model::assignment::TaskReport;
     use serde_json::json;

@@ -1,17 +1,18 @@
 //! Runtime of tasks: how a shim is started, asked to stop, and known to be gone. Events, log and
 //! end are files of the task's folder for every runtime.
 
+pub mod carrier;
 mod pod;
 mod process;
 mod shims;
 mod sockets;
 
+pub use carrier::Carrier;
 pub use pod::{PathTaken, Pods, TemplateError};
 pub use process::Processes;
 
 use crate::error::ExecutorError;
 use crate::ledger::{Entry, Ledger};
-use muster_model::task::Outcome;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -60,19 +61,4 @@ pub struct Start {
     pub arguments: Vec<OsString>,
     /// The complete environment of the task; contains secrets.
     pub environment: BTreeMap<String, String>,
-}
-
-/// State of the process or pod that runs a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carrier {
-    /// It exists or is being started. Only the task's folder can report an end.
-    Alive,
-    /// It exists and holds the task's resources: an end in the folder counts only after it has
-    /// released them.
-    Holding,
-    /// It does not exist, and no process of the task is left. This outcome applies if the folder
-    /// contains no end.
-    Gone(Option<Outcome>),
-    /// As `Gone`, and the shim did not write an end: an end in the folder was written by the task.
-    Killed(Outcome),
 }

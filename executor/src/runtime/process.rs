@@ -119,7 +119,9 @@ impl Processes {
         let record = self.records.get(entry);
         let is_this_boot = record.is_none_or(Record::is_of_this_boot);
         let session = match &entry.life {
-            Life::Running(record) if is_this_boot && record.boot_id == shim::boot_id() => {
+            Life::Running(record)
+                if is_this_boot && record.boot_id == crate::process::boot_id() =>
+            {
                 Some(record.task.pid)
             }
             _ => None,
@@ -255,5 +257,5 @@ impl Runtime for Processes {
 }
 
 fn is_running(record: &ShimRecord) -> bool {
-    record.shim.is_alive() && record.boot_id == shim::boot_id()
+    record.shim.is_alive() && record.boot_id == crate::process::boot_id()
 }

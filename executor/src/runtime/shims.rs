@@ -3,7 +3,6 @@
 
 use crate::ledger::Entry;
 use crate::process::ProcessId;
-use crate::shim;
 use crate::task_file::TaskFile;
 use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
@@ -38,7 +37,7 @@ impl Record {
     }
 
     pub fn is_of_this_boot(&self) -> bool {
-        self.boot_id == shim::boot_id()
+        self.boot_id == crate::process::boot_id()
     }
 }
 
@@ -78,7 +77,7 @@ impl Shims {
     pub fn begin(&mut self, launch: &TaskLaunch, shim: ProcessId) -> io::Result<()> {
         let record = Record {
             launch: launch.clone(),
-            boot_id: shim::boot_id(),
+            boot_id: crate::process::boot_id(),
             shim,
         };
         self.file(launch.task_id).write_durably(&record)?;

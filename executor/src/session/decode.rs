@@ -1,6 +1,6 @@
 //! Conversion of the scheduler's assignment to the types of the model.
 
-use crate::node::{Assigned, AssignedTask};
+use crate::order::{Assigned, AssignedTask};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_proto::session::{AssignedJob, AssignedTask as Sent, Assignment};
 use serde_json::Value;

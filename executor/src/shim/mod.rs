@@ -17,7 +17,7 @@ use crate::folder::TaskFolder;
 use crate::lease::{Lease, Watch};
 use crate::log::{RotatingLog, Rotation};
 use crate::opener::is_refusal;
-use crate::process::ProcessId;
+use crate::process::{ProcessId, boot_id};
 use crate::task_user::TaskUser;
 use muster_model::assignment::TaskLaunch;
 use muster_model::task::Outcome;
@@ -140,13 +140,6 @@ pub fn keep_to_ourselves() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Returns the boot id of the machine, which is new after each boot.
-#[must_use]
-pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map_or_else(|_| String::new(), |id| id.trim().to_owned())
-}
-
 fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, ExecutorError> {
     let launch: TaskLaunch = folder
         .task()
@@ -248,18 +241,6 @@ fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
         thread::sleep(LOCK_PAUSE);
     }
     Ok(None)
-}
-
-/// Returns an error with its causes on one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -107,8 +107,8 @@ pub async fn answered<T>(
                 message: status.message.clone(),
             }))
         }
-        Ok(Err(error @ kube::Error::Api(_))) => Err(crate::shim::describe(&error).into()),
-        Ok(Err(error)) => Err(Failure::Away(crate::shim::describe(&error))),
+        Ok(Err(error @ kube::Error::Api(_))) => Err(crate::error::describe(&error).into()),
+        Ok(Err(error)) => Err(Failure::Away(crate::error::describe(&error))),
     }
 }
 

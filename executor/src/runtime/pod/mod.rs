@@ -32,7 +32,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::error::ExecutorError;
 use crate::ledger::{Entry, Ledger, Life, NOT_MADE};
-use crate::node::Order;
+use crate::order::Order;
 use crate::shim;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
@@ -242,7 +242,7 @@ impl Pods {
                 // A shim holds the folder, so a pod exists and the watch will report it.
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(task.id = %id, error = shim::describe(&error), "a task without a pod cannot be given up");
+                    tracing::warn!(task.id = %id, error = crate::error::describe(&error), "a task without a pod cannot be given up");
                 }
             }
         }
@@ -262,7 +262,7 @@ impl Pods {
                 }
             }
             Err(error) => {
-                tracing::warn!(task.id = %id, error = shim::describe(&error), "a pod that does not start cannot be given up");
+                tracing::warn!(task.id = %id, error = crate::error::describe(&error), "a pod that does not start cannot be given up");
             }
         }
     }
@@ -581,7 +581,7 @@ mod tests {
             start_ticks: 1,
         };
         entry.life = Life::Running(ShimRecord {
-            boot_id: shim::boot_id(),
+            boot_id: crate::process::boot_id(),
             shim: own,
             task: own,
         });

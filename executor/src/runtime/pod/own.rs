@@ -3,6 +3,7 @@
 //!
 //! Permissions were checked at submission. Here only conflicts with the template are rejected.
 
+use crate::error::ExecutorError;
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
     LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSpec, SecretKeySelector,
@@ -31,6 +32,12 @@ pub struct PathTaken {
     index: usize,
     path: String,
     taken: String,
+}
+
+impl From<PathTaken> for ExecutorError {
+    fn from(taken: PathTaken) -> Self {
+        Self::PodPath(taken.to_string())
+    }
 }
 
 /// Adds the job's image, secrets and volumes to the pod.

@@ -8,7 +8,7 @@ use super::mirror::{Known, Mirror, Wish};
 use super::status::Status;
 use super::template::{TASK_LABEL, name};
 use crate::clock;
-use crate::node::Order;
+use crate::order::Order;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -67,7 +67,7 @@ impl Server {
         let mut listed = BTreeMap::new();
         let events = watcher::watcher(self.api.clone(), config).default_backoff();
         let mut events = std::pin::pin!(events.inspect_err(|error| {
-            tracing::warn!(error = %crate::shim::describe(error), "cannot watch the pods of tasks");
+            tracing::warn!(error = %crate::error::describe(error), "cannot watch the pods of tasks");
         }));
         while let Some(event) = events.next().await {
             let Ok(event) = event else { continue };

@@ -268,7 +268,12 @@ impl Office {
 
 fn start(orders: &Orders) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "elastic::member", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "elastic::member",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(
             "MUSTER_TEST_ELASTIC_MEMBER",
             serde_json::to_string(orders).unwrap(),
