@@ -28,7 +28,7 @@ describe("everything of a list", () => {
 
   it("is refused where the list runs in a circle", async () => {
     await expect(everything(() => Promise.resolve({ items: [1], continue: "same" }))).rejects.toThrow(
-      "does not go on after same",
+      "the same page again after same",
     );
   });
 });

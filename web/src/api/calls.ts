@@ -201,7 +201,8 @@ export async function everything<T>(
     all.push(...next.items);
     onPage?.(all);
     if (next.continue === null || next.items.length === 0) return all;
-    if (next.continue === after.continue) throw new Error(`the list does not go on after ${next.continue}`);
+    if (next.continue === after.continue)
+      throw new Error(`the server returned the same page again after ${next.continue}`);
     after = { continue: next.continue };
   }
 }

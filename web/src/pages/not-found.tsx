@@ -10,7 +10,7 @@ export function NotFoundPage() {
       <h1 className="sr-only">Not found</h1>
       <Empty title="There is no page at this address">
         <p>
-          The <Link to="/jobs">list of jobs</Link> is a good place to go on from.
+          Go to the <Link to="/jobs">list of jobs</Link>.
         </p>
       </Empty>
     </div>

@@ -18,7 +18,7 @@ it("says what failed and that jobs go on, until the reader goes elsewhere", () =
     </Boundary>,
   );
   expect(screen.getByRole("alert").textContent).toContain(
-    "x is undefined. It is a mistake in the page, not in your jobs, which go on.",
+    "x is undefined. It is a mistake in the page, not in your jobs, which continue.",
   );
   expect(screen.getByRole("button", { name: "Try again" })).toBeTruthy();
   rerender(

@@ -46,5 +46,5 @@ function told(error: unknown): ApiError {
       "The server may have been upgraded since the page was opened; loading it again brings the new one.",
     );
   }
-  return new ApiError(0, "This page failed", `${text}. It is a mistake in the page, not in your jobs, which go on.`);
+  return new ApiError(0, "This page failed", `${text}. It is a mistake in the page, not in your jobs, which continue.`);
 }

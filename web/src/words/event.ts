@@ -64,12 +64,12 @@ export function eventSentence(event: MusterEvent): Sentence {
       );
     case "resized":
       return say(
-        `Trains on from step ${count(event.step)} with ${size(event.workers, event.ps_shards)}`,
+        `Continues from step ${count(event.step)} with ${size(event.workers, event.ps_shards)}`,
         "good",
         `No restart: a pause of ${count(event.pause_ms)} ms`,
       );
     case "peer_gone":
-      return say(`A task is gone at step ${count(event.step)}; the others train on`, "warn");
+      return say(`A task left at step ${count(event.step)}; the others continue`, "warn");
     case "rank_judged":
       return say(
         `${capital(roleName(event.verdict.role))} on ${event.verdict.node} ${finding(event.verdict.finding)}`,
@@ -138,8 +138,8 @@ export function finding(of: Verdict["finding"]): string {
 }
 
 export const REMEDIES: Record<Verdict["remedy"], string> = {
-  replaced: "Replaced by another on another node; the others train on",
-  left_out: "The others train on without it",
+  replaced: "Replaced by another on another node; the others continue",
+  left_out: "The others continue without it",
   restarted: "The job starts again",
 };
 
@@ -287,7 +287,7 @@ export function outcome(ended: Outcome): string {
     case "out_of_memory":
       return "killed for more memory than it was given";
     case "evicted":
-      return `taken off its node by Kubernetes: ${ended.reason}: ${ended.message}`;
+      return `evicted by Kubernetes: ${ended.reason}: ${ended.message}`;
   }
 }
 

@@ -13,7 +13,7 @@ export function resizeSentence(job: JobView, tasks: readonly TaskView[]): string
   const joining = tasks.filter((task) => task.revision === job.revision && task.state.phase === "assigned");
   const leaving = tasks.filter((task) => isLeaving(task, job.revision));
   const parts = [told(joining, "joins", "join"), told(leaving, "leaves", "leave")].filter((part) => part !== null);
-  return parts.length === 0 ? null : `Resizing: ${parts.join(", ")}. The others train on.`;
+  return parts.length === 0 ? null : `Resizing: ${parts.join(", ")}. The others continue.`;
 }
 
 function told(tasks: readonly TaskView[], one: string, many: string): string | null {

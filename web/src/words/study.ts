@@ -20,10 +20,10 @@ export const STUDY_PHASES: Record<StudyPhase, Said> = {
 
 export const TRIAL_STATES: Record<TrialPhase, Said> = {
   running: { meaning: "Trains, or waits for GPUs", like: "running" },
-  waiting: { meaning: "Has completed its rung and may be told to go on", like: "queued" },
+  waiting: { meaning: "Has completed its rung and may continue later", like: "queued" },
   stopping: { meaning: "A stop was requested", like: "stopping" },
   completed: { meaning: "Trained to its end", like: "succeeded" },
-  stopped: { meaning: "Was not let go on; its checkpoints stay", like: "cancelled" },
+  stopped: { meaning: "Ended early by the stopper; its checkpoints stay", like: "cancelled" },
   failed: { meaning: "Its training failed", like: "failed" },
 };
 

@@ -141,10 +141,10 @@ describe("event sentences", () => {
     ],
     [
       { kind: "resized", step: 70, workers: 3, ps_shards: 1, pause_ms: 12 },
-      "Trains on from step 70 with 3 workers and 1 PS shard",
+      "Continues from step 70 with 3 workers and 1 PS shard",
       "good",
     ],
-    [{ kind: "peer_gone", task_id: "t", step: 70 }, "A task is gone at step 70; the others train on", "warn"],
+    [{ kind: "peer_gone", task_id: "t", step: 70 }, "A task left at step 70; the others continue", "warn"],
   ])("%o", (event, text, tone) => {
     const said = eventSentence(event);
     expect(said.text.replaceAll("\u00A0", " ")).toBe(text);
@@ -277,7 +277,7 @@ describe("a resize in place", () => {
       task(1, 1, "stopping", "ps_shard"),
     ];
     expect(resizeSentence(now, coming)).toBe(
-      "Resizing: 2\u00A0workers join, 1\u00A0PS shard leaves. The others train on.",
+      "Resizing: 2\u00A0workers join, 1\u00A0PS shard leaves. The others continue.",
     );
     const gone = { ...task(1, 1, "stopping"), released_at: at(9) };
     expect(resizeSentence(now, [task(0, 2, "running"), gone])).toBeNull();

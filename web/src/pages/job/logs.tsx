@@ -92,7 +92,8 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
         className="log-text"
         ref={box}
         role="log"
-        // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- A region that scrolls must be reachable by keyboard.
+        // A region that scrolls must be reachable by keyboard.
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
         tabIndex={0}
         aria-label={`Log of ${roleName(task.role)}`}
         aria-live="off"

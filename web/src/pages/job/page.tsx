@@ -43,7 +43,7 @@ function OneJob({ id }: { id: string }) {
     // A user that has seen the job had access to it.
     const meanwhile = job.data !== null;
     return (
-      <Empty title={meanwhile ? "The job is gone" : "There is no such job"}>
+      <Empty title={meanwhile ? "The job was deleted" : "There is no such job"}>
         <p>
           {meanwhile
             ? "It was deleted while this page was open."

@@ -70,7 +70,7 @@ it("tells the pace of a task that holds up the others, the newest finding, and o
   );
   const slow = within(screen.getByRole("rowheader", { name: "worker 1" }).closest("tr") ?? document.body);
   expect(slow.getByText("Is a straggler: 42.0 ms of its own for a step, the median is 12.5 ms").title).toBe(
-    "The others train on without it",
+    "The others continue without it",
   );
   const other = screen.getByRole("rowheader", { name: "worker 0" }).closest("tr");
   expect(other?.textContent).not.toContain("straggler");

@@ -173,7 +173,7 @@ function Pace({ task: { pace }, now }: { task: TaskView; now: number }) {
   const heard = `Step ${pace.step}, ${pace.doing}; heard ${duration((now - Date.parse(pace.heard_at)) / 1000)} ago`;
   return (
     <>
-      <span title={heard}>{pace.own_ms === null ? "not told" : `${pace.own_ms.toFixed(1)} ms`}</span>
+      <span title={heard}>{pace.own_ms === null ? "not reported" : `${pace.own_ms.toFixed(1)} ms`}</span>
       {pace.of_median === null ? null : (
         <p className={pace.suspected === null ? "note" : "note note-bad"}>
           {Math.round(100 * pace.of_median)} % of the median rate

@@ -67,7 +67,7 @@ export function StudyTable({ studies }: { studies: readonly StudyView[] }) {
 export function TrialBar({ study: { trials, phase } }: { study: StudyView }) {
   const done = trials.completed + trials.stopped + trials.failed;
   const share = phase === "finished" ? 1 : trials.limit === 0 ? 0 : Math.min(1, done / trials.limit);
-  const text = `${count(done)} of ${count(trials.limit)} done, ${count(trials.running)} running, ${count(trials.waiting)} waiting to go on, ${count(trials.failed)} failed`;
+  const text = `${count(done)} of ${count(trials.limit)} done, ${count(trials.running)} running, ${count(trials.waiting)} waiting to continue, ${count(trials.failed)} failed`;
   return (
     <div className="progress" data-phase={STUDY_PHASES[phase].like} title={text}>
       <div

@@ -163,7 +163,7 @@ const QUESTIONS: Record<StudyVerb, Asked> = {
   }),
   resume: (name) => ({
     title: `Resume ${name}?`,
-    text: "It creates trials and lets them go on again.",
+    text: "It creates trials again, and waiting trials may continue.",
     verb: "Resume",
     danger: false,
   }),
@@ -195,8 +195,8 @@ function Facts({ study }: { study: StudyView }) {
       </div>
       <Fact name="Best" value={bestText(study)} />
       <Fact name="Running" value={count(trials.running)} />
-      <Fact name="Waiting" value={count(trials.waiting)} title="Have completed a rung and may be told to go on" />
-      <Fact name="Stopped" value={count(trials.stopped)} title="Were not let go on" />
+      <Fact name="Waiting" value={count(trials.waiting)} title="Have completed a rung and may continue later" />
+      <Fact name="Stopped" value={count(trials.stopped)} title="Ended early by the stopper" />
       <Fact name="Failed" value={count(trials.failed)} />
       <Fact
         name={study.finished_at === null ? "Since" : "Took"}

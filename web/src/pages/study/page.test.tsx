@@ -312,7 +312,7 @@ describe("what is deleted while its page is open", () => {
     for (const path of ["", "/trials", "/best"])
       world.routes[`GET /api/v1/studies/study-1${path}`] = () => problem(404, "There is no such thing");
     await act(() => vi.advanceTimersByTimeAsync(4000));
-    expect(screen.getByText("The study is gone")).toBeTruthy();
+    expect(screen.getByText("The study was deleted")).toBeTruthy();
     const after = asks("/api/v1/studies/study-1");
     await act(() => vi.advanceTimersByTimeAsync(120_000));
     expect(asks("/api/v1/studies/study-1")).toBe(after);
@@ -327,7 +327,7 @@ describe("what is deleted while its page is open", () => {
     expect(asks("/api/v1/jobs/job-1")).toBeGreaterThan(before);
     world.routes["GET /api/v1/jobs/job-1"] = () => problem(404, "There is no such thing");
     await act(() => vi.advanceTimersByTimeAsync(11_000));
-    expect(screen.getByText("The job is gone")).toBeTruthy();
+    expect(screen.getByText("The job was deleted")).toBeTruthy();
     const after = asks("/api/v1/jobs/job-1");
     await act(() => vi.advanceTimersByTimeAsync(120_000));
     expect(asks("/api/v1/jobs/job-1")).toBe(after);

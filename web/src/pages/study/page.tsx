@@ -33,7 +33,7 @@ function OneStudy({ id }: { id: string }) {
     // A user that has seen the study had access to it.
     const meanwhile = study.data !== null;
     return (
-      <Empty title={deleted ? "The study is deleted" : meanwhile ? "The study is gone" : "There is no such study"}>
+      <Empty title={deleted ? "The study is deleted" : meanwhile ? "The study was deleted" : "There is no such study"}>
         <p>
           {deleted
             ? ""
