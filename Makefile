@@ -162,12 +162,13 @@ story-install: ## install, upgrade (FROM=HEAD~20: from another revision), roll b
 	cargo build --locked --workspace --bins
 	@scripts/test-chart install $(FROM)
 
-lint: ## run rustfmt, clippy, the checks of dependencies, documents, language and site, tsc and eslint
+lint: ## run rustfmt, clippy, the checks of dependencies, import cycles, documents, language and site, tsc and eslint
 	@scripts/ensure-toolchain lint
 	@scripts/build-web --packages
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@scripts/check-law
+	@scripts/check-cycles
 	@scripts/check-docs
 	@scripts/check-prose
 	@scripts/build-docs
