@@ -114,10 +114,14 @@ impl Watch {
         Duration::from_millis(self.deadline_ms.saturating_sub(now_boottime_ms))
     }
 
-    /// Returns the deadline, if it has passed.
+    /// Returns the deadline, if it has passed; without a known deadline, now.
     #[must_use]
     pub fn expired_at_ms(&mut self, now_boottime_ms: u64) -> Option<u64> {
-        self.is_expired(now_boottime_ms).then_some(self.deadline_ms)
+        self.is_expired(now_boottime_ms)
+            .then(|| match self.deadline_ms {
+                0 => now_boottime_ms,
+                known => known,
+            })
     }
 }
 

@@ -111,7 +111,7 @@ impl Phase {
         let by_driver_ms = keeps_for_ms.map_or(kill_at_ms, |keeps_for_ms| {
             now_ms.min(told_at_ms.saturating_add(keeps_for_ms)) + grace_ms
         });
-        let by_lease_ms = expired_at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_add(grace_ms));
+        let by_lease_ms = kill_by_lease_ms(expired_at_ms, grace_ms).unwrap_or(u64::MAX);
         Self::Stopping {
             told_at_ms,
             kill_at_ms: by_driver_ms.min(by_lease_ms),
@@ -165,13 +165,19 @@ pub(super) fn to_the_end(
         if let Some(status) = reap(task.id.pid) {
             break status;
         }
+        let now_ms = clock::boottime_ms();
+        let expired_at_ms = lease.expired_at_ms(now_ms);
+        if let Some(kill_at_ms) = kill_by_lease_ms(expired_at_ms, orders.grace_ms)
+            && now_ms >= kill_at_ms
+        {
+            // Before all else: the machine was frozen, and the GPUs may belong to another task.
+            kill_group(&task);
+        }
         let mut fate = hold.as_mut().map_or(Fate::Lives, Hold::follow);
         let was_running = matches!(phase, Phase::Running);
         let keeps_for_ms = hold.as_ref().and_then(Hold::keeps_for_ms);
-        let now_ms = clock::boottime_ms();
-        let expired_at_ms = lease.expired_at_ms(now_ms);
         phase = phase.put_off(now_ms, keeps_for_ms, expired_at_ms, orders.grace_ms);
-        phase = advance(phase, &task, signals, lease, orders);
+        phase = advance(phase, &task, signals, (now_ms, expired_at_ms), orders);
         let is_told_now = was_running && !matches!(phase, Phase::Running);
         if is_told_now {
             is_foreign = orders.is_foreign();
@@ -232,25 +238,36 @@ pub(super) fn kill_all(task: &Task) {
     kill_rest(task);
 }
 
+/// Returns the latest time of SIGKILL after the lease has expired. The grace counts from the
+/// deadline, because the scheduler assigns the GPUs to other tasks after it. It does not count from
+/// now: the shim may have been frozen together with its task.
+fn kill_by_lease_ms(expired_at_ms: Option<u64>, grace_ms: u64) -> Option<u64> {
+    expired_at_ms.map(|at_ms| at_ms.saturating_add(grace_ms))
+}
+
 /// Moves to the next phase. A requested stop and the end of the lease have the same effect: SIGTERM
 /// to the program and, after the grace, SIGKILL to all processes of the task.
 fn advance(
     phase: Phase,
     task: &Task,
     signals: &Signals,
-    lease: &mut Watch,
+    (now_ms, expired_at_ms): (u64, Option<u64>),
     orders: &Orders,
 ) -> Phase {
-    let now_ms = clock::boottime_ms();
     match phase {
         Phase::Running => {
-            let is_lease = lease.is_expired(now_ms);
+            let by_lease_ms = kill_by_lease_ms(expired_at_ms, orders.grace_ms);
+            let is_lease = by_lease_ms.is_some();
+            if by_lease_ms.is_some_and(|at_ms| now_ms >= at_ms) {
+                kill_group(task);
+                return Phase::Killed { is_lease };
+            }
             if is_lease || signals.stop.load(Ordering::Relaxed) {
                 orders.tell();
                 tell_to_stop(task);
                 return Phase::Stopping {
                     told_at_ms: now_ms,
-                    kill_at_ms: now_ms + orders.grace_ms,
+                    kill_at_ms: by_lease_ms.unwrap_or(now_ms + orders.grace_ms),
                     is_lease,
                 };
             }

@@ -2,7 +2,10 @@
 
 use crate::site::Site;
 use muster_model::task::Outcome;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 const ORDERLY: &str = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.02; done";
 const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.02; done";
@@ -59,5 +62,37 @@ fn lease_is_enforced_while_the_daemon_is_dead() {
     site.start();
     assert_eq!(site.until_gone(&orderly), Outcome::LeaseExpired);
     assert_eq!(site.until_gone(&stubborn), Outcome::LeaseExpired);
+    site.finish();
+}
+
+/// When the machine continues, its GPUs may belong to other tasks. So there is no grace left.
+#[test]
+fn task_of_a_frozen_node_gets_no_grace_after_its_time() {
+    const LEASE_MS: u64 = 1_000;
+    const GRACE_MS: u64 = 3_000;
+    /// Lines that the program writes in a sixth of a grace.
+    const FEW: usize = 25;
+    const COUNTING: &str = "trap '' TERM; echo up; while :; do echo step; sleep 0.02; done";
+    let site = Site::started(LEASE_MS, &[]);
+    let mut task = site.task(0, COUNTING);
+    task.launch.grace_ms = GRACE_MS;
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    site.until_log_has(&task, "step");
+    let frozen = site.processes();
+    let send = |signal| {
+        for pid in &frozen {
+            // Some were short-lived children of the program.
+            let _ = kill_process(Pid::from_raw(*pid).expect("a process"), signal);
+        }
+    };
+    let log = site.task_folder(&task).join("log");
+    let steps = || fs::read_to_string(&log).expect("there").lines().count();
+    send(Signal::STOP);
+    let before = steps();
+    thread::sleep(Duration::from_millis(LEASE_MS + GRACE_MS + 500));
+    send(Signal::CONT);
+    assert_eq!(site.until_gone(&task), Outcome::LeaseExpired);
+    let after = steps() - before;
+    assert!(after < FEW, "{after} steps beside a possible replacement");
     site.finish();
 }
