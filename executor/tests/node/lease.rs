@@ -1,5 +1,6 @@
 //! A node without a session stops its tasks by itself.
 
+use crate::scheduler::Wanted;
 use crate::site::Site;
 use muster_model::task::Outcome;
 use rustix::process::{Pid, Signal, kill_process};
@@ -79,20 +80,25 @@ fn task_of_a_frozen_node_gets_no_grace_after_its_time() {
     site.scheduler.assign(1, std::slice::from_ref(&task));
     site.until_log_has(&task, "step");
     let frozen = site.processes();
-    let send = |signal| {
-        for pid in &frozen {
-            // Some were short-lived children of the program.
-            let _ = kill_process(Pid::from_raw(*pid).expect("a process"), signal);
-        }
-    };
-    let log = site.task_folder(&task).join("log");
-    let steps = || fs::read_to_string(&log).expect("there").lines().count();
-    send(Signal::STOP);
-    let before = steps();
+    send(&frozen, Signal::STOP);
+    let before = steps(&site, &task);
     thread::sleep(Duration::from_millis(LEASE_MS + GRACE_MS + 500));
-    send(Signal::CONT);
+    send(&frozen, Signal::CONT);
     assert_eq!(site.until_gone(&task), Outcome::LeaseExpired);
-    let after = steps() - before;
+    let after = steps(&site, &task) - before;
     assert!(after < FEW, "{after} steps beside a possible replacement");
     site.finish();
+}
+
+/// Signals the processes that still exist; some were short-lived children of the program.
+fn send(pids: &[i32], signal: Signal) {
+    for pid in pids {
+        let _ = kill_process(Pid::from_raw(*pid).expect("a process"), signal);
+    }
+}
+
+/// Number of lines in the log of a task.
+fn steps(site: &Site, task: &Wanted) -> usize {
+    let log = site.task_folder(task).join("log");
+    fs::read_to_string(log).expect("there").lines().count()
 }
