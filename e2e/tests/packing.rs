@@ -137,7 +137,7 @@ async fn jobs_that_exceed_memory_are_sliced_and_not_packed() {
         assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
     }
     assert!(turned(&cluster, jobs, "beside").await.is_empty());
-    let turns = turned(&cluster, jobs, "its slice is over").await;
+    let turns = turned(&cluster, jobs, "its time slice has expired").await;
     assert!(turns.len() > 1, "they took turns: {turns:?}");
     every_round_replays(&cluster);
     cluster.down();

@@ -117,11 +117,12 @@ impl Watch {
     /// Returns the deadline, if it has passed; without a known deadline, now.
     #[must_use]
     pub fn expired_at_ms(&mut self, now_boottime_ms: u64) -> Option<u64> {
-        self.is_expired(now_boottime_ms)
-            .then(|| match self.deadline_ms {
-                0 => now_boottime_ms,
-                known => known,
-            })
+        let is_expired = self.is_expired(now_boottime_ms);
+        let at_ms = match self.deadline_ms {
+            0 => now_boottime_ms,
+            known => known,
+        };
+        is_expired.then_some(at_ms)
     }
 }
 

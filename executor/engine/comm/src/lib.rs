@@ -3,8 +3,8 @@
 //! among PS shards.
 //!
 //! It knows parameter blocks, bytes and peers. It must not depend on consistency models,
-//! checkpoints, datasets or the documents of jobs. Of the computation it uses the descriptions of
-//! parameters and the vectorised loops.
+//! checkpoints or data sets. Of `muster-compute` it uses the descriptions of parameters and the
+//! vectorised loops, of `muster-model` ids and the settings of codecs.
 
 pub mod assign;
 pub mod collective;

@@ -79,7 +79,7 @@ impl Room {
                 // The initial parameters are not known yet.
                 let parameters = pages::zeros(network.parameter_count());
                 let room = (largest_pass, examples);
-                let resident = Resident::on(&around.device, network, optimizer, room, &parameters)?;
+                let resident = Resident::on(around.device, network, optimizer, room, &parameters)?;
                 let resident = resident.expect("not the CPU").clipping(engine.clip_norm);
                 return Ok(Self::Whole(Box::new(resident)));
             }
