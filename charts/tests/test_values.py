@@ -174,10 +174,10 @@ class Values(unittest.TestCase):
         monitored = render(arguments=["--set", "operator.enabled=true,monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"])
         probes = ("/healthz", "/readyz", "/metrics")
         for daemon, metrics, routes, paths in (
-            ("api", "api/src/metrics.rs", "api/src/routes.rs", probes),
+            ("api", "api/src/metrics/*.rs", "api/src/routes.rs", probes),
             ("scheduler", "scheduler/src/metrics.rs", "scheduler/src/health.rs", probes),
             ("executor", "executor/src/metrics.rs", "executor/src/metrics.rs", ("/metrics",)),
-            ("operator", "api/operator/src/metrics/*.rs", "api/operator/src/metrics/mod.rs", ("/metrics",)),
+            ("operator", "api/operator/src/metrics/*.rs", "api/operator/src/server.rs", ("/metrics",)),
         ):
             text = (CHART / f"dashboards/{daemon}.json").read_text()
             title = json.loads(text)["title"]
