@@ -1,4 +1,4 @@
-//! State of the process or pod that runs a task.
+//! Report of a runtime about a task.
 
 use muster_model::task::Outcome;
 

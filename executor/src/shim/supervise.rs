@@ -167,17 +167,17 @@ pub(super) fn to_the_end(
         }
         let now_ms = clock::boottime_ms();
         let expired_at_ms = lease.expired_at_ms(now_ms);
-        if let Some(kill_at_ms) = kill_by_lease_ms(expired_at_ms, orders.grace_ms)
-            && now_ms >= kill_at_ms
-        {
+        let was_running = matches!(phase, Phase::Running);
+        let kill_at_ms = kill_by_lease_ms(expired_at_ms, orders.grace_ms);
+        if was_running && kill_at_ms.is_some_and(|at_ms| now_ms >= at_ms) {
             // Before all else: the machine was frozen, and the GPUs may belong to another task.
             kill_group(&task);
+            phase = Phase::Killed { is_lease: true };
         }
         let mut fate = hold.as_mut().map_or(Fate::Lives, Hold::follow);
-        let was_running = matches!(phase, Phase::Running);
         let keeps_for_ms = hold.as_ref().and_then(Hold::keeps_for_ms);
         phase = phase.put_off(now_ms, keeps_for_ms, expired_at_ms, orders.grace_ms);
-        phase = advance(phase, &task, signals, (now_ms, expired_at_ms), orders);
+        phase = advance(phase, &task, signals, (now_ms, kill_at_ms), orders);
         let is_told_now = was_running && !matches!(phase, Phase::Running);
         if is_told_now {
             is_foreign = orders.is_foreign();
@@ -246,22 +246,18 @@ fn kill_by_lease_ms(expired_at_ms: Option<u64>, grace_ms: u64) -> Option<u64> {
 }
 
 /// Moves to the next phase. A requested stop and the end of the lease have the same effect: SIGTERM
-/// to the program and, after the grace, SIGKILL to all processes of the task.
+/// to the program and, after the grace, SIGKILL to all processes of the task. `by_lease_ms` is the
+/// latest time of SIGKILL after the lease has expired.
 fn advance(
     phase: Phase,
     task: &Task,
     signals: &Signals,
-    (now_ms, expired_at_ms): (u64, Option<u64>),
+    (now_ms, by_lease_ms): (u64, Option<u64>),
     orders: &Orders,
 ) -> Phase {
     match phase {
         Phase::Running => {
-            let by_lease_ms = kill_by_lease_ms(expired_at_ms, orders.grace_ms);
             let is_lease = by_lease_ms.is_some();
-            if by_lease_ms.is_some_and(|at_ms| now_ms >= at_ms) {
-                kill_group(task);
-                return Phase::Killed { is_lease };
-            }
             if is_lease || signals.stop.load(Ordering::Relaxed) {
                 orders.tell();
                 tell_to_stop(task);
