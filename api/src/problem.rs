@@ -10,10 +10,10 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTI
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use muster_model::error_chain::chain;
 use muster_model::spec::FieldError;
 use muster_model::view::Problem;
 use muster_store::StoreError;
-use std::fmt::Write as _;
 
 /// Kinds of problems of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,15 +351,4 @@ pub async fn write(request: Request, next: Next) -> Response {
         HeaderValue::from_static("application/problem+json"),
     );
     Response::from_parts(parts, Body::from(json))
-}
-
-/// Returns an error and its sources in one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        let _ = write!(text, ": {inner}");
-        source = inner.source();
-    }
-    text
 }

@@ -5,7 +5,7 @@
 //! notifies for all submissions since the last one. If a notification is lost with the process, the
 //! job waits for the next timed round.
 
-use crate::problem::chain;
+use muster_model::error_chain::chain;
 use muster_store::StoreError;
 use muster_store::pool::Pool;
 use muster_store::wake::{self, Channel};

@@ -1,9 +1,9 @@
 //! Removal of the checkpoints and models of a deleted job, `<checkpoint root>/<tenant>/<job>`, from
 //! the checkpoint store.
 
-use crate::error::describe;
 use crate::opener::Folder;
 use crate::removal;
+use muster_model::error_chain::chain;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::{BucketAddress, Place};
 use muster_objects::{Bucket, ObjectsError};
@@ -82,14 +82,12 @@ impl Erasures {
 async fn carry_out(place: Place, order: Erase) -> Erased {
     let erased = erase(place, &order).await;
     if let Err(error) = &erased {
-        let error = describe(error);
+        let error = chain(error);
         tracing::warn!(job.id = order.job_id, %error, "files of a deleted job are left");
     }
     Erased {
         job_id: order.job_id,
-        error: erased
-            .err()
-            .map_or_else(String::new, |error| describe(&error)),
+        error: erased.err().map_or_else(String::new, |error| chain(&error)),
     }
 }
 

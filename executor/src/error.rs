@@ -1,5 +1,6 @@
 //! Errors of the executor, named by the attempted operation.
 
+use muster_model::error_chain::chain;
 use muster_model::task::Outcome;
 use std::io;
 use std::path::PathBuf;
@@ -73,7 +74,7 @@ impl ExecutorError {
             }
             _ => None,
         };
-        let message = describe(self);
+        let message = chain(self);
         let is_of_disk = source.is_some_and(|source| {
             let kinds = [
                 io::ErrorKind::StorageFull,
@@ -105,16 +106,4 @@ impl ExecutorError {
         let path = path.into();
         move |source| Self::Write { path, source }
     }
-}
-
-/// Returns an error with its causes on one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

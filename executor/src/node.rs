@@ -7,7 +7,6 @@
 use crate::clock;
 use crate::config::Config;
 use crate::error::ExecutorError;
-use crate::error::describe;
 use crate::launch::Launcher;
 use crate::ledger::{Entry, Ledger, Life};
 use crate::meter::Meter;
@@ -19,6 +18,7 @@ use crate::report::Outbox;
 use crate::space::Space;
 use crate::watcher::Watcher;
 use muster_model::assignment::TaskLaunch;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use muster_proto::session::Report;
@@ -238,7 +238,7 @@ impl Node {
             (before_ms * 2).min(LONGEST_PAUSE_MS)
         });
         let generation = assigned.generation;
-        tracing::error!(error = %describe(error), generation, pause_ms, "an assignment waits: its generation cannot be kept");
+        tracing::error!(error = %chain(error), generation, pause_ms, "an assignment waits: its generation cannot be kept");
         let at_ms = clock::boottime_ms() + pause_ms;
         self.pace.look_by(at_ms);
         self.pending = Some(Pending {

@@ -1,7 +1,7 @@
 //! Leadership: the scheduler that holds an advisory lock in Postgres leads as long as its
 //! connection lives.
 
-use crate::error_chain::chain;
+use muster_model::error_chain::chain;
 use muster_store::leader::Leadership;
 use std::collections::BTreeMap;
 use std::time::Duration;

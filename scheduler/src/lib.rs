@@ -10,7 +10,6 @@ pub mod clock;
 mod compute;
 pub mod config;
 pub mod erasure;
-mod error_chain;
 pub mod forecast;
 pub mod health;
 pub mod horizon;

@@ -43,15 +43,12 @@ pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, Uses> {
 /// Indices that stand for `taken` externally used GPUs: the last unused ones, so that they stay the
 /// same in each round. Returns fewer if jobs hold the rest.
 pub(crate) fn others(gpus: u32, taken: u32, uses: Option<&Uses>) -> Vec<u32> {
-    let has = |which: fn(&Uses) -> &BTreeSet<u32>, gpu: &u32| {
-        uses.is_some_and(|uses| which(uses).contains(gpu))
-    };
     let mut free: Vec<u32> = (0..gpus)
         .rev()
-        .filter(|gpu| !has(|uses| &uses.held, gpu))
+        .filter(|gpu| !uses.is_some_and(|uses| uses.held.contains(gpu)))
         .collect();
     // The sort is stable: within each half the last indices come first.
-    free.sort_by_key(|gpu| has(|uses| &uses.kept, gpu));
+    free.sort_by_key(|gpu| uses.is_some_and(|uses| uses.kept.contains(gpu)));
     free.truncate(taken as usize);
     free.sort_unstable();
     free

@@ -1,6 +1,6 @@
 //! Passes of a loop, each with a time limit.
 
-use crate::error_chain::chain;
+use muster_model::error_chain::chain;
 use std::time::Duration;
 
 /// Runs one pass of the loop `name`. Logs a pass that fails or exceeds `limit` and returns `None`.

@@ -4,13 +4,13 @@
 
 use crate::clock;
 use crate::compute;
-use crate::error_chain::chain;
 use crate::forecast::{ForecastError, Learnt, WINDOW_JOBS, interval, live, past, settings};
 use crate::passes;
 use crate::translate::date;
 use crate::wakes::Wakes;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
+use muster_model::error_chain::chain;
 use muster_model::id::TenantId;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
@@ -121,7 +121,7 @@ pub async fn once_by(
     };
     // A question that breaks the run gets an answer too. Retries would block all other questions.
     let answer = answer.unwrap_or_else(|error| {
-        let why = chain(&error).to_string();
+        let why = chain(&error);
         tracing::error!(error = why, question = %open.id, "a question could not be answered");
         Answer::Failed { why }
     });

@@ -2,6 +2,7 @@
 //! is a condition and not an error.
 
 use muster_client::ClientError;
+use muster_model::error_chain::chain;
 
 /// Maximum number of characters of an error in the log.
 const MOST_WORDS: usize = 500;
@@ -47,17 +48,7 @@ impl Error {
 /// Logs an error that will be retried.
 pub(crate) fn log_retry<T, E: std::error::Error>(kind: &str, done: Result<T, E>) {
     if let Err(error) = done {
-        let mut words = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let cause_words = cause.to_string();
-            // Some errors repeat the text of their cause.
-            if !words.contains(&cause_words) {
-                words = format!("{words}: {cause_words}");
-            }
-            source = cause.source();
-        }
-        let words: String = words.chars().take(MOST_WORDS).collect();
+        let words: String = chain(&error).chars().take(MOST_WORDS).collect();
         tracing::warn!(kind, error = words, "will be tried again");
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal, chain};
+use crate::problem::{Kind, Refusal};
 use crate::state::App;
+use muster_model::error_chain::chain;
 use muster_model::question::{Answer, Question};
 use muster_store::StoreError;
 use muster_store::question::{self, Open};

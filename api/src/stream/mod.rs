@@ -5,13 +5,14 @@ pub mod wakes;
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
-use crate::problem::{Kind, Refusal, chain};
+use crate::problem::{Kind, Refusal};
 use crate::state::App;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use muster_connections::Full;
+use muster_model::error_chain::chain;
 use muster_store::StoreError;
 use serde::Serialize;
 use std::convert::Infallible;

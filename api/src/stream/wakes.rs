@@ -1,6 +1,6 @@
 //! Notifications of new entries for the streams of this process.
 
-use crate::problem::chain;
+use muster_model::error_chain::chain;
 use muster_store::StoreError;
 use muster_store::pool::Pool;
 use muster_store::wake::{Channel, Listener};

@@ -49,7 +49,7 @@ pub struct CommandArguments {
 pub fn run(arguments: &CommandArguments) -> i32 {
     let folder = TaskFolder::at(&arguments.folder);
     let Err(error) = become_program(arguments, &folder);
-    let message = crate::error::describe(&error);
+    let message = muster_model::error_chain::chain(&error);
     eprintln!("muster-task: {message}");
     let report = TaskReport::Failed {
         message,

@@ -141,7 +141,7 @@ pub enum DriverError {
 impl DriverError {
     /// Returns the error with its causes on one line.
     pub(super) fn in_words(&self) -> String {
-        crate::error::describe(self)
+        muster_model::error_chain::chain(self)
     }
 }
 

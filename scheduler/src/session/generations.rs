@@ -2,7 +2,7 @@
 //! session every change would cost one transaction per node, which exhausts the connections of a
 //! large cluster.
 
-use crate::error_chain::chain;
+use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_store::StoreError;
 use muster_store::pool::{Pool, in_time};

@@ -3,8 +3,8 @@
 //! their leases expire. A locked row is skipped and retried, so that it does not delay other nodes.
 
 use crate::clock;
-use crate::error_chain::chain;
 use crate::retry;
+use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_store::StoreError;
 use muster_store::node::Touched;

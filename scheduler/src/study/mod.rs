@@ -11,9 +11,9 @@ mod left;
 mod step;
 
 use crate::clock;
-use crate::error_chain::chain;
 use crate::passes;
 use crate::wakes::Wakes;
+use muster_model::error_chain::chain;
 use muster_model::id::StudyId;
 use muster_search::{EventError, StudyError};
 use muster_store::StoreError;

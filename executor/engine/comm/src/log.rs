@@ -1,7 +1,6 @@
 //! The task's log: plain lines on standard output, which the task's shim captures. The log is for
 //! people; programs read the event file.
 
-use std::error::Error;
 use std::fmt::Display;
 use std::io::Write;
 
@@ -11,15 +10,4 @@ pub fn line(text: impl Display) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}");
     let _ = out.flush();
-}
-
-/// Formats an error and its causes in one line, outermost first.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }

@@ -107,8 +107,10 @@ pub async fn answered<T>(
                 message: status.message.clone(),
             }))
         }
-        Ok(Err(error @ kube::Error::Api(_))) => Err(crate::error::describe(&error).into()),
-        Ok(Err(error)) => Err(Failure::Away(crate::error::describe(&error))),
+        Ok(Err(error @ kube::Error::Api(_))) => {
+            Err(muster_model::error_chain::chain(&error).into())
+        }
+        Ok(Err(error)) => Err(Failure::Away(muster_model::error_chain::chain(&error))),
     }
 }
 

@@ -242,7 +242,7 @@ impl Pods {
                 // A shim holds the folder, so a pod exists and the watch will report it.
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(task.id = %id, error = crate::error::describe(&error), "a task without a pod cannot be given up");
+                    tracing::warn!(task.id = %id, error = muster_model::error_chain::chain(&error), "a task without a pod cannot be given up");
                 }
             }
         }
@@ -262,7 +262,7 @@ impl Pods {
                 }
             }
             Err(error) => {
-                tracing::warn!(task.id = %id, error = crate::error::describe(&error), "a pod that does not start cannot be given up");
+                tracing::warn!(task.id = %id, error = muster_model::error_chain::chain(&error), "a pod that does not start cannot be given up");
             }
         }
     }

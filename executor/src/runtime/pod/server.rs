@@ -67,7 +67,7 @@ impl Server {
         let mut listed = BTreeMap::new();
         let events = watcher::watcher(self.api.clone(), config).default_backoff();
         let mut events = std::pin::pin!(events.inspect_err(|error| {
-            tracing::warn!(error = %crate::error::describe(error), "cannot watch the pods of tasks");
+            tracing::warn!(error = %muster_model::error_chain::chain(error), "cannot watch the pods of tasks");
         }));
         while let Some(event) = events.next().await {
             let Ok(event) = event else { continue };

@@ -12,6 +12,7 @@ use crate::log;
 use crate::wire::near::Door;
 use crate::wire::{Kind, WireError};
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io;
@@ -188,10 +189,7 @@ impl Room {
             }
             // A connection that only checks whether this task listens.
             Err(WireError::Closed) => {}
-            Err(error) => log::line(format_args!(
-                "a connection was closed: {}",
-                log::chain(&error)
-            )),
+            Err(error) => log::line(format_args!("a connection was closed: {}", chain(&error))),
         }
     }
 

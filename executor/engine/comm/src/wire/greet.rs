@@ -7,6 +7,7 @@ use super::hello::{Hello, Welcome};
 use super::near::knock;
 use crate::log;
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::path::Path;
 use std::time::Duration;
@@ -64,7 +65,7 @@ pub fn greet_near(
         Err(error) => {
             log::line(format_args!(
                 "memory is not shared with task {host}: {}",
-                log::chain(&error)
+                chain(&error)
             ));
             Ok(None)
         }

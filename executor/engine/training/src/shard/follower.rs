@@ -14,6 +14,7 @@ use muster_comm::wire::hello::{Guest, Hello};
 use muster_comm::wire::view::{Holder, Shipped, View};
 use muster_comm::wire::{Connection, Kind, WireError, greet};
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -130,7 +131,7 @@ impl Follower {
     }
 
     fn given_up(&mut self, view: &View, follower: TaskId, error: &WireError) {
-        let error = log::chain(error);
+        let error = chain(error);
         let is_news = self.lost.is_none();
         self.lost = Some((follower, view.number, clock::now()));
         let (own, other) = self.places(view, follower);

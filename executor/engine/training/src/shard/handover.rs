@@ -8,6 +8,7 @@ use muster_comm::log;
 use muster_comm::wire::hello::{Guest, Hello};
 use muster_comm::wire::view::{Handover, Holder};
 use muster_comm::wire::{Kind, WireError, greet};
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
@@ -46,7 +47,7 @@ fn bring(room: &Room, me: TaskId, of: &Move, to: &Holder) -> bool {
             log::line(format_args!(
                 "could not hand over to PS shard {}: {}",
                 to.task_id,
-                log::chain(&error)
+                chain(&error)
             ));
             false
         }

@@ -13,6 +13,7 @@ use muster_comm::wire::hello::{Guest, Hello, MAX_HELLO_BYTES, Welcome, same_secr
 use muster_comm::wire::view::Change;
 use muster_comm::wire::{Connection, Header, Kind, WireError};
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -63,10 +64,7 @@ impl Room {
         let (mut connection, guest) = match greeted {
             Ok(guest) => guest,
             Err(error) => {
-                log::line(format_args!(
-                    "a connection was closed: {}",
-                    log::chain(&error)
-                ));
+                log::line(format_args!("a connection was closed: {}", chain(&error)));
                 return;
             }
         };
@@ -94,7 +92,7 @@ impl Room {
             ),
         };
         if let Err(broken) = attended {
-            log::line(format_args!("lost {name}: {}", log::chain(&broken)));
+            log::line(format_args!("lost {name}: {}", chain(&broken)));
             if let Broken::Refused(Refusal::Adopted(_)) = &broken {
                 // In a frame of its own, because the peer must learn that it has been replaced.
                 let _ = connection.send(Kind::Adopted, 0, &[], &[]);

@@ -9,6 +9,7 @@ use crate::worker::{self, Ending, OwnClip, Reporter, Surroundings, WorkerError};
 use muster_comm::log;
 use muster_compute::cuda::{Choice, Device, Precision};
 use muster_model::assignment::{Peer, TaskLaunch, TaskReport, exit_code};
+use muster_model::error_chain::chain;
 use muster_model::place::Place;
 use muster_model::task::Role;
 use std::path::PathBuf;
@@ -58,11 +59,11 @@ pub fn main(options: &Options) -> i32 {
     let folder = TaskFolder::new(&options.folder);
     let opened = folder
         .launch()
-        .map_err(|error| log::chain(&error))
+        .map_err(|error| chain(&error))
         .and_then(|launch| {
             Ok((
                 launch,
-                EventsFile::open(&folder.events_path()).map_err(|error| log::chain(&error))?,
+                EventsFile::open(&folder.events_path()).map_err(|error| chain(&error))?,
             ))
         });
     let (launch, events) = match opened {
@@ -108,7 +109,7 @@ fn run_worker(
             log::line(format_args!("computes on {device}"));
             device
         }
-        Err(error) => return failed(events, log::chain(&error), true),
+        Err(error) => return failed(events, chain(&error), true),
     };
     let around = Surroundings {
         device: &device,
@@ -130,7 +131,7 @@ fn run_worker(
         Ok(Ending::PeerLost) => exit_code::PEER_LOST,
         Err(error) => {
             let retryable = error.is_retryable();
-            failed(events, log::chain(&error), retryable)
+            failed(events, chain(&error), retryable)
         }
     }
 }
@@ -145,7 +146,7 @@ fn run_shard(
     let engine = launch.spec.engine();
     let network = match document::network(engine) {
         Ok(network) => network,
-        Err(error) => return failed(events, log::chain(&WorkerError::Network(error)), false),
+        Err(error) => return failed(events, chain(&WorkerError::Network(error)), false),
     };
     let recipe = Recipe {
         optimizer: document::optimizer(engine),
@@ -172,7 +173,7 @@ fn run_shard(
     }
     let mut shard = match Shard::bind(&options.listen_host, identity, exchange) {
         Ok(shard) => shard,
-        Err(error) => return failed(events, log::chain(&error), true),
+        Err(error) => return failed(events, chain(&error), true),
     };
     if let Some(sockets) = &options.sockets {
         shard = shard.near(sockets);
@@ -197,7 +198,7 @@ fn run_shard(
     match shard.serve_while(stop, &is_wanted, &tell) {
         Ok(End::Finished | End::Stopped) => exit_code::DONE,
         Ok(End::PeerLost) => exit_code::PEER_LOST,
-        Err(error) => failed(events, log::chain(&error), true),
+        Err(error) => failed(events, chain(&error), true),
     }
 }
 

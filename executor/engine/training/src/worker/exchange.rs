@@ -14,6 +14,7 @@ use crate::checkpoint::{Contents, Layout, Source};
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_comm::wire::hello::StepStats;
+use muster_model::error_chain::chain;
 
 /// A worker's side of the exchange, after it has joined.
 pub(super) trait Exchange {
@@ -162,10 +163,7 @@ impl Trouble {
                 | WireError::PayloadLength { .. }),
             ) => Err(WorkerError::Refused { index, source }),
             Self::Shard(index, error) => {
-                log::line(format_args!(
-                    "lost PS shard {index}: {}",
-                    log::chain(&error)
-                ));
+                log::line(format_args!("lost PS shard {index}: {}", chain(&error)));
                 Ok(Ending::PeerLost)
             }
         }

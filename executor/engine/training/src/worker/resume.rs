@@ -10,6 +10,7 @@ use crate::worker::Reporter;
 use muster_comm::log;
 use muster_compute::model::Network;
 use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::error_chain::chain;
 
 /// State with which the exchange is initialised.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub fn start(
     for (step, damage) in &damaged {
         let message = format!(
             "the checkpoint of step {step} was put aside: {}",
-            log::chain(damage)
+            chain(damage)
         );
         log::line(&message);
         reporter.report(&TaskReport::Note { message })?;

@@ -11,6 +11,7 @@ use muster_comm::log;
 use muster_compute::clock;
 use muster_model::assignment::TaskReport;
 use muster_model::checkpoint::Candidate;
+use muster_model::error_chain::chain;
 use muster_model::progress::Evaluation;
 use muster_model::spec::CheckpointPolicy;
 use std::thread;
@@ -273,7 +274,7 @@ impl<'a> Saver<'a> {
                 .into_iter()
                 .try_for_each(|step| self.report(&TaskReport::CheckpointPruned { step })),
             Err(error) if error.is_passing() => {
-                let error = log::chain(&error);
+                let error = chain(&error);
                 log::line(format_args!("old checkpoints were not removed: {error}"));
                 Ok(())
             }
@@ -289,7 +290,7 @@ impl<'a> Saver<'a> {
         let message = format!(
             "the checkpoint of step {step} was not written, another attempt follows in {} s: {}",
             wait.as_secs(),
-            log::chain(error)
+            chain(error)
         );
         // The log has every attempt. The job's events have attempts 1, 2, 4, 8 and so on, which
         // show that the failure persists.

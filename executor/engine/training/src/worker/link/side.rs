@@ -7,6 +7,7 @@ use muster_comm::wire::draw::{DrawHead, LentHead, MOST_DRAWN};
 use muster_comm::wire::hello::{Guest, Hello};
 use muster_comm::wire::{Connection, Kind, WireError, greet};
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Link {
                 Err(error) => log::line(format_args!(
                     "training waits until this checkpoint is read from PS shard {}, which refuses a second connection: {}",
                     self.shard,
-                    log::chain(&error)
+                    chain(&error)
                 )),
             }
         }

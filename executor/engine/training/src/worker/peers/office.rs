@@ -8,6 +8,7 @@ use muster_comm::fabric::{Channel, Credentials, Gathering, PeerHello, Report, St
 use muster_comm::log;
 use muster_comm::wire::{Kind, WireError};
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -385,10 +386,7 @@ fn admit(listener: &TcpListener, room: &Arc<Room>) {
             .name("visitor".to_owned())
             .spawn(move || {
                 if let Err(error) = Stream::tcp(stream).and_then(|stream| visited.serve(stream)) {
-                    log::line(format_args!(
-                        "a visitor was turned away: {}",
-                        log::chain(&error)
-                    ));
+                    log::line(format_args!("a visitor was turned away: {}", chain(&error)));
                 }
                 visited.visitors.fetch_sub(1, Ordering::Relaxed);
                 visited.changed.notify_all();

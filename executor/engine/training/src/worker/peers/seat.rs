@@ -9,6 +9,7 @@ use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_compute::clock;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::error_chain::chain;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -98,7 +99,7 @@ pub(super) fn attend(
             }
             Err(_) if began.elapsed() < JOIN_PATIENCE => thread::sleep(PEERS_EVERY),
             Err(error) => {
-                log::line(format_args!("lost the chief: {}", log::chain(&error)));
+                log::line(format_args!("lost the chief: {}", chain(&error)));
                 return Ok(Err(Ending::PeerLost));
             }
         }

@@ -16,6 +16,7 @@ use muster_comm::fabric::{
 use muster_comm::log;
 use muster_comm::wire::view::View;
 use muster_model::assignment::TaskLaunch;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::fs;
 use std::io;
@@ -68,7 +69,7 @@ impl Neighbours {
             Err(error) => {
                 log::line(format_args!(
                     "gradients are not added up with others of this node: {}",
-                    log::chain(&error)
+                    chain(&error)
                 ));
                 None
             }
@@ -178,7 +179,7 @@ impl Neighbours {
             Err(error) => {
                 log::line(format_args!(
                     "workers of this node did not meet, each pushes by itself: {}",
-                    log::chain(&error)
+                    chain(&error)
                 ));
                 None
             }

@@ -18,6 +18,7 @@ use muster_comm::fabric::FabricError;
 use muster_comm::log;
 use muster_comm::wire::hello::{NoisePart, PushHead, StepStats, SumHead};
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use std::time::Duration;
 
 /// Header before the shared parameters: whether they are valid, the next step, and the slice number
@@ -189,7 +190,7 @@ impl Servers<'_> {
         if matches!(reply, Reply::Parameters { .. } | Reply::Gone) {
             log::line(format_args!(
                 "went on without the other workers of this node in step {step}: {}",
-                log::chain(error)
+                chain(error)
             ));
         }
         Ok(reply)

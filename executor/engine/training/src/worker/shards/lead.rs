@@ -10,6 +10,7 @@ use crate::worker::link::{Link, Way};
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_comm::wire::view::{Change, Tally, View};
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::ops::Deref;
 
@@ -214,7 +215,7 @@ impl Shards {
             Err((index, error @ (WireError::Closed | WireError::Io { .. }))) if self.copied => {
                 log::line(format_args!(
                     "how pieces moved is not known, as PS shard {index} is lost: {}",
-                    log::chain(&error)
+                    chain(&error)
                 ));
                 Ok(None)
             }

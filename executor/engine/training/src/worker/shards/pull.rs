@@ -12,6 +12,7 @@ use muster_comm::assign::{Piece, split_mut};
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_comm::wire::view::View;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::sync::OnceLock;
 
@@ -109,7 +110,7 @@ impl Shards {
                     Err(error) if !waits_at(shard) => {
                         log::line(format_args!(
                             "lost PS shard {shard}, at which it does not wait any more: {}",
-                            log::chain(&error)
+                            chain(&error)
                         ));
                         Ok(Begun::Other(Reply::GaveUp.into()))
                     }

@@ -10,6 +10,7 @@ use muster_comm::wire::WireError;
 use muster_comm::wire::hello::{Guest, Hello};
 use muster_comm::wire::view::{Change, View};
 use muster_compute::clock;
+use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
@@ -68,7 +69,7 @@ pub(super) fn steadily<T>(
     log::line(format_args!(
         "lost PS shard {}: {}",
         link.shard,
-        log::chain(&error)
+        chain(&error)
     ));
     match rescue.find(link, patience) {
         Some(heir) => *link = heir,
@@ -126,7 +127,7 @@ impl Rescue<'_> {
                     log::line(format_args!(
                         "no replica takes over PS shard {}: {}",
                         lost.shard,
-                        log::chain(&error)
+                        chain(&error)
                     ));
                     return None;
                 }
@@ -161,7 +162,7 @@ impl Rescue<'_> {
         match appointed {
             Ok(()) => Some(link),
             Err(error) => {
-                let error = log::chain(&error);
+                let error = chain(&error);
                 log::line(format_args!(
                     "cannot continue without PS shard {}: {error}",
                     link.shard

@@ -12,6 +12,7 @@ use muster_comm::collective::Reduced;
 use muster_comm::fabric::{FabricError, Member};
 use muster_comm::log;
 use muster_compute::cuda::Id;
+use muster_model::error_chain::chain;
 
 impl AllReduce<'_> {
     /// Agrees on the place of the sums; all workers call it before the same step. Cuts batches
@@ -111,7 +112,7 @@ impl AllReduce<'_> {
         let rule = (self.replica.optimizer(), self.replica.clip_norm());
         model
             .go_up(rule, updates, state)
-            .map_err(|error| log::chain(&error).to_string())?;
+            .map_err(|error| chain(&error).to_string())?;
         let resident = model.resident().expect("just gone up");
         resident
             .join(&means, id, place, &mut patience(&mut self.group))
