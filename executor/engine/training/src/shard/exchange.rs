@@ -240,8 +240,11 @@ impl Exchange {
         }
         let pending = state.pending.as_ref();
         let next = pending.map_or(0, |(_, change)| change.view.number);
-        // A worker without a view enters the next one at once.
+        let is_member = state.member(seat.task).is_some();
         let wanted = match number {
+            // Under BSP the step before the next view waits for the gradients of each member.
+            0 if self.is_bsp() && is_member => 0,
+            // Otherwise a worker without a view enters the next one at once.
             0 => next,
             known => known,
         };

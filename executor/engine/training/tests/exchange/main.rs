@@ -9,6 +9,7 @@ mod backup;
 mod basics;
 mod heirs;
 mod held_back_stale;
+mod late;
 mod parts;
 mod ssp;
 mod together;

@@ -20,7 +20,7 @@ use uuid::Uuid;
 const BLOCKS: [usize; 4] = [50_000, 120, 33_000, 10];
 const BATCH: u32 = 12;
 
-fn size() -> usize {
+pub(super) fn size() -> usize {
     BLOCKS.iter().sum()
 }
 
@@ -35,11 +35,11 @@ fn adam() -> Optimizer {
     })
 }
 
-fn worker(number: u32) -> TaskId {
+pub(super) fn worker(number: u32) -> TaskId {
     TaskId(Uuid::from_u128(0x100 + u128::from(number)))
 }
 
-fn fresh() -> Contents {
+pub(super) fn fresh() -> Contents {
     Contents {
         parameters: (0..size()).map(|i| (i % 97) as f32 / 97.0).collect(),
         state: vec![vec![0.0; size()]; 2],
@@ -48,26 +48,26 @@ fn fresh() -> Contents {
 }
 
 /// Gradients of the worker with this rank at one step.
-fn gradients(rank: usize, step: u64) -> Vec<f32> {
+pub(super) fn gradients(rank: usize, step: u64) -> Vec<f32> {
     let salt = rank as u64 * 31 + step * 17;
     (0..size() as u64)
         .map(|i| ((i * 2_654_435_761 + salt * 40_503) % 2_003) as f32 / 1_001.5 - 1.0)
         .collect()
 }
 
-fn forever() -> bool {
+pub(super) fn forever() -> bool {
     true
 }
 
 /// Started shards, by number.
-struct Cluster {
+pub(super) struct Cluster {
     consistency: Consistency,
     codecs: Option<Codecs>,
     shards: BTreeMap<u32, (Address, JoinHandle<End>)>,
 }
 
 impl Cluster {
-    fn new(consistency: Consistency, codecs: Option<Codecs>) -> Self {
+    pub(super) fn new(consistency: Consistency, codecs: Option<Codecs>) -> Self {
         Self {
             consistency,
             codecs,
@@ -75,7 +75,7 @@ impl Cluster {
         }
     }
 
-    fn start(&mut self, number: u32) {
+    pub(super) fn start(&mut self, number: u32) {
         let task_id = TaskId(Uuid::from_u128(0x200 + u128::from(number)));
         let identity = Identity {
             job_id: JobId(Uuid::nil()),
@@ -91,22 +91,26 @@ impl Cluster {
         self.shards.insert(number, ((task_id, address), serving));
     }
 
-    fn recipe(&self) -> Recipe {
+    pub(super) fn recipe(&self) -> Recipe {
         Recipe::weights(adam(), size(), 1).with_codecs(self.codecs.clone())
     }
 
-    fn addresses(&self, numbers: &[u32]) -> Vec<Address> {
+    pub(super) fn addresses(&self, numbers: &[u32]) -> Vec<Address> {
         numbers
             .iter()
             .map(|number| self.shards[number].0.clone())
             .collect()
     }
 
-    fn end(&mut self, number: u32) -> End {
+    pub(super) fn end(&mut self, number: u32) -> End {
         self.shards.remove(&number).unwrap().1.join().unwrap()
     }
 
-    fn join(&self, number: u32, shards: &[u32]) -> Shards {
+    pub(super) fn join(&self, number: u32, shards: &[u32]) -> Shards {
+        self.join_at(number, &self.addresses(shards))
+    }
+
+    pub(super) fn join_at(&self, number: u32, addresses: &[Address]) -> Shards {
         let hello = Hello {
             job_id: JobId(Uuid::nil()),
             secret: "s".repeat(64),
@@ -119,7 +123,7 @@ impl Cluster {
             says_held: false,
             plain_statistics: false,
         };
-        let mut shards = Shards::join(&self.addresses(shards), size(), &hello).unwrap();
+        let mut shards = Shards::join(addresses, size(), &hello).unwrap();
         if let Some(codecs) = self.codecs.clone() {
             let blocks = self.recipe().blocks;
             shards.compress(codecs, &blocks, 3).unwrap();
@@ -127,7 +131,7 @@ impl Cluster {
         shards
     }
 
-    fn lead(&self, workers: &[u32], shards: &[u32]) -> Shards {
+    pub(super) fn lead(&self, workers: &[u32], shards: &[u32]) -> Shards {
         let mut chief = self.join(0, shards);
         let mut offset = 0;
         let blocks: Vec<Piece> = BLOCKS
@@ -146,7 +150,7 @@ impl Cluster {
 }
 
 /// Pulls until parameters arrive. Returns the next step; `None` if the worker is not in the view.
-fn enter(shards: &mut Shards, parameters: &mut [f32]) -> Option<u64> {
+pub(super) fn enter(shards: &mut Shards, parameters: &mut [f32]) -> Option<u64> {
     loop {
         let reply = shards.pull(parameters, &forever, &forever).unwrap();
         if shards.follow().unwrap() == Some(false) {

@@ -8,7 +8,7 @@ use super::super::link::{Begun, Patience, Reply, Told};
 use super::at_once::{at_once, at_once_of};
 use super::rescue::{Rescue, steadily};
 use super::{ShardFailure, Shards};
-use muster_comm::assign::{Piece, split_mut};
+use muster_comm::assign::{Piece, load, split_mut};
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_comm::wire::view::View;
@@ -19,8 +19,9 @@ use std::sync::OnceLock;
 impl Shards {
     /// Waits for parameters under the newest known view. A worker without a view waits for its
     /// admission, and only while it `stays`, until a shard has named a view. Returns
-    /// [`Reply::Moved`] if a view is named and not all of its shards have answered, because the
-    /// worker did not wait there long enough. It must then enter that view and pull again.
+    /// [`Reply::Moved`] if a view is named and not all of its shards have answered under it: the
+    /// worker did not wait there long enough, or a shard answered before it knew that view. The
+    /// worker must then enter that view and pull again.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -31,45 +32,58 @@ impl Shards {
         stays: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
         let is_guest = self.view.is_none();
-        let mut begun_by = vec![false; self.links.len()];
+        let mut named: Vec<Option<View>> = vec![None; self.links.len()];
         let mut others: Vec<(usize, Told)> = Vec::new();
         for (index, begun) in self.ask_all(patience, stays)?.into_iter().enumerate() {
             match begun {
                 Begun::View(view) => {
-                    begun_by[index] = true;
-                    self.heard(view);
+                    self.heard(view.clone());
+                    named[index] = Some(view);
                 }
                 Begun::Other(told) => others.push((index, told)),
             }
         }
-        // Parameters in transfer must be read in any case; a later view of the same layout has the
-        // same pieces.
-        let Some(view) = self.next.as_ref().or(self.view.as_ref()) else {
+        let Some(newest) = self.next.as_ref().or(self.view.as_ref()) else {
             return Ok(self.together(others.into_iter().map(|(_, told)| told).collect()));
         };
         let mut by_shard: Vec<Vec<Piece>> = Vec::with_capacity(self.links.len());
-        for (index, link) in self.links.iter().enumerate() {
-            if begun_by[index] && !view.has_shard(link.shard) {
+        for (index, (link, named)) in self.links.iter().zip(&named).enumerate() {
+            if named
+                .as_ref()
+                .is_some_and(|view| !view.has_shard(link.shard))
+            {
                 return Err((index, WireError::Malformed("view without itself")));
             }
-            by_shard.push(view.pieces(link.shard).to_vec());
+            by_shard.push(newest.pieces(link.shard).to_vec());
         }
         let is_linked = |shard: TaskId| self.links.iter().any(|link| link.shard == shard);
-        let all_were_asked = view.shards.iter().all(|held| is_linked(held.task_id));
+        let all_were_asked = newest.shards.iter().all(|held| is_linked(held.task_id));
+        // A shard that answered before it knew of the newest view waits until this worker pulls
+        // under that view.
+        let all_named_it = named
+            .iter()
+            .flatten()
+            .all(|view| view.number == newest.number);
         if is_guest {
-            others.retain(|(index, _)| view.has_shard(self.links[*index].shard));
+            others.retain(|(index, _)| newest.has_shard(self.links[*index].shard));
         }
         let parts = split_mut(parameters, &by_shard);
-        let links = self.links.iter_mut().zip(parts).enumerate();
-        let ended = at_once_of(
-            links
-                .filter(|(index, _)| begun_by[*index])
-                .map(|(index, (link, mut part))| (index, move || link.end_pull(&mut part))),
-        )?;
+        let links = self.links.iter_mut().zip(parts).zip(&named).enumerate();
+        let ended = at_once_of(links.filter_map(|(index, ((link, mut part), named))| {
+            let named = named.as_ref()?;
+            // Parameters in transfer must be read in any case. Those of an earlier layout have
+            // other pieces, and are pulled again.
+            let earlier = (named.layout != newest.layout).then(|| load(named.pieces(link.shard)));
+            let end = move || match earlier {
+                None => link.end_pull(&mut part),
+                Some(values) => link.end_pull(&mut [&mut vec![0.0; values]]),
+            };
+            Some((index, end))
+        }))?;
         others.extend(ended);
         let reply = self.together(others.into_iter().map(|(_, told)| told).collect());
         Ok(match reply {
-            Reply::Parameters { .. } if !all_were_asked => Reply::Moved,
+            Reply::Parameters { .. } if !all_were_asked || !all_named_it => Reply::Moved,
             // The worker stopped waiting at one shard, and another shard has admitted it.
             Reply::GaveUp if is_guest && patience() => Reply::Moved,
             reply => reply,
