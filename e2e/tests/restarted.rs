@@ -94,11 +94,11 @@ async fn command_line_covers_life_of_job() {
     assert!(shown.contains("test accuracy"), "{shown}");
     let explained = muster(&["explain", "by-hand"]);
     assert!(
-        explained.contains("placed with 1 worker and 1 PS shard on node-1"),
+        explained.contains("Placed: 1 worker and 1 PS shard on node-1"),
         "{explained}"
     );
     let events = muster(&["events", "by-hand"]);
-    assert!(events.contains("training done at step 200"), "{events}");
+    assert!(events.contains("Training finished at step 200"), "{events}");
     // Logs arrive after the report of the end, and never delay it.
     let mut logs = String::new();
     for _ in 0..100 {

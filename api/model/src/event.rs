@@ -1,6 +1,10 @@
 //! The append-only history: every change of a job, task or node, for users, the web page and
 //! audits.
 
+mod text;
+
+pub use text::EventText;
+
 use crate::actor::Actor;
 use crate::checkpoint::Written;
 use crate::fault::NodeFault;

@@ -37,6 +37,7 @@ pub mod spec;
 pub mod study;
 pub mod task;
 pub mod tenant;
+mod text;
 pub mod verdict;
 pub mod view;
 pub mod wait;

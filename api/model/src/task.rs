@@ -369,7 +369,7 @@ impl fmt::Display for Outcome {
                 write!(f, "ended for more of the disk than it was given: {message}")
             }
             Self::Evicted { reason, message } => {
-                write!(f, "taken off its node by Kubernetes: {reason}: {message}")
+                write!(f, "evicted by Kubernetes: {reason}: {message}")
             }
         }
     }

@@ -57,13 +57,16 @@ pub enum Remedy {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {} {}", self.role, self.node, self.finding)?;
-        write!(f, " for {} s: ", self.for_ms / 1_000)?;
-        f.write_str(match self.remedy {
-            Remedy::Replaced => "replaced by another on another node",
-            Remedy::LeftOut => "the others train on without it",
-            Remedy::Restarted => "the job starts again",
-        })
+        let Self {
+            role,
+            node,
+            finding,
+            for_ms,
+            remedy,
+            ..
+        } = self;
+        let for_s = for_ms / 1_000;
+        write!(f, "{role} on {node} {finding} (for {for_s} s): {remedy}")
     }
 }
 
@@ -72,15 +75,24 @@ impl fmt::Display for Finding {
         match self {
             Self::Straggler { own_us, median_us } => write!(
                 f,
-                "is a straggler: {:.1} ms of its own for a step, the median is {:.1} ms,",
+                "is a straggler: its own part of a step takes {:.1} ms, the median is {:.1} ms",
                 *own_us as f64 / 1e3,
                 *median_us as f64 / 1e3
             ),
-            Self::Hang { step, silent_ms } => write!(
-                f,
-                "hangs: nothing since step {step}, {} s ago,",
-                silent_ms / 1_000
-            ),
+            Self::Hang { step, silent_ms } => {
+                let silent_s = silent_ms / 1_000;
+                write!(f, "hangs: nothing since step {step}, {silent_s} s ago")
+            }
         }
+    }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replaced => "replaced by another worker on another node",
+            Self::LeftOut => "the others continue without it",
+            Self::Restarted => "the job starts again",
+        })
     }
 }

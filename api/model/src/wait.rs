@@ -2,6 +2,7 @@
 //! where Kueue has one.
 
 use crate::id::JobId;
+use crate::text::plural;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -357,10 +358,10 @@ impl fmt::Display for Wait {
                 };
                 write!(
                     f,
-                    "needs {}, {} free{kept}; {} in the way",
+                    "needs {}, {} free{kept}; blocked by {}",
                     gpus(*needed_gpus),
                     plural(*free_gpus as usize, "is", "are"),
-                    plural(held_by.len(), "job is", "jobs are")
+                    plural(held_by.len(), "job", "jobs")
                 )
             }
             Self::TopologyPlacementFailed {
@@ -490,10 +491,6 @@ fn is_none(gpus: &u32) -> bool {
     *gpus == 0
 }
 
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 fn gpus(count: u32) -> String {
     plural(count as usize, "GPU", "GPUs")
 }
@@ -541,15 +538,15 @@ mod tests {
         let waits = |needed, free, jobs| waits_beside(needed, (free, 0), jobs);
         assert_eq!(
             waits_beside(1, (4, 4), 1),
-            "needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; 1 job is in the way"
+            "needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; blocked by 1 job"
         );
         assert_eq!(
             waits(1, 0, 1),
-            "needs 1 GPU, 0 are free; 1 job is in the way"
+            "needs 1 GPU, 0 are free; blocked by 1 job"
         );
         assert_eq!(
             waits(8, 1, 2),
-            "needs 8 GPUs, 1 is free; 2 jobs are in the way"
+            "needs 8 GPUs, 1 is free; blocked by 2 jobs"
         );
         let add = Change::AddGpus { gpus: 1 };
         assert_eq!(add.to_string(), "free or add 1 GPU");

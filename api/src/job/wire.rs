@@ -2,16 +2,17 @@
 
 use crate::clock;
 use muster_model::checkpoint::{Candidate, Checkpoint, Kept};
+use muster_model::event::{Event, EventText};
 use muster_model::id::TaskId;
 use muster_model::job::{Job, JobPhase, JobState};
 use muster_model::pace::{self, Pace};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::CheckpointPolicy;
+use muster_model::task::TaskState;
 use muster_model::view::{
     CheckpointView, Count, EvaluationView, EventView, JobView, PaceView, ProgressView, SampleView,
     SuspectedView, TaskView, TrialRef, WaitingView,
 };
-use muster_model::wait::Waiting;
 use muster_store::event::StoredEvent;
 use muster_store::job::JobRow;
 use muster_store::task::{RankPace, TaskRow};
@@ -53,7 +54,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         failures,
         last_failure: row.last_failure,
         put_off: row.put_off,
-        waiting: waiting.map(waiting_view),
+        waiting: waiting.map(WaitingView::from),
         workers: Count {
             running: row.workers,
             min: spec.scale.workers.min,
@@ -103,12 +104,20 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
 }
 
 pub fn event(event: StoredEvent) -> EventView {
+    let EventText { message, detail } = event.event.text();
+    let waiting = match &event.event {
+        Event::JobWaits { waiting } => Some(WaitingView::from(waiting.clone())),
+        _ => None,
+    };
     EventView {
         cursor: event.cursor.to_string(),
         at: event.at,
         tenant_id: event.tenant_id,
         job_id: event.job_id,
         node_id: event.node_id,
+        message,
+        detail,
+        waiting,
         event: event.event,
     }
 }
@@ -158,6 +167,10 @@ fn task(row: TaskRow, pace: Option<PaceView>) -> TaskView {
         node_id: row.task.node_id,
         node: row.node_name,
         gpus: row.task.gpus,
+        outcome: match &row.task.state {
+            TaskState::Released { outcome } => Some(outcome.to_string()),
+            _ => None,
+        },
         state: row.task.state,
         shared_with: row.shared_with,
         rate_beside: row.rate_beside,
@@ -201,16 +214,6 @@ pub fn checkpoints(
         }
     };
     checkpoints.into_iter().map(view).collect()
-}
-
-fn waiting_view(waiting: Waiting) -> WaitingView {
-    WaitingView {
-        reason: waiting.why.name().to_owned(),
-        message: waiting.why.to_string(),
-        smallest_change: waiting.remedy(),
-        position: waiting.position,
-        detail: waiting,
-    }
 }
 
 /// Returns the progress by the newest sample and evaluation. A program may log only one of them.

@@ -144,7 +144,7 @@ async fn explanation_of_a_waiting_job_names_jobs_and_nodes() {
     assert_eq!(said["waiting"]["smallest_change"], "free or add 6 GPUs");
     assert_eq!(
         said["waiting"]["message"],
-        "needs 9 GPUs, 3 are free; 1 job is in the way"
+        "needs 9 GPUs, 3 are free; blocked by 1 job"
     );
     assert_eq!(
         said["in_the_way"]["jobs"],

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { Waiting } from "../api/types";
 import {
   assignColours,
   foldNodes,
@@ -17,11 +18,12 @@ describe("a job under events", () => {
   it("loses its tasks and keeps its progress when it goes back to the queue, then shows why it waits", () => {
     const queued = foldEvent(job(), stored(20, { kind: "job_state_changed", revision: 1, state: { phase: "queued" } }));
     expect(queued).toMatchObject({ phase: "queued", workers: { running: 0, min: 1, max: 4 }, progress: { step: 100 } });
+    const facts: Waiting = { why: { reason: "not_considered" }, smallest_change: null, position: 3 };
+    const text = { reason: "NotConsidered", message: "submitted", smallest_change: null, for_good: false };
     const waiting = foldEvent(
       queued,
-      stored(21, {
-        kind: "job_waits",
-        waiting: { why: { reason: "not_considered" }, smallest_change: null, position: 3 },
+      stored(21, { kind: "job_waits", waiting: facts }, "job-1", {
+        waiting: { ...text, position: 3, detail: facts },
       }),
     );
     expect(waiting.waiting).toMatchObject({ reason: "NotConsidered", position: 3 });

@@ -1,7 +1,6 @@
 // Applies events and samples to the page's state of jobs. Pure. The API's answer is authoritative;
 // these functions update the view between two answers.
 import type { Evaluation, JobPhase, JobView, SampleView, StoredEvent } from "../api/types";
-import { waitingView } from "../words/wait";
 
 export function isTerminal(phase: JobPhase): boolean {
   return phase === "succeeded" || phase === "failed" || phase === "cancelled";
@@ -12,7 +11,7 @@ export function isWaiting(phase: JobPhase): boolean {
 }
 
 /** Returns the job after one of its events; the same object if nothing shown changes. */
-export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): JobView {
+export function foldEvent(job: JobView, { at, job_id, event, waiting }: StoredEvent): JobView {
   if (job_id !== job.id) return job;
   switch (event.kind) {
     case "job_state_changed": {
@@ -34,7 +33,7 @@ export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): Job
     case "job_placed":
       return { ...job, revision: event.revision };
     case "job_waits":
-      return { ...job, waiting: waitingView(event.waiting) };
+      return { ...job, waiting: waiting ?? job.waiting };
     case "intent_changed":
       return { ...job, intent: event.intent };
     case "training_finished":

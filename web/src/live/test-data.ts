@@ -82,9 +82,24 @@ export function sample(step: number, seconds: number, change: Partial<SampleView
 
 let sequence = 0;
 
-export function stored(seconds: number, event: MusterEvent, jobId: string | null = "job-1"): StoredEvent {
+export function stored(
+  seconds: number,
+  event: MusterEvent,
+  jobId: string | null = "job-1",
+  text: Partial<StoredEvent> = {},
+): StoredEvent {
   sequence += 1;
-  return { cursor: `9-${sequence}`, at: at(seconds), tenant_id: null, job_id: jobId, node_id: null, event };
+  return {
+    cursor: `9-${sequence}`,
+    at: at(seconds),
+    tenant_id: null,
+    job_id: jobId,
+    node_id: null,
+    message: event.kind,
+    detail: null,
+    event,
+    ...text,
+  };
 }
 
 /** Returns a node whose GPUs are held by these jobs; `null` is free. */

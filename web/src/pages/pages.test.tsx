@@ -146,8 +146,9 @@ describe("the list of jobs", () => {
   it("says why a job waits and what would start it", async () => {
     const waiting = {
       reason: "WaitingForGpus",
-      message: "needs 8 GPUs, 3 are free; 1 jobs hold the others",
+      message: "needs 8 GPUs, 3 are free; blocked by 1 job",
       smallest_change: "lower scale.workers.min to 3",
+      for_good: false,
       position: 2,
       detail: {
         why: { reason: "waiting_for_gpus" as const, needed_gpus: 8, free_gpus: 3, held_by: ["x"] },

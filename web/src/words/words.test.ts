@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import type { MusterEvent, TaskView } from "../api/types";
-import { at, job } from "../live/test-data";
+import { at, job, stored } from "../live/test-data";
 import { lineOf, toYaml } from "./document";
 import { dataText, modelText } from "./engine";
-import { eventSentence } from "./event";
+import { detailLine, tone } from "./event";
+import type { Tone } from "./event";
 import { bytes, count, loss, percent, plural } from "./number";
 import { resizeSentence } from "./resize";
 import { age, duration } from "./time";
-import { waitingView } from "./wait";
 
 describe("numbers", () => {
   it("groups digits without touching short numbers", () => {
@@ -76,50 +76,18 @@ describe("times", () => {
   });
 });
 
-describe("reasons for waiting", () => {
-  it("says the figures, names the reason as Kubernetes does, and what would help", () => {
-    const view = waitingView({
-      why: { reason: "waiting_for_gpus", needed_gpus: 8, free_gpus: 3, held_by: ["a", "b"] },
-      smallest_change: { change: "lower_min_workers", to: 3 },
-      position: 2,
-    });
-    expect(view.reason).toBe("WaitingForGpus");
-    expect(view.message.replaceAll("\u00A0", " ")).toBe("needs 8 GPUs, 3 are free; 2 jobs are in the way");
-    expect(view.smallest_change).toBe("lower scale.workers.min to 3");
-    expect(view.position).toBe(2);
-    const kept = waitingView({
-      why: { reason: "waiting_for_gpus", needed_gpus: 1, free_gpus: 4, kept_gpus: 4, held_by: ["a"] },
-      smallest_change: null,
-      position: 1,
-    });
-    expect(kept.message.replaceAll("\u00A0", " ")).toBe(
-      "needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; 1 job is in the way",
-    );
-  });
-});
-
-describe("event sentences", () => {
+describe("events", () => {
   const task = { task_id: "t", role: { kind: "ps_shard", index: 1 }, node_id: "n" } as const;
 
-  it.each<[MusterEvent, string, string]>([
-    [
-      { kind: "job_placed", revision: 2, workers: 4, ps_shards: 1, nodes: ["a", "b", "a"], why: "w" },
-      "Placed: 4 workers and 1 PS shard on a, b",
-      "info",
-    ],
-    [
-      { kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" },
-      "Stop requested, because its GPUs go to a job that comes first",
-      "warn",
-    ],
+  it.each<[MusterEvent, Tone]>([
+    [{ kind: "job_placed", revision: 2, workers: 4, ps_shards: 1, nodes: ["a", "b", "a"], why: "w" }, "info"],
+    [{ kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" }, "warn"],
     [
       { kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "signalled", signal: 9 } } },
-      "PS shard 1 killed by signal 9",
       "bad",
     ],
     [
       { kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "exited", code: 0 } } },
-      "PS shard 1 ended in order",
       "quiet",
     ],
     [
@@ -128,33 +96,21 @@ describe("event sentences", () => {
         ...task,
         state: { phase: "released", outcome: { kind: "stopped", killed: true, driver: "restore: 999" } },
       },
-      "PS shard 1 ended, as the driver did not give it back to its GPUs: restore: 999",
       "bad",
     ],
-    [{ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "r" } }, "Failed", "bad"],
-    [{ kind: "node_state_changed", name: "n1", state: "lost" }, "Node n1 is lost", "bad"],
-    [{ kind: "resumed", from_step: 1200 }, "Training continues from step 1\u202F200", "good"],
-    [
-      { kind: "job_placed", revision: 2, workers: 1, ps_shards: 0, nodes: ["a"], why: "w" },
-      "Placed: 1 worker on a",
-      "info",
-    ],
-    [
-      { kind: "resized", step: 70, workers: 3, ps_shards: 1, pause_ms: 12 },
-      "Continues from step 70 with 3 workers and 1 PS shard",
-      "good",
-    ],
-    [{ kind: "peer_gone", task_id: "t", step: 70 }, "A task left at step 70; the others continue", "warn"],
-  ])("%o", (event, text, tone) => {
-    const said = eventSentence(event);
-    expect(said.text.replaceAll("\u00A0", " ")).toBe(text);
-    expect(said.tone).toBe(tone);
+    [{ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "r" } }, "bad"],
+    [{ kind: "job_state_changed", revision: 1, state: { phase: "queued" } }, "quiet"],
+    [{ kind: "node_state_changed", name: "n1", state: "lost" }, "bad"],
+    [{ kind: "resumed", from_step: 1200 }, "good"],
+    [{ kind: "peer_gone", task_id: "t", step: 70 }, "warn"],
+  ])("%o", (event, severity) => {
+    expect(tone(event)).toBe(severity);
   });
 
-  it("keeps the scheduler's own reason beneath", () => {
-    expect(
-      eventSentence({ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "diverged" } }).detail,
-    ).toBe("diverged");
+  it("begins a line of its own with a capital letter", () => {
+    const note = stored(1, { kind: "note", message: "n" });
+    expect(detailLine({ ...note, detail: "its time slice has expired" })).toBe("Its time slice has expired");
+    expect(detailLine({ ...note, detail: null })).toBeNull();
   });
 });
 
@@ -266,6 +222,7 @@ describe("a resize in place", () => {
     address: null,
     created_at: at(0),
     released_at: null,
+    outcome: null,
   });
 
   it("says who comes and who goes, and nothing once all have", () => {

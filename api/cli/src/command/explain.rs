@@ -2,7 +2,6 @@
 //! newest decisions about it.
 
 use super::Session;
-use super::events::words;
 use super::forecast::lines;
 use super::list::count;
 use crate::clock;
@@ -122,7 +121,7 @@ fn describe(explained: &Explained) -> String {
     text.push_str("\n\nnewest decisions:");
     let skipped = explained.decisions.len().saturating_sub(SHOWN);
     for decision in &explained.decisions[skipped..] {
-        text.push_str(&format!("\n  {}", words(&decision.event)));
+        text.push_str(&format!("\n  {}", decision.text()));
     }
     text
 }
@@ -134,11 +133,11 @@ fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay) {
             "the quota: {} of {} GPUs are held, {} are needed",
             quota.used_gpus, quota.gpu_quota, quota.needed_gpus
         );
-        rows.push(("in the way", text));
+        rows.push(("blocked by", text));
     }
     for job in &way.jobs {
         let name = job.name.clone().unwrap_or_else(|| job.id.to_string());
-        rows.push(("in the way", format!("job {name} ({} GPUs)", job.held_gpus)));
+        rows.push(("blocked by", format!("job {name} ({} GPUs)", job.held_gpus)));
     }
     for node in &way.nodes {
         let text = format!(
@@ -148,7 +147,7 @@ fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay) {
             node.gpus,
             node.why.as_words()
         );
-        rows.push(("in the way", text));
+        rows.push(("blocked by", text));
     }
 }
 

@@ -1,7 +1,6 @@
 //! `muster wait`: waits until a job has ended; the exit code gives its result.
 
 use super::Session;
-use super::events::measures;
 use crate::output::duration_s;
 use clap::Args;
 use futures::StreamExt as _;
@@ -10,6 +9,7 @@ use muster_client::{ClientError, StreamItem};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
+use muster_model::progress::measures;
 use muster_model::view::JobView;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Responses about jobs, their tasks, events, series and checkpoints.
 
 use crate::checkpoint::{Kept, Written};
-use crate::event::Event;
+use crate::event::{Event, EventText};
 use crate::forecast::Forecast;
 use crate::id::{CheckpointId, JobId, NodeId, StudyId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
@@ -130,10 +130,27 @@ pub struct WaitingView {
     /// The smallest change that would let the job start, as text; null if only time helps.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub smallest_change: Option<String>,
+    /// Whether waiting does not help: the job, its tenant's quota or the cluster must change.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub for_good: bool,
     /// Position among the waiting jobs, from 1; 0 before the first round has considered it.
     pub position: u32,
     /// The same in machine-readable form.
     pub detail: Waiting,
+}
+
+impl From<Waiting> for WaitingView {
+    fn from(waiting: Waiting) -> Self {
+        Self {
+            reason: waiting.why.name().to_owned(),
+            message: waiting.why.to_string(),
+            smallest_change: waiting.remedy(),
+            for_good: waiting.why.is_for_good(),
+            position: waiting.position,
+            detail: waiting,
+        }
+    }
 }
 
 /// Number of tasks of one role.
@@ -205,6 +222,10 @@ pub struct TaskView {
     /// Indices of the node's GPUs or CPU slots that are assigned to the task.
     pub gpus: Vec<u32>,
     pub state: TaskState,
+    /// How it ended, as text; null while it may hold resources.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub outcome: Option<String>,
     /// The job with which it shares its GPU now, because both together are faster than by time
     /// slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -282,7 +303,34 @@ pub struct EventView {
     pub job_id: Option<JobId>,
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub node_id: Option<NodeId>,
+    /// The event as text, without a period.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub message: String,
+    /// The reason, or what follows from the event; null if the message says all.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub detail: Option<String>,
+    /// For `job_waits`: the reason as in a job's `waiting`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingView>,
+    /// The event in machine-readable form.
     pub event: Event,
+}
+
+impl EventView {
+    /// Returns the event as text. An API server of an earlier release sends none.
+    #[must_use]
+    pub fn text(&self) -> EventText {
+        if self.message.is_empty() {
+            self.event.text()
+        } else {
+            EventText {
+                message: self.message.clone(),
+                detail: self.detail.clone(),
+            }
+        }
+    }
 }
 
 /// One point of the training series.

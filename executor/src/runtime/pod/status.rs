@@ -235,7 +235,7 @@ mod tests {
         assert!(taken.is_node_fault());
         assert_eq!(
             taken.to_string(),
-            "taken off its node by Kubernetes: Evicted: The node was low on resource: memory."
+            "evicted by Kubernetes: Evicted: The node was low on resource: memory."
         );
         let refused = status(
             &json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu" }),

@@ -17,6 +17,7 @@ const task = (rank: number): TaskView => ({
   node: "node-a",
   gpus: [rank],
   state: { phase: "running" },
+  outcome: null,
   address: null,
   created_at: at(0),
   released_at: null,
@@ -43,20 +44,24 @@ it("shows how fast each worker is by itself, and which of them holds the others 
   expect(third?.textContent).not.toContain("median");
 });
 
-const verdict = (rank: number, finding: Verdict["finding"]): Verdict => ({
-  task_id: `task-${rank}`,
-  role: { kind: "worker", rank },
-  node_id: "node-a",
-  node: "node-a",
-  finding,
-  for_ms: 60_000,
-  remedy: "left_out",
-});
+const judged = (seconds: number, finding: Verdict["finding"], message: string) => {
+  const verdict: Verdict = {
+    task_id: "task-1",
+    role: { kind: "worker", rank: 1 },
+    node_id: "node-a",
+    node: "node-a",
+    finding,
+    for_ms: 60_000,
+    remedy: "left_out",
+  };
+  const detail = "the others continue without it";
+  return stored(seconds, { kind: "rank_judged", verdict }, "job-1", { message, detail });
+};
 
 it("tells the pace of a task that holds up the others, the newest finding, and of no other", () => {
   const events = [
-    stored(10, { kind: "rank_judged", verdict: verdict(1, { kind: "hang", step: 40, silent_ms: 9000 }) }),
-    stored(20, { kind: "rank_judged", verdict: verdict(1, { kind: "straggler", own_us: 42_000, median_us: 12_500 }) }),
+    judged(10, { kind: "hang", step: 40, silent_ms: 9000 }, "worker-1 hangs"),
+    judged(20, { kind: "straggler", own_us: 42_000, median_us: 12_500 }, "worker-1 is a straggler"),
   ];
   const reload = () => undefined;
   render(
@@ -69,11 +74,30 @@ it("tells the pace of a task that holds up the others, the newest finding, and o
     </MemoryRouter>,
   );
   const slow = within(screen.getByRole("rowheader", { name: "worker 1" }).closest("tr") ?? document.body);
-  expect(slow.getByText("Is a straggler: 42.0 ms of its own for a step, the median is 12.5 ms").title).toBe(
-    "The others continue without it",
-  );
+  expect(slow.getByText("worker-1 is a straggler").title).toBe("the others continue without it");
   const other = screen.getByRole("rowheader", { name: "worker 0" }).closest("tr");
   expect(other?.textContent).not.toContain("straggler");
+});
+
+it("shows how a task ended", () => {
+  const outcome = { kind: "exited" as const, code: 3 };
+  const ended: TaskView = {
+    ...task(0),
+    state: { phase: "released", outcome },
+    outcome: 'exited with code 3, saying "no data"',
+    released_at: at(9),
+  };
+  const reload = () => undefined;
+  render(
+    <MemoryRouter>
+      <Tasks
+        resource={{ data: [ended], error: null, loading: false, reload, update: reload }}
+        revision={1}
+        events={[]}
+      />
+    </MemoryRouter>,
+  );
+  expect(screen.getByText('exited with code 3, saying "no data"').className).toBe("bad");
 });
 
 it("tells who shares the GPU of a task, how fast it is there, and what it uses", () => {

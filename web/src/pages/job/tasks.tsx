@@ -2,10 +2,10 @@
 import { useMemo, useState } from "react";
 import { Link } from "react-router";
 import type { Resource } from "../../api/resource";
-import type { StoredEvent, TaskView, Verdict } from "../../api/types";
+import type { StoredEvent, TaskView } from "../../api/types";
 import { useNow } from "../../ui/now";
 import { Empty, Failure, Loading } from "../../ui/states";
-import { REMEDIES, capital, finding, isClean, outcome, roleName } from "../../words/event";
+import { isClean, roleName } from "../../words/event";
 import { bytes } from "../../words/number";
 import { isLeaving } from "../../words/resize";
 import { clock, duration, instant } from "../../words/time";
@@ -81,10 +81,10 @@ export function Tasks({ resource, revision, events }: Props) {
 }
 
 /** Returns the newest verdict on each task that delayed the others. */
-function verdictsOf(events: readonly StoredEvent[]): Map<string, Verdict> {
+function verdictsOf(events: readonly StoredEvent[]): Map<string, StoredEvent> {
   return new Map(
-    events.flatMap(({ event }) =>
-      event.kind === "rank_judged" ? [[event.verdict.task_id, event.verdict] as const] : [],
+    events.flatMap((stored) =>
+      stored.event.kind === "rank_judged" ? [[stored.event.verdict.task_id, stored] as const] : [],
     ),
   );
 }
@@ -96,7 +96,7 @@ function TaskRow({
   now,
 }: {
   task: TaskView;
-  verdict: Verdict | undefined;
+  verdict: StoredEvent | undefined;
   leaving: boolean;
   now: number;
 }) {
@@ -128,8 +128,8 @@ function TaskRow({
           </p>
         )}
         {verdict === undefined ? null : (
-          <p className="note note-bad" title={REMEDIES[verdict.remedy]}>
-            {capital(finding(verdict.finding))}
+          <p className="note note-bad" title={verdict.detail ?? undefined}>
+            {verdict.message}
           </p>
         )}
       </td>
@@ -138,7 +138,7 @@ function TaskRow({
       </td>
       <td data-label="Outcome">
         {state.phase === "released" ? (
-          <span className={isClean(state.outcome) ? "muted" : "bad"}>{outcome(state.outcome)}</span>
+          <span className={isClean(state.outcome) ? "muted" : "bad"}>{task.outcome}</span>
         ) : (
           <span className="muted">–</span>
         )}

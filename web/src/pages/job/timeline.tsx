@@ -1,10 +1,10 @@
-// Events of the job, newest first, as sentences.
+// Events of the job, newest first.
 import { useMemo, useState } from "react";
 import type { Resource } from "../../api/resource";
 import type { StoredEvent } from "../../api/types";
 import { useNow } from "../../ui/now";
 import { Empty, Failure, Loading } from "../../ui/states";
-import { eventSentence } from "../../words/event";
+import { detailLine, tone } from "../../words/event";
 import { clock, instant } from "../../words/time";
 
 const AT_ONCE = 200;
@@ -17,8 +17,8 @@ export function Timeline({ resource }: { resource: Resource<StoredEvent[]> }) {
   const shown = useMemo(
     () =>
       (resource.data ?? [])
-        .map((stored) => ({ stored, said: eventSentence(stored.event) }))
-        .filter(({ said }) => quiet || said.tone !== "quiet")
+        .map((stored) => ({ stored, tone: tone(stored.event), detail: detailLine(stored) }))
+        .filter(({ tone }) => quiet || tone !== "quiet")
         .reverse(),
     [resource.data, quiet],
   );
@@ -32,15 +32,15 @@ export function Timeline({ resource }: { resource: Resource<StoredEvent[]> }) {
         events: starts and stops of tasks, tests, checkpoints
       </label>
       <ol className="timeline">
-        {shown.slice(0, limit).map(({ stored, said }) => (
-          <li key={stored.cursor} data-tone={said.tone}>
+        {shown.slice(0, limit).map(({ stored, tone, detail }) => (
+          <li key={stored.cursor} data-tone={tone}>
             <time className="num" dateTime={stored.at} title={instant(stored.at)}>
               {clock(stored.at, now)}
             </time>
             <span className="timeline-dot" aria-hidden="true" />
             <div>
-              <p>{said.text}</p>
-              {said.detail === null ? null : <p className="muted">{said.detail}</p>}
+              <p>{stored.message}</p>
+              {detail === null ? null : <p className="muted">{detail}</p>}
             </div>
           </li>
         ))}

@@ -1,17 +1,15 @@
 // Explanation of the job's state: what it waits for and what would help, or the reason for its size
 // and the gain of one more worker; and earlier decisions.
 import { Link } from "react-router";
-import type { Accuracy, Explanation, Intent, JobView, NodeObstacle, StoredEvent } from "../../api/types";
+import type { Accuracy, Explanation, Intent, JobView, NodeObstacle, StoredEvent, Wait } from "../../api/types";
 import { decisions, sizeReason } from "../../live/history";
 import { isTerminal, isWaiting } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
-import { afterStop, eventSentence, size, who } from "../../words/event";
+import { detailLine, size, who } from "../../words/event";
 import { dates, expected, heldSentence, unforeseenSentence } from "../../words/forecast";
 import { count, percent, plural, rate } from "../../words/number";
 import { clock, duration, instant } from "../../words/time";
-import { isForGood } from "../../words/wait";
-import { blockers } from "../../words/wait";
 
 const SHOWN = 5;
 
@@ -39,15 +37,15 @@ export function Why({ job, events, explanation, accuracy }: Props) {
           <h3 className="why-head">Last decisions</h3>
           <ol className="why-list">
             {past.map((stored) => {
-              const said = eventSentence(stored.event);
+              const detail = detailLine(stored);
               return (
                 <li key={stored.cursor}>
                   <time className="num muted" dateTime={stored.at} title={instant(stored.at)}>
                     {clock(stored.at, now)}
                   </time>
                   <div>
-                    <p>{said.text}</p>
-                    {said.detail === null ? null : <p className="muted">{said.detail}</p>}
+                    <p>{stored.message}</p>
+                    {detail === null ? null : <p className="muted">{detail}</p>}
                   </div>
                 </li>
               );
@@ -77,8 +75,10 @@ function tone(job: JobView): string {
 function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { now: number }) {
   if (job.phase === "failed") return <p className="why-main">{job.failure ?? "No reason was given."}</p>;
   if (isWaiting(job.phase)) return <WaitReason job={job} events={events} explanation={explanation} now={now} />;
-  if (job.state.phase === "stopping")
-    return <p className="why-main">Its tasks were asked to stop, {afterStop(job.state.then)}.</p>;
+  if (job.phase === "stopping") {
+    const stop = events.findLast((stored) => stored.event.kind === "job_stop_requested");
+    return <p className="why-main">{stop?.message ?? "Its tasks were asked to stop."}</p>;
+  }
   if (job.phase === "succeeded") {
     const finished = events.findLast((stored) => stored.event.kind === "training_finished")?.event;
     return (
@@ -125,7 +125,7 @@ function SizeFacts({ job, explanation }: { job: JobView; explanation: Explanatio
       <dd className="num">{gain === null ? "would bring nothing, or is not allowed" : `would gain ${count(gain)}`}</dd>
       {other === null || other.job_id === job.id ? null : (
         <>
-          <dt title="Whoever would have got the next GPU">Runner-up</dt>
+          <dt title="The job that would have received the next GPU">Runner-up</dt>
           <dd>
             {other.name === null ? "another tenant's job" : <Link to={`/jobs/${other.job_id}`}>{other.name}</Link>}
             <span className="num"> would gain {count(other.gain)}</span>
@@ -249,7 +249,7 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
         <dt>Smallest change</dt>
         <dd>
           {waiting.smallest_change === null ? (
-            isForGood(waiting.detail.why) ? (
+            waiting.for_good ? (
               "no single change; as the job and the cluster are, it never starts"
             ) : (
               "only time helps"
@@ -260,7 +260,7 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
         </dd>
         {blocked.length > 0 ? (
           <>
-            <dt>In the way</dt>
+            <dt>Blocked by</dt>
             <dd className="why-jobs">
               {blocked.slice(0, 6).map((id) => (
                 <Link key={id} to={`/jobs/${id}`} className="mono" title={id}>
@@ -301,6 +301,13 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
       </dl>
     </>
   );
+}
+
+/** Returns the blocking jobs, for links. */
+function blockers(why: Wait): string[] {
+  if (why.reason === "waiting_for_gpus") return why.held_by;
+  if (why.reason === "waiting_for_preempted_workloads") return why.jobs;
+  return [];
 }
 
 function obstacle(why: NodeObstacle): string {

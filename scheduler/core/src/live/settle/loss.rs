@@ -70,7 +70,7 @@ impl Facts<'_> {
         });
         Some(Ending::GoesOn {
             without: lost.iter().map(|task| task.id).collect(),
-            why: format!("{what}; the others train on"),
+            why: format!("{what}; the others continue"),
             charge,
         })
     }
