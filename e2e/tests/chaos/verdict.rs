@@ -151,8 +151,11 @@ impl Verdict<'_> {
         let is_wide = |pair: &[u64]| pair[1].saturating_sub(pair[0]) > 2 * CHECKPOINT_EVERY;
         let mut gaps = seen.windows(2).filter(|pair| is_wide(pair));
         let samples = &series.samples;
+        let newest = seen.last().copied().unwrap_or(0);
+        // A restart from the checkpoint of the last step has nothing left to train or to report.
+        let is_whole = newest == STEPS || is_restart(STEPS - 1, STEPS);
         let is_right = seen.is_sorted()
-            && seen.last() == Some(&STEPS)
+            && is_whole
             && gaps.all(|pair| is_restart(pair[0], pair[1]))
             && samples.iter().all(|point| point.sample.loss.is_finite());
         if !is_right {
