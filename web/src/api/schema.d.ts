@@ -2155,10 +2155,16 @@ export interface components {
             at: string;
             /** @description Position of a reader that has seen this event. */
             cursor: string;
+            /** @description The reason, or what follows from the event; null if the message says all. */
+            detail: string | null;
+            /** @description The event in machine-readable form. */
             event: components["schemas"]["Event"];
             job_id: components["schemas"]["JobId"] | null;
+            /** @description The event as text, without a period. */
+            message: string;
             node_id: components["schemas"]["NodeId"] | null;
             tenant_id: components["schemas"]["TenantId"] | null;
+            waiting?: components["schemas"]["WaitingView"] | null;
         };
         /** @description How workers exchange gradients or parameters. */
         Exchange: {
@@ -3396,10 +3402,16 @@ export interface components {
                 at: string;
                 /** @description Position of a reader that has seen this event. */
                 cursor: string;
+                /** @description The reason, or what follows from the event; null if the message says all. */
+                detail: string | null;
+                /** @description The event in machine-readable form. */
                 event: components["schemas"]["Event"];
                 job_id: components["schemas"]["JobId"] | null;
+                /** @description The event as text, without a period. */
+                message: string;
                 node_id: components["schemas"]["NodeId"] | null;
                 tenant_id: components["schemas"]["TenantId"] | null;
+                waiting?: components["schemas"]["WaitingView"] | null;
             }[];
         };
         /** @description One page of a list. */
@@ -3579,6 +3591,8 @@ export interface components {
                 name: string;
                 node: string;
                 node_id: components["schemas"]["NodeId"];
+                /** @description How it ended, as text; null while it may hold resources. */
+                outcome: string | null;
                 pace?: components["schemas"]["PaceView"] | null;
                 /**
                  * Format: double
@@ -4610,6 +4624,8 @@ export interface components {
             name: string;
             node: string;
             node_id: components["schemas"]["NodeId"];
+            /** @description How it ended, as text; null while it may hold resources. */
+            outcome: string | null;
             pace?: components["schemas"]["PaceView"] | null;
             /**
              * Format: double
@@ -5193,6 +5209,8 @@ export interface components {
         WaitingView: {
             /** @description The same in machine-readable form. */
             detail: components["schemas"]["Waiting"];
+            /** @description Whether waiting does not help: the job, its tenant's quota or the cluster must change. */
+            for_good: boolean;
             /** @description The reason as text, with its figures. */
             message: string;
             /**
