@@ -81,9 +81,10 @@ export function isClean(ended: Outcome): boolean {
   );
 }
 
-/** Returns the reason of an event with a capital letter, for a line of its own. */
+/** Returns the reason of an event for a line of its own: a word gets a capital letter, a name not. */
 export function detailLine({ detail }: StoredEvent): string | null {
-  return detail === null ? null : detail.charAt(0).toUpperCase() + detail.slice(1);
+  if (detail === null || /^[\w.]+-\d/.test(detail)) return detail;
+  return detail.charAt(0).toUpperCase() + detail.slice(1);
 }
 
 /** The API uses the same form. Older histories do not name the actor. */

@@ -110,6 +110,7 @@ describe("events", () => {
   it("begins a line of its own with a capital letter", () => {
     const note = stored(1, { kind: "note", message: "n" });
     expect(detailLine({ ...note, detail: "its time slice has expired" })).toBe("Its time slice has expired");
+    expect(detailLine({ ...note, detail: "worker-0 exited with code 3" })).toBe("worker-0 exited with code 3");
     expect(detailLine({ ...note, detail: null })).toBeNull();
   });
 });
