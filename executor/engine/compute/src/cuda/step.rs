@@ -9,9 +9,9 @@
 //! of them overtakes the previous pass.
 
 use super::error::DeviceError;
-use super::resident::Resident;
-use super::update::{self, Places};
-use crate::layer::matrix::Write;
+use super::trainer::DeviceTrainer;
+use super::update::{self, UpdateOperands};
+use crate::layer::matrix::WriteMode;
 use crate::loss::StepLoss;
 use std::ops::Range;
 
@@ -21,19 +21,19 @@ const WARM_UP: usize = 2;
 
 /// Properties that distinguish one part of a step from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct StepPart {
     pub(super) examples: usize,
     is_first: bool,
     pub(super) is_last: bool,
 }
 
-impl Part {
+impl StepPart {
     /// Whether gradients and loss replace the previous ones or are added to them.
-    pub(super) fn write(self) -> Write {
+    pub(super) fn write(self) -> WriteMode {
         if self.is_first {
-            Write::Overwrite
+            WriteMode::Overwrite
         } else {
-            Write::Add
+            WriteMode::Add
         }
     }
 }
@@ -43,10 +43,10 @@ impl Part {
 pub(super) fn parts(
     examples: usize,
     at_once: usize,
-) -> impl Iterator<Item = (Range<usize>, Part)> + use<> {
+) -> impl Iterator<Item = (Range<usize>, StepPart)> + use<> {
     (0..examples).step_by(at_once).map(move |start| {
         let end = (start + at_once).min(examples);
-        let part = Part {
+        let part = StepPart {
             examples: end - start,
             is_first: start == 0,
             is_last: end == examples,
@@ -55,7 +55,7 @@ pub(super) fn parts(
     })
 }
 
-impl Resident {
+impl DeviceTrainer {
     /// Makes one step on the batch of the last [`Self::lay`]. Gradients are sums over its examples,
     /// multiplied by `grad_scale`.
     ///
@@ -127,7 +127,7 @@ impl Resident {
 
     /// Enqueues a part from its examples on the device. For the last part this includes the update
     /// and the copies of parameters for the next step.
-    fn ask(&mut self, part: Part) {
+    fn ask(&mut self, part: StepPart) {
         self.session.cast_batch(&self.network, part.examples);
         let write = part.write();
         self.session
@@ -154,7 +154,7 @@ impl Resident {
     /// Enqueues the update with the current gradients and the uploaded factors.
     pub(super) fn update(&mut self) {
         let session = &mut self.session;
-        let places = Places {
+        let places = UpdateOperands {
             state: session.at(session.regions.state),
             parameters: self.network.parameter_count(),
             norms: session.at(session.regions.norms),

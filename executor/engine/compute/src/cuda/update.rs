@@ -1,27 +1,27 @@
 //! Update rules on a device: one kernel for each run of adjacent tensors. Kernels read the factors
 //! of the step from memory, so that a recorded step can be replayed.
 
-use super::arenas::Arenas;
+use super::arenas::DeviceArenas;
 use super::operation::pack_blocks;
-use super::queue::{Address, Argument, Queue, THREADS, int};
+use super::queue::{DeviceAddress, DeviceQueue, KernelArgument, THREADS, int};
 use super::regions::{FACTORS, NORM_BLOCKS};
-use crate::model::{Block, Role};
-use crate::optimizer::{Optimizer, Rule};
+use crate::model::{ParameterBlock, ParameterRole};
+use crate::optimizer::{OptimizerConfig, UpdateRule};
 use std::ops::Range;
 
 /// Addresses of the operands of an update.
-pub(super) struct Places<'a> {
-    pub(super) arenas: &'a Arenas,
+pub(super) struct UpdateOperands<'a> {
+    pub(super) arenas: &'a DeviceArenas,
     /// Plane after plane, each in the order of the table.
-    pub(super) state: Address,
+    pub(super) state: DeviceAddress,
     pub(super) parameters: usize,
-    pub(super) factors: Address,
-    pub(super) norms: Address,
-    pub(super) squares: Address,
+    pub(super) factors: DeviceAddress,
+    pub(super) norms: DeviceAddress,
+    pub(super) squares: DeviceAddress,
 }
 
 /// Returns the factors of update number `step`, in the layout of the kernels' `struct told`.
-pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32; FACTORS] {
+pub(super) fn factors(optimizer: &OptimizerConfig, step: u64, grad_scale: f32) -> [f32; FACTORS] {
     let lr = optimizer.learning_rate(step);
     let mut told = [0.0_f32; FACTORS];
     [told[3], told[12]] = [grad_scale; 2];
@@ -33,20 +33,20 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
         told[4] = eps as f32;
     };
     match optimizer.rule {
-        Rule::Sgd {
+        UpdateRule::Sgd {
             momentum,
             weight_decay,
             ..
         }
-        | Rule::Lars {
+        | UpdateRule::Lars {
             momentum,
             weight_decay,
             ..
         } => common(lr, momentum, weight_decay, 0.0),
-        Rule::AdaGrad {
+        UpdateRule::AdaGrad {
             eps, weight_decay, ..
         } => common(lr, 0.0, weight_decay, eps),
-        Rule::RmsProp {
+        UpdateRule::RmsProp {
             rho,
             eps,
             momentum,
@@ -56,7 +56,7 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
             common(lr, momentum, weight_decay, eps);
             [told[5], told[6]] = [rho as f32, (1.0 - rho) as f32];
         }
-        Rule::Adam {
+        UpdateRule::Adam {
             beta1,
             beta2,
             eps,
@@ -83,7 +83,7 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
 }
 
 /// Size of the partial sums of [`clip`] in bytes.
-pub(super) fn squares_len(arenas: &Arenas, blocks: &[Block]) -> usize {
+pub(super) fn squares_len(arenas: &DeviceArenas, blocks: &[ParameterBlock]) -> usize {
     let parts = clipped(arenas, blocks)
         .iter()
         .map(norm_blocks)
@@ -92,8 +92,10 @@ pub(super) fn squares_len(arenas: &Arenas, blocks: &[Block]) -> usize {
 }
 
 /// Runs that clipping measures and scales; statistics have no gradients in this sense.
-fn clipped(arenas: &Arenas, blocks: &[Block]) -> Vec<Range<usize>> {
-    let runs = arenas.runs(blocks.iter(), |block| block.role == Role::Statistic);
+fn clipped(arenas: &DeviceArenas, blocks: &[ParameterBlock]) -> Vec<Range<usize>> {
+    let runs = arenas.runs(blocks.iter(), |block| {
+        block.role == ParameterRole::Statistic
+    });
     let runs = runs.into_iter().filter(|(_, is_statistic)| !is_statistic);
     runs.map(|(run, _)| run).collect()
 }
@@ -107,7 +109,12 @@ fn norm_blocks(run: &Range<usize>) -> usize {
 /// ([`crate::optimizer::clip_factor`]). The norm stays on the device, so that a recorded step clips
 /// by its own norm at each replay. Sums are f64, in an order that depends on the lengths of the
 /// tensors alone, so the same gradients give the same bits.
-pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block], limit: f64) {
+pub(super) fn clip(
+    queue: &mut dyn DeviceQueue,
+    places: &UpdateOperands<'_>,
+    blocks: &[ParameterBlock],
+    limit: f64,
+) {
     let runs = clipped(places.arenas, blocks);
     let parts: usize = runs.iter().map(norm_blocks).sum();
     // Partial sums of parameters, which are not used here, and of gradients.
@@ -117,7 +124,7 @@ pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block],
         let blocks = norm_blocks(&run);
         let at = 8 * first as u64;
         let arguments = [
-            Argument::from(0_u64),
+            KernelArgument::from(0_u64),
             places.arenas.gradient(run.start).into(),
             int(run.len()),
             (of_p + at).into(),
@@ -126,7 +133,7 @@ pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block],
         queue.launch("squares", blocks, THREADS, &arguments);
         first += blocks;
     }
-    let adds = Argument::from(false);
+    let adds = KernelArgument::from(false);
     let arguments = [of_p.into(), of_g.into(), int(parts), sums.into(), adds];
     queue.launch("total", 1, THREADS, &arguments);
     let arguments = [(sums + 8).into(), places.factors.into(), limit.into()];
@@ -135,17 +142,17 @@ pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block],
 
 /// Updates all tensors from their gradients, and the copies that products read.
 pub(super) fn update_all(
-    queue: &mut dyn Queue,
-    places: &Places<'_>,
-    optimizer: &Optimizer,
-    blocks: &[Block],
+    queue: &mut dyn DeviceQueue,
+    places: &UpdateOperands<'_>,
+    optimizer: &OptimizerConfig,
+    blocks: &[ParameterBlock],
 ) {
     // Statistics have their own rule, and LARS measures each weight separately.
-    let is_lars = matches!(optimizer.rule, Rule::Lars { .. });
-    let of = |block: &Block| match block.role {
-        Role::Statistic => (Role::Statistic, 0),
-        Role::Weight if is_lars => (Role::Weight, block.offset),
-        Role::Weight | Role::Bias => (Role::Bias, 0),
+    let is_lars = matches!(optimizer.rule, UpdateRule::Lars { .. });
+    let of = |block: &ParameterBlock| match block.role {
+        ParameterRole::Statistic => (ParameterRole::Statistic, 0),
+        ParameterRole::Weight if is_lars => (ParameterRole::Weight, block.offset),
+        ParameterRole::Weight | ParameterRole::Bias => (ParameterRole::Bias, 0),
     };
     for (run, (role, _)) in places.arenas.runs(blocks.iter(), of) {
         update(queue, places, optimizer, &run, role);
@@ -154,46 +161,46 @@ pub(super) fn update_all(
 
 /// Updates a run of tensors. Only LARS distinguishes weights from other tensors.
 fn update(
-    queue: &mut dyn Queue,
-    places: &Places<'_>,
-    optimizer: &Optimizer,
+    queue: &mut dyn DeviceQueue,
+    places: &UpdateOperands<'_>,
+    optimizer: &OptimizerConfig,
     run: &Range<usize>,
-    role: Role,
+    role: ParameterRole,
 ) {
     let p = places.arenas.parameter(run.start);
     let g = places.arenas.gradient(run.start);
     let [first, second] = [0, places.parameters].map(|plane| {
         let numbers = plane + run.start;
-        Argument::from(places.state + 4 * numbers as u64)
+        KernelArgument::from(places.state + 4 * numbers as u64)
     });
-    let (count, told) = (int(run.len()), Argument::from(places.factors));
-    let (parameter, gradient) = (Argument::from(p), Argument::from(g));
-    let weight = Argument::from(places.arenas.weight(run.start));
+    let (count, told) = (int(run.len()), KernelArgument::from(places.factors));
+    let (parameter, gradient) = (KernelArgument::from(p), KernelArgument::from(g));
+    let weight = KernelArgument::from(places.arenas.weight(run.start));
     let blocks = pack_blocks(run.len());
-    let launch = |queue: &mut dyn Queue, kernel, arguments: &[Argument]| {
+    let launch = |queue: &mut dyn DeviceQueue, kernel, arguments: &[KernelArgument]| {
         queue.launch(kernel, blocks, THREADS, arguments);
     };
-    if role == Role::Statistic {
+    if role == ParameterRole::Statistic {
         return launch(queue, "follow", &[parameter, gradient, count, told]);
     }
     match optimizer.rule {
-        Rule::Sgd { momentum: 0.0, .. } => {
-            let none = Argument::from(0_u64);
+        UpdateRule::Sgd { momentum: 0.0, .. } => {
+            let none = KernelArgument::from(0_u64);
             let arguments = [parameter, gradient, weight, count, told, none];
             launch(queue, "sgd", &arguments);
         }
-        Rule::Sgd { nesterov, .. } => {
+        UpdateRule::Sgd { nesterov, .. } => {
             let nesterov = nesterov.into();
             let arguments = [parameter, gradient, first, weight, count, told, nesterov];
             launch(queue, "momentum", &arguments);
         }
-        Rule::Lars {
+        UpdateRule::Lars {
             momentum, trust, ..
         } => {
             let ratio = match role {
-                Role::Weight => trust_ratio(queue, places, run, [p, g], trust),
+                ParameterRole::Weight => trust_ratio(queue, places, run, [p, g], trust),
                 // A null pointer means 1.
-                _ => Argument::from(0_u64),
+                _ => KernelArgument::from(0_u64),
             };
             if momentum == 0.0 {
                 let arguments = [parameter, gradient, weight, count, told, ratio];
@@ -203,20 +210,20 @@ fn update(
                 launch(queue, "lars", &arguments);
             }
         }
-        Rule::AdaGrad { .. } => {
+        UpdateRule::AdaGrad { .. } => {
             let arguments = [parameter, gradient, first, weight, count, told];
             launch(queue, "adagrad", &arguments);
         }
-        Rule::RmsProp { momentum, .. } => {
+        UpdateRule::RmsProp { momentum, .. } => {
             let velocity = if momentum == 0.0 {
-                Argument::from(0_u64)
+                KernelArgument::from(0_u64)
             } else {
                 second
             };
             let arguments = [parameter, gradient, first, velocity, weight, count, told];
             launch(queue, "rmsprop", &arguments);
         }
-        Rule::Adam { .. } => {
+        UpdateRule::Adam { .. } => {
             let arguments = [parameter, gradient, first, second, weight, count, told];
             launch(queue, "adam", &arguments);
         }
@@ -225,12 +232,12 @@ fn update(
 
 /// Computes LARS' factor of a tensor and returns its address.
 fn trust_ratio(
-    queue: &mut dyn Queue,
-    places: &Places<'_>,
+    queue: &mut dyn DeviceQueue,
+    places: &UpdateOperands<'_>,
     run: &Range<usize>,
-    [p, g]: [Address; 2],
+    [p, g]: [DeviceAddress; 2],
     coefficient: f64,
-) -> Argument {
+) -> KernelArgument {
     let of_g = places.norms + 8 * NORM_BLOCKS as u64;
     let sums = of_g + 8 * NORM_BLOCKS as u64;
     let ratio = sums + 16;
@@ -238,7 +245,7 @@ fn trust_ratio(
     let (parts, len) = (places.norms.into(), int(run.len()));
     let arguments = [p.into(), g.into(), len, parts, of_g.into()];
     queue.launch("squares", blocks, THREADS, &arguments);
-    let adds = Argument::from(false);
+    let adds = KernelArgument::from(false);
     let arguments = [parts, of_g.into(), int(blocks), sums.into(), adds];
     queue.launch("total", 1, THREADS, &arguments);
     let told = places.factors.into();

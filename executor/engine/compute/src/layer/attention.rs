@@ -6,8 +6,8 @@
 //! rescaling as in online softmax is needed. A tile of 64 queries and 4,096 keys takes 1 MiB.
 
 use super::math::{dot, exp, largest, sum_of};
-use super::matrix::{Matrix, Write, multiply, multiply_columns, transpose};
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::{Matrix, WriteMode, multiply, multiply_columns, transpose};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::waves;
 use crate::simd::vectorised;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub(crate) struct Attention {
 }
 
 /// Operands of one example in the backward pass.
-struct Example<'a> {
+struct AttentionExample<'a> {
     input: &'a [f32],
     output: &'a [f32],
     d_output: &'a [f32],
@@ -34,23 +34,24 @@ struct Example<'a> {
     d_input: &'a mut [f32],
 }
 
-impl Kernel for Attention {
+impl CpuKernel for Attention {
     /// Largest score and 1 / sum of exponentials of each row.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> SavedSize {
         let numbers = 2 * self.heads * self.positions;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     fn scratch(&self) -> usize {
         self.areas().iter().sum()
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let [input, output, kept] = self.lens();
         let inputs = pass.inputs.get(0).chunks_exact(input);
         let outputs = pass.output.chunks_exact_mut(output);
         let items = inputs.zip(outputs.zip(pass.numbers.chunks_exact_mut(kept)));
-        let work = |(x, (y, kept)): (&[f32], (&mut [f32], &mut [f32])), lane: &mut Lane| {
+        let work = |(x, (y, kept)): (&[f32], (&mut [f32], &mut [f32])),
+                    lane: &mut ThreadScratch| {
             let kept = kept.chunks_exact_mut(2 * self.positions);
             kept.enumerate()
                 .for_each(|(head, kept)| self.mix(head, x, y, kept, lane));
@@ -58,7 +59,7 @@ impl Kernel for Attention {
         waves(pass.lanes, items, work, |_| {});
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let [input, output, kept] = self.lens();
         let Some(d_input) = pass.d_inputs.get(0) else {
             return;
@@ -68,14 +69,16 @@ impl Kernel for Attention {
         let gradients = pass.d_output.chunks_exact(output);
         let gradients = gradients.zip(d_input.chunks_exact_mut(input));
         let items = values.zip(gradients).zip(pass.numbers.chunks_exact(kept));
-        let items = items.map(|(((input, output), (d_output, d_input)), kept)| Example {
-            input,
-            output,
-            d_output,
-            kept,
-            d_input,
-        });
-        let work = |mut example: Example<'_>, lane: &mut Lane| {
+        let items = items.map(
+            |(((input, output), (d_output, d_input)), kept)| AttentionExample {
+                input,
+                output,
+                d_output,
+                kept,
+                d_input,
+            },
+        );
+        let work = |mut example: AttentionExample<'_>, lane: &mut ThreadScratch| {
             (0..self.heads).for_each(|head| self.pass_back(head, &mut example, lane));
         };
         waves(pass.lanes, items, work, |_| {});
@@ -129,7 +132,14 @@ impl Attention {
         (0..positions.div_ceil(TILE)).map(move |tile| tile * TILE..positions.min((tile + 1) * TILE))
     }
 
-    fn mix(&self, head: usize, x: &[f32], y: &mut [f32], kept: &mut [f32], lane: &mut Lane) {
+    fn mix(
+        &self,
+        head: usize,
+        x: &[f32],
+        y: &mut [f32],
+        kept: &mut [f32],
+        lane: &mut ThreadScratch,
+    ) {
         let [keys, _, scores, _] = lane.split(self.areas());
         self.turn(x, 1, head, keys);
         let width = self.width();
@@ -137,7 +147,7 @@ impl Attention {
             let scores = &mut scores[..tile.len() * tile.end];
             let queries = self.part(x, 0, head, tile.clone());
             let keys = Matrix::columns(keys, self.positions, 0, tile.end);
-            multiply(scores, Write::Overwrite, queries, keys, 1);
+            multiply(scores, WriteMode::Overwrite, queries, keys, 1);
             let kept = &mut kept[2 * tile.start..2 * tile.end];
             softmax(scores, tile.start, tile.end, self.scale(), kept);
             let scores = Matrix::new(scores, tile.len(), tile.end);
@@ -146,7 +156,7 @@ impl Attention {
             multiply_columns(
                 y,
                 [width, head * self.head],
-                Write::Overwrite,
+                WriteMode::Overwrite,
                 scores,
                 values,
                 1,
@@ -156,12 +166,12 @@ impl Attention {
 
     /// Runs the backward pass of a head from the last tile to the first. The last tile reads every
     /// key, so it overwrites the gradients and the other tiles add to them.
-    fn pass_back(&self, head: usize, example: &mut Example<'_>, lane: &mut Lane) {
+    fn pass_back(&self, head: usize, example: &mut AttentionExample<'_>, lane: &mut ThreadScratch) {
         let [keys, values, scores, d_scores] = lane.split(self.areas());
         self.turn(example.input, 1, head, keys);
         self.turn(example.input, 2, head, values);
         let (width, first) = (self.width(), head * self.head);
-        let mut write = Write::Overwrite;
+        let mut write = WriteMode::Overwrite;
         for tile in self.tiles().rev() {
             let (rows, end) = (tile.len(), tile.end);
             let scores = &mut scores[..rows * end];
@@ -171,9 +181,9 @@ impl Attention {
             let d_output =
                 Matrix::columns(&example.d_output[span.clone()], width, first, self.head);
             let read = Matrix::columns(keys, self.positions, 0, end);
-            multiply(scores, Write::Overwrite, queries, read, 1);
+            multiply(scores, WriteMode::Overwrite, queries, read, 1);
             let read = Matrix::columns(values, self.positions, 0, end);
-            multiply(d_scores, Write::Overwrite, d_output, read, 1);
+            multiply(d_scores, WriteMode::Overwrite, d_output, read, 1);
             let kept = &example.kept[2 * self.positions * head..][2 * tile.start..2 * tile.end];
             let (output, d) = (&example.output[span.clone()], &example.d_output[span]);
             for (row, kept) in kept.chunks_exact(2).enumerate() {
@@ -199,7 +209,7 @@ impl Attention {
             multiply_columns(
                 d_queries,
                 [stride, first],
-                Write::Overwrite,
+                WriteMode::Overwrite,
                 d_scores,
                 read,
                 1,
@@ -209,7 +219,7 @@ impl Attention {
             multiply_columns(all, at, write, d_scores.transposed(), queries, 1);
             let at = [stride, 2 * width + first];
             multiply_columns(all, at, write, scores.transposed(), d_output, 1);
-            write = Write::Add;
+            write = WriteMode::Add;
         }
     }
 

@@ -3,8 +3,8 @@
 //! [`super::lstm`].
 
 use super::math::{sigmoid, tanh};
-use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::{Matrix, MatrixStrips, WriteMode, multiply, multiply_columns, multiply_strips};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::waves;
 use super::recurrent::{self, GROUP};
 use crate::simd::vectorised;
@@ -27,11 +27,11 @@ pub(crate) struct Gru {
     pub(crate) recurrent_bias: Range<usize>,
 }
 
-impl Kernel for Gru {
+impl CpuKernel for Gru {
     /// For each position r, z, the recurrent part of n, and n.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> SavedSize {
         let numbers = self.positions * 4 * self.hidden;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     fn scratch(&self) -> usize {
@@ -42,22 +42,29 @@ impl Kernel for Gru {
         self.input_weight.start..self.recurrent_bias.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let (hidden, kept) = (self.hidden, 4 * self.hidden);
         let (params, threads) = (pass.params, pass.at.threads);
         let input = pass.inputs.get(0);
         let input = Matrix::new(input, input.len() / self.inputs, self.inputs);
         for (weight, first) in self.input_weights(params).into_iter().zip([0, 3 * hidden]) {
             let at = [kept, first];
-            multiply_columns(pass.numbers, at, Write::Overwrite, input, weight, threads);
+            multiply_columns(
+                pass.numbers,
+                at,
+                WriteMode::Overwrite,
+                input,
+                weight,
+                threads,
+            );
         }
         let recurrent = &params[self.recurrent_weight.clone()];
         let biases = &params[self.bias.start..self.recurrent_bias.end];
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut Lane| {
+        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
             let [weight, _, zeros] = lane.split(self.areas());
-            let weight = Strips::of(recurrent, hidden, 3 * hidden, weight);
+            let weight = MatrixStrips::of(recurrent, hidden, 3 * hidden, weight);
             zeros.fill(0.0);
             for row in numbers.chunks_exact_mut(kept) {
                 row[2 * hidden..3 * hidden].fill(0.0);
@@ -67,7 +74,7 @@ impl Kernel for Gru {
                     let h =
                         Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
                     let at = [self.positions * kept, t * kept];
-                    multiply_strips(numbers, at, Write::Add, h, weight);
+                    multiply_strips(numbers, at, WriteMode::Add, h, weight);
                 }
                 let examples = numbers.chunks_exact_mut(self.positions * kept);
                 let outputs = output.chunks_exact_mut(self.positions * hidden);
@@ -82,14 +89,15 @@ impl Kernel for Gru {
         waves(pass.lanes, groups, work, |_| {});
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let (hidden, kept) = (self.hidden, 4 * self.hidden);
         let (threads, write, params) = (pass.at.threads, pass.write, pass.params);
         let len = GROUP * self.positions * hidden;
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
         let groups = groups.zip(pass.output.chunks(len).zip(pass.d_output.chunks(len)));
         let recurrent = &params[self.recurrent_weight.clone()];
-        let work = |(numbers, outputs): (&mut [f32], (&[f32], &[f32])), lane: &mut Lane| {
+        let work = |(numbers, outputs): (&mut [f32], (&[f32], &[f32])),
+                    lane: &mut ThreadScratch| {
             self.unroll(recurrent, numbers, outputs, lane);
         };
         waves(pass.lanes, groups, work, |_| {});
@@ -114,7 +122,7 @@ impl Kernel for Gru {
         recurrent::add_columns(d_bias, write, pass.numbers, kept, 0);
         if let Some(d_input) = pass.d_inputs.get(0) {
             let weights = self.input_weights(params);
-            let writes = [Write::Overwrite, Write::Add];
+            let writes = [WriteMode::Overwrite, WriteMode::Add];
             for ((gates, weight), write) in gates.into_iter().zip(weights).zip(writes) {
                 multiply(d_input, write, gates, weight.transposed(), threads);
             }
@@ -151,11 +159,11 @@ impl Gru {
         recurrent: &[f32],
         numbers: &mut [f32],
         (output, d_output): (&[f32], &[f32]),
-        lane: &mut Lane,
+        lane: &mut ThreadScratch,
     ) {
         let (hidden, kept) = (self.hidden, 4 * self.hidden);
         let [weight, d_h, zeros] = lane.split(self.areas());
-        let weight = Strips::transposed(recurrent, hidden, 3 * hidden, weight);
+        let weight = MatrixStrips::transposed(recurrent, hidden, 3 * hidden, weight);
         let examples = numbers.len() / (self.positions * kept);
         let d_h = &mut d_h[..examples * hidden];
         d_h.fill(0.0);
@@ -164,7 +172,7 @@ impl Gru {
             if t + 1 < self.positions {
                 let stride = self.positions * kept;
                 let d_gates = Matrix::columns(numbers, stride, (t + 1) * kept, 3 * hidden);
-                multiply_strips(d_h, [hidden, 0], Write::Add, d_gates, weight);
+                multiply_strips(d_h, [hidden, 0], WriteMode::Add, d_gates, weight);
             }
             let outputs = output.chunks_exact(self.positions * hidden);
             let outputs = outputs.zip(d_output.chunks_exact(self.positions * hidden));

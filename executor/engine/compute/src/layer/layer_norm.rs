@@ -2,8 +2,8 @@
 //! applies a learned scale and shift.
 
 use super::math::{sum_of, sum_of_two};
-use super::matrix::Write;
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::WriteMode;
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::{accumulate, each, examples_per_item, waves};
 use crate::simd::vectorised;
 use std::ops::Range;
@@ -22,11 +22,11 @@ pub(crate) struct LayerNorm {
     pub(crate) shift: Range<usize>,
 }
 
-impl Kernel for LayerNorm {
+impl CpuKernel for LayerNorm {
     /// Mean and 1 / standard deviation of each row.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> SavedSize {
         let numbers = 2 * self.rows;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     /// Gradients of scale and shift.
@@ -38,7 +38,7 @@ impl Kernel for LayerNorm {
         self.scale.start..self.shift.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let [item, kept] = self.item();
         let (scale, shift) = self.of(pass.params);
         let inputs = pass.inputs.get(0).chunks(item);
@@ -51,7 +51,7 @@ impl Kernel for LayerNorm {
         });
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let [item, kept] = self.item();
         let (scale, _) = self.of(pass.params);
         let mut d_inputs = pass.d_inputs.get(0).map(|d_input| d_input.chunks_mut(item));
@@ -67,7 +67,7 @@ impl Kernel for LayerNorm {
         let mut write = pass.write;
         let areas = [self.width, self.width];
         type Item<'a> = ((&'a [f32], &'a [f32]), &'a [f32], &'a mut [f32]);
-        let work = |((x, kept), d_y, d_x): Item<'_>, lane: &mut Lane| {
+        let work = |((x, kept), d_y, d_x): Item<'_>, lane: &mut ThreadScratch| {
             let [d_scale, d_shift] = lane.split(areas);
             d_scale.fill(0.0);
             d_shift.fill(0.0);
@@ -80,7 +80,7 @@ impl Kernel for LayerNorm {
             let [d_scale, d_shift] = lane.split(areas);
             accumulate(&mut pass.grads[self.scale.clone()], d_scale, write);
             accumulate(&mut pass.grads[self.shift.clone()], d_shift, write);
-            write = Write::Add;
+            write = WriteMode::Add;
         });
     }
 }

@@ -5,8 +5,8 @@
 //! examples in place and computes their cells in one pass.
 
 use super::math::{sigmoid, tanh};
-use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::{Matrix, MatrixStrips, WriteMode, multiply, multiply_columns, multiply_strips};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::waves;
 use super::recurrent::{self, GROUP};
 use crate::simd::vectorised;
@@ -26,11 +26,11 @@ pub(crate) struct Lstm {
     pub(crate) bias: Range<usize>,
 }
 
-impl Kernel for Lstm {
+impl CpuKernel for Lstm {
     /// Gates and cell of each position.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> SavedSize {
         let numbers = self.positions * 5 * self.hidden;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     fn scratch(&self) -> usize {
@@ -41,7 +41,7 @@ impl Kernel for Lstm {
         self.input_weight.start..self.bias.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let (hidden, kept) = (self.hidden, 5 * self.hidden);
         let input_weight = self.input_weight(pass.params);
         let recurrent = &pass.params[self.recurrent_weight.clone()];
@@ -52,23 +52,23 @@ impl Kernel for Lstm {
         multiply_columns(
             pass.numbers,
             at,
-            Write::Overwrite,
+            WriteMode::Overwrite,
             input,
             input_weight,
             threads,
         );
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut Lane| {
+        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
             let [weight, _, _, zeros] = lane.split(self.areas());
-            let weight = Strips::of(recurrent, hidden, 4 * hidden, weight);
+            let weight = MatrixStrips::of(recurrent, hidden, 4 * hidden, weight);
             zeros.fill(0.0);
             for t in 0..self.positions {
                 if let Some(before) = t.checked_sub(1) {
                     let h =
                         Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
                     let at = [self.positions * kept, t * kept];
-                    multiply_strips(numbers, at, Write::Add, h, weight);
+                    multiply_strips(numbers, at, WriteMode::Add, h, weight);
                 }
                 let examples = numbers.chunks_exact_mut(self.positions * kept);
                 let outputs = output.chunks_exact_mut(self.positions * hidden);
@@ -87,13 +87,13 @@ impl Kernel for Lstm {
         waves(pass.lanes, groups, work, |_| {});
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let (hidden, kept) = (self.hidden, 5 * self.hidden);
         let input_weight = self.input_weight(pass.params);
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
         let groups = groups.zip(pass.d_output.chunks(GROUP * self.positions * hidden));
         let recurrent = &pass.params[self.recurrent_weight.clone()];
-        let work = |(numbers, d_output): (&mut [f32], &[f32]), lane: &mut Lane| {
+        let work = |(numbers, d_output): (&mut [f32], &[f32]), lane: &mut ThreadScratch| {
             self.unroll(recurrent, numbers, d_output, lane);
         };
         waves(pass.lanes, groups, work, |_| {});
@@ -108,7 +108,7 @@ impl Kernel for Lstm {
         recurrent::add_columns(d_bias, write, pass.numbers, kept, 0);
         if let Some(d_input) = pass.d_inputs.get(0) {
             let weight = input_weight.transposed();
-            multiply(d_input, Write::Overwrite, d_gates, weight, threads);
+            multiply(d_input, WriteMode::Overwrite, d_gates, weight, threads);
         }
         recurrent::forget_first(pass.numbers, kept, self.positions);
         let d_gates = Matrix::columns(&pass.numbers[kept..], kept, 0, 4 * hidden);
@@ -133,10 +133,16 @@ impl Lstm {
 
     /// Runs the backward pass over time for a group. Replaces the gates by the gradients with
     /// respect to their sums.
-    fn unroll(&self, recurrent: &[f32], numbers: &mut [f32], d_output: &[f32], lane: &mut Lane) {
+    fn unroll(
+        &self,
+        recurrent: &[f32],
+        numbers: &mut [f32],
+        d_output: &[f32],
+        lane: &mut ThreadScratch,
+    ) {
         let (hidden, kept) = (self.hidden, 5 * self.hidden);
         let [weight, d_h, d_c, zeros] = lane.split(self.areas());
-        let weight = Strips::transposed(recurrent, hidden, 4 * hidden, weight);
+        let weight = MatrixStrips::transposed(recurrent, hidden, 4 * hidden, weight);
         let examples = numbers.len() / (self.positions * kept);
         let (d_h, d_c) = (&mut d_h[..examples * hidden], &mut d_c[..examples * hidden]);
         d_h.fill(0.0);
@@ -146,7 +152,7 @@ impl Lstm {
             if t + 1 < self.positions {
                 let stride = self.positions * kept;
                 let d_gates = Matrix::columns(numbers, stride, (t + 1) * kept, 4 * hidden);
-                multiply_strips(d_h, [hidden, 0], Write::Overwrite, d_gates, weight);
+                multiply_strips(d_h, [hidden, 0], WriteMode::Overwrite, d_gates, weight);
             }
             let states = d_h.chunks_exact(hidden).zip(d_c.chunks_exact_mut(hidden));
             let examples = numbers.chunks_exact_mut(self.positions * kept);

@@ -143,7 +143,7 @@ fn segments_match_the_blocks_of_the_pieces() {
             len,
             shape: vec![len],
             role,
-            fill: muster_compute::model::Fill::Constant(0.0),
+            fill: muster_compute::model::ParameterInit::Constant(0.0),
         }
     };
     let blocks = [

@@ -8,11 +8,11 @@
 //! These steps are not recorded. Whether NCCL's calls can be recorded, and what happens to the
 //! recording when a rank dies, has not been tested on GPUs.
 
-use super::device::Means;
+use super::device::NcclSupport;
 use super::error::DeviceError;
-use super::nccl::{Communicator, Id, Look, SumError};
-use super::resident::Resident;
+use super::nccl::{AllReduceError, NcclCommunicator, NcclId, PollCallback};
 use super::step::parts;
+use super::trainer::DeviceTrainer;
 use crate::clock;
 use std::ops::Range;
 use std::thread;
@@ -25,22 +25,22 @@ const EVERY: Duration = Duration::from_micros(20);
 /// abort.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
-impl Resident {
+impl DeviceTrainer {
     /// Waits until all ranks have called this with the same id. `place` is the own rank and the
     /// number of ranks.
     ///
     /// # Errors
-    /// [`SumError`].
+    /// [`AllReduceError`].
     pub fn join(
         &mut self,
-        means: &Means,
-        id: Id,
+        means: &NcclSupport,
+        id: NcclId,
         place: (usize, usize),
-        look: Look<'_>,
-    ) -> Result<(), SumError> {
+        look: PollCallback<'_>,
+    ) -> Result<(), AllReduceError> {
         self.ranks = None;
         self.session.queue.enter();
-        self.ranks = Some(Communicator::form(&means.nccl, id, place, look)?);
+        self.ranks = Some(NcclCommunicator::form(&means.nccl, id, place, look)?);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Resident {
     ///
     /// # Panics
     /// See [`Self::step`]. Also without a communicator.
-    pub fn begin_sums(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
+    pub fn begin_sums(&mut self, buckets: &[Range<usize>], look: PollCallback<'_>) {
         let (examples, place) = self.take_laid();
         let session = &mut self.session;
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
@@ -99,7 +99,7 @@ impl Resident {
     ///
     /// # Panics
     /// Without a communicator.
-    pub fn sum_nothing(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
+    pub fn sum_nothing(&mut self, buckets: &[Range<usize>], look: PollCallback<'_>) {
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         for bucket in buckets {
             self.session.sum(ranks, bucket, look);
@@ -109,11 +109,12 @@ impl Resident {
     /// Waits until all sums have completed.
     ///
     /// # Errors
-    /// [`SumError`]; gradients are undefined then, and the caller must call [`Self::part`] next.
+    /// [`AllReduceError`]; gradients are undefined then, and the caller must call [`Self::part`]
+    /// next.
     ///
     /// # Panics
     /// Without a communicator.
-    pub fn await_sums(&mut self, look: Look<'_>) -> Result<(), SumError> {
+    pub fn await_sums(&mut self, look: PollCallback<'_>) -> Result<(), AllReduceError> {
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         loop {
             let is_over = self.session.queue.has_summed();
@@ -124,7 +125,7 @@ impl Resident {
                 return Ok(());
             }
             if !look() {
-                return Err(SumError::GivenUp);
+                return Err(AllReduceError::GivenUp);
             }
             thread::sleep(EVERY);
         }

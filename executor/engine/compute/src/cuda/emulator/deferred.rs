@@ -4,51 +4,51 @@
 //! only the recording.
 
 use super::Emulator;
-use crate::cuda::convolution::{Convolution, Filters, Wanted};
+use crate::cuda::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
 use crate::cuda::error::DeviceError;
-use crate::cuda::nccl::{Communicator, Look};
-use crate::cuda::product::Product;
-use crate::cuda::queue::{Address, Argument, Queue};
+use crate::cuda::nccl::{NcclCommunicator, PollCallback};
+use crate::cuda::product::MatrixProduct;
+use crate::cuda::queue::{DeviceAddress, DeviceQueue, KernelArgument};
 use std::collections::HashSet;
 use std::mem;
 
 /// Request. Addresses of host memory refer to [`Emulator::pin`] and live as long as the emulator.
 #[derive(Clone)]
-enum Asked {
+enum DeferredRequest {
     Upload {
         from: usize,
-        to: Address,
+        to: DeviceAddress,
         bytes: usize,
     },
     Download {
-        from: Address,
+        from: DeviceAddress,
         to: usize,
         bytes: usize,
     },
-    Copy(Address, Address, usize),
-    Zero(Address, usize),
+    Copy(DeviceAddress, DeviceAddress, usize),
+    Zero(DeviceAddress, usize),
     Launch {
         kernel: &'static str,
         blocks: usize,
         threads: usize,
-        arguments: Vec<Argument>,
+        arguments: Vec<KernelArgument>,
     },
-    Multiply(Product),
-    Convolve(Convolution),
+    Multiply(MatrixProduct),
+    Convolve(ConvolutionCall),
 }
 
 /// Executes requests at the last moment, on the calling thread.
-pub(crate) struct Late {
+pub(crate) struct DeferredQueue {
     queue: Emulator,
-    asked: Vec<Asked>,
+    asked: Vec<DeferredRequest>,
     /// Recording in progress.
-    written: Option<Vec<Asked>>,
-    graphs: Vec<Vec<Asked>>,
+    written: Option<Vec<DeferredRequest>>,
+    graphs: Vec<Vec<DeferredRequest>>,
     /// Kernels and shapes of products that were requested before a recording.
     met: HashSet<String>,
 }
 
-impl Late {
+impl DeferredQueue {
     pub(crate) fn new(queue: Emulator) -> Self {
         Self {
             queue,
@@ -59,10 +59,10 @@ impl Late {
         }
     }
 
-    fn ask(&mut self, asked: Asked) {
+    fn ask(&mut self, asked: DeferredRequest) {
         let name = match &asked {
-            Asked::Launch { kernel, .. } => (*kernel).to_owned(),
-            Asked::Multiply(Product {
+            DeferredRequest::Launch { kernel, .. } => (*kernel).to_owned(),
+            DeferredRequest::Multiply(MatrixProduct {
                 rows,
                 columns,
                 inner,
@@ -93,43 +93,43 @@ impl Late {
         }
     }
 
-    fn carry_out(&mut self, asked: Asked) {
+    fn carry_out(&mut self, asked: DeferredRequest) {
         let queue = &mut self.queue;
         match asked {
-            Asked::Upload { from, to, bytes } => {
+            DeferredRequest::Upload { from, to, bytes } => {
                 // SAFETY: pinned memory of the emulator, which lives as long as this queue.
                 queue.upload(
                     unsafe { std::slice::from_raw_parts(from as *const u8, bytes) },
                     to,
                 );
             }
-            Asked::Download { from, to, bytes } => {
+            DeferredRequest::Download { from, to, bytes } => {
                 // SAFETY: as above; the host reads it only after waiting.
                 queue.download(from, unsafe {
                     std::slice::from_raw_parts_mut(to as *mut u8, bytes)
                 });
             }
-            Asked::Copy(from, to, bytes) => queue.copy(from, to, bytes),
-            Asked::Zero(at, bytes) => queue.zero(at, bytes),
-            Asked::Launch {
+            DeferredRequest::Copy(from, to, bytes) => queue.copy(from, to, bytes),
+            DeferredRequest::Zero(at, bytes) => queue.zero(at, bytes),
+            DeferredRequest::Launch {
                 kernel,
                 blocks,
                 threads,
                 arguments,
             } => queue.launch(kernel, blocks, threads, &arguments),
-            Asked::Multiply(product) => queue.multiply(&product),
-            Asked::Convolve(convolution) => queue.convolve(&convolution),
+            DeferredRequest::Multiply(product) => queue.multiply(&product),
+            DeferredRequest::Convolve(convolution) => queue.convolve(&convolution),
         }
     }
 }
 
-impl Queue for Late {
-    fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+impl DeviceQueue for DeferredQueue {
+    fn allocate(&mut self, bytes: usize) -> Result<DeviceAddress, DeviceError> {
         assert!(self.written.is_none(), "no memory is taken in a recording");
         self.queue.allocate(bytes)
     }
 
-    fn free(&mut self, at: Address) {
+    fn free(&mut self, at: DeviceAddress) {
         // After a failure pending requests are not executed.
         if !std::thread::panicking() {
             self.catch_up();
@@ -141,27 +141,27 @@ impl Queue for Late {
         self.queue.pin(bytes)
     }
 
-    fn upload(&mut self, from: &[u8], to: Address) {
+    fn upload(&mut self, from: &[u8], to: DeviceAddress) {
         let (from, bytes) = (from.as_ptr() as usize, from.len());
-        self.ask(Asked::Upload { from, to, bytes });
+        self.ask(DeferredRequest::Upload { from, to, bytes });
     }
 
-    fn download(&mut self, from: Address, to: &mut [u8]) {
+    fn download(&mut self, from: DeviceAddress, to: &mut [u8]) {
         assert!(self.written.is_none(), "nothing comes out of a recording");
         let (to, bytes) = (to.as_mut_ptr() as usize, to.len());
-        self.ask(Asked::Download { from, to, bytes });
+        self.ask(DeferredRequest::Download { from, to, bytes });
     }
 
     fn wait(&mut self, _number: usize) {
         self.catch_up();
     }
 
-    fn copy(&mut self, from: Address, to: Address, bytes: usize) {
-        self.ask(Asked::Copy(from, to, bytes));
+    fn copy(&mut self, from: DeviceAddress, to: DeviceAddress, bytes: usize) {
+        self.ask(DeferredRequest::Copy(from, to, bytes));
     }
 
-    fn zero(&mut self, at: Address, bytes: usize) {
-        self.ask(Asked::Zero(at, bytes));
+    fn zero(&mut self, at: DeviceAddress, bytes: usize) {
+        self.ask(DeferredRequest::Zero(at, bytes));
     }
 
     fn launch(
@@ -169,9 +169,9 @@ impl Queue for Late {
         kernel: &'static str,
         blocks: usize,
         threads: usize,
-        arguments: &[Argument],
+        arguments: &[KernelArgument],
     ) {
-        self.ask(Asked::Launch {
+        self.ask(DeferredRequest::Launch {
             kernel,
             blocks,
             threads,
@@ -179,23 +179,34 @@ impl Queue for Late {
         });
     }
 
-    fn multiply(&mut self, product: &Product) {
-        self.ask(Asked::Multiply(*product));
+    fn multiply(&mut self, product: &MatrixProduct) {
+        self.ask(DeferredRequest::Multiply(*product));
     }
 
-    fn can_convolve(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool {
+    fn can_convolve(
+        &mut self,
+        filters: &ConvolutionShape,
+        wanted: ComputedOperand,
+        examples: usize,
+    ) -> bool {
         self.queue.can_convolve(filters, wanted, examples)
     }
 
-    fn convolve(&mut self, convolution: &Convolution) {
-        self.ask(Asked::Convolve(*convolution));
+    fn convolve(&mut self, convolution: &ConvolutionCall) {
+        self.ask(DeferredRequest::Convolve(*convolution));
     }
 
     fn enter(&mut self) {
         self.queue.enter();
     }
 
-    fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>) {
+    fn sum(
+        &mut self,
+        ranks: &mut NcclCommunicator,
+        at: DeviceAddress,
+        numbers: usize,
+        look: PollCallback<'_>,
+    ) {
         // A sum begins after earlier requests.
         self.catch_up();
         self.queue.sum(ranks, at, numbers, look);
