@@ -203,7 +203,7 @@ fn follow(at_once: usize, clip_norm: Option<f64>) {
         assert!(factor < 1.0 || clip_norm.is_none(), "nothing to clip");
         let own = (f64::from(scale) * factor) as f32;
         optimizer.update(step, &mut params, &grads, &mut state, own);
-        resident.lay(&examples.batch());
+        resident.stage_batch(&examples.batch());
         let found = resident.step(scale).expect("a step");
         let apart = (found.loss_sum - expected.loss_sum).abs() / expected.loss_sum;
         let what = format!("{at_once} at once, to {clip_norm:?}, step {step}");

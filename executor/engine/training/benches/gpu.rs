@@ -130,7 +130,7 @@ fn ours(gpu: &CudaDevice, model: &Model, measured: &mut Ours) {
     let batch = Batch::classes(&inputs, &classes);
     let scale = 1.0 / targets as f32;
     // In pinned memory, like the batch of the other side.
-    resident.lay(&batch);
+    resident.stage_batch(&batch);
     let mut step = || {
         let began = Instant::now();
         let loss = resident.step(scale).expect("a step");
@@ -199,7 +199,7 @@ fn main() {
     }
     let (name, convolutions) = (gpu.name(), gpu.convolutions());
     println!("{name}, bf16, {convolutions}; milliseconds per step, medians");
-    let limits = gpu.limits().expect("what the GPU reaches");
+    let limits = gpu.throughput().expect("what the GPU reaches");
     let (products, copies) = (limits.products / 1e12, limits.copies / 1e12);
     println!("products of 8192 × 8192 reach {products:.0} TFLOP/s, copies {copies:.2} TB/s");
     for model in models() {

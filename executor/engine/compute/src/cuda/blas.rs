@@ -27,7 +27,7 @@ struct MatmulKey {
     shape: [usize; 3],
     kinds: [ElementType; 3],
     strides: [usize; 3],
-    aparts: [usize; 3],
+    batch_strides: [usize; 3],
     transposed: [bool; 2],
     batch: usize,
     bias: bool,
@@ -226,7 +226,7 @@ impl MatmulKey {
             shape: [by_columns.m, by_columns.n, by_columns.k],
             kinds: stored.map(|stored| stored.kind),
             strides: stored.map(|stored| stored.stride),
-            aparts: stored.map(|stored| stored.apart),
+            batch_strides: stored.map(|stored| stored.batch_stride),
             transposed: [by_columns.a.transposed, by_columns.b.transposed],
             batch: product.batch,
             bias: product.bias != 0,
@@ -250,7 +250,7 @@ unsafe fn layout(
     let (rows, columns) = (stored.rows as u64, stored.columns as u64);
     let layout = result::create_matrix_layout(kind, rows, columns, stored.stride as i64)?;
     if batch > 1 {
-        let (count, apart) = (batch as i32, stored.apart as i64);
+        let (count, batch_stride) = (batch as i32, stored.batch_stride as i64);
         // SAFETY: the layout was just created; the attributes are a 32-bit and a 64-bit integer.
         unsafe {
             result::set_matrix_layout_attribute(
@@ -262,8 +262,8 @@ unsafe fn layout(
             result::set_matrix_layout_attribute(
                 layout,
                 Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                (&raw const apart).cast(),
-                size_of_val(&apart),
+                (&raw const batch_stride).cast(),
+                size_of_val(&batch_stride),
             )?;
         }
     }

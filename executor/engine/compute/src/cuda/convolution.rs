@@ -32,7 +32,7 @@ pub(crate) enum ComputedOperand {
 pub(crate) struct ConvolutionCall {
     pub(crate) filters: ConvolutionShape,
     pub(crate) examples: usize,
-    pub(crate) wanted: ComputedOperand,
+    pub(crate) computed: ComputedOperand,
     /// Examples × height × width × channels (NHWC), as for the output.
     pub(crate) image: DeviceAddress,
     /// Output channels × kernel height × kernel width × input channels of a group (KRSC).

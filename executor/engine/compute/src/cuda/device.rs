@@ -138,19 +138,19 @@ impl Device {
                 ))
             }
             #[cfg(any(test, feature = "emulator"))]
-            Self::Ranked(ranked) => Some((Box::new(ranked.queue()), ElementType::F32)),
+            Self::Ranked(gpu) => Some((Box::new(gpu.queue()), ElementType::F32)),
         })
     }
 
     /// Returns what the device needs for sums with other GPUs, or the reason why it has none.
-    pub fn means(&self) -> Result<NcclSupport, String> {
+    pub fn nccl_support(&self) -> Result<NcclSupport, String> {
         match self {
             Self::Cpu => Err("it computes on the CPU".to_owned()),
-            Self::Cuda(gpu) => gpu.means().map_err(|error| error.to_string()),
+            Self::Cuda(gpu) => gpu.nccl_support().map_err(|error| error.to_string()),
             #[cfg(any(test, feature = "emulator"))]
             Self::Emulated => Err("it has no NCCL".to_owned()),
             #[cfg(any(test, feature = "emulator"))]
-            Self::Ranked(ranked) => ranked.means(),
+            Self::Ranked(gpu) => gpu.nccl_support(),
         }
     }
 
@@ -292,7 +292,7 @@ impl CudaDevice {
         }
     }
 
-    fn means(&self) -> Result<NcclSupport, DeviceError> {
+    fn nccl_support(&self) -> Result<NcclSupport, DeviceError> {
         let nccl = Nccl::find()?;
         let uuid = self.context.uuid().map_err(|error| DeviceError::Failed {
             action: "ask which it is".to_owned(),

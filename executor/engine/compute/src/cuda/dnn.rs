@@ -120,14 +120,14 @@ impl Cudnn {
     pub(crate) fn can(
         &mut self,
         filters: &ConvolutionShape,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         examples: usize,
     ) -> bool {
-        if let Some(answer) = self.answers.get(&(*filters, wanted)) {
+        if let Some(answer) = self.answers.get(&(*filters, computed)) {
             return *answer;
         }
-        let answer = self.plan(filters, wanted, examples).is_ok();
-        self.answers.insert((*filters, wanted), answer);
+        let answer = self.plan(filters, computed, examples).is_ok();
+        self.answers.insert((*filters, computed), answer);
         answer
     }
 
@@ -145,10 +145,10 @@ impl Cudnn {
         convolution: &ConvolutionCall,
         room: &mut dyn FnMut(usize) -> Result<DeviceAddress, DeviceError>,
     ) -> Result<(), DeviceError> {
-        let (filters, wanted) = (&convolution.filters, convolution.wanted);
-        let key = (*filters, wanted, convolution.examples);
+        let (filters, computed) = (&convolution.filters, convolution.computed);
+        let key = (*filters, computed, convolution.examples);
         if !self.plans.contains_key(&key) {
-            self.plan(filters, wanted, convolution.examples)
+            self.plan(filters, computed, convolution.examples)
                 .map_err(failure("choose an algorithm of"))?;
         }
         let plan = self.plans.get_mut(&key).expect("just made");
@@ -180,7 +180,7 @@ impl Cudnn {
     fn plan(
         &mut self,
         filters: &ConvolutionShape,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         examples: usize,
     ) -> Result<(), CudnnError> {
         use sys::cudnnMathType_t::{
@@ -196,7 +196,7 @@ impl Cudnn {
         let descriptors = ConvolutionDescriptors::new(filters, examples, math)?;
         let mut choices = Vec::new();
         // SAFETY: descriptors are complete and alive.
-        for found in unsafe { descriptors.find(self.handle, wanted) }? {
+        for found in unsafe { descriptors.find(self.handle, computed) }? {
             let is_good = found.status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS
                 && found.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC
                 && match math {
@@ -230,7 +230,7 @@ impl Cudnn {
             descriptors,
             choices,
         };
-        self.plans.insert((*filters, wanted, examples), plan);
+        self.plans.insert((*filters, computed, examples), plan);
         Ok(())
     }
 }
@@ -316,7 +316,7 @@ impl ConvolutionDescriptors {
     unsafe fn find(
         &self,
         handle: sys::cudnnHandle_t,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
     ) -> Result<Vec<AlgorithmHeuristic>, CudnnError> {
         let (x, w, y, c) = (self.image, self.weight, self.output, self.convolution);
         macro_rules! found {
@@ -334,7 +334,7 @@ impl ConvolutionDescriptors {
                 }).collect()
             }};
         }
-        Ok(match wanted {
+        Ok(match computed {
             ComputedOperand::Output => {
                 found!(
                     result::get_convolution_forward_algorithm,

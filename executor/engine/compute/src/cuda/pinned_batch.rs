@@ -33,7 +33,7 @@ impl PinnedBatch {
     ) -> Result<Self, DeviceError> {
         let of_step = |part: usize| part / max_batch * max_step;
         Ok(Self {
-            inputs: queue.pin(of_step(regions.arriving.bytes))?,
+            inputs: queue.pin(of_step(regions.input_upload.bytes))?,
             targets: queue.pin(of_step(regions.targets.bytes))?,
             draws: queue.pin(DRAW * max_step.div_ceil(max_batch))?,
         })
@@ -67,16 +67,16 @@ impl DeviceSession {
     /// Copies the batch into the pinned memory with index `number`.
     pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>, number: usize) {
         check(network, batch);
-        let laid = &mut self.host.batches[number];
+        let batch_memory = &mut self.host.batches[number];
         let inputs = bytemuck::cast_slice(batch.inputs);
-        laid.inputs[..inputs.len()].copy_from_slice(inputs);
+        batch_memory.inputs[..inputs.len()].copy_from_slice(inputs);
         let targets: &[u8] = match batch.targets {
             BatchTargets::Classes(classes) => bytemuck::cast_slice(classes),
             BatchTargets::Values(values) => bytemuck::cast_slice(values),
         };
-        laid.targets[..targets.len()].copy_from_slice(targets);
+        batch_memory.targets[..targets.len()].copy_from_slice(targets);
         let parts = network.parts_of(self.max_batch, batch);
-        for (out, part) in laid.draws.chunks_exact_mut(DRAW).zip(parts) {
+        for (out, part) in batch_memory.draws.chunks_exact_mut(DRAW).zip(parts) {
             let draw = part.draw;
             let draw = [draw.seed.rotate_left(32) ^ draw.step, draw.first];
             out.copy_from_slice(bytemuck::bytes_of(&draw));
@@ -86,15 +86,17 @@ impl DeviceSession {
     /// Uploads the examples `part`, which form one part, of the batch that [`Self::fill_batch`] has
     /// copied.
     pub(super) fn upload_part(&mut self, network: &Network, part: Range<usize>, number: usize) {
-        let arriving = self.at(self.regions.arriving);
+        let input_upload = self.at(self.regions.input_upload);
         let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
         let of = |each: usize| 4 * each * part.start..4 * each * part.end;
         let [inputs, targets] = [network.input().len(), network.targets()].map(of);
         let draws = DRAW * (part.start / self.max_batch);
-        let laid = &self.host.batches[number];
-        self.queue.upload(&laid.inputs[inputs], arriving);
-        self.queue.upload(&laid.targets[targets], to);
-        self.queue.upload(&laid.draws[draws..][..DRAW], draw);
+        let batch_memory = &self.host.batches[number];
+        self.queue
+            .upload(&batch_memory.inputs[inputs], input_upload);
+        self.queue.upload(&batch_memory.targets[targets], to);
+        self.queue
+            .upload(&batch_memory.draws[draws..][..DRAW], draw);
     }
 
     /// Converts uploaded inputs to the kind of values.
@@ -102,7 +104,7 @@ impl DeviceSession {
         if self.is_cast(network) {
             let numbers = examples * network.input().len();
             let arguments = [
-                self.at(self.regions.arriving).into(),
+                self.at(self.regions.input_upload).into(),
                 self.at(self.regions.input).into(),
                 int(numbers),
             ];

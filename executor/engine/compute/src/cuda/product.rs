@@ -19,8 +19,8 @@ impl ElementType {
     }
 }
 
-/// Row-major matrix on the device, or its transpose. In a batch, `apart` is the number of elements
-/// from one matrix to the next.
+/// Row-major matrix on the device, or its transpose. In a batch, `batch_stride` is the number of
+/// elements from one matrix to the next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatrixOperand {
     pub(crate) at: DeviceAddress,
@@ -28,7 +28,7 @@ pub(crate) struct MatrixOperand {
     /// Number of elements from one stored row to the next.
     pub(crate) stride: usize,
     pub(crate) transposed: bool,
-    pub(crate) apart: usize,
+    pub(crate) batch_stride: usize,
 }
 
 impl MatrixOperand {
@@ -38,7 +38,7 @@ impl MatrixOperand {
             kind,
             stride,
             transposed: false,
-            apart: 0,
+            batch_stride: 0,
         }
     }
 
@@ -47,8 +47,11 @@ impl MatrixOperand {
         Self { transposed, ..self }
     }
 
-    pub(crate) fn apart(self, apart: usize) -> Self {
-        Self { apart, ..self }
+    pub(crate) fn batch_stride(self, batch_stride: usize) -> Self {
+        Self {
+            batch_stride,
+            ..self
+        }
     }
 }
 
@@ -111,7 +114,7 @@ impl MatrixProduct {
                 columns: rows,
                 stride: operand.stride,
                 transposed: operand.transposed,
-                apart: operand.apart,
+                batch_stride: operand.batch_stride,
             }
         };
         ColumnMajorProduct {
@@ -148,5 +151,5 @@ pub(crate) struct ColumnMajorMatrix {
     /// Whether the product reads the transpose.
     pub(crate) transposed: bool,
     /// Number of elements from one matrix of a batch to the next.
-    pub(crate) apart: usize,
+    pub(crate) batch_stride: usize,
 }

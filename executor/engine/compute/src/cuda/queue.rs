@@ -73,7 +73,7 @@ pub(crate) trait DeviceQueue: Send {
     fn can_convolve(
         &mut self,
         filters: &ConvolutionShape,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         examples: usize,
     ) -> bool;
 
@@ -92,7 +92,7 @@ pub(crate) trait DeviceQueue: Send {
         ranks: &mut NcclCommunicator,
         at: DeviceAddress,
         numbers: usize,
-        look: PollCallback<'_>,
+        poll: PollCallback<'_>,
     );
 
     /// Whether the sums that were started last have completed.

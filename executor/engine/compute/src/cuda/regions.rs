@@ -30,15 +30,15 @@ pub(crate) struct MemoryLayout {
     pub(crate) weights: MemoryRegion,
     pub(crate) gradients: MemoryRegion,
     /// Gradients in the order of the table, to be downloaded.
-    pub(crate) leaving: MemoryRegion,
+    pub(crate) gradient_download: MemoryRegion,
     /// Uploaded inputs as f32, and their conversion to the kind of values.
-    pub(crate) arriving: MemoryRegion,
+    pub(crate) input_upload: MemoryRegion,
     pub(crate) input: MemoryRegion,
     pub(crate) targets: MemoryRegion,
     pub(crate) draw: MemoryRegion,
     /// One per operation.
     pub(crate) values: Vec<MemoryRegion>,
-    pub(crate) kept: Vec<MemoryRegion>,
+    pub(crate) saved: Vec<MemoryRegion>,
     /// One per slot.
     pub(crate) slots: Vec<MemoryRegion>,
     pub(crate) scratch: MemoryRegion,
@@ -97,13 +97,13 @@ impl MemoryLayout {
             state: place(4 * params * state),
             weights: place(size * aligned),
             gradients: place(4 * aligned),
-            leaving: place(4 * params),
-            arriving: place(4 * input),
+            gradient_download: place(4 * params),
+            input_upload: place(4 * input),
             input: place(if is_cast { size * input } else { 0 }),
             targets: place(4 * targets),
             draw: place(DRAW),
             values: Vec::new(),
-            kept: Vec::new(),
+            saved: Vec::new(),
             slots: Vec::new(),
             scratch: place(scratch.unwrap_or(0)),
             losses: place(losses),
@@ -116,8 +116,8 @@ impl MemoryLayout {
         };
         let values = lens[1..].iter();
         regions.values = values.map(|len| place(size * max_batch * len)).collect();
-        regions.kept = operations()
-            .map(|op| place(op.kept(max_batch, size)))
+        regions.saved = operations()
+            .map(|op| place(op.saved_bytes(max_batch, size)))
             .collect();
         let sizes = slots.sizes.iter();
         regions.slots = sizes.map(|len| place(size * max_batch * len)).collect();
@@ -133,8 +133,8 @@ impl MemoryLayout {
             self.state,
             self.weights,
             self.gradients,
-            self.leaving,
-            self.arriving,
+            self.gradient_download,
+            self.input_upload,
             self.input,
             self.targets,
             self.draw,
@@ -146,7 +146,7 @@ impl MemoryLayout {
             self.norms,
             self.squares,
         ];
-        let many = [&self.values, &self.kept, &self.slots];
+        let many = [&self.values, &self.saved, &self.slots];
         let mut used: Vec<MemoryRegion> = alone.into_iter().collect();
         used.extend(many.into_iter().flatten());
         used.sort_by_key(|region| region.offset);

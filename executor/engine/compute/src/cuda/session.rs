@@ -91,7 +91,7 @@ impl DeviceSession {
         );
         let host = PinnedMemory {
             parameters: queue.pin(regions.parameters.bytes)?,
-            gradients: queue.pin(regions.leaving.bytes)?,
+            gradients: queue.pin(regions.gradient_download.bytes)?,
             batches: vec![PinnedBatch::pin(
                 &mut *queue,
                 &regions,
@@ -284,7 +284,7 @@ impl DeviceSession {
     fn value(&self, network: &Network, value: usize) -> DeviceAddress {
         match value.checked_sub(1) {
             None if self.is_cast(network) => self.at(self.regions.input),
-            None => self.at(self.regions.arriving),
+            None => self.at(self.regions.input_upload),
             Some(node) => self.at(self.regions.values[node]),
         }
     }
@@ -312,7 +312,7 @@ impl DeviceSession {
                 d_inputs: &[],
                 write: WriteMode::Overwrite,
                 write_shared: WriteMode::Overwrite,
-                kept: self.at(self.regions.kept[index]),
+                saved: self.at(self.regions.saved[index]),
                 scratch: self.at(self.regions.scratch),
                 arenas: &self.arenas,
                 queue: &mut *self.queue,
@@ -354,7 +354,7 @@ impl DeviceSession {
             d_inputs: &d_inputs,
             write: network.write(index, kernel.parameters(), write),
             write_shared: network.write(index, kernel.shared(), write),
-            kept: self.at(self.regions.kept[index]),
+            saved: self.at(self.regions.saved[index]),
             scratch: self.at(self.regions.scratch),
             arenas: &self.arenas,
             queue: &mut *self.queue,
@@ -436,13 +436,13 @@ impl DeviceSession {
 
     /// Copies a range's gradients into the order of the table and starts their download.
     fn collect(&mut self, network: &Network, range: Range<usize>) {
-        let leaving = self.at(self.regions.leaving);
+        let gradient_download = self.at(self.regions.gradient_download);
         let blocks = network.blocks().iter();
         let blocks = blocks.filter(|block| range.contains(&block.offset));
         for (run, ()) in self.arenas.runs(blocks, |_| ()) {
             let arguments = [
                 self.arenas.gradient(run.start).into(),
-                (leaving + 4 * run.start as u64).into(),
+                (gradient_download + 4 * run.start as u64).into(),
                 int(run.len()),
             ];
             let blocks = pack_blocks(run.len());
@@ -450,7 +450,8 @@ impl DeviceSession {
                 .launch("copy_numbers", blocks, THREADS, &arguments);
         }
         let to = &mut self.host.gradients[4 * range.start..4 * range.end];
-        self.queue.download(leaving + 4 * range.start as u64, to);
+        self.queue
+            .download(gradient_download + 4 * range.start as u64, to);
     }
 
     /// Starts the in-place sum of a range's gradients over all ranks.
@@ -458,20 +459,20 @@ impl DeviceSession {
         &mut self,
         ranks: &mut NcclCommunicator,
         range: &Range<usize>,
-        look: PollCallback<'_>,
+        poll: PollCallback<'_>,
     ) {
         let at = self.arenas.gradient(range.start);
         let numbers = self.arenas.span(range);
-        self.queue.sum(ranks, at, numbers, look);
+        self.queue.sum(ranks, at, numbers, poll);
     }
 
     pub(super) fn receive_loss(&mut self) -> Result<StepLoss, DeviceError> {
-        self.ask_loss();
+        self.download_loss();
         self.await_loss()
     }
 
     /// Starts the download of the loss.
-    pub(super) fn ask_loss(&mut self) {
+    pub(super) fn download_loss(&mut self) {
         let from = self.at(self.regions.totals);
         self.queue.download(from, self.host.totals);
     }

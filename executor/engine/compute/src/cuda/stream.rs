@@ -290,13 +290,13 @@ impl DeviceQueue for GpuStream {
     fn can_convolve(
         &mut self,
         filters: &ConvolutionShape,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         examples: usize,
     ) -> bool {
         let mut can = false;
         self.attempt("choose how to convolve", |queue| {
             let dnn = queue.dnn.as_mut();
-            can = dnn.is_some_and(|dnn| dnn.can(filters, wanted, examples));
+            can = dnn.is_some_and(|dnn| dnn.can(filters, computed, examples));
             Ok::<(), DeviceError>(())
         });
         can
@@ -321,7 +321,7 @@ impl DeviceQueue for GpuStream {
         ranks: &mut NcclCommunicator,
         at: DeviceAddress,
         numbers: usize,
-        look: PollCallback<'_>,
+        poll: PollCallback<'_>,
     ) {
         self.attempt("sum with other GPUs", |queue| {
             if queue.sums.is_none() {
@@ -332,7 +332,7 @@ impl DeviceQueue for GpuStream {
             sums.stream.wait(&sums.begin)?;
             // SAFETY: callers pass memory of this queue and do not use it until `has_summed`; the
             // stream belongs to the communicator's device.
-            unsafe { ranks.sum(at, numbers, sums.stream.cu_stream().cast(), look) };
+            unsafe { ranks.sum(at, numbers, sums.stream.cu_stream().cast(), poll) };
             sums.end.record(&sums.stream)
         });
     }

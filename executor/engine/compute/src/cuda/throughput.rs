@@ -28,7 +28,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// Errors of the GPU.
-    pub fn limits(&self) -> Result<GpuThroughput, DeviceError> {
+    pub fn throughput(&self) -> Result<GpuThroughput, DeviceError> {
         let (mut stream, kind) = (self.stream()?, self.kind());
         let queue: &mut dyn DeviceQueue = &mut stream;
         let matrix = SIDE * SIDE * kind.size();
@@ -45,10 +45,10 @@ impl CudaDevice {
             let number_of = (state >> 8) as f32 / 8_388_608.0 - 1.0;
             number.copy_from_slice(&number_of.to_ne_bytes());
         }
-        let arriving = queue.allocate(numbers.len())?;
-        queue.upload(numbers, arriving);
+        let upload = queue.allocate(numbers.len())?;
+        queue.upload(numbers, upload);
         for to in [left, right] {
-            let arguments = [arriving.into(), to.into(), int(SIDE * SIDE)];
+            let arguments = [upload.into(), to.into(), int(SIDE * SIDE)];
             queue.launch("cast_in", pack_blocks(SIDE * SIDE), THREADS, &arguments);
         }
         let operand = |at: DeviceAddress| MatrixOperand::new(at, kind, SIDE);
@@ -56,7 +56,7 @@ impl CudaDevice {
         let product = MatrixProduct::new([SIDE; 3], left, right, out);
         let seconds = timed(queue, |queue| queue.multiply(&product))?;
         let products = 2.0 * (SIDE as f64).powi(3) / seconds;
-        for at in [left.at, right.at, out.at, arriving] {
+        for at in [left.at, right.at, out.at, upload] {
             queue.free(at);
         }
         let [from, to] = [queue.allocate(COPIED)?, queue.allocate(COPIED)?];

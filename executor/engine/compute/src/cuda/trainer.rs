@@ -25,7 +25,7 @@ pub struct DeviceTrainer {
     pub(super) session: DeviceSession,
     pub(super) step: u64,
     /// Number of examples of the batch in pinned memory (0 for no batch), and its place, 0 or 1.
-    pub(super) laid: (usize, usize),
+    pub(super) staged: (usize, usize),
     /// Place that the current or last step reads.
     pub(super) begun: usize,
     /// Whether a step has begun and not been waited for.
@@ -104,7 +104,7 @@ impl DeviceTrainer {
             clip_norm: None,
             session,
             step: 0,
-            laid: (0, 0),
+            staged: (0, 0),
             begun: 0,
             is_under_way: false,
             warm: (0, 0),
@@ -202,36 +202,36 @@ impl DeviceTrainer {
     /// # Panics
     /// If the batch is empty or too large, a token is not in the vocabulary, or a class is out of
     /// range.
-    pub fn lay(&mut self, batch: &Batch<'_>) {
+    pub fn stage_batch(&mut self, batch: &Batch<'_>) {
         let examples = batch.inputs.len() / self.network.input().len();
         let is_in = (1..=self.session.max_step).contains(&examples);
         assert!(is_in, "a step of 1 to {} examples", self.session.max_step);
         let place = 1 - self.begun;
         self.session.fill_batch(&self.network, batch, place);
-        self.laid = (examples, place);
+        self.staged = (examples, place);
     }
 
     /// Whether pinned memory holds a batch for the next step.
     #[must_use]
     pub fn has_batch(&self) -> bool {
-        self.laid.0 > 0
+        self.staged.0 > 0
     }
 
     /// Forward pass over parts of at most [`Self::max_batch`] examples, with the current
-    /// parameters. Discards the batch of [`Self::lay`].
+    /// parameters. Discards the batch of [`Self::stage_batch`].
     ///
     /// # Errors
     /// Errors of the GPU.
     ///
     /// # Panics
-    /// See [`Self::lay`]. Also if a part is too large, while a step is running, and while the
-    /// memory is released.
+    /// See [`Self::stage_batch`]. Also if a part is too large, while a step is running, and while
+    /// the memory is released.
     pub fn evaluate<'a>(
         &mut self,
         parts: impl Iterator<Item = Batch<'a>>,
     ) -> Result<StepLoss, DeviceError> {
         assert!(!self.is_under_way, "a step reads what is laid");
-        self.laid.0 = 0;
+        self.staged.0 = 0;
         self.session.evaluate_here(&self.network, parts)
     }
 

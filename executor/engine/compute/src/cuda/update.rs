@@ -23,14 +23,14 @@ pub(super) struct UpdateOperands<'a> {
 /// Returns the factors of update number `step`, in the layout of the kernels' `struct told`.
 pub(super) fn factors(optimizer: &OptimizerConfig, step: u64, grad_scale: f32) -> [f32; FACTORS] {
     let lr = optimizer.learning_rate(step);
-    let mut told = [0.0_f32; FACTORS];
-    [told[3], told[12]] = [grad_scale; 2];
-    told[11] = 1.0;
+    let mut factors = [0.0_f32; FACTORS];
+    [factors[3], factors[12]] = [grad_scale; 2];
+    factors[11] = 1.0;
     let mut common = |lr: f64, momentum: f64, weight_decay: f64, eps: f64| {
-        told[0] = lr as f32;
-        told[1] = momentum as f32;
-        told[2] = weight_decay as f32;
-        told[4] = eps as f32;
+        factors[0] = lr as f32;
+        factors[1] = momentum as f32;
+        factors[2] = weight_decay as f32;
+        factors[4] = eps as f32;
     };
     match optimizer.rule {
         UpdateRule::Sgd {
@@ -54,7 +54,7 @@ pub(super) fn factors(optimizer: &OptimizerConfig, step: u64, grad_scale: f32) -
             ..
         } => {
             common(lr, momentum, weight_decay, eps);
-            [told[5], told[6]] = [rho as f32, (1.0 - rho) as f32];
+            [factors[5], factors[6]] = [rho as f32, (1.0 - rho) as f32];
         }
         UpdateRule::Adam {
             beta1,
@@ -74,12 +74,12 @@ pub(super) fn factors(optimizer: &OptimizerConfig, step: u64, grad_scale: f32) -
             };
             let rate = lr * root / (1.0 - beta1.powf(time));
             common(rate, 0.0, penalty, eps * root);
-            [told[7], told[8]] = [beta1 as f32, beta2 as f32];
-            [told[9], told[10]] = [(1.0 - beta1) as f32, (1.0 - beta2) as f32];
-            told[11] = (1.0 - shrink) as f32;
+            [factors[7], factors[8]] = [beta1 as f32, beta2 as f32];
+            [factors[9], factors[10]] = [(1.0 - beta1) as f32, (1.0 - beta2) as f32];
+            factors[11] = (1.0 - shrink) as f32;
         }
     }
-    told
+    factors
 }
 
 /// Size of the partial sums of [`clip`] in bytes.
@@ -111,21 +111,21 @@ fn norm_blocks(run: &Range<usize>) -> usize {
 /// tensors alone, so the same gradients give the same bits.
 pub(super) fn clip(
     queue: &mut dyn DeviceQueue,
-    places: &UpdateOperands<'_>,
+    operands: &UpdateOperands<'_>,
     blocks: &[ParameterBlock],
     limit: f64,
 ) {
-    let runs = clipped(places.arenas, blocks);
+    let runs = clipped(operands.arenas, blocks);
     let parts: usize = runs.iter().map(norm_blocks).sum();
     // Partial sums of parameters, which are not used here, and of gradients.
-    let [of_p, of_g, sums] = [0, 1, 2].map(|array| places.squares + (8 * array * parts) as u64);
+    let [of_p, of_g, sums] = [0, 1, 2].map(|array| operands.squares + (8 * array * parts) as u64);
     let mut first = 0;
     for run in runs {
         let blocks = norm_blocks(&run);
         let at = 8 * first as u64;
         let arguments = [
             KernelArgument::from(0_u64),
-            places.arenas.gradient(run.start).into(),
+            operands.arenas.gradient(run.start).into(),
             int(run.len()),
             (of_p + at).into(),
             (of_g + at).into(),
@@ -136,14 +136,14 @@ pub(super) fn clip(
     let adds = KernelArgument::from(false);
     let arguments = [of_p.into(), of_g.into(), int(parts), sums.into(), adds];
     queue.launch("total", 1, THREADS, &arguments);
-    let arguments = [(sums + 8).into(), places.factors.into(), limit.into()];
+    let arguments = [(sums + 8).into(), operands.factors.into(), limit.into()];
     queue.launch("clip", 1, 32, &arguments);
 }
 
 /// Updates all tensors from their gradients, and the copies that products read.
 pub(super) fn update_all(
     queue: &mut dyn DeviceQueue,
-    places: &UpdateOperands<'_>,
+    operands: &UpdateOperands<'_>,
     optimizer: &OptimizerConfig,
     blocks: &[ParameterBlock],
 ) {
@@ -154,64 +154,64 @@ pub(super) fn update_all(
         ParameterRole::Weight if is_lars => (ParameterRole::Weight, block.offset),
         ParameterRole::Weight | ParameterRole::Bias => (ParameterRole::Bias, 0),
     };
-    for (run, (role, _)) in places.arenas.runs(blocks.iter(), of) {
-        update(queue, places, optimizer, &run, role);
+    for (run, (role, _)) in operands.arenas.runs(blocks.iter(), of) {
+        update(queue, operands, optimizer, &run, role);
     }
 }
 
 /// Updates a run of tensors. Only LARS distinguishes weights from other tensors.
 fn update(
     queue: &mut dyn DeviceQueue,
-    places: &UpdateOperands<'_>,
+    operands: &UpdateOperands<'_>,
     optimizer: &OptimizerConfig,
     run: &Range<usize>,
     role: ParameterRole,
 ) {
-    let p = places.arenas.parameter(run.start);
-    let g = places.arenas.gradient(run.start);
-    let [first, second] = [0, places.parameters].map(|plane| {
+    let p = operands.arenas.parameter(run.start);
+    let g = operands.arenas.gradient(run.start);
+    let [first, second] = [0, operands.parameters].map(|plane| {
         let numbers = plane + run.start;
-        KernelArgument::from(places.state + 4 * numbers as u64)
+        KernelArgument::from(operands.state + 4 * numbers as u64)
     });
-    let (count, told) = (int(run.len()), KernelArgument::from(places.factors));
+    let (count, factors) = (int(run.len()), KernelArgument::from(operands.factors));
     let (parameter, gradient) = (KernelArgument::from(p), KernelArgument::from(g));
-    let weight = KernelArgument::from(places.arenas.weight(run.start));
+    let weight = KernelArgument::from(operands.arenas.weight(run.start));
     let blocks = pack_blocks(run.len());
     let launch = |queue: &mut dyn DeviceQueue, kernel, arguments: &[KernelArgument]| {
         queue.launch(kernel, blocks, THREADS, arguments);
     };
     if role == ParameterRole::Statistic {
-        return launch(queue, "follow", &[parameter, gradient, count, told]);
+        return launch(queue, "follow", &[parameter, gradient, count, factors]);
     }
     match optimizer.rule {
         UpdateRule::Sgd { momentum: 0.0, .. } => {
             let none = KernelArgument::from(0_u64);
-            let arguments = [parameter, gradient, weight, count, told, none];
+            let arguments = [parameter, gradient, weight, count, factors, none];
             launch(queue, "sgd", &arguments);
         }
         UpdateRule::Sgd { nesterov, .. } => {
             let nesterov = nesterov.into();
-            let arguments = [parameter, gradient, first, weight, count, told, nesterov];
+            let arguments = [parameter, gradient, first, weight, count, factors, nesterov];
             launch(queue, "momentum", &arguments);
         }
         UpdateRule::Lars {
             momentum, trust, ..
         } => {
             let ratio = match role {
-                ParameterRole::Weight => trust_ratio(queue, places, run, [p, g], trust),
+                ParameterRole::Weight => trust_ratio(queue, operands, run, [p, g], trust),
                 // A null pointer means 1.
                 _ => KernelArgument::from(0_u64),
             };
             if momentum == 0.0 {
-                let arguments = [parameter, gradient, weight, count, told, ratio];
+                let arguments = [parameter, gradient, weight, count, factors, ratio];
                 launch(queue, "sgd", &arguments);
             } else {
-                let arguments = [parameter, gradient, first, weight, count, told, ratio];
+                let arguments = [parameter, gradient, first, weight, count, factors, ratio];
                 launch(queue, "lars", &arguments);
             }
         }
         UpdateRule::AdaGrad { .. } => {
-            let arguments = [parameter, gradient, first, weight, count, told];
+            let arguments = [parameter, gradient, first, weight, count, factors];
             launch(queue, "adagrad", &arguments);
         }
         UpdateRule::RmsProp { momentum, .. } => {
@@ -220,11 +220,11 @@ fn update(
             } else {
                 second
             };
-            let arguments = [parameter, gradient, first, velocity, weight, count, told];
+            let arguments = [parameter, gradient, first, velocity, weight, count, factors];
             launch(queue, "rmsprop", &arguments);
         }
         UpdateRule::Adam { .. } => {
-            let arguments = [parameter, gradient, first, second, weight, count, told];
+            let arguments = [parameter, gradient, first, second, weight, count, factors];
             launch(queue, "adam", &arguments);
         }
     }
@@ -233,23 +233,23 @@ fn update(
 /// Computes LARS' factor of a tensor and returns its address.
 fn trust_ratio(
     queue: &mut dyn DeviceQueue,
-    places: &UpdateOperands<'_>,
+    operands: &UpdateOperands<'_>,
     run: &Range<usize>,
     [p, g]: [DeviceAddress; 2],
     coefficient: f64,
 ) -> KernelArgument {
-    let of_g = places.norms + 8 * NORM_BLOCKS as u64;
+    let of_g = operands.norms + 8 * NORM_BLOCKS as u64;
     let sums = of_g + 8 * NORM_BLOCKS as u64;
     let ratio = sums + 16;
     let blocks = norm_blocks(run);
-    let (parts, len) = (places.norms.into(), int(run.len()));
+    let (parts, len) = (operands.norms.into(), int(run.len()));
     let arguments = [p.into(), g.into(), len, parts, of_g.into()];
     queue.launch("squares", blocks, THREADS, &arguments);
     let adds = KernelArgument::from(false);
     let arguments = [parts, of_g.into(), int(blocks), sums.into(), adds];
     queue.launch("total", 1, THREADS, &arguments);
-    let told = places.factors.into();
-    let arguments = [sums.into(), told, coefficient.into(), ratio.into()];
+    let factors = operands.factors.into();
+    let arguments = [sums.into(), factors, coefficient.into(), ratio.into()];
     queue.launch("trust", 1, 32, &arguments);
     ratio.into()
 }

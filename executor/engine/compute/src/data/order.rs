@@ -197,7 +197,8 @@ mod tests {
             let steps = batches.steps_per_epoch();
             let mut seen = vec![false; examples];
             for step in epoch * steps..(epoch + 1) * steps {
-                prop_assert_eq!(batches.position(step), EpochPosition { epoch, batch: step - epoch * steps });
+                let expected = EpochPosition { epoch, batch: step - epoch * steps };
+                prop_assert_eq!(batches.position(step), expected);
                 let indices = batches.indices(step).to_vec();
                 prop_assert_eq!(indices.len(), batch);
                 for index in indices {

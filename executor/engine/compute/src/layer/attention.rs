@@ -30,13 +30,13 @@ struct AttentionExample<'a> {
     input: &'a [f32],
     output: &'a [f32],
     d_output: &'a [f32],
-    kept: &'a [f32],
+    saved: &'a [f32],
     d_input: &'a mut [f32],
 }
 
 impl CpuKernel for Attention {
     /// Largest score and 1 / sum of exponentials of each row.
-    fn kept(&self) -> SavedSize {
+    fn saved_size(&self) -> SavedSize {
         let numbers = 2 * self.heads * self.positions;
         SavedSize { numbers, bytes: 0 }
     }
@@ -46,21 +46,22 @@ impl CpuKernel for Attention {
     }
 
     fn forward(&self, pass: ForwardOperands<'_>) {
-        let [input, output, kept] = self.lens();
+        let [input, output, saved] = self.lens();
         let inputs = pass.inputs.get(0).chunks_exact(input);
         let outputs = pass.output.chunks_exact_mut(output);
-        let items = inputs.zip(outputs.zip(pass.numbers.chunks_exact_mut(kept)));
-        let work = |(x, (y, kept)): (&[f32], (&mut [f32], &mut [f32])),
+        let items = inputs.zip(outputs.zip(pass.numbers.chunks_exact_mut(saved)));
+        let work = |(x, (y, saved)): (&[f32], (&mut [f32], &mut [f32])),
                     lane: &mut ThreadScratch| {
-            let kept = kept.chunks_exact_mut(2 * self.positions);
-            kept.enumerate()
-                .for_each(|(head, kept)| self.mix(head, x, y, kept, lane));
+            let saved = saved.chunks_exact_mut(2 * self.positions);
+            saved
+                .enumerate()
+                .for_each(|(head, saved)| self.mix(head, x, y, saved, lane));
         };
         waves(pass.lanes, items, work, |_| {});
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {
-        let [input, output, kept] = self.lens();
+        let [input, output, saved] = self.lens();
         let Some(d_input) = pass.d_inputs.get(0) else {
             return;
         };
@@ -68,13 +69,13 @@ impl CpuKernel for Attention {
         let values = values.zip(pass.output.chunks_exact(output));
         let gradients = pass.d_output.chunks_exact(output);
         let gradients = gradients.zip(d_input.chunks_exact_mut(input));
-        let items = values.zip(gradients).zip(pass.numbers.chunks_exact(kept));
+        let items = values.zip(gradients).zip(pass.numbers.chunks_exact(saved));
         let items = items.map(
-            |(((input, output), (d_output, d_input)), kept)| AttentionExample {
+            |(((input, output), (d_output, d_input)), saved)| AttentionExample {
                 input,
                 output,
                 d_output,
-                kept,
+                saved,
                 d_input,
             },
         );
@@ -137,7 +138,7 @@ impl Attention {
         head: usize,
         x: &[f32],
         y: &mut [f32],
-        kept: &mut [f32],
+        saved: &mut [f32],
         lane: &mut ThreadScratch,
     ) {
         let [keys, _, scores, _] = lane.split(self.areas());
@@ -148,8 +149,8 @@ impl Attention {
             let queries = self.part(x, 0, head, tile.clone());
             let keys = Matrix::columns(keys, self.positions, 0, tile.end);
             multiply(scores, WriteMode::Overwrite, queries, keys, 1);
-            let kept = &mut kept[2 * tile.start..2 * tile.end];
-            softmax(scores, tile.start, tile.end, self.scale(), kept);
+            let saved = &mut saved[2 * tile.start..2 * tile.end];
+            softmax(scores, tile.start, tile.end, self.scale(), saved);
             let scores = Matrix::new(scores, tile.len(), tile.end);
             let values = self.part(x, 2, head, 0..tile.end);
             let y = &mut y[tile.start * width..tile.end * width];
@@ -184,9 +185,9 @@ impl Attention {
             multiply(scores, WriteMode::Overwrite, queries, read, 1);
             let read = Matrix::columns(values, self.positions, 0, end);
             multiply(d_scores, WriteMode::Overwrite, d_output, read, 1);
-            let kept = &example.kept[2 * self.positions * head..][2 * tile.start..2 * tile.end];
+            let saved = &example.saved[2 * self.positions * head..][2 * tile.start..2 * tile.end];
             let (output, d) = (&example.output[span.clone()], &example.d_output[span]);
-            for (row, kept) in kept.chunks_exact(2).enumerate() {
+            for (row, saved) in saved.chunks_exact(2).enumerate() {
                 let own = row * width + first..row * width + first + self.head;
                 let along = dot(&output[own.clone()], &d[own]);
                 let part = row * end..(row + 1) * end;
@@ -196,7 +197,7 @@ impl Attention {
                     d_scores,
                     tile.start + row + 1,
                     self.scale(),
-                    kept,
+                    saved,
                     along,
                 );
             }
@@ -231,9 +232,9 @@ impl Attention {
 vectorised! {
     /// Softmax in place of rows of `columns` scores. The first row attends to `before + 1` keys and
     /// each next row to one more; scores of later keys become 0.
-    fn softmax(scores: &mut [f32], before: usize, columns: usize, scale: f32, kept: &mut [f32]) {
-        let rows = scores.chunks_exact_mut(columns).zip(kept.chunks_exact_mut(2));
-        for (row, (scores, kept)) in rows.enumerate() {
+    fn softmax(scores: &mut [f32], before: usize, columns: usize, scale: f32, saved: &mut [f32]) {
+        let rows = scores.chunks_exact_mut(columns).zip(saved.chunks_exact_mut(2));
+        for (row, (scores, saved)) in rows.enumerate() {
             let (seen, later) = scores.split_at_mut(before + row + 1);
             let most = largest(seen);
             for score in seen.iter_mut() {
@@ -244,15 +245,22 @@ vectorised! {
                 *score *= inverse;
             }
             later.fill(0.0);
-            kept.copy_from_slice(&[most, inverse]);
+            saved.copy_from_slice(&[most, inverse]);
         }
     }
 
     /// Recomputes the softmax in `scores` and turns `d_scores` from the gradient of the softmax
     /// into the gradient of the scores. `along` is the sum of their products, which equals the dot
     /// product of the output and its gradient.
-    fn d_softmax(scores: &mut [f32], d_scores: &mut [f32], seen: usize, scale: f32, kept: &[f32], along: f32) {
-        let (most, inverse) = (kept[0], kept[1]);
+    fn d_softmax(
+        scores: &mut [f32],
+        d_scores: &mut [f32],
+        seen: usize,
+        scale: f32,
+        saved: &[f32],
+        along: f32,
+    ) {
+        let (most, inverse) = (saved[0], saved[1]);
         let (scores, later) = scores.split_at_mut(seen);
         let (d_scores, d_later) = d_scores.split_at_mut(seen);
         for (score, d) in scores.iter_mut().zip(d_scores) {

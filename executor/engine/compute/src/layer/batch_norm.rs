@@ -12,7 +12,8 @@
 //!
 //! A pass reads its value from memory twice. Sums are computed over fixed chunks of rows while the
 //! chunk is in the second-level cache. Chunks are combined in order (Chan, Golub and LeVeque,
-//! 1979). The variance suffers no cancellation, and the bits do not depend on the number of lanes.
+//! 1979). The variance suffers no cancellation, and the bits do not depend on the number of
+//! threads.
 
 use super::matrix::WriteMode;
 use super::operands::{
@@ -56,7 +57,7 @@ struct BatchStatistics<'a> {
 impl CpuKernel for BatchNorm {
     /// [`BatchStatistics`]. They are kept per example, and only those of the first example are
     /// used.
-    fn kept(&self) -> SavedSize {
+    fn saved_size(&self) -> SavedSize {
         let numbers = 5 * self.channels;
         SavedSize { numbers, bytes: 0 }
     }
@@ -171,8 +172,8 @@ impl BatchNorm {
         (CHUNK / self.channels).max(1) * self.channels
     }
 
-    fn statistics<'a>(&self, kept: &'a mut [f32]) -> BatchStatistics<'a> {
-        let (mean, rest) = kept.split_at_mut(self.channels);
+    fn statistics<'a>(&self, saved: &'a mut [f32]) -> BatchStatistics<'a> {
+        let (mean, rest) = saved.split_at_mut(self.channels);
         let (spread, rest) = rest.split_at_mut(self.channels);
         let (variance, rest) = rest.split_at_mut(self.channels);
         let (d_shift, rest) = rest.split_at_mut(self.channels);

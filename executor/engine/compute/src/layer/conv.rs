@@ -8,8 +8,8 @@
 //! backward pass gathers patches again, because keeping them would take the kernel's area times the
 //! input's memory.
 //!
-//! Examples are assigned to lanes in groups whose size depends on shapes alone. The gradients of
-//! the groups are added in order, so the bits do not depend on the number of lanes.
+//! Examples are assigned to threads in groups whose size depends on shapes alone. The gradients of
+//! the groups are added in order, so the bits do not depend on the number of threads.
 
 use super::dense::{add_bias, add_bias_relu, add_rows, mask_by_relu};
 use super::depthwise;
@@ -24,9 +24,9 @@ const TILE: usize = 1 << 16;
 /// Minimum number of positions per matrix product. Below it, the product is dominated by packing
 /// the weight.
 const MIN_TILE: usize = 256;
-/// Approximate number of positions per lane's group, and maximum number of examples. Adding up a
+/// Approximate number of positions per thread's group, and maximum number of examples. Adding up a
 /// group's weight gradient must be cheap compared with computing it.
-const TURN: (usize, usize) = (4096, 16);
+const BACKWARD_GROUP: (usize, usize) = (4096, 16);
 
 /// Shape of the layer and ranges of its parameters in the flat arena.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub(crate) struct Conv2d {
     pub(crate) bias: Range<usize>,
 }
 
-/// A lane's part of each operand of the backward pass.
+/// A thread's part of each operand of the backward pass.
 struct ConvBackwardChunk<'a> {
     input: &'a [f32],
     output: &'a [f32],
@@ -141,7 +141,7 @@ impl Conv2d {
 
     fn examples_per_turn(&self) -> usize {
         let [height, width] = self.window.output();
-        (TURN.0 / (height * width)).clamp(1, TURN.1)
+        (BACKWARD_GROUP.0 / (height * width)).clamp(1, BACKWARD_GROUP.1)
     }
 
     /// Number of rows of output positions per matrix product.

@@ -5,8 +5,8 @@
 //! the backward pass, which gathers the patches again. Keeping the patches would take 9 times the
 //! input's memory and is slower, because they would be read from memory.
 //!
-//! Examples are assigned to lanes in groups of a fixed size. The gradients of the groups are added
-//! in order, so the bits do not depend on the number of lanes.
+//! Examples are assigned to threads in groups of a fixed size. The gradients of the groups are
+//! added in order, so the bits do not depend on the number of threads.
 
 use super::matrix::{Matrix, WriteMode, multiply, transpose};
 use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
@@ -53,7 +53,7 @@ struct ConvPoolGroup<'a> {
 
 impl CpuKernel for ConvPool {
     /// Index of the largest value of each pooling window.
-    fn kept(&self) -> SavedSize {
+    fn saved_size(&self) -> SavedSize {
         let bytes = self.output_len();
         SavedSize { numbers: 0, bytes }
     }

@@ -34,7 +34,13 @@ fn position<const LEN: usize>(
 
 vectorised! {
     /// Overwrites `output`, without bias. `weight` is taps × channels.
-    pub(crate) fn forward(window: &ImageWindows, channels: usize, weight: &[f32], image: &[f32], output: &mut [f32]) {
+    pub(crate) fn forward(
+        window: &ImageWindows,
+        channels: usize,
+        weight: &[f32],
+        image: &[f32],
+        output: &mut [f32],
+    ) {
         let width = window.output()[1];
         for (index, output) in output.chunks_exact_mut(channels).enumerate() {
             let place = [index / width, index % width];

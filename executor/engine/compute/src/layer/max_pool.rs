@@ -17,7 +17,7 @@ pub(crate) struct MaxPool {
 
 impl CpuKernel for MaxPool {
     /// Index in the window of the largest position of each window.
-    fn kept(&self) -> SavedSize {
+    fn saved_size(&self) -> SavedSize {
         let bytes = self.output_len();
         SavedSize { numbers: 0, bytes }
     }
@@ -74,7 +74,13 @@ impl MaxPool {
 
 vectorised! {
     /// A tie selects the first position in reading order. A NaN wins, so that divergence shows.
-    fn forward(window: &ImageWindows, channels: usize, image: &[f32], output: &mut [f32], winners: &mut [u8]) {
+    fn forward(
+        window: &ImageWindows,
+        channels: usize,
+        image: &[f32],
+        output: &mut [f32],
+        winners: &mut [u8],
+    ) {
         let width = window.output()[1];
         let windows = output.chunks_exact_mut(channels).zip(winners.chunks_exact_mut(channels));
         for (index, (best, winner)) in windows.enumerate() {

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// CPU implementation of one operation.
 pub(crate) trait CpuKernel: Sync {
     /// Memory that the backward pass needs besides inputs and output.
-    fn kept(&self) -> SavedSize {
+    fn saved_size(&self) -> SavedSize {
         SavedSize::default()
     }
 
@@ -72,7 +72,7 @@ pub(crate) struct ForwardOperands<'a> {
     /// unchanged.
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
-    /// One lane per thread.
+    /// One element per thread.
     pub(crate) lanes: &'a mut [ThreadScratch],
 }
 

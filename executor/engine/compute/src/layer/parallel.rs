@@ -30,8 +30,8 @@ pub(crate) fn each<T: Send>(
     }
 }
 
-/// Runs `work` for each item with a lane's scratch, as many items at a time as there are lanes.
-/// After each wave, `done` is called on its lanes in the order of the items.
+/// Runs `work` for each item with a thread's scratch, as many items at a time as there are threads.
+/// After each wave, `done` is called on its scratches in the order of the items.
 pub(crate) fn waves<T: Send>(
     lanes: &mut [ThreadScratch],
     mut items: impl Iterator<Item = T>,
@@ -57,7 +57,7 @@ pub(crate) fn waves<T: Send>(
     }
 }
 
-/// Writes or adds a lane's part of a gradient.
+/// Writes or adds a thread's part of a gradient.
 pub(crate) fn accumulate(sum: &mut [f32], part: &[f32], write: WriteMode) {
     match write {
         WriteMode::Overwrite => sum.copy_from_slice(part),

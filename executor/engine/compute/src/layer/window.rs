@@ -132,7 +132,13 @@ fn gather_lines<const LINE: usize>(
 vectorised! {
     /// `image` is height × width × all channels; `patches` receives the patches of the windows of
     /// row `y`.
-    pub(crate) fn gather(window: &ImageWindows, image: &[f32], y: usize, channels: PatchChannels, patches: &mut [f32]) {
+    pub(crate) fn gather(
+        window: &ImageWindows,
+        image: &[f32],
+        y: usize,
+        channels: PatchChannels,
+        patches: &mut [f32],
+    ) {
         let line = window.kernel[1] * channels.count;
         match line {
             3 => gather_lines::<3>(window, image, y, channels, patches),
@@ -146,7 +152,13 @@ vectorised! {
     }
 
     /// Transpose of [`gather`]: adds the patches to the elements of the image.
-    pub(crate) fn scatter(window: &ImageWindows, patches: &[f32], y: usize, channels: PatchChannels, image: &mut [f32]) {
+    pub(crate) fn scatter(
+        window: &ImageWindows,
+        patches: &[f32],
+        y: usize,
+        channels: PatchChannels,
+        image: &mut [f32],
+    ) {
         let line = window.kernel[1] * channels.count;
         let rows = window.span(0, y);
         let row_len = window.image[1] * channels.all;

@@ -19,7 +19,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Workspace {
     max_batch: usize,
-    place: WorkspaceDevice,
+    device: WorkspaceDevice,
 }
 
 /// Device of a workspace, on which its passes run.
@@ -46,7 +46,7 @@ pub(super) struct CpuPass {
     gradients: Vec<Vec<f32>>,
     /// Buffers of the input gradients of one operation while it runs.
     taken: Vec<Vec<f32>>,
-    /// One lane per thread.
+    /// One element per thread.
     lanes: Vec<ThreadScratch>,
 }
 
@@ -75,10 +75,10 @@ impl Network {
             threads,
             values: self.lens[1..].iter().map(zeros).collect(),
             numbers: kernels()
-                .map(|kernel| zeros(&kernel.kept().numbers))
+                .map(|kernel| zeros(&kernel.saved_size().numbers))
                 .collect(),
             bytes: kernels()
-                .map(|kernel| vec![0; max_batch * kernel.kept().bytes])
+                .map(|kernel| vec![0; max_batch * kernel.saved_size().bytes])
                 .collect(),
             gradients: slots.sizes.iter().map(zeros).collect(),
             slots,
@@ -88,7 +88,7 @@ impl Network {
         let pass = Box::new(pass);
         Workspace {
             max_batch,
-            place: WorkspaceDevice::Cpu { pool, pass },
+            device: WorkspaceDevice::Cpu { pool, pass },
         }
     }
 
@@ -111,7 +111,7 @@ impl Network {
                 let session = DeviceSession::new(self, queue, kind, (max_batch, max_batch), 0)?;
                 Ok(Workspace {
                     max_batch,
-                    place: WorkspaceDevice::Cuda(Box::new(session)),
+                    device: WorkspaceDevice::Cuda(Box::new(session)),
                 })
             }
         }
@@ -143,7 +143,7 @@ impl Workspace {
 
     /// Returns the session of a device; `None` on the CPU.
     pub(super) fn session(&mut self) -> Option<&mut DeviceSession> {
-        match &mut self.place {
+        match &mut self.device {
             WorkspaceDevice::Cpu { .. } => None,
             WorkspaceDevice::Cuda(session) => Some(session),
         }
@@ -154,7 +154,7 @@ impl Workspace {
     /// # Panics
     /// If the workspace is on a device.
     pub(super) fn run<T: Send>(&mut self, work: impl FnOnce(&mut CpuPass) -> T + Send) -> T {
-        match &mut self.place {
+        match &mut self.device {
             WorkspaceDevice::Cpu { pool: None, pass } => work(pass),
             WorkspaceDevice::Cpu {
                 pool: Some(pool),
@@ -228,8 +228,8 @@ impl CpuPass {
                 examples: at.examples,
             },
             output: &mut output[..at.examples * network.lens[index + 1]],
-            numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
-            bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
+            numbers: &mut self.numbers[index][..at.examples * kernel.saved_size().numbers],
+            bytes: &mut self.bytes[index][..at.examples * kernel.saved_size().bytes],
             lanes: &mut self.lanes,
         });
         self.values[index] = output;
@@ -298,8 +298,8 @@ impl CpuPass {
                 grads,
                 write: network.write(index, kernel.parameters(), write),
                 write_shared: network.write(index, kernel.shared(), write),
-                numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
-                bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
+                numbers: &mut self.numbers[index][..at.examples * kernel.saved_size().numbers],
+                bytes: &mut self.bytes[index][..at.examples * kernel.saved_size().bytes],
                 lanes: &mut self.lanes,
             });
             self.gradients[step.d_output] = d_output;

@@ -40,27 +40,27 @@ enum DeferredRequest {
 /// Executes requests at the last moment, on the calling thread.
 pub(crate) struct DeferredQueue {
     queue: Emulator,
-    asked: Vec<DeferredRequest>,
+    pending: Vec<DeferredRequest>,
     /// Recording in progress.
-    written: Option<Vec<DeferredRequest>>,
+    recording: Option<Vec<DeferredRequest>>,
     graphs: Vec<Vec<DeferredRequest>>,
     /// Kernels and shapes of products that were requested before a recording.
-    met: HashSet<String>,
+    warmed_up: HashSet<String>,
 }
 
 impl DeferredQueue {
     pub(crate) fn new(queue: Emulator) -> Self {
         Self {
             queue,
-            asked: Vec::new(),
-            written: None,
+            pending: Vec::new(),
+            recording: None,
             graphs: Vec::new(),
-            met: HashSet::new(),
+            warmed_up: HashSet::new(),
         }
     }
 
-    fn ask(&mut self, asked: DeferredRequest) {
-        let name = match &asked {
+    fn enqueue(&mut self, request: DeferredRequest) {
+        let name = match &request {
             DeferredRequest::Launch { kernel, .. } => (*kernel).to_owned(),
             DeferredRequest::Multiply(MatrixProduct {
                 rows,
@@ -72,30 +72,30 @@ impl DeferredQueue {
             }) => format!("a product of {:?}", (rows, columns, inner, batch, add)),
             _ => String::new(),
         };
-        match &mut self.written {
-            Some(written) => {
-                let is_known = name.is_empty() || self.met.contains(&name);
+        match &mut self.recording {
+            Some(recording) => {
+                let is_known = name.is_empty() || self.warmed_up.contains(&name);
                 assert!(is_known, "{name} is met for the first time in a recording");
-                written.push(asked);
+                recording.push(request);
             }
             None => {
-                self.met.insert(name);
-                self.asked.push(asked);
+                self.warmed_up.insert(name);
+                self.pending.push(request);
             }
         }
     }
 
     /// Executes all pending requests.
     fn catch_up(&mut self) {
-        assert!(self.written.is_none(), "a recording waits for nothing");
-        for asked in mem::take(&mut self.asked) {
-            self.carry_out(asked);
+        assert!(self.recording.is_none(), "a recording waits for nothing");
+        for request in mem::take(&mut self.pending) {
+            self.carry_out(request);
         }
     }
 
-    fn carry_out(&mut self, asked: DeferredRequest) {
+    fn carry_out(&mut self, request: DeferredRequest) {
         let queue = &mut self.queue;
-        match asked {
+        match request {
             DeferredRequest::Upload { from, to, bytes } => {
                 // SAFETY: pinned memory of the emulator, which lives as long as this queue.
                 queue.upload(
@@ -125,7 +125,10 @@ impl DeferredQueue {
 
 impl DeviceQueue for DeferredQueue {
     fn allocate(&mut self, bytes: usize) -> Result<DeviceAddress, DeviceError> {
-        assert!(self.written.is_none(), "no memory is taken in a recording");
+        assert!(
+            self.recording.is_none(),
+            "no memory is taken in a recording"
+        );
         self.queue.allocate(bytes)
     }
 
@@ -143,13 +146,13 @@ impl DeviceQueue for DeferredQueue {
 
     fn upload(&mut self, from: &[u8], to: DeviceAddress) {
         let (from, bytes) = (from.as_ptr() as usize, from.len());
-        self.ask(DeferredRequest::Upload { from, to, bytes });
+        self.enqueue(DeferredRequest::Upload { from, to, bytes });
     }
 
     fn download(&mut self, from: DeviceAddress, to: &mut [u8]) {
-        assert!(self.written.is_none(), "nothing comes out of a recording");
+        assert!(self.recording.is_none(), "nothing comes out of a recording");
         let (to, bytes) = (to.as_mut_ptr() as usize, to.len());
-        self.ask(DeferredRequest::Download { from, to, bytes });
+        self.enqueue(DeferredRequest::Download { from, to, bytes });
     }
 
     fn wait(&mut self, _number: usize) {
@@ -157,11 +160,11 @@ impl DeviceQueue for DeferredQueue {
     }
 
     fn copy(&mut self, from: DeviceAddress, to: DeviceAddress, bytes: usize) {
-        self.ask(DeferredRequest::Copy(from, to, bytes));
+        self.enqueue(DeferredRequest::Copy(from, to, bytes));
     }
 
     fn zero(&mut self, at: DeviceAddress, bytes: usize) {
-        self.ask(DeferredRequest::Zero(at, bytes));
+        self.enqueue(DeferredRequest::Zero(at, bytes));
     }
 
     fn launch(
@@ -171,7 +174,7 @@ impl DeviceQueue for DeferredQueue {
         threads: usize,
         arguments: &[KernelArgument],
     ) {
-        self.ask(DeferredRequest::Launch {
+        self.enqueue(DeferredRequest::Launch {
             kernel,
             blocks,
             threads,
@@ -180,20 +183,20 @@ impl DeviceQueue for DeferredQueue {
     }
 
     fn multiply(&mut self, product: &MatrixProduct) {
-        self.ask(DeferredRequest::Multiply(*product));
+        self.enqueue(DeferredRequest::Multiply(*product));
     }
 
     fn can_convolve(
         &mut self,
         filters: &ConvolutionShape,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         examples: usize,
     ) -> bool {
-        self.queue.can_convolve(filters, wanted, examples)
+        self.queue.can_convolve(filters, computed, examples)
     }
 
     fn convolve(&mut self, convolution: &ConvolutionCall) {
-        self.ask(DeferredRequest::Convolve(*convolution));
+        self.enqueue(DeferredRequest::Convolve(*convolution));
     }
 
     fn enter(&mut self) {
@@ -205,11 +208,11 @@ impl DeviceQueue for DeferredQueue {
         ranks: &mut NcclCommunicator,
         at: DeviceAddress,
         numbers: usize,
-        look: PollCallback<'_>,
+        poll: PollCallback<'_>,
     ) {
         // A sum begins after earlier requests.
         self.catch_up();
-        self.queue.sum(ranks, at, numbers, look);
+        self.queue.sum(ranks, at, numbers, poll);
     }
 
     fn has_summed(&mut self) -> bool {
@@ -226,19 +229,19 @@ impl DeviceQueue for DeferredQueue {
     }
 
     fn record(&mut self) {
-        assert!(self.written.is_none(), "one recording at a time");
-        self.written = Some(Vec::new());
+        assert!(self.recording.is_none(), "one recording at a time");
+        self.recording = Some(Vec::new());
     }
 
     fn recorded(&mut self) -> usize {
-        let written = self.written.take().expect("a recording");
-        self.graphs.push(written);
+        let recording = self.recording.take().expect("a recording");
+        self.graphs.push(recording);
         self.graphs.len() - 1
     }
 
     fn replay(&mut self, number: usize) {
-        assert!(self.written.is_none(), "a recording repeats no other");
-        self.asked.extend_from_slice(&self.graphs[number]);
+        assert!(self.recording.is_none(), "a recording repeats no other");
+        self.pending.extend_from_slice(&self.graphs[number]);
     }
 
     fn forget(&mut self) {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Emulated GPU of one worker.
 #[derive(Debug)]
 pub struct EmulatedGpu {
-    means: Result<NcclSupport, String>,
+    nccl_support: Result<NcclSupport, String>,
     /// Number of sums that this device was asked for.
     sums: AtomicU64,
     /// Number of the sum in which the process dies; 0 for none.
@@ -67,17 +67,17 @@ impl StandInBehaviour {
 impl EmulatedGpu {
     /// GPU with this number; all have the same model.
     pub fn new(number: usize, stand_in: StandInBehaviour) -> Self {
-        let means = stand_in.open().map(|nccl| NcclSupport {
+        let nccl_support = stand_in.open().map(|nccl| NcclSupport {
             nccl,
             gpu: format!("{number:032x}"),
             kind: "emulated".to_owned(),
         });
-        Self::of(means.map_err(|error| error.to_string()))
+        Self::of(nccl_support.map_err(|error| error.to_string()))
     }
 
-    fn of(means: Result<NcclSupport, String>) -> Self {
+    fn of(nccl_support: Result<NcclSupport, String>) -> Self {
         Self {
-            means,
+            nccl_support,
             sums: AtomicU64::new(0),
             dies_in: 0,
             updates: AtomicU64::new(0),
@@ -101,8 +101,8 @@ impl EmulatedGpu {
         Self::of(Err("the CUDA library libnccl was not found".to_owned()))
     }
 
-    pub(crate) fn means(&self) -> Result<NcclSupport, String> {
-        self.means.clone()
+    pub(crate) fn nccl_support(&self) -> Result<NcclSupport, String> {
+        self.nccl_support.clone()
     }
 
     /// Number of sums that it was asked for.
@@ -112,7 +112,7 @@ impl EmulatedGpu {
 
     pub(crate) fn queue(self: &Arc<Self>) -> DeferredQueue {
         let mut queue = Emulator::new(ElementType::F32);
-        queue.ranked = Some(Arc::clone(self));
+        queue.gpu = Some(Arc::clone(self));
         DeferredQueue::new(queue)
     }
 

@@ -69,7 +69,7 @@ pub(crate) struct Emulator {
     /// Convolutions that the queue supports, as with cuDNN, which may reject some of them.
     pub(crate) convolves: &'static [ComputedOperand],
     /// Emulated GPU of this queue, if there are several.
-    pub(super) ranked: Option<Arc<EmulatedGpu>>,
+    pub(super) gpu: Option<Arc<EmulatedGpu>>,
     /// Stream of sums for the stand-in for NCCL: the number of running sums.
     sums: Box<AtomicU64>,
 }
@@ -84,7 +84,7 @@ impl Emulator {
             blocks: Vec::new(),
             is_plain: false,
             convolves: &[],
-            ranked: None,
+            gpu: None,
             sums: Box::default(),
         }
     }
@@ -174,9 +174,9 @@ impl DeviceQueue for Emulator {
                 backwards,
             );
         }
-        if let Some(ranked) = &self.ranked
+        if let Some(gpu) = &self.gpu
             && kernel == "adam"
-            && ranked.has_strayed()
+            && gpu.has_strayed()
         {
             // SAFETY: the first argument is the address of parameters, which are memory of this
             // queue.
@@ -224,15 +224,15 @@ impl DeviceQueue for Emulator {
     fn can_convolve(
         &mut self,
         _filters: &ConvolutionShape,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         _examples: usize,
     ) -> bool {
-        self.convolves.contains(&wanted)
+        self.convolves.contains(&computed)
     }
 
     fn convolve(&mut self, convolution: &ConvolutionCall) {
-        let (filters, wanted) = (&convolution.filters, convolution.wanted);
-        assert!(self.convolves.contains(&wanted), "it has said so");
+        let (filters, computed) = (&convolution.filters, convolution.computed);
+        assert!(self.convolves.contains(&computed), "it has said so");
         let (window, kind) = (&filters.window, filters.kind);
         let ([rows, columns], [height, width]) = (window.output(), window.image);
         let image = convolution.examples * height * width * filters.channels_in;
@@ -246,13 +246,13 @@ impl DeviceQueue for Emulator {
                 (0..len).map(number).collect()
             }
         };
-        let mut x = operand(convolution.image, image, wanted == ComputedOperand::Image);
+        let mut x = operand(convolution.image, image, computed == ComputedOperand::Image);
         let len = filters.weight_len();
-        let mut w = operand(convolution.weight, len, wanted == ComputedOperand::Weight);
+        let mut w = operand(convolution.weight, len, computed == ComputedOperand::Weight);
         let mut y = operand(
             convolution.output,
             output,
-            wanted == ComputedOperand::Output,
+            computed == ComputedOperand::Output,
         );
         let (group_in, group_out) = (filters.group_in(), filters.group_out());
         let [kernel_rows, kernel_columns] = window.kernel;
@@ -276,14 +276,14 @@ impl DeviceQueue for Emulator {
                 let channel = out / group_out * group_in + channel;
                 let at_x = ((example * height + row) * width + column) * filters.channels_in;
                 let (at_x, at_w) = (at_x + channel, out * filters.patch_len() + at);
-                match wanted {
+                match computed {
                     ComputedOperand::Output => *y += x[at_x] * w[at_w],
                     ComputedOperand::Image => x[at_x] += *y * w[at_w],
                     ComputedOperand::Weight => w[at_w] += x[at_x] * *y,
                 }
             }
         }
-        let (at, numbers) = match wanted {
+        let (at, numbers) = match computed {
             ComputedOperand::Output => (convolution.output, y),
             ComputedOperand::Image => (convolution.image, x),
             ComputedOperand::Weight => (convolution.weight, w),
@@ -300,10 +300,10 @@ impl DeviceQueue for Emulator {
         ranks: &mut NcclCommunicator,
         at: DeviceAddress,
         numbers: usize,
-        look: PollCallback<'_>,
+        poll: PollCallback<'_>,
     ) {
-        if let Some(ranked) = &self.ranked {
-            ranked.count();
+        if let Some(gpu) = &self.gpu {
+            gpu.count();
         }
         // SAFETY: callers pass memory of this queue and do not use it until `has_summed`.
         unsafe {
@@ -311,7 +311,7 @@ impl DeviceQueue for Emulator {
                 at,
                 numbers,
                 std::ptr::from_ref(&*self.sums).cast_mut().cast(),
-                look,
+                poll,
             )
         };
     }
@@ -341,7 +341,7 @@ fn place(stored: &ColumnMajorMatrix, index: usize, [row, column]: [usize; 2]) ->
     } else {
         [row, column]
     };
-    let number = index * stored.apart + row + column * stored.stride;
+    let number = index * stored.batch_stride + row + column * stored.stride;
     stored.at + (number * stored.kind.size()) as u64
 }
 

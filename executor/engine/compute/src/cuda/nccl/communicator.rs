@@ -56,7 +56,7 @@ impl NcclCommunicator {
         nccl: &Arc<Nccl>,
         id: NcclId,
         (rank, ranks): (usize, usize),
-        look: PollCallback<'_>,
+        poll: PollCallback<'_>,
     ) -> Result<Self, AllReduceError> {
         let (mut raw, mut config) = (std::ptr::null_mut(), NcclConfig::without_blocking());
         // SAFETY: the pointers refer to these variables and are used only before the call returns.
@@ -74,7 +74,7 @@ impl NcclCommunicator {
             raw,
             failed: None,
         };
-        formed.settle("form a communicator", answer, look);
+        formed.settle("form a communicator", answer, poll);
         formed.failed.clone().map_or(Ok(formed), Err)
     }
 
@@ -90,7 +90,7 @@ impl NcclCommunicator {
         at: DeviceAddress,
         numbers: usize,
         stream: *mut c_void,
-        look: PollCallback<'_>,
+        poll: PollCallback<'_>,
     ) {
         if self.failed.is_some() {
             return;
@@ -100,7 +100,7 @@ impl NcclCommunicator {
         let answer = unsafe {
             (self.nccl.all_reduce)(at.cast_const(), at, numbers, FLOATS, SUM, self.raw, stream)
         };
-        self.settle("sum", answer, look);
+        self.settle("sum", answer, poll);
     }
 
     /// Returns the first error so far, also while a sum is running.
@@ -115,13 +115,13 @@ impl NcclCommunicator {
     }
 
     /// Waits until the operation that returned `answer` is no longer in progress.
-    fn settle(&mut self, action: &'static str, mut answer: NcclResult, look: PollCallback<'_>) {
+    fn settle(&mut self, action: &'static str, mut answer: NcclResult, poll: PollCallback<'_>) {
         while answer == IN_PROGRESS {
             answer = self.state();
             if answer != IN_PROGRESS {
                 break;
             }
-            if !look() {
+            if !poll() {
                 self.failed = Some(AllReduceError::GivenUp);
                 return;
             }

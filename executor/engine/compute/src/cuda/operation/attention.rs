@@ -31,7 +31,7 @@ struct AttentionOperands {
 
 impl DeviceKernel for Attention {
     /// One logarithm per query for the fused kernels.
-    fn kept(&self, examples: usize, size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, size: usize) -> usize {
         match self.tiled(size) {
             Some(_) => 4 * self.queries(examples),
             None => 0,
@@ -47,7 +47,7 @@ impl DeviceKernel for Attention {
 
     fn forward(&self, pass: &mut DevicePass<'_>) {
         if let Some([kernel, ..]) = self.tiled(pass.kind.size()) {
-            let mut arguments = vec![pass.inputs[0].into(), pass.output.into(), pass.kept.into()];
+            let mut arguments = vec![pass.inputs[0].into(), pass.output.into(), pass.saved.into()];
             arguments.extend(self.shape());
             let blocks = self.blocks(pass.examples);
             pass.queue.launch(kernel, blocks, TILE_THREADS, &arguments);
@@ -144,7 +144,7 @@ impl Attention {
         [d_queries, d_keys]: [&'static str; 2],
     ) {
         let [x, d_output] = [pass.inputs[0], pass.d_output].map(KernelArgument::from);
-        let [logs, alongs] = [pass.kept, pass.scratch].map(KernelArgument::from);
+        let [logs, alongs] = [pass.saved, pass.scratch].map(KernelArgument::from);
         let [positions, heads, scale] = self.shape();
         let (d_x, factor) = (d_input.into(), self.factor().into());
         let blocks = self.blocks(pass.examples);
@@ -196,13 +196,14 @@ impl Attention {
 
     /// For each head positions × head.
     fn operand(&self, pass: &DevicePass<'_>, at: DeviceAddress) -> MatrixOperand {
-        pass.values(at, self.head).apart(self.positions * self.head)
+        pass.values(at, self.head)
+            .batch_stride(self.positions * self.head)
     }
 
     /// For each head positions × positions.
     fn square(&self, pass: &DevicePass<'_>, at: DeviceAddress) -> MatrixOperand {
-        let apart = self.positions * self.positions;
-        pass.values(at, self.positions).apart(apart)
+        let batch_stride = self.positions * self.positions;
+        pass.values(at, self.positions).batch_stride(batch_stride)
     }
 
     fn multiply(

@@ -49,18 +49,18 @@ impl PlainConvolution {
     fn is_queues(
         &self,
         queue: &mut dyn DeviceQueue,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         examples: usize,
     ) -> bool {
-        !self.is_direct() && queue.can_convolve(&self.filters, wanted, examples)
+        !self.is_direct() && queue.can_convolve(&self.filters, computed, examples)
     }
 
     /// Size in bytes of the area that passes need: for patches, or for the weight in the queue's
     /// order.
     fn room_len(&self, queue: &mut dyn DeviceQueue, examples: usize) -> usize {
         let size = self.filters.kind.size();
-        let lens = ComputedOperand::ALL.map(|wanted| {
-            if self.is_queues(queue, wanted, examples) {
+        let lens = ComputedOperand::ALL.map(|computed| {
+            if self.is_queues(queue, computed, examples) {
                 self.filters.weight_len() * size
             } else {
                 self.patches_len(examples, size)
@@ -275,13 +275,13 @@ impl PlainConvolution {
     fn convolve(
         &self,
         pass: &mut DevicePass<'_>,
-        wanted: ComputedOperand,
+        computed: ComputedOperand,
         [image, weight, output]: [DeviceAddress; 3],
     ) {
         pass.queue.convolve(&ConvolutionCall {
             filters: self.filters,
             examples: pass.examples,
-            wanted,
+            computed,
             image,
             weight,
             output,
@@ -458,7 +458,7 @@ impl Conv2d {
 
 impl DeviceKernel for ConvPool {
     /// Index of the largest value of each window.
-    fn kept(&self, examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, _size: usize) -> usize {
         examples * self.output_len()
     }
 
@@ -475,7 +475,7 @@ impl DeviceKernel for ConvPool {
             raw.into(),
             pass.parameter(self.bias.start).into(),
             pass.output.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             int(self.height),
             int(self.width),
             int(self.channels_out),
@@ -491,7 +491,7 @@ impl DeviceKernel for ConvPool {
         let total = rows * self.channels_out;
         let arguments = [
             pass.d_output.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             raw.into(),
             int(self.height),
             int(self.width),

@@ -28,7 +28,7 @@ pub(super) struct OutputRow {
 pub(super) trait DeviceKernel {
     /// Bytes to keep from the forward to the backward pass of `examples` examples, for values of
     /// `size` bytes.
-    fn kept(&self, _examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, _examples: usize, _size: usize) -> usize {
         0
     }
 

@@ -9,7 +9,7 @@ use crate::layer::matrix::WriteMode;
 
 impl DeviceKernel for BatchNorm {
     /// Mean, 1 / deviation and variance of the batch.
-    fn kept(&self, _examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, _examples: usize, _size: usize) -> usize {
         12 * self.channels
     }
 
@@ -42,12 +42,12 @@ impl DeviceKernel for BatchNorm {
                 per_chunk,
                 rows,
                 columns,
-                pass.kept.into(),
+                pass.saved.into(),
             ];
             let blocks = channels.div_ceil(8);
             pass.queue
                 .launch("finish_moments", blocks, THREADS, &arguments);
-            pass.kept
+            pass.saved
         } else {
             let arguments = [
                 pass.parameter(self.mean.start).into(),
@@ -86,7 +86,7 @@ impl DeviceKernel for BatchNorm {
         let arguments = [
             x.into(),
             d.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             scale,
             shift,
             rows,
@@ -107,7 +107,7 @@ impl DeviceKernel for BatchNorm {
                 x.into(),
                 d.into(),
                 d_x.into(),
-                pass.kept.into(),
+                pass.saved.into(),
                 scale,
                 shift,
                 sums.into(),
@@ -142,7 +142,7 @@ impl BatchNorm {
     ) {
         let unbiased = rows as f32 / (rows.max(2) - 1) as f32;
         let arguments = [
-            pass.kept.into(),
+            pass.saved.into(),
             d_shift.into(),
             d_scale.into(),
             pass.parameter(self.mean.start).into(),
@@ -162,7 +162,7 @@ impl BatchNorm {
 
 impl DeviceKernel for LayerNorm {
     /// Mean and 1 / deviation of each row.
-    fn kept(&self, examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, _size: usize) -> usize {
         examples * self.rows * 8
     }
 
@@ -181,7 +181,7 @@ impl DeviceKernel for LayerNorm {
             pass.parameter(self.shift.start).into(),
             int(rows),
             int(self.width),
-            pass.kept.into(),
+            pass.saved.into(),
             wide.into(),
         ];
         pass.warps("layer_norm", rows, &arguments);
@@ -194,7 +194,7 @@ impl DeviceKernel for LayerNorm {
         let arguments = [
             x.into(),
             d.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             int(rows),
             int(self.width),
             int(chunks(rows).1),
@@ -213,7 +213,7 @@ impl DeviceKernel for LayerNorm {
                 pass.parameter(self.scale.start).into(),
                 int(rows),
                 int(self.width),
-                pass.kept.into(),
+                pass.saved.into(),
                 wide.into(),
             ];
             pass.warps("d_layer_norm", rows, &arguments);

@@ -44,7 +44,7 @@ pub(in crate::cuda) struct DevicePass<'a> {
     pub(in crate::cuda) d_inputs: &'a [Option<DeviceAddress>],
     pub(in crate::cuda) write: WriteMode,
     pub(in crate::cuda) write_shared: WriteMode,
-    pub(in crate::cuda) kept: DeviceAddress,
+    pub(in crate::cuda) saved: DeviceAddress,
     pub(in crate::cuda) scratch: DeviceAddress,
 }
 

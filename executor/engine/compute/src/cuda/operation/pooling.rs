@@ -27,7 +27,7 @@ fn lines(
 
 impl DeviceKernel for MaxPool {
     /// Index of the largest position of each window.
-    fn kept(&self, examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, _size: usize) -> usize {
         let [height, width] = self.window.output();
         examples * height * width * self.channels
     }
@@ -35,7 +35,7 @@ impl DeviceKernel for MaxPool {
     fn forward(&self, pass: &mut DevicePass<'_>) {
         let (shape, places) = (
             (&self.window, self.channels),
-            [pass.inputs[0], pass.output, pass.kept],
+            [pass.inputs[0], pass.output, pass.saved],
         );
         lines(pass, "max_pool", shape, self.window.output(), &places);
     }
@@ -44,7 +44,7 @@ impl DeviceKernel for MaxPool {
         if let Some(d_input) = pass.d_inputs[0] {
             let (shape, places) = (
                 (&self.window, self.channels),
-                [pass.d_output, pass.kept, d_input],
+                [pass.d_output, pass.saved, d_input],
             );
             lines(pass, "d_max_pool", shape, self.window.image, &places);
         }

@@ -11,8 +11,8 @@ use crate::layer::matrix::WriteMode;
 
 impl DeviceKernel for Lstm {
     /// Gates as values and cells as f32, for each position.
-    fn kept(&self, examples: usize, size: usize) -> usize {
-        areas_len(&self.kept_areas(examples, size))
+    fn saved_bytes(&self, examples: usize, size: usize) -> usize {
+        areas_len(&self.saved_areas(examples, size))
     }
 
     /// Partial sums of the bias's gradient; gradients of hidden state and cell.
@@ -23,7 +23,7 @@ impl DeviceKernel for Lstm {
     fn forward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
         let [gates, cells] =
-            DevicePass::areas(pass.kept, self.kept_areas(examples, pass.kind.size()));
+            DevicePass::areas(pass.saved, self.saved_areas(examples, pass.kind.size()));
         let rows = examples * positions;
         let input = pass.values(pass.inputs[0], self.inputs);
         let weight = pass.values(pass.weight(self.input_weight.start), 4 * hidden);
@@ -59,8 +59,8 @@ impl DeviceKernel for Lstm {
 
     fn backward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
-        let areas = self.kept_areas(examples, pass.kind.size());
-        let [gates, cells] = DevicePass::areas(pass.kept, areas);
+        let areas = self.saved_areas(examples, pass.kind.size());
+        let [gates, cells] = DevicePass::areas(pass.saved, areas);
         let [partial, d_h, d_c] = DevicePass::areas(pass.scratch, self.rooms(examples));
         let weight = pass.values(pass.weight(self.recurrent_weight.start), 4 * hidden);
         for t in (0..positions).rev() {
@@ -98,7 +98,7 @@ impl DeviceKernel for Lstm {
 }
 
 impl Lstm {
-    fn kept_areas(&self, examples: usize, size: usize) -> [usize; 2] {
+    fn saved_areas(&self, examples: usize, size: usize) -> [usize; 2] {
         let units = examples * self.positions * self.hidden;
         [4 * units * size, 4 * units]
     }
@@ -111,7 +111,7 @@ impl Lstm {
 
 impl DeviceKernel for Gru {
     /// For each position r, z, the recurrent part of n, and n.
-    fn kept(&self, examples: usize, size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, size: usize) -> usize {
         examples * self.positions * 4 * self.hidden * size
     }
 
@@ -122,7 +122,7 @@ impl DeviceKernel for Gru {
 
     fn forward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
-        let (gates, rows) = (pass.kept, examples * positions);
+        let (gates, rows) = (pass.saved, examples * positions);
         // The product of each step adds to the recurrent part of n, as to r and z.
         let bytes = pass.bytes(rows * 4 * hidden) as usize;
         pass.queue.zero(gates, bytes);
@@ -163,7 +163,7 @@ impl DeviceKernel for Gru {
 
     fn backward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
-        let gates = pass.kept;
+        let gates = pass.saved;
         let [partial, d_h] = DevicePass::areas(pass.scratch, self.rooms(examples));
         let weight = pass.values(pass.weight(self.recurrent_weight.start), 3 * hidden);
         for t in (0..positions).rev() {

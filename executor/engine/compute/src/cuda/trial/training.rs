@@ -204,10 +204,10 @@ fn is_the_cpus(
             resident.suspend().expect("nothing to do");
             resident.resume().expect("resumed");
         }
-        resident.lay(&examples.batch());
+        resident.stage_batch(&examples.batch());
         resident.begin(scale);
         // Another batch is copied during the step.
-        resident.lay(&Batch {
+        resident.stage_batch(&Batch {
             inputs: &other,
             ..examples.batch()
         });
@@ -321,7 +321,7 @@ fn training_continues_from_a_read_state() {
         let planes = optimizer.state_len_per_param();
         let train = |resident: &mut DeviceTrainer, steps: usize| {
             for _ in 0..steps {
-                resident.lay(&examples.batch());
+                resident.stage_batch(&examples.batch());
                 resident.step(scale).expect("a step");
             }
         };

@@ -110,8 +110,8 @@ impl OperationTrial {
         let mut lanes: Vec<ThreadScratch> = (0..threads)
             .map(|_| ThreadScratch::new(kernel.scratch()))
             .collect();
-        let mut kept = dirty(self.examples * kernel.kept().numbers);
-        let mut bytes = vec![99; self.examples * kernel.kept().bytes];
+        let mut kept = dirty(self.examples * kernel.saved_size().numbers);
+        let mut bytes = vec![99; self.examples * kernel.saved_size().bytes];
         let mut output = dirty(self.d_output.len());
         kernel.forward(ForwardOperands {
             at,

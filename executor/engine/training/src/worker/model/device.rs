@@ -85,7 +85,7 @@ impl Model {
     /// When the device does not end the work in progress.
     pub fn part(&mut self) -> Result<(), WorkerError> {
         match self.resident() {
-            Some(resident) => Ok(resident.part()?),
+            Some(resident) => Ok(resident.leave()?),
             None => Ok(()),
         }
     }
@@ -119,10 +119,11 @@ impl Model {
         look: PollCallback<'_>,
     ) -> Result<(StepStats, StepTimes, Result<(), AllReduceError>), WorkerError> {
         self.pacer.doing(Doing::Working);
-        let (stats, times) = self.on_device(step, |resident| resident.begin_sums(buckets, look))?;
+        let (stats, times) =
+            self.on_device(step, |resident| resident.begin_all_reduce(buckets, look))?;
         self.pacer.doing(Doing::Waiting);
         let resident = self.resident().expect("training stays on the device");
-        Ok((stats, times, resident.await_sums(look)))
+        Ok((stats, times, resident.await_all_reduce(look)))
     }
 
     /// Starts `begin` for `step` and waits for the loss. Meanwhile loads the examples of the
@@ -139,13 +140,13 @@ impl Model {
         // Usually the examples were copied during the previous step, unless an evaluation came
         // between.
         if self.loaded.take() != Some(step) {
-            resident.lay(&self.batches.load(train, step));
+            resident.stage_batch(&self.batches.load(train, step));
         } else if !resident.has_batch() {
-            resident.lay(&self.batches.loaded(step));
+            resident.stage_batch(&self.batches.loaded(step));
         }
         let laid = clock::now();
         begin(resident);
-        resident.lay(&self.batches.load(train, step + 1));
+        resident.stage_batch(&self.batches.load(train, step + 1));
         self.loaded = Some(step + 1);
         let loss = resident.wait()?;
         let stats = counts(&self.network, loss, self.batches.examples());

@@ -64,7 +64,7 @@ impl Gpus {
     /// Returns the state if the job requests sums on GPUs.
     pub fn wanted(exchange: &Exchange, device: &Device) -> Option<Self> {
         (exchange.algorithm == Algorithm::Nccl).then(|| Self {
-            means: device.means(),
+            means: device.nccl_support(),
             meeting: Meeting::Open,
             failures: 0,
         })

@@ -161,8 +161,8 @@ impl AllReduce<'_> {
             let mut summed = Err(AllReduceError::GivenUp);
             if self.group.view().number == view {
                 let resident = model.resident().expect("gradients meet on the GPUs");
-                resident.sum_nothing(&self.buckets, &mut patience(&mut self.group));
-                summed = resident.await_sums(&mut patience(&mut self.group));
+                resident.participate_in_all_reduce(&self.buckets, &mut patience(&mut self.group));
+                summed = resident.await_all_reduce(&mut patience(&mut self.group));
                 self.tell_of_failure(&summed);
             }
             let head = Head {
