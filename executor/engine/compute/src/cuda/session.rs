@@ -296,8 +296,11 @@ impl DeviceSession {
 
     fn forward(&mut self, network: &Network, examples: usize, is_training: bool) {
         for (index, node) in network.nodes.iter().enumerate() {
-            let value = |&value: &usize| self.value(network, value);
-            let inputs: Vec<DeviceAddress> = node.inputs.iter().map(value).collect();
+            let inputs: Vec<DeviceAddress> = node
+                .inputs
+                .iter()
+                .map(|&value: &usize| self.value(network, value))
+                .collect();
             let lens: Vec<usize> = node.inputs.iter().map(|&v| network.lens[v]).collect();
             node.op.on_device().forward(&mut DevicePass {
                 examples,
@@ -329,8 +332,11 @@ impl DeviceSession {
         write: WriteMode,
     ) {
         let node = &network.nodes[index];
-        let value = |&value: &usize| self.value(network, value);
-        let inputs: Vec<DeviceAddress> = node.inputs.iter().map(value).collect();
+        let inputs: Vec<DeviceAddress> = node
+            .inputs
+            .iter()
+            .map(|&value: &usize| self.value(network, value))
+            .collect();
         let lens: Vec<usize> = node.inputs.iter().map(|&v| network.lens[v]).collect();
         let slot = |slot: usize| self.at(self.regions.slots[slot]);
         let targets = step.d_inputs.iter().map(|target| match *target {

@@ -51,8 +51,8 @@ impl CudaDevice {
             let arguments = [upload.into(), to.into(), int(SIDE * SIDE)];
             queue.launch("cast_in", pack_blocks(SIDE * SIDE), THREADS, &arguments);
         }
-        let operand = |at: DeviceAddress| MatrixOperand::new(at, kind, SIDE);
-        let [left, right, out] = [left, right, out].map(operand);
+        let [left, right, out] =
+            [left, right, out].map(|at: DeviceAddress| MatrixOperand::new(at, kind, SIDE));
         let product = MatrixProduct::new([SIDE; 3], left, right, out);
         let seconds = timed(queue, |queue| queue.multiply(&product))?;
         let products = 2.0 * (SIDE as f64).powi(3) / seconds;

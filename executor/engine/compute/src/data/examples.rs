@@ -333,6 +333,8 @@ impl Examples {
 
 /// Returns the rows at `indices`, of `each` elements.
 pub(super) fn gathered<T: Copy>(numbers: &[T], indices: &[u32], each: usize) -> Vec<T> {
-    let row = |index: &u32| numbers[*index as usize * each..][..each].iter().copied();
-    indices.iter().flat_map(row).collect()
+    indices
+        .iter()
+        .flat_map(|index: &u32| numbers[*index as usize * each..][..each].iter().copied())
+        .collect()
 }

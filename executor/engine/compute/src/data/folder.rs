@@ -110,8 +110,10 @@ impl DatasetRows for ImageFolder {
         let train_pixels = self.decoded(train)?;
         let channels = scaling.of_bytes(&train_pixels, self.shape.channels);
         let examples = |pixels, indices: &[u32]| {
-            let class = |&index: &u32| self.files[index as usize].1;
-            let classes = indices.iter().map(class).collect();
+            let classes = indices
+                .iter()
+                .map(|&index: &u32| self.files[index as usize].1)
+                .collect();
             Examples::bytes(pixels, &channels, ExampleTargets::Classes(classes))
         };
         let test_pixels = self.decoded(test)?;

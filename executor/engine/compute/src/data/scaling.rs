@@ -45,13 +45,12 @@ impl FeatureScaling {
                 };
                 (0..channels).map(of).collect()
             }
-            Self::Given { mean, std } => {
-                let one = |channel| PixelNormalisation {
+            Self::Given { mean, std } => (0..channels)
+                .map(|channel| PixelNormalisation {
                     mean: nth(mean, channel),
                     std: nth(std, channel),
-                };
-                (0..channels).map(one).collect()
-            }
+                })
+                .collect(),
         }
     }
 

@@ -146,11 +146,14 @@ fn deal(labels: &[u32], alpha: f64, seed: u64, rank: usize, workers: usize) -> V
 /// Cumulative sums of the shares, with 0 for exhausted classes.
 fn cumulated(shares: &[f64], left: &[Vec<u32>]) -> Vec<f64> {
     let mut sum = 0.0;
-    let share = |(share, left): (&f64, &Vec<u32>)| {
-        sum += if left.is_empty() { 0.0 } else { *share };
-        sum
-    };
-    shares.iter().zip(left).map(share).collect()
+    shares
+        .iter()
+        .zip(left)
+        .map(|(share, left): (&f64, &Vec<u32>)| {
+            sum += if left.is_empty() { 0.0 } else { *share };
+            sum
+        })
+        .collect()
 }
 
 /// Uniform in [0, 1).

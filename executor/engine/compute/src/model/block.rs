@@ -54,19 +54,20 @@ impl ParameterBlock {
     /// Returns adjacent blocks of zeros with these lengths and roles.
     pub fn in_a_row(lens: impl IntoIterator<Item = (usize, ParameterRole)>) -> Vec<Self> {
         let mut end = 0;
-        let block = |(len, role)| {
-            let offset = end;
-            end += len;
-            Self {
-                name: format!("block{end}"),
-                offset,
-                len,
-                shape: vec![len],
-                role,
-                fill: ParameterInit::Constant(0.0),
-            }
-        };
-        lens.into_iter().map(block).collect()
+        lens.into_iter()
+            .map(|(len, role)| {
+                let offset = end;
+                end += len;
+                Self {
+                    name: format!("block{end}"),
+                    offset,
+                    len,
+                    shape: vec![len],
+                    role,
+                    fill: ParameterInit::Constant(0.0),
+                }
+            })
+            .collect()
     }
 }
 

@@ -239,11 +239,12 @@ impl DeviceQueue for Emulator {
         let output = convolution.examples * rows * columns * filters.channels_out;
         // The wanted operand is overwritten.
         let operand = |at: DeviceAddress, len: usize, is_wanted: bool| -> Vec<f32> {
-            let number = |index: usize| load(kind, at + (index * kind.size()) as u64);
             if is_wanted {
                 vec![0.0; len]
             } else {
-                (0..len).map(number).collect()
+                (0..len)
+                    .map(|index: usize| load(kind, at + (index * kind.size()) as u64))
+                    .collect()
             }
         };
         let mut x = operand(convolution.image, image, computed == ComputedOperand::Image);

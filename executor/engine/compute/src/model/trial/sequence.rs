@@ -338,11 +338,12 @@ fn attend(x: &[f64], [positions, width, heads]: [usize; 3]) -> Vec<f64> {
         let at = |part: usize, t: usize, i: usize| x[t * 3 * width + part * width + i];
         for (h, q) in (0..heads).flat_map(|h| (0..positions).map(move |q| (h, q))) {
             let own = h * head..(h + 1) * head;
-            let score = |k: usize| {
-                let products = own.clone().map(|i| at(0, q, i) * at(1, k, i));
-                (products.sum::<f64>() / (head as f64).sqrt()).exp()
-            };
-            let scores: Vec<f64> = (0..=q).map(score).collect();
+            let scores: Vec<f64> = (0..=q)
+                .map(|k: usize| {
+                    let products = own.clone().map(|i| at(0, q, i) * at(1, k, i));
+                    (products.sum::<f64>() / (head as f64).sqrt()).exp()
+                })
+                .collect();
             let sum: f64 = scores.iter().sum();
             for i in own {
                 let shares = scores.iter().enumerate();

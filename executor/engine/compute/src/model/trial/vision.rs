@@ -321,8 +321,9 @@ fn moments(channels: usize, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let mean: Vec<f64> = (0..channels)
         .map(|c| column(c).sum::<f64>() / rows)
         .collect();
-    let square = |c: usize| column(c).map(|x| (x - mean[c]).powi(2)).sum::<f64>() / rows;
-    let variance = (0..channels).map(square).collect();
+    let variance = (0..channels)
+        .map(|c: usize| column(c).map(|x| (x - mean[c]).powi(2)).sum::<f64>() / rows)
+        .collect();
     (mean, variance)
 }
 

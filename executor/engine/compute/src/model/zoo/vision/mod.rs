@@ -165,9 +165,10 @@ mod tests {
     impl VisionExamples {
         fn new(network: &Network, examples: usize) -> Self {
             let numbers = 0..examples * network.input().len();
-            let number = |i: usize| ((i * 37 + i / 7) % 255) as f32 / 255.0 - 0.5;
             Self {
-                inputs: numbers.map(number).collect(),
+                inputs: numbers
+                    .map(|i: usize| ((i * 37 + i / 7) % 255) as f32 / 255.0 - 0.5)
+                    .collect(),
                 classes: (0..examples as u32).map(|i| i % 3).collect(),
             }
         }
@@ -219,11 +220,13 @@ mod tests {
             let blocks = network.blocks().iter();
             let trained = blocks.filter(|block| block.role != ParameterRole::Statistic);
             let ranges: Vec<_> = trained.map(|block| block.range()).collect();
-            let square = |range: &Range<usize>| {
-                let grads = grads[range.clone()].iter();
-                grads.map(|g| f64::from(*g).powi(2)).sum::<f64>()
-            };
-            let norm: f64 = ranges.iter().map(square).sum();
+            let norm: f64 = ranges
+                .iter()
+                .map(|range: &Range<usize>| {
+                    let grads = grads[range.clone()].iter();
+                    grads.map(|g| f64::from(*g).powi(2)).sum::<f64>()
+                })
+                .sum();
             // A step that would lower the loss by 1 % if the loss were linear.
             let rate = (0.01 * before.loss_sum / norm) as f32;
             for i in ranges.into_iter().flatten() {
