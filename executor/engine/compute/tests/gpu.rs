@@ -4,7 +4,7 @@
 
 mod devices;
 
-use devices::{Case, EXAMPLES, OwnedBatch};
+use devices::{DeviceCase, EXAMPLES, OwnedBatch};
 use muster_compute as engine;
 use muster_compute::cuda::{ComputePrecision, CudaDevice, Device, DeviceTrainer};
 use muster_compute::model::Network;
@@ -32,7 +32,7 @@ fn tolerances(precision: ComputePrecision) -> [f64; 2] {
     }
 }
 
-fn check(cases: &[Case], gpu: CudaDevice, precision: ComputePrecision) {
+fn check(cases: &[DeviceCase], gpu: CudaDevice, precision: ComputePrecision) {
     let device = Device::Cuda(gpu);
     println!("on {device}");
     let [tolerance, loss_tolerance] = tolerances(precision);
@@ -82,7 +82,7 @@ fn check(cases: &[Case], gpu: CudaDevice, precision: ComputePrecision) {
     }
 }
 
-fn check_all(cases: Vec<Case>) {
+fn check_all(cases: Vec<DeviceCase>) {
     for precision in [
         ComputePrecision::F32,
         ComputePrecision::Tf32,

@@ -13,7 +13,7 @@ pub const EXAMPLES: usize = 7;
 
 const CLASSIFY: TrainingObjective = TrainingObjective::Classify { classes: 5 };
 
-pub type Case = (String, Network);
+pub type DeviceCase = (String, Network);
 
 /// Owned data of a batch.
 pub struct OwnedBatch {
@@ -93,7 +93,12 @@ impl OwnedBatch {
     }
 }
 
-fn list(what: &str, input: ExampleShape, list: &[NetworkLayer], goal: TrainingObjective) -> Case {
+fn list(
+    what: &str,
+    input: ExampleShape,
+    list: &[NetworkLayer],
+    goal: TrainingObjective,
+) -> DeviceCase {
     (what.to_owned(), layers(input, list, goal).expect(what))
 }
 
@@ -105,7 +110,7 @@ fn conv(conv: ConvOptions) -> NetworkLayer {
     NetworkLayer::Conv(conv)
 }
 
-pub fn dense_layers_and_losses() -> Vec<Case> {
+pub fn dense_layers_and_losses() -> Vec<DeviceCase> {
     let row = ExampleShape::Row { columns: 13 };
     let many = TrainingObjective::Classify { classes: 90 };
     let classes = |classes| TrainingObjective::Classify { classes };
@@ -121,7 +126,7 @@ pub fn dense_layers_and_losses() -> Vec<Case> {
     ]
 }
 
-pub fn activations() -> Vec<Case> {
+pub fn activations() -> Vec<DeviceCase> {
     use ActivationFunction::{Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Tanh};
     let slope = LeakyRelu { slope: 0.1 };
     let functions = [Relu, slope, Gelu, GeluTanh, Sigmoid, Tanh, Silu];
@@ -133,7 +138,7 @@ pub fn activations() -> Vec<Case> {
     functions.into_iter().map(case).collect()
 }
 
-pub fn convolutions() -> Vec<Case> {
+pub fn convolutions() -> Vec<DeviceCase> {
     let mut all = Vec::new();
     let oblong = SlidingWindow {
         kernel: [2, 5],
@@ -204,7 +209,7 @@ pub fn convolutions() -> Vec<Case> {
     all
 }
 
-pub fn pooling_and_what_changes_images() -> Vec<Case> {
+pub fn pooling_and_what_changes_images() -> Vec<DeviceCase> {
     let mut all = Vec::new();
     let before = conv(ConvOptions::new(6, SlidingWindow::square(3).same()));
     let oblong = SlidingWindow {
@@ -292,7 +297,7 @@ pub fn pooling_and_what_changes_images() -> Vec<Case> {
     all
 }
 
-pub fn sequences() -> Vec<Case> {
+pub fn sequences() -> Vec<DeviceCase> {
     let mut all = Vec::new();
     let predict = TrainingObjective::Predict { vocabulary: 11 };
     let embedding = NetworkLayer::Embedding { width: 12 };

@@ -1,7 +1,7 @@
 //! Training runs, update rules and schedules compared with PyTorch's, as stored in
 //! `executor/engine/compute/fixtures`.
 
-use crate::fixtures::{Case, Curve, NumberStream, cases, curves};
+use crate::fixtures::{Curve, FixtureCase, NumberStream, cases, curves};
 use muster_compute::model::{Batch, ImageShape, Network, ParameterBlock, zoo};
 use muster_compute::optimizer::{
     LearningRateDecay, LearningRateSchedule, OptimizerConfig, UpdateRule, clip_factor, square_norm,
@@ -184,7 +184,7 @@ fn rules_update_as_pytorch_does() {
 
 /// The rule as a user writes it, so that omitted settings have the engine's defaults. `None` for
 /// the centred variant of RMSProp.
-fn rule(case: &Case) -> Option<UpdateRule> {
+fn rule(case: &FixtureCase) -> Option<UpdateRule> {
     let (lr, weight_decay) = (case.number("lr"), case.number_or_zero("weight_decay"));
     match case.name.as_str() {
         "optimizer/adam" | "optimizer/adam_decay" | "optimizer/adamw" => {

@@ -1,17 +1,17 @@
 //! Compares every operation with the CPU's.
 
-use super::devices::{self, Case, EXAMPLES, OwnedBatch};
+use super::devices::{self, DeviceCase, EXAMPLES, OwnedBatch};
 use super::{SessionCase, compare};
 use crate::cuda::convolution::ComputedOperand;
 use crate::cuda::product::ElementType;
 
-fn check(cases: Vec<Case>) {
+fn check(cases: Vec<DeviceCase>) {
     check_on(&cases, &[]);
 }
 
 /// Checks on a queue that supports the convolutions `convolves`; examples in one part and in parts
 /// of three.
-fn check_on(cases: &[Case], convolves: &'static [ComputedOperand]) {
+fn check_on(cases: &[DeviceCase], convolves: &'static [ComputedOperand]) {
     for (what, network) in cases {
         let examples = OwnedBatch::new(network);
         for kind in [ElementType::F32, ElementType::Bf16] {

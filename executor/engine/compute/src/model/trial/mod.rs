@@ -249,7 +249,7 @@ impl OperationTrial {
 
     /// Compares the operation with a fixture. `names` are the fixture's tensors of the inputs, by
     /// position.
-    fn compare(&self, case: &fixtures::Case, names: &[&str]) -> OperationResult {
+    fn compare(&self, case: &fixtures::FixtureCase, names: &[&str]) -> OperationResult {
         let outcome = self.run(2, TRAIN, WriteMode::Overwrite);
         case.assert_close("output", &outcome.output);
         for (name, d_input) in names.iter().zip(&outcome.d_inputs) {

@@ -1,7 +1,7 @@
 //! Tests of embeddings, positions, dense layers over positions, layer normalisation, dropout,
 //! recurrent layers and attention.
 
-use super::fixtures::{Case, cases};
+use super::fixtures::{FixtureCase, cases};
 use super::{OperationTrial, TRAIN, assert_close, network};
 use crate::layer::PassMode;
 use crate::layer::matrix::WriteMode;
@@ -140,7 +140,7 @@ fn layer_norm_equals_definition_and_pytorch() {
 }
 
 /// Compares the last operation, whose parameters are the case's `tensors` in order.
-fn compare(case: &Case, network: Network, input: &[f32], tensors: &[&str]) {
+fn compare(case: &FixtureCase, network: Network, input: &[f32], tensors: &[&str]) {
     let examples = input.len() / network.lens[network.nodes.len() - 1];
     let parameters = network.nodes.last().unwrap().op.kernel().parameters();
     let mut trial = OperationTrial::new(network, examples, 0);

@@ -1,6 +1,6 @@
 //! Tests of convolutions, pooling, batch normalisation, activations and joins of values.
 
-use super::fixtures::{Case, cases};
+use super::fixtures::{FixtureCase, cases};
 use super::{OperationTrial, TRAIN, assert_close, image, network};
 use crate::layer::matrix::WriteMode;
 use crate::layer::{ActivationFunction, PassMode};
@@ -151,7 +151,7 @@ fn large_image_is_convolved_in_tiles() {
     });
 }
 
-fn hyper(case: &Case, name: &str) -> usize {
+fn hyper(case: &FixtureCase, name: &str) -> usize {
     case.number(name) as usize
 }
 
