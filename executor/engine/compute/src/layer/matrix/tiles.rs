@@ -177,7 +177,7 @@ mod avx2 {
             rhs: RightOperand<'_>,
         ) {
             let mut room = PANELS.take();
-            // SAFETY: a `Avx2Support` exists only where `find` has detected AVX2 and FMA.
+            // SAFETY: an `Avx2Support` exists only where `find` has detected AVX2 and FMA.
             unsafe { multiply(out, write, lhs, rhs, &mut room) };
             PANELS.set(room);
         }
