@@ -276,7 +276,7 @@ impl DeviceTrainer {
             return Ok(());
         };
         // The communicator has device memory of its own.
-        self.part()?;
+        self.leave()?;
         let session = &mut self.session;
         let [parameters, state] = [session.regions.parameters, session.regions.state];
         if self.saved.is_none() {
