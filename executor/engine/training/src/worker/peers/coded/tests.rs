@@ -18,7 +18,8 @@ fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
 /// Creates workers of a network whose last two blocks have the role `last`.
 fn workers_of(codec: CodecConfig, count: usize, last: ParameterRole) -> Vec<Coded> {
     let [first, small, large] = LENS;
-    let blocks = Block::in_a_row([(first, ParameterRole::Weight), (small, last), (large, last)]);
+    let blocks =
+        ParameterBlock::in_a_row([(first, ParameterRole::Weight), (small, last), (large, last)]);
     let coded = || Coded::new(&Codecs::uniform(codec), &blocks, 5).unwrap();
     (0..count).map(|_| coded()).collect()
 }
