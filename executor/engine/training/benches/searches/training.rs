@@ -5,7 +5,7 @@
 //! the next run does not train them again.
 
 use muster_compute::data::{DatasetSplits, Examples, GlobalBatches};
-use muster_compute::model::{Batch, RandomKey, Network, ParameterRole, BatchTargets, Workspace};
+use muster_compute::model::{Batch, BatchTargets, Network, ParameterRole, RandomKey, Workspace};
 use muster_compute::optimizer::OptimizerConfig;
 use muster_model::spec::{Engine, JobSpec};
 use muster_training::document;
