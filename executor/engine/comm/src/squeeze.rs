@@ -16,7 +16,7 @@ use crate::compress::{
     CHUNK, Codec, CodecConfig, Codecs, DecodeError, Encoding, Feedback, HalfFormat, Key, Mode,
     Norm, Plan, PlanError, Rounding, build,
 };
-use muster_compute::model::{Block, Role};
+use muster_compute::model::{ParameterBlock, ParameterRole};
 use muster_compute::pages;
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,7 +50,11 @@ impl Squeeze {
     ///
     /// # Errors
     /// If a setting of a codec is out of range.
-    pub fn new(codecs: &Codecs, blocks: &[Block], pieces: &[Piece]) -> Result<Self, PlanError> {
+    pub fn new(
+        codecs: &Codecs,
+        blocks: &[ParameterBlock],
+        pieces: &[Piece],
+    ) -> Result<Self, PlanError> {
         let all: Vec<Piece> = blocks
             .iter()
             .map(|block| Piece {
@@ -63,7 +67,7 @@ impl Squeeze {
         let mut globals = Vec::new();
         for part in common(&all, pieces) {
             let block = blocks.partition_point(|block| block.range().end <= part.offset);
-            let Block { name, role, .. } = &blocks[block];
+            let ParameterBlock { name, role, .. } = &blocks[block];
             named.push((name.as_str(), at..at + part.len, *role));
             at += part.len;
             globals.push(part.range());
@@ -84,7 +88,7 @@ impl Squeeze {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn feedback(codecs: &Codecs, blocks: &[Block]) -> Result<Feedback, PlanError> {
+    pub fn feedback(codecs: &Codecs, blocks: &[ParameterBlock]) -> Result<Feedback, PlanError> {
         let named = blocks
             .iter()
             .map(|block| (block.name.as_str(), block.range(), block.role));
@@ -321,9 +325,9 @@ impl Part {
 /// Whether a network with codecs has blocks that are never encoded, because they are running
 /// statistics and not gradients. Earlier releases encoded them.
 #[must_use]
-pub fn has_plain_statistics(codecs: Option<&Codecs>, blocks: &[Block]) -> bool {
+pub fn has_plain_statistics(codecs: Option<&Codecs>, blocks: &[ParameterBlock]) -> bool {
     let mut roles = blocks.iter().map(|block| block.role);
-    codecs.is_some() && roles.any(|role| role == Role::Statistic)
+    codecs.is_some() && roles.any(|role| role == ParameterRole::Statistic)
 }
 
 /// QSGD for codecs with error feedback. With the Euclidean norm of a bucket, the few levels are so
@@ -358,8 +362,8 @@ mod tests {
     use super::*;
     use crate::assign::{load, reassign, split_mut};
 
-    fn blocks(lens: &[usize]) -> Vec<Block> {
-        Block::in_a_row(lens.iter().map(|&len| (len, Role::Weight)))
+    fn blocks(lens: &[usize]) -> Vec<ParameterBlock> {
+        ParameterBlock::in_a_row(lens.iter().map(|&len| (len, ParameterRole::Weight)))
     }
 
     fn codecs(codec: CodecConfig) -> Codecs {

@@ -2,10 +2,10 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use muster_compute::model::{Batch, InputShape, Network, zoo};
+use muster_compute::model::{Batch, ImageShape, Network, zoo};
 
 const BATCH: usize = 128;
-const FASHION: InputShape = InputShape {
+const FASHION: ImageShape = ImageShape {
     height: 28,
     width: 28,
     channels: 1,

@@ -1,7 +1,7 @@
 //! Loss functions.
 
 use crate::layer::math;
-use crate::model::Targets;
+use crate::model::BatchTargets;
 
 /// Result of a pass over some examples. Both fields are sums, so that the parts of a batch add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -24,7 +24,7 @@ impl std::ops::AddAssign for StepLoss {
 
 /// Loss function. The loss of an example is the mean over its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum LossFunction {
     /// −ln of the softmax of the correct class, in nats.
     CrossEntropy { classes: usize },
     /// (output − target)².
@@ -33,7 +33,7 @@ pub(crate) enum Loss {
     Binary { outputs: usize },
 }
 
-impl Loss {
+impl LossFunction {
     /// Returns the number of targets per example with `outputs` outputs.
     pub(crate) fn targets(self, outputs: usize) -> usize {
         match self {
@@ -58,17 +58,17 @@ impl Loss {
     pub(crate) fn of(
         self,
         output: &[f32],
-        targets: Targets<'_>,
+        targets: BatchTargets<'_>,
         d_output: Option<&mut [f32]>,
     ) -> StepLoss {
         match (self, targets) {
-            (Self::CrossEntropy { classes }, Targets::Classes(labels)) => {
+            (Self::CrossEntropy { classes }, BatchTargets::Classes(labels)) => {
                 cross_entropy(output, labels, classes, d_output)
             }
-            (Self::Squared { outputs }, Targets::Values(values)) => {
+            (Self::Squared { outputs }, BatchTargets::Values(values)) => {
                 squared(output, values, outputs, d_output)
             }
-            (Self::Binary { outputs }, Targets::Values(values)) => {
+            (Self::Binary { outputs }, BatchTargets::Values(values)) => {
                 binary(output, values, outputs, d_output)
             }
             (_, targets) => panic!("a network of {self:?} was given {targets:?}"),

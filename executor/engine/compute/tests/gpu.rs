@@ -4,15 +4,15 @@
 
 mod devices;
 
-use devices::{Case, EXAMPLES, Examples};
+use devices::{DeviceCase, EXAMPLES, OwnedBatch};
 use muster_compute as engine;
-use muster_compute::cuda::{Device, Gpu, Precision, Resident};
+use muster_compute::cuda::{ComputePrecision, CudaDevice, Device, DeviceTrainer};
 use muster_compute::model::Network;
 use muster_compute::model::zoo::{self, Gpt};
-use muster_compute::optimizer::{Optimizer, Rule, clip_factor, square_norm};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule, clip_factor, square_norm};
 
-fn gpu(precision: Precision) -> Gpu {
-    Gpu::open(0, precision).unwrap_or_else(|error| panic!("these tests need a GPU: {error}"))
+fn gpu(precision: ComputePrecision) -> CudaDevice {
+    CudaDevice::open(0, precision).unwrap_or_else(|error| panic!("these tests need a GPU: {error}"))
 }
 
 fn norm(numbers: impl Iterator<Item = f32>) -> f64 {
@@ -24,20 +24,20 @@ fn norm(numbers: impl Iterator<Item = f32>) -> f64 {
 
 /// Maximum relative distance from the CPU's result, of the whole gradient and of the loss. ReLU and
 /// pooling may decide differently if two values are close, which matters in small networks.
-fn tolerances(precision: Precision) -> [f64; 2] {
+fn tolerances(precision: ComputePrecision) -> [f64; 2] {
     match precision {
-        Precision::F32 => [1e-4, 1e-5],
-        Precision::Tf32 => [3e-2, 3e-3],
-        Precision::Bf16 => [2e-1, 3e-2],
+        ComputePrecision::F32 => [1e-4, 1e-5],
+        ComputePrecision::Tf32 => [3e-2, 3e-3],
+        ComputePrecision::Bf16 => [2e-1, 3e-2],
     }
 }
 
-fn check(cases: &[Case], gpu: Gpu, precision: Precision) {
+fn check(cases: &[DeviceCase], gpu: CudaDevice, precision: ComputePrecision) {
     let device = Device::Cuda(gpu);
     println!("on {device}");
     let [tolerance, loss_tolerance] = tolerances(precision);
     for (what, network) in cases {
-        let examples = Examples::new(network);
+        let examples = OwnedBatch::new(network);
         let batch = examples.batch();
         let params = devices::parameters(network);
         for max_batch in [EXAMPLES, 3] {
@@ -82,8 +82,12 @@ fn check(cases: &[Case], gpu: Gpu, precision: Precision) {
     }
 }
 
-fn check_all(cases: Vec<Case>) {
-    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+fn check_all(cases: Vec<DeviceCase>) {
+    for precision in [
+        ComputePrecision::F32,
+        ComputePrecision::Tf32,
+        ComputePrecision::Bf16,
+    ] {
         check(&cases, gpu(precision), precision);
     }
 }
@@ -111,7 +115,11 @@ fn convolutions_are_the_cpus() {
 #[ignore = "needs a GPU"]
 fn convolutions_as_products_are_the_cpus() {
     let cases = devices::convolutions();
-    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+    for precision in [
+        ComputePrecision::F32,
+        ComputePrecision::Tf32,
+        ComputePrecision::Bf16,
+    ] {
         check(&cases, gpu(precision).without_cudnn(), precision);
     }
 }
@@ -155,7 +163,7 @@ fn follow(at_once: usize, clip_norm: Option<f64>) {
     let network = small_gpt();
     // An Adam update hardly depends on the length of the gradient.
     let rule = match clip_norm {
-        None => Rule::Adam {
+        None => UpdateRule::Adam {
             lr: 1e-3,
             beta1: 0.9,
             beta2: 0.99,
@@ -163,20 +171,20 @@ fn follow(at_once: usize, clip_norm: Option<f64>) {
             weight_decay: 0.01,
             decoupled: true,
         },
-        Some(_) => Rule::Sgd {
+        Some(_) => UpdateRule::Sgd {
             lr: 0.1,
             momentum: 0.9,
             nesterov: false,
             weight_decay: 0.0,
         },
     };
-    let optimizer = Optimizer::new(rule);
-    let examples = Examples::new(&network);
+    let optimizer = OptimizerConfig::new(rule);
+    let examples = OwnedBatch::new(&network);
     let scale = 1.0 / EXAMPLES as f32;
     let mut params = network.init(3);
-    let gpu = gpu(Precision::F32);
+    let gpu = gpu(ComputePrecision::F32);
     let room = (at_once, EXAMPLES);
-    let mut resident = Resident::new(&gpu, &network, optimizer.clone(), room, &params)
+    let mut resident = DeviceTrainer::new(&gpu, &network, optimizer.clone(), room, &params)
         .unwrap_or_else(|error| panic!("{error}"))
         .clipping(clip_norm);
     let mut workspace = network.workspace(at_once, 8);
@@ -195,7 +203,7 @@ fn follow(at_once: usize, clip_norm: Option<f64>) {
         assert!(factor < 1.0 || clip_norm.is_none(), "nothing to clip");
         let own = (f64::from(scale) * factor) as f32;
         optimizer.update(step, &mut params, &grads, &mut state, own);
-        resident.lay(&examples.batch());
+        resident.stage_batch(&examples.batch());
         let found = resident.step(scale).expect("a step");
         let apart = (found.loss_sum - expected.loss_sum).abs() / expected.loss_sum;
         let what = format!("{at_once} at once, to {clip_norm:?}, step {step}");

@@ -37,7 +37,7 @@ use muster_comm::compress::{CodecConfig, Codecs, HalfFormat, Rounding};
 use muster_comm::wire::hello::{Guest, Hello, StepStats};
 use muster_compute::data::{GlobalBatches, slice};
 use muster_compute::model::Batch;
-use muster_compute::optimizer::Optimizer;
+use muster_compute::optimizer::OptimizerConfig;
 use muster_compute::pages;
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -388,7 +388,7 @@ fn sgd() -> spec::Optimizer {
 }
 
 /// Address of a shard that serves until its worker leaves.
-fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
+fn start_shard(optimizer: OptimizerConfig, size: usize, batch: u32) -> String {
     start_with(SHARD, Recipe::weights(optimizer, size, 1), batch)
 }
 

@@ -8,9 +8,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
-use muster_compute::cuda::{Gpu, Precision, Resident};
-use muster_compute::model::{Batch, Input, InputShape, Network, zoo};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::cuda::{ComputePrecision, CudaDevice, DeviceTrainer};
+use muster_compute::model::{Batch, ExampleShape, ImageShape, Network, zoo};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -33,7 +33,7 @@ struct Model {
 }
 
 fn models() -> Vec<Model> {
-    let photo = InputShape {
+    let photo = ImageShape {
         height: 224,
         width: 224,
         channels: 3,
@@ -92,16 +92,16 @@ struct Ours {
     resumptions: Vec<f64>,
 }
 
-fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
+fn ours(gpu: &CudaDevice, model: &Model, measured: &mut Ours) {
     let network = &model.network;
-    let rule = Rule::Sgd {
+    let rule = UpdateRule::Sgd {
         lr: 1e-3,
         momentum: 0.9,
         nesterov: false,
         weight_decay: 0.0,
     };
-    let (optimizer, params) = (Optimizer::new(rule), network.init(1));
-    let mut resident = Resident::new(
+    let (optimizer, params) = (OptimizerConfig::new(rule), network.init(1));
+    let mut resident = DeviceTrainer::new(
         gpu,
         network,
         optimizer,
@@ -111,7 +111,7 @@ fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
     .unwrap_or_else(|error| panic!("{}: {error}", model.name));
     let len = model.examples * network.input().len();
     let inputs: Vec<f32> = match network.input() {
-        Input::Tokens { vocabulary, .. } => {
+        ExampleShape::Tokens { vocabulary, .. } => {
             let draws = draws(vocabulary as u64).take(len);
             draws.map(|token| token as f32).collect()
         }
@@ -130,7 +130,7 @@ fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
     let batch = Batch::classes(&inputs, &classes);
     let scale = 1.0 / targets as f32;
     // In pinned memory, like the batch of the other side.
-    resident.lay(&batch);
+    resident.stage_batch(&batch);
     let mut step = || {
         let began = Instant::now();
         let loss = resident.step(scale).expect("a step");
@@ -177,7 +177,7 @@ fn torch(python: &str, model: &Model, how: &str) -> Result<Vec<f64>, String> {
 }
 
 fn main() {
-    let gpu = match Gpu::open(0, Precision::Bf16) {
+    let gpu = match CudaDevice::open(0, ComputePrecision::Bf16) {
         Ok(gpu) => gpu,
         Err(error) => {
             println!("no GPU is measured: {error}");
@@ -199,7 +199,7 @@ fn main() {
     }
     let (name, convolutions) = (gpu.name(), gpu.convolutions());
     println!("{name}, bf16, {convolutions}; milliseconds per step, medians");
-    let limits = gpu.limits().expect("what the GPU reaches");
+    let limits = gpu.throughput().expect("what the GPU reaches");
     let (products, copies) = (limits.products / 1e12, limits.copies / 1e12);
     println!("products of 8192 × 8192 reach {products:.0} TFLOP/s, copies {copies:.2} TB/s");
     for model in models() {

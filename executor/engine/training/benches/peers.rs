@@ -8,8 +8,8 @@
 #[path = "peers/torch.rs"]
 mod torch;
 
-use muster_compute::model::{Batch, InputShape, Network, zoo};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::model::{Batch, ImageShape, Network, zoo};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_compute::pages;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
@@ -28,7 +28,7 @@ struct Model {
 }
 
 fn models() -> Vec<Model> {
-    let fashion = InputShape {
+    let fashion = ImageShape {
         height: 28,
         width: 28,
         channels: 1,
@@ -104,7 +104,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 struct Engine<'a> {
     model: &'a Model,
     workspace: muster_compute::model::Workspace,
-    optimizer: Optimizer,
+    optimizer: OptimizerConfig,
     params: Vec<f32>,
     grads: Vec<f32>,
     state: Vec<f32>,
@@ -118,7 +118,7 @@ impl<'a> Engine<'a> {
         let network = &model.network;
         let params = network.init(1);
         let rule = serde_json::json!({ "kind": "sgd", "lr": 0.01, "momentum": 0.9 });
-        let rule: Rule = serde_json::from_value(rule).expect("a rule");
+        let rule: UpdateRule = serde_json::from_value(rule).expect("a rule");
         let targets = model.examples * network.targets();
         let classes = network.outputs() / network.targets();
         let spread = |i: usize| (i * 7919 + i / 3) % 256;
@@ -129,7 +129,7 @@ impl<'a> Engine<'a> {
         };
         Self {
             workspace: network.workspace(model.examples, 1),
-            optimizer: Optimizer::new(rule),
+            optimizer: OptimizerConfig::new(rule),
             grads: pages::zeros(params.len()),
             state: pages::zeros(params.len()),
             params,

@@ -5,7 +5,7 @@ use super::config::{CodecConfig, Codecs, ConfigError, build};
 use super::feedback::Feedback;
 use super::momentum::WithMomentum;
 use super::{Codec, DecodeError, Key, Mode, Plane};
-use muster_compute::model::Role;
+use muster_compute::model::ParameterRole;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Plan {
     /// [`PlanError`] if a setting is out of range or blocks overlap.
     pub fn new<'a>(
         config: &Codecs,
-        blocks: impl IntoIterator<Item = (&'a str, Range<usize>, Role)>,
+        blocks: impl IntoIterator<Item = (&'a str, Range<usize>, ParameterRole)>,
     ) -> Result<Self, PlanError> {
         let momentum = config.momentum().filter(|momentum| *momentum > 0.0);
         let mut plan = Self {
@@ -66,7 +66,7 @@ impl Plan {
             if range.start < plan.len || range.end < range.start {
                 return Err(PlanError::Order { name });
             }
-            let is_followed = role == Role::Statistic;
+            let is_followed = role == ParameterRole::Statistic;
             let config = if is_followed {
                 CodecConfig::None {}
             } else {

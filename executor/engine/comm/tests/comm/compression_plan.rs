@@ -5,16 +5,20 @@ use muster_comm::compress::{
     CHUNK, CodecConfig, Codecs, DecodeError, Feedback, FeedbackError, Half, HalfFormat, LayerCodec,
     Mode, Plan, PlanError, Rounding, build,
 };
-use muster_compute::model::Role;
+use muster_compute::model::ParameterRole;
 use proptest::prelude::*;
 use std::ops::Range;
 
-const BLOCKS: [(&str, Range<usize>, Role); 5] = [
-    ("conv1.weight", 0..2400, Role::Weight),
-    ("conv1.bias", 2400..2432, Role::Bias),
-    ("dense1.weight", 2432..2432 + CHUNK + 1234, Role::Weight),
-    ("dense1.bias", 70_000..70_100, Role::Bias),
-    ("logits.weight", 70_100..72_000, Role::Weight),
+const BLOCKS: [(&str, Range<usize>, ParameterRole); 5] = [
+    ("conv1.weight", 0..2400, ParameterRole::Weight),
+    ("conv1.bias", 2400..2432, ParameterRole::Bias),
+    (
+        "dense1.weight",
+        2432..2432 + CHUNK + 1234,
+        ParameterRole::Weight,
+    ),
+    ("dense1.bias", 70_000..70_100, ParameterRole::Bias),
+    ("logits.weight", 70_100..72_000, ParameterRole::Weight),
 ];
 
 const LEN: usize = 72_000;
@@ -95,9 +99,9 @@ fn small_blocks_stay_plain_and_named_ones_get_their_own() {
 #[test]
 fn statistics_are_never_encoded() {
     let blocks = [
-        ("norm1.scale", 0..2000, Role::Bias),
-        ("norm1.variance", 2000..4000, Role::Statistic),
-        ("norm2.variance", 4000..4010, Role::Statistic),
+        ("norm1.scale", 0..2000, ParameterRole::Bias),
+        ("norm1.variance", 2000..4000, ParameterRole::Statistic),
+        ("norm2.variance", 4000..4010, ParameterRole::Statistic),
     ];
     let named = LayerCodec {
         blocks: "*.variance".into(),
@@ -318,7 +322,10 @@ fn invalid_plan_is_refused() {
         let plan = Plan::new(&Codecs::uniform(codec), BLOCKS);
         assert!(matches!(plan, Err(PlanError::Codec { .. })), "{codec:?}");
     }
-    let overlapping = [("a", 0..10, Role::Weight), ("b", 9..20, Role::Weight)];
+    let overlapping = [
+        ("a", 0..10, ParameterRole::Weight),
+        ("b", 9..20, ParameterRole::Weight),
+    ];
     assert_eq!(
         Plan::new(&Codecs::uniform(TOP), overlapping).err(),
         Some(PlanError::Order { name: "b".into() })

@@ -5,7 +5,7 @@
 use muster_comm::compress::{
     CodecConfig, Codecs, Feedback, HalfFormat, Mode, Norm, Plan, Rounding, Scale,
 };
-use muster_compute::model::Role;
+use muster_compute::model::ParameterRole;
 
 const LEN: usize = 2048;
 const WORKERS: u64 = 4;
@@ -24,7 +24,8 @@ fn noise(a: u64, b: u64) -> f32 {
 /// keep residuals.
 fn distance(codec: CodecConfig, kept: bool) -> f64 {
     let compression = Codecs::uniform(codec);
-    let plan = Plan::new(&compression, [("weight", 0..LEN, Role::Weight)]).expect("a plan");
+    let plan =
+        Plan::new(&compression, [("weight", 0..LEN, ParameterRole::Weight)]).expect("a plan");
     let mut feedback: Vec<Feedback> = (0..WORKERS).map(|_| Feedback::new(&plan)).collect();
     let minimum: Vec<f32> = (0..LEN as u64).map(|i| noise(i, 0)).collect();
     let curvature: Vec<f32> = (0..LEN)

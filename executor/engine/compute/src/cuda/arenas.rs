@@ -4,9 +4,9 @@
 //! gaps. Products need aligned matrices, so weights and gradients have separate arenas in the same
 //! order, in which each block begins at a multiple of 64 elements.
 
-use super::product::Kind;
-use super::queue::Address;
-use crate::model::Block;
+use super::product::ElementType;
+use super::queue::DeviceAddress;
+use crate::model::ParameterBlock;
 use std::ops::Range;
 
 /// Alignment of the start of each block, in elements.
@@ -14,23 +14,27 @@ const ALIGNMENT: usize = 64;
 
 /// Addresses of the blocks in all arenas.
 #[derive(Debug, Clone)]
-pub(crate) struct Arenas {
+pub(crate) struct DeviceArenas {
     /// f32, in the order of the table.
-    pub(crate) parameters: Address,
+    pub(crate) parameters: DeviceAddress,
     /// Copies of the parameters for products, in the kind of values, aligned.
-    pub(crate) weights: Address,
+    pub(crate) weights: DeviceAddress,
     /// f32, aligned.
-    pub(crate) gradients: Address,
-    kind: Kind,
+    pub(crate) gradients: DeviceAddress,
+    kind: ElementType,
     /// Start of each block in the table and in the aligned arenas.
     places: Vec<[usize; 2]>,
     len: usize,
 }
 
-impl Arenas {
+impl DeviceArenas {
     /// Lays out the blocks; the caller sets the addresses. `more` reserves a number of elements
     /// after the block at a place.
-    pub(crate) fn new(blocks: &[Block], kind: Kind, more: Option<(usize, usize)>) -> Self {
+    pub(crate) fn new(
+        blocks: &[ParameterBlock],
+        kind: ElementType,
+        more: Option<(usize, usize)>,
+    ) -> Self {
         let mut len = 0;
         let places = blocks.iter().map(|block| {
             let place = [block.offset, len];
@@ -55,15 +59,15 @@ impl Arenas {
         self.len
     }
 
-    pub(crate) fn parameter(&self, place: usize) -> Address {
+    pub(crate) fn parameter(&self, place: usize) -> DeviceAddress {
         self.parameters + 4 * place as u64
     }
 
-    pub(crate) fn weight(&self, place: usize) -> Address {
+    pub(crate) fn weight(&self, place: usize) -> DeviceAddress {
         self.weights + (self.aligned(place) * self.kind.size()) as u64
     }
 
-    pub(crate) fn gradient(&self, place: usize) -> Address {
+    pub(crate) fn gradient(&self, place: usize) -> DeviceAddress {
         self.gradients + 4 * self.aligned(place) as u64
     }
 
@@ -77,8 +81,8 @@ impl Arenas {
     /// between them and `of` returns the same key.
     pub(crate) fn runs<'a, K: PartialEq>(
         &self,
-        blocks: impl Iterator<Item = &'a Block>,
-        of: impl Fn(&Block) -> K,
+        blocks: impl Iterator<Item = &'a ParameterBlock>,
+        of: impl Fn(&ParameterBlock) -> K,
     ) -> Vec<(Range<usize>, K)> {
         let mut runs: Vec<(Range<usize>, K)> = Vec::new();
         for block in blocks {

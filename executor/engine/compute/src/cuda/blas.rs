@@ -1,9 +1,9 @@
 //! Matrix products by cuBLASLt. The plan of each shape is computed once and cached.
 
 use super::error::DeviceError;
-use super::library::Library;
-use super::product::{ByColumns, Kind, Product, Stored};
-use super::queue::Address;
+use super::library::CudaLibrary;
+use super::product::{ColumnMajorMatrix, ColumnMajorProduct, ElementType, MatrixProduct};
+use super::queue::DeviceAddress;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use std::collections::HashMap;
@@ -13,21 +13,21 @@ use std::ffi::c_void;
 pub(crate) const WORKSPACE: usize = 32 << 20;
 
 /// cuBLASLt handle with a cache of plans.
-pub(crate) struct Blas {
+pub(crate) struct CublasLt {
     handle: sys::cublasLtHandle_t,
-    plans: HashMap<Key, Plan>,
-    workspace: Address,
+    plans: HashMap<MatmulKey, MatmulPlan>,
+    workspace: DeviceAddress,
     /// Whether f32 products use all bits; else tensor cores use 10 bits of the significand (TF32).
     is_exact: bool,
 }
 
 /// All inputs of the choice of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+struct MatmulKey {
     shape: [usize; 3],
-    kinds: [Kind; 3],
+    kinds: [ElementType; 3],
     strides: [usize; 3],
-    aparts: [usize; 3],
+    batch_strides: [usize; 3],
     transposed: [bool; 2],
     batch: usize,
     bias: bool,
@@ -37,7 +37,7 @@ struct Key {
 }
 
 /// Description of a product and its algorithm.
-struct Plan {
+struct MatmulPlan {
     description: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
@@ -46,13 +46,13 @@ struct Plan {
     is_plain: bool,
 }
 
-impl Blas {
+impl CublasLt {
     /// `workspace` is device memory of [`WORKSPACE`] bytes.
     ///
     /// # Errors
     /// If the library is missing or does not start. The GPU's context must be bound to the thread.
-    pub(crate) fn new(workspace: Address, is_exact: bool) -> Result<Self, DeviceError> {
-        Library::Products.find()?;
+    pub(crate) fn new(workspace: DeviceAddress, is_exact: bool) -> Result<Self, DeviceError> {
+        CudaLibrary::Products.find()?;
         let handle = result::create_handle().map_err(|error| DeviceError::Failed {
             action: "start cuBLASLt".to_owned(),
             cause: error.to_string(),
@@ -75,11 +75,11 @@ impl Blas {
     /// stream must belong to the thread's context.
     pub(crate) unsafe fn multiply(
         &mut self,
-        product: &Product,
+        product: &MatrixProduct,
         stream: sys::cudaStream_t,
     ) -> Result<bool, CublasError> {
         let by_columns = product.by_columns();
-        let key = Key::new(product, &by_columns);
+        let key = MatmulKey::new(product, &by_columns);
         if !self.plans.contains_key(&key) {
             let plan = self.plan(&key, &by_columns, product.bias)?;
             self.plans.insert(key, plan);
@@ -119,7 +119,12 @@ impl Blas {
         Ok(plan.is_plain && (key.bias || key.relu))
     }
 
-    fn plan(&self, key: &Key, by_columns: &ByColumns, bias: Address) -> Result<Plan, CublasError> {
+    fn plan(
+        &self,
+        key: &MatmulKey,
+        by_columns: &ColumnMajorProduct,
+        bias: DeviceAddress,
+    ) -> Result<MatmulPlan, CublasError> {
         // SAFETY: descriptors are created here and moved into the plan, which destroys them.
         unsafe {
             match self.try_plan(key, by_columns, bias, false) {
@@ -133,15 +138,15 @@ impl Blas {
     /// No requirements beyond the library's: attributes have the documented sizes.
     unsafe fn try_plan(
         &self,
-        key: &Key,
-        by_columns: &ByColumns,
-        bias: Address,
+        key: &MatmulKey,
+        by_columns: &ColumnMajorProduct,
+        bias: DeviceAddress,
         is_plain: bool,
-    ) -> Result<Plan, CublasError> {
+    ) -> Result<MatmulPlan, CublasError> {
         use sys::cublasLtMatmulDescAttributes_t as Description;
         use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
         let compute = match (key.kinds[0], self.is_exact) {
-            (Kind::F32, false) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            (ElementType::F32, false) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
@@ -193,7 +198,7 @@ impl Blas {
                     return Err(error);
                 }
             };
-            Ok(Plan {
+            Ok(MatmulPlan {
                 description,
                 layouts,
                 algorithm,
@@ -203,7 +208,7 @@ impl Blas {
     }
 }
 
-impl Drop for Blas {
+impl Drop for CublasLt {
     fn drop(&mut self) {
         for plan in self.plans.values() {
             // SAFETY: created by this handle and no longer used.
@@ -214,14 +219,14 @@ impl Drop for Blas {
     }
 }
 
-impl Key {
-    fn new(product: &Product, by_columns: &ByColumns) -> Self {
+impl MatmulKey {
+    fn new(product: &MatrixProduct, by_columns: &ColumnMajorProduct) -> Self {
         let stored = [by_columns.a, by_columns.b, by_columns.d];
         Self {
             shape: [by_columns.m, by_columns.n, by_columns.k],
             kinds: stored.map(|stored| stored.kind),
             strides: stored.map(|stored| stored.stride),
-            aparts: stored.map(|stored| stored.apart),
+            batch_strides: stored.map(|stored| stored.batch_stride),
             transposed: [by_columns.a.transposed, by_columns.b.transposed],
             batch: product.batch,
             bias: product.bias != 0,
@@ -234,18 +239,18 @@ impl Key {
 /// # Safety
 /// No requirements: the layout consists of numbers.
 unsafe fn layout(
-    stored: &Stored,
+    stored: &ColumnMajorMatrix,
     batch: usize,
 ) -> Result<sys::cublasLtMatrixLayout_t, CublasError> {
     use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
     let kind = match stored.kind {
-        Kind::F32 => sys::cudaDataType_t::CUDA_R_32F,
-        Kind::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+        ElementType::F32 => sys::cudaDataType_t::CUDA_R_32F,
+        ElementType::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
     };
     let (rows, columns) = (stored.rows as u64, stored.columns as u64);
     let layout = result::create_matrix_layout(kind, rows, columns, stored.stride as i64)?;
     if batch > 1 {
-        let (count, apart) = (batch as i32, stored.apart as i64);
+        let (count, batch_stride) = (batch as i32, stored.batch_stride as i64);
         // SAFETY: the layout was just created; the attributes are a 32-bit and a 64-bit integer.
         unsafe {
             result::set_matrix_layout_attribute(
@@ -257,8 +262,8 @@ unsafe fn layout(
             result::set_matrix_layout_attribute(
                 layout,
                 Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                (&raw const apart).cast(),
-                size_of_val(&apart),
+                (&raw const batch_stride).cast(),
+                size_of_val(&batch_stride),
             )?;
         }
     }

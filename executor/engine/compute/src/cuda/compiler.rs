@@ -5,8 +5,8 @@
 
 use super::error::DeviceError;
 use super::kernels;
-use super::library::Library;
-use super::product::Kind;
+use super::library::CudaLibrary;
+use super::product::ElementType;
 use cudarc::nvrtc::result::{
     NvrtcError, compile_program, create_program, destroy_program, get_program_log,
 };
@@ -17,8 +17,11 @@ use std::ffi::{CStr, CString};
 ///
 /// # Errors
 /// If the compiler is missing or fails.
-pub(crate) fn compile(kind: Kind, [major, minor]: [usize; 2]) -> Result<Vec<u8>, DeviceError> {
-    Library::Compiler.find()?;
+pub(crate) fn compile(
+    kind: ElementType,
+    [major, minor]: [usize; 2],
+) -> Result<Vec<u8>, DeviceError> {
+    CudaLibrary::Compiler.find()?;
     let failed = |what: &str, error: NvrtcError| DeviceError::Compile {
         log: format!("{what}: {error}"),
     };
@@ -84,8 +87,8 @@ mod tests {
             "the GPU's kernels cannot be compiled here: {errors}"
         );
         let folder = String::from_utf8(said.stdout).expect("a path");
-        Library::Compiler.open_in(folder.trim_end().as_ref());
-        for kind in [Kind::F32, Kind::Bf16] {
+        CudaLibrary::Compiler.open_in(folder.trim_end().as_ref());
+        for kind in [ElementType::F32, ElementType::Bf16] {
             let names = kernels::names(kind);
             assert!(names.len() > 40, "kernels are found by their names");
             for capability in [[8, 0], [9, 0]] {

@@ -1,24 +1,24 @@
 //! Description of convolutions that a queue may compute with a library instead of products on
 //! patches.
 
-use super::product::Kind;
-use super::queue::Address;
-use crate::layer::window::Window;
+use super::product::ElementType;
+use super::queue::DeviceAddress;
+use crate::layer::window::ImageWindows;
 
 /// Shape of a convolution without the number of examples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Filters {
-    pub(crate) window: Window,
+pub(crate) struct ConvolutionShape {
+    pub(crate) window: ImageWindows,
     pub(crate) channels_in: usize,
     pub(crate) channels_out: usize,
     pub(crate) groups: usize,
     /// Kind of all three operands. Sums are f32.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ElementType,
 }
 
 /// Operand that is computed from the other two and overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Wanted {
+pub(crate) enum ComputedOperand {
     Output,
     /// Gradient with respect to the image.
     Image,
@@ -29,22 +29,22 @@ pub(crate) enum Wanted {
 /// Convolution or one of its gradients. Each address is that of the operand or of the gradient with
 /// respect to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Convolution {
-    pub(crate) filters: Filters,
+pub(crate) struct ConvolutionCall {
+    pub(crate) filters: ConvolutionShape,
     pub(crate) examples: usize,
-    pub(crate) wanted: Wanted,
+    pub(crate) computed: ComputedOperand,
     /// Examples × height × width × channels (NHWC), as for the output.
-    pub(crate) image: Address,
+    pub(crate) image: DeviceAddress,
     /// Output channels × kernel height × kernel width × input channels of a group (KRSC).
-    pub(crate) weight: Address,
-    pub(crate) output: Address,
+    pub(crate) weight: DeviceAddress,
+    pub(crate) output: DeviceAddress,
 }
 
-impl Wanted {
+impl ComputedOperand {
     pub(crate) const ALL: [Self; 3] = [Self::Output, Self::Image, Self::Weight];
 }
 
-impl Filters {
+impl ConvolutionShape {
     pub(crate) fn group_in(&self) -> usize {
         self.channels_in / self.groups
     }

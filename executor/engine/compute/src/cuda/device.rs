@@ -1,15 +1,15 @@
 //! Choice of the device on which a task computes.
 
-use super::blas::{Blas, WORKSPACE};
+use super::blas::{CublasLt, WORKSPACE};
 use super::compiler;
 use super::dnn;
 use super::error::DeviceError;
 use super::kernels;
-use super::library::Library;
-use super::nccl::{Id, Nccl, SumError};
-use super::product::Kind;
-use super::queue::Queue;
-use super::stream::Stream;
+use super::library::CudaLibrary;
+use super::nccl::{AllReduceError, Nccl, NcclId};
+use super::product::ElementType;
+use super::queue::DeviceQueue;
+use super::stream::GpuStream;
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, DriverError};
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Requested device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum DeviceChoice {
     /// First GPU granted to the task if it is usable, else the CPU.
     #[default]
     Auto,
@@ -31,7 +31,7 @@ pub enum Choice {
 /// Precision of products and storage format of values between operations. Parameters and their
 /// gradients are always f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Precision {
+pub enum ComputePrecision {
     /// f32 values and products.
     F32,
     /// f32 values; products on tensor cores, which use 10 bits of each factor's significand.
@@ -46,21 +46,21 @@ pub enum Precision {
 pub enum Device {
     #[default]
     Cpu,
-    Cuda(Gpu),
+    Cuda(CudaDevice),
     /// Emulator that replaces a GPU in tests, in f32.
     #[cfg(any(test, feature = "emulator"))]
     Emulated,
     /// Emulator with a stand-in for NCCL.
     #[cfg(any(test, feature = "emulator"))]
-    Ranked(Arc<super::emulator::Ranked>),
+    Ranked(Arc<super::emulator::EmulatedGpu>),
 }
 
 /// Queue of a device, and the kind of values between operations.
-pub(crate) type Way = (Box<dyn Queue>, Kind);
+pub(crate) type TypedQueue = (Box<dyn DeviceQueue>, ElementType);
 
 /// NCCL and the properties of a device for sums with other devices.
 #[derive(Debug, Clone)]
-pub struct Means {
+pub struct NcclSupport {
     pub(crate) nccl: Arc<Nccl>,
     /// Identity of the GPU among all GPUs.
     pub gpu: String,
@@ -69,7 +69,7 @@ pub struct Means {
     pub kind: String,
 }
 
-impl Means {
+impl NcclSupport {
     /// Version of NCCL.
     #[must_use]
     pub fn version(&self) -> String {
@@ -80,18 +80,18 @@ impl Means {
     ///
     /// # Errors
     /// If NCCL fails.
-    pub fn id(&self) -> Result<Id, SumError> {
+    pub fn id(&self) -> Result<NcclId, AllReduceError> {
         self.nccl.id()
     }
 }
 
 /// GPU with its context and precision.
 #[derive(Clone)]
-pub struct Gpu {
+pub struct CudaDevice {
     context: Arc<CudaContext>,
     name: String,
     capability: [usize; 2],
-    precision: Precision,
+    precision: ComputePrecision,
     /// Version of cuDNN, or the reason why convolutions are products on patches.
     convolutions: Result<String, DeviceError>,
 }
@@ -104,15 +104,17 @@ impl Device {
     /// # Errors
     /// If a GPU was requested by number and is unusable.
     pub fn open(
-        choice: Choice,
+        choice: DeviceChoice,
         granted: bool,
-        precision: Precision,
+        precision: ComputePrecision,
     ) -> Result<(Self, Option<String>), DeviceError> {
         match choice {
-            Choice::Cpu => Ok((Self::Cpu, None)),
-            Choice::Cuda(ordinal) => Ok((Self::Cuda(Gpu::open(ordinal, precision)?), None)),
-            Choice::Auto if !granted => Ok((Self::Cpu, None)),
-            Choice::Auto => match Gpu::open(0, precision) {
+            DeviceChoice::Cpu => Ok((Self::Cpu, None)),
+            DeviceChoice::Cuda(ordinal) => {
+                Ok((Self::Cuda(CudaDevice::open(ordinal, precision)?), None))
+            }
+            DeviceChoice::Auto if !granted => Ok((Self::Cpu, None)),
+            DeviceChoice::Auto => match CudaDevice::open(0, precision) {
                 Ok(gpu) => Ok((Self::Cuda(gpu), None)),
                 Err(error) => Ok((Self::Cpu, Some(error.to_string()))),
             },
@@ -123,29 +125,32 @@ impl Device {
     ///
     /// # Errors
     /// If the compiler or the GPU fails.
-    pub(crate) fn queue(&self) -> Result<Option<Way>, DeviceError> {
+    pub(crate) fn queue(&self) -> Result<Option<TypedQueue>, DeviceError> {
         Ok(match self {
             Self::Cpu => None,
             Self::Cuda(gpu) => Some((Box::new(gpu.stream()?), gpu.kind())),
             #[cfg(any(test, feature = "emulator"))]
             Self::Emulated => {
-                let queue = super::emulator::Emulator::new(Kind::F32);
-                Some((Box::new(super::emulator::Late::new(queue)), Kind::F32))
+                let queue = super::emulator::Emulator::new(ElementType::F32);
+                Some((
+                    Box::new(super::emulator::DeferredQueue::new(queue)),
+                    ElementType::F32,
+                ))
             }
             #[cfg(any(test, feature = "emulator"))]
-            Self::Ranked(ranked) => Some((Box::new(ranked.queue()), Kind::F32)),
+            Self::Ranked(gpu) => Some((Box::new(gpu.queue()), ElementType::F32)),
         })
     }
 
     /// Returns what the device needs for sums with other GPUs, or the reason why it has none.
-    pub fn means(&self) -> Result<Means, String> {
+    pub fn nccl_support(&self) -> Result<NcclSupport, String> {
         match self {
             Self::Cpu => Err("it computes on the CPU".to_owned()),
-            Self::Cuda(gpu) => gpu.means().map_err(|error| error.to_string()),
+            Self::Cuda(gpu) => gpu.nccl_support().map_err(|error| error.to_string()),
             #[cfg(any(test, feature = "emulator"))]
             Self::Emulated => Err("it has no NCCL".to_owned()),
             #[cfg(any(test, feature = "emulator"))]
-            Self::Ranked(ranked) => ranked.means(),
+            Self::Ranked(gpu) => gpu.nccl_support(),
         }
     }
 
@@ -172,13 +177,13 @@ impl fmt::Display for Device {
     }
 }
 
-impl fmt::Debug for Gpu {
+impl fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Gpu({}, {:?})", self.name, self.capability)
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for DeviceChoice {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
@@ -193,7 +198,7 @@ impl FromStr for Choice {
     }
 }
 
-impl FromStr for Precision {
+impl FromStr for ComputePrecision {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
@@ -206,23 +211,27 @@ impl FromStr for Precision {
     }
 }
 
-impl Precision {
-    pub(crate) fn kind(self) -> Kind {
+impl ComputePrecision {
+    pub(crate) fn kind(self) -> ElementType {
         match self {
-            Self::F32 | Self::Tf32 => Kind::F32,
-            Self::Bf16 => Kind::Bf16,
+            Self::F32 | Self::Tf32 => ElementType::F32,
+            Self::Bf16 => ElementType::Bf16,
         }
     }
 }
 
-impl Gpu {
+impl CudaDevice {
     /// Opens a GPU. All required libraries are looked up first, because `cudarc` panics where one
     /// is missing. cuDNN is optional.
     ///
     /// # Errors
     /// Names what is missing.
-    pub fn open(ordinal: usize, precision: Precision) -> Result<Self, DeviceError> {
-        for library in [Library::Driver, Library::Compiler, Library::Products] {
+    pub fn open(ordinal: usize, precision: ComputePrecision) -> Result<Self, DeviceError> {
+        for library in [
+            CudaLibrary::Driver,
+            CudaLibrary::Compiler,
+            CudaLibrary::Products,
+        ] {
             library.find()?;
         }
         let failed = |action: &str| {
@@ -283,14 +292,14 @@ impl Gpu {
         }
     }
 
-    fn means(&self) -> Result<Means, DeviceError> {
+    fn nccl_support(&self) -> Result<NcclSupport, DeviceError> {
         let nccl = Nccl::find()?;
         let uuid = self.context.uuid().map_err(|error| DeviceError::Failed {
             action: "ask which it is".to_owned(),
             cause: error.to_string(),
         })?;
         let [major, minor] = self.capability;
-        Ok(Means {
+        Ok(NcclSupport {
             nccl,
             gpu: uuid.bytes.map(|byte| format!("{byte:02x}")).concat(),
             kind: format!("{} ({major}.{minor}, {:?})", self.name, self.precision),
@@ -303,7 +312,7 @@ impl Gpu {
         &self.name
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ElementType {
         self.precision.kind()
     }
 
@@ -311,7 +320,7 @@ impl Gpu {
     ///
     /// # Errors
     /// If the compiler or the GPU fails.
-    pub(crate) fn stream(&self) -> Result<Stream, DeviceError> {
+    pub(crate) fn stream(&self) -> Result<GpuStream, DeviceError> {
         let code = compiler::compile(self.kind(), self.capability)?;
         let failed = |action: &str| {
             let action = action.to_owned();
@@ -332,10 +341,10 @@ impl Gpu {
                 .map_err(failed(&format!("find the kernel {name}")))
         });
         let functions = functions.collect::<Result<HashMap<_, _>, _>>()?;
-        let mut stream = Stream::new(self.context.clone(), functions)?;
+        let mut stream = GpuStream::new(self.context.clone(), functions)?;
         let workspace = stream.take(WORKSPACE)?;
-        let is_exact = self.precision == Precision::F32;
-        stream.set_blas(Blas::new(workspace, is_exact)?);
+        let is_exact = self.precision == ComputePrecision::F32;
+        stream.set_blas(CublasLt::new(workspace, is_exact)?);
         if self.convolutions.is_ok() {
             stream.use_dnn(is_exact)?;
         }
@@ -359,30 +368,40 @@ mod tests {
 
     #[test]
     fn devices_and_precisions_are_parsed() {
-        assert_eq!("auto".parse::<Choice>().unwrap(), Choice::Auto);
-        assert_eq!("cpu".parse::<Choice>().unwrap(), Choice::Cpu);
-        assert_eq!("cuda".parse::<Choice>().unwrap(), Choice::Cuda(0));
-        assert_eq!("cuda:3".parse::<Choice>().unwrap(), Choice::Cuda(3));
+        assert_eq!("auto".parse::<DeviceChoice>().unwrap(), DeviceChoice::Auto);
+        assert_eq!("cpu".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cpu);
+        assert_eq!(
+            "cuda".parse::<DeviceChoice>().unwrap(),
+            DeviceChoice::Cuda(0)
+        );
+        assert_eq!(
+            "cuda:3".parse::<DeviceChoice>().unwrap(),
+            DeviceChoice::Cuda(3)
+        );
         for text in ["", "gpu", "cuda:", "cuda:x", "CPU"] {
-            let error = text.parse::<Choice>().unwrap_err().to_string();
+            let error = text.parse::<DeviceChoice>().unwrap_err().to_string();
             assert!(error.contains("auto, cpu, cuda or cuda:N"), "{error}");
         }
-        assert_eq!("bf16".parse::<Precision>().unwrap(), Precision::Bf16);
-        assert!("fp8".parse::<Precision>().is_err());
+        assert_eq!(
+            "bf16".parse::<ComputePrecision>().unwrap(),
+            ComputePrecision::Bf16
+        );
+        assert!("fp8".parse::<ComputePrecision>().is_err());
     }
 
     /// The machine may or may not have a driver.
     #[test]
     fn auto_without_driver_selects_the_cpu_with_a_reason() {
-        let (device, why) = Device::open(Choice::Auto, false, Precision::Tf32).unwrap();
+        let (device, why) =
+            Device::open(DeviceChoice::Auto, false, ComputePrecision::Tf32).unwrap();
         assert!(matches!(device, Device::Cpu) && why.is_none());
-        if Library::Driver.find().is_ok() {
+        if CudaLibrary::Driver.find().is_ok() {
             return;
         }
-        let (device, why) = Device::open(Choice::Auto, true, Precision::Tf32).unwrap();
+        let (device, why) = Device::open(DeviceChoice::Auto, true, ComputePrecision::Tf32).unwrap();
         assert!(matches!(device, Device::Cpu));
         assert!(why.unwrap().contains("libcuda was not found"));
-        let refused = Device::open(Choice::Cuda(0), true, Precision::Tf32);
+        let refused = Device::open(DeviceChoice::Cuda(0), true, ComputePrecision::Tf32);
         assert!(refused.unwrap_err().to_string().contains("libcuda"));
     }
 }

@@ -3,11 +3,11 @@
 //! Only cuDNN's heuristics are used, and only algorithms that cuDNN declares deterministic. A
 //! measured choice, or sums in arbitrary order, would not give the same bits in every run.
 
-use super::convolution::{Convolution, Filters, Wanted};
+use super::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
 use super::error::DeviceError;
-use super::library::Library;
-use super::product::Kind;
-use super::queue::Address;
+use super::library::CudaLibrary;
+use super::product::ElementType;
+use super::queue::DeviceAddress;
 use cudarc::cudnn::result::{self, CudnnError};
 use cudarc::cudnn::sys;
 use std::collections::HashMap;
@@ -22,10 +22,10 @@ const MOST: usize = 16;
 const OLDEST: usize = 90_000;
 
 /// cuDNN handle with a cache of plans.
-pub(crate) struct Dnn {
+pub(crate) struct Cudnn {
     handle: sys::cudnnHandle_t,
-    answers: HashMap<(Filters, Wanted), bool>,
-    plans: HashMap<(Filters, Wanted, usize), Plan>,
+    answers: HashMap<(ConvolutionShape, ComputedOperand), bool>,
+    plans: HashMap<(ConvolutionShape, ComputedOperand, usize), ConvolutionPlan>,
     /// Largest workspace of the best algorithm of any plan, in bytes.
     workspace: usize,
     /// Whether f32 convolutions use all bits; else tensor cores use 10 bits of the significand
@@ -34,35 +34,35 @@ pub(crate) struct Dnn {
 }
 
 /// cuDNN's description of a convolution, and its algorithms, best first.
-struct Plan {
-    descriptors: Descriptors,
-    choices: Vec<Choice>,
+struct ConvolutionPlan {
+    descriptors: ConvolutionDescriptors,
+    choices: Vec<AlgorithmCandidate>,
 }
 
 #[derive(Clone, Copy)]
-struct Choice {
-    algorithm: Algorithm,
+struct AlgorithmCandidate {
+    algorithm: ConvolutionAlgorithm,
     math: sys::cudnnMathType_t,
     workspace: usize,
 }
 
 #[derive(Clone, Copy)]
-enum Algorithm {
+enum ConvolutionAlgorithm {
     Output(sys::cudnnConvolutionFwdAlgo_t),
     Image(sys::cudnnConvolutionBwdDataAlgo_t),
     Weight(sys::cudnnConvolutionBwdFilterAlgo_t),
 }
 
 /// Result of the heuristics for an algorithm.
-struct Found {
-    algorithm: Algorithm,
+struct AlgorithmHeuristic {
+    algorithm: ConvolutionAlgorithm,
     status: sys::cudnnStatus_t,
     determinism: sys::cudnnDeterminism_t,
     math: sys::cudnnMathType_t,
 }
 
 /// Descriptors; null where one could not be created.
-struct Descriptors {
+struct ConvolutionDescriptors {
     image: sys::cudnnTensorDescriptor_t,
     output: sys::cudnnTensorDescriptor_t,
     weight: sys::cudnnFilterDescriptor_t,
@@ -75,7 +75,7 @@ struct Descriptors {
 /// # Errors
 /// Names what is missing.
 pub(crate) fn probe() -> Result<String, DeviceError> {
-    Library::Convolutions.find()?;
+    CudaLibrary::Convolutions.find()?;
     let version = result::get_version();
     if version < OLDEST {
         return Err(failure("start")(format!(
@@ -89,7 +89,7 @@ pub(crate) fn probe() -> Result<String, DeviceError> {
     Ok(format!("{major}.{minor}.{patch}"))
 }
 
-impl Dnn {
+impl Cudnn {
     /// Starts cuDNN on a stream of the thread's context.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Dnn {
         stream: sys::cudaStream_t,
         is_exact: bool,
     ) -> Result<Self, DeviceError> {
-        Library::Convolutions.find()?;
+        CudaLibrary::Convolutions.find()?;
         let handle = result::create_handle().map_err(failure("start"))?;
         let dnn = Self {
             handle,
@@ -117,12 +117,17 @@ impl Dnn {
 
     /// Whether cuDNN has an algorithm for `examples` examples. The first answer is cached and holds
     /// for any number of examples.
-    pub(crate) fn can(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool {
-        if let Some(answer) = self.answers.get(&(*filters, wanted)) {
+    pub(crate) fn can(
+        &mut self,
+        filters: &ConvolutionShape,
+        computed: ComputedOperand,
+        examples: usize,
+    ) -> bool {
+        if let Some(answer) = self.answers.get(&(*filters, computed)) {
             return *answer;
         }
-        let answer = self.plan(filters, wanted, examples).is_ok();
-        self.answers.insert((*filters, wanted), answer);
+        let answer = self.plan(filters, computed, examples).is_ok();
+        self.answers.insert((*filters, computed), answer);
         answer
     }
 
@@ -137,13 +142,13 @@ impl Dnn {
     /// context of the stream must be the thread's.
     pub(crate) unsafe fn convolve(
         &mut self,
-        convolution: &Convolution,
-        room: &mut dyn FnMut(usize) -> Result<Address, DeviceError>,
+        convolution: &ConvolutionCall,
+        room: &mut dyn FnMut(usize) -> Result<DeviceAddress, DeviceError>,
     ) -> Result<(), DeviceError> {
-        let (filters, wanted) = (&convolution.filters, convolution.wanted);
-        let key = (*filters, wanted, convolution.examples);
+        let (filters, computed) = (&convolution.filters, convolution.computed);
+        let key = (*filters, computed, convolution.examples);
         if !self.plans.contains_key(&key) {
-            self.plan(filters, wanted, convolution.examples)
+            self.plan(filters, computed, convolution.examples)
                 .map_err(failure("choose an algorithm of"))?;
         }
         let plan = self.plans.get_mut(&key).expect("just made");
@@ -174,8 +179,8 @@ impl Dnn {
     /// If cuDNN has no algorithm.
     fn plan(
         &mut self,
-        filters: &Filters,
-        wanted: Wanted,
+        filters: &ConvolutionShape,
+        computed: ComputedOperand,
         examples: usize,
     ) -> Result<(), CudnnError> {
         use sys::cudnnMathType_t::{
@@ -183,15 +188,15 @@ impl Dnn {
             CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
         };
         let math = match (filters.kind, self.is_exact) {
-            (Kind::Bf16, _) => CUDNN_TENSOR_OP_MATH,
-            (Kind::F32, true) => CUDNN_FMA_MATH,
+            (ElementType::Bf16, _) => CUDNN_TENSOR_OP_MATH,
+            (ElementType::F32, true) => CUDNN_FMA_MATH,
             // Default math allows TF32 for f32.
-            (Kind::F32, false) => CUDNN_DEFAULT_MATH,
+            (ElementType::F32, false) => CUDNN_DEFAULT_MATH,
         };
-        let descriptors = Descriptors::new(filters, examples, math)?;
+        let descriptors = ConvolutionDescriptors::new(filters, examples, math)?;
         let mut choices = Vec::new();
         // SAFETY: descriptors are complete and alive.
-        for found in unsafe { descriptors.find(self.handle, wanted) }? {
+        for found in unsafe { descriptors.find(self.handle, computed) }? {
             let is_good = found.status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS
                 && found.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC
                 && match math {
@@ -211,7 +216,7 @@ impl Dnn {
             let workspace = unsafe { descriptors.workspace(self.handle, found.algorithm, math) };
             // An error means that the algorithm does not support the math type.
             if let Ok(workspace @ 0..=WORKSPACE) = workspace {
-                choices.push(Choice {
+                choices.push(AlgorithmCandidate {
                     algorithm: found.algorithm,
                     math,
                     workspace,
@@ -221,16 +226,16 @@ impl Dnn {
         let status = sys::cudnnStatus_t::CUDNN_STATUS_NOT_SUPPORTED;
         let best = choices.first().ok_or(CudnnError(status))?;
         self.workspace = self.workspace.max(best.workspace);
-        let plan = Plan {
+        let plan = ConvolutionPlan {
             descriptors,
             choices,
         };
-        self.plans.insert((*filters, wanted, examples), plan);
+        self.plans.insert((*filters, computed, examples), plan);
         Ok(())
     }
 }
 
-impl Drop for Dnn {
+impl Drop for Cudnn {
     fn drop(&mut self) {
         self.plans.clear();
         // SAFETY: created by this value and no longer used.
@@ -238,9 +243,9 @@ impl Drop for Dnn {
     }
 }
 
-impl Descriptors {
+impl ConvolutionDescriptors {
     fn new(
-        filters: &Filters,
+        filters: &ConvolutionShape,
         examples: usize,
         math: sys::cudnnMathType_t,
     ) -> Result<Self, CudnnError> {
@@ -250,8 +255,8 @@ impl Descriptors {
         let four =
             |[a, b, c, d]: [usize; 4]| Ok::<_, CudnnError>([int(a)?, int(b)?, int(c)?, int(d)?]);
         let kind = match filters.kind {
-            Kind::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
-            Kind::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+            ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+            ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
         };
         let format = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
         let window = &filters.window;
@@ -311,8 +316,8 @@ impl Descriptors {
     unsafe fn find(
         &self,
         handle: sys::cudnnHandle_t,
-        wanted: Wanted,
-    ) -> Result<Vec<Found>, CudnnError> {
+        computed: ComputedOperand,
+    ) -> Result<Vec<AlgorithmHeuristic>, CudnnError> {
         let (x, w, y, c) = (self.image, self.weight, self.output, self.convolution);
         macro_rules! found {
             ($ask:path, $algorithm:path, $($operand:expr),*) => {{
@@ -321,7 +326,7 @@ impl Descriptors {
                 let found = list(|most, count, results| unsafe {
                     $ask(handle, $($operand),*, most, count, results)
                 })?;
-                found.into_iter().map(|found| Found {
+                found.into_iter().map(|found| AlgorithmHeuristic {
                     algorithm: $algorithm(found.algo),
                     status: found.status,
                     determinism: found.determinism,
@@ -329,31 +334,31 @@ impl Descriptors {
                 }).collect()
             }};
         }
-        Ok(match wanted {
-            Wanted::Output => {
+        Ok(match computed {
+            ComputedOperand::Output => {
                 found!(
                     result::get_convolution_forward_algorithm,
-                    Algorithm::Output,
+                    ConvolutionAlgorithm::Output,
                     x,
                     w,
                     c,
                     y
                 )
             }
-            Wanted::Image => {
+            ComputedOperand::Image => {
                 found!(
                     result::get_convolution_backward_data_algorithm,
-                    Algorithm::Image,
+                    ConvolutionAlgorithm::Image,
                     w,
                     y,
                     c,
                     x
                 )
             }
-            Wanted::Weight => {
+            ComputedOperand::Weight => {
                 found!(
                     result::get_convolution_backward_filter_algorithm,
-                    Algorithm::Weight,
+                    ConvolutionAlgorithm::Weight,
                     x,
                     y,
                     c,
@@ -370,7 +375,7 @@ impl Descriptors {
     unsafe fn workspace(
         &self,
         handle: sys::cudnnHandle_t,
-        algorithm: Algorithm,
+        algorithm: ConvolutionAlgorithm,
         math: sys::cudnnMathType_t,
     ) -> Result<usize, CudnnError> {
         let (x, w, y, c) = (self.image, self.weight, self.output, self.convolution);
@@ -378,15 +383,15 @@ impl Descriptors {
         unsafe {
             result::set_convolution_math_type(c, math)?;
             match algorithm {
-                Algorithm::Output(algorithm) => {
+                ConvolutionAlgorithm::Output(algorithm) => {
                     result::get_convolution_forward_workspace_size(handle, x, w, c, y, algorithm)
                 }
-                Algorithm::Image(algorithm) => {
+                ConvolutionAlgorithm::Image(algorithm) => {
                     result::get_convolution_backward_data_workspace_size(
                         handle, w, y, c, x, algorithm,
                     )
                 }
-                Algorithm::Weight(algorithm) => {
+                ConvolutionAlgorithm::Weight(algorithm) => {
                     result::get_convolution_backward_filter_workspace_size(
                         handle, x, y, c, w, algorithm,
                     )
@@ -401,9 +406,9 @@ impl Descriptors {
     unsafe fn ask(
         &self,
         handle: sys::cudnnHandle_t,
-        choice: &Choice,
-        convolution: &Convolution,
-        workspace: Address,
+        choice: &AlgorithmCandidate,
+        convolution: &ConvolutionCall,
+        workspace: DeviceAddress,
     ) -> Result<(), CudnnError> {
         let (one, zero) = (1.0_f32, 0.0_f32);
         let (one, zero): (*const c_void, *const c_void) =
@@ -416,7 +421,7 @@ impl Descriptors {
         unsafe {
             result::set_convolution_math_type(self.convolution, choice.math)?;
             match choice.algorithm {
-                Algorithm::Output(algorithm) => result::convolution_forward(
+                ConvolutionAlgorithm::Output(algorithm) => result::convolution_forward(
                     handle,
                     one,
                     self.image,
@@ -431,7 +436,7 @@ impl Descriptors {
                     self.output,
                     y,
                 ),
-                Algorithm::Image(algorithm) => result::convolution_backward_data(
+                ConvolutionAlgorithm::Image(algorithm) => result::convolution_backward_data(
                     handle,
                     one,
                     self.weight,
@@ -446,7 +451,7 @@ impl Descriptors {
                     self.image,
                     x,
                 ),
-                Algorithm::Weight(algorithm) => result::convolution_backward_filter(
+                ConvolutionAlgorithm::Weight(algorithm) => result::convolution_backward_filter(
                     handle,
                     one,
                     self.image,
@@ -466,7 +471,7 @@ impl Descriptors {
     }
 }
 
-impl Drop for Descriptors {
+impl Drop for ConvolutionDescriptors {
     fn drop(&mut self) {
         // SAFETY: descriptors that are not null were created by `new` and are no longer used.
         unsafe {

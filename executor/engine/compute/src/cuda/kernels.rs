@@ -1,6 +1,6 @@
 //! Source of the kernels, common to all devices.
 
-use super::product::Kind;
+use super::product::ElementType;
 
 const FILES: [&str; 9] = [
     include_str!("kernels/head.cu"),
@@ -17,23 +17,23 @@ const FILES: [&str; 9] = [
 /// Kernels that use tensor cores on bf16 values.
 const OF_BF16: &str = include_str!("kernels/attention.cu");
 
-fn files(kind: Kind) -> impl Iterator<Item = &'static str> {
-    let more = (kind == Kind::Bf16).then_some(OF_BF16);
+fn files(kind: ElementType) -> impl Iterator<Item = &'static str> {
+    let more = (kind == ElementType::Bf16).then_some(OF_BF16);
     FILES.into_iter().chain(more)
 }
 
 /// Returns the source for values of this kind.
-pub(crate) fn source(kind: Kind) -> String {
+pub(crate) fn source(kind: ElementType) -> String {
     let define = match kind {
-        Kind::F32 => "",
-        Kind::Bf16 => "#define BF16\n",
+        ElementType::F32 => "",
+        ElementType::Bf16 => "#define BF16\n",
     };
     let files: Vec<&str> = files(kind).collect();
     format!("{define}{}", files.join("\n"))
 }
 
 /// Returns the names of all kernels for values of this kind, in the order of the source.
-pub(crate) fn names(kind: Kind) -> Vec<&'static str> {
+pub(crate) fn names(kind: ElementType) -> Vec<&'static str> {
     let after = files(kind).flat_map(|file| file.split("extern \"C\" __global__ void ").skip(1));
     after
         .map(|text| {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// CUDA libraries: driver, kernel compiler, matrix products; convolutions and sums over several
 /// GPUs, which are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Library {
+pub(crate) enum CudaLibrary {
     Driver,
     Compiler,
     Products,
@@ -21,7 +21,7 @@ pub(crate) enum Library {
 /// Name by which the system finds NCCL.
 const NCCL: &str = "libnccl.so.2";
 
-impl Library {
+impl CudaLibrary {
     /// Makes the library usable.
     ///
     /// # Errors

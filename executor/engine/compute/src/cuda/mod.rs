@@ -6,12 +6,13 @@
 //! products on a [`queue`]. The queue is a GPU's stream or, in tests, an emulator that runs the
 //! same kernels on the CPU.
 //!
-//! Workers that exchange gradients through the host download them in every step. [`Resident`] keeps
-//! a whole training on the GPU. It serves single workers and workers whose gradients are summed on
-//! their GPUs ([`together`], by [`nccl`]).
+//! Workers that exchange gradients through the host download them in every step. [`DeviceTrainer`]
+//! keeps a whole training on the GPU. It serves single workers and workers whose gradients are
+//! summed on their GPUs ([`all_reduce`], by [`nccl`]).
 //!
 //! The module is independent of workers, files and jobs.
 
+mod all_reduce;
 mod arenas;
 mod blas;
 mod compiler;
@@ -22,27 +23,26 @@ mod dnn;
 pub mod emulator;
 mod error;
 mod kernels;
-mod laid;
 mod library;
-mod limits;
 mod nccl;
 mod operation;
+mod pinned_batch;
 mod product;
 mod queue;
 mod regions;
-mod resident;
 mod session;
 mod step;
 mod stream;
-mod together;
+mod throughput;
+mod trainer;
 #[cfg(test)]
 mod trial;
 mod update;
 
-pub use device::Means;
-pub use device::{Choice, Device, Gpu, Precision};
+pub use device::NcclSupport;
+pub use device::{ComputePrecision, CudaDevice, Device, DeviceChoice};
 pub use error::DeviceError;
-pub use limits::Limits;
-pub use nccl::{ID_BYTES, Id, Look, SumError};
-pub use resident::Resident;
-pub(crate) use session::Session;
+pub use nccl::{AllReduceError, ID_BYTES, NcclId, PollCallback};
+pub(crate) use session::DeviceSession;
+pub use throughput::GpuThroughput;
+pub use trainer::DeviceTrainer;

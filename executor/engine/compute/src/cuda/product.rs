@@ -1,15 +1,15 @@
 //! Matrix products, row-major as operations request them and column-major as cuBLASLt needs them.
 
-use super::queue::Address;
+use super::queue::DeviceAddress;
 
 /// Storage format of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum ElementType {
     F32,
     Bf16,
 }
 
-impl Kind {
+impl ElementType {
     /// Bytes per element.
     pub(crate) fn size(self) -> usize {
         match self {
@@ -19,26 +19,26 @@ impl Kind {
     }
 }
 
-/// Row-major matrix on the device, or its transpose. In a batch, `apart` is the number of elements
-/// from one matrix to the next.
+/// Row-major matrix on the device, or its transpose. In a batch, `batch_stride` is the number of
+/// elements from one matrix to the next.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Operand {
-    pub(crate) at: Address,
-    pub(crate) kind: Kind,
+pub(crate) struct MatrixOperand {
+    pub(crate) at: DeviceAddress,
+    pub(crate) kind: ElementType,
     /// Number of elements from one stored row to the next.
     pub(crate) stride: usize,
     pub(crate) transposed: bool,
-    pub(crate) apart: usize,
+    pub(crate) batch_stride: usize,
 }
 
-impl Operand {
-    pub(crate) fn new(at: Address, kind: Kind, stride: usize) -> Self {
+impl MatrixOperand {
+    pub(crate) fn new(at: DeviceAddress, kind: ElementType, stride: usize) -> Self {
         Self {
             at,
             kind,
             stride,
             transposed: false,
-            apart: 0,
+            batch_stride: 0,
         }
     }
 
@@ -47,37 +47,40 @@ impl Operand {
         Self { transposed, ..self }
     }
 
-    pub(crate) fn apart(self, apart: usize) -> Self {
-        Self { apart, ..self }
+    pub(crate) fn batch_stride(self, batch_stride: usize) -> Self {
+        Self {
+            batch_stride,
+            ..self
+        }
     }
 }
 
 /// `out = left · right` or `out += left · right`, followed by bias and ReLU; `batch` times. Sums
 /// are f32.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Product {
+pub(crate) struct MatrixProduct {
     /// Rows of `out`.
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     /// Number of summands of each element.
     pub(crate) inner: usize,
-    pub(crate) left: Operand,
-    pub(crate) right: Operand,
-    pub(crate) out: Operand,
+    pub(crate) left: MatrixOperand,
+    pub(crate) right: MatrixOperand,
+    pub(crate) out: MatrixOperand,
     pub(crate) add: bool,
     pub(crate) batch: usize,
     /// Address of one value per column, in the kind of `out`; 0 for a product without bias.
-    pub(crate) bias: Address,
+    pub(crate) bias: DeviceAddress,
     pub(crate) relu: bool,
 }
 
-impl Product {
+impl MatrixProduct {
     /// Single product that overwrites, without bias and ReLU.
     pub(crate) fn new(
         [rows, columns, inner]: [usize; 3],
-        left: Operand,
-        right: Operand,
-        out: Operand,
+        left: MatrixOperand,
+        right: MatrixOperand,
+        out: MatrixOperand,
     ) -> Self {
         Self {
             rows,
@@ -96,14 +99,14 @@ impl Product {
     /// Returns the product in column-major order. Memory read column by column holds each matrix's
     /// transpose, so the product becomes outᵀ = rightᵀ · leftᵀ. The operands swap places, and their
     /// transposition flags are unchanged.
-    pub(crate) fn by_columns(&self) -> ByColumns {
-        let operand = |operand: Operand, [rows, columns]: [usize; 2]| {
+    pub(crate) fn by_columns(&self) -> ColumnMajorProduct {
+        let operand = |operand: MatrixOperand, [rows, columns]: [usize; 2]| {
             let [rows, columns] = if operand.transposed {
                 [columns, rows]
             } else {
                 [rows, columns]
             };
-            Stored {
+            ColumnMajorMatrix {
                 at: operand.at,
                 kind: operand.kind,
                 // Stored row-major as rows × columns, which is column-major columns × rows.
@@ -111,10 +114,10 @@ impl Product {
                 columns: rows,
                 stride: operand.stride,
                 transposed: operand.transposed,
-                apart: operand.apart,
+                batch_stride: operand.batch_stride,
             }
         };
-        ByColumns {
+        ColumnMajorProduct {
             m: self.columns,
             n: self.rows,
             k: self.inner,
@@ -127,20 +130,20 @@ impl Product {
 
 /// D (m × n) = op(A) · op(B) with column-major storage, in the terms of BLAS.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ByColumns {
+pub(crate) struct ColumnMajorProduct {
     pub(crate) m: usize,
     pub(crate) n: usize,
     pub(crate) k: usize,
-    pub(crate) a: Stored,
-    pub(crate) b: Stored,
-    pub(crate) d: Stored,
+    pub(crate) a: ColumnMajorMatrix,
+    pub(crate) b: ColumnMajorMatrix,
+    pub(crate) d: ColumnMajorMatrix,
 }
 
 /// Matrix in column-major storage.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stored {
-    pub(crate) at: Address,
-    pub(crate) kind: Kind,
+pub(crate) struct ColumnMajorMatrix {
+    pub(crate) at: DeviceAddress,
+    pub(crate) kind: ElementType,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     /// Number of elements from one column to the next: the leading dimension of BLAS.
@@ -148,5 +151,5 @@ pub(crate) struct Stored {
     /// Whether the product reads the transpose.
     pub(crate) transposed: bool,
     /// Number of elements from one matrix of a batch to the next.
-    pub(crate) apart: usize,
+    pub(crate) batch_stride: usize,
 }

@@ -6,34 +6,34 @@
 //! and argument, is therefore tested without a GPU.
 //!
 //! Requests return no errors, because errors of a device are asynchronous and persistent. The first
-//! error is kept and returned by [`Queue::finish`].
+//! error is kept and returned by [`DeviceQueue::finish`].
 
-use super::convolution::{Convolution, Filters, Wanted};
+use super::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
 use super::error::DeviceError;
-use super::nccl::{Communicator, Look};
-use super::product::Product;
-use crate::layer::window::Window;
+use super::nccl::{NcclCommunicator, PollCallback};
+use super::product::MatrixProduct;
+use crate::layer::window::ImageWindows;
 
 /// Address of a byte on the device.
-pub(crate) type Address = u64;
+pub(crate) type DeviceAddress = u64;
 
 /// Default number of threads per block.
 pub(crate) const THREADS: usize = 256;
 
 /// Kernel argument, by its bytes in memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Argument(pub(crate) [u64; 5]);
+pub(crate) struct KernelArgument(pub(crate) [u64; 5]);
 
 /// Executes requests in order. Addresses are valid until they are freed.
-pub(crate) trait Queue: Send {
+pub(crate) trait DeviceQueue: Send {
     /// Allocates device memory, aligned to 256 bytes, with undefined content.
     ///
     /// # Errors
     /// If the device is out of memory.
-    fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError>;
+    fn allocate(&mut self, bytes: usize) -> Result<DeviceAddress, DeviceError>;
 
     /// Waits for all work, then frees memory.
-    fn free(&mut self, at: Address);
+    fn free(&mut self, at: DeviceAddress);
 
     /// Allocates pinned host memory, which lives as long as the queue.
     ///
@@ -43,19 +43,19 @@ pub(crate) trait Queue: Send {
 
     /// Copies to the device. `from` must be memory of [`Self::pin`] and stay unchanged until the
     /// next [`Self::finish`].
-    fn upload(&mut self, from: &[u8], to: Address);
+    fn upload(&mut self, from: &[u8], to: DeviceAddress);
 
     /// Starts a copy into memory of [`Self::pin`], concurrently with later requests. [`Self::wait`]
     /// with the number of the download waits for it. Numbers count from 0 after each
     /// [`Self::finish`].
-    fn download(&mut self, from: Address, to: &mut [u8]);
+    fn download(&mut self, from: DeviceAddress, to: &mut [u8]);
 
     /// Waits until the `number`th download since the last [`Self::finish`] has arrived.
     fn wait(&mut self, number: usize);
 
-    fn copy(&mut self, from: Address, to: Address, bytes: usize);
+    fn copy(&mut self, from: DeviceAddress, to: DeviceAddress, bytes: usize);
 
-    fn zero(&mut self, at: Address, bytes: usize);
+    fn zero(&mut self, at: DeviceAddress, bytes: usize);
 
     /// Launches `blocks` blocks of `threads` threads each.
     fn launch(
@@ -63,17 +63,22 @@ pub(crate) trait Queue: Send {
         kernel: &'static str,
         blocks: usize,
         threads: usize,
-        arguments: &[Argument],
+        arguments: &[KernelArgument],
     );
 
-    fn multiply(&mut self, product: &Product);
+    fn multiply(&mut self, product: &MatrixProduct);
 
     /// Whether [`Self::convolve`] supports this. The first answer holds for any number of examples;
     /// the first question has the largest number.
-    fn can_convolve(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool;
+    fn can_convolve(
+        &mut self,
+        filters: &ConvolutionShape,
+        computed: ComputedOperand,
+        examples: usize,
+    ) -> bool;
 
     /// Computes a convolution that [`Self::can_convolve`] has accepted.
-    fn convolve(&mut self, convolution: &Convolution);
+    fn convolve(&mut self, convolution: &ConvolutionCall);
 
     /// Binds the device to the calling thread, for libraries that use the thread's device.
     fn enter(&mut self);
@@ -82,7 +87,13 @@ pub(crate) trait Queue: Send {
     /// requests and runs concurrently with later ones. The floats are in use until
     /// [`Self::has_summed`]. Errors between ranks are reported by the communicator and do not
     /// affect this queue.
-    fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>);
+    fn sum(
+        &mut self,
+        ranks: &mut NcclCommunicator,
+        at: DeviceAddress,
+        numbers: usize,
+        poll: PollCallback<'_>,
+    );
 
     /// Whether the sums that were started last have completed.
     fn has_summed(&mut self) -> bool;
@@ -115,38 +126,38 @@ pub(crate) trait Queue: Send {
     fn forget(&mut self) {}
 }
 
-impl From<Address> for Argument {
-    fn from(at: Address) -> Self {
+impl From<DeviceAddress> for KernelArgument {
+    fn from(at: DeviceAddress) -> Self {
         Self([at, 0, 0, 0, 0])
     }
 }
 
-impl From<f32> for Argument {
+impl From<f32> for KernelArgument {
     fn from(value: f32) -> Self {
         Self([u64::from(value.to_bits()), 0, 0, 0, 0])
     }
 }
 
-impl From<f64> for Argument {
+impl From<f64> for KernelArgument {
     fn from(value: f64) -> Self {
         Self([value.to_bits(), 0, 0, 0, 0])
     }
 }
 
-impl From<bool> for Argument {
+impl From<bool> for KernelArgument {
     fn from(value: bool) -> Self {
         Self([u64::from(value), 0, 0, 0, 0])
     }
 }
 
 /// `int` or `long long`: a little-endian machine reads both from the same place.
-pub(crate) fn int(value: usize) -> Argument {
-    Argument([value as u64, 0, 0, 0, 0])
+pub(crate) fn int(value: usize) -> KernelArgument {
+    KernelArgument([value as u64, 0, 0, 0, 0])
 }
 
-impl From<&Window> for Argument {
+impl From<&ImageWindows> for KernelArgument {
     /// Layout of `struct window` of the kernels: ten ints.
-    fn from(window: &Window) -> Self {
+    fn from(window: &ImageWindows) -> Self {
         let pairs = [
             window.image,
             window.kernel,
@@ -159,7 +170,7 @@ impl From<&Window> for Argument {
 }
 
 /// Applies bias and ReLU after a product that has not applied them.
-pub(crate) fn finish_product(queue: &mut dyn Queue, product: &Product) {
+pub(crate) fn finish_product(queue: &mut dyn DeviceQueue, product: &MatrixProduct) {
     let (out, shape) = (product.out.at, [product.rows, product.columns]);
     add_bias(
         queue,
@@ -172,10 +183,10 @@ pub(crate) fn finish_product(queue: &mut dyn Queue, product: &Product) {
 /// Adds the bias and applies ReLU to `rows` × `columns` values with a stride. The bias has one
 /// value per column; address 0 means no bias.
 pub(crate) fn add_bias(
-    queue: &mut dyn Queue,
-    (at, stride): (Address, usize),
+    queue: &mut dyn DeviceQueue,
+    (at, stride): (DeviceAddress, usize),
     [rows, columns]: [usize; 2],
-    (bias, relu): (Address, bool),
+    (bias, relu): (DeviceAddress, bool),
 ) {
     let count = rows * columns;
     let arguments = [

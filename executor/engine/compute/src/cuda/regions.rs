@@ -1,14 +1,14 @@
 //! One allocation of device memory for the passes of a network, so that it can be released and
 //! allocated again in one step.
 
-use super::arenas::Arenas;
-use super::laid::DRAW;
+use super::arenas::DeviceArenas;
 use super::operation::areas_len;
-use super::product::Kind;
-use super::queue::{Address, Queue, THREADS};
+use super::pinned_batch::DRAW;
+use super::product::ElementType;
+use super::queue::{DeviceAddress, DeviceQueue, THREADS};
 use super::update;
+use crate::model::gradient_buffers::GradientBuffers;
 use crate::model::network::Network;
-use crate::model::slots::Slots;
 
 /// Bytes between two regions. They keep regions aligned and let tests detect writes beyond the end
 /// of a region.
@@ -16,73 +16,73 @@ const GAP: usize = 256;
 
 /// Region of the allocation.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Region {
+pub(crate) struct MemoryRegion {
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
 }
 
 /// All regions of a network for a number of examples.
 #[derive(Debug)]
-pub(crate) struct Regions {
+pub(crate) struct MemoryLayout {
     /// Parameters and optimizer state, which must survive a release of the memory.
-    pub(crate) parameters: Region,
-    pub(crate) state: Region,
-    pub(crate) weights: Region,
-    pub(crate) gradients: Region,
+    pub(crate) parameters: MemoryRegion,
+    pub(crate) state: MemoryRegion,
+    pub(crate) weights: MemoryRegion,
+    pub(crate) gradients: MemoryRegion,
     /// Gradients in the order of the table, to be downloaded.
-    pub(crate) leaving: Region,
+    pub(crate) gradient_download: MemoryRegion,
     /// Uploaded inputs as f32, and their conversion to the kind of values.
-    pub(crate) arriving: Region,
-    pub(crate) input: Region,
-    pub(crate) targets: Region,
-    pub(crate) draw: Region,
+    pub(crate) input_upload: MemoryRegion,
+    pub(crate) input: MemoryRegion,
+    pub(crate) targets: MemoryRegion,
+    pub(crate) draw: MemoryRegion,
     /// One per operation.
-    pub(crate) values: Vec<Region>,
-    pub(crate) kept: Vec<Region>,
+    pub(crate) values: Vec<MemoryRegion>,
+    pub(crate) saved: Vec<MemoryRegion>,
     /// One per slot.
-    pub(crate) slots: Vec<Region>,
-    pub(crate) scratch: Region,
+    pub(crate) slots: Vec<MemoryRegion>,
+    pub(crate) scratch: MemoryRegion,
     /// Loss and number of correct targets of each row or block, and their sums.
-    pub(crate) losses: Region,
-    pub(crate) rights: Region,
-    pub(crate) totals: Region,
+    pub(crate) losses: MemoryRegion,
+    pub(crate) rights: MemoryRegion,
+    pub(crate) totals: MemoryRegion,
     /// Factors of a step for the update kernels, their partial sums, and those of clipping.
-    pub(crate) factors: Region,
-    pub(crate) norms: Region,
-    pub(crate) squares: Region,
+    pub(crate) factors: MemoryRegion,
+    pub(crate) norms: MemoryRegion,
+    pub(crate) squares: MemoryRegion,
     pub(crate) bytes: usize,
 }
 
-impl Region {
-    pub(crate) fn at(self, base: Address) -> Address {
+impl MemoryRegion {
+    pub(crate) fn at(self, base: DeviceAddress) -> DeviceAddress {
         base + self.offset as u64
     }
 }
 
-/// Number of floats of [`Regions::factors`].
+/// Number of floats of [`MemoryLayout::factors`].
 pub(crate) const FACTORS: usize = 13;
 /// Maximum number of blocks of a sum over a tensor: several for each multiprocessor.
 pub(crate) const NORM_BLOCKS: usize = 512;
 /// Two sums of each block, two total sums, one ratio.
 const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
 
-impl Regions {
+impl MemoryLayout {
     /// Lays out the regions. `lens` are the numbers of elements per example of each value; the
     /// network's input is first. `state` is the number of optimizer state elements per parameter.
     /// `queue` is the queue of the later passes.
     pub(crate) fn plan(
-        queue: &mut dyn Queue,
+        queue: &mut dyn DeviceQueue,
         network: &Network,
-        (slots, lens): (&Slots, &[usize]),
-        arenas: &Arenas,
-        (kind, max_batch): (Kind, usize),
+        (slots, lens): (&GradientBuffers, &[usize]),
+        arenas: &DeviceArenas,
+        (kind, max_batch): (ElementType, usize),
         state: usize,
     ) -> Self {
         let mut end = 0;
         let mut place = |bytes: usize| {
             let offset = end;
             end += areas_len(&[bytes]) + GAP;
-            Region { offset, bytes }
+            MemoryRegion { offset, bytes }
         };
         let (size, params) = (kind.size(), network.parameter_count());
         let (aligned, input) = (arenas.aligned_len(), max_batch * network.input().len());
@@ -91,19 +91,19 @@ impl Regions {
         let operations = || network.nodes.iter().map(|node| node.op.on_device());
         let scratch = operations().map(|op| op.scratch_on(queue, max_batch, kind));
         let scratch = scratch.max();
-        let is_cast = kind != Kind::F32;
+        let is_cast = kind != ElementType::F32;
         let mut regions = Self {
             parameters: place(4 * params),
             state: place(4 * params * state),
             weights: place(size * aligned),
             gradients: place(4 * aligned),
-            leaving: place(4 * params),
-            arriving: place(4 * input),
+            gradient_download: place(4 * params),
+            input_upload: place(4 * input),
             input: place(if is_cast { size * input } else { 0 }),
             targets: place(4 * targets),
             draw: place(DRAW),
             values: Vec::new(),
-            kept: Vec::new(),
+            saved: Vec::new(),
             slots: Vec::new(),
             scratch: place(scratch.unwrap_or(0)),
             losses: place(losses),
@@ -116,8 +116,8 @@ impl Regions {
         };
         let values = lens[1..].iter();
         regions.values = values.map(|len| place(size * max_batch * len)).collect();
-        regions.kept = operations()
-            .map(|op| place(op.kept(max_batch, size)))
+        regions.saved = operations()
+            .map(|op| place(op.saved_bytes(max_batch, size)))
             .collect();
         let sizes = slots.sizes.iter();
         regions.slots = sizes.map(|len| place(size * max_batch * len)).collect();
@@ -127,14 +127,14 @@ impl Regions {
 
     /// Gaps of the allocation that belong to no region.
     #[cfg(test)]
-    pub(crate) fn gaps(&self) -> Vec<Region> {
+    pub(crate) fn gaps(&self) -> Vec<MemoryRegion> {
         let alone = [
             self.parameters,
             self.state,
             self.weights,
             self.gradients,
-            self.leaving,
-            self.arriving,
+            self.gradient_download,
+            self.input_upload,
             self.input,
             self.targets,
             self.draw,
@@ -146,8 +146,8 @@ impl Regions {
             self.norms,
             self.squares,
         ];
-        let many = [&self.values, &self.kept, &self.slots];
-        let mut used: Vec<Region> = alone.into_iter().collect();
+        let many = [&self.values, &self.saved, &self.slots];
+        let mut used: Vec<MemoryRegion> = alone.into_iter().collect();
         used.extend(many.into_iter().flatten());
         used.sort_by_key(|region| region.offset);
         let ends = used.iter().skip(1).map(|region| region.offset);
@@ -157,7 +157,7 @@ impl Regions {
             .map(|(region, end)| {
                 let offset = region.offset + region.bytes;
                 let bytes = end - offset;
-                Region { offset, bytes }
+                MemoryRegion { offset, bytes }
             })
             .collect()
     }

@@ -1,55 +1,55 @@
 //! Passes over a network on a device: the counterpart of the CPU's [`crate::model::Workspace`].
 
-use super::arenas::Arenas;
+use super::arenas::DeviceArenas;
 use super::error::DeviceError;
-use super::laid::Laid;
-use super::nccl::{Communicator, Look};
-use super::operation::{Pass, pack_blocks};
-use super::product::Kind;
-use super::queue::{Address, Queue, THREADS, int};
-use super::regions::{Region, Regions};
-use crate::layer::matrix::Write;
-use crate::loss::{Loss, StepLoss};
+use super::nccl::{NcclCommunicator, PollCallback};
+use super::operation::{DevicePass, pack_blocks};
+use super::pinned_batch::PinnedBatch;
+use super::product::ElementType;
+use super::queue::{DeviceAddress, DeviceQueue, THREADS, int};
+use super::regions::{MemoryLayout, MemoryRegion};
+use crate::layer::matrix::WriteMode;
+use crate::loss::{LossFunction, StepLoss};
+use crate::model::gradient_buffers::{BackwardBuffers, GradientBuffers, GradientTarget};
 use crate::model::network::Network;
-use crate::model::slots::{Slots, Step, Target};
-use crate::model::{Batch, Block, Role};
+use crate::model::{Batch, ParameterBlock, ParameterRole};
 use std::ops::Range;
 
 /// Alignment of the rows of scores, in elements.
 const ALIGNMENT: usize = 8;
 
 /// Callback that receives a range whose gradients are final, and all gradients.
-pub(crate) type Ready<'a> = &'a mut (dyn FnMut(Range<usize>, &[f32]) + Send);
+pub(crate) type GradientCallback<'a> = &'a mut (dyn FnMut(Range<usize>, &[f32]) + Send);
 
 /// Device memory of a network, and pinned host memory for uploads and downloads.
-pub(crate) struct Session {
-    pub(super) queue: Box<dyn Queue>,
-    pub(super) kind: Kind,
+pub(crate) struct DeviceSession {
+    pub(super) queue: Box<dyn DeviceQueue>,
+    pub(super) kind: ElementType,
     pub(super) max_batch: usize,
     /// Maximum number of examples of a step; more than `max_batch` are processed in parts.
     pub(super) max_step: usize,
-    pub(super) arenas: Arenas,
-    pub(super) regions: Regions,
-    slots: Slots,
-    padded: Option<Padded>,
+    pub(super) arenas: DeviceArenas,
+    pub(super) regions: MemoryLayout,
+    slots: GradientBuffers,
+    padded: Option<ScorePadding>,
     /// `None` while the memory is released.
-    pub(super) base: Option<Address>,
-    pub(super) host: Host,
+    pub(super) base: Option<DeviceAddress>,
+    pub(super) host: PinnedMemory,
 }
 
 /// Pinned memory, which the queue keeps for its own lifetime.
-pub(super) struct Host {
+pub(super) struct PinnedMemory {
     pub(super) parameters: &'static mut [u8],
     pub(super) gradients: &'static mut [u8],
     /// One, or several that are used alternately.
-    pub(super) batches: Vec<Laid>,
+    pub(super) batches: Vec<PinnedBatch>,
     totals: &'static mut [u8],
     pub(super) factors: &'static mut [u8],
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for DeviceSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
+        f.debug_struct("DeviceSession")
             .field("kind", &self.kind)
             .field("max_batch", &self.max_batch)
             .field("bytes", &self.regions.bytes)
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-impl Session {
+impl DeviceSession {
     /// Allocates memory for passes of up to `max_batch` examples and steps of up to `max_step`.
     /// `state` is the number of optimizer state elements per parameter, 0 if updates are made
     /// elsewhere.
@@ -66,22 +66,22 @@ impl Session {
     /// If the device is out of memory.
     pub(crate) fn new(
         network: &Network,
-        mut queue: Box<dyn Queue>,
-        kind: Kind,
+        mut queue: Box<dyn DeviceQueue>,
+        kind: ElementType,
         (max_batch, max_step): (usize, usize),
         state: usize,
     ) -> Result<Self, DeviceError> {
         assert!(max_batch > 0, "a session holds at least one example");
         let max_step = max_step.max(max_batch);
-        let (padded, mut lens) = (Padded::of(network), network.lens.clone());
+        let (padded, mut lens) = (ScorePadding::of(network), network.lens.clone());
         if let (Some(padded), Some(len)) = (padded, lens.last_mut()) {
             *len = network.targets() * padded.stride;
         }
-        let slots = Slots::plan(&network.nodes, &lens);
+        let slots = GradientBuffers::plan(&network.nodes, &lens);
         let zeros = padded.and_then(|padded| padded.zeros);
-        let arenas = Arenas::new(network.blocks(), kind, zeros);
+        let arenas = DeviceArenas::new(network.blocks(), kind, zeros);
         let places = (&slots, lens.as_slice());
-        let regions = Regions::plan(
+        let regions = MemoryLayout::plan(
             &mut *queue,
             network,
             places,
@@ -89,10 +89,14 @@ impl Session {
             (kind, max_batch),
             state,
         );
-        let host = Host {
+        let host = PinnedMemory {
             parameters: queue.pin(regions.parameters.bytes)?,
-            gradients: queue.pin(regions.leaving.bytes)?,
-            batches: vec![Laid::pin(&mut *queue, &regions, (max_batch, max_step))?],
+            gradients: queue.pin(regions.gradient_download.bytes)?,
+            batches: vec![PinnedBatch::pin(
+                &mut *queue,
+                &regions,
+                (max_batch, max_step),
+            )?],
             totals: queue.pin(regions.totals.bytes)?,
             factors: queue.pin(regions.factors.bytes)?,
         };
@@ -123,10 +127,10 @@ impl Session {
         params: &[f32],
         parts: impl Iterator<Item = Batch<'a>>,
         grads: &mut [f32],
-        ready: Ready<'_>,
+        ready: GradientCallback<'_>,
     ) -> Result<StepLoss, DeviceError> {
         self.send_parameters(network, params);
-        let (mut total, mut write) = (StepLoss::default(), Write::Overwrite);
+        let (mut total, mut write) = (StepLoss::default(), WriteMode::Overwrite);
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
             // Only the gradients of the last part are complete; until then they stay on the device.
@@ -148,7 +152,7 @@ impl Session {
             }
             // The sum over all parts so far.
             total = self.receive_loss()?;
-            write = Write::Add;
+            write = WriteMode::Add;
         }
         Ok(total)
     }
@@ -221,7 +225,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn at(&self, region: Region) -> Address {
+    pub(super) fn at(&self, region: MemoryRegion) -> DeviceAddress {
         region.at(self.base.expect("the session's memory is on the device"))
     }
 
@@ -237,7 +241,7 @@ impl Session {
     /// Updates the copies of parameters that products read.
     pub(super) fn lay_out(&mut self, network: &Network) {
         let blocks = network.blocks().iter();
-        let is_statistic = |block: &Block| block.role == Role::Statistic;
+        let is_statistic = |block: &ParameterBlock| block.role == ParameterRole::Statistic;
         for (run, is_statistic) in self.arenas.runs(blocks, is_statistic) {
             if is_statistic {
                 continue;
@@ -259,7 +263,7 @@ impl Session {
         &mut self,
         network: &Network,
         examples: usize,
-        write: Write,
+        write: WriteMode,
         done: &mut dyn FnMut(&mut Self, Range<usize>),
     ) {
         self.forward(network, examples, true);
@@ -277,10 +281,10 @@ impl Session {
         }
     }
 
-    fn value(&self, network: &Network, value: usize) -> Address {
+    fn value(&self, network: &Network, value: usize) -> DeviceAddress {
         match value.checked_sub(1) {
             None if self.is_cast(network) => self.at(self.regions.input),
-            None => self.at(self.regions.arriving),
+            None => self.at(self.regions.input_upload),
             Some(node) => self.at(self.regions.values[node]),
         }
     }
@@ -292,10 +296,13 @@ impl Session {
 
     fn forward(&mut self, network: &Network, examples: usize, is_training: bool) {
         for (index, node) in network.nodes.iter().enumerate() {
-            let value = |&value: &usize| self.value(network, value);
-            let inputs: Vec<Address> = node.inputs.iter().map(value).collect();
+            let inputs: Vec<DeviceAddress> = node
+                .inputs
+                .iter()
+                .map(|&value: &usize| self.value(network, value))
+                .collect();
             let lens: Vec<usize> = node.inputs.iter().map(|&v| network.lens[v]).collect();
-            node.op.on_device().forward(&mut Pass {
+            node.op.on_device().forward(&mut DevicePass {
                 examples,
                 is_training,
                 kind: self.kind,
@@ -306,9 +313,9 @@ impl Session {
                 output_stride: self.output_stride(network, index),
                 d_output: 0,
                 d_inputs: &[],
-                write: Write::Overwrite,
-                write_shared: Write::Overwrite,
-                kept: self.at(self.regions.kept[index]),
+                write: WriteMode::Overwrite,
+                write_shared: WriteMode::Overwrite,
+                saved: self.at(self.regions.saved[index]),
                 scratch: self.at(self.regions.scratch),
                 arenas: &self.arenas,
                 queue: &mut *self.queue,
@@ -321,21 +328,26 @@ impl Session {
         network: &Network,
         examples: usize,
         index: usize,
-        step: &Step,
-        write: Write,
+        step: &BackwardBuffers,
+        write: WriteMode,
     ) {
         let node = &network.nodes[index];
-        let value = |&value: &usize| self.value(network, value);
-        let inputs: Vec<Address> = node.inputs.iter().map(value).collect();
+        let inputs: Vec<DeviceAddress> = node
+            .inputs
+            .iter()
+            .map(|&value: &usize| self.value(network, value))
+            .collect();
         let lens: Vec<usize> = node.inputs.iter().map(|&v| network.lens[v]).collect();
         let slot = |slot: usize| self.at(self.regions.slots[slot]);
         let targets = step.d_inputs.iter().map(|target| match *target {
-            Target::None => None,
-            Target::First(place) | Target::More { aside: place, .. } => Some(slot(place)),
+            GradientTarget::None => None,
+            GradientTarget::First(place) | GradientTarget::More { aside: place, .. } => {
+                Some(slot(place))
+            }
         });
-        let d_inputs: Vec<Option<Address>> = targets.collect();
+        let d_inputs: Vec<Option<DeviceAddress>> = targets.collect();
         let kernel = node.op.kernel();
-        node.op.on_device().backward(&mut Pass {
+        node.op.on_device().backward(&mut DevicePass {
             examples,
             is_training: true,
             kind: self.kind,
@@ -348,13 +360,13 @@ impl Session {
             d_inputs: &d_inputs,
             write: network.write(index, kernel.parameters(), write),
             write_shared: network.write(index, kernel.shared(), write),
-            kept: self.at(self.regions.kept[index]),
+            saved: self.at(self.regions.saved[index]),
             scratch: self.at(self.regions.scratch),
             arenas: &self.arenas,
             queue: &mut *self.queue,
         });
         for (target, len) in step.d_inputs.iter().zip(lens) {
-            if let Target::More { aside, sum } = *target {
+            if let GradientTarget::More { aside, sum } = *target {
                 let (sum, part) = (self.regions.slots[sum], self.regions.slots[aside]);
                 let count = examples * len;
                 let arguments = [self.at(sum).into(), self.at(part).into(), int(count)];
@@ -366,7 +378,7 @@ impl Session {
 
     /// Computes the loss of the last value. `training` states how the loss is written. In training,
     /// the gradient of the value is stored for the backward pass.
-    fn loss(&mut self, network: &Network, examples: usize, training: Option<Write>) {
+    fn loss(&mut self, network: &Network, examples: usize, training: Option<WriteMode>) {
         let count = examples * network.outputs();
         let last = network.nodes.len() - 1;
         let step = self.slots.steps[last].as_ref();
@@ -376,7 +388,7 @@ impl Session {
         let output = self.at(self.regions.values[last]);
         let targets = self.at(self.regions.targets);
         let parts = match network.loss {
-            Loss::CrossEntropy { classes } => {
+            LossFunction::CrossEntropy { classes } => {
                 let threads = match classes {
                     ..=64 => 32,
                     65..=4096 => 256,
@@ -397,9 +409,9 @@ impl Session {
                     .launch("cross_entropy", rows, threads, &arguments);
                 rows
             }
-            Loss::Squared { outputs } | Loss::Binary { outputs } => {
+            LossFunction::Squared { outputs } | LossFunction::Binary { outputs } => {
                 let kernel = match network.loss {
-                    Loss::Squared { .. } => "squared",
+                    LossFunction::Squared { .. } => "squared",
                     _ => "binary",
                 };
                 let arguments = [
@@ -417,7 +429,7 @@ impl Session {
             }
         };
         let sums = self.at(self.regions.totals);
-        let adds = training == Some(Write::Add);
+        let adds = training == Some(WriteMode::Add);
         let arguments = [
             losses.into(),
             rights.into(),
@@ -430,13 +442,13 @@ impl Session {
 
     /// Copies a range's gradients into the order of the table and starts their download.
     fn collect(&mut self, network: &Network, range: Range<usize>) {
-        let leaving = self.at(self.regions.leaving);
+        let gradient_download = self.at(self.regions.gradient_download);
         let blocks = network.blocks().iter();
         let blocks = blocks.filter(|block| range.contains(&block.offset));
         for (run, ()) in self.arenas.runs(blocks, |_| ()) {
             let arguments = [
                 self.arenas.gradient(run.start).into(),
-                (leaving + 4 * run.start as u64).into(),
+                (gradient_download + 4 * run.start as u64).into(),
                 int(run.len()),
             ];
             let blocks = pack_blocks(run.len());
@@ -444,23 +456,29 @@ impl Session {
                 .launch("copy_numbers", blocks, THREADS, &arguments);
         }
         let to = &mut self.host.gradients[4 * range.start..4 * range.end];
-        self.queue.download(leaving + 4 * range.start as u64, to);
+        self.queue
+            .download(gradient_download + 4 * range.start as u64, to);
     }
 
     /// Starts the in-place sum of a range's gradients over all ranks.
-    pub(super) fn sum(&mut self, ranks: &mut Communicator, range: &Range<usize>, look: Look<'_>) {
+    pub(super) fn sum(
+        &mut self,
+        ranks: &mut NcclCommunicator,
+        range: &Range<usize>,
+        poll: PollCallback<'_>,
+    ) {
         let at = self.arenas.gradient(range.start);
         let numbers = self.arenas.span(range);
-        self.queue.sum(ranks, at, numbers, look);
+        self.queue.sum(ranks, at, numbers, poll);
     }
 
     pub(super) fn receive_loss(&mut self) -> Result<StepLoss, DeviceError> {
-        self.ask_loss();
+        self.download_loss();
         self.await_loss()
     }
 
     /// Starts the download of the loss.
-    pub(super) fn ask_loss(&mut self) {
+    pub(super) fn download_loss(&mut self) {
         let from = self.at(self.regions.totals);
         self.queue.download(from, self.host.totals);
     }
@@ -476,7 +494,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for DeviceSession {
     fn drop(&mut self) {
         if let Some(base) = self.base.take() {
             self.queue.free(base);
@@ -487,7 +505,7 @@ impl Drop for Session {
 /// Padding of score rows. Products need rows that are aligned to 16 bytes and have a multiple of
 /// eight elements, which numbers of classes such as 50,257 are not.
 #[derive(Debug, Clone, Copy)]
-struct Padded {
+struct ScorePadding {
     /// Number of elements from one row to the next.
     stride: usize,
     /// Place of the weight, if it has one row per class, and the number of zeros after it that
@@ -495,9 +513,9 @@ struct Padded {
     zeros: Option<(usize, usize)>,
 }
 
-impl Padded {
+impl ScorePadding {
     fn of(network: &Network) -> Option<Self> {
-        let Loss::CrossEntropy { classes } = network.loss else {
+        let LossFunction::CrossEntropy { classes } = network.loss else {
             return None;
         };
         let row = network.nodes.last()?.op.on_device().row()?;

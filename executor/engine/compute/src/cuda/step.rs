@@ -9,9 +9,9 @@
 //! of them overtakes the previous pass.
 
 use super::error::DeviceError;
-use super::resident::Resident;
-use super::update::{self, Places};
-use crate::layer::matrix::Write;
+use super::trainer::DeviceTrainer;
+use super::update::{self, UpdateOperands};
+use crate::layer::matrix::WriteMode;
 use crate::loss::StepLoss;
 use std::ops::Range;
 
@@ -21,19 +21,19 @@ const WARM_UP: usize = 2;
 
 /// Properties that distinguish one part of a step from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct StepPart {
     pub(super) examples: usize,
     is_first: bool,
     pub(super) is_last: bool,
 }
 
-impl Part {
+impl StepPart {
     /// Whether gradients and loss replace the previous ones or are added to them.
-    pub(super) fn write(self) -> Write {
+    pub(super) fn write(self) -> WriteMode {
         if self.is_first {
-            Write::Overwrite
+            WriteMode::Overwrite
         } else {
-            Write::Add
+            WriteMode::Add
         }
     }
 }
@@ -43,10 +43,10 @@ impl Part {
 pub(super) fn parts(
     examples: usize,
     at_once: usize,
-) -> impl Iterator<Item = (Range<usize>, Part)> + use<> {
+) -> impl Iterator<Item = (Range<usize>, StepPart)> + use<> {
     (0..examples).step_by(at_once).map(move |start| {
         let end = (start + at_once).min(examples);
-        let part = Part {
+        let part = StepPart {
             examples: end - start,
             is_first: start == 0,
             is_last: end == examples,
@@ -55,9 +55,9 @@ pub(super) fn parts(
     })
 }
 
-impl Resident {
-    /// Makes one step on the batch of the last [`Self::lay`]. Gradients are sums over its examples,
-    /// multiplied by `grad_scale`.
+impl DeviceTrainer {
+    /// Makes one step on the batch of the last [`Self::stage_batch`]. Gradients are sums over its
+    /// examples, multiplied by `grad_scale`.
     ///
     /// # Errors
     /// Errors of the GPU, after which no further step is possible.
@@ -74,14 +74,14 @@ impl Resident {
     /// # Panics
     /// See [`Self::step`].
     pub fn begin(&mut self, grad_scale: f32) {
-        let (examples, place) = self.take_laid();
+        let (examples, place) = self.take_staged();
         let steps = if self.warm.0 == examples {
             self.warm.1
         } else {
             0
         };
         let writes_down = steps == WARM_UP && self.session.queue.can_record();
-        self.tell(grad_scale);
+        self.write_factors(grad_scale);
         for (range, part) in parts(examples, self.session.max_batch) {
             self.session.upload_part(&self.network, range, place);
             let known = self.recorded.iter().position(|known| *known == part);
@@ -98,7 +98,7 @@ impl Resident {
             }
         }
         self.warm = (examples, (steps + 1).min(WARM_UP));
-        self.session.ask_loss();
+        self.session.download_loss();
         self.step += 1;
         self.is_under_way = true;
     }
@@ -117,8 +117,8 @@ impl Resident {
     }
 
     /// Takes the batch of the step that begins now: number of examples and place.
-    pub(super) fn take_laid(&mut self) -> (usize, usize) {
-        let (examples, place) = self.laid;
+    pub(super) fn take_staged(&mut self) -> (usize, usize) {
+        let (examples, place) = self.staged;
         assert!(examples > 0, "a step needs a batch");
         assert!(!self.is_under_way, "one step at a time");
         self.begun = place;
@@ -127,26 +127,26 @@ impl Resident {
 
     /// Enqueues a part from its examples on the device. For the last part this includes the update
     /// and the copies of parameters for the next step.
-    fn ask(&mut self, part: Part) {
+    fn ask(&mut self, part: StepPart) {
         self.session.cast_batch(&self.network, part.examples);
         let write = part.write();
         self.session
             .pass(&self.network, part.examples, write, &mut |_, _| {});
         if part.is_last {
-            self.send_told();
+            self.upload_factors();
             self.update();
         }
     }
 
     /// Writes the factors of this step to pinned memory.
-    pub(super) fn tell(&mut self, grad_scale: f32) {
-        let told = update::factors(&self.optimizer, self.step, grad_scale);
-        let told = bytemuck::cast_slice(&told);
-        self.session.host.factors.copy_from_slice(told);
+    pub(super) fn write_factors(&mut self, grad_scale: f32) {
+        let factors = update::factors(&self.optimizer, self.step, grad_scale);
+        let factors = bytemuck::cast_slice(&factors);
+        self.session.host.factors.copy_from_slice(factors);
     }
 
-    /// Uploads the factors of [`Self::tell`].
-    pub(super) fn send_told(&mut self) {
+    /// Uploads the factors of [`Self::write_factors`].
+    pub(super) fn upload_factors(&mut self) {
         let to = self.session.at(self.session.regions.factors);
         self.session.queue.upload(self.session.host.factors, to);
     }
@@ -154,7 +154,7 @@ impl Resident {
     /// Enqueues the update with the current gradients and the uploaded factors.
     pub(super) fn update(&mut self) {
         let session = &mut self.session;
-        let places = Places {
+        let operands = UpdateOperands {
             state: session.at(session.regions.state),
             parameters: self.network.parameter_count(),
             norms: session.at(session.regions.norms),
@@ -164,8 +164,8 @@ impl Resident {
         };
         let (queue, blocks) = (&mut *session.queue, self.network.blocks());
         if let Some(limit) = self.clip_norm {
-            update::clip(queue, &places, blocks, limit);
+            update::clip(queue, &operands, blocks, limit);
         }
-        update::update_all(queue, &places, &self.optimizer, blocks);
+        update::update_all(queue, &operands, &self.optimizer, blocks);
     }
 }

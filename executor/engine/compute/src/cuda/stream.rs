@@ -5,13 +5,13 @@
 //! and replayed. The driver's calls need the GPU's context on the calling thread, so each call
 //! binds it first; this is cheap if it is already bound.
 
-use super::blas::Blas;
-use super::convolution::{Convolution, Filters, Wanted};
-use super::dnn::Dnn;
+use super::blas::CublasLt;
+use super::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
+use super::dnn::Cudnn;
 use super::error::DeviceError;
-use super::nccl::{Communicator, Look};
-use super::product::Product;
-use super::queue::{Address, Argument, Queue, finish_product};
+use super::nccl::{NcclCommunicator, PollCallback};
+use super::product::MatrixProduct;
+use super::queue::{DeviceAddress, DeviceQueue, KernelArgument, finish_product};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaGraph, CudaStream, DriverError, result,
@@ -22,15 +22,15 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 /// Queue of a GPU.
-pub(crate) struct Stream {
+pub(crate) struct GpuStream {
     /// Dropped before the streams and the context, which it needs.
     graphs: Vec<CudaGraph>,
-    blas: Option<Blas>,
+    blas: Option<CublasLt>,
     /// Without cuDNN, convolutions are products.
-    dnn: Option<Dnn>,
+    dnn: Option<Cudnn>,
     /// Workspaces of convolutions with their sizes; the last is the largest. Smaller ones are kept,
     /// because a recorded step may refer to them.
-    workspaces: Vec<(Address, usize)>,
+    workspaces: Vec<(DeviceAddress, usize)>,
     functions: HashMap<&'static str, CudaFunction>,
     /// Events of each download: its begin on the compute stream and its end on the copy stream. The
     /// first `downloads` pairs are in use.
@@ -39,21 +39,21 @@ pub(crate) struct Stream {
     compute: Arc<CudaStream>,
     copies: Arc<CudaStream>,
     /// Created when the first sum starts.
-    sums: Option<Sums>,
+    sums: Option<AllReduceStream>,
     pinned: Vec<*mut c_void>,
-    taken: Vec<Address>,
+    taken: Vec<DeviceAddress>,
     context: Arc<CudaContext>,
     failed: Option<DeviceError>,
 }
 
 /// Stream of sums, with the event before the last sum and the event after it.
-struct Sums {
+struct AllReduceStream {
     stream: Arc<CudaStream>,
     begin: CudaEvent,
     end: CudaEvent,
 }
 
-impl Sums {
+impl AllReduceStream {
     fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
         Ok(Self {
             stream: context.new_stream()?,
@@ -65,9 +65,9 @@ impl Sums {
 
 // SAFETY: CUDA's handles belong to a context and not to a thread, and every call binds the context
 // to the thread. All methods need exclusive access, so only one thread uses a stream at a time.
-unsafe impl Send for Stream {}
+unsafe impl Send for GpuStream {}
 
-impl Stream {
+impl GpuStream {
     /// # Errors
     /// If the GPU cannot create streams.
     pub(crate) fn new(
@@ -94,7 +94,7 @@ impl Stream {
         })
     }
 
-    pub(crate) fn set_blas(&mut self, blas: Blas) {
+    pub(crate) fn set_blas(&mut self, blas: CublasLt) {
         self.blas = Some(blas);
     }
 
@@ -106,12 +106,12 @@ impl Stream {
         self.bind()?;
         let stream = self.compute.cu_stream().cast();
         // SAFETY: the stream belongs to this queue, which drops `dnn` first.
-        self.dnn = Some(unsafe { Dnn::new(stream, is_exact) }?);
+        self.dnn = Some(unsafe { Cudnn::new(stream, is_exact) }?);
         Ok(())
     }
 
     /// Returns a workspace of at least `bytes` bytes.
-    fn workspace(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+    fn workspace(&mut self, bytes: usize) -> Result<DeviceAddress, DeviceError> {
         match self.workspaces.last() {
             Some((at, size)) if *size >= bytes => Ok(*at),
             _ => {
@@ -126,7 +126,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the device is out of memory.
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<DeviceAddress, DeviceError> {
         self.bind()?;
         // SAFETY: the memory is freed exactly once, by `free` or when the queue is dropped.
         let taken = unsafe { result::malloc_sync(bytes.max(1)) };
@@ -170,12 +170,12 @@ impl Stream {
     }
 }
 
-impl Queue for Stream {
-    fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+impl DeviceQueue for GpuStream {
+    fn allocate(&mut self, bytes: usize) -> Result<DeviceAddress, DeviceError> {
         self.take(bytes)
     }
 
-    fn free(&mut self, at: Address) {
+    fn free(&mut self, at: DeviceAddress) {
         let _ = self.context.bind_to_thread();
         let _ = self.compute.synchronize();
         let _ = self.copies.synchronize();
@@ -201,14 +201,14 @@ impl Queue for Stream {
         }
     }
 
-    fn upload(&mut self, from: &[u8], to: Address) {
+    fn upload(&mut self, from: &[u8], to: DeviceAddress) {
         self.attempt("upload", |queue| {
             // SAFETY: `from` is pinned and unchanged until `finish`, as the trait requires.
             unsafe { result::memcpy_htod_async(to, from, queue.compute.cu_stream()) }
         });
     }
 
-    fn download(&mut self, from: Address, to: &mut [u8]) {
+    fn download(&mut self, from: DeviceAddress, to: &mut [u8]) {
         self.attempt("download", |queue| {
             let pair = queue.pair()?;
             let [begin, end] = &queue.events[pair];
@@ -229,14 +229,14 @@ impl Queue for Stream {
         });
     }
 
-    fn copy(&mut self, from: Address, to: Address, bytes: usize) {
+    fn copy(&mut self, from: DeviceAddress, to: DeviceAddress, bytes: usize) {
         self.attempt("copy", |queue| {
             // SAFETY: callers pass memory of this queue.
             unsafe { result::memcpy_dtod_async(to, from, bytes, queue.compute.cu_stream()) }
         });
     }
 
-    fn zero(&mut self, at: Address, bytes: usize) {
+    fn zero(&mut self, at: DeviceAddress, bytes: usize) {
         self.attempt("clear", |queue| {
             // SAFETY: callers pass memory of this queue.
             unsafe { result::memset_d8_async(at, 0, bytes, queue.compute.cu_stream()) }
@@ -248,7 +248,7 @@ impl Queue for Stream {
         kernel: &'static str,
         blocks: usize,
         threads: usize,
-        arguments: &[Argument],
+        arguments: &[KernelArgument],
     ) {
         self.attempt(kernel, |queue| {
             let function = queue.functions[kernel].cu_function();
@@ -272,7 +272,7 @@ impl Queue for Stream {
         });
     }
 
-    fn multiply(&mut self, product: &Product) {
+    fn multiply(&mut self, product: &MatrixProduct) {
         let mut is_open = false;
         self.attempt("multiply", |queue| {
             let stream = queue.compute.cu_stream().cast();
@@ -287,17 +287,22 @@ impl Queue for Stream {
         }
     }
 
-    fn can_convolve(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool {
+    fn can_convolve(
+        &mut self,
+        filters: &ConvolutionShape,
+        computed: ComputedOperand,
+        examples: usize,
+    ) -> bool {
         let mut can = false;
         self.attempt("choose how to convolve", |queue| {
             let dnn = queue.dnn.as_mut();
-            can = dnn.is_some_and(|dnn| dnn.can(filters, wanted, examples));
+            can = dnn.is_some_and(|dnn| dnn.can(filters, computed, examples));
             Ok::<(), DeviceError>(())
         });
         can
     }
 
-    fn convolve(&mut self, convolution: &Convolution) {
+    fn convolve(&mut self, convolution: &ConvolutionCall) {
         self.attempt("convolve", |queue| {
             let mut dnn = queue.dnn.take().expect("it has said that it can");
             // SAFETY: callers pass memory of this queue; the context was just bound to the thread.
@@ -311,17 +316,23 @@ impl Queue for Stream {
         self.attempt("use its context", |_| Ok::<(), DriverError>(()));
     }
 
-    fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>) {
+    fn sum(
+        &mut self,
+        ranks: &mut NcclCommunicator,
+        at: DeviceAddress,
+        numbers: usize,
+        poll: PollCallback<'_>,
+    ) {
         self.attempt("sum with other GPUs", |queue| {
             if queue.sums.is_none() {
-                queue.sums = Some(Sums::new(&queue.context)?);
+                queue.sums = Some(AllReduceStream::new(&queue.context)?);
             }
             let sums = queue.sums.as_ref().expect("just made");
             sums.begin.record(&queue.compute)?;
             sums.stream.wait(&sums.begin)?;
             // SAFETY: callers pass memory of this queue and do not use it until `has_summed`; the
             // stream belongs to the communicator's device.
-            unsafe { ranks.sum(at, numbers, sums.stream.cu_stream().cast(), look) };
+            unsafe { ranks.sum(at, numbers, sums.stream.cu_stream().cast(), poll) };
             sums.end.record(&sums.stream)
         });
     }
@@ -388,7 +399,7 @@ impl Queue for Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for GpuStream {
     fn drop(&mut self) {
         let _ = self.context.bind_to_thread();
         let _ = self.compute.synchronize();

@@ -1,52 +1,52 @@
 //! Update rules on a device: one kernel for each run of adjacent tensors. Kernels read the factors
 //! of the step from memory, so that a recorded step can be replayed.
 
-use super::arenas::Arenas;
+use super::arenas::DeviceArenas;
 use super::operation::pack_blocks;
-use super::queue::{Address, Argument, Queue, THREADS, int};
+use super::queue::{DeviceAddress, DeviceQueue, KernelArgument, THREADS, int};
 use super::regions::{FACTORS, NORM_BLOCKS};
-use crate::model::{Block, Role};
-use crate::optimizer::{Optimizer, Rule};
+use crate::model::{ParameterBlock, ParameterRole};
+use crate::optimizer::{OptimizerConfig, UpdateRule};
 use std::ops::Range;
 
 /// Addresses of the operands of an update.
-pub(super) struct Places<'a> {
-    pub(super) arenas: &'a Arenas,
+pub(super) struct UpdateOperands<'a> {
+    pub(super) arenas: &'a DeviceArenas,
     /// Plane after plane, each in the order of the table.
-    pub(super) state: Address,
+    pub(super) state: DeviceAddress,
     pub(super) parameters: usize,
-    pub(super) factors: Address,
-    pub(super) norms: Address,
-    pub(super) squares: Address,
+    pub(super) factors: DeviceAddress,
+    pub(super) norms: DeviceAddress,
+    pub(super) squares: DeviceAddress,
 }
 
 /// Returns the factors of update number `step`, in the layout of the kernels' `struct told`.
-pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32; FACTORS] {
+pub(super) fn factors(optimizer: &OptimizerConfig, step: u64, grad_scale: f32) -> [f32; FACTORS] {
     let lr = optimizer.learning_rate(step);
-    let mut told = [0.0_f32; FACTORS];
-    [told[3], told[12]] = [grad_scale; 2];
-    told[11] = 1.0;
+    let mut factors = [0.0_f32; FACTORS];
+    [factors[3], factors[12]] = [grad_scale; 2];
+    factors[11] = 1.0;
     let mut common = |lr: f64, momentum: f64, weight_decay: f64, eps: f64| {
-        told[0] = lr as f32;
-        told[1] = momentum as f32;
-        told[2] = weight_decay as f32;
-        told[4] = eps as f32;
+        factors[0] = lr as f32;
+        factors[1] = momentum as f32;
+        factors[2] = weight_decay as f32;
+        factors[4] = eps as f32;
     };
     match optimizer.rule {
-        Rule::Sgd {
+        UpdateRule::Sgd {
             momentum,
             weight_decay,
             ..
         }
-        | Rule::Lars {
+        | UpdateRule::Lars {
             momentum,
             weight_decay,
             ..
         } => common(lr, momentum, weight_decay, 0.0),
-        Rule::AdaGrad {
+        UpdateRule::AdaGrad {
             eps, weight_decay, ..
         } => common(lr, 0.0, weight_decay, eps),
-        Rule::RmsProp {
+        UpdateRule::RmsProp {
             rho,
             eps,
             momentum,
@@ -54,9 +54,9 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
             ..
         } => {
             common(lr, momentum, weight_decay, eps);
-            [told[5], told[6]] = [rho as f32, (1.0 - rho) as f32];
+            [factors[5], factors[6]] = [rho as f32, (1.0 - rho) as f32];
         }
-        Rule::Adam {
+        UpdateRule::Adam {
             beta1,
             beta2,
             eps,
@@ -74,16 +74,16 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
             };
             let rate = lr * root / (1.0 - beta1.powf(time));
             common(rate, 0.0, penalty, eps * root);
-            [told[7], told[8]] = [beta1 as f32, beta2 as f32];
-            [told[9], told[10]] = [(1.0 - beta1) as f32, (1.0 - beta2) as f32];
-            told[11] = (1.0 - shrink) as f32;
+            [factors[7], factors[8]] = [beta1 as f32, beta2 as f32];
+            [factors[9], factors[10]] = [(1.0 - beta1) as f32, (1.0 - beta2) as f32];
+            factors[11] = (1.0 - shrink) as f32;
         }
     }
-    told
+    factors
 }
 
 /// Size of the partial sums of [`clip`] in bytes.
-pub(super) fn squares_len(arenas: &Arenas, blocks: &[Block]) -> usize {
+pub(super) fn squares_len(arenas: &DeviceArenas, blocks: &[ParameterBlock]) -> usize {
     let parts = clipped(arenas, blocks)
         .iter()
         .map(norm_blocks)
@@ -92,8 +92,10 @@ pub(super) fn squares_len(arenas: &Arenas, blocks: &[Block]) -> usize {
 }
 
 /// Runs that clipping measures and scales; statistics have no gradients in this sense.
-fn clipped(arenas: &Arenas, blocks: &[Block]) -> Vec<Range<usize>> {
-    let runs = arenas.runs(blocks.iter(), |block| block.role == Role::Statistic);
+fn clipped(arenas: &DeviceArenas, blocks: &[ParameterBlock]) -> Vec<Range<usize>> {
+    let runs = arenas.runs(blocks.iter(), |block| {
+        block.role == ParameterRole::Statistic
+    });
     let runs = runs.into_iter().filter(|(_, is_statistic)| !is_statistic);
     runs.map(|(run, _)| run).collect()
 }
@@ -107,18 +109,23 @@ fn norm_blocks(run: &Range<usize>) -> usize {
 /// ([`crate::optimizer::clip_factor`]). The norm stays on the device, so that a recorded step clips
 /// by its own norm at each replay. Sums are f64, in an order that depends on the lengths of the
 /// tensors alone, so the same gradients give the same bits.
-pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block], limit: f64) {
-    let runs = clipped(places.arenas, blocks);
+pub(super) fn clip(
+    queue: &mut dyn DeviceQueue,
+    operands: &UpdateOperands<'_>,
+    blocks: &[ParameterBlock],
+    limit: f64,
+) {
+    let runs = clipped(operands.arenas, blocks);
     let parts: usize = runs.iter().map(norm_blocks).sum();
     // Partial sums of parameters, which are not used here, and of gradients.
-    let [of_p, of_g, sums] = [0, 1, 2].map(|array| places.squares + (8 * array * parts) as u64);
+    let [of_p, of_g, sums] = [0, 1, 2].map(|array| operands.squares + (8 * array * parts) as u64);
     let mut first = 0;
     for run in runs {
         let blocks = norm_blocks(&run);
         let at = 8 * first as u64;
         let arguments = [
-            Argument::from(0_u64),
-            places.arenas.gradient(run.start).into(),
+            KernelArgument::from(0_u64),
+            operands.arenas.gradient(run.start).into(),
             int(run.len()),
             (of_p + at).into(),
             (of_g + at).into(),
@@ -126,98 +133,98 @@ pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block],
         queue.launch("squares", blocks, THREADS, &arguments);
         first += blocks;
     }
-    let adds = Argument::from(false);
+    let adds = KernelArgument::from(false);
     let arguments = [of_p.into(), of_g.into(), int(parts), sums.into(), adds];
     queue.launch("total", 1, THREADS, &arguments);
-    let arguments = [(sums + 8).into(), places.factors.into(), limit.into()];
+    let arguments = [(sums + 8).into(), operands.factors.into(), limit.into()];
     queue.launch("clip", 1, 32, &arguments);
 }
 
 /// Updates all tensors from their gradients, and the copies that products read.
 pub(super) fn update_all(
-    queue: &mut dyn Queue,
-    places: &Places<'_>,
-    optimizer: &Optimizer,
-    blocks: &[Block],
+    queue: &mut dyn DeviceQueue,
+    operands: &UpdateOperands<'_>,
+    optimizer: &OptimizerConfig,
+    blocks: &[ParameterBlock],
 ) {
     // Statistics have their own rule, and LARS measures each weight separately.
-    let is_lars = matches!(optimizer.rule, Rule::Lars { .. });
-    let of = |block: &Block| match block.role {
-        Role::Statistic => (Role::Statistic, 0),
-        Role::Weight if is_lars => (Role::Weight, block.offset),
-        Role::Weight | Role::Bias => (Role::Bias, 0),
+    let is_lars = matches!(optimizer.rule, UpdateRule::Lars { .. });
+    let of = |block: &ParameterBlock| match block.role {
+        ParameterRole::Statistic => (ParameterRole::Statistic, 0),
+        ParameterRole::Weight if is_lars => (ParameterRole::Weight, block.offset),
+        ParameterRole::Weight | ParameterRole::Bias => (ParameterRole::Bias, 0),
     };
-    for (run, (role, _)) in places.arenas.runs(blocks.iter(), of) {
-        update(queue, places, optimizer, &run, role);
+    for (run, (role, _)) in operands.arenas.runs(blocks.iter(), of) {
+        update(queue, operands, optimizer, &run, role);
     }
 }
 
 /// Updates a run of tensors. Only LARS distinguishes weights from other tensors.
 fn update(
-    queue: &mut dyn Queue,
-    places: &Places<'_>,
-    optimizer: &Optimizer,
+    queue: &mut dyn DeviceQueue,
+    operands: &UpdateOperands<'_>,
+    optimizer: &OptimizerConfig,
     run: &Range<usize>,
-    role: Role,
+    role: ParameterRole,
 ) {
-    let p = places.arenas.parameter(run.start);
-    let g = places.arenas.gradient(run.start);
-    let [first, second] = [0, places.parameters].map(|plane| {
+    let p = operands.arenas.parameter(run.start);
+    let g = operands.arenas.gradient(run.start);
+    let [first, second] = [0, operands.parameters].map(|plane| {
         let numbers = plane + run.start;
-        Argument::from(places.state + 4 * numbers as u64)
+        KernelArgument::from(operands.state + 4 * numbers as u64)
     });
-    let (count, told) = (int(run.len()), Argument::from(places.factors));
-    let (parameter, gradient) = (Argument::from(p), Argument::from(g));
-    let weight = Argument::from(places.arenas.weight(run.start));
+    let (count, factors) = (int(run.len()), KernelArgument::from(operands.factors));
+    let (parameter, gradient) = (KernelArgument::from(p), KernelArgument::from(g));
+    let weight = KernelArgument::from(operands.arenas.weight(run.start));
     let blocks = pack_blocks(run.len());
-    let launch = |queue: &mut dyn Queue, kernel, arguments: &[Argument]| {
+    let launch = |queue: &mut dyn DeviceQueue, kernel, arguments: &[KernelArgument]| {
         queue.launch(kernel, blocks, THREADS, arguments);
     };
-    if role == Role::Statistic {
-        return launch(queue, "follow", &[parameter, gradient, count, told]);
+    if role == ParameterRole::Statistic {
+        return launch(queue, "follow", &[parameter, gradient, count, factors]);
     }
     match optimizer.rule {
-        Rule::Sgd { momentum: 0.0, .. } => {
-            let none = Argument::from(0_u64);
-            let arguments = [parameter, gradient, weight, count, told, none];
+        UpdateRule::Sgd { momentum: 0.0, .. } => {
+            let none = KernelArgument::from(0_u64);
+            let arguments = [parameter, gradient, weight, count, factors, none];
             launch(queue, "sgd", &arguments);
         }
-        Rule::Sgd { nesterov, .. } => {
+        UpdateRule::Sgd { nesterov, .. } => {
             let nesterov = nesterov.into();
-            let arguments = [parameter, gradient, first, weight, count, told, nesterov];
+            let arguments = [parameter, gradient, first, weight, count, factors, nesterov];
             launch(queue, "momentum", &arguments);
         }
-        Rule::Lars {
+        UpdateRule::Lars {
             momentum, trust, ..
         } => {
             let ratio = match role {
-                Role::Weight => trust_ratio(queue, places, run, [p, g], trust),
+                ParameterRole::Weight => trust_ratio(queue, operands, run, [p, g], trust),
                 // A null pointer means 1.
-                _ => Argument::from(0_u64),
+                _ => KernelArgument::from(0_u64),
             };
             if momentum == 0.0 {
-                let arguments = [parameter, gradient, weight, count, told, ratio];
+                let arguments = [parameter, gradient, weight, count, factors, ratio];
                 launch(queue, "sgd", &arguments);
             } else {
-                let arguments = [parameter, gradient, first, weight, count, told, ratio];
+                let arguments = [parameter, gradient, first, weight, count, factors, ratio];
                 launch(queue, "lars", &arguments);
             }
         }
-        Rule::AdaGrad { .. } => {
-            let arguments = [parameter, gradient, first, weight, count, told];
+        UpdateRule::AdaGrad { .. } => {
+            let arguments = [parameter, gradient, first, weight, count, factors];
             launch(queue, "adagrad", &arguments);
         }
-        Rule::RmsProp { momentum, .. } => {
+        UpdateRule::RmsProp { momentum, .. } => {
             let velocity = if momentum == 0.0 {
-                Argument::from(0_u64)
+                KernelArgument::from(0_u64)
             } else {
                 second
             };
-            let arguments = [parameter, gradient, first, velocity, weight, count, told];
+            let arguments = [parameter, gradient, first, velocity, weight, count, factors];
             launch(queue, "rmsprop", &arguments);
         }
-        Rule::Adam { .. } => {
-            let arguments = [parameter, gradient, first, second, weight, count, told];
+        UpdateRule::Adam { .. } => {
+            let arguments = [parameter, gradient, first, second, weight, count, factors];
             launch(queue, "adam", &arguments);
         }
     }
@@ -225,24 +232,24 @@ fn update(
 
 /// Computes LARS' factor of a tensor and returns its address.
 fn trust_ratio(
-    queue: &mut dyn Queue,
-    places: &Places<'_>,
+    queue: &mut dyn DeviceQueue,
+    operands: &UpdateOperands<'_>,
     run: &Range<usize>,
-    [p, g]: [Address; 2],
+    [p, g]: [DeviceAddress; 2],
     coefficient: f64,
-) -> Argument {
-    let of_g = places.norms + 8 * NORM_BLOCKS as u64;
+) -> KernelArgument {
+    let of_g = operands.norms + 8 * NORM_BLOCKS as u64;
     let sums = of_g + 8 * NORM_BLOCKS as u64;
     let ratio = sums + 16;
     let blocks = norm_blocks(run);
-    let (parts, len) = (places.norms.into(), int(run.len()));
+    let (parts, len) = (operands.norms.into(), int(run.len()));
     let arguments = [p.into(), g.into(), len, parts, of_g.into()];
     queue.launch("squares", blocks, THREADS, &arguments);
-    let adds = Argument::from(false);
+    let adds = KernelArgument::from(false);
     let arguments = [parts, of_g.into(), int(blocks), sums.into(), adds];
     queue.launch("total", 1, THREADS, &arguments);
-    let told = places.factors.into();
-    let arguments = [sums.into(), told, coefficient.into(), ratio.into()];
+    let factors = operands.factors.into();
+    let arguments = [sums.into(), factors, coefficient.into(), ratio.into()];
     queue.launch("trust", 1, 32, &arguments);
     ratio.into()
 }

@@ -1,10 +1,10 @@
 //! Arrays in NPY, NPZ and safetensors files.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Targets, Task, gathered};
-use super::scaling::{Scaling, scale};
-use super::split::Rows;
-use crate::model::Input;
+use super::examples::{ExampleTargets, Examples, LearningTask, gathered};
+use super::scaling::{FeatureScaling, scale};
+use super::split::DatasetRows;
+use crate::model::ExampleShape;
 use npyz::{DType, NpyFile, Order, TypeChar};
 use safetensors::{Dtype, SafeTensors};
 use std::fs::{self, File};
@@ -15,22 +15,22 @@ use std::path::Path;
 const MAX_BYTES: u64 = 1 << 34;
 
 /// Inputs and targets in memory.
-pub(super) struct Arrays {
+pub(super) struct ArrayDataset {
     rows: usize,
-    input: Input,
-    inputs: Numbers,
-    targets: Targets,
+    input: ExampleShape,
+    inputs: ArrayElements,
+    targets: ExampleTargets,
 }
 
 /// Elements of an array: bytes stay bytes, all other types become `f32`.
-enum Numbers {
+enum ArrayElements {
     Bytes(Vec<u8>),
     Floats(Vec<f32>),
 }
 
-struct Array {
+struct NpyArray {
     shape: Vec<usize>,
-    numbers: Numbers,
+    numbers: ArrayElements,
 }
 
 /// Reads the two arrays. Bytes of images are pixels and are divided by 255; all other values are
@@ -39,9 +39,9 @@ pub(super) fn read(
     path: &Path,
     inputs: &str,
     targets: &str,
-    input: Input,
-    task: Task,
-) -> Result<Arrays, DatasetError> {
+    input: ExampleShape,
+    task: LearningTask,
+) -> Result<ArrayDataset, DatasetError> {
     let read = |name: &str| match path.extension().and_then(|extension| extension.to_str()) {
         Some("npz") => from_npz(path, name),
         Some("safetensors") => from_safetensors(path, name),
@@ -58,22 +58,22 @@ pub(super) fn read(
         let problem = format!("{inputs:?} has {rows} rows and {targets:?} has {len}");
         return Err(DatasetError::content(path, problem));
     }
-    let each = |array: &Array| array.shape.iter().skip(1).product::<usize>();
+    let each = |array: &NpyArray| array.shape.iter().skip(1).product::<usize>();
     DatasetError::promised(path, "numbers per example", each(&x), input.len())?;
     let targets = match task {
-        Task::Classify { classes } => {
+        LearningTask::Classify { classes } => {
             DatasetError::promised(path, "labels per example", each(&y), 1)?;
-            Targets::Classes(labels(path, targets, &y.numbers, classes)?)
+            ExampleTargets::Classes(labels(path, targets, &y.numbers, classes)?)
         }
-        Task::Regress { values } => {
+        LearningTask::Regress { values } => {
             DatasetError::promised(path, "targets per example", each(&y), values)?;
-            Targets::Values(y.numbers.into_floats())
+            ExampleTargets::Values(y.numbers.into_floats())
         }
     };
     let inputs = match input {
-        Input::Image(_) => x.numbers,
-        Input::Row { .. } => Numbers::Floats(x.numbers.into_floats()),
-        Input::Tokens { vocabulary, .. } => {
+        ExampleShape::Image(_) => x.numbers,
+        ExampleShape::Row { .. } => ArrayElements::Floats(x.numbers.into_floats()),
+        ExampleShape::Tokens { vocabulary, .. } => {
             let numbers = x.numbers.into_floats();
             let foreign = numbers.iter().find(|x| !is_below(**x, vocabulary));
             if let Some(token) = foreign {
@@ -82,10 +82,10 @@ pub(super) fn read(
                 );
                 return Err(DatasetError::content(path, problem));
             }
-            Numbers::Floats(numbers)
+            ArrayElements::Floats(numbers)
         }
     };
-    Ok(Arrays {
+    Ok(ArrayDataset {
         rows,
         input,
         inputs,
@@ -100,7 +100,7 @@ fn is_below(number: f32, bound: usize) -> bool {
 fn labels(
     path: &Path,
     name: &str,
-    numbers: &Numbers,
+    numbers: &ArrayElements,
     classes: usize,
 ) -> Result<Vec<u32>, DatasetError> {
     let label = |number: f32| {
@@ -110,12 +110,12 @@ fn labels(
         right.ok_or_else(|| DatasetError::content(path, problem()))
     };
     match numbers {
-        Numbers::Bytes(bytes) => bytes.iter().map(|byte| label(f32::from(*byte))).collect(),
-        Numbers::Floats(floats) => floats.iter().map(|float| label(*float)).collect(),
+        ArrayElements::Bytes(bytes) => bytes.iter().map(|byte| label(f32::from(*byte))).collect(),
+        ArrayElements::Floats(floats) => floats.iter().map(|float| label(*float)).collect(),
     }
 }
 
-fn from_npz(path: &Path, name: &str) -> Result<Array, DatasetError> {
+fn from_npz(path: &Path, name: &str) -> Result<NpyArray, DatasetError> {
     let file = File::open(path).map_err(DatasetError::open(path))?;
     let content = |problem: String| DatasetError::content(path, problem);
     let mut archive =
@@ -133,7 +133,7 @@ fn from_npz(path: &Path, name: &str) -> Result<Array, DatasetError> {
     from_npy(path, entry)
 }
 
-fn from_npy(path: &Path, reader: impl Read) -> Result<Array, DatasetError> {
+fn from_npy(path: &Path, reader: impl Read) -> Result<NpyArray, DatasetError> {
     let content = |problem: String| DatasetError::content(path, problem);
     let broken = |error: std::io::Error| content(error.to_string());
     let file = NpyFile::new(reader).map_err(broken)?;
@@ -149,10 +149,11 @@ fn from_npy(path: &Path, reader: impl Read) -> Result<Array, DatasetError> {
         ));
     };
     within(path, &shape, kind.size_field())?;
-    let floats =
-        |numbers: Result<Vec<f32>, std::io::Error>| numbers.map(Numbers::Floats).map_err(broken);
+    let floats = |numbers: Result<Vec<f32>, std::io::Error>| {
+        numbers.map(ArrayElements::Floats).map_err(broken)
+    };
     let numbers = match (kind.type_char(), kind.size_field()) {
-        (TypeChar::Uint, 1) => Numbers::Bytes(file.into_vec::<u8>().map_err(broken)?),
+        (TypeChar::Uint, 1) => ArrayElements::Bytes(file.into_vec::<u8>().map_err(broken)?),
         (TypeChar::Uint, 2) => floats(cast(file.into_vec::<u16>(), f32::from))?,
         (TypeChar::Uint, 4) => floats(cast(file.into_vec::<u32>(), |x| x as f32))?,
         (TypeChar::Int, 1) => floats(cast(file.into_vec::<i8>(), f32::from))?,
@@ -167,7 +168,7 @@ fn from_npy(path: &Path, reader: impl Read) -> Result<Array, DatasetError> {
             )));
         }
     };
-    Ok(Array { shape, numbers })
+    Ok(NpyArray { shape, numbers })
 }
 
 fn cast<T, E>(numbers: Result<Vec<T>, E>, to: impl Fn(T) -> f32) -> Result<Vec<f32>, E> {
@@ -188,7 +189,7 @@ fn within(path: &Path, shape: &[usize], size: u64) -> Result<(), DatasetError> {
     ))
 }
 
-fn from_safetensors(path: &Path, name: &str) -> Result<Array, DatasetError> {
+fn from_safetensors(path: &Path, name: &str) -> Result<NpyArray, DatasetError> {
     let bytes = fs::read(path).map_err(DatasetError::open(path))?;
     let content = |problem: String| DatasetError::content(path, problem);
     let file = SafeTensors::deserialize(&bytes).map_err(|error| content(error.to_string()))?;
@@ -198,10 +199,10 @@ fn from_safetensors(path: &Path, name: &str) -> Result<Array, DatasetError> {
     })?;
     let data = tensor.data();
     let floats = |width: usize, to: fn(&[u8]) -> f32| {
-        Numbers::Floats(data.chunks_exact(width).map(to).collect())
+        ArrayElements::Floats(data.chunks_exact(width).map(to).collect())
     };
     let numbers = match tensor.dtype() {
-        Dtype::U8 => Numbers::Bytes(data.to_vec()),
+        Dtype::U8 => ArrayElements::Bytes(data.to_vec()),
         Dtype::F32 => floats(4, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
         Dtype::F64 => floats(8, |b| {
             f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32
@@ -216,24 +217,26 @@ fn from_safetensors(path: &Path, name: &str) -> Result<Array, DatasetError> {
             )));
         }
     };
-    Ok(Array {
+    Ok(NpyArray {
         shape: tensor.shape().to_vec(),
         numbers,
     })
 }
 
-impl Arrays {
+impl ArrayDataset {
     /// Default scaling: image bytes with class targets are normalised by their statistics. Values
     /// of other arrays were already scaled when the file was written.
-    pub(super) fn usual_scaling(&self) -> Scaling {
+    pub(super) fn usual_scaling(&self) -> FeatureScaling {
         match (&self.inputs, self.input, &self.targets) {
-            (Numbers::Bytes(_), Input::Image(_), Targets::Classes(_)) => Scaling::Measured,
-            _ => Scaling::None,
+            (ArrayElements::Bytes(_), ExampleShape::Image(_), ExampleTargets::Classes(_)) => {
+                FeatureScaling::Measured
+            }
+            _ => FeatureScaling::None,
         }
     }
 }
 
-impl Numbers {
+impl ArrayElements {
     fn into_floats(self) -> Vec<f32> {
         match self {
             Self::Bytes(bytes) => bytes.into_iter().map(f32::from).collect(),
@@ -242,7 +245,7 @@ impl Numbers {
     }
 }
 
-impl Rows for Arrays {
+impl DatasetRows for ArrayDataset {
     fn len(&self) -> usize {
         self.rows
     }
@@ -251,12 +254,15 @@ impl Rows for Arrays {
         self,
         train: &[u32],
         test: &[u32],
-        scaling: &Scaling,
+        scaling: &FeatureScaling,
     ) -> Result<(Examples, Examples), DatasetError> {
         let each = self.input.len();
         let targets = |indices: &[u32]| self.targets.at(indices, self.rows);
-        if let (Numbers::Bytes(bytes), Input::Image(shape), Targets::Classes(_)) =
-            (&self.inputs, self.input, &self.targets)
+        if let (
+            ArrayElements::Bytes(bytes),
+            ExampleShape::Image(shape),
+            ExampleTargets::Classes(_),
+        ) = (&self.inputs, self.input, &self.targets)
         {
             let train_bytes = gathered(bytes, train, each);
             let channels = scaling.of_bytes(&train_bytes, shape.channels);
@@ -265,18 +271,18 @@ impl Rows for Arrays {
             return Ok((examples(train_bytes, train), examples(test_bytes, test)));
         }
         let part = |indices: &[u32]| match &self.inputs {
-            Numbers::Bytes(bytes) => gathered(bytes, indices, each)
+            ArrayElements::Bytes(bytes) => gathered(bytes, indices, each)
                 .into_iter()
                 .map(|byte| f32::from(byte) / 255.0)
                 .collect(),
-            Numbers::Floats(floats) => gathered(floats, indices, each),
+            ArrayElements::Floats(floats) => gathered(floats, indices, each),
         };
         let (mut train_numbers, mut test_numbers): (Vec<f32>, Vec<f32>) = (part(train), part(test));
         // A column is one position of a row, or one channel of an image.
         let columns = match self.input {
-            Input::Image(shape) => shape.channels,
-            Input::Row { columns } => columns,
-            Input::Tokens { .. } => each,
+            ExampleShape::Image(shape) => shape.channels,
+            ExampleShape::Row { columns } => columns,
+            ExampleShape::Tokens { .. } => each,
         };
         let of = |column: usize| train_numbers.iter().skip(column).step_by(columns).copied();
         if let Some(scales) = scaling.of_columns(columns, of) {

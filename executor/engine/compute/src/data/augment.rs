@@ -3,7 +3,7 @@
 //! The augmentation of an image depends only on (seed, step, place in the global batch). A batch
 //! has the same bits for any number of workers and after a restart.
 
-use crate::model::{Draw, InputShape};
+use crate::model::{ImageShape, RandomKey};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -13,7 +13,7 @@ const DOMAIN: [u8; 16] = *b"muster image v1\0";
 /// Augmentation of an image. Pixels from outside of the image are 0, the mean colour of a
 /// normalised image.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Augment {
+pub enum ImageAugmentation {
     /// Mirrors this share of the images horizontally.
     Flip { share: f32 },
     /// Crops the image at a random place after padding every side by `padding` pixels.
@@ -27,7 +27,12 @@ pub enum Augment {
 
 /// Augments `images` in the order of `kinds`. The first image is at place `draw.first` of the
 /// global batch, and the others follow it.
-pub(super) fn augment(kinds: &[Augment], shape: InputShape, images: &mut [f32], draw: Draw) {
+pub(super) fn augment(
+    kinds: &[ImageAugmentation],
+    shape: ImageShape,
+    images: &mut [f32],
+    draw: RandomKey,
+) {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&draw.seed.to_le_bytes());
     key[8..24].copy_from_slice(&DOMAIN);
@@ -44,19 +49,19 @@ pub(super) fn augment(kinds: &[Augment], shape: InputShape, images: &mut [f32], 
 }
 
 fn change(
-    kind: Augment,
-    shape: InputShape,
+    kind: ImageAugmentation,
+    shape: ImageShape,
     image: &mut [f32],
     before: &mut [f32],
     rng: &mut ChaCha12Rng,
 ) {
-    let InputShape {
+    let ImageShape {
         height,
         width,
         channels,
     } = shape;
     match kind {
-        Augment::Flip { share } => {
+        ImageAugmentation::Flip { share } => {
             if unit(rng) < share {
                 for row in image.chunks_exact_mut(width * channels) {
                     for left in 0..width / 2 {
@@ -68,7 +73,7 @@ fn change(
                 }
             }
         }
-        Augment::Crop { padding } => {
+        ImageAugmentation::Crop { padding } => {
             let (down, right) = (below(rng, 2 * padding + 1), below(rng, 2 * padding + 1));
             before.copy_from_slice(image);
             image.fill(0.0);
@@ -84,7 +89,7 @@ fn change(
                 image[to..to + kept].copy_from_slice(&before[from..from + kept]);
             }
         }
-        Augment::Cutout { size } => {
+        ImageAugmentation::Cutout { size } => {
             let (y, x) = (below(rng, height), below(rng, width));
             let side = |middle: usize, end: usize| {
                 let start = (middle + size.div_ceil(2)).saturating_sub(size);
@@ -97,7 +102,7 @@ fn change(
                     .fill(0.0);
             }
         }
-        Augment::Contrast { by } => {
+        ImageAugmentation::Contrast { by } => {
             let factor = 1.0 + by * (2.0 * unit(rng) - 1.0);
             image.iter_mut().for_each(|x| *x *= factor);
         }
@@ -119,7 +124,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SHAPE: InputShape = InputShape {
+    const SHAPE: ImageShape = ImageShape {
         height: 5,
         width: 4,
         channels: 2,
@@ -129,19 +134,19 @@ mod tests {
         (0..count * SHAPE.len()).map(|i| i as f32 + 1.0).collect()
     }
 
-    fn draw(step: u64, first: u64) -> Draw {
-        Draw {
+    fn draw(step: u64, first: u64) -> RandomKey {
+        RandomKey {
             seed: 7,
             step,
             first,
         }
     }
 
-    const ALL: [Augment; 4] = [
-        Augment::Flip { share: 0.5 },
-        Augment::Crop { padding: 2 },
-        Augment::Cutout { size: 2 },
-        Augment::Contrast { by: 0.3 },
+    const ALL: [ImageAugmentation; 4] = [
+        ImageAugmentation::Flip { share: 0.5 },
+        ImageAugmentation::Crop { padding: 2 },
+        ImageAugmentation::Cutout { size: 2 },
+        ImageAugmentation::Contrast { by: 0.3 },
     ];
 
     proptest! {
@@ -160,7 +165,7 @@ mod tests {
         fn crop_shifts_and_fills_with_zero(step: u64) {
             let before = images(1);
             let mut after = before.clone();
-            augment(&[Augment::Crop { padding: 2 }], SHAPE, &mut after, draw(step, 3));
+            augment(&[ImageAugmentation::Crop { padding: 2 }], SHAPE, &mut after, draw(step, 3));
             let at = |image: &[f32], y: i32, x: i32, c: usize| {
                 let inside = (0..5).contains(&y) && (0..4).contains(&x);
                 if inside { image[((y * 4 + x) as usize) * 2 + c] } else { 0.0 }
@@ -183,7 +188,7 @@ mod tests {
         let each = |after: &[f32]| -> Vec<Vec<f32>> {
             after.chunks(SHAPE.len()).map(<[f32]>::to_vec).collect()
         };
-        let flipped = of(Augment::Flip { share: 0.25 });
+        let flipped = of(ImageAugmentation::Flip { share: 0.25 });
         let count = each(&flipped)
             .iter()
             .zip(before.chunks(SHAPE.len()))
@@ -194,11 +199,11 @@ mod tests {
             })
             .count();
         assert!((30..70).contains(&count), "{count} of 200 for a quarter");
-        for after in each(&of(Augment::Cutout { size: 2 })) {
+        for after in each(&of(ImageAugmentation::Cutout { size: 2 })) {
             let zeros = after.iter().filter(|x| **x == 0.0).count();
             assert!([2, 4, 8].contains(&zeros), "{zeros} zeros of a 2×2 square");
         }
-        let factors: Vec<f32> = of(Augment::Contrast { by: 0.2 })
+        let factors: Vec<f32> = of(ImageAugmentation::Contrast { by: 0.2 })
             .chunks(SHAPE.len())
             .zip(before.chunks(SHAPE.len()))
             .map(|(after, before)| after[0] / before[0])
@@ -213,7 +218,7 @@ mod tests {
         let of = |step, first| {
             let mut image = images(1);
             augment(
-                &[Augment::Contrast { by: 0.5 }],
+                &[ImageAugmentation::Contrast { by: 0.5 }],
                 SHAPE,
                 &mut image,
                 draw(step, first),

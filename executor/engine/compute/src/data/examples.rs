@@ -3,22 +3,22 @@
 //! As bytes, a set of images takes a quarter of its size as floats, and filling a batch costs less
 //! than reading the floats.
 
-use super::augment::{Augment, augment};
-use crate::model::{Draw, InputShape};
+use super::augment::{ImageAugmentation, augment};
+use crate::model::{ImageShape, RandomKey};
 use std::sync::Arc;
 
 /// Inputs and targets, example after example. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Examples {
     len: usize,
-    inputs: Arc<Inputs>,
-    targets: Arc<Targets>,
+    inputs: Arc<ExampleInputs>,
+    targets: Arc<ExampleTargets>,
     /// Augmentations of training images, and the shape of the images.
-    augment: Option<Arc<(Vec<Augment>, InputShape)>>,
+    augment: Option<Arc<(Vec<ImageAugmentation>, ImageShape)>>,
 }
 
 #[derive(Debug)]
-enum Inputs {
+enum ExampleInputs {
     Bytes {
         bytes: Vec<u8>,
         /// Normalised value of each byte, by channel; the channels of a pixel are adjacent.
@@ -35,7 +35,7 @@ enum Inputs {
 
 /// Targets of the examples.
 #[derive(Debug, Clone)]
-pub enum Targets {
+pub enum ExampleTargets {
     /// One class per example.
     Classes(Vec<u32>),
     /// The same number of values for each example.
@@ -46,7 +46,7 @@ pub enum Targets {
 
 /// Kind of targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
+pub enum LearningTask {
     /// One of `classes` classes.
     Classify { classes: usize },
     /// `values` real numbers.
@@ -55,31 +55,31 @@ pub enum Task {
 
 /// Destination of the targets of a batch.
 #[derive(Debug)]
-pub enum TargetsMut<'a> {
+pub enum BatchTargetsMut<'a> {
     Classes(&'a mut [u32]),
     Values(&'a mut [f32]),
 }
 
 /// Mean and standard deviation of the training set's pixels, after division by 255.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Normalisation {
+pub struct PixelNormalisation {
     pub mean: f32,
     pub std: f32,
 }
 
-impl<'a> From<&'a mut [u32]> for TargetsMut<'a> {
+impl<'a> From<&'a mut [u32]> for BatchTargetsMut<'a> {
     fn from(classes: &'a mut [u32]) -> Self {
         Self::Classes(classes)
     }
 }
 
-impl<'a> From<&'a mut Vec<u32>> for TargetsMut<'a> {
+impl<'a> From<&'a mut Vec<u32>> for BatchTargetsMut<'a> {
     fn from(classes: &'a mut Vec<u32>) -> Self {
         Self::Classes(classes)
     }
 }
 
-impl Normalisation {
+impl PixelNormalisation {
     /// Measures each channel of `bytes`; the channels of a pixel are adjacent. A channel without
     /// variation is only centred.
     #[must_use]
@@ -117,7 +117,7 @@ impl Normalisation {
     }
 }
 
-impl Targets {
+impl ExampleTargets {
     /// Returns the targets of the examples at `indices`; there are `len` examples in total.
     pub(super) fn at(&self, indices: &[u32], len: usize) -> Self {
         match self {
@@ -135,8 +135,8 @@ impl Examples {
     #[must_use]
     pub fn classes(&self) -> Option<&[u32]> {
         match &*self.targets {
-            Targets::Classes(classes) => Some(classes),
-            Targets::Values(_) | Targets::Next => None,
+            ExampleTargets::Classes(classes) => Some(classes),
+            ExampleTargets::Values(_) | ExampleTargets::Next => None,
         }
     }
 
@@ -145,9 +145,9 @@ impl Examples {
     /// # Panics
     /// If bytes and targets are not of the same number of examples, or the targets are not classes.
     #[must_use]
-    pub fn bytes(bytes: Vec<u8>, channels: &[Normalisation], targets: Targets) -> Self {
+    pub fn bytes(bytes: Vec<u8>, channels: &[PixelNormalisation], targets: ExampleTargets) -> Self {
         let tables = channels.iter().map(|channel| channel.table()).collect();
-        let Targets::Classes(classes) = &targets else {
+        let ExampleTargets::Classes(classes) = &targets else {
             panic!("bytes are images, and images have classes");
         };
         let len = classes.len();
@@ -155,7 +155,7 @@ impl Examples {
             len == 0 || bytes.len().is_multiple_of(len),
             "one image per label"
         );
-        let inputs = Inputs::Bytes { bytes, tables };
+        let inputs = ExampleInputs::Bytes { bytes, tables };
         Self::of(len, inputs, targets)
     }
 
@@ -164,18 +164,18 @@ impl Examples {
     /// # Panics
     /// If inputs or targets are not of `len` examples.
     #[must_use]
-    pub fn numbers(len: usize, inputs: Vec<f32>, targets: Targets) -> Self {
+    pub fn numbers(len: usize, inputs: Vec<f32>, targets: ExampleTargets) -> Self {
         let count = match &targets {
-            Targets::Classes(classes) => classes.len(),
-            Targets::Values(values) => values.len(),
-            Targets::Next => panic!("only a text has a next token"),
+            ExampleTargets::Classes(classes) => classes.len(),
+            ExampleTargets::Values(values) => values.len(),
+            ExampleTargets::Next => panic!("only a text has a next token"),
         };
         let fits = |numbers: usize| len == 0 || numbers.is_multiple_of(len) && numbers > 0;
         assert!(
             fits(inputs.len()) && fits(count),
             "inputs and targets of {len} examples"
         );
-        let inputs = Inputs::Numbers(inputs);
+        let inputs = ExampleInputs::Numbers(inputs);
         Self::of(len, inputs, targets)
     }
 
@@ -183,10 +183,14 @@ impl Examples {
     #[must_use]
     pub fn text(bytes: Vec<u8>, length: usize) -> Self {
         let len = bytes.len().saturating_sub(1) / length;
-        Self::of(len, Inputs::Text { bytes, length }, Targets::Next)
+        Self::of(
+            len,
+            ExampleInputs::Text { bytes, length },
+            ExampleTargets::Next,
+        )
     }
 
-    fn of(len: usize, inputs: Inputs, targets: Targets) -> Self {
+    fn of(len: usize, inputs: ExampleInputs, targets: ExampleTargets) -> Self {
         Self {
             len,
             inputs: Arc::new(inputs),
@@ -197,14 +201,14 @@ impl Examples {
 
     /// Returns the same images with random augmentation, which [`Self::augment`] applies.
     #[must_use]
-    pub fn augmented(self, kinds: Vec<Augment>, shape: InputShape) -> Self {
+    pub fn augmented(self, kinds: Vec<ImageAugmentation>, shape: ImageShape) -> Self {
         let augment = (!kinds.is_empty()).then(|| Arc::new((kinds, shape)));
         Self { augment, ..self }
     }
 
     /// Augments the inputs of a part of a batch, with random numbers from `draw`. Has no effect on
     /// a test split.
-    pub fn augment(&self, inputs: &mut [f32], draw: Draw) {
+    pub fn augment(&self, inputs: &mut [f32], draw: RandomKey) {
         if let Some(by) = &self.augment {
             augment(&by.0, by.1, inputs, draw);
         }
@@ -233,7 +237,7 @@ impl Examples {
         &self,
         indices: &[u32],
         inputs: &mut [f32],
-        targets: impl Into<TargetsMut<'a>>,
+        targets: impl Into<BatchTargetsMut<'a>>,
     ) {
         if !indices.is_empty() {
             self.fill_inputs(indices, inputs);
@@ -257,7 +261,7 @@ impl Examples {
     fn fill_input(&self, index: usize, input: &mut [f32]) {
         let each = input.len();
         match &*self.inputs {
-            Inputs::Bytes { bytes, tables } => {
+            ExampleInputs::Bytes { bytes, tables } => {
                 assert_eq!(bytes.len(), self.len * each, "numbers per image");
                 let bytes = &bytes[index * each..][..each];
                 if let [table] = tables.as_slice() {
@@ -273,11 +277,11 @@ impl Examples {
                     }
                 }
             }
-            Inputs::Numbers(numbers) => {
+            ExampleInputs::Numbers(numbers) => {
                 assert_eq!(numbers.len(), self.len * each, "numbers per example");
                 input.copy_from_slice(&numbers[index * each..][..each]);
             }
-            Inputs::Text { bytes, length } => {
+            ExampleInputs::Text { bytes, length } => {
                 assert_eq!(each, *length, "tokens per example");
                 for (value, byte) in input.iter_mut().zip(&bytes[index * length..]) {
                     *value = f32::from(*byte);
@@ -286,7 +290,7 @@ impl Examples {
         }
     }
 
-    fn fill_targets(&self, indices: &[u32], targets: TargetsMut<'_>) {
+    fn fill_targets(&self, indices: &[u32], targets: BatchTargetsMut<'_>) {
         let each = |len: usize| {
             assert_eq!(
                 len / indices.len() * indices.len(),
@@ -296,20 +300,24 @@ impl Examples {
             len / indices.len()
         };
         match (&*self.targets, &*self.inputs, targets) {
-            (Targets::Classes(classes), _, TargetsMut::Classes(out)) => {
+            (ExampleTargets::Classes(classes), _, BatchTargetsMut::Classes(out)) => {
                 assert_eq!(out.len(), indices.len(), "one label per index");
                 for (label, index) in out.iter_mut().zip(indices) {
                     *label = classes[*index as usize];
                 }
             }
-            (Targets::Values(values), _, TargetsMut::Values(out)) => {
+            (ExampleTargets::Values(values), _, BatchTargetsMut::Values(out)) => {
                 let each = each(out.len());
                 assert_eq!(values.len(), self.len * each, "values per example");
                 for (out, index) in out.chunks_exact_mut(each).zip(indices) {
                     out.copy_from_slice(&values[*index as usize * each..][..each]);
                 }
             }
-            (Targets::Next, Inputs::Text { bytes, length }, TargetsMut::Classes(out)) => {
+            (
+                ExampleTargets::Next,
+                ExampleInputs::Text { bytes, length },
+                BatchTargetsMut::Classes(out),
+            ) => {
                 assert_eq!(each(out.len()), *length, "a target per position");
                 for (out, index) in out.chunks_exact_mut(*length).zip(indices) {
                     for (target, byte) in out.iter_mut().zip(&bytes[*index as usize * length + 1..])
@@ -325,6 +333,8 @@ impl Examples {
 
 /// Returns the rows at `indices`, of `each` elements.
 pub(super) fn gathered<T: Copy>(numbers: &[T], indices: &[u32], each: usize) -> Vec<T> {
-    let row = |index: &u32| numbers[*index as usize * each..][..each].iter().copied();
-    indices.iter().flat_map(row).collect()
+    indices
+        .iter()
+        .flat_map(|index: &u32| numbers[*index as usize * each..][..each].iter().copied())
+        .collect()
 }

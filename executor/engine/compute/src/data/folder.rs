@@ -2,10 +2,10 @@
 //! to its place. Memory never exceeds what training needs.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Targets};
-use super::scaling::Scaling;
-use super::split::Rows;
-use crate::model::InputShape;
+use super::examples::{ExampleTargets, Examples};
+use super::scaling::FeatureScaling;
+use super::split::DatasetRows;
+use crate::model::ImageShape;
 use image::imageops::FilterType;
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
@@ -16,12 +16,16 @@ use std::path::{Path, PathBuf};
 const MAX_BYTES: usize = 1 << 34;
 
 /// Image files, and the class of each.
-pub(super) struct Folder {
-    shape: InputShape,
+pub(super) struct ImageFolder {
+    shape: ImageShape,
     files: Vec<(PathBuf, u32)>,
 }
 
-pub(super) fn read(path: &Path, shape: InputShape, classes: usize) -> Result<Folder, DatasetError> {
+pub(super) fn read(
+    path: &Path,
+    shape: ImageShape,
+    classes: usize,
+) -> Result<ImageFolder, DatasetError> {
     let folders: Vec<PathBuf> = sorted(path)?
         .into_iter()
         .filter(|entry| entry.is_dir())
@@ -40,7 +44,7 @@ pub(super) fn read(path: &Path, shape: InputShape, classes: usize) -> Result<Fol
         );
         return Err(DatasetError::content(path, problem));
     }
-    Ok(Folder { shape, files })
+    Ok(ImageFolder { shape, files })
 }
 
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>, DatasetError> {
@@ -63,7 +67,7 @@ fn is_image(file: &Path) -> bool {
 }
 
 /// Returns the pixels as height × width × channels.
-fn pixels(file: &Path, shape: InputShape) -> Result<Vec<u8>, DatasetError> {
+fn pixels(file: &Path, shape: ImageShape) -> Result<Vec<u8>, DatasetError> {
     let image = image::open(file).map_err(|error| DatasetError::content(file, error))?;
     let (width, height) = (shape.width as u32, shape.height as u32);
     let image = if (image.width(), image.height()) == (width, height) {
@@ -77,7 +81,7 @@ fn pixels(file: &Path, shape: InputShape) -> Result<Vec<u8>, DatasetError> {
     })
 }
 
-impl Folder {
+impl ImageFolder {
     /// Returns the images at `indices`, decoded and resized, one after another.
     fn decoded(&self, indices: &[u32]) -> Result<Vec<u8>, DatasetError> {
         let each = self.shape.len();
@@ -92,7 +96,7 @@ impl Folder {
     }
 }
 
-impl Rows for Folder {
+impl DatasetRows for ImageFolder {
     fn len(&self) -> usize {
         self.files.len()
     }
@@ -101,14 +105,16 @@ impl Rows for Folder {
         self,
         train: &[u32],
         test: &[u32],
-        scaling: &Scaling,
+        scaling: &FeatureScaling,
     ) -> Result<(Examples, Examples), DatasetError> {
         let train_pixels = self.decoded(train)?;
         let channels = scaling.of_bytes(&train_pixels, self.shape.channels);
         let examples = |pixels, indices: &[u32]| {
-            let class = |&index: &u32| self.files[index as usize].1;
-            let classes = indices.iter().map(class).collect();
-            Examples::bytes(pixels, &channels, Targets::Classes(classes))
+            let classes = indices
+                .iter()
+                .map(|&index: &u32| self.files[index as usize].1)
+                .collect();
+            Examples::bytes(pixels, &channels, ExampleTargets::Classes(classes))
         };
         let test_pixels = self.decoded(test)?;
         Ok((examples(train_pixels, train), examples(test_pixels, test)))

@@ -52,7 +52,7 @@ pub enum IdxProblem {
 
 /// Grey images, one after another, each in row-major order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Images {
+pub struct IdxImages {
     pub count: usize,
     pub height: usize,
     pub width: usize,
@@ -64,9 +64,9 @@ pub struct Images {
 ///
 /// # Errors
 /// If the file cannot be read or does not match its header exactly.
-pub fn read_images(path: &Path) -> Result<Images, IdxError> {
+pub fn read_images(path: &Path) -> Result<IdxImages, IdxError> {
     let ([count, height, width], pixels) = read::<3>(path)?;
-    Ok(Images {
+    Ok(IdxImages {
         count,
         height,
         width,

@@ -63,7 +63,7 @@ fn below(rng: &mut ChaCha12Rng, bound: u32) -> u32 {
 
 /// Position of a step in the data. Both fields count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
+pub struct EpochPosition {
     pub epoch: u64,
     /// Number of the batch within the epoch.
     pub batch: u64,
@@ -74,7 +74,7 @@ pub struct Position {
 #[error(
     "a batch of {batch} examples from a training set of {examples}; it must be 1 to {examples}"
 )]
-pub struct OrderError {
+pub struct BatchSizeError {
     pub batch: usize,
     pub examples: usize,
 }
@@ -94,9 +94,9 @@ impl GlobalBatches {
     ///
     /// # Errors
     /// If no whole batch fits into the examples, or `batch` is 0.
-    pub fn new(seed: u64, examples: usize, batch: usize) -> Result<Self, OrderError> {
+    pub fn new(seed: u64, examples: usize, batch: usize) -> Result<Self, BatchSizeError> {
         if batch == 0 || batch > examples {
-            return Err(OrderError { batch, examples });
+            return Err(BatchSizeError { batch, examples });
         }
         Ok(Self {
             seed,
@@ -119,9 +119,9 @@ impl GlobalBatches {
     }
 
     #[must_use]
-    pub fn position(&self, step: u64) -> Position {
+    pub fn position(&self, step: u64) -> EpochPosition {
         let steps = self.steps_per_epoch();
-        Position {
+        EpochPosition {
             epoch: step / steps,
             batch: step % steps,
         }
@@ -130,7 +130,7 @@ impl GlobalBatches {
     /// Returns the indices of the examples of `step`'s global batch, always `batch` of them. A new
     /// epoch shuffles all examples.
     pub fn indices(&mut self, step: u64) -> &[u32] {
-        let Position { epoch, batch } = self.position(step);
+        let EpochPosition { epoch, batch } = self.position(step);
         let first = batch as usize * self.batch;
         let count = self.batch;
         &self.epoch(epoch)[first..][..count]
@@ -197,7 +197,8 @@ mod tests {
             let steps = batches.steps_per_epoch();
             let mut seen = vec![false; examples];
             for step in epoch * steps..(epoch + 1) * steps {
-                prop_assert_eq!(batches.position(step), Position { epoch, batch: step - epoch * steps });
+                let expected = EpochPosition { epoch, batch: step - epoch * steps };
+                prop_assert_eq!(batches.position(step), expected);
                 let indices = batches.indices(step).to_vec();
                 prop_assert_eq!(indices.len(), batch);
                 for index in indices {
@@ -283,7 +284,7 @@ mod tests {
         for (examples, batch) in [(10, 0), (10, 11), (0, 1)] {
             assert_eq!(
                 GlobalBatches::new(1, examples, batch).unwrap_err(),
-                OrderError { batch, examples }
+                BatchSizeError { batch, examples }
             );
         }
         assert_eq!(GlobalBatches::new(1, 10, 10).unwrap().steps_per_epoch(), 1);

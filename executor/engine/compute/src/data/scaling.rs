@@ -1,11 +1,11 @@
 //! Scaling of input values.
 
-use super::examples::Normalisation;
+use super::examples::PixelNormalisation;
 
 /// Scaling of images by channel and of tables by column. A list has one value for all of them, or
 /// one value for each.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Scaling {
+pub enum FeatureScaling {
     /// No scaling; pixels are 0 to 1.
     None,
     /// Subtracts the training examples' mean and divides by their standard deviation; values
@@ -18,19 +18,19 @@ pub enum Scaling {
     Given { mean: Vec<f32>, std: Vec<f32> },
 }
 
-impl Scaling {
+impl FeatureScaling {
     /// Returns the normalisation of each channel of the training examples' pixels; the channels of
     /// a pixel are adjacent.
-    pub(super) fn of_bytes(&self, bytes: &[u8], channels: usize) -> Vec<Normalisation> {
+    pub(super) fn of_bytes(&self, bytes: &[u8], channels: usize) -> Vec<PixelNormalisation> {
         match self {
             Self::None => vec![
-                Normalisation {
+                PixelNormalisation {
                     mean: 0.0,
                     std: 1.0
                 };
                 channels
             ],
-            Self::Measured => Normalisation::measured(bytes, channels),
+            Self::Measured => PixelNormalisation::measured(bytes, channels),
             Self::MinMax => {
                 let of = |channel: usize| {
                     let bytes = || bytes.iter().skip(channel).step_by(channels);
@@ -41,17 +41,16 @@ impl Scaling {
                     } else {
                         1.0
                     };
-                    Normalisation { mean: least, std }
+                    PixelNormalisation { mean: least, std }
                 };
                 (0..channels).map(of).collect()
             }
-            Self::Given { mean, std } => {
-                let one = |channel| Normalisation {
+            Self::Given { mean, std } => (0..channels)
+                .map(|channel| PixelNormalisation {
                     mean: nth(mean, channel),
                     std: nth(std, channel),
-                };
-                (0..channels).map(one).collect()
-            }
+                })
+                .collect(),
         }
     }
 

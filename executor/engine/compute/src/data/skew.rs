@@ -22,7 +22,7 @@ const ORDER: u64 = 0x7368_6172_6473;
 
 /// Examples of one worker, and the order in which it trains on them.
 #[derive(Debug, Clone)]
-pub struct Shard {
+pub struct ExampleShard {
     examples: Vec<u32>,
     seed: u64,
     /// Number of examples of each step.
@@ -31,7 +31,7 @@ pub struct Shard {
     indices: Vec<u32>,
 }
 
-impl Shard {
+impl ExampleShard {
     /// Shard of worker `rank` of `workers`, out of examples with these class labels. A step uses
     /// `part` examples of it.
     ///
@@ -146,11 +146,14 @@ fn deal(labels: &[u32], alpha: f64, seed: u64, rank: usize, workers: usize) -> V
 /// Cumulative sums of the shares, with 0 for exhausted classes.
 fn cumulated(shares: &[f64], left: &[Vec<u32>]) -> Vec<f64> {
     let mut sum = 0.0;
-    let share = |(share, left): (&f64, &Vec<u32>)| {
-        sum += if left.is_empty() { 0.0 } else { *share };
-        sum
-    };
-    shares.iter().zip(left).map(share).collect()
+    shares
+        .iter()
+        .zip(left)
+        .map(|(share, left): (&f64, &Vec<u32>)| {
+            sum += if left.is_empty() { 0.0 } else { *share };
+            sum
+        })
+        .collect()
 }
 
 /// Uniform in [0, 1).
@@ -186,8 +189,8 @@ mod tests {
         (0..6_000).map(|i| i % 10).collect()
     }
 
-    fn shard(alpha: f64, rank: usize, workers: usize) -> Shard {
-        Shard::new(&labels(), alpha, 7, (rank, workers), 30)
+    fn shard(alpha: f64, rank: usize, workers: usize) -> ExampleShard {
+        ExampleShard::new(&labels(), alpha, 7, (rank, workers), 30)
     }
 
     /// Mean over workers of the largest class share of a shard.

@@ -5,26 +5,26 @@
 //! against the declaration.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Task};
-use super::known::{self, Kind};
-use super::scaling::Scaling;
-use super::split::{Limits, dealt};
+use super::examples::{Examples, LearningTask};
+use super::named::{self, NamedDataset};
+use super::scaling::FeatureScaling;
+use super::split::{SplitLimits, dealt};
 use super::{arrays, folder, table, text};
-use crate::model::{Input, InputShape};
+use crate::model::{ExampleShape, ImageShape};
 use std::path::{Path, PathBuf};
 
 /// Data set by its files, which are below the data-set root.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum DatasetSource {
     /// Data set with a name.
-    Known(Kind),
+    Known(NamedDataset),
     /// CSV file with a header: one column is the target, all others are inputs.
     Table {
         path: PathBuf,
         target: String,
         columns: usize,
-        task: Task,
-        scaling: Scaling,
+        task: LearningTask,
+        scaling: FeatureScaling,
     },
     /// Two arrays of one file (`.npz`, `.safetensors`) or of two files in one folder
     /// (`<name>.npy`). The first dimension counts the examples.
@@ -32,11 +32,11 @@ pub enum Source {
         path: PathBuf,
         inputs: String,
         targets: String,
-        input: Input,
-        task: Task,
+        input: ExampleShape,
+        task: LearningTask,
         /// `None` selects the default: measured for image bytes with class targets, else no
         /// scaling.
-        scaling: Option<Scaling>,
+        scaling: Option<FeatureScaling>,
     },
     /// Text, read as bytes, in pieces of `length`; the network predicts each next byte.
     Text { path: PathBuf, length: usize },
@@ -44,69 +44,73 @@ pub enum Source {
     /// folders' names. Images are resized to `shape`, which has 1 or 3 channels.
     Images {
         path: PathBuf,
-        shape: InputShape,
+        shape: ImageShape,
         classes: usize,
-        scaling: Scaling,
+        scaling: FeatureScaling,
     },
 }
 
 /// Training and test split of the same shape.
 #[derive(Debug, Clone)]
-pub struct Dataset {
-    pub input: Input,
-    pub task: Task,
+pub struct DatasetSplits {
+    pub input: ExampleShape,
+    pub task: LearningTask,
     pub train: Examples,
     pub test: Examples,
 }
 
-impl Source {
+impl DatasetSource {
     /// Returns the input shape of a network for this source.
     #[must_use]
-    pub fn input(&self) -> Input {
+    pub fn input(&self) -> ExampleShape {
         match *self {
-            Self::Known(kind) => Input::Image(kind.shape()),
-            Self::Table { columns, .. } => Input::Row { columns },
+            Self::Known(kind) => ExampleShape::Image(kind.shape()),
+            Self::Table { columns, .. } => ExampleShape::Row { columns },
             Self::Arrays { input, .. } => input,
-            Self::Text { length, .. } => Input::Tokens {
+            Self::Text { length, .. } => ExampleShape::Tokens {
                 length,
                 vocabulary: text::VOCABULARY,
             },
-            Self::Images { shape, .. } => Input::Image(shape),
+            Self::Images { shape, .. } => ExampleShape::Image(shape),
         }
     }
 
     /// Returns the kind of the targets.
     #[must_use]
-    pub fn task(&self) -> Task {
+    pub fn task(&self) -> LearningTask {
         match *self {
-            Self::Known(kind) => Task::Classify {
+            Self::Known(kind) => LearningTask::Classify {
                 classes: kind.classes(),
             },
             Self::Table { task, .. } | Self::Arrays { task, .. } => task,
-            Self::Text { .. } => Task::Classify {
+            Self::Text { .. } => LearningTask::Classify {
                 classes: text::VOCABULARY,
             },
-            Self::Images { classes, .. } => Task::Classify { classes },
+            Self::Images { classes, .. } => LearningTask::Classify { classes },
         }
     }
 }
 
-impl Dataset {
+impl DatasetSplits {
     /// Reads the files below `root`. For sources without a name, `limits` are the numbers of
     /// training and test examples. Rows are distributed to the splits in an order that is the same
     /// for every job; the test split of a text is its last pieces.
     ///
     /// # Errors
     /// If a file is missing, damaged or does not match the declaration; see [`DatasetError`].
-    pub fn load(source: &Source, root: &Path, limits: Limits) -> Result<Self, DatasetError> {
+    pub fn load(
+        source: &DatasetSource,
+        root: &Path,
+        limits: SplitLimits,
+    ) -> Result<Self, DatasetError> {
         for (split, limit) in [("train", limits.train), ("test", limits.test)] {
             if limit == Some(0) {
                 return Err(DatasetError::EmptyLimit { split });
             }
         }
         let (train, test) = match source {
-            Source::Known(kind) => known::load(*kind, root, limits)?,
-            Source::Table {
+            DatasetSource::Known(kind) => named::load(*kind, root, limits)?,
+            DatasetSource::Table {
                 path,
                 target,
                 columns,
@@ -117,7 +121,7 @@ impl Dataset {
                 let table = table::read(&path, target, *columns, *task)?;
                 dealt(table, scaling, path, limits)?
             }
-            Source::Arrays {
+            DatasetSource::Arrays {
                 path,
                 inputs,
                 targets,
@@ -130,8 +134,8 @@ impl Dataset {
                 let scaling = scaling.clone().unwrap_or(arrays.usual_scaling());
                 dealt(arrays, &scaling, path, limits)?
             }
-            Source::Text { path, length } => text::load(&root.join(path), *length, limits)?,
-            Source::Images {
+            DatasetSource::Text { path, length } => text::load(&root.join(path), *length, limits)?,
+            DatasetSource::Images {
                 path,
                 shape,
                 classes,
@@ -154,8 +158,8 @@ impl Dataset {
     #[must_use]
     pub fn outputs(&self) -> usize {
         match self.task {
-            Task::Classify { classes } => classes,
-            Task::Regress { values } => values,
+            LearningTask::Classify { classes } => classes,
+            LearningTask::Regress { values } => values,
         }
     }
 }

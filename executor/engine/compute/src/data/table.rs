@@ -1,18 +1,18 @@
 //! Tables in CSV files.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Targets, Task, gathered};
-use super::scaling::{Scaling, scale};
-use super::split::Rows;
+use super::examples::{ExampleTargets, Examples, LearningTask, gathered};
+use super::scaling::{FeatureScaling, scale};
+use super::split::DatasetRows;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Table in memory, row-major.
-pub(super) struct Table {
+pub(super) struct TableDataset {
     rows: usize,
     columns: usize,
     numbers: Vec<f32>,
-    targets: Targets,
+    targets: ExampleTargets,
 }
 
 /// Reads a table with a header. Classes are numbered in the order of their names, or by value if
@@ -21,8 +21,8 @@ pub(super) fn read(
     path: &Path,
     target: &str,
     columns: usize,
-    task: Task,
-) -> Result<Table, DatasetError> {
+    task: LearningTask,
+) -> Result<TableDataset, DatasetError> {
     let content = |problem: String| DatasetError::content(path, problem);
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
@@ -56,16 +56,18 @@ pub(super) fn read(
     }
     let rows = answers.len();
     let targets = match task {
-        Task::Classify { classes } => Targets::Classes(classify(path, &answers, classes)?),
-        Task::Regress { values } => {
+        LearningTask::Classify { classes } => {
+            ExampleTargets::Classes(classify(path, &answers, classes)?)
+        }
+        LearningTask::Regress { values } => {
             DatasetError::promised(path, "target columns", 1, values)?;
             let value = |(line, field): &(u64, String)| {
                 number(field).ok_or_else(|| not_a_number(path, *line, target, field))
             };
-            Targets::Values(answers.iter().map(value).collect::<Result<_, _>>()?)
+            ExampleTargets::Values(answers.iter().map(value).collect::<Result<_, _>>()?)
         }
     };
-    Ok(Table {
+    Ok(TableDataset {
         rows,
         columns,
         numbers,
@@ -99,7 +101,7 @@ fn classify(
     Ok(answers.iter().map(|(_, name)| of(name)).collect())
 }
 
-impl Rows for Table {
+impl DatasetRows for TableDataset {
     fn len(&self) -> usize {
         self.rows
     }
@@ -108,7 +110,7 @@ impl Rows for Table {
         self,
         train: &[u32],
         test: &[u32],
-        scaling: &Scaling,
+        scaling: &FeatureScaling,
     ) -> Result<(Examples, Examples), DatasetError> {
         let number =
             |index: u32, column: usize| self.numbers[index as usize * self.columns + column];

@@ -2,7 +2,7 @@
 
 use super::error::DatasetError;
 use super::examples::Examples;
-use super::split::{Limits, counts};
+use super::split::{SplitLimits, counts};
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub(super) const VOCABULARY: usize = 256;
 pub(super) fn load(
     path: &Path,
     length: usize,
-    limits: Limits,
+    limits: SplitLimits,
 ) -> Result<(Examples, Examples), DatasetError> {
     let mut bytes = fs::read(path).map_err(DatasetError::open(path))?;
     let found = bytes.len().saturating_sub(1) / length.max(1);

@@ -2,14 +2,14 @@
 //! in its own pass.
 
 use super::math::{erf, exp, sigmoid, tanh};
-use super::operands::{Backward, Forward, Kernel};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 use super::parallel::{each, examples_per_item};
 use super::sweep::{chain, map};
 use crate::simd::vectorised;
 
 /// Element-wise activation function.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Activation {
+pub enum ActivationFunction {
     /// max(x, 0).
     Relu,
     /// x for positive x, else `slope` · x.
@@ -30,21 +30,21 @@ pub enum Activation {
 
 /// Applies one activation function to every element of a value.
 #[derive(Debug, Clone)]
-pub(crate) struct Activate {
-    pub(crate) function: Activation,
+pub(crate) struct ActivationLayer {
+    pub(crate) function: ActivationFunction,
     /// Elements per example.
     pub(crate) numbers: usize,
 }
 
-impl Kernel for Activate {
-    fn forward(&self, pass: Forward<'_>) {
+impl CpuKernel for ActivationLayer {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let item = self.item();
         let inputs = pass.inputs.get(0).chunks(item);
         let items = inputs.zip(pass.output.chunks_mut(item));
         each(pass.at.threads, items, |(x, y)| self.function.forward(x, y));
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let (item, x) = (self.item(), pass.inputs.get(0));
         let Some(d_x) = pass.d_inputs.get(0) else {
             return;
@@ -61,13 +61,13 @@ impl Kernel for Activate {
     }
 }
 
-impl Activate {
+impl ActivationLayer {
     fn item(&self) -> usize {
         examples_per_item(self.numbers) * self.numbers
     }
 }
 
-impl Activation {
+impl ActivationFunction {
     fn forward(self, x: &[f32], y: &mut [f32]) {
         match self {
             Self::Relu => leaky_relu(x, y, 0.0),

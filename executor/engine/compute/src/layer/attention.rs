@@ -6,8 +6,8 @@
 //! rescaling as in online softmax is needed. A tile of 64 queries and 4,096 keys takes 1 MiB.
 
 use super::math::{dot, exp, largest, sum_of};
-use super::matrix::{Matrix, Write, multiply, multiply_columns, transpose};
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::{Matrix, WriteMode, multiply, multiply_columns, transpose};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::waves;
 use crate::simd::vectorised;
 use std::ops::Range;
@@ -26,40 +26,42 @@ pub(crate) struct Attention {
 }
 
 /// Operands of one example in the backward pass.
-struct Example<'a> {
+struct AttentionExample<'a> {
     input: &'a [f32],
     output: &'a [f32],
     d_output: &'a [f32],
-    kept: &'a [f32],
+    saved: &'a [f32],
     d_input: &'a mut [f32],
 }
 
-impl Kernel for Attention {
+impl CpuKernel for Attention {
     /// Largest score and 1 / sum of exponentials of each row.
-    fn kept(&self) -> Kept {
+    fn saved_size(&self) -> SavedSize {
         let numbers = 2 * self.heads * self.positions;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     fn scratch(&self) -> usize {
         self.areas().iter().sum()
     }
 
-    fn forward(&self, pass: Forward<'_>) {
-        let [input, output, kept] = self.lens();
+    fn forward(&self, pass: ForwardOperands<'_>) {
+        let [input, output, saved] = self.lens();
         let inputs = pass.inputs.get(0).chunks_exact(input);
         let outputs = pass.output.chunks_exact_mut(output);
-        let items = inputs.zip(outputs.zip(pass.numbers.chunks_exact_mut(kept)));
-        let work = |(x, (y, kept)): (&[f32], (&mut [f32], &mut [f32])), lane: &mut Lane| {
-            let kept = kept.chunks_exact_mut(2 * self.positions);
-            kept.enumerate()
-                .for_each(|(head, kept)| self.mix(head, x, y, kept, lane));
+        let items = inputs.zip(outputs.zip(pass.numbers.chunks_exact_mut(saved)));
+        let work = |(x, (y, saved)): (&[f32], (&mut [f32], &mut [f32])),
+                    lane: &mut ThreadScratch| {
+            let saved = saved.chunks_exact_mut(2 * self.positions);
+            saved
+                .enumerate()
+                .for_each(|(head, saved)| self.mix(head, x, y, saved, lane));
         };
         waves(pass.lanes, items, work, |_| {});
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
-        let [input, output, kept] = self.lens();
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
+        let [input, output, saved] = self.lens();
         let Some(d_input) = pass.d_inputs.get(0) else {
             return;
         };
@@ -67,15 +69,17 @@ impl Kernel for Attention {
         let values = values.zip(pass.output.chunks_exact(output));
         let gradients = pass.d_output.chunks_exact(output);
         let gradients = gradients.zip(d_input.chunks_exact_mut(input));
-        let items = values.zip(gradients).zip(pass.numbers.chunks_exact(kept));
-        let items = items.map(|(((input, output), (d_output, d_input)), kept)| Example {
-            input,
-            output,
-            d_output,
-            kept,
-            d_input,
-        });
-        let work = |mut example: Example<'_>, lane: &mut Lane| {
+        let items = values.zip(gradients).zip(pass.numbers.chunks_exact(saved));
+        let items = items.map(
+            |(((input, output), (d_output, d_input)), saved)| AttentionExample {
+                input,
+                output,
+                d_output,
+                saved,
+                d_input,
+            },
+        );
+        let work = |mut example: AttentionExample<'_>, lane: &mut ThreadScratch| {
             (0..self.heads).for_each(|head| self.pass_back(head, &mut example, lane));
         };
         waves(pass.lanes, items, work, |_| {});
@@ -129,7 +133,14 @@ impl Attention {
         (0..positions.div_ceil(TILE)).map(move |tile| tile * TILE..positions.min((tile + 1) * TILE))
     }
 
-    fn mix(&self, head: usize, x: &[f32], y: &mut [f32], kept: &mut [f32], lane: &mut Lane) {
+    fn mix(
+        &self,
+        head: usize,
+        x: &[f32],
+        y: &mut [f32],
+        saved: &mut [f32],
+        lane: &mut ThreadScratch,
+    ) {
         let [keys, _, scores, _] = lane.split(self.areas());
         self.turn(x, 1, head, keys);
         let width = self.width();
@@ -137,16 +148,16 @@ impl Attention {
             let scores = &mut scores[..tile.len() * tile.end];
             let queries = self.part(x, 0, head, tile.clone());
             let keys = Matrix::columns(keys, self.positions, 0, tile.end);
-            multiply(scores, Write::Overwrite, queries, keys, 1);
-            let kept = &mut kept[2 * tile.start..2 * tile.end];
-            softmax(scores, tile.start, tile.end, self.scale(), kept);
+            multiply(scores, WriteMode::Overwrite, queries, keys, 1);
+            let saved = &mut saved[2 * tile.start..2 * tile.end];
+            softmax(scores, tile.start, tile.end, self.scale(), saved);
             let scores = Matrix::new(scores, tile.len(), tile.end);
             let values = self.part(x, 2, head, 0..tile.end);
             let y = &mut y[tile.start * width..tile.end * width];
             multiply_columns(
                 y,
                 [width, head * self.head],
-                Write::Overwrite,
+                WriteMode::Overwrite,
                 scores,
                 values,
                 1,
@@ -156,12 +167,12 @@ impl Attention {
 
     /// Runs the backward pass of a head from the last tile to the first. The last tile reads every
     /// key, so it overwrites the gradients and the other tiles add to them.
-    fn pass_back(&self, head: usize, example: &mut Example<'_>, lane: &mut Lane) {
+    fn pass_back(&self, head: usize, example: &mut AttentionExample<'_>, lane: &mut ThreadScratch) {
         let [keys, values, scores, d_scores] = lane.split(self.areas());
         self.turn(example.input, 1, head, keys);
         self.turn(example.input, 2, head, values);
         let (width, first) = (self.width(), head * self.head);
-        let mut write = Write::Overwrite;
+        let mut write = WriteMode::Overwrite;
         for tile in self.tiles().rev() {
             let (rows, end) = (tile.len(), tile.end);
             let scores = &mut scores[..rows * end];
@@ -171,12 +182,12 @@ impl Attention {
             let d_output =
                 Matrix::columns(&example.d_output[span.clone()], width, first, self.head);
             let read = Matrix::columns(keys, self.positions, 0, end);
-            multiply(scores, Write::Overwrite, queries, read, 1);
+            multiply(scores, WriteMode::Overwrite, queries, read, 1);
             let read = Matrix::columns(values, self.positions, 0, end);
-            multiply(d_scores, Write::Overwrite, d_output, read, 1);
-            let kept = &example.kept[2 * self.positions * head..][2 * tile.start..2 * tile.end];
+            multiply(d_scores, WriteMode::Overwrite, d_output, read, 1);
+            let saved = &example.saved[2 * self.positions * head..][2 * tile.start..2 * tile.end];
             let (output, d) = (&example.output[span.clone()], &example.d_output[span]);
-            for (row, kept) in kept.chunks_exact(2).enumerate() {
+            for (row, saved) in saved.chunks_exact(2).enumerate() {
                 let own = row * width + first..row * width + first + self.head;
                 let along = dot(&output[own.clone()], &d[own]);
                 let part = row * end..(row + 1) * end;
@@ -186,7 +197,7 @@ impl Attention {
                     d_scores,
                     tile.start + row + 1,
                     self.scale(),
-                    kept,
+                    saved,
                     along,
                 );
             }
@@ -199,7 +210,7 @@ impl Attention {
             multiply_columns(
                 d_queries,
                 [stride, first],
-                Write::Overwrite,
+                WriteMode::Overwrite,
                 d_scores,
                 read,
                 1,
@@ -209,7 +220,7 @@ impl Attention {
             multiply_columns(all, at, write, d_scores.transposed(), queries, 1);
             let at = [stride, 2 * width + first];
             multiply_columns(all, at, write, scores.transposed(), d_output, 1);
-            write = Write::Add;
+            write = WriteMode::Add;
         }
     }
 
@@ -221,9 +232,9 @@ impl Attention {
 vectorised! {
     /// Softmax in place of rows of `columns` scores. The first row attends to `before + 1` keys and
     /// each next row to one more; scores of later keys become 0.
-    fn softmax(scores: &mut [f32], before: usize, columns: usize, scale: f32, kept: &mut [f32]) {
-        let rows = scores.chunks_exact_mut(columns).zip(kept.chunks_exact_mut(2));
-        for (row, (scores, kept)) in rows.enumerate() {
+    fn softmax(scores: &mut [f32], before: usize, columns: usize, scale: f32, saved: &mut [f32]) {
+        let rows = scores.chunks_exact_mut(columns).zip(saved.chunks_exact_mut(2));
+        for (row, (scores, saved)) in rows.enumerate() {
             let (seen, later) = scores.split_at_mut(before + row + 1);
             let most = largest(seen);
             for score in seen.iter_mut() {
@@ -234,15 +245,22 @@ vectorised! {
                 *score *= inverse;
             }
             later.fill(0.0);
-            kept.copy_from_slice(&[most, inverse]);
+            saved.copy_from_slice(&[most, inverse]);
         }
     }
 
     /// Recomputes the softmax in `scores` and turns `d_scores` from the gradient of the softmax
     /// into the gradient of the scores. `along` is the sum of their products, which equals the dot
     /// product of the output and its gradient.
-    fn d_softmax(scores: &mut [f32], d_scores: &mut [f32], seen: usize, scale: f32, kept: &[f32], along: f32) {
-        let (most, inverse) = (kept[0], kept[1]);
+    fn d_softmax(
+        scores: &mut [f32],
+        d_scores: &mut [f32],
+        seen: usize,
+        scale: f32,
+        saved: &[f32],
+        along: f32,
+    ) {
+        let (most, inverse) = (saved[0], saved[1]);
         let (scores, later) = scores.split_at_mut(seen);
         let (d_scores, d_later) = d_scores.split_at_mut(seen);
         for (score, d) in scores.iter_mut().zip(d_scores) {

@@ -1,21 +1,21 @@
 //! Average pooling over any window. Padding does not count: a window's average covers only its
 //! positions on the image.
 
-use super::operands::{Backward, Forward, Kernel};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 use super::parallel::{each, examples_per_item};
-use super::window::Window;
+use super::window::ImageWindows;
 use crate::simd::vectorised;
 
 /// Shape of the pooling. Each window holds at least one position of the image. A window as large as
 /// the image is global pooling.
 #[derive(Debug, Clone)]
 pub(crate) struct AveragePool {
-    pub(crate) window: Window,
+    pub(crate) window: ImageWindows,
     pub(crate) channels: usize,
 }
 
-impl Kernel for AveragePool {
-    fn forward(&self, pass: Forward<'_>) {
+impl CpuKernel for AveragePool {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let examples = examples_per_item(self.input_len());
         let inputs = pass.inputs.get(0).chunks(examples * self.input_len());
         let outputs = pass.output.chunks_mut(examples * self.output_len());
@@ -27,7 +27,7 @@ impl Kernel for AveragePool {
         });
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let examples = examples_per_item(self.input_len());
         let Some(d_input) = pass.d_inputs.get(0) else {
             return;
@@ -61,7 +61,7 @@ impl AveragePool {
 }
 
 vectorised! {
-    fn forward(window: &Window, channels: usize, image: &[f32], output: &mut [f32]) {
+    fn forward(window: &ImageWindows, channels: usize, image: &[f32], output: &mut [f32]) {
         let width = window.output()[1];
         for (index, sum) in output.chunks_exact_mut(channels).enumerate() {
             let (rows, columns) = (window.span(0, index / width), window.span(1, index % width));
@@ -82,7 +82,7 @@ vectorised! {
     }
 
     /// Overwrites `d_image` and divides `d_output` in place.
-    fn backward(window: &Window, channels: usize, d_output: &mut [f32], d_image: &mut [f32]) {
+    fn backward(window: &ImageWindows, channels: usize, d_output: &mut [f32], d_image: &mut [f32]) {
         let width = window.output()[1];
         d_image.fill(0.0);
         for (index, d) in d_output.chunks_exact_mut(channels).enumerate() {

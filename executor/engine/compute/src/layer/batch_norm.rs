@@ -12,10 +12,13 @@
 //!
 //! A pass reads its value from memory twice. Sums are computed over fixed chunks of rows while the
 //! chunk is in the second-level cache. Chunks are combined in order (Chan, Golub and LeVeque,
-//! 1979). The variance suffers no cancellation, and the bits do not depend on the number of lanes.
+//! 1979). The variance suffers no cancellation, and the bits do not depend on the number of
+//! threads.
 
-use super::matrix::Write;
-use super::operands::{Backward, Forward, Kept, Kernel, Lane, Mode};
+use super::matrix::WriteMode;
+use super::operands::{
+    BackwardOperands, CpuKernel, ForwardOperands, PassMode, SavedSize, ThreadScratch,
+};
 use super::parallel::{each, waves};
 use crate::simd::vectorised;
 use std::ops::Range;
@@ -40,7 +43,7 @@ pub(crate) struct BatchNorm {
 }
 
 /// Statistics of a batch in a training pass, one number per channel each.
-struct Statistics<'a> {
+struct BatchStatistics<'a> {
     mean: &'a mut [f32],
     /// Sum of squared deviations from the mean; later the reciprocal of the standard deviation.
     spread: &'a mut [f32],
@@ -51,11 +54,12 @@ struct Statistics<'a> {
     d_scale: &'a mut [f32],
 }
 
-impl Kernel for BatchNorm {
-    /// [`Statistics`]. They are kept per example, and only those of the first example are used.
-    fn kept(&self) -> Kept {
+impl CpuKernel for BatchNorm {
+    /// [`BatchStatistics`]. They are kept per example, and only those of the first example are
+    /// used.
+    fn saved_size(&self) -> SavedSize {
         let numbers = 5 * self.channels;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     fn scratch(&self) -> usize {
@@ -66,7 +70,7 @@ impl Kernel for BatchNorm {
         self.scale.start..self.variance.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let (input, chunk) = (pass.inputs.get(0), self.chunk());
         let (scale, shift) = (
             &pass.params[self.scale.clone()],
@@ -74,13 +78,13 @@ impl Kernel for BatchNorm {
         );
         let evaluated;
         let (mean, inverse): (&[f32], &[f32]) = match pass.at.mode {
-            Mode::Train { .. } => {
+            PassMode::Train { .. } => {
                 let of_batch = self.statistics(pass.numbers);
                 self.measure(input, pass.lanes, of_batch);
                 let of_batch = self.statistics(pass.numbers);
                 (of_batch.mean, of_batch.spread)
             }
-            Mode::Evaluate => {
+            PassMode::Evaluate => {
                 let [inverse] = pass.lanes[0].split([self.channels]);
                 inverse.copy_from_slice(&pass.params[self.variance.clone()]);
                 invert(inverse);
@@ -98,7 +102,7 @@ impl Kernel for BatchNorm {
         });
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let (input, chunk, relu) = (pass.inputs.get(0), self.chunk(), self.relu);
         let rows = input.len() / self.channels;
         let of_batch = self.statistics(pass.numbers);
@@ -142,8 +146,8 @@ impl Kernel for BatchNorm {
         let mut put = |block: &Range<usize>, of: &dyn Fn(usize) -> f32| {
             for (channel, grad) in grads[block.clone()].iter_mut().enumerate() {
                 match write {
-                    Write::Overwrite => *grad = of(channel),
-                    Write::Add => *grad += of(channel),
+                    WriteMode::Overwrite => *grad = of(channel),
+                    WriteMode::Add => *grad += of(channel),
                 }
             }
         };
@@ -168,12 +172,12 @@ impl BatchNorm {
         (CHUNK / self.channels).max(1) * self.channels
     }
 
-    fn statistics<'a>(&self, kept: &'a mut [f32]) -> Statistics<'a> {
-        let (mean, rest) = kept.split_at_mut(self.channels);
+    fn statistics<'a>(&self, saved: &'a mut [f32]) -> BatchStatistics<'a> {
+        let (mean, rest) = saved.split_at_mut(self.channels);
         let (spread, rest) = rest.split_at_mut(self.channels);
         let (variance, rest) = rest.split_at_mut(self.channels);
         let (d_shift, rest) = rest.split_at_mut(self.channels);
-        Statistics {
+        BatchStatistics {
             mean,
             spread,
             variance,
@@ -183,8 +187,8 @@ impl BatchNorm {
     }
 
     /// Writes the mean, the biased variance and the reciprocal standard deviation of the batch.
-    fn measure(&self, input: &[f32], lanes: &mut [Lane], of_batch: Statistics<'_>) {
-        let Statistics {
+    fn measure(&self, input: &[f32], lanes: &mut [ThreadScratch], of_batch: BatchStatistics<'_>) {
+        let BatchStatistics {
             mean,
             spread,
             variance,

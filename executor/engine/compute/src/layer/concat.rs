@@ -1,6 +1,6 @@
 //! Concatenation of values along their last dimension, such as the channels of an image.
 
-use super::operands::{Backward, Forward, Kernel};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 
 /// Shape of the operation. All inputs have the same number of rows per example.
 #[derive(Debug, Clone)]
@@ -9,8 +9,8 @@ pub(crate) struct Concat {
     pub(crate) parts: Vec<usize>,
 }
 
-impl Kernel for Concat {
-    fn forward(&self, pass: Forward<'_>) {
+impl CpuKernel for Concat {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let (all, mut first) = (self.columns(), 0);
         for (index, &part) in self.parts.iter().enumerate() {
             let rows = pass.output.chunks_exact_mut(all);
@@ -21,7 +21,7 @@ impl Kernel for Concat {
         }
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let (all, mut first) = (self.columns(), 0);
         for (index, &part) in self.parts.iter().enumerate() {
             if let Some(d_input) = pass.d_inputs.get(index) {

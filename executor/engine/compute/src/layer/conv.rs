@@ -8,15 +8,15 @@
 //! backward pass gathers patches again, because keeping them would take the kernel's area times the
 //! input's memory.
 //!
-//! Examples are assigned to lanes in groups whose size depends on shapes alone. The gradients of
-//! the groups are added in order, so the bits do not depend on the number of lanes.
+//! Examples are assigned to threads in groups whose size depends on shapes alone. The gradients of
+//! the groups are added in order, so the bits do not depend on the number of threads.
 
 use super::dense::{add_bias, add_bias_relu, add_rows, mask_by_relu};
 use super::depthwise;
-use super::matrix::{Matrix, Write, multiply, multiply_columns};
-use super::operands::{Backward, Forward, Kernel, Lane};
+use super::matrix::{Matrix, WriteMode, multiply, multiply_columns};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, ThreadScratch};
 use super::parallel::{accumulate, waves};
-use super::window::{self, Channels, Window};
+use super::window::{self, ImageWindows, PatchChannels};
 use std::ops::Range;
 
 /// Approximate number of patch elements per matrix product: 256 KiB.
@@ -24,14 +24,14 @@ const TILE: usize = 1 << 16;
 /// Minimum number of positions per matrix product. Below it, the product is dominated by packing
 /// the weight.
 const MIN_TILE: usize = 256;
-/// Approximate number of positions per lane's group, and maximum number of examples. Adding up a
+/// Approximate number of positions per thread's group, and maximum number of examples. Adding up a
 /// group's weight gradient must be cheap compared with computing it.
-const TURN: (usize, usize) = (4096, 16);
+const BACKWARD_GROUP: (usize, usize) = (4096, 16);
 
 /// Shape of the layer and ranges of its parameters in the flat arena.
 #[derive(Debug, Clone)]
-pub(crate) struct Conv {
-    pub(crate) window: Window,
+pub(crate) struct Conv2d {
+    pub(crate) window: ImageWindows,
     pub(crate) channels_in: usize,
     pub(crate) channels_out: usize,
     /// Number of groups. Each has the same number of input and of output channels.
@@ -43,15 +43,15 @@ pub(crate) struct Conv {
     pub(crate) bias: Range<usize>,
 }
 
-/// A lane's part of each operand of the backward pass.
-struct Turn<'a> {
+/// A thread's part of each operand of the backward pass.
+struct ConvBackwardChunk<'a> {
     input: &'a [f32],
     output: &'a [f32],
     d_output: &'a mut [f32],
     d_input: Option<&'a mut [f32]>,
 }
 
-impl Kernel for Conv {
+impl CpuKernel for Conv2d {
     fn scratch(&self) -> usize {
         self.areas().iter().sum()
     }
@@ -60,12 +60,12 @@ impl Kernel for Conv {
         self.weight.start..self.bias.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let examples = self.examples_per_turn();
         let params = pass.params;
         let outputs = pass.output.chunks_mut(examples * self.output_len());
         let inputs = pass.inputs.get(0).chunks(examples * self.input_len());
-        let work = |(input, output): (&[f32], &mut [f32]), lane: &mut Lane| {
+        let work = |(input, output): (&[f32], &mut [f32]), lane: &mut ThreadScratch| {
             if self.is_depthwise() {
                 let weight = &params[self.weight.clone()];
                 let images = input.chunks_exact(self.input_len());
@@ -80,7 +80,7 @@ impl Kernel for Conv {
         waves(pass.lanes, inputs.zip(outputs), work, |_| {});
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let examples = self.examples_per_turn();
         let (input_len, output_len) = (examples * self.input_len(), examples * self.output_len());
         let (params, mut write) = (pass.params, pass.write);
@@ -90,7 +90,7 @@ impl Kernel for Conv {
         let inputs = pass.inputs.get(0).chunks(input_len);
         let turns = inputs
             .zip(outputs.zip(d_outputs))
-            .map(|(input, (output, d_output))| Turn {
+            .map(|(input, (output, d_output))| ConvBackwardChunk {
                 input,
                 output,
                 d_output,
@@ -105,13 +105,13 @@ impl Kernel for Conv {
                 let [_, d_weight, d_bias] = lane.split(self.areas());
                 accumulate(&mut grads[self.weight.clone()], d_weight, write);
                 accumulate(&mut grads[self.bias.clone()], d_bias, write);
-                write = Write::Add;
+                write = WriteMode::Add;
             },
         );
     }
 }
 
-impl Conv {
+impl Conv2d {
     fn input_len(&self) -> usize {
         self.window.image[0] * self.window.image[1] * self.channels_in
     }
@@ -141,7 +141,7 @@ impl Conv {
 
     fn examples_per_turn(&self) -> usize {
         let [height, width] = self.window.output();
-        (TURN.0 / (height * width)).clamp(1, TURN.1)
+        (BACKWARD_GROUP.0 / (height * width)).clamp(1, BACKWARD_GROUP.1)
     }
 
     /// Number of rows of output positions per matrix product.
@@ -172,9 +172,9 @@ impl Conv {
         }
     }
 
-    fn channels(&self, group: usize) -> Channels {
+    fn channels(&self, group: usize) -> PatchChannels {
         let count = self.channels_in / self.groups;
-        Channels {
+        PatchChannels {
             all: self.channels_in,
             first: group * count,
             count,
@@ -214,7 +214,13 @@ impl Conv {
         Matrix::columns(weight, self.channels_out, group * columns, columns)
     }
 
-    fn forward_turn(&self, params: &[f32], images: &[f32], output: &mut [f32], lane: &mut Lane) {
+    fn forward_turn(
+        &self,
+        params: &[f32],
+        images: &[f32],
+        output: &mut [f32],
+        lane: &mut ThreadScratch,
+    ) {
         let [scratch, ..] = lane.split(self.areas());
         let weight = &params[self.weight.clone()];
         let (tile, mut first) = (self.tile(), 0);
@@ -227,7 +233,7 @@ impl Conv {
                 multiply_columns(
                     output,
                     [self.channels_out, column],
-                    Write::Overwrite,
+                    WriteMode::Overwrite,
                     patches,
                     self.weight_of(weight, group),
                     1,
@@ -237,7 +243,12 @@ impl Conv {
         }
     }
 
-    fn backward_turn(&self, params: &[f32], mut turn: Turn<'_>, lane: &mut Lane) {
+    fn backward_turn(
+        &self,
+        params: &[f32],
+        mut turn: ConvBackwardChunk<'_>,
+        lane: &mut ThreadScratch,
+    ) {
         let [scratch, d_weight, d_bias] = lane.split(self.areas());
         let weight = &params[self.weight.clone()];
         d_bias.fill(0.0);
@@ -256,7 +267,7 @@ impl Conv {
         if let Some(d_input) = turn.d_input.as_deref_mut().filter(|_| !self.is_direct()) {
             d_input.fill(0.0);
         }
-        let (tile, mut first, mut write) = (self.tile(), 0, Write::Overwrite);
+        let (tile, mut first, mut write) = (self.tile(), 0, WriteMode::Overwrite);
         let d_outputs = turn.d_output.chunks_mut(tile * self.row_len());
         let outputs = turn.output.chunks(tile * self.row_len());
         for (d_output, output) in d_outputs.zip(outputs) {
@@ -274,7 +285,7 @@ impl Conv {
                     self.backward_input(d_raw, weight, rows.clone(), group, scratch, d_input);
                 }
             }
-            write = Write::Add;
+            write = WriteMode::Add;
         }
     }
 
@@ -303,10 +314,10 @@ impl Conv {
         if self.is_direct() {
             let d_input = &mut d_images[rows.start * width * self.channels_in..];
             let d_input = &mut d_input[..positions * self.channels_in];
-            return multiply(d_input, Write::Overwrite, d_raw, weight, 1);
+            return multiply(d_input, WriteMode::Overwrite, d_raw, weight, 1);
         }
         let patches = &mut scratch[..positions * self.patch_len()];
-        multiply(patches, Write::Overwrite, d_raw, weight, 1);
+        multiply(patches, WriteMode::Overwrite, d_raw, weight, 1);
         let channels = self.channels(group);
         for (row, patches) in rows.zip(patches.chunks_exact(width * self.patch_len())) {
             let image = &mut d_images[row / height * self.input_len()..][..self.input_len()];

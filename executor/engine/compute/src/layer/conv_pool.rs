@@ -5,11 +5,11 @@
 //! the backward pass, which gathers the patches again. Keeping the patches would take 9 times the
 //! input's memory and is slower, because they would be read from memory.
 //!
-//! Examples are assigned to lanes in groups of a fixed size. The gradients of the groups are added
-//! in order, so the bits do not depend on the number of lanes.
+//! Examples are assigned to threads in groups of a fixed size. The gradients of the groups are
+//! added in order, so the bits do not depend on the number of threads.
 
-use super::matrix::{Matrix, Write, multiply, transpose};
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::{Matrix, WriteMode, multiply, transpose};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::{accumulate, waves};
 use super::patches::{self, WINDOW};
 use super::pool;
@@ -34,7 +34,7 @@ pub(crate) struct ConvPool {
 }
 
 /// A thread's scratch for this layer.
-struct Scratch<'a> {
+struct ConvPoolScratch<'a> {
     patches: &'a mut [f32],
     raw: &'a mut [f32],
     d_weight: &'a mut [f32],
@@ -44,18 +44,18 @@ struct Scratch<'a> {
 }
 
 /// A group's part of each operand of the backward pass.
-struct Group<'a> {
+struct ConvPoolGroup<'a> {
     input: &'a [f32],
     winners: &'a [u8],
     d_output: &'a [f32],
     d_input: Option<&'a mut [f32]>,
 }
 
-impl Kernel for ConvPool {
+impl CpuKernel for ConvPool {
     /// Index of the largest value of each pooling window.
-    fn kept(&self) -> Kept {
+    fn saved_size(&self) -> SavedSize {
         let bytes = self.output_len();
-        Kept { numbers: 0, bytes }
+        SavedSize { numbers: 0, bytes }
     }
 
     fn scratch(&self) -> usize {
@@ -66,7 +66,7 @@ impl Kernel for ConvPool {
         self.weight.start..self.bias.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
         let (params, lanes) = (pass.params, pass.lanes);
         let outputs = pass
@@ -84,7 +84,7 @@ impl Kernel for ConvPool {
         );
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
         let (params, lanes, mut write) = (pass.params, pass.lanes, pass.write);
         let mut d_inputs = pass
@@ -96,7 +96,7 @@ impl Kernel for ConvPool {
             .chunks(output_len)
             .zip(pass.d_output.chunks(output_len));
         let groups = pass.inputs.get(0).chunks(input_len).zip(outputs).map(
-            |(input, (winners, d_output))| Group {
+            |(input, (winners, d_output))| ConvPoolGroup {
                 input,
                 winners,
                 d_output,
@@ -112,7 +112,7 @@ impl Kernel for ConvPool {
                 let lane = self.areas_of(lane);
                 accumulate(&mut grads[self.weight.clone()], lane.d_weight, write);
                 accumulate(&mut grads[self.bias.clone()], lane.d_bias, write);
-                write = Write::Add;
+                write = WriteMode::Add;
             },
         );
     }
@@ -155,9 +155,9 @@ impl ConvPool {
         ]
     }
 
-    fn areas_of<'a>(&self, lane: &'a mut Lane) -> Scratch<'a> {
+    fn areas_of<'a>(&self, lane: &'a mut ThreadScratch) -> ConvPoolScratch<'a> {
         let [patches, raw, d_weight, d_bias, turned] = lane.split(self.areas());
-        Scratch {
+        ConvPoolScratch {
             patches,
             raw,
             d_weight,
@@ -172,7 +172,7 @@ impl ConvPool {
         input: &[f32],
         output: &mut [f32],
         winners: &mut [u8],
-        lane: &mut Lane,
+        lane: &mut ThreadScratch,
     ) {
         let lane = self.areas_of(lane);
         let (tile, output_len) = (self.tile(), self.output_len());
@@ -190,7 +190,7 @@ impl ConvPool {
             let patches = self.gather(input, lane.patches);
             let examples = input.len() / self.input_len();
             let raw = &mut lane.raw[..examples * raw_len];
-            multiply(raw, Write::Overwrite, patches, weight, 1);
+            multiply(raw, WriteMode::Overwrite, patches, weight, 1);
             let outputs = output
                 .chunks_exact_mut(output_len)
                 .zip(winners.chunks_exact_mut(output_len));
@@ -214,7 +214,7 @@ impl ConvPool {
         Matrix::new(patches, examples * self.positions(), self.patch_len())
     }
 
-    fn backward_group(&self, params: &[f32], group: Group<'_>, lane: &mut Lane) {
+    fn backward_group(&self, params: &[f32], group: ConvPoolGroup<'_>, lane: &mut ThreadScratch) {
         let (input_len, output_len, raw_len) = (
             self.input_len(),
             self.output_len(),
@@ -232,7 +232,7 @@ impl ConvPool {
         let mut d_inputs = group
             .d_input
             .map(|d_input| d_input.chunks_mut(tile * input_len));
-        let mut write = Write::Overwrite;
+        let mut write = WriteMode::Overwrite;
         let outputs = group
             .winners
             .chunks(tile * output_len)
@@ -249,11 +249,11 @@ impl ConvPool {
             let d_raw = Matrix::new(d_raw, examples * self.positions(), self.channels_out);
             let patches = self.gather(input, lane.patches);
             multiply(d_weight, write, patches.transposed(), d_raw, 1);
-            write = Write::Add;
+            write = WriteMode::Add;
             if let Some(d_input) = d_inputs.as_mut().and_then(Iterator::next) {
                 let len = self.positions() * self.patch_len();
                 let d_patches = &mut lane.patches[..examples * len];
-                multiply(d_patches, Write::Overwrite, d_raw, turned, 1);
+                multiply(d_patches, WriteMode::Overwrite, d_raw, turned, 1);
                 for (patches, image) in d_patches
                     .chunks_exact(len)
                     .zip(d_input.chunks_exact_mut(input_len))

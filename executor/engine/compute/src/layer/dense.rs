@@ -2,8 +2,8 @@
 //! an example.
 
 use super::activate::relu;
-use super::matrix::{Matrix, Write, multiply};
-use super::operands::{Backward, Forward, Kernel};
+use super::matrix::{Matrix, WriteMode, multiply};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 use crate::simd::vectorised;
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) struct Dense {
     pub(crate) tied: bool,
 }
 
-impl Kernel for Dense {
+impl CpuKernel for Dense {
     fn parameters(&self) -> Range<usize> {
         if self.tied {
             self.bias.clone()
@@ -35,11 +35,11 @@ impl Kernel for Dense {
         if self.tied { self.weight.clone() } else { 0..0 }
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let input = pass.inputs.get(0);
         let input = Matrix::new(input, input.len() / self.inputs, self.inputs);
         let (weight, threads) = (self.matrix(pass.params), pass.at.threads);
-        multiply(pass.output, Write::Overwrite, input, weight, threads);
+        multiply(pass.output, WriteMode::Overwrite, input, weight, threads);
         let bias = &pass.params[self.bias.clone()];
         match (self.relu, bias.is_empty()) {
             (true, false) => add_bias_relu(pass.output, bias),
@@ -49,14 +49,14 @@ impl Kernel for Dense {
         }
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         if self.relu {
             mask_by_relu(pass.d_output, pass.output);
         }
         let (d_output, threads) = (&*pass.d_output, pass.at.threads);
         if !self.bias.is_empty() {
             let d_bias = &mut pass.grads[self.bias.clone()];
-            if pass.write == Write::Overwrite {
+            if pass.write == WriteMode::Overwrite {
                 d_bias.fill(0.0);
             }
             add_rows(d_bias, d_output);
@@ -79,7 +79,7 @@ impl Kernel for Dense {
         }
         if let Some(d_input) = pass.d_inputs.get(0) {
             let weight = self.matrix(pass.params).transposed();
-            multiply(d_input, Write::Overwrite, d_output, weight, threads);
+            multiply(d_input, WriteMode::Overwrite, d_output, weight, threads);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Depthwise convolution as loops over channels, which are adjacent in memory.
 
-use super::window::Window;
+use super::window::ImageWindows;
 use crate::simd::vectorised;
 
 /// Number of channels whose sums are held in registers at the same time.
@@ -9,7 +9,7 @@ const BLOCK: usize = 32;
 /// Returns the sums of one output position for channels `at..at + LEN`, over the taps on the image.
 #[inline(always)]
 fn position<const LEN: usize>(
-    window: &Window,
+    window: &ImageWindows,
     channels: usize,
     [y, x]: [usize; 2],
     at: usize,
@@ -34,7 +34,13 @@ fn position<const LEN: usize>(
 
 vectorised! {
     /// Overwrites `output`, without bias. `weight` is taps × channels.
-    pub(crate) fn forward(window: &Window, channels: usize, weight: &[f32], image: &[f32], output: &mut [f32]) {
+    pub(crate) fn forward(
+        window: &ImageWindows,
+        channels: usize,
+        weight: &[f32],
+        image: &[f32],
+        output: &mut [f32],
+    ) {
         let width = window.output()[1];
         for (index, output) in output.chunks_exact_mut(channels).enumerate() {
             let place = [index / width, index % width];
@@ -58,7 +64,7 @@ vectorised! {
 
     /// Adds to `d_weight` and, if it is given, to the gradient with respect to the image.
     fn backward(
-        window: &Window, channels: usize, weight: &[f32], image: &[f32], d_output: &[f32],
+        window: &ImageWindows, channels: usize, weight: &[f32], image: &[f32], d_output: &[f32],
         d_weight: &mut [f32], d_image: Option<&mut [f32]>,
     ) {
         let (width, mut d_image) = (window.output()[1], d_image);
@@ -89,7 +95,7 @@ fn add_product(sum: &mut [f32], a: &[f32], b: &[f32]) {
 
 /// Backward pass of several images. Overwrites `d_weight` and `d_inputs`.
 pub(crate) fn backward_all(
-    window: &Window,
+    window: &ImageWindows,
     [channels, input_len, output_len]: [usize; 3],
     weight: &[f32],
     (inputs, d_outputs): (&[f32], &[f32]),

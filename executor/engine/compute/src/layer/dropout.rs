@@ -5,7 +5,7 @@
 //! example's place in the global batch and the element's place in the example. The result is the
 //! same for any number of workers and threads, and the backward pass recomputes it without a mask.
 
-use super::operands::{At, Backward, Forward, Kernel, Mode};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, PassContext, PassMode};
 use super::parallel::each;
 use crate::simd::vectorised;
 
@@ -20,12 +20,12 @@ pub(crate) struct Dropout {
     pub(crate) share: f32,
 }
 
-impl Kernel for Dropout {
-    fn forward(&self, pass: Forward<'_>) {
+impl CpuKernel for Dropout {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         self.apply(pass.at, pass.inputs.get(0), pass.output);
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         if let Some(d_input) = pass.d_inputs.get(0) {
             self.apply(pass.at, pass.d_output, d_input);
         }
@@ -33,8 +33,8 @@ impl Kernel for Dropout {
 }
 
 impl Dropout {
-    fn apply(&self, at: At, x: &[f32], y: &mut [f32]) {
-        let Mode::Train { key, first } = at.mode else {
+    fn apply(&self, at: PassContext, x: &[f32], y: &mut [f32]) {
+        let PassMode::Train { key, first } = at.mode else {
             y.copy_from_slice(x);
             return;
         };

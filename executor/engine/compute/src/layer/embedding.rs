@@ -1,8 +1,8 @@
 //! Embedding: one row of a table for each token.
 
 use super::math::add;
-use super::matrix::Write;
-use super::operands::{Backward, Forward, Kernel};
+use super::matrix::WriteMode;
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 use super::parallel::each;
 use std::ops::Range;
 
@@ -19,14 +19,14 @@ pub(crate) struct Embedding {
     pub(crate) table: Range<usize>,
 }
 
-impl Kernel for Embedding {
+impl CpuKernel for Embedding {
     fn parameters(&self) -> Range<usize> {
         self.table.clone()
     }
 
     /// # Panics
     /// If a token is not in the vocabulary; data sets are checked when they are read.
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let table = &pass.params[self.table.clone()];
         let rows = pass.output.chunks_exact_mut(self.width);
         for (token, row) in pass.inputs.get(0).iter().zip(rows) {
@@ -36,13 +36,13 @@ impl Kernel for Embedding {
 
     /// Each part of the vocabulary scans all tokens, so that a row's gradients are added in the
     /// order of the tokens.
-    fn backward(&self, pass: Backward<'_>) {
+    fn backward(&self, pass: BackwardOperands<'_>) {
         let (tokens, d_output) = (pass.inputs.get(0), &*pass.d_output);
         let parts = if pass.at.threads == 1 { 1 } else { PARTS };
         let size = self.vocabulary.div_ceil(parts);
         let d_table = pass.grads[self.table.clone()].chunks_mut(size * self.width);
         each(pass.at.threads, d_table.enumerate(), |(part, d_table)| {
-            if pass.write == Write::Overwrite {
+            if pass.write == WriteMode::Overwrite {
                 d_table.fill(0.0);
             }
             for (token, d_row) in tokens.iter().zip(d_output.chunks_exact(self.width)) {

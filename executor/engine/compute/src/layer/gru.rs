@@ -3,8 +3,8 @@
 //! [`super::lstm`].
 
 use super::math::{sigmoid, tanh};
-use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::{Matrix, MatrixStrips, WriteMode, multiply, multiply_columns, multiply_strips};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::waves;
 use super::recurrent::{self, GROUP};
 use crate::simd::vectorised;
@@ -27,11 +27,11 @@ pub(crate) struct Gru {
     pub(crate) recurrent_bias: Range<usize>,
 }
 
-impl Kernel for Gru {
+impl CpuKernel for Gru {
     /// For each position r, z, the recurrent part of n, and n.
-    fn kept(&self) -> Kept {
+    fn saved_size(&self) -> SavedSize {
         let numbers = self.positions * 4 * self.hidden;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     fn scratch(&self) -> usize {
@@ -42,39 +42,46 @@ impl Kernel for Gru {
         self.input_weight.start..self.recurrent_bias.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
-        let (hidden, kept) = (self.hidden, 4 * self.hidden);
+    fn forward(&self, pass: ForwardOperands<'_>) {
+        let (hidden, saved) = (self.hidden, 4 * self.hidden);
         let (params, threads) = (pass.params, pass.at.threads);
         let input = pass.inputs.get(0);
         let input = Matrix::new(input, input.len() / self.inputs, self.inputs);
         for (weight, first) in self.input_weights(params).into_iter().zip([0, 3 * hidden]) {
-            let at = [kept, first];
-            multiply_columns(pass.numbers, at, Write::Overwrite, input, weight, threads);
+            let at = [saved, first];
+            multiply_columns(
+                pass.numbers,
+                at,
+                WriteMode::Overwrite,
+                input,
+                weight,
+                threads,
+            );
         }
         let recurrent = &params[self.recurrent_weight.clone()];
         let biases = &params[self.bias.start..self.recurrent_bias.end];
-        let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
+        let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut Lane| {
+        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
             let [weight, _, zeros] = lane.split(self.areas());
-            let weight = Strips::of(recurrent, hidden, 3 * hidden, weight);
+            let weight = MatrixStrips::of(recurrent, hidden, 3 * hidden, weight);
             zeros.fill(0.0);
-            for row in numbers.chunks_exact_mut(kept) {
+            for row in numbers.chunks_exact_mut(saved) {
                 row[2 * hidden..3 * hidden].fill(0.0);
             }
             for t in 0..self.positions {
                 if let Some(before) = t.checked_sub(1) {
                     let h =
                         Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
-                    let at = [self.positions * kept, t * kept];
-                    multiply_strips(numbers, at, Write::Add, h, weight);
+                    let at = [self.positions * saved, t * saved];
+                    multiply_strips(numbers, at, WriteMode::Add, h, weight);
                 }
-                let examples = numbers.chunks_exact_mut(self.positions * kept);
+                let examples = numbers.chunks_exact_mut(self.positions * saved);
                 let outputs = output.chunks_exact_mut(self.positions * hidden);
                 for (numbers, output) in examples.zip(outputs) {
                     let (before, now) = output.split_at_mut(t * hidden);
                     let state = recurrent::tail(before, hidden).unwrap_or(zeros);
-                    let numbers = &mut numbers[t * kept..][..kept];
+                    let numbers = &mut numbers[t * saved..][..saved];
                     step(numbers, state, biases, &mut now[..hidden]);
                 }
             }
@@ -82,14 +89,15 @@ impl Kernel for Gru {
         waves(pass.lanes, groups, work, |_| {});
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
-        let (hidden, kept) = (self.hidden, 4 * self.hidden);
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
+        let (hidden, saved) = (self.hidden, 4 * self.hidden);
         let (threads, write, params) = (pass.at.threads, pass.write, pass.params);
         let len = GROUP * self.positions * hidden;
-        let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
+        let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks(len).zip(pass.d_output.chunks(len)));
         let recurrent = &params[self.recurrent_weight.clone()];
-        let work = |(numbers, outputs): (&mut [f32], (&[f32], &[f32])), lane: &mut Lane| {
+        let work = |(numbers, outputs): (&mut [f32], (&[f32], &[f32])),
+                    lane: &mut ThreadScratch| {
             self.unroll(recurrent, numbers, outputs, lane);
         };
         waves(pass.lanes, groups, work, |_| {});
@@ -97,8 +105,8 @@ impl Kernel for Gru {
         let rows = input.len() / self.inputs;
         let input = Matrix::new(input, rows, self.inputs);
         let gates = [
-            Matrix::columns(pass.numbers, kept, 0, 2 * hidden),
-            Matrix::columns(pass.numbers, kept, 3 * hidden, hidden),
+            Matrix::columns(pass.numbers, saved, 0, 2 * hidden),
+            Matrix::columns(pass.numbers, saved, 3 * hidden, hidden),
         ];
         for (gates, first) in gates.into_iter().zip([0, 2 * hidden]) {
             let (d_weight, at) = (
@@ -108,19 +116,19 @@ impl Kernel for Gru {
             multiply_columns(d_weight, at, write, input.transposed(), gates, threads);
         }
         let (d_bias, d_new) = pass.grads[self.bias.clone()].split_at_mut(2 * hidden);
-        recurrent::add_columns(d_bias, write, pass.numbers, kept, 0);
-        recurrent::add_columns(d_new, write, pass.numbers, kept, 3 * hidden);
+        recurrent::add_columns(d_bias, write, pass.numbers, saved, 0);
+        recurrent::add_columns(d_new, write, pass.numbers, saved, 3 * hidden);
         let d_bias = &mut pass.grads[self.recurrent_bias.clone()];
-        recurrent::add_columns(d_bias, write, pass.numbers, kept, 0);
+        recurrent::add_columns(d_bias, write, pass.numbers, saved, 0);
         if let Some(d_input) = pass.d_inputs.get(0) {
             let weights = self.input_weights(params);
-            let writes = [Write::Overwrite, Write::Add];
+            let writes = [WriteMode::Overwrite, WriteMode::Add];
             for ((gates, weight), write) in gates.into_iter().zip(weights).zip(writes) {
                 multiply(d_input, write, gates, weight.transposed(), threads);
             }
         }
-        recurrent::forget_first(pass.numbers, kept, self.positions);
-        let d_gates = Matrix::columns(&pass.numbers[kept..], kept, 0, 3 * hidden);
+        recurrent::forget_first(pass.numbers, saved, self.positions);
+        let d_gates = Matrix::columns(&pass.numbers[saved..], saved, 0, 3 * hidden);
         let h = Matrix::new(&pass.output[..(rows - 1) * hidden], rows - 1, hidden);
         let d_weight = &mut pass.grads[self.recurrent_weight.clone()];
         multiply(d_weight, write, h.transposed(), d_gates, threads);
@@ -151,28 +159,28 @@ impl Gru {
         recurrent: &[f32],
         numbers: &mut [f32],
         (output, d_output): (&[f32], &[f32]),
-        lane: &mut Lane,
+        lane: &mut ThreadScratch,
     ) {
-        let (hidden, kept) = (self.hidden, 4 * self.hidden);
+        let (hidden, saved) = (self.hidden, 4 * self.hidden);
         let [weight, d_h, zeros] = lane.split(self.areas());
-        let weight = Strips::transposed(recurrent, hidden, 3 * hidden, weight);
-        let examples = numbers.len() / (self.positions * kept);
+        let weight = MatrixStrips::transposed(recurrent, hidden, 3 * hidden, weight);
+        let examples = numbers.len() / (self.positions * saved);
         let d_h = &mut d_h[..examples * hidden];
         d_h.fill(0.0);
         zeros.fill(0.0);
         for t in (0..self.positions).rev() {
             if t + 1 < self.positions {
-                let stride = self.positions * kept;
-                let d_gates = Matrix::columns(numbers, stride, (t + 1) * kept, 3 * hidden);
-                multiply_strips(d_h, [hidden, 0], Write::Add, d_gates, weight);
+                let stride = self.positions * saved;
+                let d_gates = Matrix::columns(numbers, stride, (t + 1) * saved, 3 * hidden);
+                multiply_strips(d_h, [hidden, 0], WriteMode::Add, d_gates, weight);
             }
             let outputs = output.chunks_exact(self.positions * hidden);
             let outputs = outputs.zip(d_output.chunks_exact(self.positions * hidden));
-            let examples = numbers.chunks_exact_mut(self.positions * kept);
+            let examples = numbers.chunks_exact_mut(self.positions * saved);
             let examples = examples.zip(d_h.chunks_exact_mut(hidden));
             for ((numbers, d_h), (output, d_output)) in examples.zip(outputs) {
                 let state = recurrent::tail(&output[..t * hidden], hidden).unwrap_or(zeros);
-                let numbers = &mut numbers[t * kept..][..kept];
+                let numbers = &mut numbers[t * saved..][..saved];
                 step_back(numbers, state, &d_output[t * hidden..][..hidden], d_h);
             }
         }

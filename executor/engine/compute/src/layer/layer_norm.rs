@@ -2,8 +2,8 @@
 //! applies a learned scale and shift.
 
 use super::math::{sum_of, sum_of_two};
-use super::matrix::Write;
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::WriteMode;
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::{accumulate, each, examples_per_item, waves};
 use crate::simd::vectorised;
 use std::ops::Range;
@@ -22,11 +22,11 @@ pub(crate) struct LayerNorm {
     pub(crate) shift: Range<usize>,
 }
 
-impl Kernel for LayerNorm {
+impl CpuKernel for LayerNorm {
     /// Mean and 1 / standard deviation of each row.
-    fn kept(&self) -> Kept {
+    fn saved_size(&self) -> SavedSize {
         let numbers = 2 * self.rows;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     /// Gradients of scale and shift.
@@ -38,28 +38,28 @@ impl Kernel for LayerNorm {
         self.scale.start..self.shift.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
-        let [item, kept] = self.item();
+    fn forward(&self, pass: ForwardOperands<'_>) {
+        let [item, saved] = self.item();
         let (scale, shift) = self.of(pass.params);
         let inputs = pass.inputs.get(0).chunks(item);
         let outputs = pass
             .output
             .chunks_mut(item)
-            .zip(pass.numbers.chunks_mut(kept));
-        each(pass.at.threads, inputs.zip(outputs), |(x, (y, kept))| {
-            normalise(x, scale, shift, y, kept);
+            .zip(pass.numbers.chunks_mut(saved));
+        each(pass.at.threads, inputs.zip(outputs), |(x, (y, saved))| {
+            normalise(x, scale, shift, y, saved);
         });
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
-        let [item, kept] = self.item();
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
+        let [item, saved] = self.item();
         let (scale, _) = self.of(pass.params);
         let mut d_inputs = pass.d_inputs.get(0).map(|d_input| d_input.chunks_mut(item));
         let inputs = pass
             .inputs
             .get(0)
             .chunks(item)
-            .zip(pass.numbers.chunks(kept));
+            .zip(pass.numbers.chunks(saved));
         let items = inputs.zip(pass.d_output.chunks(item)).map(|(input, d_y)| {
             let d_x = d_inputs.as_mut().and_then(Iterator::next);
             (input, d_y, d_x.unwrap_or_default())
@@ -67,20 +67,20 @@ impl Kernel for LayerNorm {
         let mut write = pass.write;
         let areas = [self.width, self.width];
         type Item<'a> = ((&'a [f32], &'a [f32]), &'a [f32], &'a mut [f32]);
-        let work = |((x, kept), d_y, d_x): Item<'_>, lane: &mut Lane| {
+        let work = |((x, saved), d_y, d_x): Item<'_>, lane: &mut ThreadScratch| {
             let [d_scale, d_shift] = lane.split(areas);
             d_scale.fill(0.0);
             d_shift.fill(0.0);
-            differentiate(x, kept, scale, d_y, d_scale, d_shift);
+            differentiate(x, saved, scale, d_y, d_scale, d_shift);
             if !d_x.is_empty() {
-                pass_back(x, kept, scale, d_y, d_x);
+                pass_back(x, saved, scale, d_y, d_x);
             }
         };
         waves(pass.lanes, items, work, |lane| {
             let [d_scale, d_shift] = lane.split(areas);
             accumulate(&mut pass.grads[self.scale.clone()], d_scale, write);
             accumulate(&mut pass.grads[self.shift.clone()], d_shift, write);
-            write = Write::Add;
+            write = WriteMode::Add;
         });
     }
 }
@@ -98,26 +98,33 @@ impl LayerNorm {
 }
 
 vectorised! {
-    fn normalise(x: &[f32], scale: &[f32], shift: &[f32], y: &mut [f32], kept: &mut [f32]) {
+    fn normalise(x: &[f32], scale: &[f32], shift: &[f32], y: &mut [f32], saved: &mut [f32]) {
         let width = scale.len();
         let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
-        for ((x, y), kept) in rows.zip(kept.chunks_exact_mut(2)) {
+        for ((x, y), saved) in rows.zip(saved.chunks_exact_mut(2)) {
             let mean = sum_of(x, |x| x) / width as f32;
             let variance = sum_of(x, |x| (x - mean) * (x - mean)) / width as f32;
             let inverse = 1.0 / (variance + EPSILON).sqrt();
             for (y, (x, (scale, shift))) in y.iter_mut().zip(x.iter().zip(scale.iter().zip(shift))) {
                 *y = (x - mean) * inverse * scale + shift;
             }
-            kept.copy_from_slice(&[mean, inverse]);
+            saved.copy_from_slice(&[mean, inverse]);
         }
     }
 
     /// Adds to the gradients of scale and shift.
-    fn differentiate(x: &[f32], kept: &[f32], scale: &[f32], d_y: &[f32], d_scale: &mut [f32], d_shift: &mut [f32]) {
+    fn differentiate(
+        x: &[f32],
+        saved: &[f32],
+        scale: &[f32],
+        d_y: &[f32],
+        d_scale: &mut [f32],
+        d_shift: &mut [f32],
+    ) {
         let width = scale.len();
         let rows = x.chunks_exact(width).zip(d_y.chunks_exact(width));
-        for ((x, d_y), kept) in rows.zip(kept.chunks_exact(2)) {
-            let (mean, inverse) = (kept[0], kept[1]);
+        for ((x, d_y), saved) in rows.zip(saved.chunks_exact(2)) {
+            let (mean, inverse) = (saved[0], saved[1]);
             let sums = d_scale.iter_mut().zip(d_shift.iter_mut());
             for ((d_scale, d_shift), (x, d_y)) in sums.zip(x.iter().zip(d_y)) {
                 *d_scale += d_y * ((x - mean) * inverse);
@@ -126,11 +133,12 @@ vectorised! {
         }
     }
 
-    fn pass_back(x: &[f32], kept: &[f32], scale: &[f32], d_y: &[f32], d_x: &mut [f32]) {
+    fn pass_back(x: &[f32], saved: &[f32], scale: &[f32], d_y: &[f32], d_x: &mut [f32]) {
         let width = scale.len();
         let rows = x.chunks_exact(width).zip(d_y.chunks_exact(width));
-        for (((x, d_y), d_x), kept) in rows.zip(d_x.chunks_exact_mut(width)).zip(kept.chunks_exact(2)) {
-            let (mean, inverse) = (kept[0], kept[1]);
+        let rows = rows.zip(d_x.chunks_exact_mut(width)).zip(saved.chunks_exact(2));
+        for (((x, d_y), d_x), saved) in rows {
+            let (mean, inverse) = (saved[0], saved[1]);
             for (d_x, (d_y, scale)) in d_x.iter_mut().zip(d_y.iter().zip(scale)) {
                 *d_x = d_y * scale;
             }

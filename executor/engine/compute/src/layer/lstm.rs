@@ -5,8 +5,8 @@
 //! examples in place and computes their cells in one pass.
 
 use super::math::{sigmoid, tanh};
-use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
-use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::matrix::{Matrix, MatrixStrips, WriteMode, multiply, multiply_columns, multiply_strips};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
 use super::parallel::waves;
 use super::recurrent::{self, GROUP};
 use crate::simd::vectorised;
@@ -26,11 +26,11 @@ pub(crate) struct Lstm {
     pub(crate) bias: Range<usize>,
 }
 
-impl Kernel for Lstm {
+impl CpuKernel for Lstm {
     /// Gates and cell of each position.
-    fn kept(&self) -> Kept {
+    fn saved_size(&self) -> SavedSize {
         let numbers = self.positions * 5 * self.hidden;
-        Kept { numbers, bytes: 0 }
+        SavedSize { numbers, bytes: 0 }
     }
 
     fn scratch(&self) -> usize {
@@ -41,42 +41,42 @@ impl Kernel for Lstm {
         self.input_weight.start..self.bias.end
     }
 
-    fn forward(&self, pass: Forward<'_>) {
-        let (hidden, kept) = (self.hidden, 5 * self.hidden);
+    fn forward(&self, pass: ForwardOperands<'_>) {
+        let (hidden, saved) = (self.hidden, 5 * self.hidden);
         let input_weight = self.input_weight(pass.params);
         let recurrent = &pass.params[self.recurrent_weight.clone()];
         let bias = &pass.params[self.bias.clone()];
         let input = pass.inputs.get(0);
         let input = Matrix::new(input, input.len() / self.inputs, self.inputs);
-        let (at, threads) = ([kept, 0], pass.at.threads);
+        let (at, threads) = ([saved, 0], pass.at.threads);
         multiply_columns(
             pass.numbers,
             at,
-            Write::Overwrite,
+            WriteMode::Overwrite,
             input,
             input_weight,
             threads,
         );
-        let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
+        let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut Lane| {
+        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
             let [weight, _, _, zeros] = lane.split(self.areas());
-            let weight = Strips::of(recurrent, hidden, 4 * hidden, weight);
+            let weight = MatrixStrips::of(recurrent, hidden, 4 * hidden, weight);
             zeros.fill(0.0);
             for t in 0..self.positions {
                 if let Some(before) = t.checked_sub(1) {
                     let h =
                         Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
-                    let at = [self.positions * kept, t * kept];
-                    multiply_strips(numbers, at, Write::Add, h, weight);
+                    let at = [self.positions * saved, t * saved];
+                    multiply_strips(numbers, at, WriteMode::Add, h, weight);
                 }
-                let examples = numbers.chunks_exact_mut(self.positions * kept);
+                let examples = numbers.chunks_exact_mut(self.positions * saved);
                 let outputs = output.chunks_exact_mut(self.positions * hidden);
                 for (numbers, output) in examples.zip(outputs) {
-                    let (before, now) = numbers.split_at_mut(t * kept);
+                    let (before, now) = numbers.split_at_mut(t * saved);
                     let cell = recurrent::tail(before, hidden).unwrap_or(zeros);
                     step(
-                        &mut now[..kept],
+                        &mut now[..saved],
                         cell,
                         bias,
                         &mut output[t * hidden..][..hidden],
@@ -87,13 +87,13 @@ impl Kernel for Lstm {
         waves(pass.lanes, groups, work, |_| {});
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
-        let (hidden, kept) = (self.hidden, 5 * self.hidden);
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
+        let (hidden, saved) = (self.hidden, 5 * self.hidden);
         let input_weight = self.input_weight(pass.params);
-        let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
+        let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.d_output.chunks(GROUP * self.positions * hidden));
         let recurrent = &pass.params[self.recurrent_weight.clone()];
-        let work = |(numbers, d_output): (&mut [f32], &[f32]), lane: &mut Lane| {
+        let work = |(numbers, d_output): (&mut [f32], &[f32]), lane: &mut ThreadScratch| {
             self.unroll(recurrent, numbers, d_output, lane);
         };
         waves(pass.lanes, groups, work, |_| {});
@@ -101,17 +101,17 @@ impl Kernel for Lstm {
         let input = pass.inputs.get(0);
         let rows = input.len() / self.inputs;
         let input = Matrix::new(input, rows, self.inputs);
-        let d_gates = Matrix::columns(pass.numbers, kept, 0, 4 * hidden);
+        let d_gates = Matrix::columns(pass.numbers, saved, 0, 4 * hidden);
         let d_weight = &mut pass.grads[self.input_weight.clone()];
         multiply(d_weight, write, input.transposed(), d_gates, threads);
         let d_bias = &mut pass.grads[self.bias.clone()];
-        recurrent::add_columns(d_bias, write, pass.numbers, kept, 0);
+        recurrent::add_columns(d_bias, write, pass.numbers, saved, 0);
         if let Some(d_input) = pass.d_inputs.get(0) {
             let weight = input_weight.transposed();
-            multiply(d_input, Write::Overwrite, d_gates, weight, threads);
+            multiply(d_input, WriteMode::Overwrite, d_gates, weight, threads);
         }
-        recurrent::forget_first(pass.numbers, kept, self.positions);
-        let d_gates = Matrix::columns(&pass.numbers[kept..], kept, 0, 4 * hidden);
+        recurrent::forget_first(pass.numbers, saved, self.positions);
+        let d_gates = Matrix::columns(&pass.numbers[saved..], saved, 0, 4 * hidden);
         let h = Matrix::new(&pass.output[..(rows - 1) * hidden], rows - 1, hidden);
         let d_weight = &mut pass.grads[self.recurrent_weight.clone()];
         multiply(d_weight, write, h.transposed(), d_gates, threads);
@@ -133,29 +133,35 @@ impl Lstm {
 
     /// Runs the backward pass over time for a group. Replaces the gates by the gradients with
     /// respect to their sums.
-    fn unroll(&self, recurrent: &[f32], numbers: &mut [f32], d_output: &[f32], lane: &mut Lane) {
-        let (hidden, kept) = (self.hidden, 5 * self.hidden);
+    fn unroll(
+        &self,
+        recurrent: &[f32],
+        numbers: &mut [f32],
+        d_output: &[f32],
+        lane: &mut ThreadScratch,
+    ) {
+        let (hidden, saved) = (self.hidden, 5 * self.hidden);
         let [weight, d_h, d_c, zeros] = lane.split(self.areas());
-        let weight = Strips::transposed(recurrent, hidden, 4 * hidden, weight);
-        let examples = numbers.len() / (self.positions * kept);
+        let weight = MatrixStrips::transposed(recurrent, hidden, 4 * hidden, weight);
+        let examples = numbers.len() / (self.positions * saved);
         let (d_h, d_c) = (&mut d_h[..examples * hidden], &mut d_c[..examples * hidden]);
         d_h.fill(0.0);
         d_c.fill(0.0);
         zeros.fill(0.0);
         for t in (0..self.positions).rev() {
             if t + 1 < self.positions {
-                let stride = self.positions * kept;
-                let d_gates = Matrix::columns(numbers, stride, (t + 1) * kept, 4 * hidden);
-                multiply_strips(d_h, [hidden, 0], Write::Overwrite, d_gates, weight);
+                let stride = self.positions * saved;
+                let d_gates = Matrix::columns(numbers, stride, (t + 1) * saved, 4 * hidden);
+                multiply_strips(d_h, [hidden, 0], WriteMode::Overwrite, d_gates, weight);
             }
             let states = d_h.chunks_exact(hidden).zip(d_c.chunks_exact_mut(hidden));
-            let examples = numbers.chunks_exact_mut(self.positions * kept);
+            let examples = numbers.chunks_exact_mut(self.positions * saved);
             let examples = examples.zip(d_output.chunks_exact(self.positions * hidden));
             for ((numbers, d_output), (d_h, d_c)) in examples.zip(states) {
-                let (before, now) = numbers.split_at_mut(t * kept);
+                let (before, now) = numbers.split_at_mut(t * saved);
                 let cell = recurrent::tail(before, hidden).unwrap_or(zeros);
                 let d_output = &d_output[t * hidden..][..hidden];
-                step_back(&mut now[..kept], cell, d_output, d_h, d_c);
+                step_back(&mut now[..saved], cell, d_output, d_h, d_c);
             }
         }
     }

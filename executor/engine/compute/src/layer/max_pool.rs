@@ -1,8 +1,8 @@
 //! Max pooling over any window. Positions in the padding never win.
 
-use super::operands::{Backward, Forward, Kept, Kernel};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize};
 use super::parallel::{each, examples_per_item};
-use super::window::Window;
+use super::window::ImageWindows;
 use crate::simd::vectorised;
 
 /// Maximum number of positions in a window, so that the winner's index fits into a byte.
@@ -11,18 +11,18 @@ pub(crate) const MAX_TAPS: usize = 256;
 /// Shape of the pooling. Each window holds at least one position of the image.
 #[derive(Debug, Clone)]
 pub(crate) struct MaxPool {
-    pub(crate) window: Window,
+    pub(crate) window: ImageWindows,
     pub(crate) channels: usize,
 }
 
-impl Kernel for MaxPool {
+impl CpuKernel for MaxPool {
     /// Index in the window of the largest position of each window.
-    fn kept(&self) -> Kept {
+    fn saved_size(&self) -> SavedSize {
         let bytes = self.output_len();
-        Kept { numbers: 0, bytes }
+        SavedSize { numbers: 0, bytes }
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let examples = examples_per_item(self.input_len());
         let (input_len, output_len) = (examples * self.input_len(), examples * self.output_len());
         let outputs = pass.output.chunks_mut(output_len);
@@ -37,7 +37,7 @@ impl Kernel for MaxPool {
         });
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let examples = examples_per_item(self.input_len());
         let (input_len, output_len) = (examples * self.input_len(), examples * self.output_len());
         let Some(d_input) = pass.d_inputs.get(0) else {
@@ -74,7 +74,13 @@ impl MaxPool {
 
 vectorised! {
     /// A tie selects the first position in reading order. A NaN wins, so that divergence shows.
-    fn forward(window: &Window, channels: usize, image: &[f32], output: &mut [f32], winners: &mut [u8]) {
+    fn forward(
+        window: &ImageWindows,
+        channels: usize,
+        image: &[f32],
+        output: &mut [f32],
+        winners: &mut [u8],
+    ) {
         let width = window.output()[1];
         let windows = output.chunks_exact_mut(channels).zip(winners.chunks_exact_mut(channels));
         for (index, (best, winner)) in windows.enumerate() {
@@ -99,7 +105,7 @@ vectorised! {
 
 /// Overwrites `d_image`.
 fn backward(
-    window: &Window,
+    window: &ImageWindows,
     channels: usize,
     d_output: &[f32],
     winners: &[u8],

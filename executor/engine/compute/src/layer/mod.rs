@@ -3,7 +3,7 @@
 //!
 //! An operation is a description: it has a shape and the ranges of its parameters in the flat
 //! arena, and owns no data. [`Op`] lists all operations, so that each back end must handle them
-//! all. [`Kernel`] is the CPU's implementation. All memory of a pass is held by
+//! all. [`CpuKernel`] is the CPU's implementation. All memory of a pass is held by
 //! [`crate::model::Workspace`], so that a step allocates nothing.
 //!
 //! Every sum has a fixed order that depends on shapes alone, so the bits do not depend on the
@@ -39,19 +39,22 @@ pub(crate) mod sweep;
 pub(crate) mod upsample;
 pub(crate) mod window;
 
-pub use activate::Activation;
+pub use activate::ActivationFunction;
 pub(crate) use conv_pool::ConvPool;
 pub(crate) use dense::Dense;
-pub(crate) use operands::{At, Backward, Forward, Gradients, Inputs, Kernel, Lane, Mode};
+pub(crate) use operands::{
+    BackwardOperands, CpuKernel, ForwardOperands, InputGradients, OperationInputs, PassContext,
+    PassMode, ThreadScratch,
+};
 
 /// All operations of which a network can consist.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    Activate(activate::Activate),
+    Activate(activate::ActivationLayer),
     AveragePool(average_pool::AveragePool),
     BatchNorm(batch_norm::BatchNorm),
     Concat(concat::Concat),
-    Conv(conv::Conv),
+    Conv(conv::Conv2d),
     MaxPool(max_pool::MaxPool),
     Reshape(reshape::Reshape),
     Residual(residual::Residual),
@@ -62,14 +65,14 @@ pub(crate) enum Op {
     Gru(gru::Gru),
     LayerNorm(layer_norm::LayerNorm),
     Lstm(lstm::Lstm),
-    Positions(positions::Positions),
+    Positions(positions::PositionTable),
     ConvPool(ConvPool),
     Dense(Dense),
 }
 
 impl Op {
     /// Returns the CPU's implementation.
-    pub(crate) fn kernel(&self) -> &dyn Kernel {
+    pub(crate) fn kernel(&self) -> &dyn CpuKernel {
         match self {
             Self::Activate(op) => op,
             Self::AveragePool(op) => op,

@@ -1,15 +1,15 @@
 //! Operands of the passes of an operation, and the trait that each operation implements for the
 //! CPU.
 
-use super::matrix::Write;
+use super::matrix::WriteMode;
 use crate::pages;
 use std::ops::Range;
 
 /// CPU implementation of one operation.
-pub(crate) trait Kernel: Sync {
+pub(crate) trait CpuKernel: Sync {
     /// Memory that the backward pass needs besides inputs and output.
-    fn kept(&self) -> Kept {
-        Kept::default()
+    fn saved_size(&self) -> SavedSize {
+        SavedSize::default()
     }
 
     /// Number of `f32` of scratch per thread.
@@ -29,23 +29,23 @@ pub(crate) trait Kernel: Sync {
     }
 
     /// Writes the whole output and the kept values.
-    fn forward(&self, pass: Forward<'_>);
+    fn forward(&self, pass: ForwardOperands<'_>);
 
     /// Writes the gradients with respect to the inputs that need one, and writes or adds those of
     /// the parameters.
-    fn backward(&self, pass: Backward<'_>);
+    fn backward(&self, pass: BackwardOperands<'_>);
 }
 
 /// Memory per example that is kept from the forward to the backward pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct SavedSize {
     pub(crate) numbers: usize,
     pub(crate) bytes: usize,
 }
 
 /// Purpose of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum PassMode {
     /// Random draws depend on this key and on an example's place in the global batch, so that they
     /// are the same for any number of workers. `first` is the place of the first example.
     Train { key: u64, first: u64 },
@@ -55,49 +55,50 @@ pub(crate) enum Mode {
 
 /// Number of examples and threads of a pass, and its purpose.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct At {
+pub(crate) struct PassContext {
     pub(crate) examples: usize,
     pub(crate) threads: usize,
-    pub(crate) mode: Mode,
+    pub(crate) mode: PassMode,
 }
 
 /// Operands of a forward pass.
-pub(crate) struct Forward<'a> {
-    pub(crate) at: At,
+pub(crate) struct ForwardOperands<'a> {
+    pub(crate) at: PassContext,
     pub(crate) params: &'a [f32],
-    pub(crate) inputs: Inputs<'a>,
+    pub(crate) inputs: OperationInputs<'a>,
     /// Overwritten completely.
     pub(crate) output: &'a mut [f32],
-    /// Examples × [`Kept::numbers`] and [`Kept::bytes`]. Evaluation leaves them unchanged.
+    /// Examples × [`SavedSize::numbers`] and [`SavedSize::bytes`]. Evaluation leaves them
+    /// unchanged.
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
-    /// One lane per thread.
-    pub(crate) lanes: &'a mut [Lane],
+    /// One element per thread.
+    pub(crate) lanes: &'a mut [ThreadScratch],
 }
 
 /// Operands of a backward pass.
-pub(crate) struct Backward<'a> {
-    pub(crate) at: At,
+pub(crate) struct BackwardOperands<'a> {
+    pub(crate) at: PassContext,
     pub(crate) params: &'a [f32],
-    pub(crate) inputs: Inputs<'a>,
+    pub(crate) inputs: OperationInputs<'a>,
     pub(crate) output: &'a [f32],
     /// Gradient with respect to `output`. May be changed in place, because it is not read
     /// afterwards.
     pub(crate) d_output: &'a mut [f32],
-    pub(crate) d_inputs: Gradients<'a>,
+    pub(crate) d_inputs: InputGradients<'a>,
     pub(crate) grads: &'a mut [f32],
     /// Whether gradients of parameters replace the content of `grads` or are added to it.
-    pub(crate) write: Write,
-    /// The same for the parameters of [`Kernel::shared`].
-    pub(crate) write_shared: Write,
+    pub(crate) write: WriteMode,
+    /// The same for the parameters of [`CpuKernel::shared`].
+    pub(crate) write_shared: WriteMode,
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
-    pub(crate) lanes: &'a mut [Lane],
+    pub(crate) lanes: &'a mut [ThreadScratch],
 }
 
 /// Values that an operation reads, by position.
 #[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
+pub(crate) struct OperationInputs<'a> {
     /// Input of the network.
     pub(crate) first: &'a [f32],
     /// Output of each operation, sized for the largest batch.
@@ -109,7 +110,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) examples: usize,
 }
 
-impl<'a> Inputs<'a> {
+impl<'a> OperationInputs<'a> {
     /// Returns the `index`th input, examples × its length.
     pub(crate) fn get(self, index: usize) -> &'a [f32] {
         let value = self.of[index];
@@ -121,7 +122,7 @@ impl<'a> Inputs<'a> {
 }
 
 /// Gradients with respect to the inputs, by position.
-pub(crate) struct Gradients<'a> {
+pub(crate) struct InputGradients<'a> {
     /// A buffer is empty where no gradient is needed.
     pub(crate) buffers: &'a mut [Vec<f32>],
     pub(crate) lens: &'a [usize],
@@ -129,7 +130,7 @@ pub(crate) struct Gradients<'a> {
     pub(crate) examples: usize,
 }
 
-impl Gradients<'_> {
+impl InputGradients<'_> {
     /// Returns the destination of the gradient with respect to the `index`th input, or `None` if it
     /// is not needed. It holds old values and must be overwritten completely.
     pub(crate) fn get(&mut self, index: usize) -> Option<&mut [f32]> {
@@ -141,11 +142,11 @@ impl Gradients<'_> {
 
 /// Scratch memory of one thread, shared by all operations.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct ThreadScratch {
     numbers: Vec<f32>,
 }
 
-impl Lane {
+impl ThreadScratch {
     /// Allocates `numbers` elements.
     pub(crate) fn new(numbers: usize) -> Self {
         Self {

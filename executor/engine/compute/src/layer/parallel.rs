@@ -3,8 +3,8 @@
 //! Work is cut into items by shapes alone. Sums over items are added in the order of the items.
 
 use super::math::add;
-use super::matrix::Write;
-use super::operands::Lane;
+use super::matrix::WriteMode;
+use super::operands::ThreadScratch;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 /// Approximate number of elements per item of memory-bound work: 256 KiB, large compared with the
@@ -30,13 +30,13 @@ pub(crate) fn each<T: Send>(
     }
 }
 
-/// Runs `work` for each item with a lane's scratch, as many items at a time as there are lanes.
-/// After each wave, `done` is called on its lanes in the order of the items.
+/// Runs `work` for each item with a thread's scratch, as many items at a time as there are threads.
+/// After each wave, `done` is called on its scratches in the order of the items.
 pub(crate) fn waves<T: Send>(
-    lanes: &mut [Lane],
+    lanes: &mut [ThreadScratch],
     mut items: impl Iterator<Item = T>,
-    work: impl Fn(T, &mut Lane) + Sync,
-    mut done: impl FnMut(&mut Lane),
+    work: impl Fn(T, &mut ThreadScratch) + Sync,
+    mut done: impl FnMut(&mut ThreadScratch),
 ) {
     if let [lane] = lanes {
         for item in items {
@@ -57,10 +57,10 @@ pub(crate) fn waves<T: Send>(
     }
 }
 
-/// Writes or adds a lane's part of a gradient.
-pub(crate) fn accumulate(sum: &mut [f32], part: &[f32], write: Write) {
+/// Writes or adds a thread's part of a gradient.
+pub(crate) fn accumulate(sum: &mut [f32], part: &[f32], write: WriteMode) {
     match write {
-        Write::Overwrite => sum.copy_from_slice(part),
-        Write::Add => add(sum, part),
+        WriteMode::Overwrite => sum.copy_from_slice(part),
+        WriteMode::Add => add(sum, part),
     }
 }

@@ -1,22 +1,22 @@
 //! Adds a learned row to each position of a sequence.
 
-use super::matrix::Write;
-use super::operands::{Backward, Forward, Kernel};
+use super::matrix::WriteMode;
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 use crate::simd::vectorised;
 use std::ops::Range;
 
 /// One positions × features table for all examples.
 #[derive(Debug, Clone)]
-pub(crate) struct Positions {
+pub(crate) struct PositionTable {
     pub(crate) table: Range<usize>,
 }
 
-impl Kernel for Positions {
+impl CpuKernel for PositionTable {
     fn parameters(&self) -> Range<usize> {
         self.table.clone()
     }
 
-    fn forward(&self, pass: Forward<'_>) {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let len = self.table.len();
         let outputs = pass.output.chunks_exact_mut(len);
         for (x, y) in pass.inputs.get(0).chunks_exact(len).zip(outputs) {
@@ -24,9 +24,9 @@ impl Kernel for Positions {
         }
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let d_table = &mut pass.grads[self.table.clone()];
-        if pass.write == Write::Overwrite {
+        if pass.write == WriteMode::Overwrite {
             d_table.fill(0.0);
         }
         super::dense::add_rows(d_table, pass.d_output);

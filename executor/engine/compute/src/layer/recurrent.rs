@@ -1,6 +1,6 @@
 //! Helpers of the recurrent layers: one row per position that holds its gates one after another.
 
-use super::matrix::Write;
+use super::matrix::WriteMode;
 use crate::simd::vectorised;
 
 /// Number of examples whose steps are computed together. It limits the number of threads that have
@@ -35,12 +35,12 @@ pub(super) fn parts_mut<const N: usize>(mut x: &mut [f32], len: usize) -> [&mut 
 /// Adds the columns from `first` on of all rows of length `stride`, first row to last.
 pub(super) fn add_columns(
     sum: &mut [f32],
-    write: Write,
+    write: WriteMode,
     rows: &[f32],
     stride: usize,
     first: usize,
 ) {
-    if write == Write::Overwrite {
+    if write == WriteMode::Overwrite {
         sum.fill(0.0);
     }
     add_strided(sum, rows, stride, first);

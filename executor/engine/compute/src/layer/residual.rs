@@ -1,7 +1,7 @@
 //! Residual connection (He et al., 2016): the sum of two values of one shape, with optional ReLU.
 
 use super::dense::mask_by_relu;
-use super::operands::{Backward, Forward, Kernel};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 use super::parallel::{each, examples_per_item};
 use crate::simd::vectorised;
 
@@ -13,8 +13,8 @@ pub(crate) struct Residual {
     pub(crate) relu: bool,
 }
 
-impl Kernel for Residual {
-    fn forward(&self, pass: Forward<'_>) {
+impl CpuKernel for Residual {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let item = examples_per_item(self.numbers) * self.numbers;
         let inputs = pass.inputs.get(0).chunks(item);
         let inputs = inputs.zip(pass.inputs.get(1).chunks(item));
@@ -31,7 +31,7 @@ impl Kernel for Residual {
         );
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         if self.relu {
             let item = examples_per_item(self.numbers) * self.numbers;
             let items = pass.d_output.chunks_mut(item).zip(pass.output.chunks(item));

@@ -4,7 +4,7 @@
 //! power and leaves no checkerboard pattern from unevenly overlapping windows (Odena, Dumoulin and
 //! Olah, 2016). Both back ends already have the convolution.
 
-use super::operands::{Backward, Forward, Kernel};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands};
 use super::parallel::{each, examples_per_item};
 use crate::simd::vectorised;
 
@@ -16,8 +16,8 @@ pub(crate) struct Upsample {
     pub(crate) factor: usize,
 }
 
-impl Kernel for Upsample {
-    fn forward(&self, pass: Forward<'_>) {
+impl CpuKernel for Upsample {
+    fn forward(&self, pass: ForwardOperands<'_>) {
         let (line, larger) = self.lines();
         let rows = examples_per_item(larger);
         let inputs = pass.inputs.get(0).chunks(rows * line);
@@ -41,7 +41,7 @@ impl Kernel for Upsample {
         });
     }
 
-    fn backward(&self, mut pass: Backward<'_>) {
+    fn backward(&self, mut pass: BackwardOperands<'_>) {
         let (line, larger) = self.lines();
         let rows = examples_per_item(larger);
         let Some(d_input) = pass.d_inputs.get(0) else {

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Windows on an image. Arrays hold height, then width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Window {
+pub(crate) struct ImageWindows {
     pub(crate) image: [usize; 2],
     pub(crate) kernel: [usize; 2],
     pub(crate) stride: [usize; 2],
@@ -20,7 +20,7 @@ pub(crate) struct Window {
 
 /// Part of a window that is on the image, along one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct WindowSpan {
     /// First position in the window.
     pub(crate) tap: usize,
     /// First position on the image.
@@ -28,7 +28,7 @@ pub(crate) struct Span {
     pub(crate) len: usize,
 }
 
-impl Window {
+impl ImageWindows {
     /// Number of windows along each side.
     pub(crate) fn output(&self) -> [usize; 2] {
         [0, 1].map(|side| {
@@ -47,13 +47,13 @@ impl Window {
 
     /// Returns the part on the image of window `index` along `side`.
     #[inline(always)]
-    pub(crate) fn span(&self, side: usize, index: usize) -> Span {
+    pub(crate) fn span(&self, side: usize, index: usize) -> WindowSpan {
         let (start, padding) = (index * self.stride[side], self.padding[side]);
         let tap = padding.saturating_sub(start).min(self.kernel[side]);
         let end = (start + self.kernel[side])
             .min(self.image[side] + padding)
             .max(start + tap);
-        Span {
+        WindowSpan {
             tap,
             at: (start + tap).saturating_sub(padding),
             len: end - start - tap,
@@ -76,7 +76,7 @@ impl Window {
 
 /// Channels of an image that patches contain: all of them, or those of one group.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Channels {
+pub(crate) struct PatchChannels {
     pub(crate) all: usize,
     pub(crate) first: usize,
     pub(crate) count: usize,
@@ -87,10 +87,10 @@ pub(crate) struct Channels {
 /// which matters for short runs.
 #[inline(always)]
 fn gather_lines<const LINE: usize>(
-    window: &Window,
+    window: &ImageWindows,
     image: &[f32],
     y: usize,
-    channels: Channels,
+    channels: PatchChannels,
     patches: &mut [f32],
 ) {
     let line = if LINE == 0 {
@@ -132,7 +132,13 @@ fn gather_lines<const LINE: usize>(
 vectorised! {
     /// `image` is height × width × all channels; `patches` receives the patches of the windows of
     /// row `y`.
-    pub(crate) fn gather(window: &Window, image: &[f32], y: usize, channels: Channels, patches: &mut [f32]) {
+    pub(crate) fn gather(
+        window: &ImageWindows,
+        image: &[f32],
+        y: usize,
+        channels: PatchChannels,
+        patches: &mut [f32],
+    ) {
         let line = window.kernel[1] * channels.count;
         match line {
             3 => gather_lines::<3>(window, image, y, channels, patches),
@@ -146,7 +152,13 @@ vectorised! {
     }
 
     /// Transpose of [`gather`]: adds the patches to the elements of the image.
-    pub(crate) fn scatter(window: &Window, patches: &[f32], y: usize, channels: Channels, image: &mut [f32]) {
+    pub(crate) fn scatter(
+        window: &ImageWindows,
+        patches: &[f32],
+        y: usize,
+        channels: PatchChannels,
+        image: &mut [f32],
+    ) {
         let line = window.kernel[1] * channels.count;
         let rows = window.span(0, y);
         let row_len = window.image[1] * channels.all;
@@ -195,19 +207,24 @@ mod tests {
         ([[6, 7], [3, 3], [2, 2], [1, 1]], [4, 3, 1]),
     ];
 
-    fn window(index: usize) -> (Window, Channels) {
+    fn window(index: usize) -> (ImageWindows, PatchChannels) {
         let ([image, kernel, stride, padding], [all, first, count]) = CASES[index];
-        let window = Window {
+        let window = ImageWindows {
             image,
             kernel,
             stride,
             padding,
         };
-        (window, Channels { all, first, count })
+        (window, PatchChannels { all, first, count })
     }
 
     /// Direct implementation of the definition.
-    fn expected(window: &Window, image: &[f32], y: usize, channels: Channels) -> Vec<f32> {
+    fn expected(
+        window: &ImageWindows,
+        image: &[f32],
+        y: usize,
+        channels: PatchChannels,
+    ) -> Vec<f32> {
         let mut out = Vec::new();
         let place = |side: usize, index: usize, tap: usize| {
             (index * window.stride[side] + tap)

@@ -5,13 +5,13 @@
 pub struct Batch<'a> {
     /// Examples × input length of the network.
     pub inputs: &'a [f32],
-    pub targets: Targets<'a>,
-    pub draw: Draw,
+    pub targets: BatchTargets<'a>,
+    pub draw: RandomKey,
 }
 
 /// Targets that the network is trained to predict.
 #[derive(Debug, Clone, Copy)]
-pub enum Targets<'a> {
+pub enum BatchTargets<'a> {
     /// Examples × positions: the correct class of each position.
     Classes(&'a [u32]),
     /// Examples × output length of the network.
@@ -21,7 +21,7 @@ pub enum Targets<'a> {
 /// Inputs of the random draws of a training pass (dropout). The draws do not depend on the number
 /// of workers or threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Draw {
+pub struct RandomKey {
     pub seed: u64,
     pub step: u64,
     /// Place of the first example in the global batch.
@@ -34,8 +34,8 @@ impl<'a> Batch<'a> {
     pub fn classes(inputs: &'a [f32], classes: &'a [u32]) -> Self {
         Self {
             inputs,
-            targets: Targets::Classes(classes),
-            draw: Draw::default(),
+            targets: BatchTargets::Classes(classes),
+            draw: RandomKey::default(),
         }
     }
 
@@ -51,22 +51,24 @@ impl<'a> Batch<'a> {
         (0..count).step_by(examples).map(move |start| {
             let end = (start + examples).min(count);
             let targets = match self.targets {
-                Targets::Classes(classes) => {
-                    Targets::Classes(&classes[start * target..end * target])
+                BatchTargets::Classes(classes) => {
+                    BatchTargets::Classes(&classes[start * target..end * target])
                 }
-                Targets::Values(values) => Targets::Values(&values[start * target..end * target]),
+                BatchTargets::Values(values) => {
+                    BatchTargets::Values(&values[start * target..end * target])
+                }
             };
             let first = self.draw.first + start as u64;
             Batch {
                 inputs: &self.inputs[start * input..end * input],
                 targets,
-                draw: Draw { first, ..self.draw },
+                draw: RandomKey { first, ..self.draw },
             }
         })
     }
 }
 
-impl Targets<'_> {
+impl BatchTargets<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Classes(classes) => classes.len(),

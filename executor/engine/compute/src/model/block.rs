@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Named tensor in the flat arena. Blocks are adjacent, in the order of the table.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Block {
+pub struct ParameterBlock {
     /// `conv1.weight`, `conv1.bias`, …, `dense1.weight`, …, `logits.weight`, `logits.bias`.
     pub name: String,
     /// Offset from the start of the arena, in elements.
@@ -15,13 +15,13 @@ pub struct Block {
     /// row-major; biases are out. Dense layers after convolutions read an image flattened as height
     /// × width × channels.
     pub shape: Vec<usize>,
-    pub role: Role,
-    pub fill: Fill,
+    pub role: ParameterRole,
+    pub fill: ParameterInit,
 }
 
 /// Treatment of a block by the optimizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ParameterRole {
     /// Trained, and subject to weight decay.
     Weight,
     /// Trained: biases and the scales and shifts of normalisation.
@@ -34,7 +34,7 @@ pub enum Role {
 
 /// Initial values of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fill {
+pub enum ParameterInit {
     Constant(f32),
     /// Uniform distribution with mean 0 and this variance.
     Uniform {
@@ -42,7 +42,7 @@ pub enum Fill {
     },
 }
 
-impl Block {
+impl ParameterBlock {
     /// Returns the range of indices in the flat arena.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
@@ -50,27 +50,28 @@ impl Block {
     }
 }
 
-impl Block {
+impl ParameterBlock {
     /// Returns adjacent blocks of zeros with these lengths and roles.
-    pub fn in_a_row(lens: impl IntoIterator<Item = (usize, Role)>) -> Vec<Self> {
+    pub fn in_a_row(lens: impl IntoIterator<Item = (usize, ParameterRole)>) -> Vec<Self> {
         let mut end = 0;
-        let block = |(len, role)| {
-            let offset = end;
-            end += len;
-            Self {
-                name: format!("block{end}"),
-                offset,
-                len,
-                shape: vec![len],
-                role,
-                fill: Fill::Constant(0.0),
-            }
-        };
-        lens.into_iter().map(block).collect()
+        lens.into_iter()
+            .map(|(len, role)| {
+                let offset = end;
+                end += len;
+                Self {
+                    name: format!("block{end}"),
+                    offset,
+                    len,
+                    shape: vec![len],
+                    role,
+                    fill: ParameterInit::Constant(0.0),
+                }
+            })
+            .collect()
     }
 }
 
-impl Fill {
+impl ParameterInit {
     /// Initial values with this standard deviation.
     #[must_use]
     pub fn deviation(deviation: f64) -> Self {

@@ -1,6 +1,6 @@
 //! Errors of the construction of a network.
 
-use super::input::InputShape;
+use super::input::ImageShape;
 
 /// Maximum number of elements of a layer output, of a parameter block and of all parameters
 /// together.
@@ -10,7 +10,7 @@ pub(super) const MAX_NUMBERS: usize = 1 << 31;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     #[error("the input shape {height}×{width}×{channels} has a side of 0", height = .0.height, width = .0.width, channels = .0.channels)]
-    EmptyInput(InputShape),
+    EmptyInput(ImageShape),
     #[error("{0} classes; a classifier has 2 to 16777216")]
     Classes(usize),
     #[error("{list}[{index}] is 0; a layer has at least one output")]

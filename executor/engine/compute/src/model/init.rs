@@ -1,6 +1,6 @@
 //! Initial parameters, which have the same bytes on every machine.
 
-use super::block::Fill;
+use super::block::ParameterInit;
 use super::network::Network;
 use crate::pages;
 use rand_chacha::ChaCha12Rng;
@@ -10,8 +10,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 const DOMAIN: [u8; 16] = *b"muster init v1\0\0";
 
 impl Network {
-    /// Returns initial parameters: each block as its [`Fill`] defines, drawn in the order of the
-    /// table.
+    /// Returns initial parameters: each block as its [`ParameterInit`] defines, drawn in the order
+    /// of the table.
     ///
     /// The distribution is uniform and not normal, because it needs only a square root and
     /// products. IEEE 754 rounds these identically on all machines, unlike a logarithm.
@@ -25,8 +25,8 @@ impl Network {
         for block in self.blocks() {
             let params = &mut params[block.range()];
             match block.fill {
-                Fill::Constant(value) => params.fill(value),
-                Fill::Uniform { variance } => {
+                ParameterInit::Constant(value) => params.fill(value),
+                ParameterInit::Uniform { variance } => {
                     let limit = (3.0 * variance).sqrt() as f32;
                     for param in params {
                         // 24 bits, the width of a significand, mapped to [-1, 1).

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Shape of one example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
-    Image(InputShape),
+pub enum ExampleShape {
+    Image(ImageShape),
     /// Whole numbers below `vocabulary`, stored as `f32`, which represents them exactly up to 2^24.
     Tokens {
         length: usize,
@@ -20,13 +20,13 @@ pub enum Input {
 /// Shape of one image: height × width × channels, stored in this order (NHWC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct InputShape {
+pub struct ImageShape {
     pub height: usize,
     pub width: usize,
     pub channels: usize,
 }
 
-impl Input {
+impl ExampleShape {
     /// Number of elements per example.
     #[must_use]
     pub fn len(self) -> usize {
@@ -43,13 +43,13 @@ impl Input {
     }
 }
 
-impl From<InputShape> for Input {
-    fn from(shape: InputShape) -> Self {
+impl From<ImageShape> for ExampleShape {
+    fn from(shape: ImageShape) -> Self {
         Self::Image(shape)
     }
 }
 
-impl InputShape {
+impl ImageShape {
     /// Number of elements per example.
     #[must_use]
     pub fn len(self) -> usize {

@@ -1,12 +1,12 @@
 //! Network as a static list of operations with known shapes, and the two passes over it.
 
-use super::batch::{Batch, Targets};
-use super::block::Block;
-use super::input::Input;
+use super::batch::{Batch, BatchTargets};
+use super::block::ParameterBlock;
+use super::input::ExampleShape;
 use super::workspace::Workspace;
 use crate::layer::Op;
-use crate::layer::matrix::Write;
-use crate::loss::{Loss, StepLoss};
+use crate::layer::matrix::WriteMode;
+use crate::loss::{LossFunction, StepLoss};
 use std::mem;
 use std::ops::Range;
 
@@ -14,29 +14,29 @@ use std::ops::Range;
 /// gradients and workspaces belong to the caller.
 #[derive(Debug, Clone)]
 pub struct Network {
-    input: Input,
-    pub(crate) nodes: Vec<Node>,
+    input: ExampleShape,
+    pub(crate) nodes: Vec<OperationNode>,
     /// Number of elements per example of each value; the network's input is first.
     pub(crate) lens: Vec<usize>,
-    blocks: Vec<Block>,
-    pub(crate) loss: Loss,
+    blocks: Vec<ParameterBlock>,
+    pub(crate) loss: LossFunction,
 }
 
 /// Operation and the values that it reads: 0 is the network's input, `n + 1` the output of
 /// operation `n`. It reads only values of earlier operations.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct OperationNode {
     pub(crate) op: Op,
     pub(crate) inputs: Vec<usize>,
 }
 
 impl Network {
     pub(super) fn new(
-        input: Input,
-        nodes: Vec<Node>,
+        input: ExampleShape,
+        nodes: Vec<OperationNode>,
         lens: Vec<usize>,
-        blocks: Vec<Block>,
-        loss: Loss,
+        blocks: Vec<ParameterBlock>,
+        loss: LossFunction,
     ) -> Self {
         Self {
             input,
@@ -49,7 +49,7 @@ impl Network {
 
     /// Returns the table of parameters, which is also that of gradients and optimizer state.
     #[must_use]
-    pub fn blocks(&self) -> &[Block] {
+    pub fn blocks(&self) -> &[ParameterBlock] {
         &self.blocks
     }
 
@@ -62,7 +62,7 @@ impl Network {
     }
 
     #[must_use]
-    pub fn input(&self) -> Input {
+    pub fn input(&self) -> ExampleShape {
         self.input
     }
 
@@ -156,7 +156,7 @@ impl Network {
             return done.unwrap_or_else(|error| panic!("a step was lost: {error}"));
         }
         let mut total = StepLoss::default();
-        let mut write = Write::Overwrite;
+        let mut write = WriteMode::Overwrite;
         let mut is_begun = is_begun;
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
@@ -172,7 +172,7 @@ impl Network {
                 pass.backward(self, params, &part, grads, write, ready);
                 loss
             });
-            write = Write::Add;
+            write = WriteMode::Add;
         }
         total
     }
@@ -227,11 +227,11 @@ impl Network {
 
     /// Returns how the backward pass of operation `index` writes a range's gradients: they are
     /// added if a later operation shares the range.
-    pub(crate) fn write(&self, index: usize, range: Range<usize>, first: Write) -> Write {
+    pub(crate) fn write(&self, index: usize, range: Range<usize>, first: WriteMode) -> WriteMode {
         let after = self.nodes[index + 1..].iter();
         let shares = |shared: Range<usize>| shared.start < range.end && range.start < shared.end;
         if after.map(|node| node.op.kernel().shared()).any(shares) {
-            Write::Add
+            WriteMode::Add
         } else {
             first
         }
@@ -265,7 +265,7 @@ impl Network {
             batch.targets.len() * self.input.len(),
             "targets for every example"
         );
-        let classes = matches!(batch.targets, Targets::Classes(_));
+        let classes = matches!(batch.targets, BatchTargets::Classes(_));
         assert_eq!(
             classes,
             self.loss.wants_classes(),

@@ -2,11 +2,14 @@
 //! scratch.
 
 use super::batch::Batch;
+use super::gradient_buffers::{GradientBuffers, GradientTarget};
 use super::network::Network;
-use super::slots::{Slots, Target};
-use crate::cuda::{Device, DeviceError, Session};
-use crate::layer::matrix::Write;
-use crate::layer::{At, Backward, Forward, Gradients, Inputs, Lane, Mode};
+use crate::cuda::{Device, DeviceError, DeviceSession};
+use crate::layer::matrix::WriteMode;
+use crate::layer::{
+    BackwardOperands, ForwardOperands, InputGradients, OperationInputs, PassContext, PassMode,
+    ThreadScratch,
+};
 use crate::loss::StepLoss;
 use crate::pages;
 use std::mem;
@@ -16,35 +19,35 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Workspace {
     max_batch: usize,
-    place: Place,
+    device: WorkspaceDevice,
 }
 
 /// Device of a workspace, on which its passes run.
 #[derive(Debug)]
-enum Place {
+enum WorkspaceDevice {
     Cpu {
         pool: Option<rayon::ThreadPool>,
-        pass: Box<Pass>,
+        pass: Box<CpuPass>,
     },
-    Cuda(Box<Session>),
+    Cuda(Box<DeviceSession>),
 }
 
 /// Part of a workspace that a pass changes.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct CpuPass {
     threads: usize,
     /// Per operation, max_batch × output.
     values: Vec<Vec<f32>>,
     /// Per operation, values kept for its backward pass.
     numbers: Vec<Vec<f32>>,
     bytes: Vec<Vec<u8>>,
-    slots: Slots,
+    slots: GradientBuffers,
     /// One buffer per slot.
     gradients: Vec<Vec<f32>>,
     /// Buffers of the input gradients of one operation while it runs.
     taken: Vec<Vec<f32>>,
-    /// One lane per thread.
-    lanes: Vec<Lane>,
+    /// One element per thread.
+    lanes: Vec<ThreadScratch>,
 }
 
 impl Network {
@@ -66,26 +69,26 @@ impl Network {
                 .build()
                 .expect("the system grants the threads of a workspace")
         });
-        let slots = Slots::plan(&self.nodes, &self.lens);
+        let slots = GradientBuffers::plan(&self.nodes, &self.lens);
         let zeros = |len: &usize| pages::zeros(max_batch * len);
-        let pass = Pass {
+        let pass = CpuPass {
             threads,
             values: self.lens[1..].iter().map(zeros).collect(),
             numbers: kernels()
-                .map(|kernel| zeros(&kernel.kept().numbers))
+                .map(|kernel| zeros(&kernel.saved_size().numbers))
                 .collect(),
             bytes: kernels()
-                .map(|kernel| vec![0; max_batch * kernel.kept().bytes])
+                .map(|kernel| vec![0; max_batch * kernel.saved_size().bytes])
                 .collect(),
             gradients: slots.sizes.iter().map(zeros).collect(),
             slots,
             taken: Vec::new(),
-            lanes: (0..threads).map(|_| Lane::new(scratch)).collect(),
+            lanes: (0..threads).map(|_| ThreadScratch::new(scratch)).collect(),
         };
         let pass = Box::new(pass);
         Workspace {
             max_batch,
-            place: Place::Cpu { pool, pass },
+            device: WorkspaceDevice::Cpu { pool, pass },
         }
     }
 
@@ -105,10 +108,10 @@ impl Network {
         match device.queue()? {
             None => Ok(self.workspace(max_batch, threads)),
             Some((queue, kind)) => {
-                let session = Session::new(self, queue, kind, (max_batch, max_batch), 0)?;
+                let session = DeviceSession::new(self, queue, kind, (max_batch, max_batch), 0)?;
                 Ok(Workspace {
                     max_batch,
-                    place: Place::Cuda(Box::new(session)),
+                    device: WorkspaceDevice::Cuda(Box::new(session)),
                 })
             }
         }
@@ -127,7 +130,7 @@ impl Workspace {
     /// # Errors
     /// Errors of the device.
     pub fn give_memory(&mut self) -> Result<(), DeviceError> {
-        self.session().map_or(Ok(()), Session::give_memory)
+        self.session().map_or(Ok(()), DeviceSession::give_memory)
     }
 
     /// Allocates a device's memory again; the next pass uploads everything that it needs.
@@ -135,14 +138,14 @@ impl Workspace {
     /// # Errors
     /// If the device is out of memory.
     pub fn take_memory(&mut self) -> Result<(), DeviceError> {
-        self.session().map_or(Ok(()), Session::take_memory)
+        self.session().map_or(Ok(()), DeviceSession::take_memory)
     }
 
     /// Returns the session of a device; `None` on the CPU.
-    pub(super) fn session(&mut self) -> Option<&mut Session> {
-        match &mut self.place {
-            Place::Cpu { .. } => None,
-            Place::Cuda(session) => Some(session),
+    pub(super) fn session(&mut self) -> Option<&mut DeviceSession> {
+        match &mut self.device {
+            WorkspaceDevice::Cpu { .. } => None,
+            WorkspaceDevice::Cuda(session) => Some(session),
         }
     }
 
@@ -150,19 +153,19 @@ impl Workspace {
     ///
     /// # Panics
     /// If the workspace is on a device.
-    pub(super) fn run<T: Send>(&mut self, work: impl FnOnce(&mut Pass) -> T + Send) -> T {
-        match &mut self.place {
-            Place::Cpu { pool: None, pass } => work(pass),
-            Place::Cpu {
+    pub(super) fn run<T: Send>(&mut self, work: impl FnOnce(&mut CpuPass) -> T + Send) -> T {
+        match &mut self.device {
+            WorkspaceDevice::Cpu { pool: None, pass } => work(pass),
+            WorkspaceDevice::Cpu {
                 pool: Some(pool),
                 pass,
             } => pool.install(|| work(pass)),
-            Place::Cuda(_) => panic!("a device's workspace has no threads"),
+            WorkspaceDevice::Cuda(_) => panic!("a device's workspace has no threads"),
         }
     }
 }
 
-impl Pass {
+impl CpuPass {
     /// Computes every value of the batch's examples.
     pub(super) fn forward(
         &mut self,
@@ -214,10 +217,10 @@ impl Pass {
         let node = &network.nodes[index];
         let kernel = node.op.kernel();
         let mut output = mem::take(&mut self.values[index]);
-        kernel.forward(Forward {
+        kernel.forward(ForwardOperands {
             at,
             params,
-            inputs: Inputs {
+            inputs: OperationInputs {
                 first: batch.inputs,
                 values: &self.values,
                 lens: &network.lens,
@@ -225,8 +228,8 @@ impl Pass {
                 examples: at.examples,
             },
             output: &mut output[..at.examples * network.lens[index + 1]],
-            numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
-            bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
+            numbers: &mut self.numbers[index][..at.examples * kernel.saved_size().numbers],
+            bytes: &mut self.bytes[index][..at.examples * kernel.saved_size().bytes],
             lanes: &mut self.lanes,
         });
         self.values[index] = output;
@@ -256,7 +259,7 @@ impl Pass {
         params: &[f32],
         batch: &Batch<'_>,
         grads: &mut [f32],
-        write: Write,
+        write: WriteMode,
         ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
     ) {
         let at = self.at(network, batch, true);
@@ -267,17 +270,17 @@ impl Pass {
             let kernel = node.op.kernel();
             self.taken
                 .extend(step.d_inputs.iter().map(|target| match *target {
-                    Target::None => Vec::new(),
-                    Target::First(slot) | Target::More { aside: slot, .. } => {
+                    GradientTarget::None => Vec::new(),
+                    GradientTarget::First(slot) | GradientTarget::More { aside: slot, .. } => {
                         mem::take(&mut self.gradients[slot])
                     }
                 }));
             let mut d_output = mem::take(&mut self.gradients[step.d_output]);
             let len = at.examples * network.lens[index + 1];
-            kernel.backward(Backward {
+            kernel.backward(BackwardOperands {
                 at,
                 params,
-                inputs: Inputs {
+                inputs: OperationInputs {
                     first: batch.inputs,
                     values: &self.values,
                     lens: &network.lens,
@@ -286,7 +289,7 @@ impl Pass {
                 },
                 output: &self.values[index][..len],
                 d_output: &mut d_output[..len],
-                d_inputs: Gradients {
+                d_inputs: InputGradients {
                     buffers: &mut self.taken,
                     lens: &network.lens,
                     of: &node.inputs,
@@ -295,8 +298,8 @@ impl Pass {
                 grads,
                 write: network.write(index, kernel.parameters(), write),
                 write_shared: network.write(index, kernel.shared(), write),
-                numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
-                bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
+                numbers: &mut self.numbers[index][..at.examples * kernel.saved_size().numbers],
+                bytes: &mut self.bytes[index][..at.examples * kernel.saved_size().bytes],
                 lanes: &mut self.lanes,
             });
             self.gradients[step.d_output] = d_output;
@@ -306,9 +309,9 @@ impl Pass {
                 .zip(step.d_inputs.iter().zip(&node.inputs))
             {
                 match *target {
-                    Target::None => {}
-                    Target::First(slot) => self.gradients[slot] = buffer,
-                    Target::More { aside, sum } => {
+                    GradientTarget::None => {}
+                    GradientTarget::First(slot) => self.gradients[slot] = buffer,
+                    GradientTarget::More { aside, sum } => {
                         let len = at.examples * network.lens[value];
                         let sums = self.gradients[sum][..len].iter_mut();
                         sums.zip(&buffer).for_each(|(sum, part)| *sum += part);
@@ -326,17 +329,17 @@ impl Pass {
         batch.inputs.len() / network.input().len()
     }
 
-    fn at(&self, network: &Network, batch: &Batch<'_>, train: bool) -> At {
+    fn at(&self, network: &Network, batch: &Batch<'_>, train: bool) -> PassContext {
         let draw = batch.draw;
         let key = draw.seed.rotate_left(32) ^ draw.step;
         let first = draw.first;
-        At {
+        PassContext {
             examples: self.examples(network, batch),
             threads: self.threads,
             mode: if train {
-                Mode::Train { key, first }
+                PassMode::Train { key, first }
             } else {
-                Mode::Evaluate
+                PassMode::Evaluate
             },
         }
     }

@@ -1,28 +1,28 @@
 //! Graph under construction: names of values, and parameters by their range in the arena.
 
-use super::proto::{self, Attribute, Message};
-use crate::model::Block;
+use super::proto::{self, AttributeProto, ProtoMessage};
+use crate::model::ParameterBlock;
 use std::ops::Range;
 
 /// Nodes and small constants added so far.
 #[derive(Debug)]
-pub struct Graph<'a> {
-    blocks: &'a [Block],
-    message: Message,
+pub struct OnnxGraph<'a> {
+    blocks: &'a [ParameterBlock],
+    message: ProtoMessage,
     count: usize,
 }
 
-impl<'a> Graph<'a> {
-    pub fn new(blocks: &'a [Block]) -> Self {
+impl<'a> OnnxGraph<'a> {
+    pub fn new(blocks: &'a [ParameterBlock]) -> Self {
         Self {
             blocks,
-            message: Message::default().bytes(2, b"network"),
+            message: ProtoMessage::default().bytes(2, b"network"),
             count: 0,
         }
     }
 
     /// Adds a node with one output and returns the name of the output.
-    pub fn node(&mut self, kind: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
+    pub fn node(&mut self, kind: &str, inputs: &[&str], attributes: &[AttributeProto]) -> String {
         let name = self.name();
         self.push(proto::node(kind, inputs, &[&name], attributes));
         name
@@ -38,8 +38,8 @@ impl<'a> Graph<'a> {
         let names: Vec<String> = (0..parts).map(|_| self.name()).collect();
         let outputs: Vec<&str> = names.iter().map(String::as_str).collect();
         let attributes = [
-            Attribute::int("axis", axis),
-            Attribute::int("num_outputs", parts as i64),
+            AttributeProto::int("axis", axis),
+            AttributeProto::int("num_outputs", parts as i64),
         ];
         self.push(proto::node("Split", &[x], &outputs, &attributes));
         names
@@ -51,7 +51,7 @@ impl<'a> Graph<'a> {
     }
 
     pub fn transpose(&mut self, x: &str, order: &[i64]) -> String {
-        self.node("Transpose", &[x], &[Attribute::ints("perm", order)])
+        self.node("Transpose", &[x], &[AttributeProto::ints("perm", order)])
     }
 
     /// Adds a constant.
@@ -98,11 +98,11 @@ impl<'a> Graph<'a> {
         proto::model(&graph)
     }
 
-    fn initializer(&mut self, tensor: &Message) {
+    fn initializer(&mut self, tensor: &ProtoMessage) {
         self.message = std::mem::take(&mut self.message).message(5, tensor);
     }
 
-    fn push(&mut self, node: Message) {
+    fn push(&mut self, node: ProtoMessage) {
         self.message = std::mem::take(&mut self.message).message(1, &node);
     }
 

@@ -13,10 +13,10 @@ mod image;
 mod proto;
 mod sequence;
 
-use crate::layer::{Activation, Op};
+use crate::layer::{ActivationFunction, Op};
 use crate::model::Network;
-use graph::Graph;
-use proto::Attribute;
+use graph::OnnxGraph;
+use proto::AttributeProto;
 
 /// Returns the bytes of a `ModelProto` without parameters. It has one input `input` (examples ×
 /// elements, tokens as floats too) and one output `output`, before the softmax or sigmoid of the
@@ -26,7 +26,7 @@ use proto::Attribute;
 /// fields of a message in several pieces are concatenated.
 #[must_use]
 pub fn graph(network: &Network) -> Vec<u8> {
-    let mut graph = Graph::new(network.blocks());
+    let mut graph = OnnxGraph::new(network.blocks());
     let mut values = vec!["input".to_owned()];
     for (node, &len) in network.nodes.iter().zip(&network.lens[1..]) {
         let inputs: Vec<(&str, usize)> = node
@@ -43,7 +43,7 @@ pub fn graph(network: &Network) -> Vec<u8> {
 }
 
 /// Adds the nodes of an operation and returns the name of its output, in any shape.
-fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String {
+fn operation(graph: &mut OnnxGraph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String {
     let (x, len) = inputs[0];
     match op {
         Op::Activate(op) => activate(graph, x, op.function),
@@ -56,7 +56,7 @@ fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String
             let [scale, shift, mean, variance] =
                 blocks.map(|block| graph.parameter(block, &channels));
             let inputs = [&rows, &scale, &shift, &mean, &variance].map(String::as_str);
-            let epsilon = [Attribute::float("epsilon", 1e-5)];
+            let epsilon = [AttributeProto::float("epsilon", 1e-5)];
             let out = graph.node("BatchNormalization", &inputs, &epsilon);
             relu(graph, out, op.relu)
         }
@@ -69,7 +69,7 @@ fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String
                 })
                 .collect();
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-            graph.node("Concat", &parts, &[Attribute::int("axis", 2)])
+            graph.node("Concat", &parts, &[AttributeProto::int("axis", 2)])
         }
         Op::Conv(op) => image::conv(graph, x, op),
         Op::ConvPool(op) => image::conv_pool(graph, x, op),
@@ -92,12 +92,12 @@ fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String
                 operands.push(graph.parameter(&op.bias, &[columns]));
             }
             let operands: Vec<&str> = operands.iter().map(String::as_str).collect();
-            let out = graph.node("Gemm", &operands, &[Attribute::int("transB", turned)]);
+            let out = graph.node("Gemm", &operands, &[AttributeProto::int("transB", turned)]);
             relu(graph, out, op.relu)
         }
         Op::Embedding(op) => {
             let table = graph.parameter(&op.table, &[op.vocabulary as i64, op.width as i64]);
-            let tokens = graph.node("Cast", &[x], &[Attribute::int("to", proto::INT64)]);
+            let tokens = graph.node("Cast", &[x], &[AttributeProto::int("to", proto::INT64)]);
             graph.node("Gather", &[&table, &tokens], &[])
         }
         Op::Positions(op) => {
@@ -110,8 +110,8 @@ fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String
             let [scale, shift] =
                 [&op.scale, &op.shift].map(|block| graph.parameter(block, &[width]));
             let attributes = [
-                Attribute::int("axis", -1),
-                Attribute::float("epsilon", 1e-5),
+                AttributeProto::int("axis", -1),
+                AttributeProto::float("epsilon", 1e-5),
             ];
             graph.node("LayerNormalization", &[&rows, &scale, &shift], &attributes)
         }
@@ -121,24 +121,26 @@ fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String
     }
 }
 
-fn activate(graph: &mut Graph<'_>, x: &str, function: Activation) -> String {
+fn activate(graph: &mut OnnxGraph<'_>, x: &str, function: ActivationFunction) -> String {
     match function {
-        Activation::Relu => graph.node("Relu", &[x], &[]),
-        Activation::LeakyRelu { slope } => {
-            graph.node("LeakyRelu", &[x], &[Attribute::float("alpha", slope)])
+        ActivationFunction::Relu => graph.node("Relu", &[x], &[]),
+        ActivationFunction::LeakyRelu { slope } => {
+            graph.node("LeakyRelu", &[x], &[AttributeProto::float("alpha", slope)])
         }
-        Activation::Gelu => graph.node("Gelu", &[x], &[]),
-        Activation::GeluTanh => graph.node("Gelu", &[x], &[Attribute::text("approximate", "tanh")]),
-        Activation::Sigmoid => graph.node("Sigmoid", &[x], &[]),
-        Activation::Tanh => graph.node("Tanh", &[x], &[]),
-        Activation::Silu => {
+        ActivationFunction::Gelu => graph.node("Gelu", &[x], &[]),
+        ActivationFunction::GeluTanh => {
+            graph.node("Gelu", &[x], &[AttributeProto::text("approximate", "tanh")])
+        }
+        ActivationFunction::Sigmoid => graph.node("Sigmoid", &[x], &[]),
+        ActivationFunction::Tanh => graph.node("Tanh", &[x], &[]),
+        ActivationFunction::Silu => {
             let gate = graph.node("Sigmoid", &[x], &[]);
             graph.node("Mul", &[x, &gate], &[])
         }
     }
 }
 
-fn relu(graph: &mut Graph<'_>, x: String, wanted: bool) -> String {
+fn relu(graph: &mut OnnxGraph<'_>, x: String, wanted: bool) -> String {
     if wanted {
         graph.node("Relu", &[&x], &[])
     } else {

@@ -12,13 +12,13 @@ const OPSET: u64 = 20;
 
 /// Message under construction.
 #[derive(Debug, Clone, Default)]
-pub struct Message(Vec<u8>);
+pub struct ProtoMessage(Vec<u8>);
 
 /// `AttributeProto`.
 #[derive(Debug, Clone)]
-pub struct Attribute(Message);
+pub struct AttributeProto(ProtoMessage);
 
-impl Message {
+impl ProtoMessage {
     /// Appends an integer field; negative values take ten bytes, as the format requires.
     #[must_use]
     pub fn int(mut self, field: u32, value: u64) -> Self {
@@ -53,14 +53,14 @@ impl Message {
     }
 }
 
-impl Attribute {
+impl AttributeProto {
     pub fn int(name: &str, value: i64) -> Self {
-        let message = Message::default().bytes(1, name.as_bytes());
+        let message = ProtoMessage::default().bytes(1, name.as_bytes());
         Self(message.int(3, value as u64).int(20, 2))
     }
 
     pub fn ints(name: &str, values: &[i64]) -> Self {
-        let message = Message::default().bytes(1, name.as_bytes());
+        let message = ProtoMessage::default().bytes(1, name.as_bytes());
         let all = values
             .iter()
             .fold(message, |message, &value| message.int(8, value as u64));
@@ -68,19 +68,24 @@ impl Attribute {
     }
 
     pub fn float(name: &str, value: f32) -> Self {
-        let message = Message::default().bytes(1, name.as_bytes());
+        let message = ProtoMessage::default().bytes(1, name.as_bytes());
         Self(message.float(2, value).int(20, 1))
     }
 
     pub fn text(name: &str, value: &str) -> Self {
-        let message = Message::default().bytes(1, name.as_bytes());
+        let message = ProtoMessage::default().bytes(1, name.as_bytes());
         Self(message.bytes(4, value.as_bytes()).int(20, 3))
     }
 }
 
 /// `NodeProto`.
-pub fn node(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute]) -> Message {
-    let mut message = Message::default();
+pub fn node(
+    kind: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: &[AttributeProto],
+) -> ProtoMessage {
+    let mut message = ProtoMessage::default();
     for input in inputs {
         message = message.bytes(1, input.as_bytes());
     }
@@ -95,12 +100,12 @@ pub fn node(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribu
 }
 
 /// `TensorProto` of integers.
-pub fn integers(name: &str, values: &[i64]) -> Message {
+pub fn integers(name: &str, values: &[i64]) -> ProtoMessage {
     let raw: Vec<u8> = values
         .iter()
         .flat_map(|value| value.to_le_bytes())
         .collect();
-    Message::default()
+    ProtoMessage::default()
         .int(1, values.len() as u64)
         .int(2, INT64 as u64)
         .bytes(8, name.as_bytes())
@@ -108,12 +113,12 @@ pub fn integers(name: &str, values: &[i64]) -> Message {
 }
 
 /// `TensorProto` of floats.
-pub fn floats(name: &str, values: &[f32]) -> Message {
+pub fn floats(name: &str, values: &[f32]) -> ProtoMessage {
     let raw: Vec<u8> = values
         .iter()
         .flat_map(|value| value.to_le_bytes())
         .collect();
-    Message::default()
+    ProtoMessage::default()
         .int(1, values.len() as u64)
         .int(2, FLOAT as u64)
         .bytes(8, name.as_bytes())
@@ -121,23 +126,25 @@ pub fn floats(name: &str, values: &[f32]) -> Message {
 }
 
 /// `ValueInfoProto` of examples × elements.
-pub fn value(name: &str, numbers: usize) -> Message {
-    let examples = Message::default().bytes(2, b"examples");
-    let numbers = Message::default().int(1, numbers as u64);
-    let shape = Message::default()
+pub fn value(name: &str, numbers: usize) -> ProtoMessage {
+    let examples = ProtoMessage::default().bytes(2, b"examples");
+    let numbers = ProtoMessage::default().int(1, numbers as u64);
+    let shape = ProtoMessage::default()
         .message(1, &examples)
         .message(1, &numbers);
-    let tensor = Message::default().int(1, FLOAT as u64).message(2, &shape);
-    let kind = Message::default().message(1, &tensor);
-    Message::default()
+    let tensor = ProtoMessage::default()
+        .int(1, FLOAT as u64)
+        .message(2, &shape);
+    let kind = ProtoMessage::default().message(1, &tensor);
+    ProtoMessage::default()
         .bytes(1, name.as_bytes())
         .message(2, &kind)
 }
 
 /// `ModelProto` around a `GraphProto`.
-pub fn model(graph: &Message) -> Vec<u8> {
-    let opset = Message::default().int(2, OPSET);
-    Message::default()
+pub fn model(graph: &ProtoMessage) -> Vec<u8> {
+    let opset = ProtoMessage::default().int(2, OPSET);
+    ProtoMessage::default()
         .int(1, IR_VERSION)
         .bytes(2, b"muster")
         .message(8, &opset)

@@ -1,7 +1,7 @@
 //! Operations on sequences.
 
-use super::graph::Graph;
-use super::proto::Attribute;
+use super::graph::OnnxGraph;
+use super::proto::AttributeProto;
 use crate::layer::attention::Attention;
 use crate::layer::gru::Gru;
 use crate::layer::lstm::Lstm;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Score that softmax turns into 0.
 const NEVER: f32 = -1e30;
 
-pub fn attention(graph: &mut Graph<'_>, x: &str, op: &Attention) -> String {
+pub fn attention(graph: &mut OnnxGraph<'_>, x: &str, op: &Attention) -> String {
     let [positions, heads, head] = [op.positions, op.heads, op.head].map(|side| side as i64);
     let x = graph.reshape(x, &[-1, positions, 3, heads, head]);
     let parts = graph.split(&x, 2, 3);
@@ -30,15 +30,19 @@ pub fn attention(graph: &mut Graph<'_>, x: &str, op: &Attention) -> String {
     let never = graph.node("Expand", &[&never, &square], &[]);
     let first = graph.integers(&[1]);
     let first = graph.reshape(&first, &[]);
-    let mask = graph.node("Trilu", &[&never, &first], &[Attribute::int("upper", 1)]);
+    let mask = graph.node(
+        "Trilu",
+        &[&never, &first],
+        &[AttributeProto::int("upper", 1)],
+    );
     let scores = graph.node("Add", &[&scores, &mask], &[]);
-    let weights = graph.node("Softmax", &[&scores], &[Attribute::int("axis", -1)]);
+    let weights = graph.node("Softmax", &[&scores], &[AttributeProto::int("axis", -1)]);
     let out = graph.node("MatMul", &[&weights, &values], &[]);
     graph.transpose(&out, &[0, 2, 1, 3])
 }
 
 /// The engine has gates i, f, g, o and one bias; ONNX has i, o, f, g and two.
-pub fn lstm(graph: &mut Graph<'_>, x: &str, op: &Lstm) -> String {
+pub fn lstm(graph: &mut OnnxGraph<'_>, x: &str, op: &Lstm) -> String {
     let order = [0, 3, 1, 2];
     let input = weight(graph, &op.input_weight, op.inputs, op.hidden, &order);
     let recurrent = weight(graph, &op.recurrent_weight, op.hidden, op.hidden, &order);
@@ -46,13 +50,13 @@ pub fn lstm(graph: &mut Graph<'_>, x: &str, op: &Lstm) -> String {
     let zeros = graph.node("Sub", &[&bias, &bias], &[]);
     let biases = both(graph, &bias, &zeros);
     let x = steps(graph, x, op.positions, op.inputs);
-    let hidden = [Attribute::int("hidden_size", op.hidden as i64)];
+    let hidden = [AttributeProto::int("hidden_size", op.hidden as i64)];
     let out = graph.node("LSTM", &[&x, &input, &recurrent, &biases], &hidden);
     examples(graph, &out, op.positions, op.hidden)
 }
 
 /// The engine has gates r, z, n; ONNX has z, r, n. The reset gate follows the product in both.
-pub fn gru(graph: &mut Graph<'_>, x: &str, op: &Gru) -> String {
+pub fn gru(graph: &mut OnnxGraph<'_>, x: &str, op: &Gru) -> String {
     let order = [1, 0, 2];
     let input = weight(graph, &op.input_weight, op.inputs, op.hidden, &order);
     let recurrent = weight(graph, &op.recurrent_weight, op.hidden, op.hidden, &order);
@@ -61,8 +65,8 @@ pub fn gru(graph: &mut Graph<'_>, x: &str, op: &Gru) -> String {
     let biases = both(graph, &first, &second);
     let x = steps(graph, x, op.positions, op.inputs);
     let attributes = [
-        Attribute::int("hidden_size", op.hidden as i64),
-        Attribute::int("linear_before_reset", 1),
+        AttributeProto::int("hidden_size", op.hidden as i64),
+        AttributeProto::int("linear_before_reset", 1),
     ];
     let out = graph.node("GRU", &[&x, &input, &recurrent, &biases], &attributes);
     examples(graph, &out, op.positions, op.hidden)
@@ -71,7 +75,7 @@ pub fn gru(graph: &mut Graph<'_>, x: &str, op: &Gru) -> String {
 /// Converts inputs × gates · hidden to 1 × gates · hidden × inputs, with the gates in another
 /// order.
 fn weight(
-    graph: &mut Graph<'_>,
+    graph: &mut OnnxGraph<'_>,
     range: &Range<usize>,
     inputs: usize,
     hidden: usize,
@@ -84,31 +88,35 @@ fn weight(
     graph.reshape(&gates, &[1, rows, inputs as i64])
 }
 
-fn bias(graph: &mut Graph<'_>, range: &Range<usize>, hidden: usize, order: &[usize]) -> String {
+fn bias(graph: &mut OnnxGraph<'_>, range: &Range<usize>, hidden: usize, order: &[usize]) -> String {
     let rows = (order.len() * hidden) as i64;
     let block = graph.parameter(range, &[rows]);
     let gates = ordered(graph, &block, order);
     graph.reshape(&gates, &[1, rows])
 }
 
-fn ordered(graph: &mut Graph<'_>, x: &str, order: &[usize]) -> String {
+fn ordered(graph: &mut OnnxGraph<'_>, x: &str, order: &[usize]) -> String {
     let gates = graph.split(x, 0, order.len());
     let gates: Vec<&str> = order.iter().map(|&gate| gates[gate].as_str()).collect();
-    graph.node("Concat", &gates, &[Attribute::int("axis", 0)])
+    graph.node("Concat", &gates, &[AttributeProto::int("axis", 0)])
 }
 
-fn both(graph: &mut Graph<'_>, first: &str, second: &str) -> String {
-    graph.node("Concat", &[first, second], &[Attribute::int("axis", 1)])
+fn both(graph: &mut OnnxGraph<'_>, first: &str, second: &str) -> String {
+    graph.node(
+        "Concat",
+        &[first, second],
+        &[AttributeProto::int("axis", 1)],
+    )
 }
 
 /// Converts to positions × examples × inputs, the layout of recurrent operators.
-fn steps(graph: &mut Graph<'_>, x: &str, positions: usize, inputs: usize) -> String {
+fn steps(graph: &mut OnnxGraph<'_>, x: &str, positions: usize, inputs: usize) -> String {
     let x = graph.reshape(x, &[-1, positions as i64, inputs as i64]);
     graph.transpose(&x, &[1, 0, 2])
 }
 
 /// Converts from positions × 1 × examples × hidden.
-fn examples(graph: &mut Graph<'_>, x: &str, positions: usize, hidden: usize) -> String {
+fn examples(graph: &mut OnnxGraph<'_>, x: &str, positions: usize, hidden: usize) -> String {
     let x = graph.reshape(x, &[positions as i64, -1, hidden as i64]);
     graph.transpose(&x, &[1, 0, 2])
 }

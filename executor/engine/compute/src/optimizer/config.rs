@@ -1,22 +1,22 @@
 //! Configuration of an optimizer and its validation.
 
-use super::schedule::Schedule;
+use super::schedule::LearningRateSchedule;
 use serde::{Deserialize, Serialize};
 
 /// Update rule with its learning-rate schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Optimizer {
-    pub rule: Rule,
+pub struct OptimizerConfig {
+    pub rule: UpdateRule,
     #[serde(default)]
-    pub schedule: Schedule,
+    pub schedule: LearningRateSchedule,
 }
 
 /// Update rule of a parameter. Weight decay is an L2 penalty, which is added to the gradient,
 /// except where a rule declares it decoupled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Rule {
+pub enum UpdateRule {
     /// v ← μ·v + g; p ← p − η·v, or with Nesterov momentum p ← p − η·(g + μ·v) (Sutskever et al.,
     /// 2013, in PyTorch's form).
     Sgd {
@@ -107,23 +107,23 @@ fn default_trust() -> f64 {
 /// Value outside of its range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{field} is {value}; it must be {expected}")]
-pub struct ConfigError {
+pub struct HyperparameterError {
     pub field: &'static str,
     pub value: f64,
     pub expected: &'static str,
 }
 
-impl Optimizer {
+impl OptimizerConfig {
     /// Optimizer with a constant learning rate.
     #[must_use]
-    pub fn new(rule: Rule) -> Self {
-        let schedule = Schedule::default();
+    pub fn new(rule: UpdateRule) -> Self {
+        let schedule = LearningRateSchedule::default();
         Self { rule, schedule }
     }
 
     /// # Errors
     /// Names the first value that is outside of its range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), HyperparameterError> {
         self.rule.validate()?;
         self.schedule.validate()
     }
@@ -155,17 +155,17 @@ impl Optimizer {
     #[must_use]
     pub fn state_names(&self) -> &'static [&'static str] {
         match self.rule {
-            Rule::Sgd { momentum: 0.0, .. } | Rule::Lars { momentum: 0.0, .. } => &[],
-            Rule::Sgd { .. } | Rule::Lars { .. } => &["momentum"],
-            Rule::AdaGrad { .. } => &["square_sum"],
-            Rule::RmsProp { momentum: 0.0, .. } => &["square_mean"],
-            Rule::RmsProp { .. } => &["square_mean", "momentum"],
-            Rule::Adam { .. } => &["first_moment", "second_moment"],
+            UpdateRule::Sgd { momentum: 0.0, .. } | UpdateRule::Lars { momentum: 0.0, .. } => &[],
+            UpdateRule::Sgd { .. } | UpdateRule::Lars { .. } => &["momentum"],
+            UpdateRule::AdaGrad { .. } => &["square_sum"],
+            UpdateRule::RmsProp { momentum: 0.0, .. } => &["square_mean"],
+            UpdateRule::RmsProp { .. } => &["square_mean", "momentum"],
+            UpdateRule::Adam { .. } => &["first_moment", "second_moment"],
         }
     }
 }
 
-impl Rule {
+impl UpdateRule {
     fn lr_mut(&mut self) -> &mut f64 {
         match self {
             Self::Sgd { lr, .. }
@@ -198,7 +198,7 @@ impl Rule {
         }
     }
 
-    fn validate(self) -> Result<(), ConfigError> {
+    fn validate(self) -> Result<(), HyperparameterError> {
         match self {
             Self::Sgd {
                 momentum, nesterov, ..
@@ -246,11 +246,11 @@ impl Rule {
 }
 
 /// Rejects an ε that is 0 in f32, because a gradient of 0 would then give 0 / 0.
-fn epsilon(eps: f64) -> Result<(), ConfigError> {
+fn epsilon(eps: f64) -> Result<(), HyperparameterError> {
     check("eps", eps, (1e-30..=1.0).contains(&eps), "1e-30 to 1")
 }
 
-fn fraction(field: &'static str, value: f64) -> Result<(), ConfigError> {
+fn fraction(field: &'static str, value: f64) -> Result<(), HyperparameterError> {
     check(field, value, (0.0..1.0).contains(&value), "0 to below 1")
 }
 
@@ -259,11 +259,11 @@ pub(super) fn check(
     value: f64,
     right: bool,
     expected: &'static str,
-) -> Result<(), ConfigError> {
+) -> Result<(), HyperparameterError> {
     if right {
         Ok(())
     } else {
-        Err(ConfigError {
+        Err(HyperparameterError {
             field,
             value,
             expected,

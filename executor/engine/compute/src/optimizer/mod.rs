@@ -10,6 +10,6 @@ mod schedule;
 mod update;
 
 pub use clip::{clip_factor, square_norm};
-pub use config::{ConfigError, Optimizer, Rule};
-pub use schedule::{Decay, Schedule};
+pub use config::{HyperparameterError, OptimizerConfig, UpdateRule};
+pub use schedule::{LearningRateDecay, LearningRateSchedule};
 pub use update::follow;

@@ -1,22 +1,22 @@
 //! Learning rate as a function of the step.
 
-use super::config::{ConfigError, check};
+use super::config::{HyperparameterError, check};
 use serde::{Deserialize, Serialize};
 
 /// Linear warm-up followed by decay. The default is a constant rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Schedule {
+pub struct LearningRateSchedule {
     /// Number of steps in which the rate rises linearly; the last of them has the full rate (Goyal
     /// et al., 2017).
     pub warmup_steps: u64,
-    pub decay: Decay,
+    pub decay: LearningRateDecay,
 }
 
 /// Decay after warm-up. Steps count from the start of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Decay {
+pub enum LearningRateDecay {
     #[default]
     Constant,
     /// Half a cosine from the end of warm-up to `floor` times the rate at `total_steps`, constant
@@ -29,7 +29,7 @@ pub enum Decay {
     Polynomial { total_steps: u64, power: f64 },
 }
 
-impl Schedule {
+impl LearningRateSchedule {
     /// Returns the factor of the rule's learning rate at `step`, which counts from 0.
     #[must_use]
     pub fn factor(&self, step: u64) -> f64 {
@@ -37,16 +37,16 @@ impl Schedule {
             return (step + 1) as f64 / self.warmup_steps as f64;
         }
         match self.decay {
-            Decay::Constant => 1.0,
-            Decay::Cosine { total_steps, floor } => {
+            LearningRateDecay::Constant => 1.0,
+            LearningRateDecay::Cosine { total_steps, floor } => {
                 let done = self.done(step, total_steps);
                 floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
             }
-            Decay::Step {
+            LearningRateDecay::Step {
                 every_steps,
                 factor,
             } => factor.powf((step / every_steps) as f64),
-            Decay::Polynomial { total_steps, power } => {
+            LearningRateDecay::Polynomial { total_steps, power } => {
                 (1.0 - self.done(step, total_steps)).powf(power)
             }
         }
@@ -58,7 +58,7 @@ impl Schedule {
         (step - self.warmup_steps).min(span) as f64 / span as f64
     }
 
-    fn ends_after_warmup(&self, total_steps: u64) -> Result<(), ConfigError> {
+    fn ends_after_warmup(&self, total_steps: u64) -> Result<(), HyperparameterError> {
         let right = total_steps > self.warmup_steps;
         check(
             "total_steps",
@@ -68,14 +68,14 @@ impl Schedule {
         )
     }
 
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self) -> Result<(), HyperparameterError> {
         match self.decay {
-            Decay::Constant => Ok(()),
-            Decay::Cosine { total_steps, floor } => {
+            LearningRateDecay::Constant => Ok(()),
+            LearningRateDecay::Cosine { total_steps, floor } => {
                 check("floor", floor, (0.0..=1.0).contains(&floor), "0 to 1")?;
                 self.ends_after_warmup(total_steps)
             }
-            Decay::Polynomial { total_steps, power } => {
+            LearningRateDecay::Polynomial { total_steps, power } => {
                 check(
                     "power",
                     power,
@@ -84,7 +84,7 @@ impl Schedule {
                 )?;
                 self.ends_after_warmup(total_steps)
             }
-            Decay::Step {
+            LearningRateDecay::Step {
                 every_steps,
                 factor,
             } => {
@@ -109,7 +109,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn factors(schedule: Schedule, steps: &[u64]) -> Vec<f64> {
+    fn factors(schedule: LearningRateSchedule, steps: &[u64]) -> Vec<f64> {
         steps
             .iter()
             .map(|&step| (schedule.factor(step) * 1e6).round() / 1e6)
@@ -118,15 +118,18 @@ mod tests {
 
     #[test]
     fn rate_rises_linearly_then_decays() {
-        let schedule = |decay| Schedule {
+        let schedule = |decay| LearningRateSchedule {
             warmup_steps: 4,
             decay,
         };
         assert_eq!(
-            factors(schedule(Decay::Constant), &[0, 1, 3, 4, 1 << 40]),
+            factors(
+                schedule(LearningRateDecay::Constant),
+                &[0, 1, 3, 4, 1 << 40]
+            ),
             [0.25, 0.5, 1.0, 1.0, 1.0]
         );
-        let cosine = Decay::Cosine {
+        let cosine = LearningRateDecay::Cosine {
             total_steps: 104,
             floor: 0.1,
         };
@@ -134,12 +137,12 @@ mod tests {
             factors(schedule(cosine), &[0, 4, 54, 104, 1 << 40]),
             [0.25, 1.0, 0.55, 0.1, 0.1]
         );
-        let step = Decay::Step {
+        let step = LearningRateDecay::Step {
             every_steps: 10,
             factor: 0.5,
         };
         assert_eq!(factors(schedule(step), &[9, 10, 29]), [1.0, 0.5, 0.25]);
-        let polynomial = Decay::Polynomial {
+        let polynomial = LearningRateDecay::Polynomial {
             total_steps: 104,
             power: 2.0,
         };
@@ -147,6 +150,9 @@ mod tests {
             factors(schedule(polynomial), &[0, 4, 54, 104, 1 << 40]),
             [0.25, 1.0, 0.25, 0.0, 0.0]
         );
-        assert_eq!(factors(Schedule::default(), &[0, 7]), [1.0, 1.0]);
+        assert_eq!(
+            factors(LearningRateSchedule::default(), &[0, 7]),
+            [1.0, 1.0]
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! Update loops.
 
-use super::config::{Optimizer, Rule};
+use super::config::{OptimizerConfig, UpdateRule};
 use crate::simd::vectorised;
 
-impl Optimizer {
+impl OptimizerConfig {
     /// Returns the learning rate of `step`, which counts from 0.
     #[must_use]
     pub fn learning_rate(&self, step: u64) -> f64 {
@@ -37,7 +37,7 @@ impl Optimizer {
 
     /// Returns λ of a tensor under LARS, 1 under every other rule.
     pub fn trust(&self, params: &[f32], grads: &[f32], grad_scale: f32) -> f32 {
-        let Rule::Lars {
+        let UpdateRule::Lars {
             weight_decay,
             trust,
             ..
@@ -68,7 +68,7 @@ impl Optimizer {
         let lr = self.learning_rate(step);
         let [first, second] = planes;
         match self.rule {
-            Rule::Sgd {
+            UpdateRule::Sgd {
                 momentum,
                 nesterov,
                 weight_decay,
@@ -83,7 +83,7 @@ impl Optimizer {
                     sgd_momentum(params, grads, first, factors);
                 }
             }
-            Rule::Lars {
+            UpdateRule::Lars {
                 momentum,
                 weight_decay,
                 ..
@@ -100,13 +100,13 @@ impl Optimizer {
                     lars(params, grads, first, factors);
                 }
             }
-            Rule::AdaGrad {
+            UpdateRule::AdaGrad {
                 eps, weight_decay, ..
             } => {
                 let factors = [lr as f32, eps as f32, weight_decay as f32, grad_scale];
                 adagrad(params, grads, first, factors);
             }
-            Rule::RmsProp {
+            UpdateRule::RmsProp {
                 rho,
                 eps,
                 momentum,
@@ -121,7 +121,7 @@ impl Optimizer {
                     rmsprop_momentum(params, grads, first, second, factors, rho, momentum as f32);
                 }
             }
-            Rule::Adam {
+            UpdateRule::Adam {
                 beta1,
                 beta2,
                 eps,

@@ -2,28 +2,29 @@
 //! batches for them. The crate's own tests run them on an emulated device, `tests/gpu.rs` on a GPU.
 //! The including file defines `engine`.
 
-use super::engine::model::zoo::{self, Goal, Gpt, Layer, layers};
+use super::engine::model::zoo::{self, Gpt, NetworkLayer, TrainingObjective, layers};
 use super::engine::model::{
-    Activation, Batch, Conv, Draw, Input, InputShape, Network, Role, Targets, Windows,
+    ActivationFunction, Batch, BatchTargets, ConvOptions, ExampleShape, ImageShape, Network,
+    ParameterRole, RandomKey, SlidingWindow,
 };
 
 /// Number of examples of every batch.
 pub const EXAMPLES: usize = 7;
 
-const CLASSIFY: Goal = Goal::Classify { classes: 5 };
+const CLASSIFY: TrainingObjective = TrainingObjective::Classify { classes: 5 };
 
-pub type Case = (String, Network);
+pub type DeviceCase = (String, Network);
 
 /// Owned data of a batch.
-pub struct Examples {
+pub struct OwnedBatch {
     inputs: Vec<f32>,
     values: Vec<f32>,
     classes: Vec<u32>,
     wants_classes: bool,
 }
 
-fn image(height: usize, width: usize, channels: usize) -> Input {
-    InputShape {
+fn image(height: usize, width: usize, channels: usize) -> ExampleShape {
+    ImageShape {
         height,
         width,
         channels,
@@ -45,7 +46,7 @@ fn numbers(len: usize) -> Vec<f32> {
 pub fn parameters(network: &Network) -> Vec<f32> {
     let mut params = network.init(3);
     for block in network.blocks() {
-        if block.role != Role::Weight {
+        if block.role != ParameterRole::Weight {
             let params = &mut params[block.range()];
             let more = numbers(params.len());
             params.iter_mut().zip(more).for_each(|(p, x)| *p += 0.1 * x);
@@ -54,12 +55,12 @@ pub fn parameters(network: &Network) -> Vec<f32> {
     params
 }
 
-impl Examples {
+impl OwnedBatch {
     /// Creates [`EXAMPLES`] examples for the network.
     pub fn new(network: &Network) -> Self {
         let numbers = numbers(EXAMPLES * network.input().len());
         let inputs: Vec<f32> = match network.input() {
-            Input::Tokens { vocabulary, .. } => numbers
+            ExampleShape::Tokens { vocabulary, .. } => numbers
                 .iter()
                 .map(|x| ((x + 1.0) / 2.0 * vocabulary as f32).floor())
                 .collect(),
@@ -79,11 +80,11 @@ impl Examples {
         Batch {
             inputs: &self.inputs,
             targets: if self.wants_classes {
-                Targets::Classes(&self.classes)
+                BatchTargets::Classes(&self.classes)
             } else {
-                Targets::Values(&self.values)
+                BatchTargets::Values(&self.values)
             },
-            draw: Draw {
+            draw: RandomKey {
                 seed: 5,
                 step: 9,
                 first: 4,
@@ -92,22 +93,27 @@ impl Examples {
     }
 }
 
-fn list(what: &str, input: Input, list: &[Layer], goal: Goal) -> Case {
+fn list(
+    what: &str,
+    input: ExampleShape,
+    list: &[NetworkLayer],
+    goal: TrainingObjective,
+) -> DeviceCase {
     (what.to_owned(), layers(input, list, goal).expect(what))
 }
 
-fn dense(width: usize) -> Layer {
-    Layer::Dense { width, relu: true }
+fn dense(width: usize) -> NetworkLayer {
+    NetworkLayer::Dense { width, relu: true }
 }
 
-fn conv(conv: Conv) -> Layer {
-    Layer::Conv(conv)
+fn conv(conv: ConvOptions) -> NetworkLayer {
+    NetworkLayer::Conv(conv)
 }
 
-pub fn dense_layers_and_losses() -> Vec<Case> {
-    let row = Input::Row { columns: 13 };
-    let many = Goal::Classify { classes: 90 };
-    let classes = |classes| Goal::Classify { classes };
+pub fn dense_layers_and_losses() -> Vec<DeviceCase> {
+    let row = ExampleShape::Row { columns: 13 };
+    let many = TrainingObjective::Classify { classes: 90 };
+    let classes = |classes| TrainingObjective::Classify { classes };
     vec![
         list("dense", row, &[dense(9), dense(70)], CLASSIFY),
         list("many classes", row, &[dense(9)], many),
@@ -115,60 +121,77 @@ pub fn dense_layers_and_losses() -> Vec<Case> {
         list("43 classes", row, &[dense(72)], classes(43)),
         list("301 classes", row, &[dense(9)], classes(301)),
         list("4100 classes", row, &[dense(3)], classes(4100)),
-        list("distance", row, &[dense(9)], Goal::Regress),
-        list("answers", row, &[dense(9)], Goal::Answer),
+        list("distance", row, &[dense(9)], TrainingObjective::Regress),
+        list("answers", row, &[dense(9)], TrainingObjective::Answer),
     ]
 }
 
-pub fn activations() -> Vec<Case> {
-    use Activation::{Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Tanh};
+pub fn activations() -> Vec<DeviceCase> {
+    use ActivationFunction::{Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Tanh};
     let slope = LeakyRelu { slope: 0.1 };
     let functions = [Relu, slope, Gelu, GeluTanh, Sigmoid, Tanh, Silu];
     let case = |function| {
-        let through = [dense(9), Layer::Activation(function)];
+        let through = [dense(9), NetworkLayer::Activation(function)];
         let what = format!("{function:?}");
-        list(&what, Input::Row { columns: 13 }, &through, CLASSIFY)
+        list(&what, ExampleShape::Row { columns: 13 }, &through, CLASSIFY)
     };
     functions.into_iter().map(case).collect()
 }
 
-pub fn convolutions() -> Vec<Case> {
+pub fn convolutions() -> Vec<DeviceCase> {
     let mut all = Vec::new();
-    let oblong = Windows {
+    let oblong = SlidingWindow {
         kernel: [2, 5],
         stride: [2, 3],
         padding: [1, 2],
     };
     let cases = [
-        ([5, 6, 3], Conv::new(4, Windows::square(3).same())),
-        ([8, 7, 1], Conv::new(3, Windows::square(5)).relu()),
+        (
+            [5, 6, 3],
+            ConvOptions::new(4, SlidingWindow::square(3).same()),
+        ),
+        (
+            [8, 7, 1],
+            ConvOptions::new(3, SlidingWindow::square(5)).relu(),
+        ),
         (
             [7, 8, 8],
-            Conv::new(8, Windows::square(3).stride(2).padding(1)).without_bias(),
+            ConvOptions::new(8, SlidingWindow::square(3).stride(2).padding(1)).without_bias(),
         ),
         (
             [13, 14, 3],
-            Conv::new(8, Windows::square(7).stride(2).padding(3)).without_bias(),
+            ConvOptions::new(8, SlidingWindow::square(7).stride(2).padding(3)).without_bias(),
         ),
-        ([6, 7, 4], Conv::new(6, oblong).groups(2).relu()),
-        ([6, 7, 16], Conv::new(16, oblong).groups(2).relu()),
-        ([4, 5, 6], Conv::new(7, Windows::square(1)).relu()),
-        ([5, 6, 3], Conv::new(4, Windows::square(1).stride(2))),
-        ([4, 5, 6], Conv::new(9, Windows::square(1)).groups(3)),
+        ([6, 7, 4], ConvOptions::new(6, oblong).groups(2).relu()),
+        ([6, 7, 16], ConvOptions::new(16, oblong).groups(2).relu()),
+        (
+            [4, 5, 6],
+            ConvOptions::new(7, SlidingWindow::square(1)).relu(),
+        ),
+        (
+            [5, 6, 3],
+            ConvOptions::new(4, SlidingWindow::square(1).stride(2)),
+        ),
+        (
+            [4, 5, 6],
+            ConvOptions::new(9, SlidingWindow::square(1)).groups(3),
+        ),
         (
             [6, 5, 5],
-            Conv::new(5, Windows::square(3).same()).groups(5).relu(),
+            ConvOptions::new(5, SlidingWindow::square(3).same())
+                .groups(5)
+                .relu(),
         ),
         (
             [6, 7, 40],
-            Conv::new(40, Windows::square(3).stride(2).padding(1))
+            ConvOptions::new(40, SlidingWindow::square(3).stride(2).padding(1))
                 .groups(40)
                 .without_bias(),
         ),
     ];
     for ([height, width, channels], what) in cases {
         // The first convolution makes the gradient of the second one's input necessary.
-        let before = conv(Conv::new(channels, Windows::square(1)));
+        let before = conv(ConvOptions::new(channels, SlidingWindow::square(1)));
         let input = image(height, width, channels);
         all.push(list(
             &format!("{what:?}"),
@@ -179,27 +202,30 @@ pub fn convolutions() -> Vec<Case> {
     }
     for shape in [[6, 8, 3], [7, 5, 8]] {
         let input = image(shape[0], shape[1], shape[2]);
-        let before = conv(Conv::new(shape[2], Windows::square(1)));
-        let pooled = [before, Layer::ConvPool { channels: 6 }];
+        let before = conv(ConvOptions::new(shape[2], SlidingWindow::square(1)));
+        let pooled = [before, NetworkLayer::ConvPool { channels: 6 }];
         all.push(list("convolution and pooling", input, &pooled, CLASSIFY));
     }
     all
 }
 
-pub fn pooling_and_what_changes_images() -> Vec<Case> {
+pub fn pooling_and_what_changes_images() -> Vec<DeviceCase> {
     let mut all = Vec::new();
-    let before = conv(Conv::new(6, Windows::square(3).same()));
-    let oblong = Windows {
+    let before = conv(ConvOptions::new(6, SlidingWindow::square(3).same()));
+    let oblong = SlidingWindow {
         kernel: [3, 2],
         stride: [2, 1],
         padding: [1, 1],
     };
     for windows in [
         oblong,
-        Windows::square(2).stride(2),
-        Windows::square(3).same(),
+        SlidingWindow::square(2).stride(2),
+        SlidingWindow::square(3).same(),
     ] {
-        for pool in [Layer::MaxPool(windows), Layer::AveragePool(windows)] {
+        for pool in [
+            NetworkLayer::MaxPool(windows),
+            NetworkLayer::AveragePool(windows),
+        ] {
             let what = format!("{pool:?}");
             all.push(list(
                 &what,
@@ -209,31 +235,31 @@ pub fn pooling_and_what_changes_images() -> Vec<Case> {
             ));
         }
     }
-    let residual = Layer::Residual {
-        layers: vec![conv(Conv::new(6, Windows::square(3).same()))],
+    let residual = NetworkLayer::Residual {
+        layers: vec![conv(ConvOptions::new(6, SlidingWindow::square(3).same()))],
         shortcut: vec![],
         relu: true,
     };
-    let concat = Layer::Concat {
+    let concat = NetworkLayer::Concat {
         branches: vec![
-            vec![conv(Conv::new(3, Windows::square(1)))],
+            vec![conv(ConvOptions::new(3, SlidingWindow::square(1)))],
             vec![],
-            vec![Layer::MaxPool(Windows::square(3).same())],
+            vec![NetworkLayer::MaxPool(SlidingWindow::square(3).same())],
         ],
     };
-    let upsample = Layer::Upsample { factor: 3 };
-    let reshape = Layer::Reshape {
+    let upsample = NetworkLayer::Upsample { factor: 3 };
+    let reshape = NetworkLayer::Reshape {
         shape: vec![6, 7, 6],
     };
     let several = [
-        Layer::BatchNorm { relu: false },
-        Layer::BatchNorm { relu: true },
-        Layer::GlobalAveragePool,
+        NetworkLayer::BatchNorm { relu: false },
+        NetworkLayer::BatchNorm { relu: true },
+        NetworkLayer::GlobalAveragePool,
         residual,
         concat,
         upsample,
         reshape,
-        Layer::Dropout { share: 0.4 },
+        NetworkLayer::Dropout { share: 0.4 },
     ];
     for layer in several {
         let what = format!("{layer:?}");
@@ -246,11 +272,11 @@ pub fn pooling_and_what_changes_images() -> Vec<Case> {
     }
     // Channels that are processed eight at a time, more of them than a block can process, and more
     // rows than one block sums.
-    let before = conv(Conv::new(72, Windows::square(3).same()));
+    let before = conv(ConvOptions::new(72, SlidingWindow::square(3).same()));
     let wide = [
-        Layer::MaxPool(oblong),
-        Layer::AveragePool(oblong),
-        Layer::BatchNorm { relu: true },
+        NetworkLayer::MaxPool(oblong),
+        NetworkLayer::AveragePool(oblong),
+        NetworkLayer::BatchNorm { relu: true },
     ];
     for layer in wide {
         let what = format!("{layer:?} of 72 channels");
@@ -260,24 +286,28 @@ pub fn pooling_and_what_changes_images() -> Vec<Case> {
     for relu in [false, true] {
         let what = format!("BatchNorm of many rows, {relu}");
         // Without a bias, whose gradient would be only rounding noise.
-        let before = conv(Conv::new(8, Windows::square(1)).without_bias());
-        let through = [before, Layer::BatchNorm { relu }, Layer::GlobalAveragePool];
+        let before = conv(ConvOptions::new(8, SlidingWindow::square(1)).without_bias());
+        let through = [
+            before,
+            NetworkLayer::BatchNorm { relu },
+            NetworkLayer::GlobalAveragePool,
+        ];
         all.push(list(&what, image(17, 18, 2), &through, CLASSIFY));
     }
     all
 }
 
-pub fn sequences() -> Vec<Case> {
+pub fn sequences() -> Vec<DeviceCase> {
     let mut all = Vec::new();
-    let predict = Goal::Predict { vocabulary: 11 };
-    let embedding = Layer::Embedding { width: 12 };
+    let predict = TrainingObjective::Predict { vocabulary: 11 };
+    let embedding = NetworkLayer::Embedding { width: 12 };
     let several = [
-        Layer::Positions,
-        Layer::LayerNorm,
-        Layer::Lstm { hidden: 7 },
-        Layer::Gru { hidden: 6 },
-        Layer::Attention { heads: 3 },
-        Layer::Project {
+        NetworkLayer::Positions,
+        NetworkLayer::LayerNorm,
+        NetworkLayer::Lstm { hidden: 7 },
+        NetworkLayer::Gru { hidden: 6 },
+        NetworkLayer::Attention { heads: 3 },
+        NetworkLayer::Project {
             width: 9,
             bias: false,
         },
@@ -285,7 +315,7 @@ pub fn sequences() -> Vec<Case> {
     for layer in several {
         for length in [1, 5, 70] {
             let what = format!("{layer:?} of {length}");
-            let tokens = Input::Tokens {
+            let tokens = ExampleShape::Tokens {
                 length,
                 vocabulary: 11,
             };
@@ -296,28 +326,28 @@ pub fn sequences() -> Vec<Case> {
     // Heads of 32 and 64 have their own kernels, in tiles of 64 positions.
     for (heads, length) in [(2, 5), (2, 130), (1, 64), (1, 70), (1, 193)] {
         let what = format!("{heads} heads of 64 numbers in all, {length} positions");
-        let tokens = Input::Tokens {
+        let tokens = ExampleShape::Tokens {
             length,
             vocabulary: 11,
         };
         let through = [
-            Layer::Embedding { width: 64 },
-            Layer::Positions,
-            Layer::Attention { heads },
+            NetworkLayer::Embedding { width: 64 },
+            NetworkLayer::Positions,
+            NetworkLayer::Attention { heads },
         ];
         all.push(list(&what, tokens, &through, predict));
     }
     // Multiples of eight columns: few, and more than a warp or a block processes at once.
     for (width, length) in [(40, 80), (264, 3)] {
-        let tokens = Input::Tokens {
+        let tokens = ExampleShape::Tokens {
             length,
             vocabulary: 11,
         };
         let bias = true;
         let through = [
-            Layer::Embedding { width },
-            Layer::LayerNorm,
-            Layer::Project { width: 16, bias },
+            NetworkLayer::Embedding { width },
+            NetworkLayer::LayerNorm,
+            NetworkLayer::Project { width: 16, bias },
         ];
         let what = format!("LayerNorm of {width} by {length}");
         all.push(list(&what, tokens, &through, predict));

@@ -1,14 +1,14 @@
 //! A forward pass that begins while its parameters arrive: bits of the result, and the order in
 //! which parameters are requested.
 
-use muster_compute::model::{Batch, Draw, InputShape, Network, Targets, zoo};
+use muster_compute::model::{Batch, BatchTargets, ImageShape, Network, RandomKey, zoo};
 use std::ops::Range;
 
 const VOCABULARY: usize = 11;
 const EXAMPLES: usize = 3;
 
 fn networks() -> Vec<(&'static str, Network)> {
-    let image = InputShape {
+    let image = ImageShape {
         height: 8,
         width: 8,
         channels: 1,
@@ -39,12 +39,12 @@ fn networks() -> Vec<(&'static str, Network)> {
     ]
 }
 
-struct Examples {
+struct InitialBatch {
     inputs: Vec<f32>,
     classes: Vec<u32>,
 }
 
-impl Examples {
+impl InitialBatch {
     fn of(network: &Network) -> Self {
         let numbers = EXAMPLES * network.input().len();
         let targets = EXAMPLES * network.targets();
@@ -57,8 +57,8 @@ impl Examples {
     fn batch(&self) -> Batch<'_> {
         Batch {
             inputs: &self.inputs,
-            targets: Targets::Classes(&self.classes),
-            draw: Draw {
+            targets: BatchTargets::Classes(&self.classes),
+            draw: RandomKey {
                 seed: 5,
                 step: 9,
                 first: 0,
@@ -70,7 +70,7 @@ impl Examples {
 #[test]
 fn pass_with_arriving_parameters_has_the_bits_of_a_plain_pass() {
     for (name, network) in networks() {
-        let examples = Examples::of(&network);
+        let examples = InitialBatch::of(&network);
         let params = network.init(3);
         let count = network.parameter_count();
         let expected = {
@@ -122,7 +122,7 @@ fn pass_with_arriving_parameters_has_the_bits_of_a_plain_pass() {
 #[test]
 fn pass_without_its_parameters_does_not_begin() {
     for (name, network) in networks() {
-        let examples = Examples::of(&network);
+        let examples = InitialBatch::of(&network);
         let mut params = network.init(3);
         let mut workspace = network.workspace(EXAMPLES, 1);
         let mut asked = 0;

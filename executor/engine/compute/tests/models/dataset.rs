@@ -2,13 +2,14 @@
 
 use flate2::{Compression, write::GzEncoder};
 use muster_compute::data::{
-    Dataset, DatasetError, IdxProblem, Kind, Limits, Source, read_images, read_labels,
+    DatasetError, DatasetSource, DatasetSplits, IdxProblem, NamedDataset, SplitLimits, read_images,
+    read_labels,
 };
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-const FASHION: Source = Source::Known(Kind::FashionMnist);
+const FASHION: DatasetSource = DatasetSource::Known(NamedDataset::FashionMnist);
 
 fn idx(dimensions: &[u32], data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, 8, dimensions.len() as u8];
@@ -60,7 +61,7 @@ fn write_dataset(root: &Path) -> PathBuf {
 fn a_data_set_is_read_and_normalised() {
     let root = tempfile::tempdir().unwrap();
     write_dataset(root.path());
-    let data = Dataset::load(&FASHION, root.path(), Limits::default()).unwrap();
+    let data = DatasetSplits::load(&FASHION, root.path(), SplitLimits::default()).unwrap();
     assert_eq!(
         (data.train.len(), data.test.len(), data.outputs()),
         (5, 3, 10)
@@ -77,7 +78,8 @@ fn a_data_set_is_read_and_normalised() {
 fn limits_keep_the_first_examples() {
     let root = tempfile::tempdir().unwrap();
     write_dataset(root.path());
-    let load = |train, test| Dataset::load(&FASHION, root.path(), Limits { train, test });
+    let load =
+        |train, test| DatasetSplits::load(&FASHION, root.path(), SplitLimits { train, test });
     let data = load(Some(2), Some(1000)).unwrap();
     assert_eq!((data.train.len(), data.test.len()), (2, 3));
     assert!(matches!(
@@ -94,7 +96,7 @@ fn limits_keep_the_first_examples() {
 fn parts_that_do_not_belong_together_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let directory = write_dataset(root.path());
-    let load = || Dataset::load(&FASHION, root.path(), Limits::default()).unwrap_err();
+    let load = || DatasetSplits::load(&FASHION, root.path(), SplitLimits::default()).unwrap_err();
 
     let labels = directory.join("t10k-labels-idx1-ubyte");
     fs::write(&labels, idx(&[4], &[0; 4])).unwrap();

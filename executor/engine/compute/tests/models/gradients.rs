@@ -4,7 +4,7 @@
 //! Difference quotients use the f64 network: its steps can be so small that no ReLU or pooling
 //! window changes its decision.
 
-use muster_compute::model::{self, Block, InputShape, Network, zoo};
+use muster_compute::model::{self, ImageShape, Network, ParameterBlock, zoo};
 use std::ops::Range;
 
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ enum Architecture {
 }
 
 impl Architecture {
-    fn network(&self, input: InputShape, classes: usize) -> Network {
+    fn network(&self, input: ImageShape, classes: usize) -> Network {
         let built = match self {
             Self::Mlp { hidden } => zoo::mlp(input, hidden, classes),
             Self::Cnn { channels, dense } => zoo::cnn(input, channels, dense, classes),
@@ -28,13 +28,13 @@ impl Architecture {
     }
 }
 
-struct Reference<'a> {
+struct ReferenceNetwork<'a> {
     architecture: &'a Architecture,
-    blocks: &'a [Block],
-    input: InputShape,
+    blocks: &'a [ParameterBlock],
+    input: ImageShape,
 }
 
-impl Reference<'_> {
+impl ReferenceNetwork<'_> {
     fn loss(&self, params: &[f64], images: &[f32], labels: &[u32]) -> f64 {
         let images = images.chunks(self.input.len()).zip(labels);
         images
@@ -63,7 +63,7 @@ impl Reference<'_> {
                     values = convolve(&values, shape, weight, bias);
                     shape.channels = outputs;
                     values = pool(&values, shape);
-                    shape = InputShape {
+                    shape = ImageShape {
                         height: shape.height / 2,
                         width: shape.width / 2,
                         ..shape
@@ -99,8 +99,8 @@ impl Reference<'_> {
 }
 
 /// 3×3, padding 1, bias, ReLU.
-fn convolve(image: &[f64], shape: InputShape, weight: &[f64], bias: &[f64]) -> Vec<f64> {
-    let InputShape {
+fn convolve(image: &[f64], shape: ImageShape, weight: &[f64], bias: &[f64]) -> Vec<f64> {
+    let ImageShape {
         height,
         width,
         channels,
@@ -126,8 +126,8 @@ fn bias_len(weight: &[f64], channels: usize) -> usize {
     weight.len() / (9 * channels)
 }
 
-fn pool(image: &[f64], shape: InputShape) -> Vec<f64> {
-    let InputShape {
+fn pool(image: &[f64], shape: ImageShape) -> Vec<f64> {
+    let ImageShape {
         height,
         width,
         channels,
@@ -159,8 +159,8 @@ fn mlp(hidden: &[usize]) -> Architecture {
     Architecture::Mlp { hidden }
 }
 
-fn shape(height: usize, width: usize, channels: usize) -> InputShape {
-    InputShape {
+fn shape(height: usize, width: usize, channels: usize) -> ImageShape {
+    ImageShape {
         height,
         width,
         channels,
@@ -169,7 +169,7 @@ fn shape(height: usize, width: usize, channels: usize) -> InputShape {
 
 /// Architectures and inputs that reach every layer: first and later ones, even and odd sides, one
 /// channel and several.
-fn cases() -> Vec<(Architecture, InputShape, usize)> {
+fn cases() -> Vec<(Architecture, ImageShape, usize)> {
     vec![
         (mlp(&[]), shape(3, 2, 1), 3),
         (mlp(&[5]), shape(1, 7, 1), 2),
@@ -193,20 +193,20 @@ fn numbers(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-struct Batch {
+struct GradientBatch {
     params: Vec<f32>,
     images: Vec<f32>,
     labels: Vec<u32>,
 }
 
-impl Batch {
+impl GradientBatch {
     fn examples(&self) -> model::Batch<'_> {
         model::Batch::classes(&self.images, &self.labels)
     }
 }
 
 /// Biases are set too: the initial values of 0 could hide an error in them.
-fn batch(network: &Network, seed: u64, examples: usize) -> Batch {
+fn batch(network: &Network, seed: u64, examples: usize) -> GradientBatch {
     let mut params = network.init(seed);
     for block in network
         .blocks()
@@ -223,7 +223,7 @@ fn batch(network: &Network, seed: u64, examples: usize) -> Batch {
     let labels = (0..examples)
         .map(|i| ((i * 7 + 3) % network.outputs()) as u32)
         .collect();
-    Batch {
+    GradientBatch {
         params,
         images,
         labels,
@@ -232,7 +232,7 @@ fn batch(network: &Network, seed: u64, examples: usize) -> Batch {
 
 fn step(
     network: &Network,
-    batch: &Batch,
+    batch: &GradientBatch,
     max_batch: usize,
     threads: usize,
 ) -> (f64, usize, Vec<f32>) {
@@ -259,7 +259,7 @@ fn every_gradient_is_the_difference_quotient() {
         // More than one of the convolution's groups of 16, and not a multiple.
         let batch = batch(&network, case as u64 + 1, 19);
         let (loss, _, grads) = step(&network, &batch, 19, 1);
-        let reference = Reference {
+        let reference = ReferenceNetwork {
             architecture: &architecture,
             blocks: network.blocks(),
             input,
@@ -307,7 +307,7 @@ fn slices_add_up_to_the_batch() {
         let (loss, correct, grads) = step(&network, &whole, 64, 1);
         let mut sum = (0.0, 0, vec![0.0; grads.len()]);
         for (start, end) in [(0, 10), (10, 10), (10, 27), (27, 37)] {
-            let slice = Batch {
+            let slice = GradientBatch {
                 params: whole.params.clone(),
                 images: whole.images[start * input.len()..end * input.len()].to_vec(),
                 labels: whole.labels[start..end].to_vec(),

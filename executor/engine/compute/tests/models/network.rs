@@ -1,8 +1,8 @@
 //! Layout of networks, and refusal of invalid ones.
 
-use muster_compute::model::{Batch, BuildError, InputShape, Network, zoo};
+use muster_compute::model::{Batch, BuildError, ImageShape, Network, zoo};
 
-const FASHION: InputShape = InputShape {
+const FASHION: ImageShape = ImageShape {
     height: 28,
     width: 28,
     channels: 1,
@@ -111,7 +111,7 @@ fn invalid_networks_are_refused_with_a_reason() {
         refused(zoo::mlp(FASHION, &[], 1)),
         "1 classes; a classifier has 2 to 16777216"
     );
-    let flat = InputShape {
+    let flat = ImageShape {
         height: 0,
         ..FASHION
     };
@@ -124,7 +124,7 @@ fn invalid_networks_are_refused_with_a_reason() {
         huge,
         "dense2.weight would hold more than 2147483648 numbers"
     );
-    let endless = InputShape {
+    let endless = ImageShape {
         height: usize::MAX,
         width: usize::MAX,
         channels: 3,

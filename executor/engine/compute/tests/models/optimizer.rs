@@ -1,6 +1,8 @@
 //! Each update rule against its textbook formula, one parameter at a time in f64.
 
-use muster_compute::optimizer::{Decay, Optimizer, Rule, Schedule};
+use muster_compute::optimizer::{
+    LearningRateDecay, LearningRateSchedule, OptimizerConfig, UpdateRule,
+};
 
 const SCALE: f32 = 0.125;
 
@@ -13,8 +15,8 @@ fn gradient(step: u64, i: usize) -> f32 {
 /// Runs `rule` on an odd number of parameters, so that vector loops have a remainder, and compares
 /// with `reference`. Its arguments are the parameter, its two state values, the gradient and the
 /// time from 1; it updates the first two.
-fn compare(rule: Rule, reference: impl Fn(&mut f64, &mut [f64; 2], f64, i32)) {
-    let optimizer = Optimizer::new(rule);
+fn compare(rule: UpdateRule, reference: impl Fn(&mut f64, &mut [f64; 2], f64, i32)) {
+    let optimizer = OptimizerConfig::new(rule);
     optimizer.validate().unwrap();
     const LEN: usize = 37;
     let mut params: Vec<f32> = (0..LEN).map(|i| i as f32 / 10.0 - 1.5).collect();
@@ -44,9 +46,9 @@ fn compare(rule: Rule, reference: impl Fn(&mut f64, &mut [f64; 2], f64, i32)) {
     }
 }
 
-fn sgd(momentum: f64, nesterov: bool, weight_decay: f64) -> Rule {
+fn sgd(momentum: f64, nesterov: bool, weight_decay: f64) -> UpdateRule {
     let lr = 0.05;
-    Rule::Sgd {
+    UpdateRule::Sgd {
         lr,
         momentum,
         nesterov,
@@ -54,9 +56,9 @@ fn sgd(momentum: f64, nesterov: bool, weight_decay: f64) -> Rule {
     }
 }
 
-fn adam(weight_decay: f64) -> Rule {
+fn adam(weight_decay: f64) -> UpdateRule {
     let (lr, beta1, beta2, eps) = (0.01, 0.9, 0.99, 1e-3);
-    Rule::Adam {
+    UpdateRule::Adam {
         lr,
         beta1,
         beta2,
@@ -102,7 +104,7 @@ fn adam_matches_its_formula() {
 fn adam_with_decoupled_decay_shrinks_first() {
     let (lr, beta1, beta2, eps, weight_decay) = (0.01, 0.9, 0.99, 1e-3, 0.1);
     let decoupled = true;
-    let rule = Rule::Adam {
+    let rule = UpdateRule::Adam {
         lr,
         beta1,
         beta2,
@@ -122,7 +124,7 @@ fn adam_with_decoupled_decay_shrinks_first() {
 #[test]
 fn adagrad_matches_its_formula() {
     let (lr, eps, weight_decay) = (0.05, 1e-3, 0.01);
-    let rule = Rule::AdaGrad {
+    let rule = UpdateRule::AdaGrad {
         lr,
         eps,
         weight_decay,
@@ -138,7 +140,7 @@ fn adagrad_matches_its_formula() {
 fn rmsprop_matches_its_formula() {
     let (lr, rho, eps, weight_decay) = (0.002, 0.9, 1e-3, 0.01);
     for momentum in [0.0, 0.8] {
-        let rule = Rule::RmsProp {
+        let rule = UpdateRule::RmsProp {
             lr,
             rho,
             eps,
@@ -164,13 +166,13 @@ fn rmsprop_matches_its_formula() {
 fn lars_scales_by_the_norms() {
     let (lr, weight_decay, trust) = (0.5, 0.01, 0.02);
     for momentum in [0.0, 0.9] {
-        let rule = Rule::Lars {
+        let rule = UpdateRule::Lars {
             lr,
             momentum,
             weight_decay,
             trust,
         };
-        let optimizer = Optimizer::new(rule);
+        let optimizer = OptimizerConfig::new(rule);
         let mut params: Vec<f32> = (0..37).map(|i| i as f32 / 10.0 - 1.5).collect();
         let mut expected: Vec<f64> = params.iter().map(|p| f64::from(*p)).collect();
         let mut velocity = [0.0; 37];
@@ -213,7 +215,7 @@ fn a_range_alone_gets_the_same_bits() {
         sgd(0.9, true, 0.0),
         adam(0.01),
     ] {
-        let optimizer = Optimizer::new(rule);
+        let optimizer = OptimizerConfig::new(rule);
         let slots = optimizer.state_len_per_param();
         let run = |cuts: &[usize]| {
             let mut params = Vec::new();
@@ -234,14 +236,14 @@ fn a_range_alone_gets_the_same_bits() {
 
 #[test]
 fn the_schedule_reaches_the_update() {
-    let schedule = Schedule {
+    let schedule = LearningRateSchedule {
         warmup_steps: 2,
-        decay: Decay::Step {
+        decay: LearningRateDecay::Step {
             every_steps: 2,
             factor: 0.5,
         },
     };
-    let optimizer = Optimizer {
+    let optimizer = OptimizerConfig {
         rule: sgd(0.0, false, 0.0),
         schedule,
     };
@@ -257,8 +259,13 @@ fn the_schedule_reaches_the_update() {
 
 #[test]
 fn settings_out_of_range_are_named() {
-    let refused = |rule| Optimizer::new(rule).validate().unwrap_err().to_string();
-    let lr = |lr| Rule::Sgd {
+    let refused = |rule| {
+        OptimizerConfig::new(rule)
+            .validate()
+            .unwrap_err()
+            .to_string()
+    };
+    let lr = |lr| UpdateRule::Sgd {
         lr,
         momentum: 0.0,
         nesterov: false,
@@ -281,7 +288,7 @@ fn settings_out_of_range_are_named() {
         refused(sgd(0.5, false, -1.0)),
         "weight_decay is -1; it must be 0 to 1"
     );
-    let eps = Rule::Adam {
+    let eps = UpdateRule::Adam {
         lr: 0.1,
         beta1: 0.9,
         beta2: 0.999,
@@ -290,14 +297,14 @@ fn settings_out_of_range_are_named() {
         decoupled: false,
     };
     assert_eq!(refused(eps), "eps is 0; it must be 1e-30 to 1");
-    let schedule = Schedule {
+    let schedule = LearningRateSchedule {
         warmup_steps: 9,
-        decay: Decay::Cosine {
+        decay: LearningRateDecay::Cosine {
             total_steps: 9,
             floor: 0.0,
         },
     };
-    let refused = Optimizer {
+    let refused = OptimizerConfig {
         rule: lr(0.1),
         schedule,
     }
@@ -312,9 +319,9 @@ fn settings_out_of_range_are_named() {
 
 #[test]
 fn a_rule_is_read_strictly() {
-    let read = |text: &str| serde_json::from_str::<Optimizer>(text);
+    let read = |text: &str| serde_json::from_str::<OptimizerConfig>(text);
     let optimizer = read(r#"{"rule":{"kind":"adam","lr":0.001}}"#).unwrap();
-    let expected = Rule::Adam {
+    let expected = UpdateRule::Adam {
         lr: 0.001,
         beta1: 0.9,
         beta2: 0.999,
@@ -322,7 +329,7 @@ fn a_rule_is_read_strictly() {
         weight_decay: 0.0,
         decoupled: false,
     };
-    assert_eq!(optimizer, Optimizer::new(expected));
+    assert_eq!(optimizer, OptimizerConfig::new(expected));
     assert!(read(r#"{"rule":{"kind":"adam","lr":0.001,"momentum":0.9}}"#).is_err());
     assert!(read(r#"{"rule":{"kind":"adam"}}"#).is_err());
 }

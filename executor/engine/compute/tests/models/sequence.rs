@@ -1,7 +1,7 @@
 //! Language models as whole networks: sizes, threads, workers, and gradients reported during the
 //! backward pass.
 
-use muster_compute::model::{Batch, Draw, Network, Role, Targets, zoo};
+use muster_compute::model::{Batch, BatchTargets, Network, ParameterRole, RandomKey, zoo};
 use std::ops::Range;
 
 const VOCABULARY: usize = 23;
@@ -24,29 +24,29 @@ fn networks() -> Vec<Network> {
     ]
 }
 
-struct Text {
+struct TextBatch {
     tokens: Vec<f32>,
     next: Vec<u32>,
 }
 
-fn text(network: &Network, examples: usize) -> Text {
+fn text(network: &Network, examples: usize) -> TextBatch {
     let token = |i: usize| (i * i / 3 + i * 5) % VOCABULARY;
     let len = examples * network.input().len();
-    Text {
+    TextBatch {
         tokens: (0..len).map(|i| token(i) as f32).collect(),
         next: (0..len).map(|i| token(i + 1) as u32).collect(),
     }
 }
 
-impl Text {
+impl TextBatch {
     /// Some examples of a step that many workers share.
     fn part(&self, network: &Network, examples: Range<usize>) -> Batch<'_> {
         let len = network.input().len();
         let span = examples.start * len..examples.end * len;
         Batch {
             inputs: &self.tokens[span.clone()],
-            targets: Targets::Classes(&self.next[span]),
-            draw: Draw {
+            targets: BatchTargets::Classes(&self.next[span]),
+            draw: RandomKey {
                 seed: 4,
                 step: 7,
                 first: examples.start as u64,
@@ -58,7 +58,7 @@ impl Text {
 /// Loss and gradients of some examples.
 fn step(
     network: &Network,
-    text: &Text,
+    text: &TextBatch,
     examples: Range<usize>,
     room: usize,
     threads: usize,
@@ -168,7 +168,7 @@ fn gpt2_small_has_the_published_number_of_parameters() {
     let tables = network
         .blocks()
         .iter()
-        .filter(|block| block.role == Role::Weight);
+        .filter(|block| block.role == ParameterRole::Weight);
     assert_eq!(tables.count(), 2 + 12 * 4);
     assert_eq!(network.targets(), 1024);
 }

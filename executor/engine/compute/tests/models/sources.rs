@@ -1,8 +1,10 @@
 //! Data sets in users' own files: the content of valid ones, and the errors of invalid ones.
 
 use image::{ImageFormat, Rgb, RgbImage};
-use muster_compute::data::{Dataset, Limits, Scaling, Source, TargetsMut, Task};
-use muster_compute::model::{Input, InputShape};
+use muster_compute::data::{
+    BatchTargetsMut, DatasetSource, DatasetSplits, FeatureScaling, LearningTask, SplitLimits,
+};
+use muster_compute::model::{ExampleShape, ImageShape};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use std::collections::BTreeSet;
@@ -14,15 +16,15 @@ const SIXTH: [u8; 18] = [
     115, 87, 162, 230, 70, 71, 240, 62, 47, 184, 31, 34, 63, 65, 146, 197, 142, 253,
 ];
 
-fn limits(train: usize, test: usize) -> Limits {
-    Limits {
+fn limits(train: usize, test: usize) -> SplitLimits {
+    SplitLimits {
         train: Some(train),
         test: Some(test),
     }
 }
 
-fn shape(height: usize, width: usize, channels: usize) -> InputShape {
-    InputShape {
+fn shape(height: usize, width: usize, channels: usize) -> ImageShape {
+    ImageShape {
         height,
         width,
         channels,
@@ -30,7 +32,7 @@ fn shape(height: usize, width: usize, channels: usize) -> InputShape {
 }
 
 /// All examples, training first: inputs and classes.
-fn all(data: &Dataset) -> Vec<(Vec<f32>, u32)> {
+fn all(data: &DatasetSplits) -> Vec<(Vec<f32>, u32)> {
     let mut out = Vec::new();
     for examples in [&data.train, &data.test] {
         for index in 0..examples.len() as u32 {
@@ -42,8 +44,8 @@ fn all(data: &Dataset) -> Vec<(Vec<f32>, u32)> {
     out
 }
 
-fn refused(source: &Source, root: &Path, limits: Limits) -> String {
-    let mut error: &dyn std::error::Error = &Dataset::load(source, root, limits).unwrap_err();
+fn refused(source: &DatasetSource, root: &Path, limits: SplitLimits) -> String {
+    let mut error: &dyn std::error::Error = &DatasetSplits::load(source, root, limits).unwrap_err();
     let mut text = error.to_string();
     while let Some(source) = error.source() {
         text = format!("{text}: {source}");
@@ -52,13 +54,13 @@ fn refused(source: &Source, root: &Path, limits: Limits) -> String {
     text.replace(&root.display().to_string(), "ROOT")
 }
 
-fn table(classes: usize) -> Source {
-    Source::Table {
+fn table(classes: usize) -> DatasetSource {
+    DatasetSource::Table {
         path: PathBuf::from("t.csv"),
         target: "kind".to_owned(),
         columns: 2,
-        task: Task::Classify { classes },
-        scaling: Scaling::Measured,
+        task: LearningTask::Classify { classes },
+        scaling: FeatureScaling::Measured,
     }
 }
 
@@ -71,7 +73,7 @@ fn a_table_is_standardised_by_its_training_rows() {
         text += &format!("{i}, {kind} ,7\n");
     }
     fs::write(root.path().join("t.csv"), text).unwrap();
-    let data = Dataset::load(&table(3), root.path(), limits(15, 5)).unwrap();
+    let data = DatasetSplits::load(&table(3), root.path(), limits(15, 5)).unwrap();
     assert_eq!((data.train.len(), data.test.len()), (15, 5));
     let examples = all(&data);
     let (train, _) = examples.split_at(15);
@@ -95,7 +97,7 @@ fn a_table_is_standardised_by_its_training_rows() {
     // The same for every job, and different from the order of the file.
     assert_eq!(
         examples,
-        all(&Dataset::load(&table(3), root.path(), limits(15, 5)).unwrap())
+        all(&DatasetSplits::load(&table(3), root.path(), limits(15, 5)).unwrap())
     );
     assert!(examples.windows(2).any(|pair| pair[0].0[0] > pair[1].0[0]));
 }
@@ -108,20 +110,20 @@ fn numbers_can_be_targets_too() {
         "a,b,kind\n1,2,0.5\n3,5,1.5\n5,1,2.5\n",
     )
     .unwrap();
-    let source = Source::Table {
+    let source = DatasetSource::Table {
         path: PathBuf::from("t.csv"),
         target: "kind".to_owned(),
         columns: 2,
-        task: Task::Regress { values: 1 },
-        scaling: Scaling::Measured,
+        task: LearningTask::Regress { values: 1 },
+        scaling: FeatureScaling::Measured,
     };
-    let data = Dataset::load(&source, root.path(), limits(2, 1)).unwrap();
+    let data = DatasetSplits::load(&source, root.path(), limits(2, 1)).unwrap();
     let mut values = [0.0; 2];
     data.train
-        .fill(&[0, 1], &mut [0.0; 4], TargetsMut::Values(&mut values));
+        .fill(&[0, 1], &mut [0.0; 4], BatchTargetsMut::Values(&mut values));
     let mut last = [0.0];
     data.test
-        .fill(&[0], &mut [0.0; 2], TargetsMut::Values(&mut last));
+        .fill(&[0], &mut [0.0; 2], BatchTargetsMut::Values(&mut last));
     let mut all = [values[0], values[1], last[0]];
     all.sort_by(f32::total_cmp);
     assert_eq!(all, [0.5, 1.5, 2.5]);
@@ -166,8 +168,14 @@ fn table_error_names_file_line_and_column() {
     assert!(missing.contains("No such file"), "{missing}");
 }
 
-fn arrays(path: &str, inputs: &str, targets: &str, input: Input, task: Task) -> Source {
-    Source::Arrays {
+fn arrays(
+    path: &str,
+    inputs: &str,
+    targets: &str,
+    input: ExampleShape,
+    task: LearningTask,
+) -> DatasetSource {
+    DatasetSource::Arrays {
         path: PathBuf::from(path),
         inputs: inputs.to_owned(),
         targets: targets.to_owned(),
@@ -180,10 +188,10 @@ fn arrays(path: &str, inputs: &str, targets: &str, input: Input, task: Task) -> 
 #[test]
 fn numpys_arrays_are_read() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/arrays");
-    let images = Input::Image(shape(2, 3, 3));
-    let classes = Task::Classify { classes: 3 };
+    let images = ExampleShape::Image(shape(2, 3, 3));
+    let classes = LearningTask::Classify { classes: 3 };
     let source = arrays("small.npz", "x", "y", images, classes);
-    let data = Dataset::load(&source, &root, limits(9, 3)).unwrap();
+    let data = DatasetSplits::load(&source, &root, limits(9, 3)).unwrap();
     let examples = all(&data);
     let (train, _) = examples.split_at(9);
     for channel in 0..3 {
@@ -200,7 +208,7 @@ fn numpys_arrays_are_read() {
         );
     }
     // Without scaling, the sixth image is found at any position.
-    let wide = Dataset::load(
+    let wide = DatasetSplits::load(
         &arrays("small.npz", "wide", "y", images, classes),
         &root,
         limits(9, 3),
@@ -217,14 +225,14 @@ fn numpys_arrays_are_read() {
         "",
         "x",
         "y",
-        Input::Row { columns: 18 },
-        Task::Regress { values: 1 },
+        ExampleShape::Row { columns: 18 },
+        LearningTask::Regress { values: 1 },
     );
-    let data = Dataset::load(&single, &root, limits(11, 1)).unwrap();
+    let data = DatasetSplits::load(&single, &root, limits(11, 1)).unwrap();
     let (mut inputs, mut values) = (vec![0.0; 11 * 18], [0.0; 11]);
     let indices: Vec<u32> = (0..11).collect();
     data.train
-        .fill(&indices, &mut inputs, TargetsMut::Values(&mut values));
+        .fill(&indices, &mut inputs, BatchTargetsMut::Values(&mut values));
     if let Some(place) = inputs.chunks(18).position(|x| x[0] == f32::from(SIXTH[0])) {
         assert_eq!(values[place], 2.5);
     }
@@ -234,14 +242,14 @@ fn numpys_arrays_are_read() {
 #[test]
 fn array_error_names_the_array() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/arrays");
-    let images = Input::Image(shape(2, 3, 3));
+    let images = ExampleShape::Image(shape(2, 3, 3));
     let said = |inputs: &str, targets: &str, input, classes| {
         let source = arrays(
             "small.npz",
             inputs,
             targets,
             input,
-            Task::Classify { classes },
+            LearningTask::Classify { classes },
         );
         refused(&source, &root, limits(9, 3))
     };
@@ -252,7 +260,7 @@ fn array_error_names_the_array() {
     );
     assert!(said("f", "y", images, 3).contains("Fortran order"));
     assert_eq!(
-        said("x", "y", Input::Image(shape(3, 3, 3)), 3),
+        said("x", "y", ExampleShape::Image(shape(3, 3, 3)), 3),
         "ROOT/small.npz has 18 numbers per example; the document says 27"
     );
     assert_eq!(
@@ -260,7 +268,7 @@ fn array_error_names_the_array() {
         "ROOT/small.npz: \"y\" has the label 2; labels are whole numbers below 2"
     );
     assert!(said("x", "x", images, 3).contains("18 labels per example; the document says 1"));
-    let tokens = Input::Tokens {
+    let tokens = ExampleShape::Tokens {
         length: 18,
         vocabulary: 200,
     };
@@ -272,7 +280,7 @@ fn array_error_names_the_array() {
         "x",
         "y",
         images,
-        Task::Classify { classes: 3 },
+        LearningTask::Classify { classes: 3 },
     );
     assert!(refused(&broken, folder.path(), limits(1, 1)).starts_with("ROOT/broken.npz: "));
 }
@@ -293,11 +301,11 @@ fn safetensors_are_read() {
             "d.safetensors",
             inputs,
             "y",
-            Input::Row { columns: 2 },
-            Task::Classify { classes: 2 },
+            ExampleShape::Row { columns: 2 },
+            LearningTask::Classify { classes: 2 },
         )
     };
-    let data = Dataset::load(&source("x"), root.path(), limits(4, 2)).unwrap();
+    let data = DatasetSplits::load(&source("x"), root.path(), limits(4, 2)).unwrap();
     let mut rows = all(&data);
     rows.sort_by(|a, b| a.0[0].total_cmp(&b.0[0]));
     let expected: Vec<(Vec<f32>, u32)> = (0..6)
@@ -316,11 +324,11 @@ fn text_targets_are_shifted_by_one_byte() {
     let root = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..=100).collect();
     fs::write(root.path().join("t.txt"), &bytes).unwrap();
-    let source = Source::Text {
+    let source = DatasetSource::Text {
         path: PathBuf::from("t.txt"),
         length: 10,
     };
-    let data = Dataset::load(&source, root.path(), limits(7, 3)).unwrap();
+    let data = DatasetSplits::load(&source, root.path(), limits(7, 3)).unwrap();
     let (mut inputs, mut targets) = ([0.0; 20], [0; 20]);
     data.train
         .fill(&[6, 0], &mut inputs, targets.as_mut_slice());
@@ -355,13 +363,13 @@ fn a_folder_of_images_is_read_and_resized() {
         }
         fs::write(folder.join("notes.txt"), "no image").unwrap();
     }
-    let source = |classes, channels| Source::Images {
+    let source = |classes, channels| DatasetSource::Images {
         path: PathBuf::from("fruit"),
         shape: shape(3, 4, channels),
         classes,
-        scaling: Scaling::Measured,
+        scaling: FeatureScaling::Measured,
     };
-    let data = Dataset::load(&source(2, 3), root.path(), limits(9, 3)).unwrap();
+    let data = DatasetSplits::load(&source(2, 3), root.path(), limits(9, 3)).unwrap();
     let examples = all(&data);
     for (input, class) in &examples {
         let (red, green) = (input[0], input[1]);
@@ -374,7 +382,7 @@ fn a_folder_of_images_is_read_and_resized() {
     let classes: BTreeSet<u32> = examples[..9].iter().map(|(_, class)| *class).collect();
     assert_eq!(classes.len(), 2, "both are dealt to training");
     assert_eq!(
-        Dataset::load(&source(2, 1), root.path(), limits(9, 3))
+        DatasetSplits::load(&source(2, 1), root.path(), limits(9, 3))
             .unwrap()
             .input
             .len(),

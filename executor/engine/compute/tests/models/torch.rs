@@ -1,26 +1,28 @@
 //! Training runs, update rules and schedules compared with PyTorch's, as stored in
 //! `executor/engine/compute/fixtures`.
 
-use crate::fixtures::{Case, Curve, Stream, cases, curves};
-use muster_compute::model::{Batch, Block, InputShape, Network, zoo};
-use muster_compute::optimizer::{Decay, Optimizer, Rule, Schedule, clip_factor, square_norm};
+use crate::fixtures::{Curve, FixtureCase, NumberStream, cases, curves};
+use muster_compute::model::{Batch, ImageShape, Network, ParameterBlock, zoo};
+use muster_compute::optimizer::{
+    LearningRateDecay, LearningRateSchedule, OptimizerConfig, UpdateRule, clip_factor, square_norm,
+};
 use serde_json::json;
 
 /// Fixed on both sides: the first number of SplitMix64 with the FNV-1a hash of the empty name as
 /// seed, and derived values.
 #[test]
 fn generator_matches_the_fixtures() {
-    let stream = Stream::new("");
+    let stream = NumberStream::new("");
     assert_eq!(stream.number(0), PINNED);
     for (case, name) in cases("dense").iter().zip(["plain", "relu", "one", "wide"]) {
         let (input, _) = case.tensor("input");
-        let stream = Stream::new(&format!("dense/{name}/input"));
+        let stream = NumberStream::new(&format!("dense/{name}/input"));
         assert_eq!(input, stream.values(input.len(), 0.0, 1.0));
     }
     let case = &cases("embedding")[0];
     let (tokens, shape) = case.whole("tokens");
     assert_eq!(shape, [5, 3]);
-    let stream = Stream::new("embedding/tokens");
+    let stream = NumberStream::new("embedding/tokens");
     assert!((0..15).all(|i| stream.below(i, 9) == tokens[i] as usize));
 }
 
@@ -28,7 +30,7 @@ const PINNED: u64 = 0xC381_7C01_6BA4_FF30;
 
 #[test]
 fn mlp_trains_as_pytorch_does() {
-    let input = InputShape {
+    let input = ImageShape {
         height: 8,
         width: 8,
         channels: 1,
@@ -41,7 +43,7 @@ fn mlp_trains_as_pytorch_does() {
 
 #[test]
 fn cnn_trains_as_pytorch_does() {
-    let input = InputShape {
+    let input = ImageShape {
         height: 8,
         width: 8,
         channels: 1,
@@ -80,7 +82,7 @@ fn gpt_trains_as_pytorch_does() {
 }
 
 /// Name of one of our blocks in the fixtures.
-fn theirs(block: &Block) -> String {
+fn theirs(block: &ParameterBlock) -> String {
     match block.name.as_str() {
         "embedding.weight" | "tokens.weight" | "positions.weight" => {
             block.name.replace(".weight", "")
@@ -95,11 +97,11 @@ fn train(network: &Network, curve: &Curve) {
     assert!(names.cloned().eq(network.blocks().iter().map(theirs)));
     let initial = network.blocks().iter();
     let mut params: Vec<f32> = initial.flat_map(|b| curve.initial(&theirs(b))).collect();
-    let optimizer = Optimizer::new(match curve.optimizer {
-        crate::fixtures::Rule::Sgd { lr, momentum } => {
+    let optimizer = OptimizerConfig::new(match curve.optimizer {
+        crate::fixtures::CurveOptimizer::Sgd { lr, momentum } => {
             read(json!({ "kind": "sgd", "lr": lr, "momentum": momentum }))
         }
-        crate::fixtures::Rule::Adam { lr } => read(json!({ "kind": "adam", "lr": lr })),
+        crate::fixtures::CurveOptimizer::Adam { lr } => read(json!({ "kind": "adam", "lr": lr })),
     });
     let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
     let mut grads = vec![0.0; params.len()];
@@ -154,7 +156,7 @@ fn rules_update_as_pytorch_does() {
     let mut compared = 0;
     for case in cases("optimizer") {
         let Some(rule) = rule(&case) else { continue };
-        let optimizer = Optimizer::new(rule);
+        let optimizer = OptimizerConfig::new(rule);
         // Only PyTorch's AdaGrad reduces its rate, and its state may have an initial value.
         let slower = |step: usize| 1.0 / (1.0 + step as f64 * case.number_or_zero("lr_decay"));
         let begins_with = case.number_or_zero("initial_accumulator_value") as f32;
@@ -166,7 +168,7 @@ fn rules_update_as_pytorch_does() {
             for (step, gradient) in gradients.chunks(params.len()).enumerate() {
                 let optimizer = match rule {
                     // Its corrections depend on the step; its rate is constant.
-                    Rule::Adam { .. } => optimizer.clone(),
+                    UpdateRule::Adam { .. } => optimizer.clone(),
                     _ => optimizer.for_one(step as u64, slower(step)),
                 };
                 optimizer.update(step as u64, &mut params, gradient, &mut state, 1.0);
@@ -182,7 +184,7 @@ fn rules_update_as_pytorch_does() {
 
 /// The rule as a user writes it, so that omitted settings have the engine's defaults. `None` for
 /// the centred variant of RMSProp.
-fn rule(case: &Case) -> Option<Rule> {
+fn rule(case: &FixtureCase) -> Option<UpdateRule> {
     let (lr, weight_decay) = (case.number("lr"), case.number_or_zero("weight_decay"));
     match case.name.as_str() {
         "optimizer/adam" | "optimizer/adam_decay" | "optimizer/adamw" => {
@@ -234,7 +236,7 @@ fn rule(case: &Case) -> Option<Rule> {
     }
 }
 
-fn read(rule: serde_json::Value) -> Rule {
+fn read(rule: serde_json::Value) -> UpdateRule {
     serde_json::from_value(rule).unwrap()
 }
 
@@ -243,23 +245,23 @@ fn rates_follow_pytorchs_schedules() {
     for case in cases("schedule") {
         let whole = |name| case.number(name) as u64;
         let decay = match case.name.as_str() {
-            "schedule/constant" => Decay::Constant,
-            "schedule/cosine" => Decay::Cosine {
+            "schedule/constant" => LearningRateDecay::Constant,
+            "schedule/cosine" => LearningRateDecay::Cosine {
                 total_steps: whole("total_steps"),
                 floor: case.number("floor"),
             },
-            "schedule/step" => Decay::Step {
+            "schedule/step" => LearningRateDecay::Step {
                 every_steps: whole("every_steps"),
                 factor: case.number("factor"),
             },
-            "schedule/polynomial" => Decay::Polynomial {
+            "schedule/polynomial" => LearningRateDecay::Polynomial {
                 total_steps: whole("total_steps"),
                 power: case.number("power"),
             },
             name => panic!("no schedule for {name}"),
         };
         let warmup_steps = whole("warmup_steps");
-        let schedule = Schedule {
+        let schedule = LearningRateSchedule {
             warmup_steps,
             decay,
         };

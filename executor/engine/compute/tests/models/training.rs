@@ -4,15 +4,17 @@
 //! Reads Fashion-MNIST from `$MUSTER_DATASETS`, by default `~/.cache/muster/datasets`, where
 //! `scripts/ensure-dataset` stores it.
 
-use muster_compute::data::{Dataset, GlobalBatches, Kind, Limits, Source};
+use muster_compute::data::{
+    DatasetSource, DatasetSplits, GlobalBatches, NamedDataset, SplitLimits,
+};
 use muster_compute::loss::StepLoss;
 use muster_compute::model::{Batch, Network, zoo};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use std::path::PathBuf;
 
 const BATCH: usize = 64;
 
-fn dataset(limits: Limits) -> Dataset {
+fn dataset(limits: SplitLimits) -> DatasetSplits {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache =
         || variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
@@ -20,14 +22,19 @@ fn dataset(limits: Limits) -> Dataset {
         .or_else(|| cache().map(|cache| cache.join("muster/datasets")))
         .expect("a home");
     assert!(
-        root.join(Kind::FashionMnist.folder()).is_dir(),
+        root.join(NamedDataset::FashionMnist.folder()).is_dir(),
         "Fashion-MNIST is not in {}; scripts/ensure-dataset fashion-mnist brings it",
         root.display()
     );
-    Dataset::load(&Source::Known(Kind::FashionMnist), &root, limits).expect("a whole data set")
+    DatasetSplits::load(
+        &DatasetSource::Known(NamedDataset::FashionMnist),
+        &root,
+        limits,
+    )
+    .expect("a whole data set")
 }
 
-struct Run {
+struct TrainingRun {
     network: Network,
     params: Vec<f32>,
     /// Mean training loss per epoch.
@@ -37,7 +44,12 @@ struct Run {
 
 /// Trains on `workers` slices of each batch, one after another, and adds their gradients as a PS
 /// shard would.
-fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> Run {
+fn train(
+    data: &DatasetSplits,
+    optimizer: &OptimizerConfig,
+    epochs: u64,
+    workers: usize,
+) -> TrainingRun {
     let network = zoo::cnn(data.input, &[8, 16], &[32], data.outputs()).unwrap();
     let mut params = network.init(1);
     let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
@@ -77,7 +89,7 @@ fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> 
         &mut labels,
     );
     let test = network.evaluate(&mut workspace, &params, &Batch::classes(&images, &labels));
-    Run {
+    TrainingRun {
         network,
         params,
         losses,
@@ -85,15 +97,15 @@ fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> 
     }
 }
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> SplitLimits {
+    SplitLimits {
         train: Some(6_000),
         test: Some(2_000),
     }
 }
 
-fn adam() -> Optimizer {
-    Optimizer::new(Rule::Adam {
+fn adam() -> OptimizerConfig {
+    OptimizerConfig::new(UpdateRule::Adam {
         lr: 2e-3,
         beta1: 0.9,
         beta2: 0.999,
@@ -126,13 +138,13 @@ fn a_cnn_learns_fashion_mnist() {
 fn sgd_with_momentum_learns_too() {
     let data = dataset(limits());
     let (lr, momentum, nesterov, weight_decay) = (0.02, 0.9, true, 1e-4);
-    let rule = Rule::Sgd {
+    let rule = UpdateRule::Sgd {
         lr,
         momentum,
         nesterov,
         weight_decay,
     };
-    let run = train(&data, &Optimizer::new(rule), 2, 1);
+    let run = train(&data, &OptimizerConfig::new(rule), 2, 1);
     let accuracy = run.test.correct as f64 / data.test.len() as f64;
     println!("losses {:?}, accuracy {accuracy}", run.losses);
     assert!(
@@ -144,7 +156,7 @@ fn sgd_with_momentum_learns_too() {
 /// Workers change only the order of additions: the runs stay close, and each repeats bit for bit.
 #[test]
 fn three_workers_learn_as_well_as_one() {
-    let data = dataset(Limits {
+    let data = dataset(SplitLimits {
         train: Some(2_000),
         test: Some(1_000),
     });
@@ -155,6 +167,6 @@ fn three_workers_learn_as_well_as_one() {
     );
     println!("losses {:?} {:?}", one.losses, three.losses);
     assert!((one.losses[1] - three.losses[1]).abs() < 0.02 * one.losses[1]);
-    let bits = |run: &Run| run.params.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
+    let bits = |run: &TrainingRun| run.params.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&three), bits(&again));
 }

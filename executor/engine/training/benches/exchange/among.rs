@@ -8,7 +8,7 @@ use muster_comm::collective::{Choice, Group, Reduced};
 use muster_comm::fabric::{Coordinator, Credentials, Gathering, Options, Port, Report, View};
 use muster_comm::parts::Order;
 use muster_compute::model::{Network, zoo};
-use muster_compute::optimizer::Optimizer;
+use muster_compute::optimizer::OptimizerConfig;
 use muster_model::id::{JobId, TaskId};
 use muster_training::document;
 use muster_training::worker::{ByNeed, Fetch, Head, Pass, Ranges, Ready, Scale, Sum, Work};
@@ -144,7 +144,7 @@ struct Worker {
     group: Group,
     by_need: ByNeed,
     work: Working,
-    optimizer: Optimizer,
+    optimizer: OptimizerConfig,
     updates: u64,
 }
 

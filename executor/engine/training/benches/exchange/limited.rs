@@ -9,7 +9,7 @@ use super::{SECRET, median, sgd, start_exchange};
 use muster_comm::assign::Piece;
 use muster_comm::parts::Order;
 use muster_comm::wire::hello::{Guest, Hello, StepStats};
-use muster_compute::model::{Batch, InputShape, Network, Workspace, zoo};
+use muster_compute::model::{Batch, ImageShape, Network, Workspace, zoo};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
@@ -29,7 +29,7 @@ const EXAMPLES: usize = 128;
 const ROUNDS: usize = 14;
 /// Bytes per second in each direction per worker; the last is plain loopback.
 pub const RATES: [f64; 4] = [50e6, 100e6, 200e6, f64::INFINITY];
-pub const INPUT: InputShape = InputShape {
+pub const INPUT: ImageShape = ImageShape {
     height: 28,
     width: 28,
     channels: 1,

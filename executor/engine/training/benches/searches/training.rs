@@ -4,9 +4,9 @@
 //! are charged the same. Results are stored in the file that `MUSTER_SEARCHES_RESULTS` names, and
 //! the next run does not train them again.
 
-use muster_compute::data::{Dataset, Examples, GlobalBatches};
-use muster_compute::model::{Batch, Draw, Network, Role, Targets, Workspace};
-use muster_compute::optimizer::Optimizer;
+use muster_compute::data::{DatasetSplits, Examples, GlobalBatches};
+use muster_compute::model::{Batch, BatchTargets, Network, ParameterRole, RandomKey, Workspace};
+use muster_compute::optimizer::OptimizerConfig;
 use muster_model::spec::{Engine, JobSpec};
 use muster_training::document;
 use rustix::time::{ClockId, clock_gettime};
@@ -31,7 +31,7 @@ pub struct Epoch {
 /// All trainings of this run, and stored results.
 pub struct Trainings {
     datasets: PathBuf,
-    loaded: BTreeMap<String, Rc<Dataset>>,
+    loaded: BTreeMap<String, Rc<DatasetSplits>>,
     known: BTreeMap<String, Vec<Epoch>>,
     open: BTreeMap<String, Training>,
     kept: Option<PathBuf>,
@@ -109,7 +109,7 @@ impl Trainings {
         writeln!(file.expect("a file"), "{line}").expect("room on the disk");
     }
 
-    fn dataset(&mut self, engine: &Engine) -> Rc<Dataset> {
+    fn dataset(&mut self, engine: &Engine) -> Rc<DatasetSplits> {
         let key = serde_json::to_string(&engine.dataset).expect("JSON");
         let loaded = self.loaded.entry(key).or_insert_with(|| {
             let data = document::dataset(engine, &self.datasets);
@@ -125,9 +125,9 @@ pub fn parameters(job: &JobSpec) -> usize {
 
 /// One network in training.
 struct Training {
-    data: Rc<Dataset>,
+    data: Rc<DatasetSplits>,
     network: Network,
-    optimizer: Optimizer,
+    optimizer: OptimizerConfig,
     seed: u64,
     batches: GlobalBatches,
     parameters: Vec<f32>,
@@ -137,7 +137,7 @@ struct Training {
 }
 
 impl Training {
-    fn new(engine: &Engine, data: Rc<Dataset>) -> Self {
+    fn new(engine: &Engine, data: Rc<DatasetSplits>) -> Self {
         let network = network(engine);
         let optimizer = document::optimizer(engine);
         let planes = optimizer.state_len_per_param();
@@ -183,8 +183,8 @@ impl Training {
         let (images, labels) = load(&self.data.train, &indices, self.data.input.len());
         let batch = Batch {
             inputs: &images,
-            targets: Targets::Classes(&labels),
-            draw: Draw {
+            targets: BatchTargets::Classes(&labels),
+            draw: RandomKey {
                 seed: self.seed,
                 step,
                 first: 0,
@@ -197,7 +197,7 @@ impl Training {
         for (block, state) in self.network.blocks().iter().zip(&mut self.state) {
             let parameters = &mut self.parameters[block.range()];
             let gradients = &gradients[block.range()];
-            if block.role == Role::Statistic {
+            if block.role == ParameterRole::Statistic {
                 parameters
                     .iter_mut()
                     .zip(gradients)

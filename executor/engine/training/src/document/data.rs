@@ -1,7 +1,10 @@
 //! Conversion of data sets.
 
-use muster_compute::data::{Augment, Dataset, DatasetError, Kind, Limits, Scaling, Source, Task};
-use muster_compute::model::{Input, InputShape};
+use muster_compute::data::{
+    DatasetError, DatasetSource, DatasetSplits, FeatureScaling, ImageAugmentation, LearningTask,
+    NamedDataset, SplitLimits,
+};
+use muster_compute::model::{ExampleShape, ImageShape};
 use muster_model::spec::{self, DataFiles, Learn};
 use std::path::{Path, PathBuf};
 
@@ -9,41 +12,41 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// If files are missing, damaged or inconsistent, or if their content differs from the document.
-pub fn dataset(engine: &spec::Engine, root: &Path) -> Result<Dataset, DatasetError> {
+pub fn dataset(engine: &spec::Engine, root: &Path) -> Result<DatasetSplits, DatasetError> {
     let document = &engine.dataset;
     let (source, limits) = source(document);
-    let mut data = Dataset::load(&source, root, limits)?;
+    let mut data = DatasetSplits::load(&source, root, limits)?;
     let augment = document.augment().iter().map(augment).collect();
-    if let Input::Image(shape) = data.input {
+    if let ExampleShape::Image(shape) = data.input {
         data.train = data.train.augmented(augment, shape);
     }
     Ok(data)
 }
 
 /// Input of a network for this data set.
-pub(super) fn input(dataset: &spec::Dataset) -> Input {
+pub(super) fn input(dataset: &spec::Dataset) -> ExampleShape {
     input_of(dataset.input())
 }
 
 /// Learning task of this data set.
-pub(super) fn task(dataset: &spec::Dataset) -> Task {
+pub(super) fn task(dataset: &spec::Dataset) -> LearningTask {
     task_of(dataset.learn())
 }
 
-fn source(document: &spec::Dataset) -> (Source, Limits) {
+fn source(document: &spec::Dataset) -> (DatasetSource, SplitLimits) {
     let files = match document {
         spec::Dataset::Known(known) => {
-            let limits = Limits {
+            let limits = SplitLimits {
                 train: known.train_limit.map(|limit| limit as usize),
                 test: known.test_limit.map(|limit| limit as usize),
             };
-            return (Source::Known(kind(known.name)), limits);
+            return (DatasetSource::Known(kind(known.name)), limits);
         }
         spec::Dataset::Files(files) => files,
     };
     let path = PathBuf::from(files.path());
     let (train, test) = files.examples();
-    let limits = Limits {
+    let limits = SplitLimits {
         train: Some(train as usize),
         test: Some(test as usize),
     };
@@ -54,12 +57,12 @@ fn source(document: &spec::Dataset) -> (Source, Limits) {
             learn,
             normalise,
             ..
-        } => Source::Table {
+        } => DatasetSource::Table {
             path,
             target: target.clone(),
             columns: *columns as usize,
             task: task_of(*learn),
-            scaling: scaling(normalise.as_ref()).unwrap_or(Scaling::Measured),
+            scaling: scaling(normalise.as_ref()).unwrap_or(FeatureScaling::Measured),
         },
         DataFiles::Arrays {
             inputs,
@@ -68,7 +71,7 @@ fn source(document: &spec::Dataset) -> (Source, Limits) {
             learn,
             normalise,
             ..
-        } => Source::Arrays {
+        } => DatasetSource::Arrays {
             path,
             inputs: inputs.clone(),
             targets: targets.clone(),
@@ -76,7 +79,7 @@ fn source(document: &spec::Dataset) -> (Source, Limits) {
             task: task_of(*learn),
             scaling: scaling(normalise.as_ref()),
         },
-        DataFiles::Text { length, .. } => Source::Text {
+        DataFiles::Text { length, .. } => DatasetSource::Text {
             path,
             length: *length as usize,
         },
@@ -87,80 +90,80 @@ fn source(document: &spec::Dataset) -> (Source, Limits) {
             classes,
             normalise,
             ..
-        } => Source::Images {
+        } => DatasetSource::Images {
             path,
             shape: shape(*height, *width, *channels),
             classes: *classes as usize,
-            scaling: scaling(normalise.as_ref()).unwrap_or(Scaling::Measured),
+            scaling: scaling(normalise.as_ref()).unwrap_or(FeatureScaling::Measured),
         },
     };
     (source, limits)
 }
 
-fn kind(name: spec::DatasetName) -> Kind {
+fn kind(name: spec::DatasetName) -> NamedDataset {
     match name {
-        spec::DatasetName::FashionMnist => Kind::FashionMnist,
-        spec::DatasetName::Mnist => Kind::Mnist,
+        spec::DatasetName::FashionMnist => NamedDataset::FashionMnist,
+        spec::DatasetName::Mnist => NamedDataset::Mnist,
     }
 }
 
-fn shape(height: u32, width: u32, channels: u32) -> InputShape {
-    InputShape {
+fn shape(height: u32, width: u32, channels: u32) -> ImageShape {
+    ImageShape {
         height: height as usize,
         width: width as usize,
         channels: channels as usize,
     }
 }
 
-fn input_of(input: spec::Input) -> Input {
+fn input_of(input: spec::Input) -> ExampleShape {
     match input {
         spec::Input::Image {
             height,
             width,
             channels,
-        } => Input::Image(shape(height, width, channels)),
-        spec::Input::Row { columns } => Input::Row {
+        } => ExampleShape::Image(shape(height, width, channels)),
+        spec::Input::Row { columns } => ExampleShape::Row {
             columns: columns as usize,
         },
-        spec::Input::Tokens { length, vocabulary } => Input::Tokens {
+        spec::Input::Tokens { length, vocabulary } => ExampleShape::Tokens {
             length: length as usize,
             vocabulary: vocabulary as usize,
         },
     }
 }
 
-fn task_of(learn: Learn) -> Task {
+fn task_of(learn: Learn) -> LearningTask {
     match learn {
-        Learn::Classes { classes } => Task::Classify {
+        Learn::Classes { classes } => LearningTask::Classify {
             classes: classes as usize,
         },
-        Learn::Values { values } => Task::Regress {
+        Learn::Values { values } => LearningTask::Regress {
             values: values as usize,
         },
     }
 }
 
-fn scaling(normalise: Option<&spec::Normalisation>) -> Option<Scaling> {
+fn scaling(normalise: Option<&spec::Normalisation>) -> Option<FeatureScaling> {
     normalise.map(|normalise| match normalise {
-        spec::Normalisation::None {} => Scaling::None,
-        spec::Normalisation::Measured {} => Scaling::Measured,
-        spec::Normalisation::MinMax {} => Scaling::MinMax,
-        spec::Normalisation::Given { mean, std } => Scaling::Given {
+        spec::Normalisation::None {} => FeatureScaling::None,
+        spec::Normalisation::Measured {} => FeatureScaling::Measured,
+        spec::Normalisation::MinMax {} => FeatureScaling::MinMax,
+        spec::Normalisation::Given { mean, std } => FeatureScaling::Given {
             mean: mean.clone(),
             std: std.clone(),
         },
     })
 }
 
-fn augment(one: &spec::Augmentation) -> Augment {
+fn augment(one: &spec::Augmentation) -> ImageAugmentation {
     match *one {
-        spec::Augmentation::Flip { share } => Augment::Flip { share },
-        spec::Augmentation::Crop { padding } => Augment::Crop {
+        spec::Augmentation::Flip { share } => ImageAugmentation::Flip { share },
+        spec::Augmentation::Crop { padding } => ImageAugmentation::Crop {
             padding: padding as usize,
         },
-        spec::Augmentation::Cutout { size } => Augment::Cutout {
+        spec::Augmentation::Cutout { size } => ImageAugmentation::Cutout {
             size: size as usize,
         },
-        spec::Augmentation::Contrast { by } => Augment::Contrast { by },
+        spec::Augmentation::Contrast { by } => ImageAugmentation::Contrast { by },
     }
 }

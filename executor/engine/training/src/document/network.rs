@@ -1,9 +1,11 @@
 //! Conversion of networks: named models and lists of layers.
 
 use super::data;
-use muster_compute::data::Task;
-use muster_compute::model::zoo::{self, Goal, Gpt, Layer};
-use muster_compute::model::{Activation, BuildError, Conv, Input, Network, Windows};
+use muster_compute::data::LearningTask;
+use muster_compute::model::zoo::{self, Gpt, NetworkLayer, TrainingObjective};
+use muster_compute::model::{
+    ActivationFunction, BuildError, ConvOptions, ExampleShape, Network, SlidingWindow,
+};
 use muster_model::spec::{self, Model, Sides};
 
 /// Slope of a leaky ReLU below 0, the default of PyTorch.
@@ -19,10 +21,12 @@ pub fn network(engine: &spec::Engine) -> Result<Network, BuildError> {
     let model = &engine.model;
     match *model {
         Model::Mlp { ref hidden } => match task {
-            Task::Classify { classes } => zoo::mlp(input, &sizes(hidden), classes),
-            Task::Regress { values } => {
-                zoo::layers(input, &regression(hidden, values), Goal::Regress)
-            }
+            LearningTask::Classify { classes } => zoo::mlp(input, &sizes(hidden), classes),
+            LearningTask::Regress { values } => zoo::layers(
+                input,
+                &regression(hidden, values),
+                TrainingObjective::Regress,
+            ),
         },
         Model::Cnn {
             ref channels,
@@ -84,16 +88,16 @@ fn sizes(list: &[u32]) -> Vec<usize> {
 }
 
 /// Layers of a perceptron for regression.
-fn regression(hidden: &[u32], values: usize) -> Vec<Layer> {
-    let dense = |width, relu| Layer::Dense { width, relu };
+fn regression(hidden: &[u32], values: usize) -> Vec<NetworkLayer> {
+    let dense = |width, relu| NetworkLayer::Dense { width, relu };
     let hidden = hidden.iter().map(|&width| dense(width as usize, true));
     hidden.chain([dense(values, false)]).collect()
 }
 
-fn classes(model: &Model, task: Task) -> Result<usize, BuildError> {
+fn classes(model: &Model, task: LearningTask) -> Result<usize, BuildError> {
     match task {
-        Task::Classify { classes } => Ok(classes),
-        Task::Regress { values } => Err(BuildError::Shape {
+        LearningTask::Classify { classes } => Ok(classes),
+        LearningTask::Regress { values } => Err(BuildError::Shape {
             layer: model.kind().to_owned(),
             expected: "a data set of classes",
             actual: format!("one of {values} values"),
@@ -101,9 +105,9 @@ fn classes(model: &Model, task: Task) -> Result<usize, BuildError> {
     }
 }
 
-fn text(model: &Model, input: Input) -> Result<(usize, usize), BuildError> {
+fn text(model: &Model, input: ExampleShape) -> Result<(usize, usize), BuildError> {
     match input {
-        Input::Tokens { length, vocabulary } => Ok((length, vocabulary)),
+        ExampleShape::Tokens { length, vocabulary } => Ok((length, vocabulary)),
         other => Err(BuildError::Shape {
             layer: model.kind().to_owned(),
             expected: "tokens",
@@ -112,25 +116,27 @@ fn text(model: &Model, input: Input) -> Result<(usize, usize), BuildError> {
     }
 }
 
-fn goal(goal: spec::Goal, engine: &spec::Engine, task: Task) -> Goal {
+fn goal(goal: spec::Goal, engine: &spec::Engine, task: LearningTask) -> TrainingObjective {
     match (goal, task) {
-        (spec::Goal::Reconstruct, _) => Goal::Regress,
-        (spec::Goal::Answer, _) => Goal::Answer,
-        (spec::Goal::Data, Task::Regress { .. }) => Goal::Regress,
-        (spec::Goal::Data, Task::Classify { classes }) if engine.dataset.is_text() => {
-            Goal::Predict {
+        (spec::Goal::Reconstruct, _) => TrainingObjective::Regress,
+        (spec::Goal::Answer, _) => TrainingObjective::Answer,
+        (spec::Goal::Data, LearningTask::Regress { .. }) => TrainingObjective::Regress,
+        (spec::Goal::Data, LearningTask::Classify { classes }) if engine.dataset.is_text() => {
+            TrainingObjective::Predict {
                 vocabulary: classes,
             }
         }
-        (spec::Goal::Data, Task::Classify { classes }) => Goal::Classify { classes },
+        (spec::Goal::Data, LearningTask::Classify { classes }) => {
+            TrainingObjective::Classify { classes }
+        }
     }
 }
 
-fn list(layers: &[spec::Layer]) -> Vec<Layer> {
+fn list(layers: &[spec::Layer]) -> Vec<NetworkLayer> {
     layers.iter().map(layer).collect()
 }
 
-fn layer(layer: &spec::Layer) -> Layer {
+fn layer(layer: &spec::Layer) -> NetworkLayer {
     match *layer {
         spec::Layer::Conv {
             channels,
@@ -140,17 +146,17 @@ fn layer(layer: &spec::Layer) -> Layer {
             groups,
             bias,
             relu,
-        } => Layer::Conv(Conv {
+        } => NetworkLayer::Conv(ConvOptions {
             channels: channels as usize,
             windows: windows(kernel, stride, padding.unwrap_or(kernel.half())),
             groups: groups as usize,
             bias,
             relu,
         }),
-        spec::Layer::ConvPool { channels } => Layer::ConvPool {
+        spec::Layer::ConvPool { channels } => NetworkLayer::ConvPool {
             channels: channels as usize,
         },
-        spec::Layer::Dense { width, relu } => Layer::Dense {
+        spec::Layer::Dense { width, relu } => NetworkLayer::Dense {
             width: width as usize,
             relu,
         },
@@ -158,74 +164,74 @@ fn layer(layer: &spec::Layer) -> Layer {
             kernel,
             stride,
             padding,
-        } => Layer::MaxPool(windows(kernel, stride.unwrap_or(kernel), padding)),
+        } => NetworkLayer::MaxPool(windows(kernel, stride.unwrap_or(kernel), padding)),
         spec::Layer::AveragePool {
             kernel,
             stride,
             padding,
-        } => Layer::AveragePool(windows(kernel, stride.unwrap_or(kernel), padding)),
-        spec::Layer::GlobalAveragePool {} => Layer::GlobalAveragePool,
-        spec::Layer::BatchNorm { relu } => Layer::BatchNorm { relu },
-        spec::Layer::Activation { function } => Layer::Activation(activation(function)),
-        spec::Layer::Dropout { share } => Layer::Dropout { share },
-        spec::Layer::LayerNorm {} => Layer::LayerNorm,
-        spec::Layer::Upsample { factor } => Layer::Upsample {
+        } => NetworkLayer::AveragePool(windows(kernel, stride.unwrap_or(kernel), padding)),
+        spec::Layer::GlobalAveragePool {} => NetworkLayer::GlobalAveragePool,
+        spec::Layer::BatchNorm { relu } => NetworkLayer::BatchNorm { relu },
+        spec::Layer::Activation { function } => NetworkLayer::Activation(activation(function)),
+        spec::Layer::Dropout { share } => NetworkLayer::Dropout { share },
+        spec::Layer::LayerNorm {} => NetworkLayer::LayerNorm,
+        spec::Layer::Upsample { factor } => NetworkLayer::Upsample {
             factor: factor as usize,
         },
-        spec::Layer::Embedding { width } => Layer::Embedding {
+        spec::Layer::Embedding { width } => NetworkLayer::Embedding {
             width: width as usize,
         },
-        spec::Layer::Positions {} => Layer::Positions,
-        spec::Layer::Project { width, bias } => Layer::Project {
+        spec::Layer::Positions {} => NetworkLayer::Positions,
+        spec::Layer::Project { width, bias } => NetworkLayer::Project {
             width: width as usize,
             bias,
         },
-        spec::Layer::Attention { heads } => Layer::Attention {
+        spec::Layer::Attention { heads } => NetworkLayer::Attention {
             heads: heads as usize,
         },
-        spec::Layer::Lstm { hidden } => Layer::Lstm {
+        spec::Layer::Lstm { hidden } => NetworkLayer::Lstm {
             hidden: hidden as usize,
         },
-        spec::Layer::Gru { hidden } => Layer::Gru {
+        spec::Layer::Gru { hidden } => NetworkLayer::Gru {
             hidden: hidden as usize,
         },
-        spec::Layer::Flatten {} => Layer::Flatten,
-        spec::Layer::Reshape { ref shape } => Layer::Reshape {
+        spec::Layer::Flatten {} => NetworkLayer::Flatten,
+        spec::Layer::Reshape { ref shape } => NetworkLayer::Reshape {
             shape: sizes(shape),
         },
         spec::Layer::Residual {
             ref layers,
             ref shortcut,
             relu,
-        } => Layer::Residual {
+        } => NetworkLayer::Residual {
             layers: list(layers),
             shortcut: list(shortcut),
             relu,
         },
-        spec::Layer::Concat { ref branches } => Layer::Concat {
+        spec::Layer::Concat { ref branches } => NetworkLayer::Concat {
             branches: branches.iter().map(|branch| list(branch)).collect(),
         },
     }
 }
 
-fn windows(kernel: Sides, stride: Sides, padding: Sides) -> Windows {
+fn windows(kernel: Sides, stride: Sides, padding: Sides) -> SlidingWindow {
     let [kernel, stride, padding] =
         [kernel, stride, padding].map(|sides| sides.0.map(|side| side as usize));
-    Windows {
+    SlidingWindow {
         kernel,
         stride,
         padding,
     }
 }
 
-fn activation(function: spec::Activation) -> Activation {
+fn activation(function: spec::Activation) -> ActivationFunction {
     match function {
-        spec::Activation::Relu => Activation::Relu,
-        spec::Activation::LeakyRelu => Activation::LeakyRelu { slope: SLOPE },
-        spec::Activation::Gelu => Activation::Gelu,
-        spec::Activation::GeluTanh => Activation::GeluTanh,
-        spec::Activation::Sigmoid => Activation::Sigmoid,
-        spec::Activation::Tanh => Activation::Tanh,
-        spec::Activation::Silu => Activation::Silu,
+        spec::Activation::Relu => ActivationFunction::Relu,
+        spec::Activation::LeakyRelu => ActivationFunction::LeakyRelu { slope: SLOPE },
+        spec::Activation::Gelu => ActivationFunction::Gelu,
+        spec::Activation::GeluTanh => ActivationFunction::GeluTanh,
+        spec::Activation::Sigmoid => ActivationFunction::Sigmoid,
+        spec::Activation::Tanh => ActivationFunction::Tanh,
+        spec::Activation::Silu => ActivationFunction::Silu,
     }
 }

@@ -1,12 +1,14 @@
 //! Conversion of update rules and schedules.
 
-use muster_compute::optimizer::{Decay, Optimizer, Rule, Schedule};
+use muster_compute::optimizer::{
+    LearningRateDecay, LearningRateSchedule, OptimizerConfig, UpdateRule,
+};
 use muster_model::spec;
 
 /// The document's update rule with its schedule.
 #[must_use]
-pub fn optimizer(engine: &spec::Engine) -> Optimizer {
-    Optimizer {
+pub fn optimizer(engine: &spec::Engine) -> OptimizerConfig {
+    OptimizerConfig {
         rule: rule(&engine.optimizer),
         schedule: schedule(engine.schedule),
     }
@@ -14,8 +16,8 @@ pub fn optimizer(engine: &spec::Engine) -> Optimizer {
 
 /// An update rule with a constant learning rate.
 #[must_use]
-pub fn constant(of: &spec::Optimizer) -> Optimizer {
-    Optimizer::new(rule(of))
+pub fn constant(of: &spec::Optimizer) -> OptimizerConfig {
+    OptimizerConfig::new(rule(of))
 }
 
 /// Names of the state planes that the optimizer keeps per parameter.
@@ -24,14 +26,14 @@ pub fn state_planes(of: &spec::Optimizer) -> &'static [&'static str] {
     constant(of).state_names()
 }
 
-fn rule(optimizer: &spec::Optimizer) -> Rule {
+fn rule(optimizer: &spec::Optimizer) -> UpdateRule {
     match *optimizer {
         spec::Optimizer::Sgd {
             learning_rate: lr,
             momentum,
             nesterov,
             weight_decay,
-        } => Rule::Sgd {
+        } => UpdateRule::Sgd {
             lr,
             momentum,
             nesterov,
@@ -42,7 +44,7 @@ fn rule(optimizer: &spec::Optimizer) -> Rule {
             momentum,
             weight_decay,
             trust,
-        } => Rule::Lars {
+        } => UpdateRule::Lars {
             lr,
             momentum,
             weight_decay,
@@ -52,7 +54,7 @@ fn rule(optimizer: &spec::Optimizer) -> Rule {
             learning_rate: lr,
             epsilon: eps,
             weight_decay,
-        } => Rule::AdaGrad {
+        } => UpdateRule::AdaGrad {
             lr,
             eps,
             weight_decay,
@@ -63,7 +65,7 @@ fn rule(optimizer: &spec::Optimizer) -> Rule {
             epsilon: eps,
             momentum,
             weight_decay,
-        } => Rule::RmsProp {
+        } => UpdateRule::RmsProp {
             lr,
             rho,
             eps,
@@ -77,7 +79,7 @@ fn rule(optimizer: &spec::Optimizer) -> Rule {
             epsilon: eps,
             weight_decay,
             decoupled,
-        } => Rule::Adam {
+        } => UpdateRule::Adam {
             lr,
             beta1,
             beta2,
@@ -88,21 +90,23 @@ fn rule(optimizer: &spec::Optimizer) -> Rule {
     }
 }
 
-fn schedule(schedule: spec::Schedule) -> Schedule {
-    Schedule {
+fn schedule(schedule: spec::Schedule) -> LearningRateSchedule {
+    LearningRateSchedule {
         warmup_steps: schedule.warmup_steps,
         decay: match schedule.decay {
-            spec::Decay::Constant => Decay::Constant,
-            spec::Decay::Cosine { total_steps, floor } => Decay::Cosine { total_steps, floor },
+            spec::Decay::Constant => LearningRateDecay::Constant,
+            spec::Decay::Cosine { total_steps, floor } => {
+                LearningRateDecay::Cosine { total_steps, floor }
+            }
             spec::Decay::Step {
                 every_steps,
                 factor,
-            } => Decay::Step {
+            } => LearningRateDecay::Step {
                 every_steps,
                 factor,
             },
             spec::Decay::Polynomial { total_steps, power } => {
-                Decay::Polynomial { total_steps, power }
+                LearningRateDecay::Polynomial { total_steps, power }
             }
         },
     }

@@ -6,7 +6,7 @@ use super::tensors::Factors;
 use super::words::Push;
 use muster_comm::squeeze::{Salt, Squeeze};
 use muster_comm::wire::hello::NoisePart;
-use muster_compute::optimizer::Rule;
+use muster_compute::optimizer::UpdateRule;
 use muster_model::id::TaskId;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ impl Exchange {
     /// gradients.
     pub(super) fn keeps_codes(&self, squeeze: &Squeeze) -> bool {
         let whole = self.clips || self.is_replicated;
-        let whole = whole || matches!(self.recipe.optimizer.rule, Rule::Lars { .. });
+        let whole = whole || matches!(self.recipe.optimizer.rule, UpdateRule::Lars { .. });
         self.answers_encoded() && !whole && squeeze.is_fixed()
     }
 

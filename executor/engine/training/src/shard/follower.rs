@@ -271,7 +271,7 @@ mod tests {
     use crate::shard::recipe::Recipe;
     use muster_comm::assign::Piece;
     use muster_comm::wire::hello::{MAX_HELLO_BYTES, Welcome};
-    use muster_compute::optimizer::{Optimizer, Rule};
+    use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
     use muster_model::id::JobId;
     use std::net::TcpListener;
     use std::thread;
@@ -334,7 +334,7 @@ mod tests {
             ],
             before: Vec::new(),
         };
-        let plain = Optimizer::new(Rule::Sgd {
+        let plain = OptimizerConfig::new(UpdateRule::Sgd {
             lr: 0.1,
             momentum: 0.0,
             nesterov: false,

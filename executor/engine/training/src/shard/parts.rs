@@ -16,7 +16,7 @@ use super::tensors::Factors;
 use super::words::{Answer, Push, Refusal, Seat};
 use muster_comm::parts;
 use muster_comm::wire::hello::{NoisePart, PushHead};
-use muster_compute::optimizer::Rule;
+use muster_compute::optimizer::UpdateRule;
 use std::sync::{Arc, MutexGuard};
 
 /// State of the present step.
@@ -56,7 +56,7 @@ impl Exchange {
     /// Whether steps may be in partitions.
     #[must_use]
     pub fn takes_parts(&self) -> bool {
-        let each_for_itself = !matches!(self.recipe.optimizer.rule, Rule::Lars { .. });
+        let each_for_itself = !matches!(self.recipe.optimizer.rule, UpdateRule::Lars { .. });
         let is_plain = self.recipe.codecs.is_none() && !self.clips && each_for_itself;
         self.is_bsp() && self.backup() == 0 && is_plain && !self.is_replicated
     }

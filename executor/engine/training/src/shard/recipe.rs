@@ -4,15 +4,15 @@ use super::tensors::{Segment, Tensors};
 use muster_comm::assign::{Piece, load};
 use muster_comm::compress::Codecs;
 use muster_comm::squeeze::{Squeeze, has_plain_statistics};
-use muster_compute::model::{Block, Fill, Role};
-use muster_compute::optimizer::Optimizer;
+use muster_compute::model::{ParameterBlock, ParameterInit, ParameterRole};
+use muster_compute::optimizer::OptimizerConfig;
 
 /// Settings of a job, the same for every shard.
 #[derive(Debug, Clone)]
 pub struct Recipe {
-    pub optimizer: Optimizer,
+    pub optimizer: OptimizerConfig,
     /// Blocks of the network.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ParameterBlock>,
     /// Number of threads for updates.
     pub threads: usize,
     /// Codecs of pushes, and under BSP of answers.
@@ -24,14 +24,14 @@ pub struct Recipe {
 impl Recipe {
     /// Creates the settings for `parameters` weights without a network.
     #[must_use]
-    pub fn weights(optimizer: Optimizer, parameters: usize, threads: usize) -> Self {
-        let block = Block {
+    pub fn weights(optimizer: OptimizerConfig, parameters: usize, threads: usize) -> Self {
+        let block = ParameterBlock {
             name: "weights".to_owned(),
             offset: 0,
             len: parameters,
             shape: vec![parameters],
-            role: Role::Weight,
-            fill: Fill::Constant(0.0),
+            role: ParameterRole::Weight,
+            fill: ParameterInit::Constant(0.0),
         };
         Self {
             optimizer,

@@ -7,7 +7,7 @@ use crate::shard::{End, Exchange, Identity, Recipe, Shard};
 use crate::stop::StopFlag;
 use crate::worker::{self, Ending, OwnClip, Reporter, Surroundings, WorkerError};
 use muster_comm::log;
-use muster_compute::cuda::{Choice, Device, Precision};
+use muster_compute::cuda::{ComputePrecision, Device, DeviceChoice};
 use muster_model::assignment::{Peer, TaskLaunch, TaskReport, exit_code};
 use muster_model::error_chain::chain;
 use muster_model::place::Place;
@@ -46,11 +46,11 @@ pub struct Options {
     pub threads: usize,
     /// Device to compute on: auto (a GPU if the task has one, else the CPU), cpu, cuda or cuda:N.
     #[arg(long, env = "MUSTER_DEVICE", default_value = "auto")]
-    pub device: Choice,
+    pub device: DeviceChoice,
     /// Precision of products on a GPU if the job does not set one: f32, tf32 (f32 values, products
     /// with 10 bits of mantissa) or bf16 (values in bf16 too). Parameters are always f32.
     #[arg(long, env = "MUSTER_PRECISION", default_value = "tf32")]
-    pub precision: Precision,
+    pub precision: ComputePrecision,
 }
 
 /// Runs the task to its end and returns the exit code of the process.

@@ -1,9 +1,10 @@
 //! A worker's own examples of each step.
 
 use muster_compute::data::{
-    Dataset, Examples, GlobalBatches, OrderError, Shard, TargetsMut, Task, slice,
+    BatchSizeError, BatchTargetsMut, DatasetSplits, ExampleShard, Examples, GlobalBatches,
+    LearningTask, slice,
 };
-use muster_compute::model::{Batch, Draw, Network, Targets};
+use muster_compute::model::{Batch, BatchTargets, Network, RandomKey};
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,12 +36,12 @@ enum Answers {
 impl Buffers {
     /// Creates buffers for up to `examples` examples of `data`, in the form that `network` reads.
     #[must_use]
-    pub fn new(network: &Network, data: &Dataset, examples: usize) -> Self {
+    pub fn new(network: &Network, data: &DatasetSplits, examples: usize) -> Self {
         let (input_len, target_len) = (data.input.len(), network.targets());
         let answers = match data.task {
             _ if network.wants_classes() => Answers::Classes(vec![0; examples * target_len]),
-            Task::Classify { .. } => Answers::Inputs,
-            Task::Regress { .. } => Answers::Values(vec![0.0; examples * target_len]),
+            LearningTask::Classify { .. } => Answers::Inputs,
+            LearningTask::Regress { .. } => Answers::Values(vec![0.0; examples * target_len]),
         };
         Self {
             inputs: vec![0.0; examples * input_len],
@@ -51,19 +52,19 @@ impl Buffers {
     }
 
     /// Loads the examples at `indices` for the network.
-    pub fn load(&mut self, examples: &Examples, indices: &[u32], draw: Draw) -> Batch<'_> {
+    pub fn load(&mut self, examples: &Examples, indices: &[u32], draw: RandomKey) -> Batch<'_> {
         self.fill(examples, indices, draw);
         self.batch(indices.len(), draw)
     }
 
-    fn fill(&mut self, examples: &Examples, indices: &[u32], draw: Draw) {
+    fn fill(&mut self, examples: &Examples, indices: &[u32], draw: RandomKey) {
         let count = indices.len();
         let inputs = &mut self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         match &mut self.answers {
             Answers::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
             Answers::Values(values) => {
-                examples.fill(indices, inputs, TargetsMut::Values(&mut values[..len]));
+                examples.fill(indices, inputs, BatchTargetsMut::Values(&mut values[..len]));
             }
             Answers::Inputs => examples.fill_inputs(indices, inputs),
         }
@@ -71,13 +72,13 @@ impl Buffers {
     }
 
     /// Returns the first `count` examples of the last fill.
-    fn batch(&self, count: usize, draw: Draw) -> Batch<'_> {
+    fn batch(&self, count: usize, draw: RandomKey) -> Batch<'_> {
         let inputs = &self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         let targets = match &self.answers {
-            Answers::Classes(classes) => Targets::Classes(&classes[..len]),
-            Answers::Values(values) => Targets::Values(&values[..len]),
-            Answers::Inputs => Targets::Values(inputs),
+            Answers::Classes(classes) => BatchTargets::Classes(&classes[..len]),
+            Answers::Values(values) => BatchTargets::Values(&values[..len]),
+            Answers::Inputs => BatchTargets::Values(inputs),
         };
         Batch {
             inputs,
@@ -106,7 +107,7 @@ struct Share {
 struct Skew {
     labels: Arc<[u32]>,
     alpha: f64,
-    own: Shard,
+    own: ExampleShard,
 }
 
 impl Share {
@@ -127,13 +128,13 @@ impl Share {
         place + self.base.map_or(1, |_| self.update() as u64)
     }
 
-    fn draw(&self, place: u64) -> Draw {
+    fn draw(&self, place: u64) -> RandomKey {
         let batch = self.global.batch() as u64;
         let (step, within) = match self.base {
             Some(_) => (place / batch, place % batch),
             None => (place, 0),
         };
-        Draw {
+        RandomKey {
             seed: self.seed,
             step,
             first: within + self.part().start as u64,
@@ -204,7 +205,7 @@ impl Batches {
     pub fn skewed(mut self, labels: &[u32], alpha: f64, rank: usize, workers: usize) -> Self {
         let share = &mut self.share;
         let part = share.part().len();
-        let own = Shard::new(labels, alpha, share.seed, (rank, workers), part);
+        let own = ExampleShard::new(labels, alpha, share.seed, (rank, workers), part);
         share.skew = Some(Skew {
             labels: labels.into(),
             alpha,
@@ -224,7 +225,7 @@ impl Batches {
         }
         if let Some(skew) = &mut share.skew {
             let place = (rank, workers);
-            skew.own = Shard::new(&skew.labels, skew.alpha, share.seed, place, part);
+            skew.own = ExampleShard::new(&skew.labels, skew.alpha, share.seed, place, part);
         }
         // The thread fills the old part; the next step starts a new one.
         self.ahead = None;
@@ -371,7 +372,7 @@ impl Drop for Ahead {
 ///
 /// # Errors
 /// When `examples` is less than one whole batch.
-pub fn global(seed: u64, examples: usize, batch: usize) -> Result<GlobalBatches, OrderError> {
+pub fn global(seed: u64, examples: usize, batch: usize) -> Result<GlobalBatches, BatchSizeError> {
     GlobalBatches::new(seed, examples, batch)
 }
 
@@ -379,25 +380,25 @@ pub fn global(seed: u64, examples: usize, batch: usize) -> Result<GlobalBatches,
 mod tests {
     use super::*;
     use muster_compute::data;
-    use muster_compute::model::{Input, zoo};
+    use muster_compute::model::{ExampleShape, zoo};
 
     const COLUMNS: usize = FILLED_AT_ONCE / 8;
 
-    fn dataset() -> Dataset {
+    fn dataset() -> DatasetSplits {
         let inputs: Vec<f32> = (0..30 * COLUMNS).map(|i| i as f32).collect();
-        let targets = || data::Targets::Classes((0..30).map(|i| i % 3).collect());
+        let targets = || data::ExampleTargets::Classes((0..30).map(|i| i % 3).collect());
         let examples = Examples::numbers(30, inputs, targets());
-        Dataset {
-            input: Input::Row { columns: COLUMNS },
-            task: Task::Classify { classes: 3 },
+        DatasetSplits {
+            input: ExampleShape::Row { columns: COLUMNS },
+            task: LearningTask::Classify { classes: 3 },
             train: examples.clone(),
             test: examples,
         }
     }
 
     /// Returns the first value of each example, its class, and the draw.
-    fn seen(batch: &Batch<'_>) -> (Vec<f32>, Vec<u32>, Draw) {
-        let Targets::Classes(classes) = batch.targets else {
+    fn seen(batch: &Batch<'_>) -> (Vec<f32>, Vec<u32>, RandomKey) {
+        let BatchTargets::Classes(classes) = batch.targets else {
             panic!("classes");
         };
         let firsts = batch.inputs.iter().step_by(COLUMNS).copied();

@@ -1,6 +1,6 @@
 //! Gradient clipping by each worker, where the sum of a step is not clipped.
 
-use muster_compute::model::{Block, Network, Role};
+use muster_compute::model::{Network, ParameterBlock, ParameterRole};
 use muster_compute::optimizer::{clip_factor, square_norm};
 use muster_model::spec::{JobSpec, Topology};
 
@@ -72,9 +72,9 @@ pub fn mean_square(network: &Network, gradients: &[f32], targets: u64) -> f64 {
 }
 
 /// Returns the blocks that gradients update.
-fn moving(network: &Network) -> impl Iterator<Item = &Block> {
+fn moving(network: &Network) -> impl Iterator<Item = &ParameterBlock> {
     let blocks = network.blocks().iter();
-    blocks.filter(|block| block.role != Role::Statistic)
+    blocks.filter(|block| block.role != ParameterRole::Statistic)
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
         let is_statistic = |at: usize| {
             let mut blocks = network.blocks().iter();
             let block = blocks.find(|block| block.range().contains(&at));
-            block.is_some_and(|block| block.role == Role::Statistic)
+            block.is_some_and(|block| block.role == ParameterRole::Statistic)
         };
         let clipped = |limit, workers| {
             let mut gradients = ones.clone();

@@ -5,7 +5,7 @@ use muster_comm::compress::PlanError;
 use muster_comm::fabric::FabricError;
 use muster_comm::wire::WireError;
 use muster_compute::cuda::DeviceError;
-use muster_compute::data::{DatasetError, OrderError};
+use muster_compute::data::{BatchSizeError, DatasetError};
 use muster_compute::model::BuildError;
 use muster_model::id::JobId;
 use std::io;
@@ -16,7 +16,7 @@ pub enum WorkerError {
     #[error("could not load the data set")]
     Dataset(#[from] DatasetError),
     #[error("could not cut the data set into batches")]
-    Batches(#[from] OrderError),
+    Batches(#[from] BatchSizeError),
     #[error("could not build the network")]
     Network(#[from] BuildError),
     #[error("could not use the device")]

@@ -13,10 +13,10 @@ use crate::document;
 use muster_comm::log;
 use muster_comm::wire::hello::StepStats;
 use muster_compute::clock;
-use muster_compute::cuda::{Device, Resident};
-use muster_compute::data::Dataset;
+use muster_compute::cuda::{Device, DeviceTrainer};
+use muster_compute::data::DatasetSplits;
 use muster_compute::loss::StepLoss;
-use muster_compute::model::{Draw, Network, Workspace};
+use muster_compute::model::{Network, RandomKey, Workspace};
 use muster_compute::pages;
 use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
@@ -31,7 +31,7 @@ const MAX_PASS: usize = 256;
 /// Network, examples and memory of a worker.
 pub(super) struct Model {
     pub network: Network,
-    pub data: Dataset,
+    pub data: DatasetSplits,
     pub batches: Batches,
     room: Room,
     device: Device,
@@ -53,7 +53,7 @@ enum Room {
     /// Gradients leave it, and parameters are sent to it.
     Passes(Workspace),
     /// All of training stays on the device.
-    Whole(Box<Resident>),
+    Whole(Box<DeviceTrainer>),
 }
 
 impl Room {
@@ -79,7 +79,8 @@ impl Room {
                 // The initial parameters are not known yet.
                 let parameters = pages::zeros(network.parameter_count());
                 let room = (largest_pass, examples);
-                let resident = Resident::on(around.device, network, optimizer, room, &parameters)?;
+                let resident =
+                    DeviceTrainer::on(around.device, network, optimizer, room, &parameters)?;
                 let resident = resident.expect("not the CPU").clipping(engine.clip_norm);
                 return Ok(Self::Whole(Box::new(resident)));
             }
@@ -346,7 +347,7 @@ impl Model {
         let indices: Vec<u32> = (0..self.data.test.len() as u32).collect();
         let (mut loss_sum, mut correct) = (0.0, 0.0);
         for indices in indices.chunks(part) {
-            let batch = buffers.load(&self.data.test, indices, Draw::default());
+            let batch = buffers.load(&self.data.test, indices, RandomKey::default());
             let loss = match &mut self.room {
                 Room::Passes(workspace) => {
                     self.network.evaluate(workspace, &self.parameters, &batch)

@@ -7,7 +7,7 @@ use muster_comm::assign::Piece;
 use muster_comm::compress::{CodecConfig, Feedback};
 use muster_comm::wire::hello::{Hello, StepStats};
 use muster_comm::wire::{Kind, greet};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
 use muster_training::worker::{Eager, Reply, Shards, first_view};
@@ -19,8 +19,8 @@ use std::time::Duration;
 const STEPS: u64 = 9;
 
 /// A step subtracts exactly the gradient divided by the batch.
-fn plain() -> Optimizer {
-    Optimizer::new(Rule::Sgd {
+fn plain() -> OptimizerConfig {
+    OptimizerConfig::new(UpdateRule::Sgd {
         lr: f64::from(BATCH),
         momentum: 0.0,
         nesterov: false,

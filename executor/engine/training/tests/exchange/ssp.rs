@@ -1,7 +1,7 @@
 //! SSP and ASP: the content of reads for random delays, and the weight of stale gradients.
 
 use crate::loopback::{BATCH, Job, forever, fresh, size, stats};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::worker::{Eager, Reply, Shards};
 use proptest::prelude::*;
@@ -12,8 +12,8 @@ use std::time::Duration;
 const STEPS: u64 = 12;
 
 /// A step subtracts exactly the gradient divided by the batch.
-fn plain() -> Optimizer {
-    Optimizer::new(Rule::Sgd {
+fn plain() -> OptimizerConfig {
+    OptimizerConfig::new(UpdateRule::Sgd {
         lr: f64::from(BATCH),
         momentum: 0.0,
         nesterov: false,

@@ -3,7 +3,7 @@
 use muster_comm::assign::Piece;
 use muster_comm::compress::{CodecConfig, Codecs};
 use muster_comm::wire::hello::{Guest, Hello, StepStats};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
@@ -24,8 +24,8 @@ pub(super) fn size() -> usize {
     BLOCKS.iter().sum()
 }
 
-fn adam() -> Optimizer {
-    Optimizer::new(Rule::Adam {
+fn adam() -> OptimizerConfig {
+    OptimizerConfig::new(UpdateRule::Adam {
         lr: 0.01,
         beta1: 0.9,
         beta2: 0.999,

@@ -1,9 +1,9 @@
 //! Conversion of a job document's networks and data sets into those of the engine; accepted
 //! documents can be built.
 
-use muster_compute::cuda::Precision;
-use muster_compute::data::TargetsMut;
-use muster_compute::model::{Draw, Role};
+use muster_compute::cuda::ComputePrecision;
+use muster_compute::data::BatchTargetsMut;
+use muster_compute::model::{ParameterRole, RandomKey};
 use muster_model::spec::{Engine, JobSpec};
 use muster_training::document;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn parameters(model: &Value, dataset: &Value) -> usize {
     let trained = network
         .blocks()
         .iter()
-        .filter(|b| b.role != Role::Statistic);
+        .filter(|b| b.role != ParameterRole::Statistic);
     trained.map(|block| block.len).sum()
 }
 
@@ -254,8 +254,11 @@ fn a_table_is_scaled_as_the_document_says() {
         let data = document::dataset(&engine(dataset.clone()), root.path()).unwrap();
         let (mut inputs, mut classes) = (vec![0.0; 16], vec![0; 8]);
         let indices: Vec<u32> = (0..8).collect();
-        data.train
-            .fill(&indices, &mut inputs, TargetsMut::Classes(&mut classes));
+        data.train.fill(
+            &indices,
+            &mut inputs,
+            BatchTargetsMut::Classes(&mut classes),
+        );
         inputs
     };
     dataset["normalise"] = json!({ "kind": "none" });
@@ -304,7 +307,7 @@ fn only_training_images_are_augmented() {
         let before = inputs.clone();
         examples.augment(
             &mut inputs,
-            Draw {
+            RandomKey {
                 seed: 1,
                 step: 2,
                 first: 3,
@@ -323,13 +326,13 @@ fn the_documents_precision_comes_before_the_nodes() {
             engine["precision"] = precision.into();
         }
         let engine: Engine = serde_json::from_value(engine).unwrap();
-        document::precision(&engine, Precision::Tf32)
+        document::precision(&engine, ComputePrecision::Tf32)
     };
-    assert_eq!(asked(None), Precision::Tf32);
+    assert_eq!(asked(None), ComputePrecision::Tf32);
     for (text, expected) in [
-        ("f32", Precision::F32),
-        ("tf32", Precision::Tf32),
-        ("bf16", Precision::Bf16),
+        ("f32", ComputePrecision::F32),
+        ("tf32", ComputePrecision::Tf32),
+        ("bf16", ComputePrecision::Bf16),
     ] {
         assert_eq!(asked(Some(text)), expected);
     }

@@ -10,7 +10,7 @@ use muster_comm::assign::Piece;
 use muster_comm::fabric::{Channel, Credentials, ORDER, PeerHello, Port};
 use muster_comm::wire::hello::{Guest, Hello, StepStats, SumHead};
 use muster_comm::wire::{HEADER_BYTES, Header, Kind};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::spec::{Consistency, JobSpec};
@@ -233,7 +233,7 @@ fn hello(task_id: TaskId, guest: Guest) -> Hello {
 
 /// A shard that serves until it is stopped.
 fn shard() -> (String, StopFlag) {
-    let sgd = Optimizer::new(Rule::Sgd {
+    let sgd = OptimizerConfig::new(UpdateRule::Sgd {
         lr: 1.0,
         momentum: 0.0,
         nesterov: false,

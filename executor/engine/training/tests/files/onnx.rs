@@ -4,7 +4,7 @@
 //! (`scripts/ensure-onnxruntime` installs them).
 
 use muster_compute::model::{
-    Batch, BuildError, Draw, InputShape, Network, Targets,
+    Batch, BatchTargets, BuildError, ImageShape, Network, RandomKey,
     zoo::{self, Gpt},
 };
 use muster_model::export::{Listed, onnx_head};
@@ -78,10 +78,10 @@ fn model(network: &Network, parameters: &[f32]) -> Vec<u8> {
 
 /// Sum of the losses of the examples in double precision: for classes over their positions, for
 /// values their mean.
-fn loss(network: &Network, output: &[f32], targets: Targets<'_>) -> f64 {
+fn loss(network: &Network, output: &[f32], targets: BatchTargets<'_>) -> f64 {
     let rows = output.chunks(network.outputs());
     match targets {
-        Targets::Values(values) => rows
+        BatchTargets::Values(values) => rows
             .zip(values.chunks(network.outputs()))
             .map(|(row, values)| {
                 let squares = row
@@ -91,7 +91,7 @@ fn loss(network: &Network, output: &[f32], targets: Targets<'_>) -> f64 {
                 squares.sum::<f64>() / row.len() as f64
             })
             .sum(),
-        Targets::Classes(classes) => {
+        BatchTargets::Classes(classes) => {
             let positions = network.targets();
             let scores = output.chunks(network.outputs() / positions);
             let of = |(scores, &class): (&[f32], &u32)| {
@@ -119,9 +119,9 @@ fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, 
         .collect();
     let values = noise(EXAMPLES * network.outputs(), 11);
     let targets = if network.wants_classes() {
-        Targets::Classes(&labels)
+        BatchTargets::Classes(&labels)
     } else {
-        Targets::Values(&values)
+        BatchTargets::Values(&values)
     };
     // Each example by itself: an error in one example would be small in the sum of all.
     let mut workspace = network.workspace(1, 1);
@@ -132,7 +132,7 @@ fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, 
             let batch = Batch {
                 inputs: &inputs[part(inputs.len(), example)],
                 targets: one(targets, |len| part(len, example)),
-                draw: Draw::default(),
+                draw: RandomKey::default(),
             };
             network
                 .evaluate(&mut workspace, &parameters, &batch)
@@ -165,10 +165,10 @@ fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, 
 }
 
 /// Targets in the range that `part` computes from their number.
-fn one<'a>(targets: Targets<'a>, part: impl Fn(usize) -> Range<usize>) -> Targets<'a> {
+fn one<'a>(targets: BatchTargets<'a>, part: impl Fn(usize) -> Range<usize>) -> BatchTargets<'a> {
     match targets {
-        Targets::Values(values) => Targets::Values(&values[part(values.len())]),
-        Targets::Classes(classes) => Targets::Classes(&classes[part(classes.len())]),
+        BatchTargets::Values(values) => BatchTargets::Values(&values[part(values.len())]),
+        BatchTargets::Classes(classes) => BatchTargets::Classes(&classes[part(classes.len())]),
     }
 }
 
@@ -193,7 +193,7 @@ fn listed(layers: &Value) -> Result<Network, BuildError> {
 #[test]
 fn onnx_runtime_computes_the_same_losses() {
     let python = python();
-    let image = |side, channels| InputShape {
+    let image = |side, channels| ImageShape {
         height: side,
         width: side,
         channels,

@@ -4,7 +4,7 @@
 use crate::loopback::{BATCH, Job, forever, fresh, gradients, size, stats, train};
 use crate::rig::workers::Crew;
 use crate::rig::{Launch, Rig, samples, spec};
-use muster_compute::optimizer::{Optimizer, Rule, clip_factor};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule, clip_factor};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{Consistency, JobSpec};
 use muster_model::task::Role;
@@ -14,8 +14,8 @@ use std::thread;
 
 const LIMIT: f64 = 3.0;
 
-fn momentum() -> Optimizer {
-    Optimizer::new(Rule::Sgd {
+fn momentum() -> OptimizerConfig {
+    OptimizerConfig::new(UpdateRule::Sgd {
         lr: 0.1,
         momentum: 0.9,
         nesterov: false,

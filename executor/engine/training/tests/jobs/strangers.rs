@@ -7,7 +7,7 @@ use crate::single::{SHARD, WORKER, begin, bound, hello};
 use muster_comm::compress::{CodecConfig, Codecs};
 use muster_comm::wire::hello::{Guest, Hello, PushHead, StepStats};
 use muster_comm::wire::{Header, Kind};
-use muster_compute::model::Role;
+use muster_compute::model::ParameterRole;
 use muster_model::id::TaskId;
 use muster_training::shard::Recipe;
 use muster_training::stop::StopFlag;
@@ -220,8 +220,10 @@ fn worker_that_encodes_statistics_is_refused_if_there_are_any() {
         };
         Shards::join(&[(SHARD, address.to_owned())], SIZE, &hello).map(drop)
     };
-    assert!(join(&encoded(Role::Weight), false).is_ok());
-    assert!(join(&encoded(Role::Statistic), true).is_ok());
-    let refused = join(&encoded(Role::Statistic), false).unwrap_err().1;
+    assert!(join(&encoded(ParameterRole::Weight), false).is_ok());
+    assert!(join(&encoded(ParameterRole::Statistic), true).is_ok());
+    let refused = join(&encoded(ParameterRole::Statistic), false)
+        .unwrap_err()
+        .1;
     assert!(refused.to_string().contains("older release"), "{refused}");
 }

@@ -4,7 +4,7 @@
 use muster_comm::assign::Piece;
 use muster_comm::compress::{CodecConfig, Codecs};
 use muster_comm::wire::hello::{Guest, Hello, StepStats};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
@@ -23,7 +23,7 @@ pub struct Job {
     pub blocks: Vec<Piece>,
     pub workers: u32,
     pub consistency: Consistency,
-    pub optimizer: Optimizer,
+    pub optimizer: OptimizerConfig,
     pub clip_norm: Option<f64>,
     pub codecs: Option<Codecs>,
     /// Whether shards that are started later are replicated.
@@ -71,8 +71,8 @@ pub fn enter(shards: &mut Shards) -> (u64, Vec<f32>) {
     }
 }
 
-pub fn adam() -> Optimizer {
-    Optimizer::new(Rule::Adam {
+pub fn adam() -> OptimizerConfig {
+    OptimizerConfig::new(UpdateRule::Adam {
         lr: 0.01,
         beta1: 0.9,
         beta2: 0.999,
@@ -91,7 +91,7 @@ impl Job {
         workers: u32,
         ps_shards: usize,
         consistency: Consistency,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
     ) -> Self {
         Self::start_clipping(workers, ps_shards, consistency, optimizer, None)
     }
@@ -100,7 +100,7 @@ impl Job {
         workers: u32,
         ps_shards: usize,
         consistency: Consistency,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
         clip_norm: Option<f64>,
     ) -> Self {
         let job = Self::silent(workers, consistency, optimizer, clip_norm);
@@ -116,7 +116,7 @@ impl Job {
         ps_shards: usize,
         codec: CodecConfig,
         consistency: Consistency,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
     ) -> Self {
         let mut job = Self::silent(workers, consistency, optimizer, None);
         job.codecs = Some(Codecs::uniform(codec));
@@ -126,7 +126,7 @@ impl Job {
     fn silent(
         workers: u32,
         consistency: Consistency,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
         clip_norm: Option<f64>,
     ) -> Self {
         let mut offset = 0;

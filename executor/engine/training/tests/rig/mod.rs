@@ -6,7 +6,7 @@
 pub mod s3;
 pub mod workers;
 
-use muster_compute::data::{Kind, read_labels};
+use muster_compute::data::{NamedDataset, read_labels};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::progress::Sample;
@@ -570,7 +570,7 @@ fn write_images(folder: &Path) {
         fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), &labels).unwrap();
         let path = folder.join(format!("{prefix}-labels-idx1-ubyte"));
         assert_eq!(
-            read_labels(&path, Kind::FashionMnist.classes())
+            read_labels(&path, NamedDataset::FashionMnist.classes())
                 .unwrap()
                 .len(),
             count

@@ -3,7 +3,7 @@
 
 use muster_comm::assign::Piece;
 use muster_comm::wire::hello::{Guest, Hello};
-use muster_compute::optimizer::{Optimizer, Rule};
+use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
@@ -28,7 +28,7 @@ pub fn hello() -> Hello {
 
 /// A listening shard of a network with `size` parameters.
 pub fn bound(size: usize, change: impl FnOnce(Recipe) -> Recipe) -> Shard {
-    let sgd = Optimizer::new(Rule::Sgd {
+    let sgd = OptimizerConfig::new(UpdateRule::Sgd {
         lr: 1.0,
         momentum: 0.0,
         nesterov: false,

@@ -2,23 +2,23 @@
 //! CPU at once. Kernels are compiled from their own source by the machine's C++ compiler; matrix
 //! products and convolutions follow their definition. Addresses are those of host memory.
 
-mod late;
-mod ranked;
+mod deferred;
+mod emulated_gpu;
 
-use crate::cuda::convolution::{Convolution, Filters, Wanted};
+use crate::cuda::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
 use crate::cuda::error::DeviceError;
 use crate::cuda::kernels;
-use crate::cuda::nccl::{Communicator, Look};
-use crate::cuda::product::{Kind, Product, Stored};
-use crate::cuda::queue::{Address, Argument, Queue};
+use crate::cuda::nccl::{NcclCommunicator, PollCallback};
+use crate::cuda::product::{ColumnMajorMatrix, ElementType, MatrixProduct};
+use crate::cuda::queue::{DeviceAddress, DeviceQueue, KernelArgument};
 use std::ffi::c_void;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-pub(crate) use late::Late;
-pub use ranked::{Ranked, StandIn};
+pub(crate) use deferred::DeferredQueue;
+pub use emulated_gpu::{EmulatedGpu, StandInBehaviour};
 
 /// The state of the kernels is global.
 static RUNNING: Mutex<()> = Mutex::new(());
@@ -51,47 +51,47 @@ const COOPERATIVE: &[&str] = &[
     "d_weight_by_output",
 ];
 
-type Launch = unsafe extern "C" fn(u32, u32, u32, *mut *mut c_void, bool, bool);
+type LaunchFn = unsafe extern "C" fn(u32, u32, u32, *mut *mut c_void, bool, bool);
 
 /// Kernels for values of one kind.
-struct Kernels {
-    launch: Launch,
+struct EmulatedKernels {
+    launch: LaunchFn,
     names: Vec<&'static str>,
 }
 
 /// Executes every request at once, on the calling thread.
 pub(crate) struct Emulator {
-    kernels: &'static Kernels,
+    kernels: &'static EmulatedKernels,
     launches: usize,
     blocks: Vec<Box<[u64]>>,
     /// Whether products leave bias and ReLU to a separate kernel, as a queue may have to.
     pub(crate) is_plain: bool,
     /// Convolutions that the queue supports, as with cuDNN, which may reject some of them.
-    pub(crate) convolves: &'static [Wanted],
+    pub(crate) convolves: &'static [ComputedOperand],
     /// Emulated GPU of this queue, if there are several.
-    pub(super) ranked: Option<Arc<Ranked>>,
+    pub(super) gpu: Option<Arc<EmulatedGpu>>,
     /// Stream of sums for the stand-in for NCCL: the number of running sums.
     sums: Box<AtomicU64>,
 }
 
 impl Emulator {
-    pub(crate) fn new(kind: Kind) -> Self {
-        static KERNELS: [OnceLock<Kernels>; 2] = [OnceLock::new(), OnceLock::new()];
-        let kernels = KERNELS[usize::from(kind == Kind::Bf16)].get_or_init(|| compile(kind));
+    pub(crate) fn new(kind: ElementType) -> Self {
+        static KERNELS: [OnceLock<EmulatedKernels>; 2] = [OnceLock::new(), OnceLock::new()];
+        let kernels = KERNELS[usize::from(kind == ElementType::Bf16)].get_or_init(|| compile(kind));
         Self {
             kernels,
             launches: 0,
             blocks: Vec::new(),
             is_plain: false,
             convolves: &[],
-            ranked: None,
+            gpu: None,
             sums: Box::default(),
         }
     }
 
     /// Allocates memory with all bits set, which is NaN, so that reads of uninitialised memory
     /// show.
-    fn take(&mut self, bytes: usize) -> Address {
+    fn take(&mut self, bytes: usize) -> DeviceAddress {
         // 32 additional words for the alignment that devices guarantee.
         self.blocks
             .push(vec![u64::MAX; bytes.div_ceil(8) + 32].into());
@@ -100,12 +100,12 @@ impl Emulator {
     }
 }
 
-impl Queue for Emulator {
-    fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+impl DeviceQueue for Emulator {
+    fn allocate(&mut self, bytes: usize) -> Result<DeviceAddress, DeviceError> {
         Ok(self.take(bytes))
     }
 
-    fn free(&mut self, at: Address) {
+    fn free(&mut self, at: DeviceAddress) {
         self.blocks
             .retain(|block| (block.as_ptr() as u64).next_multiple_of(256) != at);
     }
@@ -116,24 +116,24 @@ impl Queue for Emulator {
         Ok(unsafe { std::slice::from_raw_parts_mut(at as *mut u8, bytes) })
     }
 
-    fn upload(&mut self, from: &[u8], to: Address) {
+    fn upload(&mut self, from: &[u8], to: DeviceAddress) {
         // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
     }
 
-    fn download(&mut self, from: Address, to: &mut [u8]) {
+    fn download(&mut self, from: DeviceAddress, to: &mut [u8]) {
         // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
     }
 
     fn wait(&mut self, _number: usize) {}
 
-    fn copy(&mut self, from: Address, to: Address, bytes: usize) {
+    fn copy(&mut self, from: DeviceAddress, to: DeviceAddress, bytes: usize) {
         // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
     }
 
-    fn zero(&mut self, at: Address, bytes: usize) {
+    fn zero(&mut self, at: DeviceAddress, bytes: usize) {
         // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::write_bytes(at as *mut u8, 0, bytes) };
     }
@@ -143,7 +143,7 @@ impl Queue for Emulator {
         kernel: &'static str,
         blocks: usize,
         threads: usize,
-        arguments: &[Argument],
+        arguments: &[KernelArgument],
     ) {
         assert!(
             blocks > 0 && blocks < 1 << 31,
@@ -174,9 +174,9 @@ impl Queue for Emulator {
                 backwards,
             );
         }
-        if let Some(ranked) = &self.ranked
+        if let Some(gpu) = &self.gpu
             && kernel == "adam"
-            && ranked.has_strayed()
+            && gpu.has_strayed()
         {
             // SAFETY: the first argument is the address of parameters, which are memory of this
             // queue.
@@ -184,7 +184,7 @@ impl Queue for Emulator {
         }
     }
 
-    fn multiply(&mut self, product: &Product) {
+    fn multiply(&mut self, product: &MatrixProduct) {
         let by_columns = product.by_columns();
         let (m, n, k) = (by_columns.m, by_columns.n, by_columns.k);
         check(&by_columns.a, [m, k]);
@@ -221,30 +221,40 @@ impl Queue for Emulator {
         }
     }
 
-    fn can_convolve(&mut self, _filters: &Filters, wanted: Wanted, _examples: usize) -> bool {
-        self.convolves.contains(&wanted)
+    fn can_convolve(
+        &mut self,
+        _filters: &ConvolutionShape,
+        computed: ComputedOperand,
+        _examples: usize,
+    ) -> bool {
+        self.convolves.contains(&computed)
     }
 
-    fn convolve(&mut self, convolution: &Convolution) {
-        let (filters, wanted) = (&convolution.filters, convolution.wanted);
-        assert!(self.convolves.contains(&wanted), "it has said so");
+    fn convolve(&mut self, convolution: &ConvolutionCall) {
+        let (filters, computed) = (&convolution.filters, convolution.computed);
+        assert!(self.convolves.contains(&computed), "it has said so");
         let (window, kind) = (&filters.window, filters.kind);
         let ([rows, columns], [height, width]) = (window.output(), window.image);
         let image = convolution.examples * height * width * filters.channels_in;
         let output = convolution.examples * rows * columns * filters.channels_out;
         // The wanted operand is overwritten.
-        let operand = |at: Address, len: usize, is_wanted: bool| -> Vec<f32> {
-            let number = |index: usize| load(kind, at + (index * kind.size()) as u64);
+        let operand = |at: DeviceAddress, len: usize, is_wanted: bool| -> Vec<f32> {
             if is_wanted {
                 vec![0.0; len]
             } else {
-                (0..len).map(number).collect()
+                (0..len)
+                    .map(|index: usize| load(kind, at + (index * kind.size()) as u64))
+                    .collect()
             }
         };
-        let mut x = operand(convolution.image, image, wanted == Wanted::Image);
+        let mut x = operand(convolution.image, image, computed == ComputedOperand::Image);
         let len = filters.weight_len();
-        let mut w = operand(convolution.weight, len, wanted == Wanted::Weight);
-        let mut y = operand(convolution.output, output, wanted == Wanted::Output);
+        let mut w = operand(convolution.weight, len, computed == ComputedOperand::Weight);
+        let mut y = operand(
+            convolution.output,
+            output,
+            computed == ComputedOperand::Output,
+        );
         let (group_in, group_out) = (filters.group_in(), filters.group_out());
         let [kernel_rows, kernel_columns] = window.kernel;
         for (at_y, y) in y.iter_mut().enumerate() {
@@ -267,17 +277,17 @@ impl Queue for Emulator {
                 let channel = out / group_out * group_in + channel;
                 let at_x = ((example * height + row) * width + column) * filters.channels_in;
                 let (at_x, at_w) = (at_x + channel, out * filters.patch_len() + at);
-                match wanted {
-                    Wanted::Output => *y += x[at_x] * w[at_w],
-                    Wanted::Image => x[at_x] += *y * w[at_w],
-                    Wanted::Weight => w[at_w] += x[at_x] * *y,
+                match computed {
+                    ComputedOperand::Output => *y += x[at_x] * w[at_w],
+                    ComputedOperand::Image => x[at_x] += *y * w[at_w],
+                    ComputedOperand::Weight => w[at_w] += x[at_x] * *y,
                 }
             }
         }
-        let (at, numbers) = match wanted {
-            Wanted::Output => (convolution.output, y),
-            Wanted::Image => (convolution.image, x),
-            Wanted::Weight => (convolution.weight, w),
+        let (at, numbers) = match computed {
+            ComputedOperand::Output => (convolution.output, y),
+            ComputedOperand::Image => (convolution.image, x),
+            ComputedOperand::Weight => (convolution.weight, w),
         };
         for (index, number) in numbers.into_iter().enumerate() {
             store(kind, at + (index * kind.size()) as u64, number);
@@ -286,9 +296,15 @@ impl Queue for Emulator {
 
     fn enter(&mut self) {}
 
-    fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>) {
-        if let Some(ranked) = &self.ranked {
-            ranked.count();
+    fn sum(
+        &mut self,
+        ranks: &mut NcclCommunicator,
+        at: DeviceAddress,
+        numbers: usize,
+        poll: PollCallback<'_>,
+    ) {
+        if let Some(gpu) = &self.gpu {
+            gpu.count();
         }
         // SAFETY: callers pass memory of this queue and do not use it until `has_summed`.
         unsafe {
@@ -296,7 +312,7 @@ impl Queue for Emulator {
                 at,
                 numbers,
                 std::ptr::from_ref(&*self.sums).cast_mut().cast(),
-                look,
+                poll,
             )
         };
     }
@@ -310,7 +326,7 @@ impl Queue for Emulator {
     }
 }
 
-fn check(stored: &Stored, [rows, columns]: [usize; 2]) {
+fn check(stored: &ColumnMajorMatrix, [rows, columns]: [usize; 2]) {
     let used = if stored.transposed {
         [stored.columns, stored.rows]
     } else {
@@ -320,44 +336,44 @@ fn check(stored: &Stored, [rows, columns]: [usize; 2]) {
     assert!(stored.stride >= stored.rows, "{stored:?} overlaps itself");
 }
 
-fn place(stored: &Stored, index: usize, [row, column]: [usize; 2]) -> Address {
+fn place(stored: &ColumnMajorMatrix, index: usize, [row, column]: [usize; 2]) -> DeviceAddress {
     let [row, column] = if stored.transposed {
         [column, row]
     } else {
         [row, column]
     };
-    let number = index * stored.apart + row + column * stored.stride;
+    let number = index * stored.batch_stride + row + column * stored.stride;
     stored.at + (number * stored.kind.size()) as u64
 }
 
-fn read(stored: &Stored, index: usize, at: [usize; 2]) -> f32 {
+fn read(stored: &ColumnMajorMatrix, index: usize, at: [usize; 2]) -> f32 {
     load(stored.kind, place(stored, index, at))
 }
 
-fn load(kind: Kind, at: Address) -> f32 {
+fn load(kind: ElementType, at: DeviceAddress) -> f32 {
     // SAFETY: callers pass memory of the emulator.
     unsafe {
         match kind {
-            Kind::F32 => *(at as *const f32),
-            Kind::Bf16 => f32::from_bits(u32::from(*(at as *const u16)) << 16),
+            ElementType::F32 => *(at as *const f32),
+            ElementType::Bf16 => f32::from_bits(u32::from(*(at as *const u16)) << 16),
         }
     }
 }
 
-fn store(kind: Kind, at: Address, value: f32) {
+fn store(kind: ElementType, at: DeviceAddress, value: f32) {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
     // SAFETY: callers pass memory of the emulator.
     unsafe {
         match kind {
-            Kind::F32 => *(at as *mut f32) = value,
-            Kind::Bf16 => *(at as *mut u16) = rounded as u16,
+            ElementType::F32 => *(at as *mut f32) = value,
+            ElementType::Bf16 => *(at as *mut u16) = rounded as u16,
         }
     }
 }
 
 /// Compiles the kernels with the machine's C++ compiler.
-fn compile(kind: Kind) -> Kernels {
+fn compile(kind: ElementType) -> EmulatedKernels {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, library) = (
         folder.path().join("kernels.cpp"),
@@ -382,10 +398,10 @@ fn compile(kind: Kind) -> Kernels {
         let library = libloading::Library::new(&library).expect("the kernels load");
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         *library
-            .get::<Launch>(b"launch")
+            .get::<LaunchFn>(b"launch")
             .expect("the function is there")
     };
-    Kernels { launch, names }
+    EmulatedKernels { launch, names }
 }
 
 fn build(source: &Path, library: &Path) {

@@ -1,8 +1,10 @@
 //! Communicator: the ranks that compute sums together. No wait is unconditional, because a dead
 //! rank would block all others for ever.
 
-use super::{Answer, Config, FLOATS, IN_PROGRESS, INVALID, Id, Nccl, Raw, SUCCESS, SUM};
-use crate::cuda::queue::Address;
+use super::{
+    FLOATS, IN_PROGRESS, INVALID, Nccl, NcclComm, NcclConfig, NcclId, NcclResult, SUCCESS, SUM,
+};
+use crate::cuda::queue::DeviceAddress;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::thread;
@@ -12,11 +14,11 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_micros(20);
 
 /// Poll callback, which returns whether the caller may continue to wait. It is called very often.
-pub type Look<'a> = &'a mut (dyn FnMut() -> bool + Send);
+pub type PollCallback<'a> = &'a mut (dyn FnMut() -> bool + Send);
 
 /// Reason why there are no sums.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SumError {
+pub enum AllReduceError {
     /// The poll callback reports that a rank will not arrive.
     #[error("not all of the others came")]
     GivenUp,
@@ -25,38 +27,38 @@ pub enum SumError {
 }
 
 /// Rank of a communicator.
-pub struct Communicator {
+pub struct NcclCommunicator {
     nccl: Arc<Nccl>,
-    raw: Raw,
+    raw: NcclComm,
     /// First error; NCCL is not called any more after it.
-    failed: Option<SumError>,
+    failed: Option<AllReduceError>,
 }
 
 // SAFETY: a communicator belongs to a device and not to a thread. All methods need exclusive
 // access, so only one thread uses it at a time.
-unsafe impl Send for Communicator {}
+unsafe impl Send for NcclCommunicator {}
 
-impl std::fmt::Debug for Communicator {
+impl std::fmt::Debug for NcclCommunicator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Communicator")
+        f.debug_struct("NcclCommunicator")
             .field("failed", &self.failed)
             .finish_non_exhaustive()
     }
 }
 
-impl Communicator {
+impl NcclCommunicator {
     /// Waits until all `ranks` have called this with the same id. The device must be bound to the
     /// calling thread.
     ///
     /// # Errors
-    /// [`SumError`]; the communicator is destroyed then.
+    /// [`AllReduceError`]; the communicator is destroyed then.
     pub(crate) fn form(
         nccl: &Arc<Nccl>,
-        id: Id,
+        id: NcclId,
         (rank, ranks): (usize, usize),
-        look: Look<'_>,
-    ) -> Result<Self, SumError> {
-        let (mut raw, mut config) = (std::ptr::null_mut(), Config::without_blocking());
+        poll: PollCallback<'_>,
+    ) -> Result<Self, AllReduceError> {
+        let (mut raw, mut config) = (std::ptr::null_mut(), NcclConfig::without_blocking());
         // SAFETY: the pointers refer to these variables and are used only before the call returns.
         let answer = unsafe {
             (nccl.init)(
@@ -72,7 +74,7 @@ impl Communicator {
             raw,
             failed: None,
         };
-        formed.settle("form a communicator", answer, look);
+        formed.settle("form a communicator", answer, poll);
         formed.failed.clone().map_or(Ok(formed), Err)
     }
 
@@ -85,10 +87,10 @@ impl Communicator {
     /// done. The stream must belong to the device.
     pub(crate) unsafe fn sum(
         &mut self,
-        at: Address,
+        at: DeviceAddress,
         numbers: usize,
         stream: *mut c_void,
-        look: Look<'_>,
+        poll: PollCallback<'_>,
     ) {
         if self.failed.is_some() {
             return;
@@ -98,11 +100,11 @@ impl Communicator {
         let answer = unsafe {
             (self.nccl.all_reduce)(at.cast_const(), at, numbers, FLOATS, SUM, self.raw, stream)
         };
-        self.settle("sum", answer, look);
+        self.settle("sum", answer, poll);
     }
 
     /// Returns the first error so far, also while a sum is running.
-    pub(crate) fn failed(&mut self) -> Option<SumError> {
+    pub(crate) fn failed(&mut self) -> Option<AllReduceError> {
         if self.failed.is_none() {
             match self.state() {
                 SUCCESS | IN_PROGRESS => {}
@@ -113,14 +115,14 @@ impl Communicator {
     }
 
     /// Waits until the operation that returned `answer` is no longer in progress.
-    fn settle(&mut self, action: &'static str, mut answer: Answer, look: Look<'_>) {
+    fn settle(&mut self, action: &'static str, mut answer: NcclResult, poll: PollCallback<'_>) {
         while answer == IN_PROGRESS {
             answer = self.state();
             if answer != IN_PROGRESS {
                 break;
             }
-            if !look() {
-                self.failed = Some(SumError::GivenUp);
+            if !poll() {
+                self.failed = Some(AllReduceError::GivenUp);
                 return;
             }
             thread::sleep(EVERY);
@@ -130,7 +132,7 @@ impl Communicator {
         }
     }
 
-    fn state(&mut self) -> Answer {
+    fn state(&mut self) -> NcclResult {
         if self.raw.is_null() {
             return INVALID;
         }
@@ -143,7 +145,7 @@ impl Communicator {
     }
 }
 
-impl Drop for Communicator {
+impl Drop for NcclCommunicator {
     /// Aborts, also without an error. Aborting needs no other rank and ends all running operations.
     fn drop(&mut self) {
         if !self.raw.is_null() {

@@ -10,10 +10,10 @@
 
 mod communicator;
 
-pub use communicator::{Communicator, Look, SumError};
+pub use communicator::{AllReduceError, NcclCommunicator, PollCallback};
 
 use super::error::DeviceError;
-use super::library::Library;
+use super::library::CudaLibrary;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ pub const ID_BYTES: usize = 128;
 /// `ncclUniqueId`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Id(pub [u8; ID_BYTES]);
+pub struct NcclId(pub [u8; ID_BYTES]);
 
 /// `ncclConfig_t` of 2.22; a newer library recognises by `size` that later fields are absent and
 /// uses their defaults.
 #[repr(C)]
-struct Config {
+struct NcclConfig {
     size: usize,
     magic: c_uint,
     version: c_uint,
@@ -46,7 +46,7 @@ struct Config {
     split_share: c_int,
 }
 
-impl Config {
+impl NcclConfig {
     /// Calls return at once, so that a waiting caller can check whether the other ranks are alive.
     fn without_blocking() -> Self {
         /// `NCCL_CONFIG_UNDEF_INT`.
@@ -66,35 +66,35 @@ impl Config {
 }
 
 /// `ncclComm_t`.
-type Raw = *mut c_void;
+type NcclComm = *mut c_void;
 /// `ncclResult_t`; newer libraries have more values.
-type Answer = c_uint;
+type NcclResult = c_uint;
 
-const SUCCESS: Answer = 0;
+const SUCCESS: NcclResult = 0;
 /// `ncclInvalidArgument`.
-const INVALID: Answer = 4;
-const IN_PROGRESS: Answer = 7;
+const INVALID: NcclResult = 4;
+const IN_PROGRESS: NcclResult = 7;
 /// `ncclFloat32` and `ncclSum`.
 const FLOATS: c_int = 7;
 const SUM: c_int = 0;
 
 /// NCCL with its functions.
 pub(crate) struct Nccl {
-    get_unique_id: unsafe extern "C" fn(*mut Id) -> Answer,
-    init: unsafe extern "C" fn(*mut Raw, c_int, Id, c_int, *mut Config) -> Answer,
+    get_unique_id: unsafe extern "C" fn(*mut NcclId) -> NcclResult,
+    init: unsafe extern "C" fn(*mut NcclComm, c_int, NcclId, c_int, *mut NcclConfig) -> NcclResult,
     all_reduce: unsafe extern "C" fn(
         *const c_void,
         *mut c_void,
         usize,
         c_int,
         c_int,
-        Raw,
+        NcclComm,
         *mut c_void,
-    ) -> Answer,
-    async_error: unsafe extern "C" fn(Raw, *mut Answer) -> Answer,
-    abort: unsafe extern "C" fn(Raw) -> Answer,
-    error_string: unsafe extern "C" fn(Answer) -> *const c_char,
-    last_error: unsafe extern "C" fn(Raw) -> *const c_char,
+    ) -> NcclResult,
+    async_error: unsafe extern "C" fn(NcclComm, *mut NcclResult) -> NcclResult,
+    abort: unsafe extern "C" fn(NcclComm) -> NcclResult,
+    error_string: unsafe extern "C" fn(NcclResult) -> *const c_char,
+    last_error: unsafe extern "C" fn(NcclComm) -> *const c_char,
     version: c_int,
     /// Library that contains the functions.
     _library: libloading::Library,
@@ -112,7 +112,7 @@ impl Nccl {
     /// # Errors
     /// If it is missing, too old, or lacks a symbol.
     pub(crate) fn find() -> Result<Arc<Self>, DeviceError> {
-        Self::of(Library::sums()?)
+        Self::of(CudaLibrary::sums()?)
     }
 
     /// # Errors
@@ -121,7 +121,7 @@ impl Nccl {
         // SAFETY: each function has the type that `nccl.h` declares for its name. The value keeps
         // the library, so the functions stay valid.
         unsafe {
-            let get_version: unsafe extern "C" fn(*mut c_int) -> Answer =
+            let get_version: unsafe extern "C" fn(*mut c_int) -> NcclResult =
                 symbol(&library, "ncclGetVersion")?;
             let mut version = 0;
             if get_version(&raw mut version) != SUCCESS || version < OLDEST {
@@ -154,8 +154,8 @@ impl Nccl {
     ///
     /// # Errors
     /// Errors of NCCL.
-    pub fn id(&self) -> Result<Id, SumError> {
-        let mut id = Id([0; ID_BYTES]);
+    pub fn id(&self) -> Result<NcclId, AllReduceError> {
+        let mut id = NcclId([0; ID_BYTES]);
         // SAFETY: NCCL writes exactly the bytes of the type.
         let answer = unsafe { (self.get_unique_id)(&raw mut id) };
         match answer {
@@ -164,7 +164,7 @@ impl Nccl {
         }
     }
 
-    fn refused(&self, action: &'static str, answer: Answer, raw: Raw) -> SumError {
+    fn refused(&self, action: &'static str, answer: NcclResult, raw: NcclComm) -> AllReduceError {
         // SAFETY: both functions return static, terminated strings; the communicator, if there is
         // one, has not been aborted.
         let [kind, detail] = unsafe { [(self.error_string)(answer), (self.last_error)(raw)] };
@@ -180,7 +180,7 @@ impl Nccl {
             "" => kind,
             detail => format!("{kind}: {detail}"),
         };
-        SumError::Refused { action, cause }
+        AllReduceError::Refused { action, cause }
     }
 }
 

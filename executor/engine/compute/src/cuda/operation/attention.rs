@@ -4,9 +4,9 @@
 //! the context's length.
 
 use super::DeviceKernel;
-use super::pass::{Pass, areas_len};
-use crate::cuda::product::{Kind, Operand, Product};
-use crate::cuda::queue::{Address, Argument, int};
+use super::pass::{DevicePass, areas_len};
+use crate::cuda::product::{ElementType, MatrixOperand, MatrixProduct};
+use crate::cuda::queue::{DeviceAddress, KernelArgument, int};
 use crate::layer::attention::Attention;
 
 /// Approximate size of the scores of a chunk in bytes.
@@ -21,17 +21,17 @@ const TILED_32: [&str; 3] = ["attend_32", "d_queries_32", "d_keys_32"];
 const TILED_64: [&str; 3] = ["attend_64", "d_queries_64", "d_keys_64"];
 
 /// Addresses of the operands of a chunk of examples, each head after head.
-struct Room {
-    qkv: Address,
-    scores: Address,
-    output: Address,
-    d_scores: Address,
-    d_qkv: Address,
+struct AttentionOperands {
+    qkv: DeviceAddress,
+    scores: DeviceAddress,
+    output: DeviceAddress,
+    d_scores: DeviceAddress,
+    d_qkv: DeviceAddress,
 }
 
 impl DeviceKernel for Attention {
     /// One logarithm per query for the fused kernels.
-    fn kept(&self, examples: usize, size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, size: usize) -> usize {
         match self.tiled(size) {
             Some(_) => 4 * self.queries(examples),
             None => 0,
@@ -45,9 +45,9 @@ impl DeviceKernel for Attention {
         }
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         if let Some([kernel, ..]) = self.tiled(pass.kind.size()) {
-            let mut arguments = vec![pass.inputs[0].into(), pass.output.into(), pass.kept.into()];
+            let mut arguments = vec![pass.inputs[0].into(), pass.output.into(), pass.saved.into()];
             arguments.extend(self.shape());
             let blocks = self.blocks(pass.examples);
             pass.queue.launch(kernel, blocks, TILE_THREADS, &arguments);
@@ -68,7 +68,7 @@ impl DeviceKernel for Attention {
         }
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let Some(d_input) = pass.d_inputs[0] else {
             return;
         };
@@ -80,7 +80,7 @@ impl DeviceKernel for Attention {
             let part = pass.bytes(count * self.output_len());
             let d_output = pass.d_output + pass.bytes(first * self.output_len());
             self.arrange(pass, (d_output, room.output), 1, count, false);
-            let of = |place: u64, at: Address| self.operand(pass, at + place * part);
+            let of = |place: u64, at: DeviceAddress| self.operand(pass, at + place * part);
             let [q, k, v] = [0, 1, 2].map(|place| of(place, room.qkv));
             let [d_q, d_k, d_v] = [0, 1, 2].map(|place| of(place, room.d_qkv));
             let d_out = of(0, room.output);
@@ -115,7 +115,7 @@ impl DeviceKernel for Attention {
 impl Attention {
     /// Returns the fused kernels, if there are some for this head width and values of `size` bytes.
     fn tiled(&self, size: usize) -> Option<[&'static str; 3]> {
-        match (size == Kind::Bf16.size(), self.head) {
+        match (size == ElementType::Bf16.size(), self.head) {
             (true, 32) => Some(TILED_32),
             (true, 64) => Some(TILED_64),
             _ => None,
@@ -132,19 +132,19 @@ impl Attention {
     }
 
     /// Positions, heads, and the factor of the scores for exponentials to base 2.
-    fn shape(&self) -> [Argument; 3] {
+    fn shape(&self) -> [KernelArgument; 3] {
         let factor = self.factor() * std::f32::consts::LOG2_E;
         [int(self.positions), int(self.heads), factor.into()]
     }
 
     fn backward_tiled(
         &self,
-        pass: &mut Pass<'_>,
-        d_input: Address,
+        pass: &mut DevicePass<'_>,
+        d_input: DeviceAddress,
         [d_queries, d_keys]: [&'static str; 2],
     ) {
-        let [x, d_output] = [pass.inputs[0], pass.d_output].map(Argument::from);
-        let [logs, alongs] = [pass.kept, pass.scratch].map(Argument::from);
+        let [x, d_output] = [pass.inputs[0], pass.d_output].map(KernelArgument::from);
+        let [logs, alongs] = [pass.saved, pass.scratch].map(KernelArgument::from);
         let [positions, heads, scale] = self.shape();
         let (d_x, factor) = (d_input.into(), self.factor().into());
         let blocks = self.blocks(pass.examples);
@@ -179,7 +179,7 @@ impl Attention {
         (SCORES / one).clamp(1, examples.max(1))
     }
 
-    fn chunks(&self, pass: &Pass<'_>) -> impl Iterator<Item = (usize, usize)> + use<> {
+    fn chunks(&self, pass: &DevicePass<'_>) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (examples, chunk) = (pass.examples, self.chunk(pass.examples, pass.kind.size()));
         (0..examples)
             .step_by(chunk)
@@ -195,33 +195,34 @@ impl Attention {
     }
 
     /// For each head positions × head.
-    fn operand(&self, pass: &Pass<'_>, at: Address) -> Operand {
-        pass.values(at, self.head).apart(self.positions * self.head)
+    fn operand(&self, pass: &DevicePass<'_>, at: DeviceAddress) -> MatrixOperand {
+        pass.values(at, self.head)
+            .batch_stride(self.positions * self.head)
     }
 
     /// For each head positions × positions.
-    fn square(&self, pass: &Pass<'_>, at: Address) -> Operand {
-        let apart = self.positions * self.positions;
-        pass.values(at, self.positions).apart(apart)
+    fn square(&self, pass: &DevicePass<'_>, at: DeviceAddress) -> MatrixOperand {
+        let batch_stride = self.positions * self.positions;
+        pass.values(at, self.positions).batch_stride(batch_stride)
     }
 
     fn multiply(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut DevicePass<'_>,
         examples: usize,
         shape: [usize; 3],
-        [left, right, out]: [Operand; 3],
+        [left, right, out]: [MatrixOperand; 3],
     ) {
         let batch = examples * self.heads;
-        let product = Product::new(shape, left, right, out);
-        pass.queue.multiply(&Product { batch, ..product });
+        let product = MatrixProduct::new(shape, left, right, out);
+        pass.queue.multiply(&MatrixProduct { batch, ..product });
     }
 
     /// Converts `parts` parts from rows of positions to head after head, or back.
     fn arrange(
         &self,
-        pass: &mut Pass<'_>,
-        (rows, heads_first): (Address, Address),
+        pass: &mut DevicePass<'_>,
+        (rows, heads_first): (DeviceAddress, DeviceAddress),
         parts: usize,
         examples: usize,
         back: bool,
@@ -242,10 +243,15 @@ impl Attention {
     }
 
     /// Computes queries, keys and values of a chunk, and the softmax of each query.
-    fn share_out(&self, pass: &mut Pass<'_>, first: usize, count: usize) -> Room {
+    fn share_out(
+        &self,
+        pass: &mut DevicePass<'_>,
+        first: usize,
+        count: usize,
+    ) -> AttentionOperands {
         let size = pass.kind.size();
         let areas = self.rooms(self.chunk(pass.examples, size), size);
-        let [qkv, scores, output, d_scores, d_qkv] = Pass::areas(pass.scratch, areas);
+        let [qkv, scores, output, d_scores, d_qkv] = DevicePass::areas(pass.scratch, areas);
         let x = pass.inputs[0] + pass.bytes(3 * first * self.output_len());
         self.arrange(pass, (x, qkv), 3, count, false);
         let queries = self.operand(pass, qkv);
@@ -259,7 +265,7 @@ impl Attention {
         let threads = self.threads();
         pass.queue
             .launch("causal_softmax", blocks, threads, &arguments);
-        Room {
+        AttentionOperands {
             qkv,
             scores,
             output,

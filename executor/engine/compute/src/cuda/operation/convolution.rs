@@ -3,33 +3,33 @@
 //! kernels of their own, as on the CPU.
 
 use super::DeviceKernel;
-use super::pass::{Pass, areas_len, chunks, partial_len};
-use crate::cuda::convolution::{Convolution, Filters, Wanted};
-use crate::cuda::product::{Kind, Operand, Product};
-use crate::cuda::queue::{Address, Queue, THREADS, add_bias, int};
+use super::pass::{DevicePass, areas_len, chunks, partial_len};
+use crate::cuda::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
+use crate::cuda::product::{ElementType, MatrixOperand, MatrixProduct};
+use crate::cuda::queue::{DeviceAddress, DeviceQueue, THREADS, add_bias, int};
 use crate::layer::ConvPool;
-use crate::layer::conv::Conv;
-use crate::layer::matrix::Write;
-use crate::layer::window::Window;
+use crate::layer::conv::Conv2d;
+use crate::layer::matrix::WriteMode;
+use crate::layer::window::ImageWindows;
 
 /// Approximate size of the patches of a chunk in bytes: large enough to fill a large GPU with one
 /// product.
 const PATCHES: usize = 256 << 20;
 
 /// Convolution without bias and ReLU.
-struct Shape {
-    filters: Filters,
+struct PlainConvolution {
+    filters: ConvolutionShape,
     weight: usize,
 }
 
 /// Operands of the products of one group in one chunk of examples.
-struct Part {
+struct GroupOperands {
     positions: usize,
-    patches: Operand,
+    patches: MatrixOperand,
     column: usize,
 }
 
-impl Shape {
+impl PlainConvolution {
     fn positions(&self) -> usize {
         let [height, width] = self.filters.window.output();
         height * width
@@ -46,16 +46,21 @@ impl Shape {
     }
 
     /// Whether the queue supports the convolution.
-    fn is_queues(&self, queue: &mut dyn Queue, wanted: Wanted, examples: usize) -> bool {
-        !self.is_direct() && queue.can_convolve(&self.filters, wanted, examples)
+    fn is_queues(
+        &self,
+        queue: &mut dyn DeviceQueue,
+        computed: ComputedOperand,
+        examples: usize,
+    ) -> bool {
+        !self.is_direct() && queue.can_convolve(&self.filters, computed, examples)
     }
 
     /// Size in bytes of the area that passes need: for patches, or for the weight in the queue's
     /// order.
-    fn room_len(&self, queue: &mut dyn Queue, examples: usize) -> usize {
+    fn room_len(&self, queue: &mut dyn DeviceQueue, examples: usize) -> usize {
         let size = self.filters.kind.size();
-        let lens = Wanted::ALL.map(|wanted| {
-            if self.is_queues(queue, wanted, examples) {
+        let lens = ComputedOperand::ALL.map(|computed| {
+            if self.is_queues(queue, computed, examples) {
                 self.filters.weight_len() * size
             } else {
                 self.patches_len(examples, size)
@@ -83,7 +88,7 @@ impl Shape {
     }
 
     /// Chunks as first example and number of examples.
-    fn chunks(&self, pass: &Pass<'_>) -> impl Iterator<Item = (usize, usize)> + use<> {
+    fn chunks(&self, pass: &DevicePass<'_>) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (examples, chunk) = (pass.examples, self.chunk(pass.examples, pass.kind.size()));
         (0..examples)
             .step_by(chunk.max(1))
@@ -93,17 +98,17 @@ impl Shape {
     /// Gathers the patches of a group's channels, of `count` examples from `first` on.
     fn gather(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut DevicePass<'_>,
         (first, count): (usize, usize),
         group: usize,
-        room: Address,
-    ) -> Part {
+        room: DeviceAddress,
+    ) -> GroupOperands {
         let positions = count * self.positions();
         let column = group * self.filters.group_out();
         let x = pass.inputs[0] + pass.bytes(first * self.input_len());
         if self.is_direct() {
             let patches = pass.values(x, self.filters.channels_in);
-            return Part {
+            return GroupOperands {
                 positions,
                 patches,
                 column,
@@ -129,7 +134,7 @@ impl Shape {
         ];
         pass.each(kernel, total, &arguments);
         let patches = pass.values(room, self.filters.patch_len());
-        Part {
+        GroupOperands {
             positions,
             patches,
             column,
@@ -137,7 +142,7 @@ impl Shape {
     }
 
     /// Returns the columns of the weight that produce a group's output.
-    fn weight(&self, pass: &Pass<'_>, column: usize) -> Operand {
+    fn weight(&self, pass: &DevicePass<'_>, column: usize) -> MatrixOperand {
         let at = pass.weight(self.weight) + pass.bytes(column);
         pass.values(at, self.filters.channels_out)
     }
@@ -145,15 +150,15 @@ impl Shape {
     /// Writes `output`; `bias` is 0 for a convolution without bias.
     fn forward(
         &self,
-        pass: &mut Pass<'_>,
-        room: Address,
-        output: Address,
-        (bias, relu): (Address, bool),
+        pass: &mut DevicePass<'_>,
+        room: DeviceAddress,
+        output: DeviceAddress,
+        (bias, relu): (DeviceAddress, bool),
     ) {
-        if self.is_queues(pass.queue, Wanted::Output, pass.examples) {
+        if self.is_queues(pass.queue, ComputedOperand::Output, pass.examples) {
             self.weight_by_output(pass, room);
             let image = pass.inputs[0];
-            self.convolve(pass, Wanted::Output, [image, room, output]);
+            self.convolve(pass, ComputedOperand::Output, [image, room, output]);
             if bias != 0 || relu {
                 let channels = self.filters.channels_out;
                 let shape = [pass.examples * self.positions(), channels];
@@ -171,12 +176,12 @@ impl Shape {
                     self.filters.patch_len(),
                 ];
                 let weight = self.weight(pass, part.column);
-                let product = Product::new(shape, part.patches, weight, out);
+                let product = MatrixProduct::new(shape, part.patches, weight, out);
                 let bias = match bias {
                     0 => 0,
                     bias => bias + pass.bytes(part.column),
                 };
-                pass.queue.multiply(&Product {
+                pass.queue.multiply(&MatrixProduct {
                     bias,
                     relu,
                     ..product
@@ -186,25 +191,30 @@ impl Shape {
     }
 
     /// Backward pass from the gradient with respect to the output.
-    fn backward(&self, pass: &mut Pass<'_>, room: Address, d_output: Address) {
+    fn backward(&self, pass: &mut DevicePass<'_>, room: DeviceAddress, d_output: DeviceAddress) {
         self.weight_gradient(pass, room, d_output);
         if let Some(d_input) = pass.d_inputs[0] {
             self.input_gradient(pass, room, d_output, d_input);
         }
     }
 
-    fn weight_gradient(&self, pass: &mut Pass<'_>, room: Address, d_output: Address) {
+    fn weight_gradient(
+        &self,
+        pass: &mut DevicePass<'_>,
+        room: DeviceAddress,
+        d_output: DeviceAddress,
+    ) {
         let mut write = pass.write;
-        if self.is_queues(pass.queue, Wanted::Weight, pass.examples) {
+        if self.is_queues(pass.queue, ComputedOperand::Weight, pass.examples) {
             let image = pass.inputs[0];
-            self.convolve(pass, Wanted::Weight, [image, room, d_output]);
+            self.convolve(pass, ComputedOperand::Weight, [image, room, d_output]);
             let [rows, columns] = [self.filters.patch_len(), self.filters.channels_out];
             let arguments = [
                 room.into(),
                 pass.gradient(self.weight).into(),
                 int(rows),
                 int(columns),
-                (write == Write::Add).into(),
+                (write == WriteMode::Add).into(),
             ];
             let blocks = rows.div_ceil(32) * columns.div_ceil(32);
             let queue = &mut pass.queue;
@@ -223,20 +233,20 @@ impl Shape {
                 let out = (d_weight, self.filters.channels_out);
                 pass.multiply_gradient(shape, part.patches.transposed(), d, out, write);
             }
-            write = Write::Add;
+            write = WriteMode::Add;
         }
     }
 
     fn input_gradient(
         &self,
-        pass: &mut Pass<'_>,
-        room: Address,
-        d_output: Address,
-        d_input: Address,
+        pass: &mut DevicePass<'_>,
+        room: DeviceAddress,
+        d_output: DeviceAddress,
+        d_input: DeviceAddress,
     ) {
-        if self.is_queues(pass.queue, Wanted::Image, pass.examples) {
+        if self.is_queues(pass.queue, ComputedOperand::Image, pass.examples) {
             self.weight_by_output(pass, room);
-            return self.convolve(pass, Wanted::Image, [d_input, room, d_output]);
+            return self.convolve(pass, ComputedOperand::Image, [d_input, room, d_output]);
         }
         for chunk in self.chunks(pass) {
             for group in 0..self.filters.groups {
@@ -249,18 +259,29 @@ impl Shape {
     }
 
     /// Returns a group's columns of a value in the output's layout, from an example on.
-    fn output_of(&self, pass: &Pass<'_>, first: usize, column: usize, output: Address) -> Operand {
+    fn output_of(
+        &self,
+        pass: &DevicePass<'_>,
+        first: usize,
+        column: usize,
+        output: DeviceAddress,
+    ) -> MatrixOperand {
         let channels = self.filters.channels_out;
         let at = first * self.positions() * channels + column;
         pass.values(output + pass.bytes(at), channels)
     }
 
     /// Requests the convolution of all examples from the queue.
-    fn convolve(&self, pass: &mut Pass<'_>, wanted: Wanted, [image, weight, output]: [Address; 3]) {
-        pass.queue.convolve(&Convolution {
+    fn convolve(
+        &self,
+        pass: &mut DevicePass<'_>,
+        computed: ComputedOperand,
+        [image, weight, output]: [DeviceAddress; 3],
+    ) {
+        pass.queue.convolve(&ConvolutionCall {
             filters: self.filters,
             examples: pass.examples,
-            wanted,
+            computed,
             image,
             weight,
             output,
@@ -268,7 +289,7 @@ impl Shape {
     }
 
     /// Writes the weight to `room` in the queue's order.
-    fn weight_by_output(&self, pass: &mut Pass<'_>, room: Address) {
+    fn weight_by_output(&self, pass: &mut DevicePass<'_>, room: DeviceAddress) {
         let [rows, columns] = [self.filters.patch_len(), self.filters.channels_out];
         let weight = pass.weight(self.weight);
         let arguments = [weight.into(), room.into(), int(rows), int(columns)];
@@ -280,11 +301,11 @@ impl Shape {
     /// Computes the gradient with respect to a group's channels of `count` examples.
     fn pass_back(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut DevicePass<'_>,
         count: usize,
         group: usize,
-        (d, column): (Operand, usize),
-        (room, d_input): (Address, Address),
+        (d, column): (MatrixOperand, usize),
+        (room, d_input): (DeviceAddress, DeviceAddress),
     ) {
         let weight = self.weight(pass, column).transposed();
         let shape = [
@@ -294,7 +315,8 @@ impl Shape {
         ];
         let target = if self.is_direct() { d_input } else { room };
         let out = pass.values(target, self.filters.patch_len());
-        pass.queue.multiply(&Product::new(shape, d, weight, out));
+        pass.queue
+            .multiply(&MatrixProduct::new(shape, d, weight, out));
         if self.is_direct() {
             return;
         }
@@ -313,17 +335,17 @@ impl Shape {
     }
 }
 
-impl DeviceKernel for Conv {
-    fn scratch_on(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> usize {
+impl DeviceKernel for Conv2d {
+    fn scratch_on(&self, queue: &mut dyn DeviceQueue, examples: usize, kind: ElementType) -> usize {
         areas_len(&self.rooms(queue, examples, kind))
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         if self.is_depthwise() {
             return self.forward_depthwise(pass);
         }
         let areas = self.rooms(pass.queue, pass.examples, pass.kind);
-        let [room, _] = Pass::areas(pass.scratch, areas);
+        let [room, _] = DevicePass::areas(pass.scratch, areas);
         let bias = if self.bias.is_empty() {
             0
         } else {
@@ -333,11 +355,11 @@ impl DeviceKernel for Conv {
             .forward(pass, room, pass.output, (bias, self.relu));
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let [height, width] = self.window.output();
         let rows = pass.examples * height * width;
         let areas = self.rooms(pass.queue, pass.examples, pass.kind);
-        let [room, partial] = Pass::areas(pass.scratch, areas);
+        let [room, partial] = DevicePass::areas(pass.scratch, areas);
         if self.relu {
             pass.mask(rows * self.channels_out);
         }
@@ -354,10 +376,10 @@ impl DeviceKernel for Conv {
     }
 }
 
-impl Conv {
-    fn shape(&self, kind: Kind) -> Shape {
-        Shape {
-            filters: Filters {
+impl Conv2d {
+    fn shape(&self, kind: ElementType) -> PlainConvolution {
+        PlainConvolution {
+            filters: ConvolutionShape {
                 window: self.window,
                 channels_in: self.channels_in,
                 channels_out: self.channels_out,
@@ -370,7 +392,7 @@ impl Conv {
 
     /// Sizes of the areas: for the convolution, and for partial sums of the bias's gradient or of a
     /// depthwise weight's.
-    fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 2] {
+    fn rooms(&self, queue: &mut dyn DeviceQueue, examples: usize, kind: ElementType) -> [usize; 2] {
         if self.is_depthwise() {
             [0, partial_len(self.weight.len().max(self.bias.len()))]
         } else {
@@ -381,7 +403,7 @@ impl Conv {
         }
     }
 
-    fn forward_depthwise(&self, pass: &mut Pass<'_>) {
+    fn forward_depthwise(&self, pass: &mut DevicePass<'_>) {
         let [height, width] = self.window.output();
         let total = pass.examples * height * width * self.channels_out;
         let bias = if self.bias.is_empty() {
@@ -402,7 +424,7 @@ impl Conv {
         pass.each("depthwise", total, &arguments);
     }
 
-    fn backward_depthwise(&self, pass: &mut Pass<'_>, partial: Address) {
+    fn backward_depthwise(&self, pass: &mut DevicePass<'_>, partial: DeviceAddress) {
         let rows = pass.examples * self.window.output()[0];
         let (number, per_chunk) = chunks(rows);
         let total = number * self.weight.len();
@@ -436,24 +458,24 @@ impl Conv {
 
 impl DeviceKernel for ConvPool {
     /// Index of the largest value of each window.
-    fn kept(&self, examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, _size: usize) -> usize {
         examples * self.output_len()
     }
 
-    fn scratch_on(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> usize {
+    fn scratch_on(&self, queue: &mut dyn DeviceQueue, examples: usize, kind: ElementType) -> usize {
         areas_len(&self.rooms(queue, examples, kind))
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let areas = self.rooms(pass.queue, pass.examples, pass.kind);
-        let [room, raw, _] = Pass::areas(pass.scratch, areas);
+        let [room, raw, _] = DevicePass::areas(pass.scratch, areas);
         self.shape(pass.kind).forward(pass, room, raw, (0, false));
         let total = pass.examples * self.output_len();
         let arguments = [
             raw.into(),
             pass.parameter(self.bias.start).into(),
             pass.output.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             int(self.height),
             int(self.width),
             int(self.channels_out),
@@ -462,14 +484,14 @@ impl DeviceKernel for ConvPool {
         pass.each("relu_pool", total, &arguments);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let areas = self.rooms(pass.queue, pass.examples, pass.kind);
-        let [room, raw, partial] = Pass::areas(pass.scratch, areas);
+        let [room, raw, partial] = DevicePass::areas(pass.scratch, areas);
         let rows = pass.examples * self.height * self.width;
         let total = rows * self.channels_out;
         let arguments = [
             pass.d_output.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             raw.into(),
             int(self.height),
             int(self.width),
@@ -485,15 +507,15 @@ impl DeviceKernel for ConvPool {
 }
 
 impl ConvPool {
-    fn shape(&self, kind: Kind) -> Shape {
-        let window = Window {
+    fn shape(&self, kind: ElementType) -> PlainConvolution {
+        let window = ImageWindows {
             image: [self.height, self.width],
             kernel: [3, 3],
             stride: [1, 1],
             padding: [1, 1],
         };
-        Shape {
-            filters: Filters {
+        PlainConvolution {
+            filters: ConvolutionShape {
                 window,
                 channels_in: self.channels_in,
                 channels_out: self.channels_out,
@@ -506,7 +528,7 @@ impl ConvPool {
 
     /// Sizes of the areas: for the convolution, its raw output or the gradient of it, and partial
     /// sums of the bias's gradient.
-    fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 3] {
+    fn rooms(&self, queue: &mut dyn DeviceQueue, examples: usize, kind: ElementType) -> [usize; 3] {
         let raw = examples * self.height * self.width * self.channels_out * kind.size();
         [
             self.shape(kind).room_len(queue, examples),

@@ -1,13 +1,13 @@
 //! Dense layers and embeddings.
 
-use super::pass::{Pass, chunks, partial_len};
-use super::{DeviceKernel, Row};
-use crate::cuda::product::Product;
+use super::pass::{DevicePass, chunks, partial_len};
+use super::{DeviceKernel, OutputRow};
+use crate::cuda::product::MatrixProduct;
 use crate::cuda::queue::{THREADS, int};
 use crate::layer::Dense;
 use crate::layer::embedding::Embedding;
-use crate::layer::matrix::Write;
-use crate::layer::positions::Positions;
+use crate::layer::matrix::WriteMode;
+use crate::layer::positions::PositionTable;
 
 impl DeviceKernel for Dense {
     /// Partial sums of the bias's gradient.
@@ -15,14 +15,14 @@ impl DeviceKernel for Dense {
         partial_len(self.bias.len())
     }
 
-    fn row(&self) -> Option<Row> {
-        (!self.relu).then_some(Row {
+    fn row(&self) -> Option<OutputRow> {
+        (!self.relu).then_some(OutputRow {
             numbers: self.outputs,
             by_rows: self.has_rows().then_some((self.weight.start, self.inputs)),
         })
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let rows = pass.rows(self.inputs);
         let weight = pass.weight(self.weight.start);
         let weight = if self.tied {
@@ -30,7 +30,7 @@ impl DeviceKernel for Dense {
         } else {
             pass.values(weight, self.outputs)
         };
-        let product = Product::new(
+        let product = MatrixProduct::new(
             [rows, self.columns(pass), self.inputs],
             pass.values(pass.inputs[0], self.inputs),
             weight,
@@ -41,14 +41,14 @@ impl DeviceKernel for Dense {
         } else {
             pass.weight(self.bias.start)
         };
-        pass.queue.multiply(&Product {
+        pass.queue.multiply(&MatrixProduct {
             bias,
             relu: self.relu,
             ..product
         });
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let rows = pass.rows(self.inputs);
         if self.relu {
             pass.mask(rows * self.outputs);
@@ -81,7 +81,7 @@ impl DeviceKernel for Dense {
             let out = pass.values(d_input, self.inputs);
             let shape = [rows, self.inputs, self.columns(pass)];
             pass.queue
-                .multiply(&Product::new(shape, d_output, weight, out));
+                .multiply(&MatrixProduct::new(shape, d_output, weight, out));
         }
     }
 }
@@ -94,7 +94,7 @@ impl Dense {
 
     /// Number of columns of the output in products, with padding. Zeros after the weight produce
     /// zeros after the scores, and the loss leaves zeros after their gradients.
-    fn columns(&self, pass: &Pass<'_>) -> usize {
+    fn columns(&self, pass: &DevicePass<'_>) -> usize {
         if self.has_rows() {
             self.stride(pass)
         } else {
@@ -102,13 +102,13 @@ impl Dense {
         }
     }
 
-    fn stride(&self, pass: &Pass<'_>) -> usize {
+    fn stride(&self, pass: &DevicePass<'_>) -> usize {
         pass.output_stride.unwrap_or(self.outputs)
     }
 }
 
 impl DeviceKernel for Embedding {
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let count = pass.rows(1) * self.width;
         let arguments = [
             pass.inputs[0].into(),
@@ -120,27 +120,27 @@ impl DeviceKernel for Embedding {
         pass.each("embed", count, &arguments);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let arguments = [
             pass.inputs[0].into(),
             int(pass.rows(1)),
             pass.d_output.into(),
             pass.gradient(self.table.start).into(),
             int(self.width),
-            (pass.write == Write::Add).into(),
+            (pass.write == WriteMode::Add).into(),
         ];
         pass.queue
             .launch("d_embed", self.vocabulary, THREADS, &arguments);
     }
 }
 
-impl DeviceKernel for Positions {
+impl DeviceKernel for PositionTable {
     /// Partial sums: the rows are examples, which form few chunks.
     fn scratch(&self, examples: usize, _size: usize) -> usize {
         chunks(examples).0 * self.table.len() * 4
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let len = self.table.len();
         let count = pass.examples * len;
         let arguments = [
@@ -153,7 +153,7 @@ impl DeviceKernel for Positions {
         pass.packs("add_row", count, &arguments);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let (len, examples, write) = (self.table.len(), pass.examples, pass.write);
         let (d, sum) = (pass.d_output, pass.gradient(self.table.start));
         pass.sum_columns(d, len, [examples, len], pass.scratch, sum, write);

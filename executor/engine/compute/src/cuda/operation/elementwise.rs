@@ -1,10 +1,10 @@
 //! Elementwise operations and operations that only move elements.
 
 use super::DeviceKernel;
-use super::pass::Pass;
-use crate::cuda::queue::{Argument, int};
-use crate::layer::Activation;
-use crate::layer::activate::Activate;
+use super::pass::DevicePass;
+use crate::cuda::queue::{KernelArgument, int};
+use crate::layer::ActivationFunction;
+use crate::layer::activate::ActivationLayer;
 use crate::layer::concat::Concat;
 use crate::layer::dropout::Dropout;
 use crate::layer::reshape::Reshape;
@@ -12,28 +12,28 @@ use crate::layer::residual::Residual;
 use crate::layer::upsample::Upsample;
 
 /// Returns the number by which kernels identify a function, and its slope.
-fn function(activation: Activation) -> [Argument; 2] {
+fn function(activation: ActivationFunction) -> [KernelArgument; 2] {
     let (number, slope) = match activation {
-        Activation::Relu => (0, 0.0),
-        Activation::LeakyRelu { slope } => (1, slope),
-        Activation::Gelu => (2, 0.0),
-        Activation::GeluTanh => (3, 0.0),
-        Activation::Sigmoid => (4, 0.0),
-        Activation::Tanh => (5, 0.0),
-        Activation::Silu => (6, 0.0),
+        ActivationFunction::Relu => (0, 0.0),
+        ActivationFunction::LeakyRelu { slope } => (1, slope),
+        ActivationFunction::Gelu => (2, 0.0),
+        ActivationFunction::GeluTanh => (3, 0.0),
+        ActivationFunction::Sigmoid => (4, 0.0),
+        ActivationFunction::Tanh => (5, 0.0),
+        ActivationFunction::Silu => (6, 0.0),
     };
     [int(number), slope.into()]
 }
 
-impl DeviceKernel for Activate {
-    fn forward(&self, pass: &mut Pass<'_>) {
+impl DeviceKernel for ActivationLayer {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let count = pass.examples * self.numbers;
         let [number, slope] = function(self.function);
         let (x, y) = (pass.inputs[0].into(), pass.output.into());
         pass.packs("activate", count, &[x, y, int(count), number, slope]);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let Some(d_x) = pass.d_inputs[0] else { return };
         let count = pass.examples * self.numbers;
         let [number, slope] = function(self.function);
@@ -44,14 +44,14 @@ impl DeviceKernel for Activate {
 }
 
 impl DeviceKernel for Residual {
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let count = pass.examples * self.numbers;
         let (a, b) = (pass.inputs[0].into(), pass.inputs[1].into());
         let arguments = [a, b, pass.output.into(), int(count), self.relu.into()];
         pass.packs("sum_two", count, &arguments);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let count = pass.examples * self.numbers;
         let y = if self.relu { pass.output } else { 0 };
         let [a, b] = [0, 1].map(|input| pass.d_inputs[input].unwrap_or(0));
@@ -65,12 +65,12 @@ impl DeviceKernel for Residual {
 }
 
 impl DeviceKernel for Reshape {
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let bytes = pass.bytes(pass.rows(1)) as usize;
         pass.queue.copy(pass.inputs[0], pass.output, bytes);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         if let Some(d_input) = pass.d_inputs[0] {
             let bytes = pass.bytes(pass.rows(1)) as usize;
             pass.queue.copy(pass.d_output, d_input, bytes);
@@ -79,7 +79,7 @@ impl DeviceKernel for Reshape {
 }
 
 impl DeviceKernel for Concat {
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let all: usize = self.parts.iter().sum();
         let mut first = 0;
         for (index, &part) in self.parts.iter().enumerate() {
@@ -98,7 +98,7 @@ impl DeviceKernel for Concat {
         }
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let all: usize = self.parts.iter().sum();
         let mut first = 0;
         for (index, &part) in self.parts.iter().enumerate() {
@@ -121,11 +121,11 @@ impl DeviceKernel for Concat {
 }
 
 impl DeviceKernel for Dropout {
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         self.drop_out(pass, pass.inputs[0], pass.output);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         if let Some(d_input) = pass.d_inputs[0] {
             self.drop_out(pass, pass.d_output, d_input);
         }
@@ -133,7 +133,7 @@ impl DeviceKernel for Dropout {
 }
 
 impl Dropout {
-    fn drop_out(&self, pass: &mut Pass<'_>, from: u64, to: u64) {
+    fn drop_out(&self, pass: &mut DevicePass<'_>, from: u64, to: u64) {
         let count = pass.examples * self.numbers;
         if !pass.is_training {
             let bytes = pass.bytes(count) as usize;
@@ -155,7 +155,7 @@ impl Dropout {
 }
 
 impl DeviceKernel for Upsample {
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let count = pass.input_len(0) * self.factor * self.factor;
         let (x, y) = (pass.inputs[0].into(), pass.output.into());
         let shape = [int(self.width), int(self.channels), int(self.factor)];
@@ -163,7 +163,7 @@ impl DeviceKernel for Upsample {
         pass.each("upsample", count, &arguments);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let Some(d_x) = pass.d_inputs[0] else { return };
         let count = pass.input_len(0);
         let shape = [int(self.width), int(self.channels), int(self.factor)];

@@ -10,17 +10,17 @@ mod pass;
 mod pooling;
 mod recurrent;
 
-pub(super) use pass::{Pass, areas_len, pack_blocks};
+pub(super) use pass::{DevicePass, areas_len, pack_blocks};
 
-use super::product::Kind;
-use super::queue::Queue;
+use super::product::ElementType;
+use super::queue::DeviceQueue;
 use crate::layer::Op;
 
 /// Row of an output.
-pub(super) struct Row {
+pub(super) struct OutputRow {
     pub(super) numbers: usize,
     /// Place and row length of the weight, if it has one row per element of the output row. Zeros
-    /// that pad the number of rows to [`Pass::output_stride`] follow it.
+    /// that pad the number of rows to [`DevicePass::output_stride`] follow it.
     pub(super) by_rows: Option<(usize, usize)>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Row {
 pub(super) trait DeviceKernel {
     /// Bytes to keep from the forward to the backward pass of `examples` examples, for values of
     /// `size` bytes.
-    fn kept(&self, _examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, _examples: usize, _size: usize) -> usize {
         0
     }
 
@@ -39,21 +39,26 @@ pub(super) trait DeviceKernel {
 
     /// Bytes of scratch memory on this queue. It may compute itself what needs scratch memory on
     /// other queues.
-    fn scratch_on(&self, _queue: &mut dyn Queue, examples: usize, kind: Kind) -> usize {
+    fn scratch_on(
+        &self,
+        _queue: &mut dyn DeviceQueue,
+        examples: usize,
+        kind: ElementType,
+    ) -> usize {
         self.scratch(examples, kind.size())
     }
 
-    /// Returns the row of the output, if rows may be padded ([`Pass::output_stride`]).
-    fn row(&self) -> Option<Row> {
+    /// Returns the row of the output, if rows may be padded ([`DevicePass::output_stride`]).
+    fn row(&self) -> Option<OutputRow> {
         None
     }
 
     /// Writes the whole output and the kept values.
-    fn forward(&self, pass: &mut Pass<'_>);
+    fn forward(&self, pass: &mut DevicePass<'_>);
 
     /// Writes the gradients with respect to the inputs that need one, and writes or adds those of
     /// the parameters.
-    fn backward(&self, pass: &mut Pass<'_>);
+    fn backward(&self, pass: &mut DevicePass<'_>);
 }
 
 impl Op {

@@ -1,15 +1,15 @@
 //! Batch and layer normalisation.
 
 use super::DeviceKernel;
-use super::pass::{Pass, areas_len, chunks, is_wide, partial_len, row_blocks};
-use crate::cuda::queue::{Address, THREADS, int};
+use super::pass::{DevicePass, areas_len, chunks, is_wide, partial_len, row_blocks};
+use crate::cuda::queue::{DeviceAddress, THREADS, int};
 use crate::layer::batch_norm::BatchNorm;
 use crate::layer::layer_norm::LayerNorm;
-use crate::layer::matrix::Write;
+use crate::layer::matrix::WriteMode;
 
 impl DeviceKernel for BatchNorm {
     /// Mean, 1 / deviation and variance of the batch.
-    fn kept(&self, _examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, _examples: usize, _size: usize) -> usize {
         12 * self.channels
     }
 
@@ -17,8 +17,8 @@ impl DeviceKernel for BatchNorm {
         areas_len(&self.rooms())
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
-        let [means, spreads, statistics, _] = Pass::areas(pass.scratch, self.rooms());
+    fn forward(&self, pass: &mut DevicePass<'_>) {
+        let [means, spreads, statistics, _] = DevicePass::areas(pass.scratch, self.rooms());
         let (x, channels) = (pass.inputs[0], self.channels);
         let shape = [pass.rows(channels), channels];
         let ([rows, columns], wide) = (shape.map(int), is_wide(channels, &[x, pass.output]));
@@ -42,12 +42,12 @@ impl DeviceKernel for BatchNorm {
                 per_chunk,
                 rows,
                 columns,
-                pass.kept.into(),
+                pass.saved.into(),
             ];
             let blocks = channels.div_ceil(8);
             pass.queue
                 .launch("finish_moments", blocks, THREADS, &arguments);
-            pass.kept
+            pass.saved
         } else {
             let arguments = [
                 pass.parameter(self.mean.start).into(),
@@ -74,8 +74,8 @@ impl DeviceKernel for BatchNorm {
         pass.queue.launch("batch_norm", blocks, THREADS, &arguments);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
-        let [partial, _, _, sums] = Pass::areas(pass.scratch, self.rooms());
+    fn backward(&self, pass: &mut DevicePass<'_>) {
+        let [partial, _, _, sums] = DevicePass::areas(pass.scratch, self.rooms());
         let (x, d, channels) = (pass.inputs[0], pass.d_output, self.channels);
         let shape = [pass.rows(channels), channels];
         let ([rows, columns], wide) = (shape.map(int), is_wide(channels, &[x, d]));
@@ -86,7 +86,7 @@ impl DeviceKernel for BatchNorm {
         let arguments = [
             x.into(),
             d.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             scale,
             shift,
             rows,
@@ -99,7 +99,7 @@ impl DeviceKernel for BatchNorm {
         pass.tiles("batch_norm_sums", shape, wide, &arguments);
         let [d_shift, d_scale] = [sums, sums + 4 * channels as u64];
         let (both, to) = ([channels; 2], [d_shift, d_scale]);
-        pass.finish_two(partial, shape[0], both, to, Write::Overwrite);
+        pass.finish_two(partial, shape[0], both, to, WriteMode::Overwrite);
         if let Some(d_x) = pass.d_inputs[0] {
             let wide = wide && is_wide(channels, &[d_x]);
             let (blocks, per_block) = row_blocks(shape, wide);
@@ -107,7 +107,7 @@ impl DeviceKernel for BatchNorm {
                 x.into(),
                 d.into(),
                 d_x.into(),
-                pass.kept.into(),
+                pass.saved.into(),
                 scale,
                 shift,
                 sums.into(),
@@ -133,10 +133,16 @@ impl BatchNorm {
         [partial, partial, 12 * self.channels, 8 * self.channels]
     }
 
-    fn gradients(&self, pass: &mut Pass<'_>, rows: usize, d_shift: Address, d_scale: Address) {
+    fn gradients(
+        &self,
+        pass: &mut DevicePass<'_>,
+        rows: usize,
+        d_shift: DeviceAddress,
+        d_scale: DeviceAddress,
+    ) {
         let unbiased = rows as f32 / (rows.max(2) - 1) as f32;
         let arguments = [
-            pass.kept.into(),
+            pass.saved.into(),
             d_shift.into(),
             d_scale.into(),
             pass.parameter(self.mean.start).into(),
@@ -148,7 +154,7 @@ impl BatchNorm {
             pass.gradient(self.shift.start).into(),
             pass.gradient(self.mean.start).into(),
             pass.gradient(self.variance.start).into(),
-            (pass.write == Write::Add).into(),
+            (pass.write == WriteMode::Add).into(),
         ];
         pass.each("batch_norm_grads", self.channels, &arguments);
     }
@@ -156,7 +162,7 @@ impl BatchNorm {
 
 impl DeviceKernel for LayerNorm {
     /// Mean and 1 / deviation of each row.
-    fn kept(&self, examples: usize, _size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, _size: usize) -> usize {
         examples * self.rows * 8
     }
 
@@ -165,7 +171,7 @@ impl DeviceKernel for LayerNorm {
         partial_len(2 * self.width)
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let rows = pass.examples * self.rows;
         let wide = is_wide(self.width, &[pass.inputs[0], pass.output]);
         let arguments = [
@@ -175,20 +181,20 @@ impl DeviceKernel for LayerNorm {
             pass.parameter(self.shift.start).into(),
             int(rows),
             int(self.width),
-            pass.kept.into(),
+            pass.saved.into(),
             wide.into(),
         ];
         pass.warps("layer_norm", rows, &arguments);
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let (x, d, partial) = (pass.inputs[0], pass.d_output, pass.scratch);
         let shape = [pass.examples * self.rows, self.width];
         let (rows, wide) = (shape[0], is_wide(self.width, &[x, d]));
         let arguments = [
             x.into(),
             d.into(),
-            pass.kept.into(),
+            pass.saved.into(),
             int(rows),
             int(self.width),
             int(chunks(rows).1),
@@ -207,7 +213,7 @@ impl DeviceKernel for LayerNorm {
                 pass.parameter(self.scale.start).into(),
                 int(rows),
                 int(self.width),
-                pass.kept.into(),
+                pass.saved.into(),
                 wide.into(),
             ];
             pass.warps("d_layer_norm", rows, &arguments);

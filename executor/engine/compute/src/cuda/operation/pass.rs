@@ -1,9 +1,9 @@
 //! Operands of an operation's pass on a device, and steps that several operations use.
 
-use crate::cuda::arenas::Arenas;
-use crate::cuda::product::{Kind, Operand, Product};
-use crate::cuda::queue::{Address, Argument, Queue, THREADS, int};
-use crate::layer::matrix::Write;
+use crate::cuda::arenas::DeviceArenas;
+use crate::cuda::product::{ElementType, MatrixOperand, MatrixProduct};
+use crate::cuda::queue::{DeviceAddress, DeviceQueue, KernelArgument, THREADS, int};
+use crate::layer::matrix::WriteMode;
 
 /// Maximum number of chunks of a sum over rows: enough blocks for a large GPU, and few partial sums
 /// to add.
@@ -22,30 +22,30 @@ const TILES: [usize; 2] = [32, 64];
 const FEW_CHUNKS: usize = 8;
 
 /// Operands of a pass over one operation.
-pub(in crate::cuda) struct Pass<'a> {
-    pub(in crate::cuda) queue: &'a mut dyn Queue,
-    pub(in crate::cuda) arenas: &'a Arenas,
+pub(in crate::cuda) struct DevicePass<'a> {
+    pub(in crate::cuda) queue: &'a mut dyn DeviceQueue,
+    pub(in crate::cuda) arenas: &'a DeviceArenas,
     pub(in crate::cuda) examples: usize,
     pub(in crate::cuda) is_training: bool,
     /// Kind of values.
-    pub(in crate::cuda) kind: Kind,
+    pub(in crate::cuda) kind: ElementType,
     /// Key of the step and place of the first example, as two 64-bit integers.
-    pub(in crate::cuda) draw: Address,
-    pub(in crate::cuda) inputs: &'a [Address],
+    pub(in crate::cuda) draw: DeviceAddress,
+    pub(in crate::cuda) inputs: &'a [DeviceAddress],
     /// Number of elements per example of each input.
     pub(in crate::cuda) input_lens: &'a [usize],
-    pub(in crate::cuda) output: Address,
+    pub(in crate::cuda) output: DeviceAddress,
     /// Number of elements from one row of the output, and of its gradient, to the next, if rows are
     /// padded.
     pub(in crate::cuda) output_stride: Option<usize>,
     /// May be changed in place, because it is not read afterwards. 0 in a forward pass.
-    pub(in crate::cuda) d_output: Address,
+    pub(in crate::cuda) d_output: DeviceAddress,
     /// Addresses by position of the input; `None` where no gradient is needed.
-    pub(in crate::cuda) d_inputs: &'a [Option<Address>],
-    pub(in crate::cuda) write: Write,
-    pub(in crate::cuda) write_shared: Write,
-    pub(in crate::cuda) kept: Address,
-    pub(in crate::cuda) scratch: Address,
+    pub(in crate::cuda) d_inputs: &'a [Option<DeviceAddress>],
+    pub(in crate::cuda) write: WriteMode,
+    pub(in crate::cuda) write_shared: WriteMode,
+    pub(in crate::cuda) saved: DeviceAddress,
+    pub(in crate::cuda) scratch: DeviceAddress,
 }
 
 /// Number of blocks of kernels that move `count` elements, [`PACK`] per thread.
@@ -64,7 +64,7 @@ pub(super) fn partial_len(columns: usize) -> usize {
 }
 
 /// Whether rows of `width` values at these addresses can be moved [`PACK`] elements at a time.
-pub(super) fn is_wide(width: usize, rows: &[Address]) -> bool {
+pub(super) fn is_wide(width: usize, rows: &[DeviceAddress]) -> bool {
     width.is_multiple_of(PACK) && rows.iter().all(|at| at.is_multiple_of(16))
 }
 
@@ -84,9 +84,12 @@ pub(super) fn chunks(rows: usize) -> (usize, usize) {
     (rows.div_ceil(per_chunk), per_chunk)
 }
 
-impl Pass<'_> {
+impl DevicePass<'_> {
     /// Returns the addresses of areas of these lengths in `from`, in the layout of [`areas_len`].
-    pub(super) fn areas<const N: usize>(mut from: Address, lens: [usize; N]) -> [Address; N] {
+    pub(super) fn areas<const N: usize>(
+        mut from: DeviceAddress,
+        lens: [usize; N],
+    ) -> [DeviceAddress; N] {
         lens.map(|len| {
             let at = from;
             from += len.next_multiple_of(256) as u64;
@@ -110,38 +113,53 @@ impl Pass<'_> {
     }
 
     /// Address of the parameter at `place` of the arena, as f32.
-    pub(super) fn parameter(&self, place: usize) -> Address {
+    pub(super) fn parameter(&self, place: usize) -> DeviceAddress {
         self.arenas.parameter(place)
     }
 
     /// Address of the same parameter in the kind of values, aligned for products.
-    pub(super) fn weight(&self, place: usize) -> Address {
+    pub(super) fn weight(&self, place: usize) -> DeviceAddress {
         self.arenas.weight(place)
     }
 
     /// Address of its gradient, f32.
-    pub(super) fn gradient(&self, place: usize) -> Address {
+    pub(super) fn gradient(&self, place: usize) -> DeviceAddress {
         self.arenas.gradient(place)
     }
 
-    pub(super) fn values(&self, at: Address, stride: usize) -> Operand {
-        Operand::new(at, self.kind, stride)
+    pub(super) fn values(&self, at: DeviceAddress, stride: usize) -> MatrixOperand {
+        MatrixOperand::new(at, self.kind, stride)
     }
 
     /// Launches one thread for each of `count` items.
-    pub(super) fn each(&mut self, kernel: &'static str, count: usize, arguments: &[Argument]) {
+    pub(super) fn each(
+        &mut self,
+        kernel: &'static str,
+        count: usize,
+        arguments: &[KernelArgument],
+    ) {
         self.queue
             .launch(kernel, count.div_ceil(THREADS), THREADS, arguments);
     }
 
     /// Launches one thread for every [`PACK`] of `count` elements.
-    pub(super) fn packs(&mut self, kernel: &'static str, count: usize, arguments: &[Argument]) {
+    pub(super) fn packs(
+        &mut self,
+        kernel: &'static str,
+        count: usize,
+        arguments: &[KernelArgument],
+    ) {
         self.queue
             .launch(kernel, pack_blocks(count), THREADS, arguments);
     }
 
     /// Launches one warp for each of `rows`.
-    pub(super) fn warps(&mut self, kernel: &'static str, rows: usize, arguments: &[Argument]) {
+    pub(super) fn warps(
+        &mut self,
+        kernel: &'static str,
+        rows: usize,
+        arguments: &[KernelArgument],
+    ) {
         self.each(kernel, rows * 32, arguments);
     }
 
@@ -151,7 +169,7 @@ impl Pass<'_> {
         kernel: &'static str,
         [rows, columns]: [usize; 2],
         is_wide: bool,
-        arguments: &[Argument],
+        arguments: &[KernelArgument],
     ) {
         let blocks = chunks(rows).0 * columns.div_ceil(TILES[usize::from(is_wide)]);
         self.queue.launch(kernel, blocks, THREADS, arguments);
@@ -160,11 +178,11 @@ impl Pass<'_> {
     /// Adds the partial sums of `rows` rows.
     pub(super) fn finish_columns(
         &mut self,
-        partial: Address,
+        partial: DeviceAddress,
         rows: usize,
         columns: usize,
-        sum: Address,
-        write: Write,
+        sum: DeviceAddress,
+        write: WriteMode,
     ) {
         self.finish_two(partial, rows, [columns, 0], [sum, 0], write);
     }
@@ -173,11 +191,11 @@ impl Pass<'_> {
     /// first quantity precede those of the second.
     pub(super) fn finish_two(
         &mut self,
-        partial: Address,
+        partial: DeviceAddress,
         rows: usize,
         [first, second]: [usize; 2],
-        [sum, rest]: [Address; 2],
-        write: Write,
+        [sum, rest]: [DeviceAddress; 2],
+        write: WriteMode,
     ) {
         let (number, columns) = (chunks(rows).0, first + second);
         let are_few = number <= FEW_CHUNKS;
@@ -188,7 +206,7 @@ impl Pass<'_> {
             int(first),
             sum.into(),
             rest.into(),
-            (write == Write::Add).into(),
+            (write == WriteMode::Add).into(),
             are_few.into(),
         ];
         let blocks = columns.div_ceil(if are_few { THREADS } else { 8 });
@@ -200,12 +218,12 @@ impl Pass<'_> {
     /// `partial` has the size of [`partial_len`].
     pub(super) fn sum_columns(
         &mut self,
-        x: Address,
+        x: DeviceAddress,
         stride: usize,
         [rows, columns]: [usize; 2],
-        partial: Address,
-        sum: Address,
-        write: Write,
+        partial: DeviceAddress,
+        sum: DeviceAddress,
+        write: WriteMode,
     ) {
         let is_wide = is_wide(columns, &[x]) && is_wide(stride, &[]);
         let arguments = [
@@ -231,15 +249,15 @@ impl Pass<'_> {
     pub(super) fn multiply_gradient(
         &mut self,
         shape: [usize; 3],
-        left: Operand,
-        right: Operand,
-        out: (Address, usize),
-        write: Write,
+        left: MatrixOperand,
+        right: MatrixOperand,
+        out: (DeviceAddress, usize),
+        write: WriteMode,
     ) {
-        let out = Operand::new(out.0, Kind::F32, out.1);
-        let product = Product::new(shape, left, right, out);
-        self.queue.multiply(&Product {
-            add: write == Write::Add,
+        let out = MatrixOperand::new(out.0, ElementType::F32, out.1);
+        let product = MatrixProduct::new(shape, left, right, out);
+        self.queue.multiply(&MatrixProduct {
+            add: write == WriteMode::Add,
             ..product
         });
     }

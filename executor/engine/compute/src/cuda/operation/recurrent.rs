@@ -2,17 +2,17 @@
 //! weight's gradient. The rest runs step by step, with one product and one kernel each.
 
 use super::DeviceKernel;
-use super::pass::{Pass, areas_len, partial_len};
-use crate::cuda::product::{Kind, Operand, Product};
-use crate::cuda::queue::{Address, int};
+use super::pass::{DevicePass, areas_len, partial_len};
+use crate::cuda::product::{ElementType, MatrixOperand, MatrixProduct};
+use crate::cuda::queue::{DeviceAddress, int};
 use crate::layer::gru::Gru;
 use crate::layer::lstm::Lstm;
-use crate::layer::matrix::Write;
+use crate::layer::matrix::WriteMode;
 
 impl DeviceKernel for Lstm {
     /// Gates as values and cells as f32, for each position.
-    fn kept(&self, examples: usize, size: usize) -> usize {
-        areas_len(&self.kept_areas(examples, size))
+    fn saved_bytes(&self, examples: usize, size: usize) -> usize {
+        areas_len(&self.saved_areas(examples, size))
     }
 
     /// Partial sums of the bias's gradient; gradients of hidden state and cell.
@@ -20,16 +20,17 @@ impl DeviceKernel for Lstm {
         areas_len(&self.rooms(examples))
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
-        let [gates, cells] = Pass::areas(pass.kept, self.kept_areas(examples, pass.kind.size()));
+        let [gates, cells] =
+            DevicePass::areas(pass.saved, self.saved_areas(examples, pass.kind.size()));
         let rows = examples * positions;
         let input = pass.values(pass.inputs[0], self.inputs);
         let weight = pass.values(pass.weight(self.input_weight.start), 4 * hidden);
         let out = pass.values(gates, 4 * hidden);
         let shape = [rows, 4 * hidden, self.inputs];
         pass.queue
-            .multiply(&Product::new(shape, input, weight, out));
+            .multiply(&MatrixProduct::new(shape, input, weight, out));
         let weight = pass.values(pass.weight(self.recurrent_weight.start), 4 * hidden);
         for t in 0..positions {
             if t > 0 {
@@ -37,9 +38,9 @@ impl DeviceKernel for Lstm {
                 let h = pass.values(h, positions * hidden);
                 let out = gates + pass.bytes(t * 4 * hidden);
                 let out = pass.values(out, positions * 4 * hidden);
-                let product = Product::new([examples, 4 * hidden, hidden], h, weight, out);
+                let product = MatrixProduct::new([examples, 4 * hidden, hidden], h, weight, out);
                 let add = true;
-                pass.queue.multiply(&Product { add, ..product });
+                pass.queue.multiply(&MatrixProduct { add, ..product });
             }
             let count = examples * hidden;
             let arguments = [
@@ -56,19 +57,19 @@ impl DeviceKernel for Lstm {
         }
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
-        let areas = self.kept_areas(examples, pass.kind.size());
-        let [gates, cells] = Pass::areas(pass.kept, areas);
-        let [partial, d_h, d_c] = Pass::areas(pass.scratch, self.rooms(examples));
+        let areas = self.saved_areas(examples, pass.kind.size());
+        let [gates, cells] = DevicePass::areas(pass.saved, areas);
+        let [partial, d_h, d_c] = DevicePass::areas(pass.scratch, self.rooms(examples));
         let weight = pass.values(pass.weight(self.recurrent_weight.start), 4 * hidden);
         for t in (0..positions).rev() {
             if t + 1 < positions {
                 let d_gates = gates + pass.bytes((t + 1) * 4 * hidden);
                 let d_gates = pass.values(d_gates, positions * 4 * hidden);
-                let out = Operand::new(d_h, Kind::F32, hidden);
+                let out = MatrixOperand::new(d_h, ElementType::F32, hidden);
                 let shape = [examples, hidden, 4 * hidden];
-                let product = Product::new(shape, d_gates, weight.transposed(), out);
+                let product = MatrixProduct::new(shape, d_gates, weight.transposed(), out);
                 pass.queue.multiply(&product);
             }
             let count = examples * hidden;
@@ -97,7 +98,7 @@ impl DeviceKernel for Lstm {
 }
 
 impl Lstm {
-    fn kept_areas(&self, examples: usize, size: usize) -> [usize; 2] {
+    fn saved_areas(&self, examples: usize, size: usize) -> [usize; 2] {
         let units = examples * self.positions * self.hidden;
         [4 * units * size, 4 * units]
     }
@@ -110,7 +111,7 @@ impl Lstm {
 
 impl DeviceKernel for Gru {
     /// For each position r, z, the recurrent part of n, and n.
-    fn kept(&self, examples: usize, size: usize) -> usize {
+    fn saved_bytes(&self, examples: usize, size: usize) -> usize {
         examples * self.positions * 4 * self.hidden * size
     }
 
@@ -119,9 +120,9 @@ impl DeviceKernel for Gru {
         areas_len(&self.rooms(examples))
     }
 
-    fn forward(&self, pass: &mut Pass<'_>) {
+    fn forward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
-        let (gates, rows) = (pass.kept, examples * positions);
+        let (gates, rows) = (pass.saved, examples * positions);
         // The product of each step adds to the recurrent part of n, as to r and z.
         let bytes = pass.bytes(rows * 4 * hidden) as usize;
         pass.queue.zero(gates, bytes);
@@ -132,7 +133,7 @@ impl DeviceKernel for Gru {
             let out = pass.values(gates + pass.bytes(to), 4 * hidden);
             let shape = [rows, columns, self.inputs];
             pass.queue
-                .multiply(&Product::new(shape, input, weight, out));
+                .multiply(&MatrixProduct::new(shape, input, weight, out));
         }
         let weight = pass.values(pass.weight(self.recurrent_weight.start), 3 * hidden);
         for t in 0..positions {
@@ -141,9 +142,9 @@ impl DeviceKernel for Gru {
                 let h = pass.values(h, positions * hidden);
                 let out = gates + pass.bytes(t * 4 * hidden);
                 let out = pass.values(out, positions * 4 * hidden);
-                let product = Product::new([examples, 3 * hidden, hidden], h, weight, out);
+                let product = MatrixProduct::new([examples, 3 * hidden, hidden], h, weight, out);
                 let add = true;
-                pass.queue.multiply(&Product { add, ..product });
+                pass.queue.multiply(&MatrixProduct { add, ..product });
             }
             let count = examples * hidden;
             let arguments = [
@@ -160,20 +161,20 @@ impl DeviceKernel for Gru {
         }
     }
 
-    fn backward(&self, pass: &mut Pass<'_>) {
+    fn backward(&self, pass: &mut DevicePass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
-        let gates = pass.kept;
-        let [partial, d_h] = Pass::areas(pass.scratch, self.rooms(examples));
+        let gates = pass.saved;
+        let [partial, d_h] = DevicePass::areas(pass.scratch, self.rooms(examples));
         let weight = pass.values(pass.weight(self.recurrent_weight.start), 3 * hidden);
         for t in (0..positions).rev() {
             if t + 1 < positions {
                 let d_gates = gates + pass.bytes((t + 1) * 4 * hidden);
                 let d_gates = pass.values(d_gates, positions * 4 * hidden);
-                let out = Operand::new(d_h, Kind::F32, hidden);
+                let out = MatrixOperand::new(d_h, ElementType::F32, hidden);
                 let shape = [examples, hidden, 3 * hidden];
-                let product = Product::new(shape, d_gates, weight.transposed(), out);
+                let product = MatrixProduct::new(shape, d_gates, weight.transposed(), out);
                 let add = true;
-                pass.queue.multiply(&Product { add, ..product });
+                pass.queue.multiply(&MatrixProduct { add, ..product });
             }
             let count = examples * hidden;
             let arguments = [
@@ -219,10 +220,10 @@ impl Gru {
 /// Computes the gradients of the input weight and of the input. `parts` are the gates' gradients,
 /// the number of columns, and the first of the weight's columns that produced them.
 fn input_gradients(
-    pass: &mut Pass<'_>,
+    pass: &mut DevicePass<'_>,
     inputs: usize,
     place: usize,
-    parts: &[(Operand, usize, usize)],
+    parts: &[(MatrixOperand, usize, usize)],
 ) {
     let rows = pass.rows(inputs);
     let all: usize = parts.iter().map(|part| part.1).sum();
@@ -236,8 +237,8 @@ fn input_gradients(
             let weight = pass.weight(place) + pass.bytes(first);
             let weight = pass.values(weight, all).transposed();
             let out = pass.values(d_input, inputs);
-            let product = Product::new([rows, inputs, columns], d_gates, weight, out);
-            pass.queue.multiply(&Product { add, ..product });
+            let product = MatrixProduct::new([rows, inputs, columns], d_gates, weight, out);
+            pass.queue.multiply(&MatrixProduct { add, ..product });
             add = true;
         }
     }
@@ -246,8 +247,8 @@ fn input_gradients(
 /// Computes the gradient of the recurrent weight from the hidden states and the gates' gradients of
 /// the next position. Only the first `gates` of the `stored` gates per position are used.
 fn recurrent_gradient(
-    pass: &mut Pass<'_>,
-    rows: Address,
+    pass: &mut DevicePass<'_>,
+    rows: DeviceAddress,
     place: usize,
     [positions, hidden, stored, gates]: [usize; 4],
 ) {
@@ -260,7 +261,7 @@ fn recurrent_gradient(
     let pairs = pass.examples * positions - 1;
     let sum = pass.gradient(place);
     if pairs == 0 {
-        if write == Write::Overwrite {
+        if write == WriteMode::Overwrite {
             pass.queue.zero(sum, 4 * hidden * gates * hidden);
         }
         return;

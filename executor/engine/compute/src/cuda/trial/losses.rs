@@ -2,19 +2,19 @@
 //! correct labels.
 
 use crate::cuda::emulator::Emulator;
-use crate::cuda::product::Kind;
-use crate::cuda::queue::{Address, Queue, int};
+use crate::cuda::product::ElementType;
+use crate::cuda::queue::{DeviceAddress, DeviceQueue, int};
 
 const ROWS: usize = 9;
 
 /// Bytes of numbers that bf16 represents exactly.
-fn bytes(kind: Kind, numbers: &[f32]) -> Vec<u8> {
+fn bytes(kind: ElementType, numbers: &[f32]) -> Vec<u8> {
     let each = numbers.iter().map(|x| x.to_bits().to_le_bytes());
     each.flat_map(|bytes| bytes[4 - kind.size()..].to_vec())
         .collect()
 }
 
-fn numbers(kind: Kind, bytes: &[u8]) -> Vec<f32> {
+fn numbers(kind: ElementType, bytes: &[u8]) -> Vec<f32> {
     let each = bytes.chunks(kind.size()).map(|bytes| {
         let mut whole = [0; 4];
         whole[4 - kind.size()..].copy_from_slice(bytes);
@@ -41,10 +41,10 @@ fn row(row: usize, classes: usize) -> (Vec<f32>, usize) {
     (scores, if row.is_multiple_of(3) { second } else { first })
 }
 
-fn check(kind: Kind, classes: usize, stride: usize, threads: usize) {
+fn check(kind: ElementType, classes: usize, stride: usize, threads: usize) {
     let what = format!("{kind:?}, {classes} classes, {stride} apart, {threads} threads");
     let mut queue = Emulator::new(kind);
-    let mut take = |bytes: &[u8]| -> Address {
+    let mut take = |bytes: &[u8]| -> DeviceAddress {
         let at = queue.allocate(bytes.len()).expect("room");
         queue.upload(bytes, at);
         at
@@ -101,7 +101,7 @@ fn check(kind: Kind, classes: usize, stride: usize, threads: usize) {
 
 #[test]
 fn cross_entropy_handles_any_row_alignment() {
-    for kind in [Kind::F32, Kind::Bf16] {
+    for kind in [ElementType::F32, ElementType::Bf16] {
         for (classes, stride) in [(5, 5), (5, 8), (43, 43), (43, 48), (301, 301), (1100, 1101)] {
             for threads in [32, 256] {
                 check(kind, classes, stride, threads);

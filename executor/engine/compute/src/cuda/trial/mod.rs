@@ -8,24 +8,24 @@ mod nccl;
 mod networks;
 mod training;
 
-use super::convolution::Wanted;
+use super::convolution::ComputedOperand;
 use super::emulator::Emulator;
-use super::product::Kind;
-use super::session::Session;
+use super::product::ElementType;
+use super::session::DeviceSession;
 use crate as engine;
 use crate::model::{Batch, Network};
 
 /// Configuration of a case: kind of values, maximum number of examples, and convolutions that the
 /// queue supports.
 #[derive(Debug, Clone, Copy)]
-struct How {
-    kind: Kind,
+struct SessionCase {
+    kind: ElementType,
     max_batch: usize,
-    convolves: &'static [Wanted],
+    convolves: &'static [ComputedOperand],
 }
 
-fn session(network: &Network, how: How) -> Session {
-    let How {
+fn session(network: &Network, how: SessionCase) -> DeviceSession {
+    let SessionCase {
         kind,
         max_batch,
         convolves,
@@ -34,11 +34,12 @@ fn session(network: &Network, how: How) -> Session {
     queue.convolves = convolves;
     // Small parts also cover products whose bias and ReLU are left to a kernel.
     queue.is_plain = max_batch < devices::EXAMPLES;
-    Session::new(network, queue, kind, (max_batch, max_batch), 0).expect("the machine has room")
+    DeviceSession::new(network, queue, kind, (max_batch, max_batch), 0)
+        .expect("the machine has room")
 }
 
 /// Fails if bytes between the regions were written.
-fn assert_gaps(session: &Session) {
+fn assert_gaps(session: &DeviceSession) {
     let base = session.base.expect("memory");
     for gap in session.regions.gaps() {
         for byte in 0..gap.bytes {
@@ -65,15 +66,15 @@ fn distance(expected: &[f32], actual: &[f32], whole: f64) -> f64 {
 }
 
 /// Compares the loss and every block's gradient with the CPU's.
-fn compare(what: &str, network: &Network, batch: &Batch<'_>, how: How) {
-    let How {
+fn compare(what: &str, network: &Network, batch: &Batch<'_>, how: SessionCase) {
+    let SessionCase {
         kind, max_batch, ..
     } = how;
     // In bf16, ReLU and pooling may select differently where two values are close; a wrong index
     // gives a distance of about 1.
     let [tolerance, loss_tolerance] = match kind {
-        Kind::F32 => [2e-5, 2e-5],
-        Kind::Bf16 => [0.2, 0.03],
+        ElementType::F32 => [2e-5, 2e-5],
+        ElementType::Bf16 => [0.2, 0.03],
     };
     let params = devices::parameters(network);
     let mut expected = vec![0.0; params.len()];
@@ -121,7 +122,7 @@ fn compare(what: &str, network: &Network, batch: &Batch<'_>, how: How) {
         apart < loss_tolerance,
         "{what}: {found:?}, not {expected:?}"
     );
-    if kind == Kind::F32 {
+    if kind == ElementType::F32 {
         assert_eq!(
             found.correct, expected.correct,
             "{what}: how many are right"

@@ -1,17 +1,17 @@
 //! Tests of the calls to NCCL against the stand-in, and of the symbols against the real library.
 
-use crate::cuda::emulator::StandIn;
-use crate::cuda::nccl::{Communicator, ID_BYTES, Nccl, SumError};
+use crate::cuda::emulator::StandInBehaviour;
+use crate::cuda::nccl::{AllReduceError, ID_BYTES, Nccl, NcclCommunicator};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// Stream of the stand-in.
 #[derive(Default)]
-struct Stream(Box<AtomicU64>);
+struct StandInStream(Box<AtomicU64>);
 
-impl Stream {
-    fn sum(&self, ranks: &mut Communicator, numbers: &mut [f32]) {
+impl StandInStream {
+    fn sum(&self, ranks: &mut NcclCommunicator, numbers: &mut [f32]) {
         let at = numbers.as_mut_ptr() as u64;
         let stream = std::ptr::from_ref(&*self.0).cast_mut().cast();
         // SAFETY: the numbers are not used before the stream is done.
@@ -23,12 +23,12 @@ impl Stream {
     }
 }
 
-fn formed(nccl: &Arc<Nccl>, ranks: usize) -> Vec<Communicator> {
+fn formed(nccl: &Arc<Nccl>, ranks: usize) -> Vec<NcclCommunicator> {
     let id = nccl.id().unwrap();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..ranks)
             .map(|rank| {
-                let form = move || Communicator::form(nccl, id, (rank, ranks), &mut || true);
+                let form = move || NcclCommunicator::form(nccl, id, (rank, ranks), &mut || true);
                 scope.spawn(form)
             })
             .collect();
@@ -39,10 +39,10 @@ fn formed(nccl: &Arc<Nccl>, ranks: usize) -> Vec<Communicator> {
 
 #[test]
 fn ranks_sum_in_place() {
-    let nccl = StandIn::Usual.open().unwrap();
+    let nccl = StandInBehaviour::Usual.open().unwrap();
     assert_eq!(nccl.version(), "2.27.3");
     let mut ranks = formed(&nccl, 3);
-    let streams: [Stream; 3] = std::array::from_fn(|_| Stream::default());
+    let streams: [StandInStream; 3] = std::array::from_fn(|_| StandInStream::default());
     let mut numbers = [[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]];
     for ((rank, stream), numbers) in ranks.iter_mut().zip(&streams).zip(&mut numbers) {
         stream.sum(rank, numbers);
@@ -57,17 +57,17 @@ fn ranks_sum_in_place() {
 /// A missing rank blocks neither the creation of a communicator nor a sum.
 #[test]
 fn missing_rank_does_not_block_the_others() {
-    let nccl = StandIn::Usual.open().unwrap();
+    let nccl = StandInBehaviour::Usual.open().unwrap();
     let mut looks = 0;
-    let alone = Communicator::form(&nccl, nccl.id().unwrap(), (0, 2), &mut || {
+    let alone = NcclCommunicator::form(&nccl, nccl.id().unwrap(), (0, 2), &mut || {
         looks += 1;
         looks < 10
     });
-    assert_eq!(alone.unwrap_err(), SumError::GivenUp);
+    assert_eq!(alone.unwrap_err(), AllReduceError::GivenUp);
     assert_eq!(looks, 10);
 
     let mut ranks = formed(&nccl, 2);
-    let (stream, mut numbers) = (Stream::default(), [1.0; 4]);
+    let (stream, mut numbers) = (StandInStream::default(), [1.0; 4]);
     stream.sum(&mut ranks[0], &mut numbers);
     assert!(!stream.is_done() && ranks[0].failed().is_none());
     ranks.truncate(0);
@@ -77,14 +77,14 @@ fn missing_rank_does_not_block_the_others() {
 
 #[test]
 fn nccl_errors_contain_the_library_text() {
-    let nccl = StandIn::Refuses.open().unwrap();
-    let refused = Communicator::form(&nccl, nccl.id().unwrap(), (0, 1), &mut || true);
+    let nccl = StandInBehaviour::Refuses.open().unwrap();
+    let refused = NcclCommunicator::form(&nccl, nccl.id().unwrap(), (0, 1), &mut || true);
     let error = refused.unwrap_err().to_string();
     assert_eq!(
         error,
         "NCCL could not form a communicator: the stand-in refuses"
     );
-    let error = StandIn::Ancient.open().unwrap_err().to_string();
+    let error = StandInBehaviour::Ancient.open().unwrap_err().to_string();
     assert_eq!(
         error,
         "NCCL 2.18.5 is older than 2.22.3, the oldest that is used"

@@ -1,22 +1,22 @@
 //! Compares every operation with the CPU's.
 
-use super::devices::{self, Case, EXAMPLES, Examples};
-use super::{How, compare};
-use crate::cuda::convolution::Wanted;
-use crate::cuda::product::Kind;
+use super::devices::{self, DeviceCase, EXAMPLES, OwnedBatch};
+use super::{SessionCase, compare};
+use crate::cuda::convolution::ComputedOperand;
+use crate::cuda::product::ElementType;
 
-fn check(cases: Vec<Case>) {
+fn check(cases: Vec<DeviceCase>) {
     check_on(&cases, &[]);
 }
 
 /// Checks on a queue that supports the convolutions `convolves`; examples in one part and in parts
 /// of three.
-fn check_on(cases: &[Case], convolves: &'static [Wanted]) {
+fn check_on(cases: &[DeviceCase], convolves: &'static [ComputedOperand]) {
     for (what, network) in cases {
-        let examples = Examples::new(network);
-        for kind in [Kind::F32, Kind::Bf16] {
+        let examples = OwnedBatch::new(network);
+        for kind in [ElementType::F32, ElementType::Bf16] {
             for max_batch in [EXAMPLES, 3] {
-                let how = How {
+                let how = SessionCase {
                     kind,
                     max_batch,
                     convolves,
@@ -45,13 +45,17 @@ fn convolutions_as_products_equal_cpu() {
 
 #[test]
 fn convolutions_by_the_queue_equal_cpu() {
-    check_on(&devices::convolutions(), &Wanted::ALL);
+    check_on(&devices::convolutions(), &ComputedOperand::ALL);
 }
 
 #[test]
 fn convolutions_partly_by_the_queue_equal_cpu() {
     let cases = devices::convolutions();
-    for convolves in [&[Wanted::Output], &[Wanted::Image], &[Wanted::Weight]] {
+    for convolves in [
+        &[ComputedOperand::Output],
+        &[ComputedOperand::Image],
+        &[ComputedOperand::Weight],
+    ] {
         check_on(&cases, convolves);
     }
 }

@@ -1,61 +1,63 @@
 //! Compares resident training with the CPU's passes and update rules. The queue executes as late as
 //! possible and records.
 
-use super::devices::Examples;
+use super::devices::OwnedBatch;
 use super::{assert_gaps, norm};
+use crate::cuda::emulator::DeferredQueue;
 use crate::cuda::emulator::Emulator;
-use crate::cuda::emulator::Late;
-use crate::cuda::product::Kind;
-use crate::cuda::queue::{Queue, int};
+use crate::cuda::product::ElementType;
+use crate::cuda::queue::{DeviceQueue, int};
 use crate::cuda::regions::FACTORS;
-use crate::cuda::resident::Resident;
-use crate::cuda::session::Session;
-use crate::model::zoo::{Goal, Layer, layers};
-use crate::model::{Batch, Conv, InputShape, Network, Role, Windows};
-use crate::optimizer::{Decay, Optimizer, Rule, Schedule, clip_factor, square_norm};
+use crate::cuda::session::DeviceSession;
+use crate::cuda::trainer::DeviceTrainer;
+use crate::model::zoo::{NetworkLayer, TrainingObjective, layers};
+use crate::model::{Batch, ConvOptions, ImageShape, Network, ParameterRole, SlidingWindow};
+use crate::optimizer::{
+    LearningRateDecay, LearningRateSchedule, OptimizerConfig, UpdateRule, clip_factor, square_norm,
+};
 
 /// Weights, biases and statistics, some of them with gaps between them in the aligned arenas and
 /// some without.
 fn network() -> Network {
-    let input = InputShape {
+    let input = ImageShape {
         height: 5,
         width: 4,
         channels: 2,
     };
     let list = [
         // A bias before a batch normalisation has only noise as gradient.
-        Layer::Conv(Conv::new(6, Windows::square(3).same()).without_bias()),
-        Layer::BatchNorm { relu: true },
-        Layer::Dense {
+        NetworkLayer::Conv(ConvOptions::new(6, SlidingWindow::square(3).same()).without_bias()),
+        NetworkLayer::BatchNorm { relu: true },
+        NetworkLayer::Dense {
             width: 64,
             relu: true,
         },
     ];
-    layers(input, &list, Goal::Classify { classes: 5 }).expect("a network")
+    layers(input, &list, TrainingObjective::Classify { classes: 5 }).expect("a network")
 }
 
-fn rules() -> Vec<Rule> {
+fn rules() -> Vec<UpdateRule> {
     let (lr, weight_decay) = (0.05, 0.01);
-    let sgd = |momentum, nesterov| Rule::Sgd {
+    let sgd = |momentum, nesterov| UpdateRule::Sgd {
         lr,
         momentum,
         nesterov,
         weight_decay,
     };
-    let lars = |momentum| Rule::Lars {
+    let lars = |momentum| UpdateRule::Lars {
         lr,
         momentum,
         weight_decay,
         trust: 0.02,
     };
-    let rmsprop = |momentum| Rule::RmsProp {
+    let rmsprop = |momentum| UpdateRule::RmsProp {
         lr,
         rho: 0.9,
         eps: 1e-3,
         momentum,
         weight_decay,
     };
-    let adam = |decoupled| Rule::Adam {
+    let adam = |decoupled| UpdateRule::Adam {
         lr,
         beta1: 0.8,
         beta2: 0.99,
@@ -63,7 +65,7 @@ fn rules() -> Vec<Rule> {
         weight_decay,
         decoupled,
     };
-    let adagrad = Rule::AdaGrad {
+    let adagrad = UpdateRule::AdaGrad {
         lr,
         eps: 1e-3,
         weight_decay,
@@ -77,7 +79,7 @@ fn rules() -> Vec<Rule> {
 
 /// Number of a step's seven examples per pass, and the clipping limit.
 #[derive(Debug, Clone, Copy)]
-struct How {
+struct TrainingCase {
     at_once: usize,
     clip_norm: Option<f64>,
 }
@@ -88,11 +90,11 @@ const STEPS: u64 = 7;
 /// steps that were clipped.
 fn train(
     network: &Network,
-    optimizer: &Optimizer,
+    optimizer: &OptimizerConfig,
     scale: f32,
-    how: How,
+    how: TrainingCase,
 ) -> (Vec<f32>, Vec<Vec<f32>>, u64) {
-    let examples = Examples::new(network);
+    let examples = OwnedBatch::new(network);
     let mut params = network.init(3);
     let mut grads = vec![0.0; params.len()];
     let mut workspace = network.workspace(how.at_once, 1);
@@ -110,9 +112,9 @@ fn train(
         for (block, state) in network.blocks().iter().zip(&mut states) {
             let (params, grads) = (&mut params[block.range()], &grads[block.range()]);
             match (block.role, optimizer.rule) {
-                (Role::Statistic, _) => crate::optimizer::follow(params, grads, scale),
+                (ParameterRole::Statistic, _) => crate::optimizer::follow(params, grads, scale),
                 // Under LARS, biases and scales keep the plain learning rate.
-                (Role::Bias, Rule::Lars { .. }) => {
+                (ParameterRole::Bias, UpdateRule::Lars { .. }) => {
                     let half = params.len().min(state.len());
                     let (first, second) = state.split_at_mut(half);
                     optimizer.update_part(step, params, grads, [first, second], own, 1.0);
@@ -134,7 +136,7 @@ fn train(
 fn clip(network: &Network, grads: &[f32], scale: f32, norm: Option<f64>) -> f32 {
     let Some(limit) = norm else { return scale };
     let blocks = network.blocks().iter();
-    let of_gradients = blocks.filter(|block| block.role != Role::Statistic);
+    let of_gradients = blocks.filter(|block| block.role != ParameterRole::Statistic);
     let parts: Vec<(&[f32], f32)> = of_gradients
         .map(|block| (&grads[block.range()], scale))
         .collect();
@@ -142,11 +144,17 @@ fn clip(network: &Network, grads: &[f32], scale: f32, norm: Option<f64>) -> f32 
     (f64::from(scale) * factor) as f32
 }
 
-fn resident(network: &Network, optimizer: &Optimizer, params: &[f32], how: How) -> Resident {
-    let queue = Box::new(Late::new(Emulator::new(Kind::F32)));
+fn resident(
+    network: &Network,
+    optimizer: &OptimizerConfig,
+    params: &[f32],
+    how: TrainingCase,
+) -> DeviceTrainer {
+    let queue = Box::new(DeferredQueue::new(Emulator::new(ElementType::F32)));
     let planes = optimizer.state_len_per_param();
-    let session = Session::new(network, queue, Kind::F32, (how.at_once, 7), planes).expect("room");
-    let resident = Resident::with(session, network, optimizer.clone(), params).expect("room");
+    let session = DeviceSession::new(network, queue, ElementType::F32, (how.at_once, 7), planes)
+        .expect("room");
+    let resident = DeviceTrainer::with(session, network, optimizer.clone(), params).expect("room");
     resident.clipping(how.clip_norm)
 }
 
@@ -155,23 +163,28 @@ fn resident(network: &Network, optimizer: &Optimizer, params: &[f32], how: How) 
 #[test]
 fn update_rules_equal_cpu_across_suspend() {
     let network = network();
-    let schedule = Schedule {
+    let schedule = LearningRateSchedule {
         warmup_steps: 2,
-        decay: Decay::Step {
+        decay: LearningRateDecay::Step {
             every_steps: 1,
             factor: 0.9,
         },
     };
     for (at_once, clip_norm, written_down) in [(7, None, 1), (3, None, 3), (3, Some(0.05), 3)] {
-        let how = How { at_once, clip_norm };
+        let how = TrainingCase { at_once, clip_norm };
         for rule in rules() {
-            let optimizer = Optimizer { rule, schedule };
+            let optimizer = OptimizerConfig { rule, schedule };
             is_the_cpus(&network, &optimizer, how, written_down);
         }
     }
 }
 
-fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down: usize) {
+fn is_the_cpus(
+    network: &Network,
+    optimizer: &OptimizerConfig,
+    how: TrainingCase,
+    written_down: usize,
+) {
     let what = format!("{:?}, {how:?}", optimizer.rule);
     let scale = 1.0 / 7.0;
     let (expected, planes, clipped) = train(network, optimizer, scale, how);
@@ -179,7 +192,7 @@ fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down:
     assert_eq!(clipped > 1, clips, "{what}: there is something to clip");
     let params = network.init(3);
     let mut resident = resident(network, optimizer, &params, how);
-    let examples = Examples::new(network);
+    let examples = OwnedBatch::new(network);
     let other: Vec<f32> = examples.batch().inputs.iter().map(|x| -2.0 * x).collect();
     let mut workspace = network.workspace(how.at_once, 1);
     let mut grads = vec![0.0; params.len()];
@@ -191,10 +204,10 @@ fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down:
             resident.suspend().expect("nothing to do");
             resident.resume().expect("resumed");
         }
-        resident.lay(&examples.batch());
+        resident.stage_batch(&examples.batch());
         resident.begin(scale);
         // Another batch is copied during the step.
-        resident.lay(&Batch {
+        resident.stage_batch(&Batch {
             inputs: &other,
             ..examples.batch()
         });
@@ -232,7 +245,7 @@ fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down:
 /// As on the host, a NaN norm must not give plausible parameters.
 #[test]
 fn clip_kernel_equals_cpu_factor() {
-    let mut queue = Emulator::new(Kind::F32);
+    let mut queue = Emulator::new(ElementType::F32);
     let squares = [0.0, 1e-12, 0.5, 16.0, 1e30, f64::INFINITY, f64::NAN];
     for (square, limit, scale) in squares
         .into_iter()
@@ -262,7 +275,7 @@ fn clip_kernel_equals_cpu_factor() {
 #[test]
 fn squares_are_summed_at_any_alignment() {
     const BLOCKS: usize = 2;
-    let mut queue = Emulator::new(Kind::F32);
+    let mut queue = Emulator::new(ElementType::F32);
     let values: Vec<f32> = (0..9_001)
         .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
         .collect();
@@ -300,25 +313,25 @@ fn squares_are_summed_at_any_alignment() {
 #[test]
 fn training_continues_from_a_read_state() {
     let network = network();
-    let examples = Examples::new(&network);
+    let examples = OwnedBatch::new(&network);
     let scale = 1.0 / 7.0;
     for rule in rules() {
-        let optimizer = Optimizer::new(rule);
+        let optimizer = OptimizerConfig::new(rule);
         let params = network.init(3);
         let planes = optimizer.state_len_per_param();
-        let train = |resident: &mut Resident, steps: usize| {
+        let train = |resident: &mut DeviceTrainer, steps: usize| {
             for _ in 0..steps {
-                resident.lay(&examples.batch());
+                resident.stage_batch(&examples.batch());
                 resident.step(scale).expect("a step");
             }
         };
-        let read = |resident: &mut Resident| {
+        let read = |resident: &mut DeviceTrainer| {
             let mut all = vec![vec![f32::NAN; params.len()]; 1 + planes];
             let (parameters, state) = all.split_first_mut().expect("parameters");
             resident.read(parameters, state).expect("a state");
             all
         };
-        let how = How {
+        let how = TrainingCase {
             at_once: 4,
             clip_norm: Some(0.2),
         };
@@ -327,7 +340,7 @@ fn training_continues_from_a_read_state() {
 
         let mut first = resident(&network, &optimizer, &params, how);
         train(&mut first, 2);
-        let evaluate = |resident: &mut Resident| {
+        let evaluate = |resident: &mut DeviceTrainer| {
             let parts = network.parts_of(3, &examples.batch());
             resident.evaluate(parts).expect("a loss")
         };

@@ -2,7 +2,7 @@
 //! is the only caller of the crate.
 
 use super::super::math;
-use super::{Matrix, Write, at_least, transpose};
+use super::{Matrix, WriteMode, at_least, transpose};
 use gemm::{Parallelism, gemm};
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ thread_local! {
 pub(super) fn multiply(
     out: &mut [f32],
     [stride, first]: [usize; 2],
-    write: Write,
+    write: WriteMode,
     lhs: Matrix<'_>,
     rhs: Matrix<'_>,
     threads: usize,
@@ -52,7 +52,7 @@ pub(super) fn multiply(
             let inner = at..k.min(at + depth);
             let (lhs, rhs) = (lhs.part(rows.clone(), inner.clone()), rhs.part(inner, 0..n));
             multiply_part(out, [stride, first], write, lhs, rhs, threads);
-            write = Write::Add;
+            write = WriteMode::Add;
         }
     }
 }
@@ -75,7 +75,7 @@ const HEIGHT: usize = 512;
 fn multiply_part(
     out: &mut [f32],
     [stride, first]: [usize; 2],
-    write: Write,
+    write: WriteMode,
     lhs: Matrix<'_>,
     rhs: Matrix<'_>,
     threads: usize,
@@ -96,7 +96,7 @@ fn multiply_part(
             out[first..].as_mut_ptr(),
             1,
             stride as isize,
-            write == Write::Add,
+            write == WriteMode::Add,
             lhs.data.as_ptr(),
             lhs.col_stride as isize,
             lhs.row_stride as isize,
@@ -123,7 +123,7 @@ const LEAST_TURNED: usize = 32;
 fn multiply_turned(
     out: &mut [f32],
     [stride, first]: [usize; 2],
-    write: Write,
+    write: WriteMode,
     lhs: Matrix<'_>,
     rhs: Matrix<'_>,
     threads: usize,
@@ -145,7 +145,7 @@ fn multiply_turned(
     multiply(
         product,
         [m, 0],
-        Write::Overwrite,
+        WriteMode::Overwrite,
         rhs.transposed(),
         turned,
         threads,
@@ -154,8 +154,8 @@ fn multiply_turned(
     for (to, from) in out.chunks_exact_mut(stride).zip(result.chunks_exact(n)) {
         let to = &mut to[first..first + n];
         match write {
-            Write::Overwrite => to.copy_from_slice(from),
-            Write::Add => math::add(to, from),
+            WriteMode::Overwrite => to.copy_from_slice(from),
+            WriteMode::Add => math::add(to, from),
         }
     }
 }
@@ -177,8 +177,8 @@ mod tests {
             };
             let mut out = vec![4.0; m * n];
             let rhs = Matrix::new(&b, k, n);
-            multiply(&mut out, [n, 0], Write::Overwrite, lhs, rhs, 1);
-            multiply(&mut out, [n, 0], Write::Add, lhs, rhs, 2);
+            multiply(&mut out, [n, 0], WriteMode::Overwrite, lhs, rhs, 1);
+            multiply(&mut out, [n, 0], WriteMode::Add, lhs, rhs, 2);
             for (at, value) in out.iter().enumerate() {
                 let (i, j) = (at / n, at % n);
                 let term = |p: usize| a[i * strides[0] + p * strides[1]] * b[p * n + j];
@@ -205,8 +205,8 @@ mod tests {
             let rhs = Matrix::new(&b, n, k).transposed();
             let (stride, first) = (n + 7, 4);
             let mut out = vec![1.0; m * stride];
-            multiply(&mut out, [stride, first], Write::Overwrite, lhs, rhs, 1);
-            multiply(&mut out, [stride, first], Write::Add, lhs, rhs, 2);
+            multiply(&mut out, [stride, first], WriteMode::Overwrite, lhs, rhs, 1);
+            multiply(&mut out, [stride, first], WriteMode::Add, lhs, rhs, 2);
             for (at, value) in out.iter().enumerate() {
                 let (i, j) = (at / stride, at % stride);
                 let is_inside = (first..first + n).contains(&j);

@@ -1,16 +1,16 @@
 //! Matrix products on slices. The implementation, [`tiles`] or [`library`], is chosen by processor
 //! and shape and is invisible to the caller.
 
+mod block;
 mod library;
-mod target;
 mod tiles;
 mod transpose;
 
 pub(crate) use transpose::transpose;
 
+use block::MatrixBlockMut;
 use std::ops::Range;
-use target::Target;
-use tiles::Tiles;
+use tiles::TileKernel;
 
 /// View of a matrix in row-major storage, or of its transpose.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct Matrix<'a> {
 
 /// Whether a result replaces the previous content of its destination or is added to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum WriteMode {
     Overwrite,
     Add,
 }
@@ -98,7 +98,7 @@ fn check_columns(len: usize, stride: usize, first: usize, cols: usize) {
 /// If the shapes do not match.
 pub(crate) fn multiply(
     out: &mut [f32],
-    write: Write,
+    write: WriteMode,
     lhs: Matrix<'_>,
     rhs: Matrix<'_>,
     threads: usize,
@@ -118,7 +118,7 @@ pub(crate) fn multiply(
 pub(crate) fn multiply_columns(
     out: &mut [f32],
     [stride, first]: [usize; 2],
-    write: Write,
+    write: WriteMode,
     lhs: Matrix<'_>,
     rhs: Matrix<'_>,
     threads: usize,
@@ -131,15 +131,15 @@ pub(crate) fn multiply_columns(
         return;
     }
     if k == 0 {
-        if write == Write::Overwrite {
+        if write == WriteMode::Overwrite {
             out.chunks_exact_mut(stride)
                 .for_each(|row| row[first..first + n].fill(0.0));
         }
         return;
     }
-    match Tiles::find().filter(|tiles| tiles.suit([m, n, k])) {
+    match TileKernel::find().filter(|tiles| tiles.suit([m, n, k])) {
         Some(tiles) => {
-            let out = Target::new(out, [stride, first], n);
+            let out = MatrixBlockMut::new(out, [stride, first], n);
             tiles.multiply(out, write, lhs, rhs, threads);
         }
         None => library::multiply(out, [stride, first], write, lhs, rhs, threads),
@@ -150,7 +150,7 @@ pub(crate) fn multiply_columns(
 /// where [`tiles`] is used. For `gemm` the strips avoid cache conflicts. In a wide matrix, rows of
 /// the columns that `gemm` reads at a time share pages and lines of the first-level cache.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Strips<'a> {
+pub(crate) struct MatrixStrips<'a> {
     data: &'a [f32],
     rows: usize,
     cols: usize,
@@ -158,12 +158,12 @@ pub(crate) struct Strips<'a> {
     width: usize,
 }
 
-impl<'a> Strips<'a> {
+impl<'a> MatrixStrips<'a> {
     /// Number of columns of a strip for `gemm`.
     const WIDE: usize = 192;
 
     fn width() -> usize {
-        Tiles::find().map_or(Self::WIDE, |_| tiles::COLUMNS)
+        TileKernel::find().map_or(Self::WIDE, |_| tiles::COLUMNS)
     }
 
     /// Copies a row-major matrix without gaps into `room`.
@@ -219,13 +219,13 @@ impl<'a> Strips<'a> {
 pub(crate) fn multiply_strips(
     out: &mut [f32],
     [stride, first]: [usize; 2],
-    write: Write,
+    write: WriteMode,
     lhs: Matrix<'_>,
-    rhs: Strips<'_>,
+    rhs: MatrixStrips<'_>,
 ) {
     let mut first = first;
     let mut rest = rhs.data;
-    if let Some(tiles) = Tiles::find() {
+    if let Some(tiles) = TileKernel::find() {
         assert_eq!(lhs.cols, rhs.rows, "inner dimensions");
         assert_eq!(
             out.len(),
@@ -236,7 +236,7 @@ pub(crate) fn multiply_strips(
         let whole = rhs.cols - rhs.cols % rhs.width;
         let (panels, others) = rest.split_at(rhs.rows * whole);
         if !panels.is_empty() {
-            let out = Target::new(out, [stride, first], whole);
+            let out = MatrixBlockMut::new(out, [stride, first], whole);
             tiles.multiply_panels(out, write, lhs, panels);
         }
         first += whole;
@@ -278,9 +278,9 @@ mod tests {
                 Matrix::new(&b_transposed, n, k).transposed(),
             ] {
                 let mut out = vec![1.0; m * n];
-                multiply(&mut out, Write::Overwrite, lhs, rhs, 1);
+                multiply(&mut out, WriteMode::Overwrite, lhs, rhs, 1);
                 assert_eq!(out, expected);
-                multiply(&mut out, Write::Add, lhs, rhs, 2);
+                multiply(&mut out, WriteMode::Add, lhs, rhs, 2);
                 assert!(out.iter().zip(&expected).all(|(x, y)| *x == 2.0 * y));
             }
         }
@@ -295,7 +295,7 @@ mod tests {
         multiply_columns(
             &mut out,
             [3, 1],
-            Write::Overwrite,
+            WriteMode::Overwrite,
             Matrix::columns(&a, 4, 1, 2),
             Matrix::columns(&b, 3, 0, 2),
             1,
@@ -304,7 +304,7 @@ mod tests {
         multiply_columns(
             &mut out,
             [3, 1],
-            Write::Add,
+            WriteMode::Add,
             Matrix::columns(&a, 4, 1, 2),
             Matrix::columns(&b, 3, 0, 2),
             1,
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn strips_equal_the_matrix_and_its_transpose() {
-        let (m, rows, cols) = (5, 23, 2 * Strips::WIDE + 41);
+        let (m, rows, cols) = (5, 23, 2 * MatrixStrips::WIDE + 41);
         let data: Vec<f32> = (0..rows * cols)
             .map(|i| (i * 37 % 11) as f32 - 5.0)
             .collect();
@@ -324,17 +324,17 @@ mod tests {
             let (matrix, strips) = if is_turned {
                 (
                     matrix.transposed(),
-                    Strips::transposed(&data, rows, cols, &mut room),
+                    MatrixStrips::transposed(&data, rows, cols, &mut room),
                 )
             } else {
-                (matrix, Strips::of(&data, rows, cols, &mut room))
+                (matrix, MatrixStrips::of(&data, rows, cols, &mut room))
             };
             let (k, n) = (matrix.rows, matrix.cols);
             let lhs: Vec<f32> = (0..m * k).map(|i| (i * 53 % 13) as f32 - 6.0).collect();
             let lhs = Matrix::new(&lhs, m, k);
             let (stride, first) = (n + 3, 2);
             let (mut whole, mut cut) = (vec![1.0; m * stride], vec![1.0; m * stride]);
-            for write in [Write::Overwrite, Write::Add] {
+            for write in [WriteMode::Overwrite, WriteMode::Add] {
                 multiply_columns(&mut whole, [stride, first], write, lhs, matrix, 1);
                 multiply_strips(&mut cut, [stride, first], write, lhs, strips);
             }
@@ -356,7 +356,7 @@ mod tests {
             let mut out = vec![0.0; m * n];
             multiply(
                 &mut out,
-                Write::Overwrite,
+                WriteMode::Overwrite,
                 Matrix::new(&a, m, k),
                 Matrix::new(&b, k, n),
                 threads,
@@ -371,7 +371,7 @@ mod tests {
         let mut out = vec![4.0; 6];
         multiply(
             &mut out,
-            Write::Add,
+            WriteMode::Add,
             Matrix::new(&[], 2, 0),
             Matrix::new(&[], 0, 3),
             1,
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(out, [4.0; 6]);
         multiply(
             &mut out,
-            Write::Overwrite,
+            WriteMode::Overwrite,
             Matrix::new(&[], 2, 0),
             Matrix::new(&[], 0, 3),
             1,

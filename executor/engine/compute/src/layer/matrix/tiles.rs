@@ -2,16 +2,16 @@
 //!
 //! The crate `gemm` packs the right-hand side for every product, which costs as much as a product
 //! with few rows, and packs transposed operands element by element. Here the right-hand side of
-//! many products is cut into panels once ([`super::Strips`]), and other operands are transposed by
-//! registers while they are packed. The loop order is Goto and van de Geijn's (2008). A panel of
-//! the right-hand side stays in the first-level cache. It is multiplied by panels of the left-hand
-//! side, which stay in the second-level cache.
+//! many products is cut into panels once ([`super::MatrixStrips`]), and other operands are
+//! transposed by registers while they are packed. The loop order is Goto and van de Geijn's (2008).
+//! A panel of the right-hand side stays in the first-level cache. It is multiplied by panels of the
+//! left-hand side, which stay in the second-level cache.
 //!
 //! Each element of the result is a chain of fused multiply-adds over each 256 terms of the sum,
 //! first to last, wherever it is in a tile. The bits depend on the length of the sum alone and not
 //! on other shapes or the number of threads.
 
-use super::{Matrix, Target, Write};
+use super::{Matrix, MatrixBlockMut, WriteMode};
 
 /// Number of columns of a tile and of a panel: two registers.
 pub(super) const COLUMNS: usize = 16;
@@ -19,30 +19,30 @@ pub(super) const COLUMNS: usize = 16;
 /// Proof that this processor has AVX2 and fused multiply-adds but not AVX-512, for which `gemm` is
 /// faster.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tiles(Processor);
+pub(super) struct TileKernel(Avx2Support);
 
 #[cfg(target_arch = "x86_64")]
-use avx2::Processor;
+use avx2::Avx2Support;
 
 /// No processor of other architectures qualifies.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Debug, Clone, Copy)]
-enum Processor {}
+enum Avx2Support {}
 
 #[cfg(not(target_arch = "x86_64"))]
-impl Processor {
+impl Avx2Support {
     fn find() -> Option<Self> {
         None
     }
 
-    fn multiply(self, _: Target<'_>, _: Write, _: Matrix<'_>, _: Right<'_>) {
+    fn multiply(self, _: MatrixBlockMut<'_>, _: WriteMode, _: Matrix<'_>, _: RightOperand<'_>) {
         match self {}
     }
 }
 
 /// Right-hand side of a product.
 #[derive(Debug, Clone, Copy)]
-enum Right<'a> {
+enum RightOperand<'a> {
     Plain(Matrix<'a>),
     /// Whole panels of 16 columns each, row after row.
     Panels(&'a [f32]),
@@ -59,9 +59,9 @@ const LEAST_ROWS: usize = 8;
 /// Minimum number of multiplications in the part of an additional thread.
 const LEAST_PART: usize = 1 << 18;
 
-impl Tiles {
+impl TileKernel {
     pub(super) fn find() -> Option<Self> {
-        Processor::find().map(Self)
+        Avx2Support::find().map(Self)
     }
 
     /// Returns whether this implementation is faster than `gemm` for `m` rows, `n` columns and sums
@@ -73,8 +73,8 @@ impl Tiles {
     /// Computes `out = lhs · rhs` or `out += lhs · rhs`. The shapes must match.
     pub(super) fn multiply(
         self,
-        out: Target<'_>,
-        write: Write,
+        out: MatrixBlockMut<'_>,
+        write: WriteMode,
         lhs: Matrix<'_>,
         rhs: Matrix<'_>,
         threads: usize,
@@ -82,7 +82,7 @@ impl Tiles {
         let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
         let parts = threads.min(m * n * k / LEAST_PART);
         if parts < 2 {
-            return self.0.multiply(out, write, lhs, Right::Plain(rhs));
+            return self.0.multiply(out, write, lhs, RightOperand::Plain(rhs));
         }
         let share = |len: usize| len * (parts / 2) / parts;
         let (first, second) = (parts / 2, parts - parts / 2);
@@ -109,19 +109,20 @@ impl Tiles {
     /// columns without gaps.
     pub(super) fn multiply_panels(
         self,
-        out: Target<'_>,
-        write: Write,
+        out: MatrixBlockMut<'_>,
+        write: WriteMode,
         lhs: Matrix<'_>,
         panels: &[f32],
     ) {
-        self.0.multiply(out, write, lhs, Right::Panels(panels));
+        self.0
+            .multiply(out, write, lhs, RightOperand::Panels(panels));
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::super::{Matrix, Target, Write, at_least};
-    use super::{COLUMNS, Right};
+    use super::super::{Matrix, MatrixBlockMut, WriteMode, at_least};
+    use super::{COLUMNS, RightOperand};
     use std::arch::x86_64::{
         __m256, _MM_HINT_T0, _mm_prefetch, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps,
         _mm256_permute2f128_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_shuffle_ps,
@@ -155,9 +156,9 @@ mod avx2 {
     const WIDTH: usize = 2048;
 
     #[derive(Debug, Clone, Copy)]
-    pub(super) struct Processor(());
+    pub(super) struct Avx2Support(());
 
-    impl Processor {
+    impl Avx2Support {
         pub(super) fn find() -> Option<Self> {
             Self::narrow_or_wide().filter(|_| !std::arch::is_x86_feature_detected!("avx512f"))
         }
@@ -170,13 +171,13 @@ mod avx2 {
 
         pub(super) fn multiply(
             self,
-            out: Target<'_>,
-            write: Write,
+            out: MatrixBlockMut<'_>,
+            write: WriteMode,
             lhs: Matrix<'_>,
-            rhs: Right<'_>,
+            rhs: RightOperand<'_>,
         ) {
             let mut room = PANELS.take();
-            // SAFETY: a `Processor` exists only where `find` has detected AVX2 and FMA.
+            // SAFETY: an `Avx2Support` exists only where `find` has detected AVX2 and FMA.
             unsafe { multiply(out, write, lhs, rhs, &mut room) };
             PANELS.set(room);
         }
@@ -184,10 +185,10 @@ mod avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     fn multiply(
-        mut out: Target<'_>,
-        write: Write,
+        mut out: MatrixBlockMut<'_>,
+        write: WriteMode,
         lhs: Matrix<'_>,
-        rhs: Right<'_>,
+        rhs: RightOperand<'_>,
         room: &mut Vec<f32>,
     ) {
         let (m, n, k) = (lhs.rows, out.cols, lhs.cols);
@@ -196,17 +197,21 @@ mod avx2 {
         // again for the next rows.
         let is_flat = m <= HEIGHT;
         let width = match rhs {
-            Right::Panels(_) => 0,
-            Right::Plain(_) if is_flat => COLUMNS,
-            Right::Plain(_) => n.min(WIDTH).next_multiple_of(COLUMNS),
+            RightOperand::Panels(_) => 0,
+            RightOperand::Plain(_) if is_flat => COLUMNS,
+            RightOperand::Plain(_) => n.min(WIDTH).next_multiple_of(COLUMNS),
         };
         // The last transposed group of a left-hand panel writes up to a register beyond the panel.
         let left = height * depth + LANES;
         let (left, right) = at_least(room, left + width * depth).split_at_mut(left);
         for columns in ranges(n, WIDTH) {
             for inner in ranges(k, DEPTH) {
-                let write = if inner.start > 0 { Write::Add } else { write };
-                if let (Right::Plain(rhs), false) = (rhs, is_flat) {
+                let write = if inner.start > 0 {
+                    WriteMode::Add
+                } else {
+                    write
+                };
+                if let (RightOperand::Plain(rhs), false) = (rhs, is_flat) {
                     copy_right(rhs.part(inner.clone(), columns.clone()), right);
                 }
                 for rows in evenly(m, HEIGHT) {
@@ -214,13 +219,15 @@ mod avx2 {
                     for (at, first) in columns.clone().step_by(COLUMNS).enumerate() {
                         let len = inner.len() * COLUMNS;
                         let panel = match rhs {
-                            Right::Panels(all) => &all[first * k + inner.start * COLUMNS..][..len],
-                            Right::Plain(rhs) if is_flat => {
+                            RightOperand::Panels(all) => {
+                                &all[first * k + inner.start * COLUMNS..][..len]
+                            }
+                            RightOperand::Plain(rhs) if is_flat => {
                                 let to = columns.end.min(first + COLUMNS);
                                 copy_right(rhs.part(inner.clone(), first..to), right);
                                 &right[..len]
                             }
-                            Right::Plain(_) => &right[at * len..][..len],
+                            RightOperand::Plain(_) => &right[at * len..][..len],
                         };
                         pass(
                             &mut out,
@@ -251,10 +258,10 @@ mod avx2 {
     /// this row and column on.
     #[target_feature(enable = "avx2,fma")]
     fn pass(
-        out: &mut Target<'_>,
+        out: &mut MatrixBlockMut<'_>,
         [row, column]: [usize; 2],
         rows: usize,
-        write: Write,
+        write: WriteMode,
         mut left: &[f32],
         panel: &[f32],
     ) {
@@ -277,9 +284,9 @@ mod avx2 {
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     fn tile<const R: usize>(
-        out: &mut Target<'_>,
+        out: &mut MatrixBlockMut<'_>,
         [row, column]: [usize; 2],
-        write: Write,
+        write: WriteMode,
         lhs: &[f32],
         panel: &[f32],
     ) {
@@ -418,10 +425,10 @@ mod avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    fn put(to: &mut [f32], write: Write, sums: __m256) {
+    fn put(to: &mut [f32], write: WriteMode, sums: __m256) {
         let sums = match write {
-            Write::Overwrite => sums,
-            Write::Add => _mm256_add_ps(load(to), sums),
+            WriteMode::Overwrite => sums,
+            WriteMode::Add => _mm256_add_ps(load(to), sums),
         };
         store(to, sums);
     }
@@ -455,8 +462,10 @@ mod tests {
     use super::*;
 
     /// Ignores whether `gemm` would be faster on this processor.
-    fn tiles() -> Tiles {
-        Tiles(Processor::narrow_or_wide().expect("AVX2 and FMA, which every such test machine has"))
+    fn tiles() -> TileKernel {
+        TileKernel(
+            Avx2Support::narrow_or_wide().expect("AVX2 and FMA, which every such test machine has"),
+        )
     }
 
     /// Small whole numbers, whose sums are exact.
@@ -514,8 +523,8 @@ mod tests {
             for (lhs, rhs) in [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(l, r)| (lhs[l], rhs[r])) {
                 let (stride, first) = (n + 5, 2);
                 let mut out = vec![0.5; m * stride];
-                for (write, threads) in [(Write::Overwrite, 1), (Write::Add, 3)] {
-                    let target = Target::new(&mut out, [stride, first], n);
+                for (write, threads) in [(WriteMode::Overwrite, 1), (WriteMode::Add, 3)] {
+                    let target = MatrixBlockMut::new(&mut out, [stride, first], n);
                     tiles().multiply(target, write, lhs, rhs, threads);
                 }
                 for (line, expected) in out.chunks_exact(stride).zip(expected.chunks_exact(n)) {
@@ -535,8 +544,8 @@ mod tests {
         let (a, b) = (fractions(m * k, 37), fractions(k * n, 53));
         let lhs = Matrix::new(&a, m, k);
         let (mut plain, mut cut) = (vec![0.0; m * n], vec![0.0; m * n]);
-        let out = Target::new(&mut plain, [n, 0], n);
-        tiles().multiply(out, Write::Overwrite, lhs, Matrix::new(&b, k, n), 1);
+        let out = MatrixBlockMut::new(&mut plain, [n, 0], n);
+        tiles().multiply(out, WriteMode::Overwrite, lhs, Matrix::new(&b, k, n), 1);
         let panels: Vec<f32> = (0..n)
             .step_by(COLUMNS)
             .flat_map(|first| {
@@ -545,8 +554,8 @@ mod tests {
             })
             .copied()
             .collect();
-        let out = Target::new(&mut cut, [n, 0], n);
-        tiles().multiply_panels(out, Write::Overwrite, lhs, &panels);
+        let out = MatrixBlockMut::new(&mut cut, [n, 0], n);
+        tiles().multiply_panels(out, WriteMode::Overwrite, lhs, &panels);
         assert!(plain == cut);
     }
 
@@ -558,10 +567,10 @@ mod tests {
         let product = |rows: std::ops::Range<usize>, threads| {
             let mut out = vec![0.0; rows.len() * n];
             let lhs = Matrix::new(&a, m, k).part(rows, 0..k);
-            let target = Target::new(&mut out, [n, 0], n);
+            let target = MatrixBlockMut::new(&mut out, [n, 0], n);
             tiles().multiply(
                 target,
-                Write::Overwrite,
+                WriteMode::Overwrite,
                 lhs,
                 Matrix::new(&b, k, n),
                 threads,

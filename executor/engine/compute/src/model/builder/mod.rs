@@ -3,23 +3,23 @@
 mod sequence;
 mod vision;
 
-pub use vision::{Conv, Windows};
+pub use vision::{ConvOptions, SlidingWindow};
 
-use super::block::{Block, Fill, Role};
+use super::block::{ParameterBlock, ParameterInit, ParameterRole};
 use crate::layer::{ConvPool, Dense, Op};
-use crate::loss::Loss;
+use crate::loss::LossFunction;
 use crate::model::error::{BuildError, MAX_NUMBERS, product};
-use crate::model::input::Input;
-use crate::model::network::{Network, Node};
+use crate::model::input::ExampleShape;
+use crate::model::network::{Network, OperationNode};
 use std::ops::Range;
 
 /// Network under construction. Shapes are per example. Every method that adds an operation returns
 /// the value that the operation computes.
 #[derive(Debug)]
-pub struct Builder {
-    input: Input,
-    nodes: Vec<Node>,
-    blocks: Vec<Block>,
+pub struct NetworkBuilder {
+    input: ExampleShape,
+    nodes: Vec<OperationNode>,
+    blocks: Vec<ParameterBlock>,
     /// Shape of each value; the network's input is first. Height × width × channels for an image,
     /// positions × features for a sequence.
     shapes: Vec<Vec<usize>>,
@@ -30,19 +30,19 @@ pub struct Builder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueId(usize);
 
-impl Builder {
+impl NetworkBuilder {
     /// # Errors
     /// If an example would be empty or too large.
-    pub fn new(input: Input) -> Result<Self, BuildError> {
+    pub fn new(input: ExampleShape) -> Result<Self, BuildError> {
         let shape = match input {
-            Input::Image(image) => {
+            ExampleShape::Image(image) => {
                 if [image.height, image.width, image.channels].contains(&0) {
                     return Err(BuildError::EmptyInput(image));
                 }
                 vec![image.height, image.width, image.channels]
             }
-            Input::Tokens { length, .. } => vec![length],
-            Input::Row { columns } => vec![columns],
+            ExampleShape::Tokens { length, .. } => vec![length],
+            ExampleShape::Row { columns } => vec![columns],
         };
         if product("the input", &shape)? == 0 {
             let layer = "the input".to_owned();
@@ -87,11 +87,17 @@ impl Builder {
     ) -> Result<ValueId, BuildError> {
         let inputs = self.numbers(x);
         let fill = if relu {
-            Fill::he(inputs)
+            ParameterInit::he(inputs)
         } else {
-            Fill::glorot(inputs, outputs)
+            ParameterInit::glorot(inputs, outputs)
         };
-        let weight = self.block(name, "weight", &[inputs, outputs], Role::Weight, fill)?;
+        let weight = self.block(
+            name,
+            "weight",
+            &[inputs, outputs],
+            ParameterRole::Weight,
+            fill,
+        )?;
         let bias = self.bias(name, outputs)?;
         let op = Dense {
             inputs,
@@ -124,12 +130,12 @@ impl Builder {
             &format!("the output of {name}"),
             &[height, width, channels_out],
         )?;
-        let fill = Fill::he(9 * channels_in);
+        let fill = ParameterInit::he(9 * channels_in);
         let weight = self.block(
             name,
             "weight",
             &[3, 3, channels_in, channels_out],
-            Role::Weight,
+            ParameterRole::Weight,
             fill,
         )?;
         let bias = self.bias(name, channels_out)?;
@@ -162,7 +168,7 @@ impl Builder {
         if !(2..=1 << 24).contains(&classes) {
             return Err(BuildError::Classes(classes));
         }
-        Ok(self.end(scores, Loss::CrossEntropy { classes }))
+        Ok(self.end(scores, LossFunction::CrossEntropy { classes }))
     }
 
     /// Completes a network whose loss is the mean squared error between `output` and the targets.
@@ -173,7 +179,7 @@ impl Builder {
     #[must_use]
     pub fn regress(self, output: ValueId) -> Network {
         let outputs = self.numbers(output);
-        self.end(output, Loss::Squared { outputs })
+        self.end(output, LossFunction::Squared { outputs })
     }
 
     /// Completes a network of binary `scores`, each with a target from 0 to 1. The loss is the
@@ -184,10 +190,10 @@ impl Builder {
     #[must_use]
     pub fn binary(self, scores: ValueId) -> Network {
         let outputs = self.numbers(scores);
-        self.end(scores, Loss::Binary { outputs })
+        self.end(scores, LossFunction::Binary { outputs })
     }
 
-    pub(super) fn end(self, last: ValueId, loss: Loss) -> Network {
+    pub(super) fn end(self, last: ValueId, loss: LossFunction) -> Network {
         assert_eq!(
             last.0,
             self.nodes.len(),
@@ -230,13 +236,19 @@ impl Builder {
             });
         }
         let inputs = inputs.iter().map(|value| value.0).collect();
-        self.nodes.push(Node { op, inputs });
+        self.nodes.push(OperationNode { op, inputs });
         self.shapes.push(shape);
         Ok(ValueId(self.nodes.len()))
     }
 
     fn bias(&mut self, layer: &str, len: usize) -> Result<Range<usize>, BuildError> {
-        self.block(layer, "bias", &[len], Role::Bias, Fill::Constant(0.0))
+        self.block(
+            layer,
+            "bias",
+            &[len],
+            ParameterRole::Bias,
+            ParameterInit::Constant(0.0),
+        )
     }
 
     fn block(
@@ -244,8 +256,8 @@ impl Builder {
         layer: &str,
         what: &str,
         shape: &[usize],
-        role: Role,
-        fill: Fill,
+        role: ParameterRole,
+        fill: ParameterInit,
     ) -> Result<Range<usize>, BuildError> {
         let name = format!("{layer}.{what}");
         let len = product(&name, shape)?;
@@ -256,7 +268,7 @@ impl Builder {
             return Err(BuildError::TooLarge { name });
         }
         let shape = shape.to_vec();
-        let block = Block {
+        let block = ParameterBlock {
             name,
             offset,
             len,

@@ -1,19 +1,19 @@
 //! Operations on sequences: positions × features.
 
-use super::{Builder, ValueId};
+use super::{NetworkBuilder, ValueId};
 use crate::layer::attention::Attention;
 use crate::layer::dropout::Dropout;
 use crate::layer::embedding::Embedding;
 use crate::layer::gru::Gru;
 use crate::layer::layer_norm::LayerNorm;
 use crate::layer::lstm::Lstm;
-use crate::layer::positions::Positions;
+use crate::layer::positions::PositionTable;
 use crate::layer::{Dense, Op};
-use crate::model::block::{Fill, Role};
+use crate::model::block::{ParameterInit, ParameterRole};
 use crate::model::error::{BuildError, product};
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 
-impl Builder {
+impl NetworkBuilder {
     /// Adds an embedding, a learned row for each token: positions × `width`.
     ///
     /// # Errors
@@ -24,9 +24,9 @@ impl Builder {
         name: &str,
         x: ValueId,
         width: usize,
-        fill: Fill,
+        fill: ParameterInit,
     ) -> Result<ValueId, BuildError> {
-        let Input::Tokens { length, vocabulary } = self.input else {
+        let ExampleShape::Tokens { length, vocabulary } = self.input else {
             return Err(self.unfit(name, "tokens", x));
         };
         if x != self.input() {
@@ -36,7 +36,13 @@ impl Builder {
         if !(1..=1 << 24).contains(&vocabulary) {
             return Err(BuildError::Classes(vocabulary));
         }
-        let table = self.block(name, "weight", &[vocabulary, width], Role::Weight, fill)?;
+        let table = self.block(
+            name,
+            "weight",
+            &[vocabulary, width],
+            ParameterRole::Weight,
+            fill,
+        )?;
         let op = Embedding {
             vocabulary,
             width,
@@ -49,12 +55,17 @@ impl Builder {
     ///
     /// # Errors
     /// If `x` is not a sequence.
-    pub fn positions(&mut self, name: &str, x: ValueId, fill: Fill) -> Result<ValueId, BuildError> {
+    pub fn positions(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        fill: ParameterInit,
+    ) -> Result<ValueId, BuildError> {
         let shape = self.sequence(name, x)?;
-        let table = self.block(name, "weight", &shape, Role::Weight, fill)?;
+        let table = self.block(name, "weight", &shape, ParameterRole::Weight, fill)?;
         self.push(
             name,
-            Op::Positions(Positions { table }),
+            Op::Positions(PositionTable { table }),
             &[x],
             shape.to_vec(),
         )
@@ -70,11 +81,17 @@ impl Builder {
         x: ValueId,
         outputs: usize,
         bias: bool,
-        fill: Fill,
+        fill: ParameterInit,
     ) -> Result<ValueId, BuildError> {
         let mut shape = self.shape(x).to_vec();
         let inputs = std::mem::replace(shape.last_mut().expect("a value has a dimension"), outputs);
-        let weight = self.block(name, "weight", &[inputs, outputs], Role::Weight, fill)?;
+        let weight = self.block(
+            name,
+            "weight",
+            &[inputs, outputs],
+            ParameterRole::Weight,
+            fill,
+        )?;
         let bias = if bias {
             self.bias(name, outputs)?
         } else {
@@ -135,7 +152,13 @@ impl Builder {
     pub fn layer_norm(&mut self, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
         let shape = self.shape(x).to_vec();
         let width = *shape.last().expect("a value has a dimension");
-        let scale = self.block(name, "weight", &[width], Role::Bias, Fill::Constant(1.0))?;
+        let scale = self.block(
+            name,
+            "weight",
+            &[width],
+            ParameterRole::Bias,
+            ParameterInit::Constant(1.0),
+        )?;
         let shift = self.bias(name, width)?;
         let op = LayerNorm {
             rows: self.numbers(x) / width,
@@ -208,7 +231,7 @@ impl Builder {
         let [positions, inputs] = self.sequence(name, x)?;
         let [input_weight, recurrent_weight] = self.recurrent(name, inputs, hidden, 4)?;
         let fill = fill_of(hidden);
-        let bias = self.block(name, "bias", &[4 * hidden], Role::Bias, fill)?;
+        let bias = self.block(name, "bias", &[4 * hidden], ParameterRole::Bias, fill)?;
         product(&format!("the gates of {name}"), &[positions, 5 * hidden])?;
         let op = Lstm {
             positions,
@@ -230,8 +253,14 @@ impl Builder {
         let [positions, inputs] = self.sequence(name, x)?;
         let [input_weight, recurrent_weight] = self.recurrent(name, inputs, hidden, 3)?;
         let fill = fill_of(hidden);
-        let bias = self.block(name, "bias", &[3 * hidden], Role::Bias, fill)?;
-        let recurrent_bias = self.block(name, "recurrent_bias", &[3 * hidden], Role::Bias, fill)?;
+        let bias = self.block(name, "bias", &[3 * hidden], ParameterRole::Bias, fill)?;
+        let recurrent_bias = self.block(
+            name,
+            "recurrent_bias",
+            &[3 * hidden],
+            ParameterRole::Bias,
+            fill,
+        )?;
         product(&format!("the gates of {name}"), &[positions, 4 * hidden])?;
         let op = Gru {
             positions,
@@ -260,9 +289,15 @@ impl Builder {
         let columns = product(&format!("the gates of {name}"), &[gates, hidden])?;
         let fill = fill_of(hidden);
         let shape = [inputs, columns];
-        let input = self.block(name, "input_weight", &shape, Role::Weight, fill)?;
+        let input = self.block(name, "input_weight", &shape, ParameterRole::Weight, fill)?;
         let shape = [hidden, columns];
-        let recurrent = self.block(name, "recurrent_weight", &shape, Role::Weight, fill)?;
+        let recurrent = self.block(
+            name,
+            "recurrent_weight",
+            &shape,
+            ParameterRole::Weight,
+            fill,
+        )?;
         Ok([input, recurrent])
     }
 
@@ -282,7 +317,7 @@ impl Builder {
 }
 
 /// PyTorch's initialisation of recurrent layers: uniform within ±1 / √hidden.
-fn fill_of(hidden: usize) -> Fill {
+fn fill_of(hidden: usize) -> ParameterInit {
     let variance = 1.0 / (3.0 * hidden as f64);
-    Fill::Uniform { variance }
+    ParameterInit::Uniform { variance }
 }

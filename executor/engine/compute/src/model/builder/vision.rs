@@ -1,7 +1,7 @@
 //! Operations on images: height × width × channels.
 
-use super::{Builder, ValueId};
-use crate::layer::activate::Activate;
+use super::{NetworkBuilder, ValueId};
+use crate::layer::activate::ActivationLayer;
 use crate::layer::average_pool::AveragePool;
 use crate::layer::batch_norm::BatchNorm;
 use crate::layer::concat::Concat;
@@ -9,14 +9,14 @@ use crate::layer::max_pool::{MAX_TAPS, MaxPool};
 use crate::layer::reshape::Reshape;
 use crate::layer::residual::Residual;
 use crate::layer::upsample::Upsample;
-use crate::layer::window::Window;
-use crate::layer::{Activation, Op, conv};
-use crate::model::block::{Fill, Role};
+use crate::layer::window::ImageWindows;
+use crate::layer::{ActivationFunction, Op, conv};
+use crate::model::block::{ParameterInit, ParameterRole};
 use crate::model::error::{BuildError, product};
 
 /// Sliding windows over an image. Arrays hold height, then width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Windows {
+pub struct SlidingWindow {
     pub kernel: [usize; 2],
     pub stride: [usize; 2],
     /// Rows (columns) of padding on each side.
@@ -25,10 +25,10 @@ pub struct Windows {
 
 /// Parameters of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Conv {
+pub struct ConvOptions {
     /// Number of output channels.
     pub channels: usize,
-    pub windows: Windows,
+    pub windows: SlidingWindow,
     /// Number of groups. Each group of output channels reads one group of input channels. With as
     /// many groups as channels the convolution is depthwise.
     pub groups: usize,
@@ -36,7 +36,7 @@ pub struct Conv {
     pub relu: bool,
 }
 
-impl Windows {
+impl SlidingWindow {
     /// Square windows at every position, without padding.
     #[must_use]
     pub fn square(side: usize) -> Self {
@@ -74,10 +74,10 @@ impl Windows {
     }
 }
 
-impl Conv {
+impl ConvOptions {
     /// Convolution with bias, without ReLU, in one group.
     #[must_use]
-    pub fn new(channels: usize, windows: Windows) -> Self {
+    pub fn new(channels: usize, windows: SlidingWindow) -> Self {
         Self {
             channels,
             windows,
@@ -106,14 +106,19 @@ impl Conv {
     }
 }
 
-impl Builder {
+impl NetworkBuilder {
     /// Adds a convolution. Weights are initialised after He et al., because a ReLU usually follows,
     /// in the same operation or a later one.
     ///
     /// # Errors
     /// If `x` is not an image or is smaller than the kernel, if the groups do not divide the
     /// channels, or if the layer would be too large.
-    pub fn conv(&mut self, name: &str, x: ValueId, conv: Conv) -> Result<ValueId, BuildError> {
+    pub fn conv(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        conv: ConvOptions,
+    ) -> Result<ValueId, BuildError> {
         let [height, width, channels_in] = self.image(name, x)?;
         let (groups, channels_out) = (conv.groups, conv.channels);
         let window = window(name, [height, width], conv.windows)?;
@@ -135,13 +140,19 @@ impl Builder {
             channels_out,
         ];
         let inputs = product(&format!("{name}.weight"), &shape[..3])?;
-        let weight = self.block(name, "weight", &shape, Role::Weight, Fill::he(inputs))?;
+        let weight = self.block(
+            name,
+            "weight",
+            &shape,
+            ParameterRole::Weight,
+            ParameterInit::he(inputs),
+        )?;
         let bias = if conv.bias {
             self.bias(name, channels_out)?
         } else {
             weight.end..weight.end
         };
-        let op = conv::Conv {
+        let op = conv::Conv2d {
             window,
             channels_in,
             channels_out,
@@ -164,7 +175,7 @@ impl Builder {
         &mut self,
         name: &str,
         x: ValueId,
-        windows: Windows,
+        windows: SlidingWindow,
     ) -> Result<ValueId, BuildError> {
         let (window, channels) = self.pool(name, x, windows)?;
         if window.taps() > MAX_TAPS {
@@ -190,7 +201,7 @@ impl Builder {
         &mut self,
         name: &str,
         x: ValueId,
-        windows: Windows,
+        windows: SlidingWindow,
     ) -> Result<ValueId, BuildError> {
         let (window, channels) = self.pool(name, x, windows)?;
         let [height, width] = window.output();
@@ -204,7 +215,7 @@ impl Builder {
     /// If `x` is not an image.
     pub fn global_average_pool(&mut self, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
         let [height, width, _] = self.image(name, x)?;
-        let (window, channels) = self.pool(name, x, Windows::oblong(height, width))?;
+        let (window, channels) = self.pool(name, x, SlidingWindow::oblong(height, width))?;
         let op = Op::AveragePool(AveragePool { window, channels });
         self.push(name, op, &[x], vec![channels])
     }
@@ -222,15 +233,22 @@ impl Builder {
     ) -> Result<ValueId, BuildError> {
         let shape = self.shape(x).to_vec();
         let channels = *shape.last().expect("a value has a dimension");
-        let mut block =
-            |what, role, value| self.block(name, what, &[channels], role, Fill::Constant(value));
+        let mut block = |what, role, value| {
+            self.block(
+                name,
+                what,
+                &[channels],
+                role,
+                ParameterInit::Constant(value),
+            )
+        };
         let op = BatchNorm {
             channels,
             relu,
-            scale: block("scale", Role::Bias, 1.0)?,
-            shift: block("shift", Role::Bias, 0.0)?,
-            mean: block("mean", Role::Statistic, 0.0)?,
-            variance: block("variance", Role::Statistic, 1.0)?,
+            scale: block("scale", ParameterRole::Bias, 1.0)?,
+            shift: block("shift", ParameterRole::Bias, 0.0)?,
+            mean: block("mean", ParameterRole::Statistic, 0.0)?,
+            variance: block("variance", ParameterRole::Statistic, 1.0)?,
         };
         self.push(name, Op::BatchNorm(op), &[x], shape)
     }
@@ -289,10 +307,10 @@ impl Builder {
         &mut self,
         name: &str,
         x: ValueId,
-        function: Activation,
+        function: ActivationFunction,
     ) -> Result<ValueId, BuildError> {
         let (shape, numbers) = (self.shape(x).to_vec(), self.numbers(x));
-        let op = Op::Activate(Activate { function, numbers });
+        let op = Op::Activate(ActivationLayer { function, numbers });
         self.push(name, op, &[x], shape)
     }
 
@@ -343,8 +361,8 @@ impl Builder {
         &self,
         name: &str,
         x: ValueId,
-        windows: Windows,
-    ) -> Result<(Window, usize), BuildError> {
+        windows: SlidingWindow,
+    ) -> Result<(ImageWindows, usize), BuildError> {
         let [height, width, channels] = self.image(name, x)?;
         let window = window(name, [height, width], windows)?;
         if (0..2).any(|side| 2 * window.padding[side] > window.kernel[side]) {
@@ -364,8 +382,12 @@ impl Builder {
 }
 
 /// Returns the windows on an image, of which there must be at least one.
-fn window(layer: &str, image: [usize; 2], windows: Windows) -> Result<Window, BuildError> {
-    let Windows {
+fn window(
+    layer: &str,
+    image: [usize; 2],
+    windows: SlidingWindow,
+) -> Result<ImageWindows, BuildError> {
+    let SlidingWindow {
         kernel,
         stride,
         padding,
@@ -382,7 +404,7 @@ fn window(layer: &str, image: [usize; 2], windows: Windows) -> Result<Window, Bu
             image: format!("{}×{}", image[0], image[1]),
         });
     }
-    Ok(Window {
+    Ok(ImageWindows {
         image,
         kernel,
         stride,

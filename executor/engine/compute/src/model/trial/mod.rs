@@ -6,18 +6,21 @@ mod fixtures;
 mod sequence;
 mod vision;
 
-use super::builder::{Builder, ValueId};
+use super::builder::{NetworkBuilder, ValueId};
 use super::error::BuildError;
-use super::input::{Input, InputShape};
+use super::input::{ExampleShape, ImageShape};
 use super::network::Network;
-use crate::layer::matrix::Write;
-use crate::layer::{At, Backward, Forward, Gradients, Inputs, Lane, Mode};
-use crate::loss::Loss;
+use crate::layer::matrix::WriteMode;
+use crate::layer::{
+    BackwardOperands, ForwardOperands, InputGradients, OperationInputs, PassContext, PassMode,
+    ThreadScratch,
+};
+use crate::loss::LossFunction;
 
-const TRAIN: Mode = Mode::Train { key: 7, first: 0 };
+const TRAIN: PassMode = PassMode::Train { key: 7, first: 0 };
 
 /// Last operation of a network, with its operands.
-struct Trial {
+struct OperationTrial {
     network: Network,
     examples: usize,
     inputs: Vec<Vec<f32>>,
@@ -26,14 +29,14 @@ struct Trial {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Outcome {
+struct OperationResult {
     output: Vec<f32>,
     d_inputs: Vec<Vec<f32>>,
     grads: Vec<f32>,
 }
 
-fn image([height, width, channels]: [usize; 3]) -> Input {
-    InputShape {
+fn image([height, width, channels]: [usize; 3]) -> ExampleShape {
+    ImageShape {
         height,
         width,
         channels,
@@ -43,22 +46,22 @@ fn image([height, width, channels]: [usize; 3]) -> Input {
 
 /// Network whose last operation is added by `last`.
 fn network(
-    input: Input,
-    last: impl FnOnce(&mut Builder, ValueId) -> Result<ValueId, BuildError>,
+    input: ExampleShape,
+    last: impl FnOnce(&mut NetworkBuilder, ValueId) -> Result<ValueId, BuildError>,
 ) -> Network {
-    let mut builder = Builder::new(input).unwrap();
+    let mut builder = NetworkBuilder::new(input).unwrap();
     let x = builder.input();
     let last = last(&mut builder, x).unwrap();
-    builder.end(last, Loss::CrossEntropy { classes: 2 })
+    builder.end(last, LossFunction::CrossEntropy { classes: 2 })
 }
 
 /// Numbers in [-1, 1) that are the same in every run.
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
-    let stream = fixtures::Stream::new(&format!("trial {seed}"));
+    let stream = fixtures::NumberStream::new(&format!("trial {seed}"));
     stream.values(len, 0.0, 1.0)
 }
 
-impl Trial {
+impl OperationTrial {
     fn new(network: Network, examples: usize, seed: u64) -> Self {
         let node = network.nodes.last().expect("an operation");
         let inputs = node.inputs.iter().enumerate();
@@ -74,15 +77,15 @@ impl Trial {
         }
     }
 
-    /// Runs both passes on memory with old values. With `Write::Add`, gradients are added to 1.
-    fn run(&self, threads: usize, mode: Mode, write: Write) -> Outcome {
+    /// Runs both passes on memory with old values. With `WriteMode::Add`, gradients are added to 1.
+    fn run(&self, threads: usize, mode: PassMode, write: WriteMode) -> OperationResult {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         pool.build()
             .unwrap()
             .install(|| self.run_here(threads, mode, write))
     }
 
-    fn run_here(&self, threads: usize, mode: Mode, write: Write) -> Outcome {
+    fn run_here(&self, threads: usize, mode: PassMode, write: WriteMode) -> OperationResult {
         let node = self.network.nodes.last().expect("an operation");
         let kernel = node.op.kernel();
         let lens = &self.network.lens;
@@ -91,24 +94,26 @@ impl Trial {
             .chain(node.inputs.iter().map(|&value| lens[value]))
             .collect();
         let of: Vec<usize> = (1..lens.len()).collect();
-        let inputs = Inputs {
+        let inputs = OperationInputs {
             first: &[],
             values: &self.inputs,
             lens: &lens,
             of: &of,
             examples: self.examples,
         };
-        let at = At {
+        let at = PassContext {
             examples: self.examples,
             threads,
             mode,
         };
         let dirty = |len: usize| vec![f32::NAN; len];
-        let mut lanes: Vec<Lane> = (0..threads).map(|_| Lane::new(kernel.scratch())).collect();
-        let mut kept = dirty(self.examples * kernel.kept().numbers);
-        let mut bytes = vec![99; self.examples * kernel.kept().bytes];
+        let mut lanes: Vec<ThreadScratch> = (0..threads)
+            .map(|_| ThreadScratch::new(kernel.scratch()))
+            .collect();
+        let mut kept = dirty(self.examples * kernel.saved_size().numbers);
+        let mut bytes = vec![99; self.examples * kernel.saved_size().bytes];
         let mut output = dirty(self.d_output.len());
-        kernel.forward(Forward {
+        kernel.forward(ForwardOperands {
             at,
             params: &self.params,
             inputs,
@@ -119,17 +124,17 @@ impl Trial {
         });
         let mut d_inputs: Vec<_> = self.inputs.iter().map(|x| dirty(x.len())).collect();
         let mut grads = match write {
-            Write::Overwrite => dirty(self.params.len()),
-            Write::Add => vec![1.0; self.params.len()],
+            WriteMode::Overwrite => dirty(self.params.len()),
+            WriteMode::Add => vec![1.0; self.params.len()],
         };
-        if mode != Mode::Evaluate {
-            kernel.backward(Backward {
+        if mode != PassMode::Evaluate {
+            kernel.backward(BackwardOperands {
                 at,
                 params: &self.params,
                 inputs,
                 output: &output,
                 d_output: &mut self.d_output.clone(),
-                d_inputs: Gradients {
+                d_inputs: InputGradients {
                     buffers: &mut d_inputs,
                     lens: &lens,
                     of: &of,
@@ -143,7 +148,7 @@ impl Trial {
                 lanes: &mut lanes,
             });
         }
-        Outcome {
+        OperationResult {
             output,
             d_inputs,
             grads,
@@ -153,10 +158,14 @@ impl Trial {
     /// Compares the operation with `definition`, a function of the inputs and all parameters.
     /// Checks outputs, gradients of inputs and of parameters against difference quotients, equal
     /// bits for several numbers of threads, and addition to gradients.
-    fn check(&self, what: &str, definition: impl Fn(&[Vec<f64>], &[f64]) -> Vec<f64>) -> Outcome {
-        let outcome = self.run(1, TRAIN, Write::Overwrite);
+    fn check(
+        &self,
+        what: &str,
+        definition: impl Fn(&[Vec<f64>], &[f64]) -> Vec<f64>,
+    ) -> OperationResult {
+        let outcome = self.run(1, TRAIN, WriteMode::Overwrite);
         for threads in [2, 3] {
-            let other = self.run(threads, TRAIN, Write::Overwrite);
+            let other = self.run(threads, TRAIN, WriteMode::Overwrite);
             assert_eq!(bits(&outcome), bits(&other), "{what} on {threads} threads");
         }
         let exact = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
@@ -204,7 +213,7 @@ impl Trial {
         let trained = |i: usize| {
             let mut blocks = self.network.blocks().iter();
             let block = blocks.find(|block| block.range().contains(&i));
-            block.is_some_and(|block| block.role != super::Role::Statistic)
+            block.is_some_and(|block| block.role != super::ParameterRole::Statistic)
         };
         let places: Vec<usize> = range
             .clone()
@@ -227,7 +236,7 @@ impl Trial {
             &quotients,
             &format!("{what}: gradient of parameters"),
         );
-        let added = self.run(2, TRAIN, Write::Add);
+        let added = self.run(2, TRAIN, WriteMode::Add);
         for i in range {
             let (grad, added) = (outcome.grads[i], added.grads[i]);
             assert!(
@@ -240,8 +249,8 @@ impl Trial {
 
     /// Compares the operation with a fixture. `names` are the fixture's tensors of the inputs, by
     /// position.
-    fn compare(&self, case: &fixtures::Case, names: &[&str]) -> Outcome {
-        let outcome = self.run(2, TRAIN, Write::Overwrite);
+    fn compare(&self, case: &fixtures::FixtureCase, names: &[&str]) -> OperationResult {
+        let outcome = self.run(2, TRAIN, WriteMode::Overwrite);
         case.assert_close("output", &outcome.output);
         for (name, d_input) in names.iter().zip(&outcome.d_inputs) {
             case.assert_close(&format!("d_{name}"), d_input);
@@ -250,7 +259,7 @@ impl Trial {
     }
 }
 
-fn bits(outcome: &Outcome) -> Vec<u32> {
+fn bits(outcome: &OperationResult) -> Vec<u32> {
     let gradients = outcome.d_inputs.iter().flatten().chain(&outcome.grads);
     outcome
         .output

@@ -1,22 +1,22 @@
 //! Tests of embeddings, positions, dense layers over positions, layer normalisation, dropout,
 //! recurrent layers and attention.
 
-use super::fixtures::{Case, cases};
-use super::{TRAIN, Trial, assert_close, network};
-use crate::layer::Mode;
-use crate::layer::matrix::Write;
-use crate::loss::Loss;
-use crate::model::{Builder, Fill, Input, Network, ValueId};
+use super::fixtures::{FixtureCase, cases};
+use super::{OperationTrial, TRAIN, assert_close, network};
+use crate::layer::PassMode;
+use crate::layer::matrix::WriteMode;
+use crate::loss::LossFunction;
+use crate::model::{ExampleShape, Network, NetworkBuilder, ParameterInit, ValueId};
 
-const FILL: Fill = Fill::Constant(0.0);
+const FILL: ParameterInit = ParameterInit::Constant(0.0);
 
 /// Network whose last operation reads positions × features. They come from an embedding, because no
 /// input has this shape.
 fn sequence(
     [positions, width]: [usize; 2],
-    last: impl FnOnce(&mut Builder, ValueId) -> ValueId,
+    last: impl FnOnce(&mut NetworkBuilder, ValueId) -> ValueId,
 ) -> Network {
-    let tokens = Input::Tokens {
+    let tokens = ExampleShape::Tokens {
         length: positions,
         vocabulary: 2,
     };
@@ -55,7 +55,7 @@ fn dense(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
 fn dense_over_positions_equals_definition() {
     for (shape, bias) in [([3, 5], true), ([7, 16], false)] {
         let network = sequence(shape, |b, x| b.project("p", x, 6, bias, FILL).unwrap());
-        Trial::new(network.clone(), 4, 3).check("project", |inputs, params| {
+        OperationTrial::new(network.clone(), 4, 3).check("project", |inputs, params| {
             let (weight, rest) = own(&network, params).split_at(shape[1] * 6);
             dense(&inputs[0], weight, if bias { rest } else { &[0.0; 6] })
         });
@@ -67,39 +67,42 @@ fn embedding_adds_gradients_to_the_rows_it_read() {
     for case in cases("embedding") {
         let (tokens, shape) = case.whole("tokens");
         let (table, sides) = case.tensor("table");
-        let input = Input::Tokens {
+        let input = ExampleShape::Tokens {
             length: shape[1],
             vocabulary: sides[0],
         };
         let network = network(input, |b, x| b.embedding("e", x, sides[1], FILL));
-        let mut trial = Trial::new(network, shape[0], 0);
+        let mut trial = OperationTrial::new(network, shape[0], 0);
         trial.inputs = vec![tokens.iter().map(|t| *t as f32).collect()];
         trial.params = table.to_vec();
         trial.d_output = case.tensor("d_output").0.to_vec();
-        let outcome = trial.run(2, TRAIN, Write::Overwrite);
+        let outcome = trial.run(2, TRAIN, WriteMode::Overwrite);
         case.assert_close("output", &outcome.output);
         case.assert_close("d_table", &outcome.grads);
-        assert_eq!(outcome.grads, trial.run(1, TRAIN, Write::Overwrite).grads);
+        assert_eq!(
+            outcome.grads,
+            trial.run(1, TRAIN, WriteMode::Overwrite).grads
+        );
     }
 }
 
 #[test]
 #[should_panic(expected = "token 9 of a vocabulary of 9")]
 fn token_outside_the_vocabulary_panics() {
-    let input = Input::Tokens {
+    let input = ExampleShape::Tokens {
         length: 1,
         vocabulary: 9,
     };
     let network = network(input, |b, x| b.embedding("e", x, 2, FILL));
-    let mut trial = Trial::new(network, 1, 0);
+    let mut trial = OperationTrial::new(network, 1, 0);
     trial.inputs = vec![vec![9.0]];
-    trial.run_here(1, TRAIN, Write::Overwrite);
+    trial.run_here(1, TRAIN, WriteMode::Overwrite);
 }
 
 #[test]
 fn positions_are_added() {
     let network = sequence([5, 7], |b, x| b.positions("p", x, FILL).unwrap());
-    Trial::new(network.clone(), 3, 4).check("positions", |inputs, params| {
+    OperationTrial::new(network.clone(), 3, 4).check("positions", |inputs, params| {
         let table = own(&network, params);
         let numbers = inputs[0].iter().enumerate();
         numbers.map(|(i, x)| x + table[i % 35]).collect()
@@ -111,7 +114,7 @@ fn layer_norm_equals_definition_and_pytorch() {
     for (shape, examples) in [([3, 5], 4), ([2, 40], 3), ([64, 520], 5)] {
         let network = sequence(shape, |b, x| b.layer_norm("n", x).unwrap());
         let width = shape[1];
-        Trial::new(network.clone(), examples, 5).check("layer norm", |inputs, params| {
+        OperationTrial::new(network.clone(), examples, 5).check("layer norm", |inputs, params| {
             let (scale, shift) = own(&network, params).split_at(width);
             let mut out = Vec::new();
             for row in inputs[0].chunks(width) {
@@ -137,10 +140,10 @@ fn layer_norm_equals_definition_and_pytorch() {
 }
 
 /// Compares the last operation, whose parameters are the case's `tensors` in order.
-fn compare(case: &Case, network: Network, input: &[f32], tensors: &[&str]) {
+fn compare(case: &FixtureCase, network: Network, input: &[f32], tensors: &[&str]) {
     let examples = input.len() / network.lens[network.nodes.len() - 1];
     let parameters = network.nodes.last().unwrap().op.kernel().parameters();
-    let mut trial = Trial::new(network, examples, 0);
+    let mut trial = OperationTrial::new(network, examples, 0);
     trial.inputs = vec![input.to_vec()];
     trial.d_output = case.tensor("d_output").0.to_vec();
     let given = tensors.iter().flat_map(|name| case.tensor(name).0);
@@ -157,10 +160,10 @@ fn compare(case: &Case, network: Network, input: &[f32], tensors: &[&str]) {
 #[test]
 fn dropout_draws_do_not_depend_on_workers() {
     let network = sequence([16, 300], |b, x| b.dropout("d", x, 0.3).unwrap());
-    let mut trial = Trial::new(network.clone(), 8, 6);
+    let mut trial = OperationTrial::new(network.clone(), 8, 6);
     trial.inputs[0].fill(1.0);
     trial.d_output.fill(1.0);
-    let whole = trial.run(3, TRAIN, Write::Overwrite);
+    let whole = trial.run(3, TRAIN, WriteMode::Overwrite);
     assert_eq!(
         whole.output, whole.d_inputs[0],
         "the way back drops the same"
@@ -176,10 +179,10 @@ fn dropout_draws_do_not_depend_on_workers() {
     );
     // Examples 5 and later, on another worker.
     let part = |first, examples| {
-        let mut trial = Trial::new(network.clone(), examples, 6);
+        let mut trial = OperationTrial::new(network.clone(), examples, 6);
         trial.inputs[0].fill(1.0);
-        let mode = Mode::Train { key: 7, first };
-        trial.run(1, mode, Write::Overwrite).output
+        let mode = PassMode::Train { key: 7, first };
+        trial.run(1, mode, WriteMode::Overwrite).output
     };
     assert_eq!(whole.output[5 * 4800..], part(5, 3));
     assert_ne!(
@@ -187,13 +190,13 @@ fn dropout_draws_do_not_depend_on_workers() {
         part(5, 3),
         "examples draw differently"
     );
-    let other = Mode::Train { key: 8, first: 0 };
+    let other = PassMode::Train { key: 8, first: 0 };
     assert_ne!(
         whole.output,
-        trial.run(1, other, Write::Overwrite).output,
+        trial.run(1, other, WriteMode::Overwrite).output,
         "and steps"
     );
-    let plain = trial.run(1, Mode::Evaluate, Write::Overwrite);
+    let plain = trial.run(1, PassMode::Evaluate, WriteMode::Overwrite);
     assert_eq!(plain.output, trial.inputs[0]);
 }
 
@@ -205,9 +208,9 @@ fn dropouts_of_one_network_draw_differently() {
     });
     let first = sequence([4, 50], |b, x| b.dropout("d1", x, 0.5).unwrap());
     let of = |network| {
-        let mut trial = Trial::new(network, 2, 6);
+        let mut trial = OperationTrial::new(network, 2, 6);
         trial.inputs[0].fill(1.0);
-        trial.run(1, TRAIN, Write::Overwrite).output
+        trial.run(1, TRAIN, WriteMode::Overwrite).output
     };
     assert_ne!(of(first), of(network));
 }
@@ -236,7 +239,7 @@ fn lstm_equals_definition_and_pytorch() {
         [([5, 4, 6], 3), ([3, 2, 17], 35), ([1, 3, 2], 2)]
     {
         let network = sequence([positions, inputs], |b, x| b.lstm("l", x, hidden).unwrap());
-        Trial::new(network.clone(), examples, 7).check("lstm", |values, params| {
+        OperationTrial::new(network.clone(), examples, 7).check("lstm", |values, params| {
             let (weight, rest) = own(&network, params).split_at(inputs * 4 * hidden);
             let (recurrent, bias) = rest.split_at(hidden * 4 * hidden);
             unroll(&values[0], [positions, inputs, hidden], |x, h, c| {
@@ -260,7 +263,7 @@ fn gru_equals_definition_and_pytorch() {
         [([5, 4, 6], 3), ([3, 2, 17], 35), ([1, 3, 2], 2)]
     {
         let network = sequence([positions, inputs], |b, x| b.gru("g", x, hidden).unwrap());
-        Trial::new(network.clone(), examples, 8).check("gru", |values, params| {
+        OperationTrial::new(network.clone(), examples, 8).check("gru", |values, params| {
             let (weight, rest) = own(&network, params).split_at(inputs * 3 * hidden);
             let (recurrent, biases) = rest.split_at(hidden * 3 * hidden);
             let (bias, recurrent_bias) = biases.split_at(3 * hidden);
@@ -300,14 +303,14 @@ fn recurrent_cases(kind: &str, tensors: &[&str]) {
             _ => b.gru("r", x, hidden).unwrap(),
         });
         let parameters = network.nodes[1].op.kernel().parameters();
-        let mut trial = Trial::new(network, examples, 0);
+        let mut trial = OperationTrial::new(network, examples, 0);
         trial.inputs = vec![turn(input, inputs, positions, examples)];
         trial.d_output = turn(case.tensor("d_output").0, hidden, positions, examples);
         trial.params.truncate(parameters.start);
         trial
             .params
             .extend(tensors.iter().flat_map(|name| case.tensor(name).0));
-        let outcome = trial.run(2, TRAIN, Write::Overwrite);
+        let outcome = trial.run(2, TRAIN, WriteMode::Overwrite);
         case.assert_close(
             "output",
             &turn(&outcome.output, hidden, examples, positions),
@@ -335,11 +338,12 @@ fn attend(x: &[f64], [positions, width, heads]: [usize; 3]) -> Vec<f64> {
         let at = |part: usize, t: usize, i: usize| x[t * 3 * width + part * width + i];
         for (h, q) in (0..heads).flat_map(|h| (0..positions).map(move |q| (h, q))) {
             let own = h * head..(h + 1) * head;
-            let score = |k: usize| {
-                let products = own.clone().map(|i| at(0, q, i) * at(1, k, i));
-                (products.sum::<f64>() / (head as f64).sqrt()).exp()
-            };
-            let scores: Vec<f64> = (0..=q).map(score).collect();
+            let scores: Vec<f64> = (0..=q)
+                .map(|k: usize| {
+                    let products = own.clone().map(|i| at(0, q, i) * at(1, k, i));
+                    (products.sum::<f64>() / (head as f64).sqrt()).exp()
+                })
+                .collect();
             let sum: f64 = scores.iter().sum();
             for i in own {
                 let shares = scores.iter().enumerate();
@@ -361,7 +365,7 @@ fn attention_equals_definition() {
         let network = sequence([positions, 3 * width], |b, x| {
             b.attention("a", x, heads).unwrap()
         });
-        let trial = Trial::new(network, examples, 9);
+        let trial = OperationTrial::new(network, examples, 9);
         trial.check("attention", |inputs, _| attend(&inputs[0], shape));
     }
 }
@@ -383,7 +387,7 @@ fn attention_with_projections_equals_pytorch() {
         let network = sequence([positions, 3 * width], |b, x| {
             b.attention("a", x, heads).unwrap()
         });
-        let mut trial = Trial::new(network, examples, 0);
+        let mut trial = OperationTrial::new(network, examples, 0);
         trial.inputs = vec![qkv.iter().map(|x| *x as f32).collect()];
         // Backward pass of the output projection: d · Wᵀ.
         let weight = tensor("output_weight");
@@ -392,7 +396,7 @@ fn attention_with_projections_equals_pytorch() {
             .collect();
         let d_mixed = dense(&tensor("d_output"), &turned, &vec![0.0; width]);
         trial.d_output = d_mixed.iter().map(|x| *x as f32).collect();
-        let outcome = trial.run(2, TRAIN, Write::Overwrite);
+        let outcome = trial.run(2, TRAIN, WriteMode::Overwrite);
         let mixed: Vec<f64> = outcome.output.iter().map(|x| f64::from(*x)).collect();
         let output = dense(&mixed, &weight, &tensor("output_bias"));
         assert_close(case.tensor("output").0, &output, &case.name);
@@ -413,21 +417,24 @@ fn attention_with_projections_equals_pytorch() {
 /// when it is final.
 #[test]
 fn tied_table_receives_both_gradients() {
-    let tokens = Input::Tokens {
+    let tokens = ExampleShape::Tokens {
         length: 4,
         vocabulary: 5,
     };
     let build = |tied: bool| {
-        let mut b = Builder::new(tokens).unwrap();
+        let mut b = NetworkBuilder::new(tokens).unwrap();
         let x = b.input();
-        let e = b.embedding("e", x, 3, Fill::deviation(1.0)).unwrap();
+        let e = b
+            .embedding("e", x, 3, ParameterInit::deviation(1.0))
+            .unwrap();
         let y = b.layer_norm("n", e).unwrap();
         let y = if tied {
             b.project_tied("h", y, e).unwrap()
         } else {
-            b.project("h", y, 5, false, Fill::deviation(1.0)).unwrap()
+            b.project("h", y, 5, false, ParameterInit::deviation(1.0))
+                .unwrap()
         };
-        b.end(y, Loss::CrossEntropy { classes: 5 })
+        b.end(y, LossFunction::CrossEntropy { classes: 5 })
     };
     let (tied, apart) = (build(true), build(false));
     let params = tied.init(3);
@@ -471,7 +478,7 @@ fn tied_table_receives_both_gradients() {
 
 #[test]
 fn invalid_layers_are_named() {
-    let mut b = Builder::new(Input::Row { columns: 6 }).unwrap();
+    let mut b = NetworkBuilder::new(ExampleShape::Row { columns: 6 }).unwrap();
     let x = b.input();
     let said = [
         b.embedding("e", x, 4, FILL).unwrap_err().to_string(),
@@ -488,7 +495,7 @@ fn invalid_layers_are_named() {
             "h reads the table of an embedding, but what comes to it is [6]",
         ]
     );
-    let mut b = Builder::new(Input::Tokens {
+    let mut b = NetworkBuilder::new(ExampleShape::Tokens {
         length: 3,
         vocabulary: 7,
     })

@@ -1,14 +1,16 @@
 //! Tests of convolutions, pooling, batch normalisation, activations and joins of values.
 
-use super::fixtures::{Case, cases};
-use super::{TRAIN, Trial, assert_close, image, network};
-use crate::layer::matrix::Write;
-use crate::layer::{Activation, Mode};
-use crate::loss::Loss;
-use crate::model::{Builder, Conv, Input, Targets, ValueId, Windows};
+use super::fixtures::{FixtureCase, cases};
+use super::{OperationTrial, TRAIN, assert_close, image, network};
+use crate::layer::matrix::WriteMode;
+use crate::layer::{ActivationFunction, PassMode};
+use crate::loss::LossFunction;
+use crate::model::{
+    BatchTargets, ConvOptions, ExampleShape, NetworkBuilder, SlidingWindow, ValueId,
+};
 
 /// Taps of a window that are on the image, as (tap, position).
-fn taps(windows: Windows, image: [usize; 2], at: [usize; 2]) -> Vec<(usize, usize)> {
+fn taps(windows: SlidingWindow, image: [usize; 2], at: [usize; 2]) -> Vec<(usize, usize)> {
     let mut taps = Vec::new();
     for tap in 0..windows.kernel[0] * windows.kernel[1] {
         let place = [tap / windows.kernel[1], tap % windows.kernel[1]];
@@ -24,7 +26,7 @@ fn taps(windows: Windows, image: [usize; 2], at: [usize; 2]) -> Vec<(usize, usiz
     taps
 }
 
-fn sides(windows: Windows, image: [usize; 2]) -> [usize; 2] {
+fn sides(windows: SlidingWindow, image: [usize; 2]) -> [usize; 2] {
     [0, 1].map(|side| {
         (image[side] + 2 * windows.padding[side] - windows.kernel[side]) / windows.stride[side] + 1
     })
@@ -36,7 +38,7 @@ fn positions([height, width]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
 
 /// Convolution, element by element. Parameters are weight and bias.
 fn convolve(
-    conv: Conv,
+    conv: ConvOptions,
     [height, width, channels]: [usize; 3],
     x: &[f64],
     params: &[f64],
@@ -62,47 +64,70 @@ fn convolve(
     out
 }
 
-fn conv(shape: [usize; 3], conv: Conv, examples: usize, seed: u64) -> Trial {
+fn conv(shape: [usize; 3], conv: ConvOptions, examples: usize, seed: u64) -> OperationTrial {
     let network = network(image(shape), |builder, x| builder.conv("conv", x, conv));
-    Trial::new(network, examples, seed)
+    OperationTrial::new(network, examples, seed)
 }
 
 #[test]
 fn convolution_equals_definition() {
-    let oblong = Windows {
+    let oblong = SlidingWindow {
         kernel: [2, 5],
         stride: [2, 3],
         padding: [1, 2],
     };
     let cases = [
-        ([5, 6, 3], Conv::new(4, Windows::square(3).same())),
-        ([8, 7, 1], Conv::new(3, Windows::square(5)).relu()),
+        (
+            [5, 6, 3],
+            ConvOptions::new(4, SlidingWindow::square(3).same()),
+        ),
+        (
+            [8, 7, 1],
+            ConvOptions::new(3, SlidingWindow::square(5)).relu(),
+        ),
         (
             [7, 8, 3],
-            Conv::new(5, Windows::square(3).stride(2).padding(1)).without_bias(),
+            ConvOptions::new(5, SlidingWindow::square(3).stride(2).padding(1)).without_bias(),
         ),
         (
             [11, 9, 2],
-            Conv::new(4, Windows::square(7).stride(2).padding(3))
+            ConvOptions::new(4, SlidingWindow::square(7).stride(2).padding(3))
                 .without_bias()
                 .relu(),
         ),
-        ([6, 7, 4], Conv::new(6, oblong).groups(2).relu()),
-        ([4, 5, 6], Conv::new(7, Windows::square(1)).relu()),
-        ([5, 6, 3], Conv::new(4, Windows::square(1).stride(2))),
-        ([4, 5, 6], Conv::new(9, Windows::square(1)).groups(3)),
+        ([6, 7, 4], ConvOptions::new(6, oblong).groups(2).relu()),
+        (
+            [4, 5, 6],
+            ConvOptions::new(7, SlidingWindow::square(1)).relu(),
+        ),
+        (
+            [5, 6, 3],
+            ConvOptions::new(4, SlidingWindow::square(1).stride(2)),
+        ),
+        (
+            [4, 5, 6],
+            ConvOptions::new(9, SlidingWindow::square(1)).groups(3),
+        ),
         (
             [6, 5, 5],
-            Conv::new(5, Windows::square(3).same()).groups(5).relu(),
+            ConvOptions::new(5, SlidingWindow::square(3).same())
+                .groups(5)
+                .relu(),
         ),
         (
             [6, 7, 43],
-            Conv::new(43, Windows::square(3).stride(2).padding(1))
+            ConvOptions::new(43, SlidingWindow::square(3).stride(2).padding(1))
                 .groups(43)
                 .without_bias(),
         ),
-        ([5, 5, 3], Conv::new(6, Windows::square(3).same()).groups(3)),
-        ([1, 1, 2], Conv::new(3, Windows::square(5).same())),
+        (
+            [5, 5, 3],
+            ConvOptions::new(6, SlidingWindow::square(3).same()).groups(3),
+        ),
+        (
+            [1, 1, 2],
+            ConvOptions::new(3, SlidingWindow::square(5).same()),
+        ),
     ];
     for (seed, (shape, what)) in cases.into_iter().enumerate() {
         // More examples than one group holds.
@@ -118,7 +143,7 @@ fn convolution_equals_definition() {
 fn large_image_is_convolved_in_tiles() {
     let (shape, what) = (
         [70, 61, 3],
-        Conv::new(2, Windows::square(5).padding(1)).relu(),
+        ConvOptions::new(2, SlidingWindow::square(5).padding(1)).relu(),
     );
     let trial = conv(shape, what, 2, 50);
     trial.check("tiles", |inputs, params| {
@@ -126,7 +151,7 @@ fn large_image_is_convolved_in_tiles() {
     });
 }
 
-fn hyper(case: &Case, name: &str) -> usize {
+fn hyper(case: &FixtureCase, name: &str) -> usize {
     case.number(name) as usize
 }
 
@@ -135,10 +160,10 @@ fn convolution_equals_pytorch() {
     for case in cases("conv2d") {
         let (input, shape) = case.tensor("input");
         let (weight, kernel) = case.tensor("weight");
-        let windows = Windows::oblong(kernel[0], kernel[1])
+        let windows = SlidingWindow::oblong(kernel[0], kernel[1])
             .stride(hyper(&case, "stride"))
             .padding(hyper(&case, "padding"));
-        let what = Conv::new(kernel[3], windows).groups(hyper(&case, "groups"));
+        let what = ConvOptions::new(kernel[3], windows).groups(hyper(&case, "groups"));
         let mut trial = conv([shape[1], shape[2], shape[3]], what, shape[0], 0);
         trial.inputs = vec![input.to_vec()];
         trial.params = [weight, case.tensor("bias").0].concat();
@@ -151,14 +176,14 @@ fn convolution_equals_pytorch() {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Pool {
+enum PoolingKind {
     Max,
     Average,
 }
 
 fn pooled(
-    pool: Pool,
-    windows: Windows,
+    pool: PoolingKind,
+    windows: SlidingWindow,
     [height, width, channels]: [usize; 3],
     x: &[f64],
 ) -> Vec<f64> {
@@ -171,8 +196,8 @@ fn pooled(
                     .iter()
                     .map(|(_, position)| image[position * channels + c]);
                 out.push(match pool {
-                    Pool::Max => numbers.fold(f64::NEG_INFINITY, f64::max),
-                    Pool::Average => numbers.sum::<f64>() / taps.len() as f64,
+                    PoolingKind::Max => numbers.fold(f64::NEG_INFINITY, f64::max),
+                    PoolingKind::Average => numbers.sum::<f64>() / taps.len() as f64,
                 });
             }
         }
@@ -180,30 +205,36 @@ fn pooled(
     out
 }
 
-fn pool(shape: [usize; 3], windows: Windows, pool: Pool, examples: usize, seed: u64) -> Trial {
+fn pool(
+    shape: [usize; 3],
+    windows: SlidingWindow,
+    pool: PoolingKind,
+    examples: usize,
+    seed: u64,
+) -> OperationTrial {
     let network = network(image(shape), |builder, x| match pool {
-        Pool::Max => builder.max_pool("pool", x, windows),
-        Pool::Average => builder.average_pool("pool", x, windows),
+        PoolingKind::Max => builder.max_pool("pool", x, windows),
+        PoolingKind::Average => builder.average_pool("pool", x, windows),
     });
-    Trial::new(network, examples, seed)
+    OperationTrial::new(network, examples, seed)
 }
 
 #[test]
 fn pooling_equals_definition() {
-    let oblong = Windows {
+    let oblong = SlidingWindow {
         kernel: [3, 4],
         stride: [1, 3],
         padding: [1, 2],
     };
     let cases = [
-        ([6, 4, 3], Windows::square(2).stride(2)),
-        ([5, 7, 17], Windows::square(3).stride(2)),
-        ([6, 7, 2], Windows::square(3).stride(2).padding(1)),
+        ([6, 4, 3], SlidingWindow::square(2).stride(2)),
+        ([5, 7, 17], SlidingWindow::square(3).stride(2)),
+        ([6, 7, 2], SlidingWindow::square(3).stride(2).padding(1)),
         ([5, 6, 9], oblong),
-        ([60, 60, 20], Windows::square(3).stride(3)),
+        ([60, 60, 20], SlidingWindow::square(3).stride(3)),
     ];
     for (seed, (shape, windows)) in cases.into_iter().enumerate() {
-        for kind in [Pool::Max, Pool::Average] {
+        for kind in [PoolingKind::Max, PoolingKind::Average] {
             let trial = pool(shape, windows, kind, 5, seed as u64);
             trial.check(&format!("{kind:?} {windows:?}"), |inputs, _| {
                 pooled(kind, windows, shape, &inputs[0])
@@ -214,17 +245,20 @@ fn pooling_equals_definition() {
     let network = network(image(shape), |builder, x| {
         builder.global_average_pool("pool", x)
     });
-    let windows = Windows::oblong(5, 4);
-    let trial = Trial::new(network, 3, 1);
+    let windows = SlidingWindow::oblong(5, 4);
+    let trial = OperationTrial::new(network, 3, 1);
     trial.check("global", |inputs, _| {
-        pooled(Pool::Average, windows, shape, &inputs[0])
+        pooled(PoolingKind::Average, windows, shape, &inputs[0])
     });
 }
 
 #[test]
 fn pooling_equals_pytorch() {
     let mut compared = 0;
-    for (operation, kind) in [("max_pool", Pool::Max), ("average_pool", Pool::Average)] {
+    for (operation, kind) in [
+        ("max_pool", PoolingKind::Max),
+        ("average_pool", PoolingKind::Average),
+    ] {
         for case in cases(operation) {
             let padding = hyper(&case, "padding");
             // The engine never counts the padding, which is optional in PyTorch.
@@ -232,7 +266,7 @@ fn pooling_equals_pytorch() {
                 continue;
             }
             let (input, shape) = case.tensor("input");
-            let windows = Windows::square(hyper(&case, "kernel"))
+            let windows = SlidingWindow::square(hyper(&case, "kernel"))
                 .stride(hyper(&case, "stride"))
                 .padding(padding);
             let mut trial = pool([shape[1], shape[2], shape[3]], windows, kind, shape[0], 0);
@@ -247,7 +281,7 @@ fn pooling_equals_pytorch() {
         let network = network(image([shape[1], shape[2], shape[3]]), |builder, x| {
             builder.global_average_pool("pool", x)
         });
-        let mut trial = Trial::new(network, shape[0], 0);
+        let mut trial = OperationTrial::new(network, shape[0], 0);
         trial.inputs = vec![input.to_vec()];
         trial.d_output = case.tensor("d_output").0.to_vec();
         trial.compare(&case, &["input"]);
@@ -258,11 +292,11 @@ fn pooling_equals_pytorch() {
 
 #[test]
 fn nan_wins_in_a_max_pool() {
-    let mut trial = pool([2, 2, 1], Windows::square(2), Pool::Max, 1, 0);
+    let mut trial = pool([2, 2, 1], SlidingWindow::square(2), PoolingKind::Max, 1, 0);
     for at in 0..4 {
         trial.inputs[0] = vec![1.0; 4];
         trial.inputs[0][at] = f32::NAN;
-        assert!(trial.run(1, TRAIN, Write::Overwrite).output[0].is_nan());
+        assert!(trial.run(1, TRAIN, WriteMode::Overwrite).output[0].is_nan());
     }
 }
 
@@ -287,8 +321,9 @@ fn moments(channels: usize, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let mean: Vec<f64> = (0..channels)
         .map(|c| column(c).sum::<f64>() / rows)
         .collect();
-    let square = |c: usize| column(c).map(|x| (x - mean[c]).powi(2)).sum::<f64>() / rows;
-    let variance = (0..channels).map(square).collect();
+    let variance = (0..channels)
+        .map(|c: usize| column(c).map(|x| (x - mean[c]).powi(2)).sum::<f64>() / rows)
+        .collect();
     (mean, variance)
 }
 
@@ -304,7 +339,7 @@ fn batch_norm_equals_definition() {
         let network = network(image(shape), |builder, x| {
             builder.batch_norm("norm", x, relu)
         });
-        let mut trial = Trial::new(network, examples, 3);
+        let mut trial = OperationTrial::new(network, examples, 3);
         trial.inputs[0].iter_mut().for_each(|x| *x = 3.0 * *x + 1.0);
         let outcome = trial.check("batch_norm", |inputs, params| {
             normalised(channels, relu, &inputs[0], params)
@@ -332,17 +367,17 @@ fn batch_norm_equals_pytorch() {
         let channels = *shape.last().unwrap();
         let kind = match *shape {
             [_, height, width, channels] => image([height, width, channels]),
-            _ => Input::Row { columns: channels },
+            _ => ExampleShape::Row { columns: channels },
         };
         let network = network(kind, |builder, x| builder.batch_norm("norm", x, false));
-        let mut trial = Trial::new(network, shape[0], 0);
+        let mut trial = OperationTrial::new(network, shape[0], 0);
         trial.inputs = vec![input.to_vec()];
         trial.params = ["weight", "bias", "running_mean", "running_variance"]
             .map(|name| case.tensor(name).0)
             .concat();
         trial.d_output = case.tensor("d_output").0.to_vec();
         if case.hyper["training"] == false {
-            let outcome = trial.run(2, Mode::Evaluate, Write::Overwrite);
+            let outcome = trial.run(2, PassMode::Evaluate, WriteMode::Overwrite);
             case.assert_close("output", &outcome.output);
             continue;
         }
@@ -359,13 +394,13 @@ fn batch_norm_equals_pytorch() {
     }
 }
 
-fn activation(function: Activation, x: f64) -> f64 {
+fn activation(function: ActivationFunction, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match function {
-        Activation::Relu => x.max(0.0),
-        Activation::LeakyRelu { slope } => x.max(f64::from(slope) * x),
+        ActivationFunction::Relu => x.max(0.0),
+        ActivationFunction::LeakyRelu { slope } => x.max(f64::from(slope) * x),
         // Φ by Simpson's rule.
-        Activation::Gelu => {
+        ActivationFunction::Gelu => {
             let density = |t: f64| (-t * t / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
             let (steps, mut sum) = (200, 0.0);
             let h = x / f64::from(steps);
@@ -375,36 +410,36 @@ fn activation(function: Activation, x: f64) -> f64 {
             }
             x * (0.5 + sum)
         }
-        Activation::GeluTanh => {
+        ActivationFunction::GeluTanh => {
             let root = (2.0 / std::f64::consts::PI).sqrt();
             0.5 * x * (1.0 + (root * (x + 0.044715 * x.powi(3))).tanh())
         }
-        Activation::Sigmoid => sigmoid(x),
-        Activation::Tanh => x.tanh(),
-        Activation::Silu => x * sigmoid(x),
+        ActivationFunction::Sigmoid => sigmoid(x),
+        ActivationFunction::Tanh => x.tanh(),
+        ActivationFunction::Silu => x * sigmoid(x),
     }
 }
 
-const FUNCTIONS: [(&str, Activation); 6] = [
-    ("relu", Activation::Relu),
-    ("gelu", Activation::Gelu),
-    ("gelu_tanh", Activation::GeluTanh),
-    ("sigmoid", Activation::Sigmoid),
-    ("tanh", Activation::Tanh),
-    ("silu", Activation::Silu),
+const FUNCTIONS: [(&str, ActivationFunction); 6] = [
+    ("relu", ActivationFunction::Relu),
+    ("gelu", ActivationFunction::Gelu),
+    ("gelu_tanh", ActivationFunction::GeluTanh),
+    ("sigmoid", ActivationFunction::Sigmoid),
+    ("tanh", ActivationFunction::Tanh),
+    ("silu", ActivationFunction::Silu),
 ];
 
 #[test]
 fn activations_equal_definitions() {
-    let leaky = ("leaky_relu", Activation::LeakyRelu { slope: 0.1 });
+    let leaky = ("leaky_relu", ActivationFunction::LeakyRelu { slope: 0.1 });
     for (name, function) in FUNCTIONS.into_iter().chain([leaky]) {
-        let network = network(Input::Row { columns: 37 }, |builder, x| {
+        let network = network(ExampleShape::Row { columns: 37 }, |builder, x| {
             builder.activate(name, x, function)
         });
-        let mut trial = Trial::new(network, 3000, 4);
+        let mut trial = OperationTrial::new(network, 3000, 4);
         trial.inputs[0].iter_mut().for_each(|x| *x *= 4.0);
-        let outcome = trial.run(1, TRAIN, Write::Overwrite);
-        let other = trial.run(3, TRAIN, Write::Overwrite);
+        let outcome = trial.run(1, TRAIN, WriteMode::Overwrite);
+        let other = trial.run(3, TRAIN, WriteMode::Overwrite);
         assert_eq!(outcome, other, "{name}");
         trial.examples = 5;
         trial.inputs[0].truncate(5 * 37);
@@ -427,10 +462,10 @@ fn activations_equal_pytorch() {
             .expect(name);
         let (input, _) = case.tensor("input");
         let columns = input.len();
-        let network = network(Input::Row { columns }, |builder, x| {
+        let network = network(ExampleShape::Row { columns }, |builder, x| {
             builder.activate(name, x, function)
         });
-        let mut trial = Trial::new(network, 1, 0);
+        let mut trial = OperationTrial::new(network, 1, 0);
         trial.inputs = vec![input.to_vec()];
         trial.d_output = case.tensor("d_output").0.to_vec();
         trial.compare(&case, &["input"]);
@@ -438,9 +473,9 @@ fn activations_equal_pytorch() {
 }
 
 /// Different values with these numbers of channels, computed from one image.
-fn branches(builder: &mut Builder, x: ValueId, channels: &[usize]) -> Vec<ValueId> {
+fn branches(builder: &mut NetworkBuilder, x: ValueId, channels: &[usize]) -> Vec<ValueId> {
     let conv = |(index, &channels): (usize, &usize)| {
-        let conv = Conv::new(channels, Windows::square(1));
+        let conv = ConvOptions::new(channels, SlidingWindow::square(1));
         builder.conv(&format!("branch{index}"), x, conv).unwrap()
     };
     channels.iter().enumerate().map(conv).collect()
@@ -453,7 +488,7 @@ fn residual_is_a_sum() {
             let parts = branches(builder, x, &[5, 5]);
             builder.add("add", parts[0], parts[1], relu)
         });
-        Trial::new(network, 300, 6).check("add", |inputs, _| {
+        OperationTrial::new(network, 300, 6).check("add", |inputs, _| {
             let sums = inputs[0].iter().zip(&inputs[1]).map(|(a, b)| a + b);
             sums.map(|sum| if relu { sum.max(0.0) } else { sum })
                 .collect()
@@ -468,7 +503,7 @@ fn concatenation_joins_channels() {
         let parts = branches(builder, x, &channels);
         builder.concat("concat", &parts)
     });
-    Trial::new(network, 4, 7).check("concat", |inputs, _| {
+    OperationTrial::new(network, 4, 7).check("concat", |inputs, _| {
         let rows = (0..4 * 6).flat_map(|row| (0..3).map(move |part| (row, part)));
         rows.flat_map(|(row, part)| inputs[part][row * channels[part]..][..channels[part]].to_vec())
             .collect()
@@ -481,7 +516,7 @@ fn upsampling_repeats_positions() {
     let network = network(image([height, width, channels]), |builder, x| {
         builder.upsample("up", x, factor)
     });
-    Trial::new(network, 5, 8).check("upsample", |inputs, _| {
+    OperationTrial::new(network, 5, 8).check("upsample", |inputs, _| {
         let mut out = Vec::new();
         for image in inputs[0].chunks(height * width * channels) {
             for [y, x] in positions([height * factor, width * factor]) {
@@ -495,12 +530,12 @@ fn upsampling_repeats_positions() {
 
 #[test]
 fn reshape_keeps_the_order_of_elements() {
-    let network = network(Input::Row { columns: 12 }, |builder, x| {
+    let network = network(ExampleShape::Row { columns: 12 }, |builder, x| {
         let x = builder.reshape("image", x, &[2, 3, 2])?;
         assert_eq!(builder.shape(x), [2, 3, 2]);
         Ok(x)
     });
-    Trial::new(network, 5, 9).check("reshape", |inputs, _| inputs[0].clone());
+    OperationTrial::new(network, 5, 9).check("reshape", |inputs, _| inputs[0].clone());
 }
 
 #[test]
@@ -516,18 +551,18 @@ fn losses_equal_pytorch() {
             let outputs = shape[1];
             let (loss, targets, means) = match operation {
                 "mse" => (
-                    Loss::Squared { outputs },
-                    Targets::Values(case.tensor("target").0),
+                    LossFunction::Squared { outputs },
+                    BatchTargets::Values(case.tensor("target").0),
                     input.len(),
                 ),
                 "bce_with_logits" => (
-                    Loss::Binary { outputs },
-                    Targets::Values(case.tensor("target").0),
+                    LossFunction::Binary { outputs },
+                    BatchTargets::Values(case.tensor("target").0),
                     input.len(),
                 ),
                 _ => (
-                    Loss::CrossEntropy { classes: outputs },
-                    Targets::Classes(case.whole("labels").0),
+                    LossFunction::CrossEntropy { classes: outputs },
+                    BatchTargets::Classes(case.whole("labels").0),
                     shape[0],
                 ),
             };

@@ -5,19 +5,19 @@
 //! such as `layers[3].residual.layers[1].weight`, and errors name the same place. Another module
 //! converts the layers of a job document to these.
 //!
-//! - `flatten` is a [`Layer::Reshape`] to one dimension. It may be omitted before [`Layer::Dense`],
-//!   which reads all elements of its input.
+//! - `flatten` is a [`NetworkLayer::Reshape`] to one dimension. It may be omitted before
+//!   [`NetworkLayer::Dense`], which reads all elements of its input.
 //! - A residual adds the output of its layers to its input, or to the output of its `shortcut`.
 //! - A concatenation passes the same input to each branch and joins the outputs along the last
 //!   dimension. A branch without layers passes its input through, as in DenseNet.
-//! - The [`Goal`] completes the network: class scores are a dense layer named `logits` after the
-//!   last layer.
+//! - The [`TrainingObjective`] completes the network: class scores are a dense layer named `logits`
+//!   after the last layer.
 
-use crate::model::Activation;
-use crate::model::block::Fill;
-use crate::model::builder::{Builder, Conv, ValueId, Windows};
+use crate::model::ActivationFunction;
+use crate::model::block::ParameterInit;
+use crate::model::builder::{ConvOptions, NetworkBuilder, SlidingWindow, ValueId};
 use crate::model::error::BuildError;
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 use crate::model::network::Network;
 
 /// Standard deviation of the initial weights of sequence layers (Radford et al., 2019).
@@ -25,8 +25,8 @@ const DEVIATION: f64 = 0.02;
 
 /// Layer of a network.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Layer {
-    Conv(Conv),
+pub enum NetworkLayer {
+    Conv(ConvOptions),
     /// 3×3 convolution with padding 1, ReLU and 2×2 max pooling as one operation, which takes less
     /// memory and time than three layers.
     ConvPool {
@@ -38,13 +38,13 @@ pub enum Layer {
         width: usize,
         relu: bool,
     },
-    MaxPool(Windows),
-    AveragePool(Windows),
+    MaxPool(SlidingWindow),
+    AveragePool(SlidingWindow),
     GlobalAveragePool,
     BatchNorm {
         relu: bool,
     },
-    Activation(Activation),
+    Activation(ActivationFunction),
     /// Dropout: in training an element becomes 0 with probability `share`, else it is divided by
     /// 1 − `share`.
     Dropout {
@@ -83,20 +83,20 @@ pub enum Layer {
         shape: Vec<usize>,
     },
     Residual {
-        layers: Vec<Layer>,
+        layers: Vec<NetworkLayer>,
         /// Layers applied to the input before the addition; empty for the identity.
-        shortcut: Vec<Layer>,
+        shortcut: Vec<NetworkLayer>,
         /// Whether a ReLU follows the addition.
         relu: bool,
     },
     Concat {
-        branches: Vec<Vec<Layer>>,
+        branches: Vec<Vec<NetworkLayer>>,
     },
 }
 
 /// Training goal, which determines the end of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
+pub enum TrainingObjective {
     /// One class per example.
     Classify { classes: usize },
     /// One token of the vocabulary at each position, scored by a projection of that position.
@@ -113,38 +113,40 @@ pub enum Goal {
 /// # Errors
 /// Names the invalid layer by its place in the list.
 pub fn layers(
-    input: impl Into<Input>,
-    layers: &[Layer],
-    goal: Goal,
+    input: impl Into<ExampleShape>,
+    layers: &[NetworkLayer],
+    goal: TrainingObjective,
 ) -> Result<Network, BuildError> {
-    let mut builder = Builder::new(input.into())?;
+    let mut builder = NetworkBuilder::new(input.into())?;
     let input = builder.input();
     let last = add_all(&mut builder, "layers", input, layers)?;
     match goal {
-        Goal::Classify { classes } if classes < 2 => Err(BuildError::Classes(classes)),
-        Goal::Classify { classes } => {
+        TrainingObjective::Classify { classes } if classes < 2 => Err(BuildError::Classes(classes)),
+        TrainingObjective::Classify { classes } => {
             let scores = builder.dense("logits", last, classes, false)?;
             builder.classify(scores)
         }
-        Goal::Predict { vocabulary } => {
-            let fill = Fill::deviation(DEVIATION);
+        TrainingObjective::Predict { vocabulary } => {
+            let fill = ParameterInit::deviation(DEVIATION);
             let scores = builder.project("logits", last, vocabulary, true, fill)?;
             builder.classify(scores)
         }
-        Goal::Regress | Goal::Answer if last == input => Err(BuildError::Empty {
-            layer: "layers".to_owned(),
-            what: "layers",
-        }),
-        Goal::Regress => Ok(builder.regress(last)),
-        Goal::Answer => Ok(builder.binary(last)),
+        TrainingObjective::Regress | TrainingObjective::Answer if last == input => {
+            Err(BuildError::Empty {
+                layer: "layers".to_owned(),
+                what: "layers",
+            })
+        }
+        TrainingObjective::Regress => Ok(builder.regress(last)),
+        TrainingObjective::Answer => Ok(builder.binary(last)),
     }
 }
 
 fn add_all(
-    builder: &mut Builder,
+    builder: &mut NetworkBuilder,
     list: &str,
     mut x: ValueId,
-    layers: &[Layer],
+    layers: &[NetworkLayer],
 ) -> Result<ValueId, BuildError> {
     for (index, layer) in layers.iter().enumerate() {
         x = add(builder, &format!("{list}[{index}]"), x, layer)?;
@@ -153,39 +155,39 @@ fn add_all(
 }
 
 fn add(
-    builder: &mut Builder,
+    builder: &mut NetworkBuilder,
     name: &str,
     x: ValueId,
-    layer: &Layer,
+    layer: &NetworkLayer,
 ) -> Result<ValueId, BuildError> {
     match layer {
-        Layer::Conv(conv) => builder.conv(name, x, *conv),
-        Layer::ConvPool { channels } => builder.conv_pool(name, x, *channels),
-        Layer::Dense { width, relu } => builder.dense(name, x, *width, *relu),
-        Layer::MaxPool(windows) => builder.max_pool(name, x, *windows),
-        Layer::AveragePool(windows) => builder.average_pool(name, x, *windows),
-        Layer::GlobalAveragePool => builder.global_average_pool(name, x),
-        Layer::BatchNorm { relu } => builder.batch_norm(name, x, *relu),
-        Layer::Activation(function) => builder.activate(name, x, *function),
-        Layer::Dropout { share } => builder.dropout(name, x, *share),
-        Layer::LayerNorm => builder.layer_norm(name, x),
-        Layer::Embedding { width } => {
-            builder.embedding(name, x, *width, Fill::deviation(DEVIATION))
+        NetworkLayer::Conv(conv) => builder.conv(name, x, *conv),
+        NetworkLayer::ConvPool { channels } => builder.conv_pool(name, x, *channels),
+        NetworkLayer::Dense { width, relu } => builder.dense(name, x, *width, *relu),
+        NetworkLayer::MaxPool(windows) => builder.max_pool(name, x, *windows),
+        NetworkLayer::AveragePool(windows) => builder.average_pool(name, x, *windows),
+        NetworkLayer::GlobalAveragePool => builder.global_average_pool(name, x),
+        NetworkLayer::BatchNorm { relu } => builder.batch_norm(name, x, *relu),
+        NetworkLayer::Activation(function) => builder.activate(name, x, *function),
+        NetworkLayer::Dropout { share } => builder.dropout(name, x, *share),
+        NetworkLayer::LayerNorm => builder.layer_norm(name, x),
+        NetworkLayer::Embedding { width } => {
+            builder.embedding(name, x, *width, ParameterInit::deviation(DEVIATION))
         }
-        Layer::Positions => builder.positions(name, x, Fill::deviation(DEVIATION)),
-        Layer::Project { width, bias } => {
-            builder.project(name, x, *width, *bias, Fill::deviation(DEVIATION))
+        NetworkLayer::Positions => builder.positions(name, x, ParameterInit::deviation(DEVIATION)),
+        NetworkLayer::Project { width, bias } => {
+            builder.project(name, x, *width, *bias, ParameterInit::deviation(DEVIATION))
         }
-        Layer::Attention { heads } => attention(builder, name, x, *heads),
-        Layer::Lstm { hidden } => builder.lstm(name, x, *hidden),
-        Layer::Gru { hidden } => builder.gru(name, x, *hidden),
-        Layer::Upsample { factor } => builder.upsample(name, x, *factor),
-        Layer::Flatten => {
+        NetworkLayer::Attention { heads } => attention(builder, name, x, *heads),
+        NetworkLayer::Lstm { hidden } => builder.lstm(name, x, *hidden),
+        NetworkLayer::Gru { hidden } => builder.gru(name, x, *hidden),
+        NetworkLayer::Upsample { factor } => builder.upsample(name, x, *factor),
+        NetworkLayer::Flatten => {
             let numbers = builder.shape(x).iter().product();
             builder.reshape(name, x, &[numbers])
         }
-        Layer::Reshape { shape } => builder.reshape(name, x, shape),
-        Layer::Residual {
+        NetworkLayer::Reshape { shape } => builder.reshape(name, x, shape),
+        NetworkLayer::Residual {
             layers,
             shortcut,
             relu,
@@ -195,7 +197,7 @@ fn add(
             let through = add_all(builder, &format!("{name}.layers"), x, layers)?;
             builder.add(&name, through, around, *relu)
         }
-        Layer::Concat { branches } => {
+        NetworkLayer::Concat { branches } => {
             let name = format!("{name}.concat");
             let branches = branches.iter().enumerate();
             let ends = branches
@@ -214,13 +216,13 @@ fn add(
 }
 
 fn attention(
-    builder: &mut Builder,
+    builder: &mut NetworkBuilder,
     name: &str,
     x: ValueId,
     heads: usize,
 ) -> Result<ValueId, BuildError> {
     let width = *builder.shape(x).last().expect("a value has a dimension");
-    let fill = Fill::deviation(DEVIATION);
+    let fill = ParameterInit::deviation(DEVIATION);
     let three = width.saturating_mul(3);
     let qkv = builder.project(&format!("{name}.qkv"), x, three, true, fill)?;
     let mixed = builder.attention(&format!("{name}.attention"), qkv, heads)?;
@@ -230,56 +232,67 @@ fn attention(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Batch, InputShape};
+    use crate::model::{Batch, ImageShape};
 
-    const IMAGE: InputShape = InputShape {
+    const IMAGE: ImageShape = ImageShape {
         height: 9,
         width: 7,
         channels: 2,
     };
 
-    fn conv(channels: usize) -> Layer {
-        Layer::Conv(Conv::new(channels, Windows::square(3).same()))
+    fn conv(channels: usize) -> NetworkLayer {
+        NetworkLayer::Conv(ConvOptions::new(channels, SlidingWindow::square(3).same()))
     }
 
-    fn every_layer() -> Vec<Layer> {
+    fn every_layer() -> Vec<NetworkLayer> {
         vec![
             conv(4),
-            Layer::BatchNorm { relu: true },
-            Layer::Residual {
-                layers: vec![conv(4), Layer::Activation(Activation::Tanh)],
+            NetworkLayer::BatchNorm { relu: true },
+            NetworkLayer::Residual {
+                layers: vec![conv(4), NetworkLayer::Activation(ActivationFunction::Tanh)],
                 shortcut: vec![],
                 relu: true,
             },
-            Layer::Concat {
+            NetworkLayer::Concat {
                 branches: vec![
-                    vec![Layer::MaxPool(Windows::square(3).same())],
+                    vec![NetworkLayer::MaxPool(SlidingWindow::square(3).same())],
                     vec![],
-                    vec![conv(3), Layer::AveragePool(Windows::square(3).same())],
+                    vec![
+                        conv(3),
+                        NetworkLayer::AveragePool(SlidingWindow::square(3).same()),
+                    ],
                 ],
             },
-            Layer::Residual {
+            NetworkLayer::Residual {
                 layers: vec![conv(6)],
-                shortcut: vec![Layer::Conv(Conv::new(6, Windows::square(1)))],
+                shortcut: vec![NetworkLayer::Conv(ConvOptions::new(
+                    6,
+                    SlidingWindow::square(1),
+                ))],
                 relu: false,
             },
-            Layer::ConvPool { channels: 5 },
-            Layer::Upsample { factor: 2 },
-            Layer::Flatten,
-            Layer::Dense {
+            NetworkLayer::ConvPool { channels: 5 },
+            NetworkLayer::Upsample { factor: 2 },
+            NetworkLayer::Flatten,
+            NetworkLayer::Dense {
                 width: 12,
                 relu: true,
             },
-            Layer::Reshape {
+            NetworkLayer::Reshape {
                 shape: vec![2, 3, 2],
             },
-            Layer::GlobalAveragePool,
+            NetworkLayer::GlobalAveragePool,
         ]
     }
 
     #[test]
     fn layer_list_becomes_its_network() {
-        let network = layers(IMAGE, &every_layer(), Goal::Classify { classes: 3 }).unwrap();
+        let network = layers(
+            IMAGE,
+            &every_layer(),
+            TrainingObjective::Classify { classes: 3 },
+        )
+        .unwrap();
         let blocks = network.blocks().iter();
         let names: Vec<_> = blocks.map(|block| block.name.as_str()).collect();
         let expected = [
@@ -334,28 +347,31 @@ mod tests {
 
     #[test]
     fn layer_list_reads_tokens() {
-        let tokens = Input::Tokens {
+        let tokens = ExampleShape::Tokens {
             length: 5,
             vocabulary: 11,
         };
-        let block = Layer::Residual {
-            layers: vec![Layer::LayerNorm, Layer::Attention { heads: 2 }],
+        let block = NetworkLayer::Residual {
+            layers: vec![
+                NetworkLayer::LayerNorm,
+                NetworkLayer::Attention { heads: 2 },
+            ],
             shortcut: vec![],
             relu: false,
         };
         let list = [
-            Layer::Embedding { width: 6 },
-            Layer::Positions,
+            NetworkLayer::Embedding { width: 6 },
+            NetworkLayer::Positions,
             block,
-            Layer::Dropout { share: 0.1 },
-            Layer::Lstm { hidden: 4 },
-            Layer::Gru { hidden: 3 },
-            Layer::Project {
+            NetworkLayer::Dropout { share: 0.1 },
+            NetworkLayer::Lstm { hidden: 4 },
+            NetworkLayer::Gru { hidden: 3 },
+            NetworkLayer::Project {
                 width: 5,
                 bias: false,
             },
         ];
-        let network = layers(tokens, &list, Goal::Predict { vocabulary: 11 }).unwrap();
+        let network = layers(tokens, &list, TrainingObjective::Predict { vocabulary: 11 }).unwrap();
         assert_eq!(network.targets(), 5);
         let params = network.init(1);
         let mut grads = vec![f32::NAN; params.len()];
@@ -369,8 +385,11 @@ mod tests {
         }
         let image = layers(
             IMAGE,
-            &[Layer::LayerNorm, Layer::Embedding { width: 6 }],
-            Goal::Regress,
+            &[
+                NetworkLayer::LayerNorm,
+                NetworkLayer::Embedding { width: 6 },
+            ],
+            TrainingObjective::Regress,
         );
         assert!(
             image
@@ -382,11 +401,11 @@ mod tests {
 
     #[test]
     fn error_names_the_place_of_the_layer() {
-        let refused = |list: Vec<Layer>| {
-            let goal = Goal::Classify { classes: 3 };
+        let refused = |list: Vec<NetworkLayer>| {
+            let goal = TrainingObjective::Classify { classes: 3 };
             layers(IMAGE, &list, goal).unwrap_err().to_string()
         };
-        let residual = |layers| Layer::Residual {
+        let residual = |layers| NetworkLayer::Residual {
             layers,
             shortcut: vec![],
             relu: false,
@@ -394,7 +413,10 @@ mod tests {
         assert_eq!(
             refused(vec![
                 conv(2),
-                residual(vec![conv(2), Layer::MaxPool(Windows::square(10))])
+                residual(vec![
+                    conv(2),
+                    NetworkLayer::MaxPool(SlidingWindow::square(10))
+                ])
             ]),
             "layers[1].residual.layers[1] has a 10×10 kernel, which does not fit into 9×7 positions with its padding"
         );
@@ -402,23 +424,25 @@ mod tests {
             refused(vec![residual(vec![conv(3)])]),
             "layers[0].residual brings together [9, 7, 3] and [9, 7, 2], which do not fit"
         );
-        let halved = vec![Layer::MaxPool(Windows::square(2).stride(2))];
+        let halved = vec![NetworkLayer::MaxPool(SlidingWindow::square(2).stride(2))];
         let branches = vec![vec![conv(1)], halved];
         assert_eq!(
-            refused(vec![Layer::Concat { branches }]),
+            refused(vec![NetworkLayer::Concat { branches }]),
             "layers[0].concat brings together [9, 7, 1] and [4, 3, 2], which do not fit"
         );
         assert_eq!(
-            refused(vec![Layer::Flatten, conv(3)]),
+            refused(vec![NetworkLayer::Flatten, conv(3)]),
             "layers[1] reads an image (height × width × channels), but what comes to it is [126]"
         );
-        let groups = Conv::new(4, Windows::square(1)).groups(3);
+        let groups = ConvOptions::new(4, SlidingWindow::square(1)).groups(3);
         assert_eq!(
-            refused(vec![Layer::Conv(groups)]),
+            refused(vec![NetworkLayer::Conv(groups)]),
             "layers[0] has 3 groups, which divide not both its 2 input and 4 output channels"
         );
         assert_eq!(
-            layers(IMAGE, &[], Goal::Regress).unwrap_err().to_string(),
+            layers(IMAGE, &[], TrainingObjective::Regress)
+                .unwrap_err()
+                .to_string(),
             "layers has 0 layers; it needs at least 1"
         );
     }

@@ -4,16 +4,16 @@ mod layers;
 mod sequence;
 mod vision;
 
-pub use layers::{Goal, Layer, layers};
+pub use layers::{NetworkLayer, TrainingObjective, layers};
 pub use vision::{
     alexnet, autoencoder, densenet_121, densenet_small, googlenet, lenet5, resnet, vgg,
 };
 
 pub use sequence::{Gpt, gpt, gru_language_model, lstm_language_model};
 
-use crate::model::builder::{Builder, ValueId};
+use crate::model::builder::{NetworkBuilder, ValueId};
 use crate::model::error::BuildError;
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 use crate::model::network::Network;
 
 /// Multi-layer perceptron: dense layers with ReLU of these widths and the class scores. Without
@@ -22,11 +22,11 @@ use crate::model::network::Network;
 /// # Errors
 /// Names the invalid layer.
 pub fn mlp(
-    input: impl Into<Input>,
+    input: impl Into<ExampleShape>,
     hidden: &[usize],
     classes: usize,
 ) -> Result<Network, BuildError> {
-    let builder = Builder::new(input.into())?;
+    let builder = NetworkBuilder::new(input.into())?;
     let x = builder.input();
     head(builder, x, "hidden", hidden, classes)
 }
@@ -37,7 +37,7 @@ pub fn mlp(
 /// # Errors
 /// Names the invalid layer.
 pub fn cnn(
-    input: impl Into<Input>,
+    input: impl Into<ExampleShape>,
     channels: &[usize],
     dense: &[usize],
     classes: usize,
@@ -45,7 +45,7 @@ pub fn cnn(
     if channels.is_empty() {
         return Err(BuildError::NoConvolution);
     }
-    let mut builder = Builder::new(input.into())?;
+    let mut builder = NetworkBuilder::new(input.into())?;
     let mut x = builder.input();
     for (index, &channels) in channels.iter().enumerate() {
         if channels == 0 {
@@ -65,7 +65,7 @@ pub fn cnn(
 }
 
 fn head(
-    mut builder: Builder,
+    mut builder: NetworkBuilder,
     mut x: ValueId,
     list: &'static str,
     widths: &[usize],

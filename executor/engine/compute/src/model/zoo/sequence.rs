@@ -1,11 +1,11 @@
 //! Networks that read sequences of tokens and predict the next token at each position.
 
-use super::super::block::Fill;
-use super::super::builder::{Builder, ValueId};
+use super::super::block::ParameterInit;
+use super::super::builder::{NetworkBuilder, ValueId};
 use super::super::error::BuildError;
-use super::super::input::Input;
+use super::super::input::ExampleShape;
 use super::super::network::Network;
-use crate::layer::Activation;
+use crate::layer::ActivationFunction;
 
 /// Standard deviation of GPT-2's initial weights.
 const GPT_DEVIATION: f64 = 0.02;
@@ -49,7 +49,7 @@ impl Gpt {
 pub fn gpt(gpt: Gpt) -> Result<Network, BuildError> {
     let mut builder = tokens(gpt.length, gpt.vocabulary)?;
     let b = &mut builder;
-    let small = Fill::deviation(GPT_DEVIATION);
+    let small = ParameterInit::deviation(GPT_DEVIATION);
     let input = b.input();
     let embedding = b.embedding("tokens", input, gpt.width, small)?;
     let mut x = b.positions("positions", embedding, small)?;
@@ -66,11 +66,16 @@ pub fn gpt(gpt: Gpt) -> Result<Network, BuildError> {
     builder.classify(scores)
 }
 
-fn block_of(b: &mut Builder, gpt: &Gpt, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
+fn block_of(
+    b: &mut NetworkBuilder,
+    gpt: &Gpt,
+    name: &str,
+    x: ValueId,
+) -> Result<ValueId, BuildError> {
     let named = |part: &str| format!("{name}.{part}");
-    let small = Fill::deviation(GPT_DEVIATION);
+    let small = ParameterInit::deviation(GPT_DEVIATION);
     // Keeps the variance of the residual sum independent of the number of blocks.
-    let smaller = Fill::deviation(GPT_DEVIATION / (2.0 * gpt.blocks as f64).sqrt());
+    let smaller = ParameterInit::deviation(GPT_DEVIATION / (2.0 * gpt.blocks as f64).sqrt());
     let normal = b.layer_norm(&named("norm1"), x)?;
     let qkv = b.project(&named("qkv"), normal, 3 * gpt.width, true, small)?;
     let mixed = b.attention(&named("attention"), qkv, gpt.heads)?;
@@ -79,7 +84,7 @@ fn block_of(b: &mut Builder, gpt: &Gpt, name: &str, x: ValueId) -> Result<ValueI
     let x = b.add(&named("add1"), x, mixed, false)?;
     let normal = b.layer_norm(&named("norm2"), x)?;
     let up = b.project(&named("up"), normal, 4 * gpt.width, true, small)?;
-    let up = b.activate(&named("gelu"), up, Activation::GeluTanh)?;
+    let up = b.activate(&named("gelu"), up, ActivationFunction::GeluTanh)?;
     let down = b.project(&named("down"), up, gpt.width, true, smaller)?;
     let down = drop(b, &named("dropout2"), down, gpt.dropout)?;
     b.add(&named("add2"), x, down, false)
@@ -96,7 +101,14 @@ pub fn lstm_language_model(
     width: usize,
     hidden: &[usize],
 ) -> Result<Network, BuildError> {
-    recurrent(length, vocabulary, width, hidden, "lstm", Builder::lstm)
+    recurrent(
+        length,
+        vocabulary,
+        width,
+        hidden,
+        "lstm",
+        NetworkBuilder::lstm,
+    )
 }
 
 /// Language model of an embedding of `width`, GRU layers of these widths and scores at each
@@ -110,7 +122,14 @@ pub fn gru_language_model(
     width: usize,
     hidden: &[usize],
 ) -> Result<Network, BuildError> {
-    recurrent(length, vocabulary, width, hidden, "gru", Builder::gru)
+    recurrent(
+        length,
+        vocabulary,
+        width,
+        hidden,
+        "gru",
+        NetworkBuilder::gru,
+    )
 }
 
 fn recurrent(
@@ -119,11 +138,11 @@ fn recurrent(
     width: usize,
     hidden: &[usize],
     kind: &str,
-    layer: impl Fn(&mut Builder, &str, ValueId, usize) -> Result<ValueId, BuildError>,
+    layer: impl Fn(&mut NetworkBuilder, &str, ValueId, usize) -> Result<ValueId, BuildError>,
 ) -> Result<Network, BuildError> {
     let mut builder = tokens(length, vocabulary)?;
     let input = builder.input();
-    let mut x = builder.embedding("embedding", input, width, Fill::deviation(1.0))?;
+    let mut x = builder.embedding("embedding", input, width, ParameterInit::deviation(1.0))?;
     for (index, &hidden) in hidden.iter().enumerate() {
         x = layer(&mut builder, &format!("{kind}{}", index + 1), x, hidden)?;
     }
@@ -133,16 +152,16 @@ fn recurrent(
         x,
         vocabulary,
         true,
-        Fill::glorot(last, vocabulary),
+        ParameterInit::glorot(last, vocabulary),
     )?;
     builder.classify(scores)
 }
 
-fn tokens(length: usize, vocabulary: usize) -> Result<Builder, BuildError> {
-    Builder::new(Input::Tokens { length, vocabulary })
+fn tokens(length: usize, vocabulary: usize) -> Result<NetworkBuilder, BuildError> {
+    NetworkBuilder::new(ExampleShape::Tokens { length, vocabulary })
 }
 
-fn drop(b: &mut Builder, name: &str, x: ValueId, share: f32) -> Result<ValueId, BuildError> {
+fn drop(b: &mut NetworkBuilder, name: &str, x: ValueId, share: f32) -> Result<ValueId, BuildError> {
     match share {
         0.0 => Ok(x),
         share => b.dropout(name, x, share),

@@ -1,8 +1,8 @@
 //! Work of an update on chunks, divided among threads.
 
 use super::{CHUNK, CHUNKS_PER_THREAD, Factors, Segment};
-use muster_compute::model::Role;
-use muster_compute::optimizer::{self, Optimizer};
+use muster_compute::model::ParameterRole;
+use muster_compute::optimizer::{self, OptimizerConfig};
 use std::thread;
 
 pub(super) fn add_up(sum: &mut [f32], others: &[&mut [f32]], threads: usize) {
@@ -75,7 +75,7 @@ impl Chunk<'_> {
 
 /// Settings of an update, the same for all values.
 pub(super) struct Rules<'a> {
-    pub optimizer: &'a Optimizer,
+    pub optimizer: &'a OptimizerConfig,
     pub segments: &'a [Segment],
     /// LARS factors by segment; without them every factor is 1.
     pub trusts: Option<&'a [f32]>,
@@ -105,7 +105,7 @@ impl Rules<'_> {
             let start = segment.range.start.max(here.start) - here.start;
             let part = start..segment.range.end.min(here.end) - here.start;
             let (parameters, sum) = (&mut parameters[part.clone()], &sum[part.clone()]);
-            if segment.role == Role::Statistic {
+            if segment.role == ParameterRole::Statistic {
                 optimizer::follow(parameters, sum, self.factors.scale);
                 continue;
             }

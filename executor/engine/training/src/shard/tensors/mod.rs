@@ -12,8 +12,8 @@ mod tests;
 
 use chunk::{Chunk, Rules, add_up, share};
 use muster_comm::assign::Piece;
-use muster_compute::model::{Block, Role};
-use muster_compute::optimizer::{self, Optimizer, Rule};
+use muster_compute::model::{ParameterBlock, ParameterRole};
+use muster_compute::optimizer::{self, OptimizerConfig, UpdateRule};
 use muster_compute::pages::zeros;
 use std::ops::Range;
 
@@ -28,13 +28,13 @@ const CHUNKS_PER_THREAD: usize = 16;
 pub struct Segment {
     /// Range in the shard's local order.
     pub range: Range<usize>,
-    pub role: Role,
+    pub role: ParameterRole,
 }
 
 impl Segment {
     /// Returns the segments of the network's `blocks` that a shard with `pieces` holds.
     #[must_use]
-    pub fn of(blocks: &[Block], pieces: &[Piece]) -> Vec<Self> {
+    pub fn of(blocks: &[ParameterBlock], pieces: &[Piece]) -> Vec<Self> {
         let mut out = Vec::new();
         let mut held = 0;
         for piece in pieces {
@@ -59,7 +59,7 @@ impl Segment {
     /// Returns a segment of `len` weights without a network.
     #[must_use]
     pub fn weights(len: usize) -> Vec<Self> {
-        let (range, role) = (0..len, Role::Weight);
+        let (range, role) = (0..len, ParameterRole::Weight);
         vec![Self { range, role }]
     }
 }
@@ -88,11 +88,12 @@ impl Default for Factors {
 /// Values of one shard, in its local order.
 #[derive(Debug)]
 pub struct Tensors {
-    optimizer: Optimizer,
+    optimizer: OptimizerConfig,
     threads: usize,
     segments: Vec<Segment>,
     parameters: Vec<f32>,
-    /// Chunk after chunk; within a chunk, plane after plane, as [`Optimizer::update`] expects.
+    /// Chunk after chunk; within a chunk, plane after plane, as [`OptimizerConfig::update`]
+    /// expects.
     state: Vec<f32>,
     /// Known parameters: those that the workers have, where answers are encoded; otherwise empty.
     /// They move with the pieces.
@@ -102,7 +103,7 @@ pub struct Tensors {
 impl Tensors {
     /// Creates zeros. `segments` tile the parameters in order.
     #[must_use]
-    pub fn new(optimizer: Optimizer, segments: Vec<Segment>, threads: usize) -> Self {
+    pub fn new(optimizer: OptimizerConfig, segments: Vec<Segment>, threads: usize) -> Self {
         let parameters = segments.last().map_or(0, |segment| segment.range.end);
         let state = parameters * optimizer.state_len_per_param();
         Self {
@@ -209,7 +210,7 @@ impl Tensors {
             .expect("a step has at least one gradient");
         let others: &[&mut [f32]] = others;
         let trusts = match self.optimizer.rule {
-            Rule::Lars { .. } => {
+            UpdateRule::Lars { .. } => {
                 add_up(first, others, threads);
                 Some(self.trusts(first, scale))
             }
@@ -259,7 +260,7 @@ impl Tensors {
         let counted = self
             .segments
             .iter()
-            .filter(|segment| segment.role != Role::Statistic);
+            .filter(|segment| segment.role != ParameterRole::Statistic);
         let parts: Vec<(&[f32], f32)> = counted
             .map(|segment| (&gradients[segment.range.clone()], scale))
             .collect();
@@ -273,7 +274,7 @@ impl Tensors {
         let parts: Vec<(&[f32], f32)> = self
             .segments
             .iter()
-            .filter(|segment| segment.role != Role::Statistic)
+            .filter(|segment| segment.role != ParameterRole::Statistic)
             .map(|segment| segment.range.start.max(offset)..segment.range.end.min(end))
             .filter(|range| !range.is_empty())
             .map(|range| (&gradients[range.start - offset..range.end - offset], scale))
@@ -284,29 +285,29 @@ impl Tensors {
     /// Whether an update depends on more than each value's own gradient.
     #[must_use]
     pub fn looks_at_whole_tensors(&self) -> bool {
-        matches!(self.optimizer.rule, Rule::Lars { .. })
+        matches!(self.optimizer.rule, UpdateRule::Lars { .. })
     }
 
     /// Returns the LARS factor of each segment.
     fn trusts(&self, sum: &[f32], scale: f32) -> Vec<f32> {
         let of = |segment: &Segment| match segment.role {
-            Role::Weight => {
+            ParameterRole::Weight => {
                 let range = segment.range.clone();
                 self.optimizer
                     .trust(&self.parameters[range.clone()], &sum[range], scale)
             }
-            Role::Bias | Role::Statistic => 1.0,
+            ParameterRole::Bias | ParameterRole::Statistic => 1.0,
         };
         self.segments.iter().map(of).collect()
     }
 }
 
 /// Joins neighbouring segments with the same update, so that most shards have one segment.
-fn joined(segments: Vec<Segment>, optimizer: &Optimizer) -> Vec<Segment> {
-    let by_tensor = matches!(optimizer.rule, Rule::Lars { .. });
+fn joined(segments: Vec<Segment>, optimizer: &OptimizerConfig) -> Vec<Segment> {
+    let by_tensor = matches!(optimizer.rule, UpdateRule::Lars { .. });
     let mut out: Vec<Segment> = Vec::new();
     for segment in segments {
-        let follows = |role| role == Role::Statistic;
+        let follows = |role| role == ParameterRole::Statistic;
         match out.last_mut() {
             Some(last) if !by_tensor && follows(last.role) == follows(segment.role) => {
                 last.range.end = segment.range.end

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn adam() -> Optimizer {
-    Optimizer::new(Rule::Adam {
+fn adam() -> OptimizerConfig {
+    OptimizerConfig::new(UpdateRule::Adam {
         lr: 0.01,
         beta1: 0.9,
         beta2: 0.999,
@@ -137,27 +137,27 @@ fn segments_match_the_blocks_of_the_pieces() {
     let mut offset = 0;
     let mut block = |len: usize, role| {
         offset += len;
-        Block {
+        ParameterBlock {
             name: String::new(),
             offset: offset - len,
             len,
             shape: vec![len],
             role,
-            fill: muster_compute::model::Fill::Constant(0.0),
+            fill: muster_compute::model::ParameterInit::Constant(0.0),
         }
     };
     let blocks = [
-        block(10, Role::Weight),
-        block(4, Role::Bias),
-        block(6, Role::Statistic),
+        block(10, ParameterRole::Weight),
+        block(4, ParameterRole::Bias),
+        block(6, ParameterRole::Statistic),
     ];
     let piece = |offset, len| Piece { offset, len };
     let segments = Segment::of(&blocks, &[piece(2, 3), piece(7, 5), piece(15, 5)]);
     let expected = [
-        (0..3, Role::Weight),
-        (3..6, Role::Weight),
-        (6..8, Role::Bias),
-        (8..13, Role::Statistic),
+        (0..3, ParameterRole::Weight),
+        (3..6, ParameterRole::Weight),
+        (6..8, ParameterRole::Bias),
+        (8..13, ParameterRole::Statistic),
     ];
     assert_eq!(
         segments,
@@ -168,15 +168,20 @@ fn segments_match_the_blocks_of_the_pieces() {
 /// Statistics have an update of their own, and LARS has a factor for each tensor, across chunks.
 #[test]
 fn each_segment_is_updated_by_its_role() {
-    let rule = Rule::Lars {
+    let rule = UpdateRule::Lars {
         lr: 0.1,
         momentum: 0.9,
         weight_decay: 0.01,
         trust: 0.02,
     };
-    let optimizer = Optimizer::new(rule);
+    let optimizer = OptimizerConfig::new(rule);
     let ends = [CHUNK + 7, CHUNK + 9, 3 * CHUNK, 3 * CHUNK + 100];
-    let roles = [Role::Weight, Role::Bias, Role::Weight, Role::Statistic];
+    let roles = [
+        ParameterRole::Weight,
+        ParameterRole::Bias,
+        ParameterRole::Weight,
+        ParameterRole::Statistic,
+    ];
     let mut start = 0;
     let segments = ends.iter().zip(roles).map(|(&end, role)| {
         let range = std::mem::replace(&mut start, end)..end;
@@ -199,11 +204,13 @@ fn each_segment_is_updated_by_its_role() {
             let (params, sum) = (&mut expected[range.clone()], &sum[range.clone()]);
             let state = &mut state[range];
             match role {
-                Role::Weight => optimizer.update(step as u64, params, sum, state, 0.5),
-                Role::Bias => {
+                ParameterRole::Weight => optimizer.update(step as u64, params, sum, state, 0.5),
+                ParameterRole::Bias => {
                     optimizer.update_part(step as u64, params, sum, [state, &mut []], 0.5, 1.0)
                 }
-                Role::Statistic => params.iter_mut().zip(sum).for_each(|(p, g)| *p -= 0.5 * g),
+                ParameterRole::Statistic => {
+                    params.iter_mut().zip(sum).for_each(|(p, g)| *p -= 0.5 * g)
+                }
             }
         }
         let mut gradients: Vec<&mut [f32]> = gradients.iter_mut().map(Vec::as_mut_slice).collect();
@@ -223,25 +230,25 @@ fn encoded_step_has_the_bits_of_separate_operations() {
         rounding,
         feedback: true,
     };
-    let momentum = Optimizer::new(Rule::Sgd {
+    let momentum = OptimizerConfig::new(UpdateRule::Sgd {
         lr: 0.1,
         momentum: 0.9,
         nesterov: false,
         weight_decay: 0.01,
     });
-    let plain = Optimizer::new(Rule::Sgd {
+    let plain = OptimizerConfig::new(UpdateRule::Sgd {
         lr: 0.1,
         momentum: 0.0,
         nesterov: false,
         weight_decay: 0.0,
     });
     let lens = [
-        (130_001, Role::Weight),
-        (50, Role::Statistic),
-        (70_003, Role::Bias),
-        (9, Role::Weight),
+        (130_001, ParameterRole::Weight),
+        (50, ParameterRole::Statistic),
+        (70_003, ParameterRole::Bias),
+        (9, ParameterRole::Weight),
     ];
-    let blocks = Block::in_a_row(lens);
+    let blocks = ParameterBlock::in_a_row(lens);
     let count: usize = lens.iter().map(|(len, _)| len).sum();
     let pieces = [
         Piece {

@@ -18,7 +18,7 @@ use crate::document;
 use muster_comm::log;
 use muster_comm::wire::hello::StepStats;
 use muster_compute::clock;
-use muster_compute::cuda::Resident;
+use muster_compute::cuda::DeviceTrainer;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::pace::Doing;
 use muster_model::spec::{BatchRule, JobSpec, Topology};
@@ -100,7 +100,7 @@ impl<'a> Alone<'a> {
 }
 
 /// Returns the model's state on the device. This exchange is only chosen if there is one.
-fn resident(model: &mut Model) -> &mut Resident {
+fn resident(model: &mut Model) -> &mut DeviceTrainer {
     model.resident().expect("training stays on the device")
 }
 

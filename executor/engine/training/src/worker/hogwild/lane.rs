@@ -6,8 +6,8 @@ use super::super::model::{Model, by_example};
 use super::shared::Shared;
 use muster_comm::wire::hello::StepStats;
 use muster_compute::data::Examples;
-use muster_compute::model::{Block, Network, Role, Workspace};
-use muster_compute::optimizer::{Optimizer, follow};
+use muster_compute::model::{Network, ParameterBlock, ParameterRole, Workspace};
+use muster_compute::optimizer::{OptimizerConfig, follow};
 
 /// Memory of a thread.
 pub struct Lane {
@@ -23,7 +23,7 @@ pub struct Field<'a> {
     pub network: &'a Network,
     pub train: &'a Examples,
     pub shared: &'a Shared,
-    pub optimizer: &'a Optimizer,
+    pub optimizer: &'a OptimizerConfig,
     /// 1 over the targets of a step.
     pub scale: f32,
 }
@@ -63,14 +63,14 @@ impl Lane {
     }
 }
 
-fn apply(field: &Field<'_>, block: &Block, update: u64, gradients: &[f32]) {
+fn apply(field: &Field<'_>, block: &ParameterBlock, update: u64, gradients: &[f32]) {
     let scale = field.scale;
     field.shared.change(
         block.range(),
         gradients,
         |parameters, gradients| match block.role {
-            Role::Statistic => follow(parameters, gradients, scale),
-            Role::Weight | Role::Bias => {
+            ParameterRole::Statistic => follow(parameters, gradients, scale),
+            ParameterRole::Weight | ParameterRole::Bias => {
                 // The document's validation admits only update rules without state.
                 field
                     .optimizer

@@ -24,7 +24,7 @@ use muster_comm::log;
 use muster_comm::wire::hello::StepStats;
 use muster_compute::clock;
 use muster_compute::model::Network;
-use muster_compute::optimizer::Optimizer;
+use muster_compute::optimizer::OptimizerConfig;
 use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
 use muster_model::spec::JobSpec;
@@ -42,7 +42,7 @@ pub(super) struct Hogwild<'a> {
     around: &'a Surroundings<'a>,
     spec: &'a JobSpec,
     threads: u32,
-    optimizer: Optimizer,
+    optimizer: OptimizerConfig,
     /// 1 over the targets of a step.
     scale: f32,
     shared: Shared,

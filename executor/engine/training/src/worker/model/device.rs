@@ -5,8 +5,8 @@ use crate::worker::error::WorkerError;
 use crate::worker::progress::StepTimes;
 use muster_comm::wire::hello::StepStats;
 use muster_compute::clock;
-use muster_compute::cuda::{Look, Resident, SumError};
-use muster_compute::optimizer::Optimizer;
+use muster_compute::cuda::{AllReduceError, DeviceTrainer, PollCallback};
+use muster_compute::optimizer::OptimizerConfig;
 use muster_model::pace::Doing;
 use std::ops::Range;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Model {
     /// When the device has no room; gradients then leave it, as before.
     pub fn go_up(
         &mut self,
-        (optimizer, clip_norm): (&Optimizer, Option<f64>),
+        (optimizer, clip_norm): (&OptimizerConfig, Option<f64>),
         updates: u64,
         state: &[Vec<f32>],
     ) -> Result<(), WorkerError> {
@@ -45,7 +45,7 @@ impl Model {
         let examples = self.batches.examples();
         let largest_pass = largest_pass(examples, self.passes);
         self.room = Room::Passes(self.network.workspace(1, 1));
-        let resident = Resident::on(
+        let resident = DeviceTrainer::on(
             &self.device,
             &self.network,
             optimizer.clone(),
@@ -85,13 +85,13 @@ impl Model {
     /// When the device does not end the work in progress.
     pub fn part(&mut self) -> Result<(), WorkerError> {
         match self.resident() {
-            Some(resident) => Ok(resident.part()?),
+            Some(resident) => Ok(resident.leave()?),
             None => Ok(()),
         }
     }
 
     /// Returns the training state on the device, where all of training stays there.
-    pub fn resident(&mut self) -> Option<&mut Resident> {
+    pub fn resident(&mut self) -> Option<&mut DeviceTrainer> {
         match &mut self.room {
             Room::Passes(_) => None,
             Room::Whole(resident) => Some(resident),
@@ -116,13 +116,14 @@ impl Model {
         &mut self,
         step: u64,
         buckets: &[Range<usize>],
-        look: Look<'_>,
-    ) -> Result<(StepStats, StepTimes, Result<(), SumError>), WorkerError> {
+        look: PollCallback<'_>,
+    ) -> Result<(StepStats, StepTimes, Result<(), AllReduceError>), WorkerError> {
         self.pacer.doing(Doing::Working);
-        let (stats, times) = self.on_device(step, |resident| resident.begin_sums(buckets, look))?;
+        let (stats, times) =
+            self.on_device(step, |resident| resident.begin_all_reduce(buckets, look))?;
         self.pacer.doing(Doing::Waiting);
         let resident = self.resident().expect("training stays on the device");
-        Ok((stats, times, resident.await_sums(look)))
+        Ok((stats, times, resident.await_all_reduce(look)))
     }
 
     /// Starts `begin` for `step` and waits for the loss. Meanwhile loads the examples of the
@@ -130,7 +131,7 @@ impl Model {
     fn on_device(
         &mut self,
         step: u64,
-        begin: impl FnOnce(&mut Resident),
+        begin: impl FnOnce(&mut DeviceTrainer),
     ) -> Result<(StepStats, StepTimes), WorkerError> {
         let Room::Whole(resident) = &mut self.room else {
             panic!("training does not stay on a device");
@@ -139,13 +140,13 @@ impl Model {
         // Usually the examples were copied during the previous step, unless an evaluation came
         // between.
         if self.loaded.take() != Some(step) {
-            resident.lay(&self.batches.load(train, step));
+            resident.stage_batch(&self.batches.load(train, step));
         } else if !resident.has_batch() {
-            resident.lay(&self.batches.loaded(step));
+            resident.stage_batch(&self.batches.loaded(step));
         }
         let laid = clock::now();
         begin(resident);
-        resident.lay(&self.batches.load(train, step + 1));
+        resident.stage_batch(&self.batches.load(train, step + 1));
         self.loaded = Some(step + 1);
         let loss = resident.wait()?;
         let stats = counts(&self.network, loss, self.batches.examples());

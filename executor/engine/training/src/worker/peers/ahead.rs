@@ -17,7 +17,7 @@ use muster_comm::collective::{Group, Reduced};
 use muster_comm::parts::{Order, WORTH_CUTTING};
 use muster_compute::clock;
 use muster_compute::model::Network;
-use muster_compute::optimizer::Rule;
+use muster_compute::optimizer::UpdateRule;
 use muster_model::assignment::TaskLaunch;
 use muster_model::spec::{Algorithm, BatchRule};
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 /// All workers come to the same result.
 pub(super) fn by_need(launch: &TaskLaunch, network: &Network) -> Option<ByNeed> {
     let (engine, exchange) = (launch.spec.engine(), &launch.spec.exchange);
-    let looks_at_whole_tensors = matches!(document::optimizer(engine).rule, Rule::Lars { .. });
+    let looks_at_whole_tensors =
+        matches!(document::optimizer(engine).rule, UpdateRule::Lars { .. });
     let is_plain = exchange.compression.codecs().is_none()
         && exchange.averaging.is_none()
         && exchange.algorithm != Algorithm::Nccl

@@ -11,7 +11,7 @@ use muster_comm::collective::{Group, Reduced};
 use muster_comm::fabric::FabricError;
 use muster_comm::wire::hello::StepStats;
 use muster_compute::data::slice;
-use muster_compute::model::Block;
+use muster_compute::model::ParameterBlock;
 use muster_model::id::TaskId;
 use std::ops::Range;
 use std::sync::mpsc;
@@ -24,7 +24,7 @@ const BUCKET: usize = 1 << 20;
 /// Returns ranges of whole blocks that tile the parameters, the last first, as the backward pass
 /// completes them. The same on all workers.
 #[must_use]
-pub fn buckets(blocks: &[Block]) -> Vec<Range<usize>> {
+pub fn buckets(blocks: &[ParameterBlock]) -> Vec<Range<usize>> {
     let mut end = blocks.last().map_or(0, |block| block.range().end);
     let mut buckets = Vec::new();
     for block in blocks.iter().rev() {
@@ -248,12 +248,12 @@ pub fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_compute::model::InputShape;
+    use muster_compute::model::ImageShape;
     use muster_compute::model::zoo;
 
     #[test]
     fn buckets_tile_the_parameters_from_the_end_along_blocks() {
-        let input = InputShape {
+        let input = ImageShape {
             height: 28,
             width: 28,
             channels: 1,

@@ -5,8 +5,8 @@
 
 use super::by_need::Sum;
 use crate::checkpoint::{Contents, Plane};
-use muster_compute::model::{Block, Role};
-use muster_compute::optimizer::{self, Optimizer, Rule};
+use muster_compute::model::{ParameterBlock, ParameterRole};
+use muster_compute::optimizer::{self, OptimizerConfig, UpdateRule};
 use muster_compute::pages;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ const CHUNK: usize = 16 << 10;
 const CHUNKS_PER_THREAD: usize = 16;
 
 /// Ranges and roles of the tensors.
-type Blocks = Arc<[(Range<usize>, Role)]>;
+type Blocks = Arc<[(Range<usize>, ParameterRole)]>;
 
 /// The whole optimizer state; the model holds the parameters.
 #[derive(Debug)]
 pub struct Replica {
-    optimizer: Optimizer,
+    optimizer: OptimizerConfig,
     blocks: Blocks,
     threads: usize,
     /// Limit for the norm of the mean gradient.
@@ -45,7 +45,7 @@ pub struct Summed {
 
 impl Replica {
     #[must_use]
-    pub fn new(optimizer: Optimizer, blocks: &[Block], threads: usize) -> Self {
+    pub fn new(optimizer: OptimizerConfig, blocks: &[ParameterBlock], threads: usize) -> Self {
         let parameters = blocks.last().map_or(0, |block| block.range().end);
         Self {
             state: (0..optimizer.state_len_per_param())
@@ -64,7 +64,7 @@ impl Replica {
 
     /// Returns the update rule.
     #[must_use]
-    pub fn optimizer(&self) -> &Optimizer {
+    pub fn optimizer(&self) -> &OptimizerConfig {
         &self.optimizer
     }
 
@@ -141,7 +141,7 @@ impl Replica {
 
     fn update_by(
         &mut self,
-        optimizer: &Optimizer,
+        optimizer: &OptimizerConfig,
         parameters: &mut [f32],
         sums: &[f32],
         parts: &[Summed],
@@ -169,7 +169,7 @@ impl Replica {
     /// # Panics
     /// Where an update needs more than a value and its state: with clipping, and with LARS.
     pub fn update_ranges(&mut self, parameters: &mut [f32], sums: &[Sum]) {
-        let by_tensor = matches!(self.optimizer.rule, Rule::Lars { .. });
+        let by_tensor = matches!(self.optimizer.rule, UpdateRule::Lars { .. });
         assert!(
             self.clip_norm.is_none() && !by_tensor,
             "no number's update looks at another's"
@@ -200,7 +200,7 @@ impl Norms {
         let gradients: Vec<(&[f32], f32)> = self
             .blocks
             .iter()
-            .filter(|(_, role)| *role != Role::Statistic)
+            .filter(|(_, role)| *role != ParameterRole::Statistic)
             .map(|(range, _)| (&sums[range.clone()], scale_of(range, parts)))
             .collect();
         optimizer::square_norm(&gradients, self.threads)
@@ -208,7 +208,7 @@ impl Norms {
 }
 
 /// Runs all jobs on up to `threads` threads.
-fn run(jobs: Vec<Job<'_>>, threads: usize, (optimizer, step): (&Optimizer, u64)) {
+fn run(jobs: Vec<Job<'_>>, threads: usize, (optimizer, step): (&OptimizerConfig, u64)) {
     let threads = threads.min(jobs.len() / CHUNKS_PER_THREAD).max(1);
     let share = jobs.len().div_ceil(threads).max(1);
     let mut jobs = jobs.into_iter();
@@ -223,14 +223,14 @@ fn run(jobs: Vec<Job<'_>>, threads: usize, (optimizer, step): (&Optimizer, u64))
 
 /// Divides an update into jobs that can run in parallel.
 fn jobs<'a>(
-    optimizer: &Optimizer,
-    blocks: &[(Range<usize>, Role)],
+    optimizer: &OptimizerConfig,
+    blocks: &[(Range<usize>, ParameterRole)],
     state: &'a mut [Vec<f32>],
     parameters: &'a mut [f32],
     (sums, clip): (&'a [f32], f64),
     parts: &[Summed],
 ) -> Vec<Job<'a>> {
-    let by_tensor = matches!(optimizer.rule, Rule::Lars { .. });
+    let by_tensor = matches!(optimizer.rule, UpdateRule::Lars { .. });
     let mut jobs = Vec::new();
     let mut planes = state.iter_mut();
     let [mut first, mut second] =
@@ -239,13 +239,13 @@ fn jobs<'a>(
     for (range, role) in blocks {
         let scale = match role {
             // Clipping applies to gradients only, not to statistics.
-            Role::Statistic => scale_of(range, parts),
+            ParameterRole::Statistic => scale_of(range, parts),
             _ => (f64::from(scale_of(range, parts)) * clip) as f32,
         };
         let block = take(&mut rest, range.len());
         let sum = &sums[range.clone()];
         let trust = match role {
-            Role::Weight if by_tensor => optimizer.trust(block, sum, scale),
+            ParameterRole::Weight if by_tensor => optimizer.trust(block, sum, scale),
             _ => 1.0,
         };
         for (parameters, sum) in block.chunks_mut(CHUNK).zip(sum.chunks(CHUNK)) {
@@ -265,7 +265,7 @@ fn jobs<'a>(
 
 /// Like [`jobs`], for ranges in which nothing but the role depends on the block.
 fn jobs_of_ranges<'a>(
-    blocks: &[(Range<usize>, Role)],
+    blocks: &[(Range<usize>, ParameterRole)],
     state: &'a mut [Vec<f32>],
     parameters: &'a mut [f32],
     sums: &'a [Sum],
@@ -328,7 +328,7 @@ fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
 
 /// Update of one chunk.
 struct Job<'a> {
-    role: Role,
+    role: ParameterRole,
     parameters: &'a mut [f32],
     sum: &'a [f32],
     planes: [&'a mut [f32]; 2],
@@ -337,8 +337,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run(self, optimizer: &Optimizer, step: u64) {
-        if self.role == Role::Statistic {
+    fn run(self, optimizer: &OptimizerConfig, step: u64) {
+        if self.role == ParameterRole::Statistic {
             optimizer::follow(self.parameters, self.sum, self.scale);
             return;
         }
@@ -357,8 +357,8 @@ impl Job<'_> {
 mod tests {
     use super::*;
 
-    fn sgd(lr: f64) -> Optimizer {
-        Optimizer::new(Rule::Sgd {
+    fn sgd(lr: f64) -> OptimizerConfig {
+        OptimizerConfig::new(UpdateRule::Sgd {
             lr,
             momentum: 0.0,
             nesterov: false,
@@ -369,7 +369,7 @@ mod tests {
     /// The rate is that of the schedule at the present step, times the gain.
     #[test]
     fn update_uses_scheduled_rate_times_gain() {
-        let blocks = Block::in_a_row([(4, Role::Weight)]);
+        let blocks = ParameterBlock::in_a_row([(4, ParameterRole::Weight)]);
         let mut optimizer = sgd(1.0);
         optimizer.schedule.warmup_steps = 10;
         let parts = [Summed {
@@ -390,23 +390,23 @@ mod tests {
     /// For every division and order, with blocks of every role.
     #[test]
     fn update_in_ranges_has_the_bits_of_the_whole() {
-        let blocks = Block::in_a_row([
-            (70_001, Role::Weight),
-            (10, Role::Bias),
-            (6, Role::Statistic),
-            (3_000, Role::Weight),
+        let blocks = ParameterBlock::in_a_row([
+            (70_001, ParameterRole::Weight),
+            (10, ParameterRole::Bias),
+            (6, ParameterRole::Statistic),
+            (3_000, ParameterRole::Weight),
         ]);
         let len = 73_017;
         let sums: Vec<f32> = (0..len)
             .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
             .collect();
-        let momentum = Rule::Sgd {
+        let momentum = UpdateRule::Sgd {
             lr: 0.1,
             momentum: 0.9,
             nesterov: false,
             weight_decay: 0.01,
         };
-        let adam = Rule::Adam {
+        let adam = UpdateRule::Adam {
             lr: 0.01,
             beta1: 0.9,
             beta2: 0.999,
@@ -430,7 +430,7 @@ mod tests {
             floats: sums[start..end].to_vec(),
         };
         for rule in [momentum, adam] {
-            let replica = || Replica::new(Optimizer::new(rule), &blocks, 3);
+            let replica = || Replica::new(OptimizerConfig::new(rule), &blocks, 3);
             let (mut whole, mut cut) = (replica(), replica());
             let [mut expected, mut found] = [0; 2].map(|_| vec![0.5; len]);
             for _ in 0..3 {
@@ -453,11 +453,11 @@ mod tests {
     /// nor scaled.
     #[test]
     fn an_update_is_clipped_by_the_norm_of_the_whole_mean() {
-        let blocks = Block::in_a_row([
-            (70_000, Role::Weight),
-            (10, Role::Bias),
-            (6, Role::Statistic),
-            (3_000, Role::Weight),
+        let blocks = ParameterBlock::in_a_row([
+            (70_000, ParameterRole::Weight),
+            (10, ParameterRole::Bias),
+            (6, ParameterRole::Statistic),
+            (3_000, ParameterRole::Weight),
         ]);
         let len = 73_016;
         let sums: Vec<f32> = (0..len)

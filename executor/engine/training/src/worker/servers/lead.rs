@@ -10,7 +10,7 @@ use muster_comm::assign::Piece;
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_compute::clock;
-use muster_compute::model::{Block, Network};
+use muster_compute::model::{Network, ParameterBlock};
 use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::TaskId;
 use std::time::{Duration, Instant};
@@ -276,7 +276,7 @@ fn audited(moved: Moved, step: u64) -> Result<(), WorkerError> {
 
 /// Returns the network's blocks for the assignment to shards.
 fn pieces(network: &Network) -> Vec<Piece> {
-    let piece = |block: &Block| Piece {
+    let piece = |block: &ParameterBlock| Piece {
         offset: block.offset,
         len: block.len,
     };

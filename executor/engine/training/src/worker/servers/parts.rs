@@ -12,7 +12,7 @@ use muster_comm::parts::{Order, WORTH_CUTTING};
 use muster_comm::wire::hello::StepStats;
 use muster_compute::clock;
 use muster_compute::model::Network;
-use muster_compute::optimizer::Rule;
+use muster_compute::optimizer::UpdateRule;
 use muster_model::assignment::TaskLaunch;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ pub(super) fn order(launch: &TaskLaunch, network: &Network) -> Option<Order> {
     let (engine, exchange) = (launch.spec.engine(), &launch.spec.exchange);
     let waits_for_all =
         exchange.consistency.is_bulk_synchronous() && exchange.consistency.backup() == 0;
-    let looks_at_whole_tensors = matches!(document::optimizer(engine).rule, Rule::Lars { .. });
+    let looks_at_whole_tensors =
+        matches!(document::optimizer(engine).rule, UpdateRule::Lars { .. });
     let is_plain = exchange.compression.codecs().is_none()
         && engine.clip_norm.is_none()
         && exchange.shard_replicas == 0

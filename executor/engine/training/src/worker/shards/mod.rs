@@ -40,7 +40,7 @@ use muster_comm::squeeze::Squeeze;
 use muster_comm::wire::WireError;
 use muster_comm::wire::hello::{Guest, Hello, NoisePart, PushHead};
 use muster_comm::wire::view::{Change, Departed, View};
-use muster_compute::model::Block;
+use muster_compute::model::ParameterBlock;
 use muster_model::id::TaskId;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub type ShardFailure = (usize, WireError);
 #[derive(Debug)]
 struct Compression {
     codecs: Codecs,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     feedback: Feedback,
     /// Seed of the job; each rank derives its own.
     seed: u64,
@@ -199,7 +199,7 @@ impl Shards {
     pub fn compress(
         &mut self,
         codecs: Codecs,
-        blocks: &[Block],
+        blocks: &[ParameterBlock],
         seed: u64,
     ) -> Result<(), PlanError> {
         self.compression = Some(Compression {

@@ -1,9 +1,9 @@
 //! Autoencoders.
 
-use super::Line;
-use crate::model::builder::{Conv, Windows};
+use super::SequentialBuilder;
+use crate::model::builder::{ConvOptions, SlidingWindow};
 use crate::model::error::BuildError;
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 use crate::model::network::Network;
 
 /// Convolutional autoencoder: a 3×3 convolution of stride 2 with ReLU to each of these channels and
@@ -14,11 +14,11 @@ use crate::model::network::Network;
 /// # Errors
 /// If the sides cannot be halved evenly; else names the invalid layer.
 pub fn autoencoder(
-    input: impl Into<Input>,
+    input: impl Into<ExampleShape>,
     channels: &[usize],
     code: usize,
 ) -> Result<Network, BuildError> {
-    let mut line = Line::new(input)?;
+    let mut line = SequentialBuilder::new(input)?;
     let mut shapes = vec![line.builder.shape(line.x).to_vec()];
     let factor = 1_usize.checked_shl(channels.len() as u32).unwrap_or(0);
     if factor == 0 || shapes[0].iter().take(2).any(|side| side % factor != 0) {
@@ -29,7 +29,7 @@ pub fn autoencoder(
         });
     }
     for (index, &channels) in channels.iter().enumerate() {
-        let conv = Conv::new(channels, Windows::square(3).stride(2).padding(1)).relu();
+        let conv = ConvOptions::new(channels, SlidingWindow::square(3).stride(2).padding(1)).relu();
         line.then(|builder, x| builder.conv(&format!("encode{}", index + 1), x, conv))?;
         shapes.push(line.builder.shape(line.x).to_vec());
     }
@@ -42,7 +42,7 @@ pub fn autoencoder(
         let name = format!("decode{}", index + 1);
         let up = format!("{name}.up");
         line.then(|builder, x| builder.upsample(&up, x, 2))?;
-        let conv = Conv::new(shape[2], Windows::square(3).same());
+        let conv = ConvOptions::new(shape[2], SlidingWindow::square(3).same());
         let conv = if index > 0 { conv.relu() } else { conv };
         line.then(|builder, x| builder.conv(&name, x, conv))?;
     }

@@ -1,20 +1,20 @@
 //! Networks in which every layer reads the outputs of all earlier layers of its block.
 
-use super::Line;
-use crate::model::builder::{Conv, Windows};
+use super::SequentialBuilder;
+use crate::model::builder::{ConvOptions, SlidingWindow};
 use crate::model::error::BuildError;
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 use crate::model::network::Network;
 
 /// DenseNet-121 (Huang et al., 2017): growth 32, blocks of 6, 12, 24 and 16 layers.
 ///
 /// # Errors
 /// Names the invalid layer.
-pub fn densenet_121(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
-    let mut line = Line::new(input)?;
-    let conv = Conv::new(64, Windows::square(7).stride(2).same());
+pub fn densenet_121(input: impl Into<ExampleShape>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = SequentialBuilder::new(input)?;
+    let conv = ConvOptions::new(64, SlidingWindow::square(7).stride(2).same());
     line.conv_norm("stem", conv, true)?;
-    let windows = Windows::square(3).stride(2).padding(1);
+    let windows = SlidingWindow::square(3).stride(2).padding(1);
     line.then(|builder, x| builder.max_pool("stem.pool", x, windows))?;
     blocks(line, &[6, 12, 24, 16], 32, classes)
 }
@@ -24,9 +24,12 @@ pub fn densenet_121(input: impl Into<Input>, classes: usize) -> Result<Network, 
 ///
 /// # Errors
 /// Names the invalid layer.
-pub fn densenet_small(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
-    let mut line = Line::new(input)?;
-    let conv = Conv::new(24, Windows::square(3).same()).without_bias();
+pub fn densenet_small(
+    input: impl Into<ExampleShape>,
+    classes: usize,
+) -> Result<Network, BuildError> {
+    let mut line = SequentialBuilder::new(input)?;
+    let conv = ConvOptions::new(24, SlidingWindow::square(3).same()).without_bias();
     line.then(|builder, x| builder.conv("stem.conv", x, conv))?;
     blocks(line, &[16, 16, 16], 12, classes)
 }
@@ -35,7 +38,7 @@ pub fn densenet_small(input: impl Into<Input>, classes: usize) -> Result<Network
 /// 3×3 convolution to `growth`, each after normalisation and ReLU. Between blocks channels and
 /// sides are halved.
 fn blocks(
-    mut line: Line,
+    mut line: SequentialBuilder,
     blocks: &[usize],
     growth: usize,
     classes: usize,
@@ -44,16 +47,16 @@ fn blocks(
         if block > 0 {
             let channels = line.builder.shape(line.x)[2] / 2;
             let name = format!("transition{block}");
-            line.norm_conv(&name, Conv::new(channels, Windows::square(1)))?;
-            let windows = Windows::square(2).stride(2);
+            line.norm_conv(&name, ConvOptions::new(channels, SlidingWindow::square(1)))?;
+            let windows = SlidingWindow::square(2).stride(2);
             let name = format!("{name}.pool");
             line.then(|builder, x| builder.average_pool(&name, x, windows))?;
         }
         for layer in 1..=layers {
             let (before, name) = (line.x, format!("block{}.layer{layer}", block + 1));
-            let narrow = Conv::new(4 * growth, Windows::square(1));
+            let narrow = ConvOptions::new(4 * growth, SlidingWindow::square(1));
             line.norm_conv(&format!("{name}.1"), narrow)?;
-            let wide = Conv::new(growth, Windows::square(3).same());
+            let wide = ConvOptions::new(growth, SlidingWindow::square(3).same());
             line.norm_conv(&format!("{name}.2"), wide)?;
             let name = format!("{name}.concat");
             line.then(|builder, x| builder.concat(&name, &[before, x]))?;

@@ -1,16 +1,16 @@
 //! Networks whose layers have several parallel branches.
 
-use super::Line;
-use crate::model::builder::{Conv, Windows};
+use super::SequentialBuilder;
+use crate::model::builder::{ConvOptions, SlidingWindow};
 use crate::model::error::BuildError;
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 use crate::model::network::Network;
 
 /// Channels of an inception layer: 1×1 branch; reduction and 3×3 of the second branch; reduction
 /// and 3×3 of the third branch; projection after the pooling.
-type Branches = [usize; 6];
+type InceptionChannels = [usize; 6];
 
-const STAGES: [&[Branches]; 3] = [
+const STAGES: [&[InceptionChannels]; 3] = [
     &[[64, 96, 128, 16, 32, 32], [128, 128, 192, 32, 96, 64]],
     &[
         [192, 96, 208, 16, 48, 64],
@@ -27,17 +27,25 @@ const STAGES: [&[Branches]; 3] = [
 ///
 /// # Errors
 /// Names the invalid layer.
-pub fn googlenet(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
-    let mut line = Line::new(input)?;
-    let halve = |line: &mut Line, name: &str| {
-        let windows = Windows::square(3).stride(2).padding(1);
+pub fn googlenet(input: impl Into<ExampleShape>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = SequentialBuilder::new(input)?;
+    let halve = |line: &mut SequentialBuilder, name: &str| {
+        let windows = SlidingWindow::square(3).stride(2).padding(1);
         line.then(|builder, x| builder.max_pool(name, x, windows))
     };
-    let conv = Conv::new(64, Windows::square(7).stride(2).same());
+    let conv = ConvOptions::new(64, SlidingWindow::square(7).stride(2).same());
     line.conv_norm("stem1", conv, true)?;
     halve(&mut line, "stem1.pool")?;
-    line.conv_norm("stem2", Conv::new(64, Windows::square(1)), true)?;
-    line.conv_norm("stem3", Conv::new(192, Windows::square(3).same()), true)?;
+    line.conv_norm(
+        "stem2",
+        ConvOptions::new(64, SlidingWindow::square(1)),
+        true,
+    )?;
+    line.conv_norm(
+        "stem3",
+        ConvOptions::new(192, SlidingWindow::square(3).same()),
+        true,
+    )?;
     for (stage, layers) in STAGES.into_iter().enumerate() {
         halve(&mut line, &format!("pool{}", stage + 1))?;
         for (layer, branches) in layers.iter().enumerate() {
@@ -50,15 +58,25 @@ pub fn googlenet(input: impl Into<Input>, classes: usize) -> Result<Network, Bui
     line.classify(classes)
 }
 
-fn inception(line: &mut Line, name: &str, channels: Branches) -> Result<(), BuildError> {
+fn inception(
+    line: &mut SequentialBuilder,
+    name: &str,
+    channels: InceptionChannels,
+) -> Result<(), BuildError> {
     let input = line.x;
     let [one, before3, three, before5, five, pooled] = channels;
-    let (narrow, wide) = (Windows::square(1), Windows::square(3).same());
+    let (narrow, wide) = (SlidingWindow::square(1), SlidingWindow::square(3).same());
     let branches = [
-        vec![Conv::new(one, narrow)],
-        vec![Conv::new(before3, narrow), Conv::new(three, wide)],
-        vec![Conv::new(before5, narrow), Conv::new(five, wide)],
-        vec![Conv::new(pooled, narrow)],
+        vec![ConvOptions::new(one, narrow)],
+        vec![
+            ConvOptions::new(before3, narrow),
+            ConvOptions::new(three, wide),
+        ],
+        vec![
+            ConvOptions::new(before5, narrow),
+            ConvOptions::new(five, wide),
+        ],
+        vec![ConvOptions::new(pooled, narrow)],
     ];
     let mut ends = Vec::new();
     for (branch, convs) in branches.into_iter().enumerate() {

@@ -16,7 +16,7 @@ pub use inception::googlenet;
 pub use plain::{alexnet, lenet5, vgg};
 pub use resnet::resnet;
 
-use crate::model::builder::{Builder, Conv, ValueId};
+use crate::model::builder::{ConvOptions, NetworkBuilder, ValueId};
 use crate::model::error::BuildError;
 use crate::model::network::Network;
 
@@ -25,14 +25,14 @@ use crate::model::network::Network;
 const PHOTOGRAPH: usize = 64;
 
 /// Network under construction: the builder and the last value.
-struct Line {
-    builder: Builder,
+struct SequentialBuilder {
+    builder: NetworkBuilder,
     x: ValueId,
 }
 
-impl Line {
-    fn new(input: impl Into<crate::model::Input>) -> Result<Self, BuildError> {
-        let builder = Builder::new(input.into())?;
+impl SequentialBuilder {
+    fn new(input: impl Into<crate::model::ExampleShape>) -> Result<Self, BuildError> {
+        let builder = NetworkBuilder::new(input.into())?;
         let x = builder.input();
         Ok(Self { builder, x })
     }
@@ -40,7 +40,7 @@ impl Line {
     /// Appends the operation that `add` adds to the last value.
     fn then(
         &mut self,
-        add: impl FnOnce(&mut Builder, ValueId) -> Result<ValueId, BuildError>,
+        add: impl FnOnce(&mut NetworkBuilder, ValueId) -> Result<ValueId, BuildError>,
     ) -> Result<ValueId, BuildError> {
         self.x = add(&mut self.builder, self.x)?;
         Ok(self.x)
@@ -48,7 +48,12 @@ impl Line {
 
     /// Appends a convolution without bias, batch normalisation and an optional ReLU: `name.conv`
     /// and `name.norm`.
-    fn conv_norm(&mut self, name: &str, conv: Conv, relu: bool) -> Result<ValueId, BuildError> {
+    fn conv_norm(
+        &mut self,
+        name: &str,
+        conv: ConvOptions,
+        relu: bool,
+    ) -> Result<ValueId, BuildError> {
         let conv = conv.without_bias();
         self.then(|builder, x| builder.conv(&format!("{name}.conv"), x, conv))?;
         self.then(|builder, x| builder.batch_norm(&format!("{name}.norm"), x, relu))
@@ -56,7 +61,7 @@ impl Line {
 
     /// Appends batch normalisation, ReLU and a convolution without bias: `name.norm` and
     /// `name.conv`.
-    fn norm_conv(&mut self, name: &str, conv: Conv) -> Result<ValueId, BuildError> {
+    fn norm_conv(&mut self, name: &str, conv: ConvOptions) -> Result<ValueId, BuildError> {
         let conv = conv.without_bias();
         self.then(|builder, x| builder.batch_norm(&format!("{name}.norm"), x, true))?;
         self.then(|builder, x| builder.conv(&format!("{name}.conv"), x, conv))
@@ -80,11 +85,11 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Batch, Draw, InputShape, Role, Targets};
+    use crate::model::{Batch, BatchTargets, ImageShape, ParameterRole, RandomKey};
     use std::ops::Range;
 
-    fn image(side: usize, channels: usize) -> InputShape {
-        InputShape {
+    fn image(side: usize, channels: usize) -> ImageShape {
+        ImageShape {
             height: side,
             width: side,
             channels,
@@ -94,7 +99,7 @@ mod tests {
     fn trained(network: Result<Network, BuildError>) -> usize {
         let network = network.unwrap();
         let blocks = network.blocks().iter();
-        let trained = blocks.filter(|block| block.role != Role::Statistic);
+        let trained = blocks.filter(|block| block.role != ParameterRole::Statistic);
         trained.map(|block| block.len).sum()
     }
 
@@ -152,17 +157,18 @@ mod tests {
         }
     }
 
-    struct Data {
+    struct VisionExamples {
         inputs: Vec<f32>,
         classes: Vec<u32>,
     }
 
-    impl Data {
+    impl VisionExamples {
         fn new(network: &Network, examples: usize) -> Self {
             let numbers = 0..examples * network.input().len();
-            let number = |i: usize| ((i * 37 + i / 7) % 255) as f32 / 255.0 - 0.5;
             Self {
-                inputs: numbers.map(number).collect(),
+                inputs: numbers
+                    .map(|i: usize| ((i * 37 + i / 7) % 255) as f32 / 255.0 - 0.5)
+                    .collect(),
                 classes: (0..examples as u32).map(|i| i % 3).collect(),
             }
         }
@@ -171,9 +177,9 @@ mod tests {
         fn batch(&self, network: &Network, examples: Range<usize>) -> Batch<'_> {
             let len = network.input().len();
             let inputs = &self.inputs[examples.start * len..examples.end * len];
-            let draw = Draw {
+            let draw = RandomKey {
                 first: examples.start as u64,
-                ..Draw::default()
+                ..RandomKey::default()
             };
             let batch = Batch {
                 draw,
@@ -183,7 +189,7 @@ mod tests {
                 batch
             } else {
                 Batch {
-                    targets: Targets::Values(inputs),
+                    targets: BatchTargets::Values(inputs),
                     ..batch
                 }
             }
@@ -207,18 +213,20 @@ mod tests {
             let network = network.unwrap();
             let mut params = network.init(3);
             let mut grads = vec![0.0; params.len()];
-            let data = Data::new(&network, 6);
+            let data = VisionExamples::new(&network, 6);
             let batch = data.batch(&network, 0..6);
             let mut workspace = network.workspace(6, 2);
             let before = network.loss_and_grad(&mut workspace, &params, &batch, &mut grads);
             let blocks = network.blocks().iter();
-            let trained = blocks.filter(|block| block.role != Role::Statistic);
+            let trained = blocks.filter(|block| block.role != ParameterRole::Statistic);
             let ranges: Vec<_> = trained.map(|block| block.range()).collect();
-            let square = |range: &Range<usize>| {
-                let grads = grads[range.clone()].iter();
-                grads.map(|g| f64::from(*g).powi(2)).sum::<f64>()
-            };
-            let norm: f64 = ranges.iter().map(square).sum();
+            let norm: f64 = ranges
+                .iter()
+                .map(|range: &Range<usize>| {
+                    let grads = grads[range.clone()].iter();
+                    grads.map(|g| f64::from(*g).powi(2)).sum::<f64>()
+                })
+                .sum();
             // A step that would lower the loss by 1 % if the loss were linear.
             let rate = (0.01 * before.loss_sum / norm) as f32;
             for i in ranges.into_iter().flatten() {
@@ -243,7 +251,7 @@ mod tests {
         ] {
             let network = network.unwrap();
             let params = network.init(3);
-            let data = Data::new(&network, 7);
+            let data = VisionExamples::new(&network, 7);
             let mut workspace = network.workspace(7, 1);
             let mut grads = |examples: Range<usize>| {
                 let mut grads = vec![0.0; params.len()];

@@ -1,10 +1,10 @@
 //! Sequential networks: LeNet-5, AlexNet, VGG.
 
-use super::Line;
-use crate::model::Activation;
-use crate::model::builder::{Conv, Windows};
+use super::SequentialBuilder;
+use crate::model::ActivationFunction;
+use crate::model::builder::{ConvOptions, SlidingWindow};
 use crate::model::error::BuildError;
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 use crate::model::network::Network;
 
 /// LeNet-5 (LeCun et al., 1998): two 5×5 convolutions with tanh and average pooling, dense layers
@@ -14,22 +14,24 @@ use crate::model::network::Network;
 ///
 /// # Errors
 /// Names the invalid layer.
-pub fn lenet5(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
-    let mut line = Line::new(input)?;
+pub fn lenet5(input: impl Into<ExampleShape>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = SequentialBuilder::new(input)?;
     let small = line.builder.shape(line.x)[0] < 32;
     for (index, channels) in [6, 16].into_iter().enumerate() {
         let padding = if index == 0 && small { 2 } else { 0 };
-        let conv = Conv::new(channels, Windows::square(5).padding(padding));
+        let conv = ConvOptions::new(channels, SlidingWindow::square(5).padding(padding));
         let number = index + 1;
         line.then(|builder, x| builder.conv(&format!("conv{number}"), x, conv))?;
-        line.then(|builder, x| builder.activate(&format!("tanh{number}"), x, Activation::Tanh))?;
-        let windows = Windows::square(2).stride(2);
+        line.then(|builder, x| {
+            builder.activate(&format!("tanh{number}"), x, ActivationFunction::Tanh)
+        })?;
+        let windows = SlidingWindow::square(2).stride(2);
         line.then(|builder, x| builder.average_pool(&format!("pool{number}"), x, windows))?;
     }
     for (number, width) in [(1, 120), (2, 84)] {
         line.then(|builder, x| builder.dense(&format!("dense{number}"), x, width, false))?;
         let name = format!("tanh{}", number + 2);
-        line.then(|builder, x| builder.activate(&name, x, Activation::Tanh))?;
+        line.then(|builder, x| builder.activate(&name, x, ActivationFunction::Tanh))?;
     }
     line.classify(classes)
 }
@@ -38,23 +40,29 @@ pub fn lenet5(input: impl Into<Input>, classes: usize) -> Result<Network, BuildE
 ///
 /// # Errors
 /// Names the invalid layer.
-pub fn alexnet(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
-    let mut line = Line::new(input)?;
+pub fn alexnet(input: impl Into<ExampleShape>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = SequentialBuilder::new(input)?;
     let convs = [
         (
-            Conv::new(64, Windows::square(11).stride(4).padding(2)),
+            ConvOptions::new(64, SlidingWindow::square(11).stride(4).padding(2)),
             true,
         ),
-        (Conv::new(192, Windows::square(5).same()), true),
-        (Conv::new(384, Windows::square(3).same()), false),
-        (Conv::new(256, Windows::square(3).same()), false),
-        (Conv::new(256, Windows::square(3).same()), true),
+        (ConvOptions::new(192, SlidingWindow::square(5).same()), true),
+        (
+            ConvOptions::new(384, SlidingWindow::square(3).same()),
+            false,
+        ),
+        (
+            ConvOptions::new(256, SlidingWindow::square(3).same()),
+            false,
+        ),
+        (ConvOptions::new(256, SlidingWindow::square(3).same()), true),
     ];
     for (index, (conv, pool)) in convs.into_iter().enumerate() {
         let number = index + 1;
         line.then(|builder, x| builder.conv(&format!("conv{number}"), x, conv.relu()))?;
         if pool {
-            let windows = Windows::square(3).stride(2);
+            let windows = SlidingWindow::square(3).stride(2);
             line.then(|builder, x| builder.max_pool(&format!("pool{number}"), x, windows))?;
         }
     }
@@ -71,7 +79,7 @@ pub fn alexnet(input: impl Into<Input>, classes: usize) -> Result<Network, Build
 /// # Errors
 /// Names the invalid layer.
 pub fn vgg(
-    input: impl Into<Input>,
+    input: impl Into<ExampleShape>,
     depth: usize,
     batch_norm: bool,
     classes: usize,
@@ -89,11 +97,11 @@ pub fn vgg(
             });
         }
     };
-    let mut line = Line::new(input)?;
+    let mut line = SequentialBuilder::new(input)?;
     for (stage, (channels, convs)) in [64, 128, 256, 512, 512].into_iter().zip(convs).enumerate() {
         let stage = stage + 1;
         for number in 1..=convs {
-            let conv = Conv::new(channels, Windows::square(3).same());
+            let conv = ConvOptions::new(channels, SlidingWindow::square(3).same());
             let conv = if batch_norm { conv } else { conv.relu() };
             let name = format!("stage{stage}.conv{number}");
             line.then(|builder, x| builder.conv(&name, x, conv))?;
@@ -102,7 +110,7 @@ pub fn vgg(
                 line.then(|builder, x| builder.batch_norm(&name, x, true))?;
             }
         }
-        let windows = Windows::square(2).stride(2);
+        let windows = SlidingWindow::square(2).stride(2);
         line.then(|builder, x| builder.max_pool(&format!("pool{stage}"), x, windows))?;
     }
     for number in 1..=2 {

@@ -1,9 +1,9 @@
 //! Residual networks.
 
-use super::Line;
-use crate::model::builder::{Conv, Windows};
+use super::SequentialBuilder;
+use crate::model::builder::{ConvOptions, SlidingWindow};
 use crate::model::error::BuildError;
-use crate::model::input::Input;
+use crate::model::input::ExampleShape;
 use crate::model::network::Network;
 
 /// ResNet with 18, 34, 50, 101 or 152 layers (He et al., 2016) and strides in the 3×3 convolutions,
@@ -14,7 +14,7 @@ use crate::model::network::Network;
 /// # Errors
 /// Names the invalid layer.
 pub fn resnet(
-    input: impl Into<Input>,
+    input: impl Into<ExampleShape>,
     depth: usize,
     classes: usize,
 ) -> Result<Network, BuildError> {
@@ -32,14 +32,18 @@ pub fn resnet(
             });
         }
     };
-    let mut line = Line::new(input)?;
+    let mut line = SequentialBuilder::new(input)?;
     if line.is_photograph() {
-        let conv = Conv::new(64, Windows::square(7).stride(2).same());
+        let conv = ConvOptions::new(64, SlidingWindow::square(7).stride(2).same());
         line.conv_norm("stem", conv, true)?;
-        let windows = Windows::square(3).stride(2).padding(1);
+        let windows = SlidingWindow::square(3).stride(2).padding(1);
         line.then(|builder, x| builder.max_pool("stem.pool", x, windows))?;
     } else {
-        line.conv_norm("stem", Conv::new(64, Windows::square(3).same()), true)?;
+        line.conv_norm(
+            "stem",
+            ConvOptions::new(64, SlidingWindow::square(3).same()),
+            true,
+        )?;
     }
     for (stage, blocks) in blocks.into_iter().enumerate() {
         for block in 0..blocks {
@@ -56,7 +60,7 @@ pub fn resnet(
 /// channels and expand them fourfold. The input is added to the result, through a 1×1 convolution
 /// where the shape changes.
 fn residual_block(
-    line: &mut Line,
+    line: &mut SequentialBuilder,
     name: &str,
     channels: usize,
     stride: usize,
@@ -64,22 +68,22 @@ fn residual_block(
 ) -> Result<(), BuildError> {
     let input = line.x;
     let channels_in = line.builder.shape(input)[2];
-    let wide = Windows::square(3).same();
+    let wide = SlidingWindow::square(3).same();
     let convs = if bottleneck {
         vec![
-            Conv::new(channels, Windows::square(1)),
-            Conv::new(channels, wide.stride(stride)),
-            Conv::new(4 * channels, Windows::square(1)),
+            ConvOptions::new(channels, SlidingWindow::square(1)),
+            ConvOptions::new(channels, wide.stride(stride)),
+            ConvOptions::new(4 * channels, SlidingWindow::square(1)),
         ]
     } else {
         vec![
-            Conv::new(channels, wide.stride(stride)),
-            Conv::new(channels, wide),
+            ConvOptions::new(channels, wide.stride(stride)),
+            ConvOptions::new(channels, wide),
         ]
     };
     let channels_out = convs[convs.len() - 1].channels;
     let shortcut = if stride > 1 || channels_in != channels_out {
-        let conv = Conv::new(channels_out, Windows::square(1).stride(stride));
+        let conv = ConvOptions::new(channels_out, SlidingWindow::square(1).stride(stride));
         line.conv_norm(&format!("{name}.shortcut"), conv, false)?
     } else {
         input

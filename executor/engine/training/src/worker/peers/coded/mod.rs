@@ -27,7 +27,7 @@ use muster_comm::compress::{
 };
 use muster_comm::fabric::{FabricError, Mesh};
 use muster_comm::squeeze::by_largest;
-use muster_compute::model::Block;
+use muster_compute::model::ParameterBlock;
 use std::ops::Range;
 use std::sync::Arc;
 use units::{Unit, deal, decode, own_units, span, trade, units};
@@ -74,7 +74,7 @@ impl Coded {
     ///
     /// # Errors
     /// When a codec's settings are outside their range.
-    pub fn new(codecs: &Codecs, blocks: &[Block], seed: u64) -> Result<Self, PlanError> {
+    pub fn new(codecs: &Codecs, blocks: &[ParameterBlock], seed: u64) -> Result<Self, PlanError> {
         let named = blocks
             .iter()
             .map(|block| (block.name.as_str(), block.range(), block.role));

@@ -3,7 +3,7 @@
 use super::*;
 use muster_comm::compress::Norm;
 use muster_comm::fabric::{Credentials, Fabric, Options, Port, View};
-use muster_compute::model::Role;
+use muster_compute::model::ParameterRole;
 use muster_model::id::{JobId, TaskId};
 use std::thread;
 use uuid::Uuid;
@@ -12,13 +12,14 @@ const LENS: [usize; 3] = [150_000, 50, 70_000];
 const LEN: usize = 220_050;
 
 fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
-    workers_of(codec, count, Role::Weight)
+    workers_of(codec, count, ParameterRole::Weight)
 }
 
 /// Creates workers of a network whose last two blocks have the role `last`.
-fn workers_of(codec: CodecConfig, count: usize, last: Role) -> Vec<Coded> {
+fn workers_of(codec: CodecConfig, count: usize, last: ParameterRole) -> Vec<Coded> {
     let [first, small, large] = LENS;
-    let blocks = Block::in_a_row([(first, Role::Weight), (small, last), (large, last)]);
+    let blocks =
+        ParameterBlock::in_a_row([(first, ParameterRole::Weight), (small, last), (large, last)]);
     let coded = || Coded::new(&Codecs::uniform(codec), &blocks, 5).unwrap();
     (0..count).map(|_| coded()).collect()
 }
@@ -204,7 +205,7 @@ fn statistics_are_summed_as_they_are() {
         masking: false,
     };
     for codec in with_feedback().into_iter().chain([dgc]) {
-        let mut crew = workers_of(codec, 3, Role::Statistic);
+        let mut crew = workers_of(codec, 3, ParameterRole::Statistic);
         for number in 0..4 {
             let sum = step(1, number, &mut crew);
             let given = [0, 1, 2].map(|rank| gradients(rank, number));

@@ -11,7 +11,7 @@ use crate::worker::model::Model;
 use muster_comm::collective::Reduced;
 use muster_comm::fabric::{FabricError, Member};
 use muster_comm::log;
-use muster_compute::cuda::Id;
+use muster_compute::cuda::NcclId;
 use muster_model::error_chain::chain;
 
 impl AllReduce<'_> {
@@ -53,7 +53,7 @@ impl AllReduce<'_> {
     }
 
     /// Returns a new NCCL id on the coordinator.
-    fn new_id(&self) -> Option<Id> {
+    fn new_id(&self) -> Option<NcclId> {
         let (Seat::Chief(_), Some(gpus)) = (&self.seat, &self.gpus) else {
             return None;
         };
@@ -64,7 +64,7 @@ impl AllReduce<'_> {
     fn form(
         &mut self,
         model: &mut Model,
-        id: Id,
+        id: NcclId,
         members: &[Member],
         view: u64,
     ) -> Result<(), WorkerError> {
@@ -103,7 +103,7 @@ impl AllReduce<'_> {
     fn join_ranks(
         &mut self,
         model: &mut Model,
-        id: Id,
+        id: NcclId,
         place: (usize, usize),
     ) -> Result<(), String> {
         let gpus = self.gpus.as_ref().expect("a job that asks for it");

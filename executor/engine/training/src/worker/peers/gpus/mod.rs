@@ -28,7 +28,7 @@ use crate::worker::train::STALL;
 use muster_comm::collective::Group;
 use muster_comm::fabric::Summing;
 use muster_compute::clock;
-use muster_compute::cuda::{Device, Means};
+use muster_compute::cuda::{Device, NcclSupport};
 use muster_model::spec::{Algorithm, Exchange};
 pub(super) use offer::OFFER;
 use std::time::Duration;
@@ -42,7 +42,7 @@ const FAILURES: u32 = 2;
 
 /// State of one worker for sums on GPUs.
 pub(super) struct Gpus {
-    means: Result<Means, String>,
+    means: Result<NcclSupport, String>,
     meeting: Meeting,
     /// Consecutive steps without sums and without a lost member; the same on all workers.
     failures: u32,
@@ -64,7 +64,7 @@ impl Gpus {
     /// Returns the state if the job requests sums on GPUs.
     pub fn wanted(exchange: &Exchange, device: &Device) -> Option<Self> {
         (exchange.algorithm == Algorithm::Nccl).then(|| Self {
-            means: device.means(),
+            means: device.nccl_support(),
             meeting: Meeting::Open,
             failures: 0,
         })

@@ -1,7 +1,7 @@
 //! Offer before a communicator is formed, as a sum of floats. It contains the coordinator's NCCL
 //! id, to which the others add zeros, and shows whether all workers hold the same parameters.
 
-use muster_compute::cuda::{ID_BYTES, Id};
+use muster_compute::cuda::{ID_BYTES, NcclId};
 
 /// Bits of a fingerprint.
 const BITS: usize = 64;
@@ -14,7 +14,7 @@ pub const OFFER: usize = 1 + ID_BYTES + BITS;
 #[derive(Clone, Copy)]
 pub struct Offer {
     /// NCCL id of the coordinator, if it could make one.
-    pub id: Option<Id>,
+    pub id: Option<NcclId>,
     /// Hash of all that must have the same bits on every worker.
     pub fingerprint: u64,
 }
@@ -22,7 +22,7 @@ pub struct Offer {
 impl Offer {
     pub fn write(&self, out: &mut [f32]) {
         out[..OFFER].fill(0.0);
-        if let Some(Id(bytes)) = self.id {
+        if let Some(NcclId(bytes)) = self.id {
             out[0] = 1.0;
             for (out, byte) in out[1..].iter_mut().zip(bytes) {
                 *out = f32::from(byte);
@@ -44,7 +44,7 @@ impl Offer {
                 _ => return None,
             }
         }
-        let id = (sums[0] == 1.0).then(|| Id(std::array::from_fn(|at| sums[1 + at] as u8)));
+        let id = (sums[0] == 1.0).then(|| NcclId(std::array::from_fn(|at| sums[1 + at] as u8)));
         Some(Self { id, fingerprint })
     }
 }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn offer_carries_id_and_reveals_other_parameters() {
         let chief = Offer {
-            id: Some(Id(std::array::from_fn(|at| at as u8 + 100))),
+            id: Some(NcclId(std::array::from_fn(|at| at as u8 + 100))),
             fingerprint: 0xfeed_0000_1234_5678,
         };
         let other = Offer { id: None, ..chief };

@@ -13,7 +13,7 @@ use muster_comm::fabric::Coordinator;
 use muster_comm::log;
 use muster_comm::wire::hello::StepStats;
 use muster_compute::clock;
-use muster_compute::cuda::SumError;
+use muster_compute::cuda::AllReduceError;
 
 /// Result of an attempt at a step.
 enum Tried {
@@ -58,7 +58,7 @@ impl AllReduce<'_> {
         };
         let began = clock::now();
         let (mut stats, mut times) = (StepStats::default(), StepTimes::default());
-        let mut summed = Err(SumError::GivenUp);
+        let mut summed = Err(AllReduceError::GivenUp);
         // In another view a member of the communicator is gone, and a sum would wait for it.
         if self.group.view().number == view {
             (stats, times, summed) =
@@ -98,7 +98,7 @@ impl AllReduce<'_> {
     }
 
     /// Withdraws after a failure, because the others may wait for this worker's part of the sums.
-    fn tell_of_failure(&mut self, summed: &Result<(), SumError>) {
+    fn tell_of_failure(&mut self, summed: &Result<(), AllReduceError>) {
         if summed.is_err() {
             self.group.withdraw();
         }
@@ -158,11 +158,11 @@ impl AllReduce<'_> {
             let Meeting::Gpus { view } = self.meeting() else {
                 return Ok(false);
             };
-            let mut summed = Err(SumError::GivenUp);
+            let mut summed = Err(AllReduceError::GivenUp);
             if self.group.view().number == view {
                 let resident = model.resident().expect("gradients meet on the GPUs");
-                resident.sum_nothing(&self.buckets, &mut patience(&mut self.group));
-                summed = resident.await_sums(&mut patience(&mut self.group));
+                resident.participate_in_all_reduce(&self.buckets, &mut patience(&mut self.group));
+                summed = resident.await_all_reduce(&mut patience(&mut self.group));
                 self.tell_of_failure(&summed);
             }
             let head = Head {
@@ -181,7 +181,7 @@ impl AllReduce<'_> {
 }
 
 /// Returns this worker's vote.
-fn say(summed: &Result<(), SumError>) -> f32 {
+fn say(summed: &Result<(), AllReduceError>) -> f32 {
     if let Err(why) = summed {
         log::line(format_args!("a step without its sums: {why}"));
     }

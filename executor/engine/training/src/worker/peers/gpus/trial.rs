@@ -10,7 +10,7 @@ use crate::worker::train::{Ending, Surroundings, run};
 use crate::worker::{Reporter, WorkerError};
 use muster_compute::clock;
 use muster_compute::cuda::Device;
-use muster_compute::cuda::emulator::{Ranked, StandIn};
+use muster_compute::cuda::emulator::{EmulatedGpu, StandInBehaviour};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{NodeId, TaskId};
 use muster_model::place::Place;
@@ -204,11 +204,11 @@ fn asking(more: &Value) -> TaskLaunch {
     launch
 }
 
-fn gpus<const N: usize>() -> [Arc<Ranked>; N] {
-    std::array::from_fn(|number| Arc::new(Ranked::new(number, StandIn::Usual)))
+fn gpus<const N: usize>() -> [Arc<EmulatedGpu>; N] {
+    std::array::from_fn(|number| Arc::new(EmulatedGpu::new(number, StandInBehaviour::Usual)))
 }
 
-fn devices(gpus: &[Arc<Ranked>]) -> Vec<Device> {
+fn devices(gpus: &[Arc<EmulatedGpu>]) -> Vec<Device> {
     gpus.iter().cloned().map(Device::Ranked).collect()
 }
 
@@ -220,7 +220,7 @@ fn assert_finished(ended: &[Ended]) {
     }
 }
 
-fn sums(gpus: &[Arc<Ranked>]) -> Vec<u64> {
+fn sums(gpus: &[Arc<EmulatedGpu>]) -> Vec<u64> {
     gpus.iter().map(|gpu| gpu.sums()).collect()
 }
 
@@ -296,7 +296,7 @@ fn allreduce_continues_after_member_failure() {
     let expected = on_host();
     for dies_in in [1, 5] {
         let (job, mut gpus) = (Job::new(), gpus::<3>());
-        gpus[2] = Arc::new(Ranked::new(2, StandIn::Usual).dying_in(dies_in));
+        gpus[2] = Arc::new(EmulatedGpu::new(2, StandInBehaviour::Usual).dying_in(dies_in));
         let ended = start(&job, &asking(&json!({})), &devices(&gpus), 3, NOTHING);
         assert!(ended[2].0.is_none(), "it dies");
         assert_finished(&ended[..2]);
@@ -316,8 +316,8 @@ fn allreduce_continues_after_member_failure() {
 #[test]
 fn different_replica_is_detected_by_all_members() {
     let (job, mut gpus) = (Job::new(), gpus::<3>());
-    gpus[1] = Arc::new(Ranked::new(1, StandIn::Usual).straying_in(3));
-    gpus[2] = Arc::new(Ranked::new(2, StandIn::Usual).dying_in(5));
+    gpus[1] = Arc::new(EmulatedGpu::new(1, StandInBehaviour::Usual).straying_in(3));
+    gpus[2] = Arc::new(EmulatedGpu::new(2, StandInBehaviour::Usual).dying_in(5));
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 3, NOTHING);
     for (ending, _) in &ended[..2] {
         let Some(Err(error)) = ending else {
@@ -361,13 +361,22 @@ fn joined_worker_sums_and_dismissed_worker_stops() {
 fn all_sum_on_the_host_if_one_worker_cannot_use_nccl() {
     let expected = on_host();
     let second = [
-        ("no library", Ranked::without_library()),
-        ("an old library", Ranked::new(1, StandIn::Ancient)),
-        ("another version", Ranked::new(1, StandIn::Newer)),
-        ("the same GPU", Ranked::new(0, StandIn::Usual)),
+        ("no library", EmulatedGpu::without_library()),
+        (
+            "an old library",
+            EmulatedGpu::new(1, StandInBehaviour::Ancient),
+        ),
+        (
+            "another version",
+            EmulatedGpu::new(1, StandInBehaviour::Newer),
+        ),
+        ("the same GPU", EmulatedGpu::new(0, StandInBehaviour::Usual)),
     ];
     for (what, second) in second {
-        let gpus = [Arc::new(Ranked::new(0, StandIn::Usual)), Arc::new(second)];
+        let gpus = [
+            Arc::new(EmulatedGpu::new(0, StandInBehaviour::Usual)),
+            Arc::new(second),
+        ];
         let job = Job::new();
         assert_finished(&start(
             &job,
@@ -390,7 +399,7 @@ fn all_sum_on_the_host_if_one_worker_cannot_use_nccl() {
 #[test]
 fn all_return_to_the_host_after_library_failures() {
     let expected = on_host();
-    use StandIn::{Fails, FailsAtOthers, Refuses, Usual};
+    use StandInBehaviour::{Fails, FailsAtOthers, Refuses, Usual};
     for (first, second, tried) in [
         (Refuses, Refuses, 0),
         // The first waits for the second to join.
@@ -399,7 +408,7 @@ fn all_return_to_the_host_after_library_failures() {
         (FailsAtOthers, FailsAtOthers, 2),
     ] {
         let gpus = [(0, first), (1, second)];
-        let gpus = gpus.map(|(number, which)| Arc::new(Ranked::new(number, which)));
+        let gpus = gpus.map(|(number, which)| Arc::new(EmulatedGpu::new(number, which)));
         let job = Job::new();
         assert_finished(&start(
             &job,
@@ -418,7 +427,7 @@ fn joining_worker_without_nccl_returns_all_to_the_host() {
     let expected = on_host();
     let job = Job::new();
     let [first, second] = gpus::<2>();
-    let gpus = [first, second, Arc::new(Ranked::without_library())];
+    let gpus = [first, second, Arc::new(EmulatedGpu::without_library())];
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 2, |peers, _| {
         peers.revision += 1;
         peers.workers.push(peer(2));

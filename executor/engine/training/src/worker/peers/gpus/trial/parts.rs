@@ -67,7 +67,7 @@ fn survivors_take_over_parts_of_dead_worker() {
     let more = clipped(&json!({ "batch": 771, "model": { "kind": "mlp", "hidden": [2] } }));
     let expected = on_host_of(Job::with_images(780), &more);
     let (job, mut gpus) = (Job::with_images(780), gpus::<3>());
-    gpus[2] = Arc::new(Ranked::new(2, StandIn::Usual).dying_in(5));
+    gpus[2] = Arc::new(EmulatedGpu::new(2, StandInBehaviour::Usual).dying_in(5));
     let ended = start(&job, &asking(&more), &devices(&gpus), 3, NOTHING);
     assert!(ended[2].0.is_none(), "it dies");
     assert_finished(&ended[..2]);

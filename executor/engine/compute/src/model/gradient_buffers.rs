@@ -2,28 +2,28 @@
 //! operation that reads its value to the operation that computed the value, so few buffers suffice
 //! for a deep network.
 
-use super::network::Node;
+use super::network::OperationNode;
 
 /// Buffers of the gradients, per operation in the order of the network.
 #[derive(Debug, Default)]
-pub(crate) struct Slots {
+pub(crate) struct GradientBuffers {
     /// Number of elements per example of each buffer.
     pub(crate) sizes: Vec<usize>,
-    pub(crate) steps: Vec<Option<Step>>,
+    pub(crate) steps: Vec<Option<BackwardBuffers>>,
 }
 
 /// Buffers of the backward pass of one operation.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct BackwardBuffers {
     /// Buffer of the gradient with respect to the operation's output.
     pub(crate) d_output: usize,
     /// Destinations by position of the inputs.
-    pub(crate) d_inputs: Vec<Target>,
+    pub(crate) d_inputs: Vec<GradientTarget>,
 }
 
 /// Destination of the gradient with respect to an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum GradientTarget {
     /// The gradient is not needed, because no operation before has parameters.
     None,
     /// First gradient of the value, which is written to this buffer.
@@ -32,10 +32,10 @@ pub(crate) enum Target {
     More { aside: usize, sum: usize },
 }
 
-impl Slots {
+impl GradientBuffers {
     /// Assigns the buffers. `lens` are the numbers of elements per example of each value; the
     /// network's input is first.
-    pub(crate) fn plan(nodes: &[Node], lens: &[usize]) -> Self {
+    pub(crate) fn plan(nodes: &[OperationNode], lens: &[usize]) -> Self {
         let mut needed = vec![false; lens.len()];
         for (index, node) in nodes.iter().enumerate() {
             let before = node.inputs.iter().any(|&value| needed[value]);
@@ -43,7 +43,7 @@ impl Slots {
             let own = !kernel.parameters().is_empty() || !kernel.shared().is_empty();
             needed[index + 1] = before || own;
         }
-        let mut plan = Planner {
+        let mut plan = BufferPlanner {
             slots: Self::default(),
             free: Vec::new(),
             of: vec![None; lens.len()],
@@ -60,36 +60,42 @@ impl Slots {
     }
 }
 
-struct Planner {
-    slots: Slots,
+struct BufferPlanner {
+    slots: GradientBuffers,
     free: Vec<usize>,
     /// Buffer of each value's gradient while it lives.
     of: Vec<Option<usize>>,
 }
 
-impl Planner {
-    fn step(&mut self, d_output: usize, node: &Node, needed: &[bool], lens: &[usize]) -> Step {
+impl BufferPlanner {
+    fn step(
+        &mut self,
+        d_output: usize,
+        node: &OperationNode,
+        needed: &[bool],
+        lens: &[usize],
+    ) -> BackwardBuffers {
         let mut asides = Vec::new();
         let mut target = |value: usize| {
             if !needed[value] {
-                return Target::None;
+                return GradientTarget::None;
             }
             let slot = self.take(lens[value]);
             match self.of[value] {
                 None => {
                     self.of[value] = Some(slot);
-                    Target::First(slot)
+                    GradientTarget::First(slot)
                 }
                 Some(sum) => {
                     asides.push(slot);
-                    Target::More { aside: slot, sum }
+                    GradientTarget::More { aside: slot, sum }
                 }
             }
         };
         let d_inputs = node.inputs.iter().map(|&value| target(value)).collect();
         self.free.extend(asides);
         self.free.push(d_output);
-        Step { d_output, d_inputs }
+        BackwardBuffers { d_output, d_inputs }
     }
 
     /// Takes the smallest free buffer that is long enough, else extends the longest free one, else

@@ -1,17 +1,17 @@
 //! Emulated GPU that sums with others through a stand-in for NCCL (`stand_in_nccl.cpp`). It tests
 //! only the engine's side of the interface.
 
-use super::{Emulator, Late, build};
-use crate::cuda::device::Means;
+use super::{DeferredQueue, Emulator, build};
+use crate::cuda::device::NcclSupport;
 use crate::cuda::nccl::Nccl;
-use crate::cuda::product::Kind;
+use crate::cuda::product::ElementType;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Emulated GPU of one worker.
 #[derive(Debug)]
-pub struct Ranked {
-    means: Result<Means, String>,
+pub struct EmulatedGpu {
+    nccl_support: Result<NcclSupport, String>,
     /// Number of sums that this device was asked for.
     sums: AtomicU64,
     /// Number of the sum in which the process dies; 0 for none.
@@ -23,7 +23,7 @@ pub struct Ranked {
 
 /// Behaviour that is compiled into the stand-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StandIn {
+pub enum StandInBehaviour {
     Usual,
     /// Another version.
     Newer,
@@ -37,9 +37,9 @@ pub enum StandIn {
     FailsAtOthers,
 }
 
-impl StandIn {
+impl StandInBehaviour {
     pub(crate) fn open(self) -> Result<Arc<Nccl>, crate::cuda::DeviceError> {
-        static BUILT: Mutex<Vec<(StandIn, tempfile::TempDir)>> = Mutex::new(Vec::new());
+        static BUILT: Mutex<Vec<(StandInBehaviour, tempfile::TempDir)>> = Mutex::new(Vec::new());
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         if built.iter().all(|(which, _)| *which != self) {
             let folder = tempfile::tempdir().expect("a folder");
@@ -64,20 +64,20 @@ impl StandIn {
     }
 }
 
-impl Ranked {
+impl EmulatedGpu {
     /// GPU with this number; all have the same model.
-    pub fn new(number: usize, stand_in: StandIn) -> Self {
-        let means = stand_in.open().map(|nccl| Means {
+    pub fn new(number: usize, stand_in: StandInBehaviour) -> Self {
+        let nccl_support = stand_in.open().map(|nccl| NcclSupport {
             nccl,
             gpu: format!("{number:032x}"),
             kind: "emulated".to_owned(),
         });
-        Self::of(means.map_err(|error| error.to_string()))
+        Self::of(nccl_support.map_err(|error| error.to_string()))
     }
 
-    fn of(means: Result<Means, String>) -> Self {
+    fn of(nccl_support: Result<NcclSupport, String>) -> Self {
         Self {
-            means,
+            nccl_support,
             sums: AtomicU64::new(0),
             dies_in: 0,
             updates: AtomicU64::new(0),
@@ -101,8 +101,8 @@ impl Ranked {
         Self::of(Err("the CUDA library libnccl was not found".to_owned()))
     }
 
-    pub(crate) fn means(&self) -> Result<Means, String> {
-        self.means.clone()
+    pub(crate) fn nccl_support(&self) -> Result<NcclSupport, String> {
+        self.nccl_support.clone()
     }
 
     /// Number of sums that it was asked for.
@@ -110,10 +110,10 @@ impl Ranked {
         self.sums.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn queue(self: &Arc<Self>) -> Late {
-        let mut queue = Emulator::new(Kind::F32);
-        queue.ranked = Some(Arc::clone(self));
-        Late::new(queue)
+    pub(crate) fn queue(self: &Arc<Self>) -> DeferredQueue {
+        let mut queue = Emulator::new(ElementType::F32);
+        queue.gpu = Some(Arc::clone(self));
+        DeferredQueue::new(queue)
     }
 
     /// Whether the last update corrupted a parameter.

@@ -1,11 +1,11 @@
 //! Measured maximum throughput of a GPU, with which a benchmark compares a step. Training does not
 //! use it.
 
-use super::device::Gpu;
+use super::device::CudaDevice;
 use super::error::DeviceError;
 use super::operation::pack_blocks;
-use super::product::{Operand, Product};
-use super::queue::{Address, Queue, THREADS, int};
+use super::product::{MatrixOperand, MatrixProduct};
+use super::queue::{DeviceAddress, DeviceQueue, THREADS, int};
 use crate::clock;
 
 /// Rows and columns of the matrices: enough to fill the largest GPU many times.
@@ -16,21 +16,21 @@ const REPETITIONS: usize = 20;
 
 /// Throughput of one GPU, in a session's precision.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct GpuThroughput {
     /// Floating-point operations per second in products of 8192 × 8192 random matrices.
     pub products: f64,
     /// Bytes read and written per second by copies within the GPU's memory.
     pub copies: f64,
 }
 
-impl Gpu {
+impl CudaDevice {
     /// Measures the throughput. Takes about a second and up to 2 GiB of the GPU's memory.
     ///
     /// # Errors
     /// Errors of the GPU.
-    pub fn limits(&self) -> Result<Limits, DeviceError> {
+    pub fn throughput(&self) -> Result<GpuThroughput, DeviceError> {
         let (mut stream, kind) = (self.stream()?, self.kind());
-        let queue: &mut dyn Queue = &mut stream;
+        let queue: &mut dyn DeviceQueue = &mut stream;
         let matrix = SIDE * SIDE * kind.size();
         let [left, right, out] = [
             queue.allocate(matrix)?,
@@ -45,24 +45,24 @@ impl Gpu {
             let number_of = (state >> 8) as f32 / 8_388_608.0 - 1.0;
             number.copy_from_slice(&number_of.to_ne_bytes());
         }
-        let arriving = queue.allocate(numbers.len())?;
-        queue.upload(numbers, arriving);
+        let upload = queue.allocate(numbers.len())?;
+        queue.upload(numbers, upload);
         for to in [left, right] {
-            let arguments = [arriving.into(), to.into(), int(SIDE * SIDE)];
+            let arguments = [upload.into(), to.into(), int(SIDE * SIDE)];
             queue.launch("cast_in", pack_blocks(SIDE * SIDE), THREADS, &arguments);
         }
-        let operand = |at: Address| Operand::new(at, kind, SIDE);
-        let [left, right, out] = [left, right, out].map(operand);
-        let product = Product::new([SIDE; 3], left, right, out);
+        let [left, right, out] =
+            [left, right, out].map(|at: DeviceAddress| MatrixOperand::new(at, kind, SIDE));
+        let product = MatrixProduct::new([SIDE; 3], left, right, out);
         let seconds = timed(queue, |queue| queue.multiply(&product))?;
         let products = 2.0 * (SIDE as f64).powi(3) / seconds;
-        for at in [left.at, right.at, out.at, arriving] {
+        for at in [left.at, right.at, out.at, upload] {
             queue.free(at);
         }
         let [from, to] = [queue.allocate(COPIED)?, queue.allocate(COPIED)?];
         queue.zero(from, COPIED);
         let seconds = timed(queue, |queue| queue.copy(from, to, COPIED))?;
-        Ok(Limits {
+        Ok(GpuThroughput {
             products,
             copies: 2.0 * COPIED as f64 / seconds,
         })
@@ -70,7 +70,10 @@ impl Gpu {
 }
 
 /// Seconds per repetition, after a first call that is not counted.
-fn timed(queue: &mut dyn Queue, ask: impl Fn(&mut dyn Queue)) -> Result<f64, DeviceError> {
+fn timed(
+    queue: &mut dyn DeviceQueue,
+    ask: impl Fn(&mut dyn DeviceQueue),
+) -> Result<f64, DeviceError> {
     ask(queue);
     queue.finish()?;
     let began = clock::now();

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 /// Exclusive borrow of the elements of the block, but not of the slice that contains them.
 #[derive(Debug)]
-pub(super) struct Target<'a> {
+pub(super) struct MatrixBlockMut<'a> {
     data: *mut f32,
     pub(super) rows: usize,
     pub(super) cols: usize,
@@ -15,9 +15,9 @@ pub(super) struct Target<'a> {
 }
 
 // SAFETY: equivalent to `&mut [f32]`: no other target or slice has the same elements.
-unsafe impl Send for Target<'_> {}
+unsafe impl Send for MatrixBlockMut<'_> {}
 
-impl<'a> Target<'a> {
+impl<'a> MatrixBlockMut<'a> {
     /// Returns the columns `first..first + cols` of `out`, which consists of rows of length
     /// `stride`.
     ///
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn split_targets_cover_each_element_once() {
         let mut out = [0.0; 4 * 7];
-        let whole = Target::new(&mut out, [7, 1], 5);
+        let whole = MatrixBlockMut::new(&mut out, [7, 1], 5);
         let (above, below) = whole.split_rows(1);
         let (left, right) = below.split_columns(3);
         for (number, mut part) in [above, left, right].into_iter().enumerate() {

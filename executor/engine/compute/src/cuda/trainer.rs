@@ -2,30 +2,30 @@
 //! recorded once (CUDA graphs) and replayed, so that the host only copies the next batch into
 //! pinned memory.
 
-use super::device::{Device, Gpu, Way};
+use super::device::{CudaDevice, Device, TypedQueue};
 use super::error::DeviceError;
-use super::nccl::Communicator;
-use super::queue::Address;
-use super::session::Session;
-use super::step::Part;
+use super::nccl::NcclCommunicator;
+use super::queue::DeviceAddress;
+use super::session::DeviceSession;
+use super::step::StepPart;
 use crate::loss::StepLoss;
 use crate::model::{Batch, Network};
-use crate::optimizer::Optimizer;
+use crate::optimizer::OptimizerConfig;
 use std::ops::Deref;
 
 /// Network in training on one GPU.
 #[derive(Debug)]
-pub struct Resident {
+pub struct DeviceTrainer {
     /// Dropped before the session, because sums may still use the session's memory.
-    pub(super) ranks: Option<Communicator>,
+    pub(super) ranks: Option<NcclCommunicator>,
     pub(super) network: Network,
-    pub(super) optimizer: Optimizer,
+    pub(super) optimizer: OptimizerConfig,
     /// Maximum norm of a step's mean gradient.
     pub(super) clip_norm: Option<f64>,
-    pub(super) session: Session,
+    pub(super) session: DeviceSession,
     pub(super) step: u64,
     /// Number of examples of the batch in pinned memory (0 for no batch), and its place, 0 or 1.
-    pub(super) laid: (usize, usize),
+    pub(super) staged: (usize, usize),
     /// Place that the current or last step reads.
     pub(super) begun: usize,
     /// Whether a step has begun and not been waited for.
@@ -33,25 +33,25 @@ pub struct Resident {
     /// Number of examples of the last steps, and number of consecutive steps with it.
     pub(super) warm: (usize, usize),
     /// Recorded parts of steps, in the order of the queue's numbers.
-    pub(super) recorded: Vec<Part>,
+    pub(super) recorded: Vec<StepPart>,
     /// Pinned copy of parameters and state while the device's memory is released.
     saved: Option<&'static mut [u8]>,
 }
 
-impl Resident {
+impl DeviceTrainer {
     /// Starts a training with these parameters and a zero optimizer state. `room` is the maximum
     /// number of examples of a pass and of a step; larger steps take several passes.
     ///
     /// # Errors
     /// If the GPU is out of memory or cannot load the kernels.
     pub fn new(
-        gpu: &Gpu,
+        gpu: &CudaDevice,
         network: &Network,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
         room: (usize, usize),
         params: &[f32],
     ) -> Result<Self, DeviceError> {
-        let way: Way = (Box::new(gpu.stream()?), gpu.kind());
+        let way: TypedQueue = (Box::new(gpu.stream()?), gpu.kind());
         Self::on_queue(way, network, optimizer, room, params)
     }
 
@@ -62,7 +62,7 @@ impl Resident {
     pub fn on(
         device: &Device,
         network: &Network,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
         room: (usize, usize),
         params: &[f32],
     ) -> Result<Option<Self>, DeviceError> {
@@ -72,21 +72,21 @@ impl Resident {
     }
 
     fn on_queue(
-        (queue, kind): Way,
+        (queue, kind): TypedQueue,
         network: &Network,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
         room: (usize, usize),
         params: &[f32],
     ) -> Result<Self, DeviceError> {
         let state = optimizer.state_len_per_param();
-        let session = Session::new(network, queue, kind, room, state)?;
+        let session = DeviceSession::new(network, queue, kind, room, state)?;
         Self::with(session, network, optimizer, params)
     }
 
     pub(super) fn with(
-        mut session: Session,
+        mut session: DeviceSession,
         network: &Network,
-        optimizer: Optimizer,
+        optimizer: OptimizerConfig,
         params: &[f32],
     ) -> Result<Self, DeviceError> {
         session.send_parameters(network, params);
@@ -104,7 +104,7 @@ impl Resident {
             clip_norm: None,
             session,
             step: 0,
-            laid: (0, 0),
+            staged: (0, 0),
             begun: 0,
             is_under_way: false,
             warm: (0, 0),
@@ -202,36 +202,36 @@ impl Resident {
     /// # Panics
     /// If the batch is empty or too large, a token is not in the vocabulary, or a class is out of
     /// range.
-    pub fn lay(&mut self, batch: &Batch<'_>) {
+    pub fn stage_batch(&mut self, batch: &Batch<'_>) {
         let examples = batch.inputs.len() / self.network.input().len();
         let is_in = (1..=self.session.max_step).contains(&examples);
         assert!(is_in, "a step of 1 to {} examples", self.session.max_step);
         let place = 1 - self.begun;
         self.session.fill_batch(&self.network, batch, place);
-        self.laid = (examples, place);
+        self.staged = (examples, place);
     }
 
     /// Whether pinned memory holds a batch for the next step.
     #[must_use]
     pub fn has_batch(&self) -> bool {
-        self.laid.0 > 0
+        self.staged.0 > 0
     }
 
     /// Forward pass over parts of at most [`Self::max_batch`] examples, with the current
-    /// parameters. Discards the batch of [`Self::lay`].
+    /// parameters. Discards the batch of [`Self::stage_batch`].
     ///
     /// # Errors
     /// Errors of the GPU.
     ///
     /// # Panics
-    /// See [`Self::lay`]. Also if a part is too large, while a step is running, and while the
-    /// memory is released.
+    /// See [`Self::stage_batch`]. Also if a part is too large, while a step is running, and while
+    /// the memory is released.
     pub fn evaluate<'a>(
         &mut self,
         parts: impl Iterator<Item = Batch<'a>>,
     ) -> Result<StepLoss, DeviceError> {
         assert!(!self.is_under_way, "a step reads what is laid");
-        self.laid.0 = 0;
+        self.staged.0 = 0;
         self.session.evaluate_here(&self.network, parts)
     }
 
@@ -276,7 +276,7 @@ impl Resident {
             return Ok(());
         };
         // The communicator has device memory of its own.
-        self.part()?;
+        self.leave()?;
         let session = &mut self.session;
         let [parameters, state] = [session.regions.parameters, session.regions.state];
         if self.saved.is_none() {
@@ -312,7 +312,7 @@ impl Resident {
         let saved = self.saved.as_ref().expect("what is suspended is kept");
         let [parameters, state] = [session.regions.parameters, session.regions.state];
         let (first, second) = saved.split_at(parameters.bytes);
-        let to: [Address; 2] = [session.at(parameters), session.at(state)];
+        let to: [DeviceAddress; 2] = [session.at(parameters), session.at(state)];
         session.queue.upload(first, to[0]);
         if state.bytes > 0 {
             session.queue.upload(second, to[1]);
@@ -322,7 +322,7 @@ impl Resident {
     }
 
     #[cfg(test)]
-    pub(super) fn session(&self) -> &Session {
+    pub(super) fn session(&self) -> &DeviceSession {
         &self.session
     }
 }

@@ -8,11 +8,11 @@
 //! These steps are not recorded. Whether NCCL's calls can be recorded, and what happens to the
 //! recording when a rank dies, has not been tested on GPUs.
 
-use super::device::Means;
+use super::device::NcclSupport;
 use super::error::DeviceError;
-use super::nccl::{Communicator, Id, Look, SumError};
-use super::resident::Resident;
+use super::nccl::{AllReduceError, NcclCommunicator, NcclId, PollCallback};
 use super::step::parts;
+use super::trainer::DeviceTrainer;
 use crate::clock;
 use std::ops::Range;
 use std::thread;
@@ -25,22 +25,22 @@ const EVERY: Duration = Duration::from_micros(20);
 /// abort.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
-impl Resident {
+impl DeviceTrainer {
     /// Waits until all ranks have called this with the same id. `place` is the own rank and the
     /// number of ranks.
     ///
     /// # Errors
-    /// [`SumError`].
+    /// [`AllReduceError`].
     pub fn join(
         &mut self,
-        means: &Means,
-        id: Id,
+        nccl_support: &NcclSupport,
+        id: NcclId,
         place: (usize, usize),
-        look: Look<'_>,
-    ) -> Result<(), SumError> {
+        poll: PollCallback<'_>,
+    ) -> Result<(), AllReduceError> {
         self.ranks = None;
         self.session.queue.enter();
-        self.ranks = Some(Communicator::form(&means.nccl, id, place, look)?);
+        self.ranks = Some(NcclCommunicator::form(&nccl_support.nccl, id, place, poll)?);
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Resident {
     ///
     /// # Errors
     /// If the sums do not end; the device is unusable then.
-    pub fn part(&mut self) -> Result<(), DeviceError> {
+    pub fn leave(&mut self) -> Result<(), DeviceError> {
         self.ranks = None;
         let began = clock::now();
         // A running sum would overwrite the gradients of the next step.
@@ -64,15 +64,15 @@ impl Resident {
         Ok(())
     }
 
-    /// Enqueues the gradients of the batch of the last [`Self::lay`], and the sum of each of
-    /// `buckets` over all ranks. Buckets cover the parameters from their end. A bucket is summed
+    /// Enqueues the gradients of the batch of the last [`Self::stage_batch`], and the sum of each
+    /// of `buckets` over all ranks. Buckets cover the parameters from their end. A bucket is summed
     /// once the backward pass of the last part has completed it. [`Self::wait`] returns this rank's
-    /// loss; the caller must call [`Self::await_sums`] next.
+    /// loss; the caller must call [`Self::await_all_reduce`] next.
     ///
     /// # Panics
     /// See [`Self::step`]. Also without a communicator.
-    pub fn begin_sums(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
-        let (examples, place) = self.take_laid();
+    pub fn begin_all_reduce(&mut self, buckets: &[Range<usize>], poll: PollCallback<'_>) {
+        let (examples, place) = self.take_staged();
         let session = &mut self.session;
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         let mut waiting = buckets.iter().peekable();
@@ -86,11 +86,11 @@ impl Resident {
                 while let Some(bucket) =
                     waiting.next_if(|bucket| part.is_last && bucket.start >= done.start)
                 {
-                    session.sum(ranks, bucket, look);
+                    session.sum(ranks, bucket, poll);
                 }
             });
         }
-        session.ask_loss();
+        session.download_loss();
         self.is_under_way = true;
     }
 
@@ -99,21 +99,22 @@ impl Resident {
     ///
     /// # Panics
     /// Without a communicator.
-    pub fn sum_nothing(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
+    pub fn participate_in_all_reduce(&mut self, buckets: &[Range<usize>], poll: PollCallback<'_>) {
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         for bucket in buckets {
-            self.session.sum(ranks, bucket, look);
+            self.session.sum(ranks, bucket, poll);
         }
     }
 
     /// Waits until all sums have completed.
     ///
     /// # Errors
-    /// [`SumError`]; gradients are undefined then, and the caller must call [`Self::part`] next.
+    /// [`AllReduceError`]; gradients are undefined then, and the caller must call [`Self::leave`]
+    /// next.
     ///
     /// # Panics
     /// Without a communicator.
-    pub fn await_sums(&mut self, look: Look<'_>) -> Result<(), SumError> {
+    pub fn await_all_reduce(&mut self, poll: PollCallback<'_>) -> Result<(), AllReduceError> {
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         loop {
             let is_over = self.session.queue.has_summed();
@@ -123,8 +124,8 @@ impl Resident {
             if is_over {
                 return Ok(());
             }
-            if !look() {
-                return Err(SumError::GivenUp);
+            if !poll() {
+                return Err(AllReduceError::GivenUp);
             }
             thread::sleep(EVERY);
         }
@@ -133,8 +134,8 @@ impl Resident {
     /// Enqueues the update by the sums, multiplied by `grad_scale` and clipped by their common
     /// norm. The bits are the same on every rank, because all ranks have the same sums.
     pub fn apply(&mut self, grad_scale: f32) {
-        self.tell(grad_scale);
-        self.send_told();
+        self.write_factors(grad_scale);
+        self.upload_factors();
         self.update();
         self.step += 1;
     }

@@ -1,22 +1,22 @@
 //! Data sets with a name, in the IDX files of their publishers.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Normalisation, Targets};
-use super::idx::{Images, read_images, read_labels};
-use super::split::Limits;
-use crate::model::InputShape;
+use super::examples::{ExampleTargets, Examples, PixelNormalisation};
+use super::idx::{IdxImages, read_images, read_labels};
+use super::split::SplitLimits;
+use crate::model::ImageShape;
 use std::path::{Path, PathBuf};
 
 /// Data sets with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NamedDataset {
     /// Xiao, Rasul and Vollgraf, 2017: 28×28 grey pixels, 10 classes.
     FashionMnist,
     /// LeCun, Cortes and Burges: handwritten digits of the same shape.
     Mnist,
 }
 
-impl Kind {
+impl NamedDataset {
     /// Height and width of each image.
     const SIDE: usize = 28;
 
@@ -35,8 +35,8 @@ impl Kind {
     }
 
     #[must_use]
-    pub fn shape(self) -> InputShape {
-        InputShape {
+    pub fn shape(self) -> ImageShape {
+        ImageShape {
             height: Self::SIDE,
             width: Self::SIDE,
             channels: 1,
@@ -46,21 +46,21 @@ impl Kind {
     /// Returns a fixed normalisation. It is not measured on the loaded images, because a limit on
     /// their number must not change it.
     #[must_use]
-    pub fn normalisation(self) -> Normalisation {
+    pub fn normalisation(self) -> PixelNormalisation {
         let (mean, std) = match self {
             Self::FashionMnist => (0.2860, 0.3530),
             Self::Mnist => (0.1307, 0.3081),
         };
-        Normalisation { mean, std }
+        PixelNormalisation { mean, std }
     }
 }
 
 /// Reads the training and the test split from
 /// `<root>/<folder>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`.
 pub(super) fn load(
-    kind: Kind,
+    kind: NamedDataset,
     root: &Path,
-    limits: Limits,
+    limits: SplitLimits,
 ) -> Result<(Examples, Examples), DatasetError> {
     let directory = root.join(kind.folder());
     Ok((
@@ -70,7 +70,7 @@ pub(super) fn load(
 }
 
 fn split(
-    kind: Kind,
+    kind: NamedDataset,
     directory: &Path,
     split: &'static str,
     prefix: &str,
@@ -83,14 +83,14 @@ fn split(
     let labels_path = find(directory, format!("{prefix}-labels-idx1-ubyte"))?;
     let images = read_images(&images_path).map_err(DatasetError::Read)?;
     let labels = read_labels(&labels_path, kind.classes()).map_err(DatasetError::Read)?;
-    let Images {
+    let IdxImages {
         count,
         height,
         width,
         ..
     } = images;
-    if (height, width) != (Kind::SIDE, Kind::SIDE) {
-        let expected = Kind::SIDE;
+    if (height, width) != (NamedDataset::SIDE, NamedDataset::SIDE) {
+        let expected = NamedDataset::SIDE;
         return Err(DatasetError::Size {
             split,
             height,
@@ -114,7 +114,7 @@ fn split(
     Ok(Examples::bytes(
         pixels,
         &[kind.normalisation()],
-        Targets::Classes(labels),
+        ExampleTargets::Classes(labels),
     ))
 }
 

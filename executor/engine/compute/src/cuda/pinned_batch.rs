@@ -3,51 +3,51 @@
 
 use super::error::DeviceError;
 use super::operation::pack_blocks;
-use super::product::Kind;
-use super::queue::{Queue, THREADS, int};
-use super::regions::Regions;
-use super::session::Session;
-use crate::loss::Loss;
+use super::product::ElementType;
+use super::queue::{DeviceQueue, THREADS, int};
+use super::regions::MemoryLayout;
+use super::session::DeviceSession;
+use crate::loss::LossFunction;
 use crate::model::network::Network;
-use crate::model::{Batch, Input, Targets};
+use crate::model::{Batch, BatchTargets, ExampleShape};
 use std::ops::Range;
 
 /// Bytes of the random key of one pass.
 pub(super) const DRAW: usize = 16;
 
 /// Pinned memory for the examples of a step.
-pub(super) struct Laid {
+pub(super) struct PinnedBatch {
     inputs: &'static mut [u8],
     targets: &'static mut [u8],
     /// Random key of each part.
     draws: &'static mut [u8],
 }
 
-impl Laid {
+impl PinnedBatch {
     /// Allocates pinned memory for `max_step` examples, of which `max_batch` go through the network
     /// at once.
     pub(super) fn pin(
-        queue: &mut dyn Queue,
-        regions: &Regions,
+        queue: &mut dyn DeviceQueue,
+        regions: &MemoryLayout,
         (max_batch, max_step): (usize, usize),
     ) -> Result<Self, DeviceError> {
         let of_step = |part: usize| part / max_batch * max_step;
         Ok(Self {
-            inputs: queue.pin(of_step(regions.arriving.bytes))?,
+            inputs: queue.pin(of_step(regions.input_upload.bytes))?,
             targets: queue.pin(of_step(regions.targets.bytes))?,
             draws: queue.pin(DRAW * max_step.div_ceil(max_batch))?,
         })
     }
 }
 
-impl Session {
+impl DeviceSession {
     /// Allocates pinned memory for another step, which [`Self::fill_batch`] can fill.
     ///
     /// # Errors
     /// If the system does not provide the memory.
     pub(super) fn pin_batch(&mut self) -> Result<(), DeviceError> {
         let room = (self.max_batch, self.max_step);
-        let batch = Laid::pin(&mut *self.queue, &self.regions, room)?;
+        let batch = PinnedBatch::pin(&mut *self.queue, &self.regions, room)?;
         self.host.batches.push(batch);
         Ok(())
     }
@@ -67,16 +67,16 @@ impl Session {
     /// Copies the batch into the pinned memory with index `number`.
     pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>, number: usize) {
         check(network, batch);
-        let laid = &mut self.host.batches[number];
+        let batch_memory = &mut self.host.batches[number];
         let inputs = bytemuck::cast_slice(batch.inputs);
-        laid.inputs[..inputs.len()].copy_from_slice(inputs);
+        batch_memory.inputs[..inputs.len()].copy_from_slice(inputs);
         let targets: &[u8] = match batch.targets {
-            Targets::Classes(classes) => bytemuck::cast_slice(classes),
-            Targets::Values(values) => bytemuck::cast_slice(values),
+            BatchTargets::Classes(classes) => bytemuck::cast_slice(classes),
+            BatchTargets::Values(values) => bytemuck::cast_slice(values),
         };
-        laid.targets[..targets.len()].copy_from_slice(targets);
+        batch_memory.targets[..targets.len()].copy_from_slice(targets);
         let parts = network.parts_of(self.max_batch, batch);
-        for (out, part) in laid.draws.chunks_exact_mut(DRAW).zip(parts) {
+        for (out, part) in batch_memory.draws.chunks_exact_mut(DRAW).zip(parts) {
             let draw = part.draw;
             let draw = [draw.seed.rotate_left(32) ^ draw.step, draw.first];
             out.copy_from_slice(bytemuck::bytes_of(&draw));
@@ -86,15 +86,17 @@ impl Session {
     /// Uploads the examples `part`, which form one part, of the batch that [`Self::fill_batch`] has
     /// copied.
     pub(super) fn upload_part(&mut self, network: &Network, part: Range<usize>, number: usize) {
-        let arriving = self.at(self.regions.arriving);
+        let input_upload = self.at(self.regions.input_upload);
         let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
         let of = |each: usize| 4 * each * part.start..4 * each * part.end;
         let [inputs, targets] = [network.input().len(), network.targets()].map(of);
         let draws = DRAW * (part.start / self.max_batch);
-        let laid = &self.host.batches[number];
-        self.queue.upload(&laid.inputs[inputs], arriving);
-        self.queue.upload(&laid.targets[targets], to);
-        self.queue.upload(&laid.draws[draws..][..DRAW], draw);
+        let batch_memory = &self.host.batches[number];
+        self.queue
+            .upload(&batch_memory.inputs[inputs], input_upload);
+        self.queue.upload(&batch_memory.targets[targets], to);
+        self.queue
+            .upload(&batch_memory.draws[draws..][..DRAW], draw);
     }
 
     /// Converts uploaded inputs to the kind of values.
@@ -102,7 +104,7 @@ impl Session {
         if self.is_cast(network) {
             let numbers = examples * network.input().len();
             let arguments = [
-                self.at(self.regions.arriving).into(),
+                self.at(self.regions.input_upload).into(),
                 self.at(self.regions.input).into(),
                 int(numbers),
             ];
@@ -114,18 +116,18 @@ impl Session {
     /// Whether inputs are converted. Tokens stay f32, because bf16 cannot represent all whole
     /// numbers above 256.
     pub(super) fn is_cast(&self, network: &Network) -> bool {
-        self.kind != Kind::F32 && !matches!(network.input(), Input::Tokens { .. })
+        self.kind != ElementType::F32 && !matches!(network.input(), ExampleShape::Tokens { .. })
     }
 }
 
 fn check(network: &Network, batch: &Batch<'_>) {
-    if let Input::Tokens { vocabulary, .. } = network.input() {
+    if let ExampleShape::Tokens { vocabulary, .. } = network.input() {
         for &token in batch.inputs {
             let is_known = (token as usize) < vocabulary && token as usize as f32 == token;
             assert!(is_known, "token {token} of a vocabulary of {vocabulary}");
         }
     }
-    if let (Loss::CrossEntropy { classes }, Targets::Classes(labels)) =
+    if let (LossFunction::CrossEntropy { classes }, BatchTargets::Classes(labels)) =
         (network.loss, batch.targets)
     {
         for &label in labels {
