@@ -1,7 +1,7 @@
 //! Records of started shims, stored outside the task folders. A task can write its own folder. So
 //! the folder's content about shim, GPUs and end is no evidence while the shim lives.
 
-use crate::ledger::Entry;
+use crate::ledger::LedgerEntry;
 use crate::process::ProcessId;
 use crate::task_file::TaskFile;
 use muster_model::assignment::TaskLaunch;
@@ -20,18 +20,18 @@ const FOLDER: &str = "shims";
 #[derive(Debug, Default)]
 pub struct Shims {
     folder: PathBuf,
-    known: BTreeMap<TaskId, Record>,
+    known: BTreeMap<TaskId, StartedShim>,
 }
 
 /// A started shim. The record is removed once the task's end is known.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Record {
+pub struct StartedShim {
     pub launch: TaskLaunch,
     boot_id: String,
     pub shim: ProcessId,
 }
 
-impl Record {
+impl StartedShim {
     pub fn is_alive(&self) -> bool {
         self.shim.is_alive() && self.is_of_this_boot()
     }
@@ -75,7 +75,7 @@ impl Shims {
     /// # Errors
     /// If it cannot be written: the next daemon could not find the shim.
     pub fn begin(&mut self, launch: &TaskLaunch, shim: ProcessId) -> io::Result<()> {
-        let record = Record {
+        let record = StartedShim {
             launch: launch.clone(),
             boot_id: crate::process::boot_id(),
             shim,
@@ -85,11 +85,11 @@ impl Shims {
         Ok(())
     }
 
-    pub fn get(&self, entry: &Entry) -> Option<&Record> {
+    pub fn get(&self, entry: &LedgerEntry) -> Option<&StartedShim> {
         self.known.get(&entry.launch.task_id)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Record> {
+    pub fn all(&self) -> impl Iterator<Item = &StartedShim> {
         self.known.values()
     }
 
