@@ -184,8 +184,7 @@ impl Allowance {
             return LineDecision::Pass;
         }
         self.count += 1;
-        let is_told = |at: u64| now_ms < at + TELL_EVERY_MS;
-        if self.told_ms.is_some_and(is_told) {
+        if self.told_ms.is_some_and(|at| now_ms < at + TELL_EVERY_MS) {
             match self.dropped.last_mut() {
                 Some(last) if last.end == line => last.end = line + 1,
                 _ => self.dropped.push(line..line + 1),

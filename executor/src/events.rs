@@ -314,10 +314,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
-        let note = |number: usize| TaskReport::Note {
-            message: format!("{number} {}", "x".repeat(MAX_LINE_BYTES / 2)),
-        };
-        let all: Vec<TaskReport> = (0..20).map(note).collect();
+        let all: Vec<TaskReport> = (0..20)
+            .map(|number| TaskReport::Note {
+                message: format!("{number} {}", "x".repeat(MAX_LINE_BYTES / 2)),
+            })
+            .collect();
         append(&file, &all).expect("appended");
         let mut given = Vec::new();
         each(&file, |report| given.push(report.clone())).expect("read");

@@ -178,8 +178,10 @@ fn tensorflow(launch: &TaskLaunch, peers: &Peers) -> Result<String, CommandError
 }
 
 fn place(launch: &TaskLaunch, peers: &Peers) -> Result<TorchProcessGroup, CommandError> {
-    let is_this = |peer: &Peer| peer.task_id == launch.task_id;
-    let rank = peers.workers.iter().position(is_this);
+    let rank = peers
+        .workers
+        .iter()
+        .position(|peer| peer.task_id == launch.task_id);
     let first = peers.workers.first().ok_or(CommandError::Peers)?;
     Ok(TorchProcessGroup {
         rank: rank.ok_or(CommandError::Peers)?,

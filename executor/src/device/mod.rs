@@ -61,13 +61,14 @@ pub fn cores() -> u32 {
 /// Returns GPUs that Kubernetes counts. Their memory is unknown here and reported as 0; the labels
 /// of the node may contain it.
 fn counted(count: u32, resource: &str) -> Vec<Gpu> {
-    let gpu = |index| Gpu {
-        index,
-        kind: GpuKind::Cuda,
-        model: resource.to_owned(),
-        memory_bytes: 0,
-    };
-    (0..count).map(gpu).collect()
+    (0..count)
+        .map(|index| Gpu {
+            index,
+            kind: GpuKind::Cuda,
+            model: resource.to_owned(),
+            memory_bytes: 0,
+        })
+        .collect()
 }
 
 /// Whether the node's devices are GPUs.

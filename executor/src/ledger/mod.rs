@@ -175,8 +175,9 @@ impl Ledger {
             return;
         }
         let folder = NodeTaskFolder::of(&self.data.join("tasks"), id);
-        let made = || LedgerEntry::new(folder, launch.clone(), Peers::default(), Life::Starting);
-        let entry = self.entries.entry(id).or_insert_with(made);
+        let entry = self.entries.entry(id).or_insert_with(|| {
+            LedgerEntry::new(folder, launch.clone(), Peers::default(), Life::Starting)
+        });
         entry.launch = launch.clone();
         entry.life = Life::Starting;
         entry.read_record();

@@ -158,8 +158,10 @@ mod tests {
     }
 
     fn without_pace(reports: &[TaskReport]) -> impl Iterator<Item = TaskReport> {
-        let is_pace = |report: &&TaskReport| !matches!(report, TaskReport::Pace { .. });
-        reports.iter().filter(is_pace).cloned()
+        reports
+            .iter()
+            .filter(|report| !matches!(report, TaskReport::Pace { .. }))
+            .cloned()
     }
 
     /// Returns the reports that a batch causes, except signs of life.

@@ -191,10 +191,9 @@ impl ProgressSeries {
         now_ms: u64,
         reports: &mut Vec<TaskReport>,
     ) {
-        let is_same = |newest: &PendingEvaluation| {
+        if !self.newest.as_ref().is_some_and(|newest| {
             (newest.evaluation.step, newest.evaluation.split) == (step, split)
-        };
-        if !self.newest.as_ref().is_some_and(is_same) {
+        }) {
             self.evaluated(now_ms, reports);
             self.newest = None;
         }

@@ -93,8 +93,10 @@ pub fn apply(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result
 /// Removes the template's mount at this path, and its volume if no other mount uses it.
 fn take_out(spec: &mut PodSpec, container: &mut Container, path: &str) {
     let mounts = container.volume_mounts.get_or_insert_default();
-    let is_there = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/') == path;
-    let Some(place) = mounts.iter().position(is_there) else {
+    let Some(place) = mounts
+        .iter()
+        .position(|mount| mount.mount_path.trim_end_matches('/') == path)
+    else {
         return;
     };
     let name = mounts.remove(place).name;
