@@ -45,7 +45,7 @@ fn main() -> anyhow::Result<()> {
         .nth(1)
         .is_none_or(|name| name != "driver")
     {
-        shim::keep_to_ourselves();
+        shim::forbid_tracing();
     }
     let arguments = Arguments::parse();
     match arguments.command {

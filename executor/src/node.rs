@@ -195,7 +195,7 @@ impl NodeLoop {
             );
             return;
         }
-        if let Err(error) = self.ledger.take_on(assigned.generation) {
+        if let Err(error) = self.ledger.store_generation(assigned.generation) {
             self.postpone(assigned, &error);
             return;
         }
@@ -275,7 +275,7 @@ impl NodeLoop {
             .filter(|entry| !entry.is_ended())
         {
             tracing::warn!(task.id = %id, why = %outcome, "a task is ended");
-            entry.doom(outcome);
+            entry.force_outcome(outcome);
             self.launcher.stop(entry);
         }
     }
@@ -304,11 +304,11 @@ impl NodeLoop {
     }
 
     fn reconcile(&mut self) {
-        let seen = self.ledger.seen();
+        let observed = self.ledger.observation();
         let due = if self.is_leaving {
-            steps(Some(&leaving(&self.ledger)), &seen)
+            steps(Some(&leaving(&self.ledger)), &observed)
         } else {
-            steps(self.desired.as_ref(), &seen)
+            steps(self.desired.as_ref(), &observed)
         };
         for step in due {
             tracing::debug!(?step, "executor.reconcile");
@@ -421,7 +421,7 @@ impl NodeLoop {
 
 /// Desired state of a daemon that leaves: all present tasks, to be stopped.
 fn leaving(ledger: &Ledger) -> Desired {
-    let tasks = ledger.seen().tasks.into_iter().map(|(id, task)| {
+    let tasks = ledger.observation().tasks.into_iter().map(|(id, task)| {
         (
             id,
             DesiredTask {

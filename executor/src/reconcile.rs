@@ -34,7 +34,7 @@ pub struct TaskObservation {
     pub life: TaskStage,
     pub gpus: Vec<u32>,
     /// Suspended as requested, so it uses none of its GPUs.
-    pub stands_still: bool,
+    pub is_suspended: bool,
     /// As last written to the task's folder.
     pub peers: Peers,
 }
@@ -75,24 +75,24 @@ pub enum ReconcileStep {
 /// Without an assignment since the start of the daemon there are no steps: running tasks continue.
 /// An assignment with an older generation than an accepted one gives no steps either.
 #[must_use]
-pub fn steps(desired: Option<&Desired>, seen: &NodeObservation) -> Vec<ReconcileStep> {
+pub fn steps(desired: Option<&Desired>, observed: &NodeObservation) -> Vec<ReconcileStep> {
     let Some(desired) = desired else {
         return Vec::new();
     };
-    if desired.generation < seen.generation {
+    if desired.generation < observed.generation {
         return Vec::new();
     }
-    let unwanted = seen
+    let unwanted = observed
         .tasks
         .iter()
         .filter(|(id, _)| !desired.tasks.contains_key(id));
     let mut steps: Vec<ReconcileStep> = unwanted
         .filter_map(|(id, task)| away(*id, task.life))
         .collect();
-    let busy = busy_gpus(seen);
+    let busy = busy_gpus(observed);
     let mut launches = Vec::new();
     for (id, wanted) in &desired.tasks {
-        match seen.tasks.get(id) {
+        match observed.tasks.get(id) {
             None => launches.push((*id, wanted)),
             Some(task) if task.life == TaskStage::Prepared => launches.push((*id, wanted)),
             Some(task) => steps.extend(keep(*id, wanted, task)),
@@ -146,15 +146,16 @@ fn begin(id: TaskId, wanted: &DesiredTask, busy: &BTreeSet<u32>) -> Option<Recon
     is_free.then_some(ReconcileStep::Launch(id))
 }
 
-fn busy_gpus(seen: &NodeObservation) -> BTreeSet<u32> {
+fn busy_gpus(observed: &NodeObservation) -> BTreeSet<u32> {
     let holds = |task: &&TaskObservation| {
         let has_process = matches!(
             task.life,
             TaskStage::Starting | TaskStage::Running | TaskStage::Stopping
         );
-        has_process && !task.stands_still
+        has_process && !task.is_suspended
     };
-    seen.tasks
+    observed
+        .tasks
         .values()
         .filter(holds)
         .flat_map(|task| task.gpus.iter().copied())
@@ -280,36 +281,36 @@ mod tests {
                     },
                 );
             }
-            let mut seen = NodeObservation {
+            let mut observed = NodeObservation {
                 generation: 5,
                 ..NodeObservation::default()
             };
             if let Some(life) = life {
-                seen.tasks.insert(
+                observed.tasks.insert(
                     id(1),
                     TaskObservation {
                         life,
-                        stands_still: false,
+                        is_suspended: false,
                         gpus: vec![0],
                         peers: Peers::default(),
                     },
                 );
             }
             assert_eq!(
-                steps(Some(&desired), &seen),
+                steps(Some(&desired), &observed),
                 Vec::from_iter(expected),
                 "{what}"
             );
             let newer = NodeObservation {
                 generation: 6,
-                ..seen.clone()
+                ..observed.clone()
             };
             assert_eq!(
                 steps(Some(&desired), &newer),
                 [],
                 "{what}, by an older generation"
             );
-            assert_eq!(steps(None, &seen), [], "{what}, before any assignment");
+            assert_eq!(steps(None, &observed), [], "{what}, before any assignment");
         }
     }
 
@@ -340,15 +341,15 @@ mod tests {
             };
             let task = TaskObservation {
                 life,
-                stands_still: false,
+                is_suspended: false,
                 gpus: vec![],
                 peers: old,
             };
-            let seen = NodeObservation {
+            let observed = NodeObservation {
                 generation: 1,
                 tasks: BTreeMap::from([(id(1), task)]),
             };
-            assert_eq!(steps(Some(&desired), &seen), expected, "{life:?}");
+            assert_eq!(steps(Some(&desired), &observed), expected, "{life:?}");
         }
     }
 
@@ -363,7 +364,7 @@ mod tests {
             generation: 1,
             tasks: BTreeMap::from([(id(2), wanted)]),
         };
-        for (life, stands_still, expected) in [
+        for (life, is_suspended, expected) in [
             (Running, false, vec![ReconcileStep::Stop(id(1))]),
             (
                 Running,
@@ -381,15 +382,15 @@ mod tests {
         ] {
             let task = TaskObservation {
                 life,
-                stands_still,
+                is_suspended,
                 gpus: vec![2],
                 peers: Peers::default(),
             };
-            let seen = NodeObservation {
+            let observed = NodeObservation {
                 generation: 1,
                 tasks: BTreeMap::from([(id(1), task)]),
             };
-            assert_eq!(steps(Some(&desired), &seen), expected, "{life:?}");
+            assert_eq!(steps(Some(&desired), &observed), expected, "{life:?}");
         }
     }
 }

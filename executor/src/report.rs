@@ -314,7 +314,7 @@ fn read_log(tail: &mut LogTail, entry: &mut LedgerEntry, max_bytes: usize) -> Op
             None
         }
         Err(error) => {
-            entry.complain("its log cannot be read", &error);
+            entry.report_file_error("its log cannot be read", &error);
             entry.is_log_drained = is_ended;
             None
         }

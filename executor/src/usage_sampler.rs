@@ -28,7 +28,7 @@ pub struct SampledTask {
     /// The task's processes are the descendants of its shim.
     pub shim: ProcessId,
     pub gpus: Vec<u32>,
-    pub stands_still: bool,
+    pub is_suspended: bool,
 }
 
 /// Handle shared by the sampling thread, the node loop and the session.
@@ -50,7 +50,7 @@ struct SamplerState {
 struct LastSample {
     at_ms: u64,
     ticks: u64,
-    stood_still: bool,
+    was_suspended: bool,
     peak_bytes: Option<u64>,
 }
 
@@ -166,7 +166,7 @@ impl UsageSampler {
             let last = LastSample {
                 at_ms: now_ms,
                 ticks,
-                stood_still: one.stands_still,
+                was_suspended: one.is_suspended,
                 peak_bytes: before.and_then(|last| last.peak_bytes).max(memory_bytes),
             };
             last_samples.insert(one.task, last);
@@ -178,7 +178,7 @@ impl UsageSampler {
                     used.as_ref().map_or(0.0, |used| gpu_busy(used, one, &tree))
                 }
             };
-            let was_at_work = !one.stands_still && !before.stood_still;
+            let was_at_work = !one.is_suspended && !before.was_suspended;
             let report = UsageReport {
                 memory_bytes,
                 peak_bytes: last.peak_bytes,
@@ -188,7 +188,7 @@ impl UsageSampler {
                 } else {
                     0
                 },
-                stands: one.stands_still,
+                stands: one.is_suspended,
             };
             let mut measured = lock(&self.0.measured);
             let untold = measured.get(&one.task).copied();
@@ -224,7 +224,7 @@ fn gpu_memory(
     let of_task = of_task(used, one, tree).filter_map(|of| of.memory_bytes);
     let was_seen = before.is_some_and(|last| last.peak_bytes.is_some());
     let found = of_task.reduce(|sum, bytes| sum + bytes);
-    let found = found.or((one.stands_still && was_seen).then_some(0));
+    let found = found.or((one.is_suspended && was_seen).then_some(0));
     found.filter(|_| has_answered)
 }
 
@@ -276,12 +276,12 @@ mod tests {
         shim
     }
 
-    fn watched(number: u128, shim: &Child, stands_still: bool) -> SampledTask {
+    fn watched(number: u128, shim: &Child, is_suspended: bool) -> SampledTask {
         SampledTask {
             task: TaskId(Uuid::from_u128(number)),
             shim: ProcessId::of(i32::try_from(shim.id()).expect("a number")).expect("it runs"),
             gpus: vec![0],
-            stands_still,
+            is_suspended,
         }
     }
 
@@ -343,20 +343,20 @@ mod tests {
             (9, used(Some(90), 0.1)),
         ]);
         let driver = GpuUsageByProcess::from([(0, of_gpu), (1, BTreeMap::new())]);
-        let task = |gpus: &[u32], stands_still| SampledTask {
+        let task = |gpus: &[u32], is_suspended| SampledTask {
             task: TaskId(Uuid::from_u128(1)),
             shim: ProcessId {
                 pid: 6,
                 start_ticks: 1,
             },
             gpus: gpus.to_vec(),
-            stands_still,
+            is_suspended,
         };
         let tree = [stat(7), stat(8)];
         let seen = Some(LastSample {
             at_ms: 0,
             ticks: 0,
-            stood_still: false,
+            was_suspended: false,
             peak_bytes: Some(15),
         });
         for (gpus, stands, tree, before, expected) in [

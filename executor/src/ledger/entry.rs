@@ -34,7 +34,7 @@ pub struct LedgerEntry {
     /// record.
     pub known_shim: Option<ProcessId>,
     /// Outcome that replaces that of the process, because the daemon ends the task.
-    doom: Option<Outcome>,
+    forced_outcome: Option<Outcome>,
     logged: LogOnce,
 }
 
@@ -75,7 +75,7 @@ impl LedgerEntry {
             is_stopping: false,
             is_log_drained: false,
             known_shim: None,
-            doom: None,
+            forced_outcome: None,
             logged: LogOnce::default(),
         }
     }
@@ -86,7 +86,7 @@ impl LedgerEntry {
     }
 
     /// Undoes a recorded end: a task that has not ended must not be forgotten.
-    pub(super) fn look_after(&mut self) {
+    pub(super) fn undo_end(&mut self) {
         self.acknowledged.forgotten_at_unix_ms = None;
         self.acknowledged.end = false;
     }
@@ -110,7 +110,7 @@ impl LedgerEntry {
 
     /// Whether the task is suspended for the newest slice that it knows of. A task that is to
     /// resume holds its GPUs from that moment.
-    pub(super) fn stands_still(&self) -> bool {
+    pub(super) fn is_suspended(&self) -> bool {
         let told = || self.folder.standing().text().ok()?.parse().ok();
         let held = self.peers.held_turn();
         held.is_some() && told() == held && self.is_stopped_if_a_program()
@@ -129,7 +129,7 @@ impl LedgerEntry {
         below.iter().all(|stat| matches!(stat.state, 'T' | 't'))
     }
 
-    pub(super) fn seen_life(&self) -> TaskStage {
+    pub(super) fn stage(&self) -> TaskStage {
         match &self.life {
             Life::Prepared => TaskStage::Prepared,
             Life::Starting if self.is_stopping => TaskStage::Stopping,
@@ -164,7 +164,7 @@ impl LedgerEntry {
                     && !self.read_record()
                     && let RunnerStatus::Gone(outcome) = runner
                 {
-                    self.end(outcome.unwrap_or_else(|| self.never_began()));
+                    self.end(outcome.unwrap_or_else(|| self.launch_failure()));
                 }
             }
             Life::Running(_) => {
@@ -202,7 +202,7 @@ impl LedgerEntry {
         is_told
     }
 
-    fn never_began(&self) -> Outcome {
+    fn launch_failure(&self) -> Outcome {
         // A shim without disk space cannot write its error.
         let folder = self.folder.path().to_owned();
         let space = self.folder.exit().reserve(1);
@@ -221,13 +221,13 @@ impl LedgerEntry {
 
     /// Fixes the outcome that the task has once its processes have ended. The caller requests the
     /// stop.
-    pub fn doom(&mut self, outcome: Outcome) {
-        self.doom.get_or_insert(outcome);
+    pub fn force_outcome(&mut self, outcome: Outcome) {
+        self.forced_outcome.get_or_insert(outcome);
     }
 
     /// Records the end of a task that has no shim, or none any more.
     pub fn end(&mut self, outcome: Outcome) {
-        let outcome = self.doom.take().unwrap_or(outcome);
+        let outcome = self.forced_outcome.take().unwrap_or(outcome);
         if let Err(error) = self.folder.exit().write_durably(&outcome) {
             tracing::error!(task.id = %self.launch.task_id, %error, "cannot write how a task ended");
         }
@@ -251,7 +251,7 @@ impl LedgerEntry {
 
     /// Reports once that a file of the folder is unusable. If safe file access refuses it, for
     /// instance a link, the task's owner receives a note too.
-    pub fn complain(&mut self, what: &str, error: &io::Error) {
+    pub fn report_file_error(&mut self, what: &str, error: &io::Error) {
         let message = format!("{what}: {error}");
         if !self.logged.is_new(&message) {
             return;
@@ -267,7 +267,7 @@ impl LedgerEntry {
 
     fn read_exit(&mut self) -> bool {
         match self.folder.exit().read() {
-            Ok(Some(outcome)) if self.doom.is_some() => {
+            Ok(Some(outcome)) if self.forced_outcome.is_some() => {
                 self.end(outcome);
                 true
             }
@@ -278,7 +278,7 @@ impl LedgerEntry {
             }
             Ok(None) => false,
             Err(error) => {
-                self.complain("how it ended cannot be read", &error);
+                self.report_file_error("how it ended cannot be read", &error);
                 false
             }
         }
@@ -308,7 +308,7 @@ impl LedgerEntry {
             }
             Ok(None) => false,
             Err(error) => {
-                self.complain("the record of its process cannot be read", &error);
+                self.report_file_error("the record of its process cannot be read", &error);
                 false
             }
         }
@@ -348,7 +348,7 @@ pub(super) fn load(path: &Path) -> Result<LedgerEntry, String> {
         entry.life = Life::Starting;
     }
     if !entry.is_ended() {
-        entry.look_after();
+        entry.undo_end();
     }
     Ok(entry)
 }

@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 /// Eviction reason of a task for which no pod could be created.
 pub const NOT_MADE: &str = "NotMade";
 /// Name prefixes of folders that are being created or removed.
-const HALF: &str = ".tmp-";
-const GONE: &str = ".tmp-gone-";
+const TEMPORARY_PREFIX: &str = ".tmp-";
+const REMOVED_PREFIX: &str = ".tmp-gone-";
 
 /// All tasks of the node and its newest accepted generation.
 #[derive(Debug)]
@@ -67,11 +67,11 @@ impl Ledger {
                 .file_name()
                 .and_then(|name| name.to_str())
                 .unwrap_or_default();
-            if name.starts_with(GONE) {
+            if name.starts_with(REMOVED_PREFIX) {
                 gone.push(path);
                 continue;
             }
-            if name.starts_with(HALF) {
+            if name.starts_with(TEMPORARY_PREFIX) {
                 // Now, before a task of the same name is created again.
                 let _ = remove_folder(&path);
                 continue;
@@ -127,7 +127,7 @@ impl Ledger {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn take_on(&mut self, generation: u64) -> Result<(), ExecutorError> {
+    pub fn store_generation(&mut self, generation: u64) -> Result<(), ExecutorError> {
         if generation > self.generation {
             let path = self.data.join("generation");
             disk::rewrite(&path, &generation, true).map_err(ExecutorError::write(path))?;
@@ -181,7 +181,7 @@ impl Ledger {
         entry.launch = launch.clone();
         entry.life = Life::Starting;
         entry.read_record();
-        entry.look_after();
+        entry.undo_end();
     }
 
     /// Does the same for a process task without a recorded outcome. `shim` is `None` if the machine
@@ -196,16 +196,16 @@ impl Ledger {
 
     /// Returns the observed state that [`crate::reconcile::steps`] compares.
     #[must_use]
-    pub fn seen(&self) -> NodeObservation {
+    pub fn observation(&self) -> NodeObservation {
         let known = self
             .entries
             .iter()
             .filter(|(_, entry)| !entry.is_forgotten());
         let tasks = known.map(|(id, entry)| {
             let task = TaskObservation {
-                life: entry.seen_life(),
+                life: entry.stage(),
                 gpus: entry.launch.gpus.clone(),
-                stands_still: entry.stands_still(),
+                is_suspended: entry.is_suspended(),
                 peers: entry.peers.clone(),
             };
             (*id, task)
@@ -237,7 +237,7 @@ impl Ledger {
                 task: *id,
                 shim: record.shim,
                 gpus: entry.launch.gpus.clone(),
-                stands_still: entry.stands_still(),
+                is_suspended: entry.is_suspended(),
             }),
             Life::Prepared | Life::Starting | Life::Ended(_) => None,
         });
@@ -260,7 +260,7 @@ impl Ledger {
             if place < keep && total <= bytes {
                 continue;
             }
-            match self.put_away(folder.path(), *id) {
+            match self.rename_for_removal(folder.path(), *id) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(task.id = %id, %error, "cannot remove the folder of an ended task");
                 }
@@ -274,8 +274,11 @@ impl Ledger {
     }
 
     /// Renames a folder that is to be removed: removing its content may take long.
-    fn put_away(&self, folder: &Path, id: TaskId) -> io::Result<PathBuf> {
-        let away = self.data.join("tasks").join(format!("{GONE}{id}"));
+    fn rename_for_removal(&self, folder: &Path, id: TaskId) -> io::Result<PathBuf> {
+        let away = self
+            .data
+            .join("tasks")
+            .join(format!("{REMOVED_PREFIX}{id}"));
         fs::rename(folder, &away)?;
         Ok(away)
     }
@@ -287,7 +290,7 @@ fn create(
     launch: &TaskLaunch,
     peers: &Peers,
 ) -> Result<(), ExecutorError> {
-    let temporary = tasks.join(format!("{HALF}{}", launch.task_id));
+    let temporary = tasks.join(format!("{TEMPORARY_PREFIX}{}", launch.task_id));
     let made = fill(tasks, &temporary, folder, launch, peers);
     if made.is_err() {
         // On a full disk the few bytes of a partial folder matter.
@@ -432,12 +435,18 @@ pub(crate) mod tests {
             }
         };
         until_empty();
-        for name in [format!("{GONE}{id}"), format!("{HALF}{id}")] {
+        for name in [
+            format!("{REMOVED_PREFIX}{id}"),
+            format!("{TEMPORARY_PREFIX}{id}"),
+        ] {
             fs::create_dir_all(tasks.join(name).join("full")).expect("made");
         }
         let ledger = Ledger::open(place.path()).expect("our own folder");
         assert!(ledger.entries.is_empty());
-        assert!(!tasks.join(format!("{HALF}{id}")).exists(), "at once");
+        assert!(
+            !tasks.join(format!("{TEMPORARY_PREFIX}{id}")).exists(),
+            "at once"
+        );
         until_empty();
     }
 }

@@ -109,7 +109,7 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     // Ctrl-C in the daemon's terminal must not reach the shim. The call fails for the leader of a
     // group, which is separated from the terminal's group already.
     let _ = rustix::process::setsid();
-    keep_to_ourselves();
+    forbid_tracing();
     let folder = NodeTaskFolder::at(&arguments.folder);
     let Some(_lock) = lock(&folder)? else {
         return Ok(());
@@ -136,7 +136,7 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
 /// Prevents other processes of the same user from tracing this process and from reading its memory
 /// and environment. Daemons have secrets there, and a traced shim could write a forged outcome.
 /// `exec` resets this property.
-pub fn keep_to_ourselves() {
+pub fn forbid_tracing() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
@@ -221,7 +221,7 @@ pub fn is_locked(folder: &NodeTaskFolder) -> Result<bool, ExecutorError> {
 ///
 /// # Errors
 /// If the folder cannot be written.
-pub fn forestall(folder: &NodeTaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
+pub fn end_unstarted(folder: &NodeTaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
     let (lock, exit) = (folder.lock(), folder.exit());
     // Without write access, as in `is_locked`.
     let file = lock
@@ -249,7 +249,7 @@ fn lock(folder: &NodeTaskFolder) -> Result<Option<File>, ExecutorError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{forestall, keep_to_ourselves, lock};
+    use super::{end_unstarted, forbid_tracing, lock};
     use crate::folder::NodeTaskFolder;
     use muster_model::task::Outcome;
     use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
@@ -262,21 +262,21 @@ mod tests {
             message: "its pod does not start".to_owned(),
         };
         let held = lock(&folder).expect("our own folder").expect("it is free");
-        assert!(!forestall(&folder, &end).expect("our own folder"));
+        assert!(!end_unstarted(&folder, &end).expect("our own folder"));
         assert!(!folder.exit().is_there(), "a shim is there");
         drop(held);
         std::fs::write(folder.shim().path(), "{}").expect("our own folder");
-        assert!(!forestall(&folder, &end).expect("our own folder"));
+        assert!(!end_unstarted(&folder, &end).expect("our own folder"));
         assert!(!folder.exit().is_there(), "a shim was there");
         folder.shim().remove().expect("our own folder");
-        assert!(forestall(&folder, &end).expect("our own folder"));
+        assert!(end_unstarted(&folder, &end).expect("our own folder"));
         assert!(folder.exit().is_there());
     }
 
     #[test]
     fn shim_cannot_be_traced() {
         let before = dumpable_behavior().expect("the kernel says");
-        keep_to_ourselves();
+        forbid_tracing();
         let after = dumpable_behavior().expect("the kernel says");
         // With `cargo test` all tests share this process: restore the state.
         set_dumpable_behavior(before).expect("as it was");

@@ -235,7 +235,7 @@ impl PodRuntime {
                 message: format!("no pod could be made for it within {within_s} s: {why}"),
             };
             // The pod may exist nevertheless if its answer was lost: its shim then finds the end.
-            match shim::forestall(&entry.folder, &outcome) {
+            match shim::end_unstarted(&entry.folder, &outcome) {
                 Ok(done) if done || entry.folder.exit().is_there() => {
                     self.mirror.request(id, PodRequest::Delete);
                     self.uncreated_since_ms.remove(&id);
@@ -255,7 +255,7 @@ impl PodRuntime {
     fn give_up(&self, entry: &LedgerEntry, status: &TaskPodStatus, outcome: &Outcome) {
         let (id, folder) = (entry.launch.task_id, &entry.folder);
         // The shim may be starting; it does not start a task with an end in its folder.
-        match shim::forestall(folder, outcome) {
+        match shim::end_unstarted(folder, outcome) {
             Ok(done) => {
                 let has_end = done || folder.exit().is_there();
                 if has_end && !status.is_deleted && !self.mirror.lock().has_request(id) {

@@ -20,7 +20,7 @@ const FOLDER: &str = "pods";
 #[derive(Debug, Default)]
 pub struct PodRecords {
     folder: PathBuf,
-    known: BTreeMap<TaskId, RequestedPod>,
+    by_task: BTreeMap<TaskId, RequestedPod>,
 }
 
 /// Record of a task's pod. Its presence means that the pod was requested, which happens once.
@@ -43,7 +43,7 @@ impl PodRecords {
         fs::create_dir_all(&folder)?;
         let mut records = Self {
             folder,
-            known: BTreeMap::new(),
+            by_task: BTreeMap::new(),
         };
         for entry in fs::read_dir(&records.folder)? {
             let name = entry?.file_name();
@@ -51,7 +51,7 @@ impl PodRecords {
                 continue;
             };
             match records.file(task).read() {
-                Ok(record) => records.known.extend(record.map(|record| (task, record))),
+                Ok(record) => records.by_task.extend(record.map(|record| (task, record))),
                 Err(error) => {
                     tracing::error!(task.id = %task, %error, "what is known of a task's pod cannot be read");
                 }
@@ -76,7 +76,7 @@ impl PodRecords {
 
     #[must_use]
     pub fn told_to_stop(&self, entry: &LedgerEntry) -> bool {
-        match self.known.get(&entry.launch.task_id) {
+        match self.by_task.get(&entry.launch.task_id) {
             Some(record) => record.told_to_stop,
             // A task of the previous release has no record.
             None => {
@@ -91,7 +91,7 @@ impl PodRecords {
     /// # Errors
     /// If the record cannot be written.
     pub fn stop(&mut self, entry: &LedgerEntry) -> io::Result<()> {
-        if let Some(record) = self.known.get(&entry.launch.task_id).cloned() {
+        if let Some(record) = self.by_task.get(&entry.launch.task_id).cloned() {
             let told = RequestedPod {
                 told_to_stop: true,
                 ..record
@@ -104,7 +104,7 @@ impl PodRecords {
     /// Records outcomes, and removes the records of tasks that the ledger has forgotten.
     pub fn follow(&mut self, ledger: &Ledger) {
         let mut changed = Vec::new();
-        for (task, record) in &self.known {
+        for (task, record) in &self.by_task {
             match ledger.entries.get(task).map(|entry| &entry.life) {
                 None => changed.push((*task, None)),
                 Some(Life::Ended(outcome)) if record.ended.is_none() => {
@@ -121,7 +121,7 @@ impl PodRecords {
             let kept = match record {
                 Some(record) => self.keep(task, record),
                 None => {
-                    self.known.remove(&task);
+                    self.by_task.remove(&task);
                     self.file(task).remove()
                 }
             };
@@ -135,14 +135,14 @@ impl PodRecords {
     /// Corrects the ledger, which was read from the task folders. For a task without a recorded
     /// outcome the state of its pod decides.
     pub fn correct(&self, ledger: &mut Ledger) {
-        for record in self.known.values() {
+        for record in self.by_task.values() {
             ledger.adopt(&record.launch, record.ended.as_ref());
         }
     }
 
     fn keep(&mut self, task: TaskId, record: RequestedPod) -> io::Result<()> {
         let kept = self.file(task).write_durably(&record);
-        self.known.insert(task, record);
+        self.by_task.insert(task, record);
         kept
     }
 
