@@ -11,18 +11,18 @@ use std::ops::Range;
 /// Interval of notes about dropped lines.
 const TELL_EVERY_MS: u64 = 60_000;
 /// Limit of samples, evaluations, checkpoints and notes.
-const LINES: Pace = Pace {
+const LINES: LineRateLimit = LineRateLimit {
     per_s: 50,
     at_once: 100_000,
 };
 /// Limit of the bytes of these lines.
-const BYTES: Pace = Pace {
+const BYTES: LineRateLimit = LineRateLimit {
     per_s: 16 << 10,
     at_once: 16 << 20,
 };
 /// Limit of lines that change the course of a job. They have a budget of their own, so that other
 /// lines cannot exhaust it.
-const STEPS: Pace = Pace {
+const STEPS: LineRateLimit = LineRateLimit {
     per_s: 2,
     at_once: 1_000,
 };
@@ -34,30 +34,30 @@ const MAX_ENDS: u32 = 10;
 
 /// A rate and an initial burst.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct LineRateLimit {
     per_s: u64,
     at_once: u64,
 }
 
 /// Token bucket, in thousandths of a unit.
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
-    pace: Pace,
+struct LineTokenBucket {
+    rate: LineRateLimit,
     left_milli: u64,
     at_ms: u64,
 }
 
-impl Bucket {
-    fn new(pace: Pace, now_ms: u64) -> Self {
+impl LineTokenBucket {
+    fn new(rate: LineRateLimit, now_ms: u64) -> Self {
         Self {
-            pace,
-            left_milli: pace.at_once * 1000,
+            rate,
+            left_milli: rate.at_once * 1000,
             at_ms: now_ms,
         }
     }
 
     fn refill(&mut self, now_ms: u64) {
-        let Pace { per_s, at_once } = self.pace;
+        let LineRateLimit { per_s, at_once } = self.rate;
         let most_milli = (at_once + per_s * ADDS_UP_S) * 1000;
         let new_milli = now_ms.saturating_sub(self.at_ms).saturating_mul(per_s);
         self.left_milli = self.left_milli.saturating_add(new_milli).min(most_milli);
@@ -75,7 +75,7 @@ impl Bucket {
 
 /// Decision about a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LineDecision {
     Pass,
     Drop,
     /// Dropped, with this note in its place.
@@ -86,7 +86,7 @@ pub enum Verdict {
 #[derive(Debug, Default)]
 pub struct Allowance {
     /// `None` before the first line.
-    buckets: Option<Buckets>,
+    buckets: Option<LineTokenBuckets>,
     ends: u32,
     /// Lines below this number have been judged. A repeated read gives the same verdict.
     judged: u64,
@@ -99,18 +99,18 @@ pub struct Allowance {
 }
 
 #[derive(Debug)]
-struct Buckets {
-    lines: Bucket,
-    bytes: Bucket,
-    steps: Bucket,
+struct LineTokenBuckets {
+    lines: LineTokenBucket,
+    bytes: LineTokenBucket,
+    steps: LineTokenBucket,
 }
 
-impl Buckets {
+impl LineTokenBuckets {
     fn new(now_ms: u64) -> Self {
         Self {
-            lines: Bucket::new(LINES, now_ms),
-            bytes: Bucket::new(BYTES, now_ms),
-            steps: Bucket::new(STEPS, now_ms),
+            lines: LineTokenBucket::new(LINES, now_ms),
+            bytes: LineTokenBucket::new(BYTES, now_ms),
+            steps: LineTokenBucket::new(STEPS, now_ms),
         }
     }
 
@@ -167,28 +167,29 @@ impl From<&TaskReport> for Weight {
 
 impl Allowance {
     /// Judges a line. Lines come in ascending order and may be repeated.
-    pub fn judge(&mut self, line: u64, bytes: usize, weight: Weight, now_ms: u64) -> Verdict {
+    pub fn judge(&mut self, line: u64, bytes: usize, weight: Weight, now_ms: u64) -> LineDecision {
         if line < self.judged {
             return self.judged_before(line);
         }
         self.judged = line + 1;
-        let buckets = self.buckets.get_or_insert_with(|| Buckets::new(now_ms));
+        let buckets = self
+            .buckets
+            .get_or_insert_with(|| LineTokenBuckets::new(now_ms));
         let mut passes = buckets.take(bytes as u64, weight, now_ms);
         if weight == Weight::End {
             passes = self.ends < MAX_ENDS;
             self.ends += 1;
         }
         if passes {
-            return Verdict::Pass;
+            return LineDecision::Pass;
         }
         self.count += 1;
-        let is_told = |at: u64| now_ms < at + TELL_EVERY_MS;
-        if self.told_ms.is_some_and(is_told) {
+        if self.told_ms.is_some_and(|at| now_ms < at + TELL_EVERY_MS) {
             match self.dropped.last_mut() {
                 Some(last) if last.end == line => last.end = line + 1,
                 _ => self.dropped.push(line..line + 1),
             }
-            return Verdict::Drop;
+            return LineDecision::Drop;
         }
         self.told_ms = Some(now_ms);
         let note = format!(
@@ -196,7 +197,7 @@ impl Allowance {
             LINES.per_s, BYTES.per_s, self.count
         );
         self.replaced.push((line, note.clone()));
-        Verdict::Replace(note)
+        LineDecision::Replace(note)
     }
 
     /// Forgets lines below this number, which are not read again.
@@ -205,14 +206,14 @@ impl Allowance {
         self.replaced.retain(|(number, _)| *number >= line);
     }
 
-    fn judged_before(&self, line: u64) -> Verdict {
+    fn judged_before(&self, line: u64) -> LineDecision {
         if let Some((_, note)) = self.replaced.iter().find(|(number, _)| *number == line) {
-            return Verdict::Replace(note.clone());
+            return LineDecision::Replace(note.clone());
         }
         if self.dropped.iter().any(|range| range.contains(&line)) {
-            return Verdict::Drop;
+            return LineDecision::Drop;
         }
-        Verdict::Pass
+        LineDecision::Pass
     }
 }
 
@@ -225,33 +226,36 @@ mod tests {
         let mut allowance = Allowance::default();
         for line in 0..LINES.at_once {
             let verdict = allowance.judge(line, 10, Weight::Rest, 0);
-            assert_eq!(verdict, Verdict::Pass, "{line}");
+            assert_eq!(verdict, LineDecision::Pass, "{line}");
         }
         let next = LINES.at_once;
         let told = allowance.judge(next, 10, Weight::Rest, 1);
-        assert!(matches!(&told, Verdict::Replace(note) if note.contains("50 lines")));
+        assert!(matches!(&told, LineDecision::Replace(note) if note.contains("50 lines")));
         assert_eq!(
             allowance.judge(next + 1, 10, Weight::Rest, 1),
-            Verdict::Drop
+            LineDecision::Drop
         );
         // A repeated read gives the same verdicts.
         assert_eq!(allowance.judge(next, 10, Weight::Rest, 900_000), told);
         assert_eq!(
             allowance.judge(next + 1, 10, Weight::Rest, 900_000),
-            Verdict::Drop
+            LineDecision::Drop
         );
-        assert_eq!(allowance.judge(0, 10, Weight::Rest, 900_000), Verdict::Pass);
+        assert_eq!(
+            allowance.judge(0, 10, Weight::Rest, 900_000),
+            LineDecision::Pass
+        );
         let later = allowance.judge(next + 2, 10, Weight::Rest, 1_000);
-        assert_eq!(later, Verdict::Pass);
+        assert_eq!(later, LineDecision::Pass);
     }
 
     #[test]
     fn bytes_above_the_allowance_are_dropped() {
         let mut allowance = Allowance::default();
         let all = 16 << 20;
-        assert_eq!(allowance.judge(0, all, Weight::Rest, 0), Verdict::Pass);
+        assert_eq!(allowance.judge(0, all, Weight::Rest, 0), LineDecision::Pass);
         let second = allowance.judge(1, 1, Weight::Rest, 0);
-        assert!(matches!(second, Verdict::Replace(_)));
+        assert!(matches!(second, LineDecision::Replace(_)));
     }
 
     #[test]
@@ -261,7 +265,7 @@ mod tests {
         let hour_s = 3_600;
         for line in 1..hour_s * LINES.per_s {
             let verdict = allowance.judge(line, 100, Weight::Rest, hour_s * 1_000);
-            assert_eq!(verdict, Verdict::Pass, "{line}");
+            assert_eq!(verdict, LineDecision::Pass, "{line}");
         }
     }
 
@@ -272,15 +276,18 @@ mod tests {
         for line in 0..last {
             allowance.judge(line, 1_000, Weight::Rest, 0);
         }
-        assert_eq!(allowance.judge(last, 100, Weight::Step, 0), Verdict::Pass);
+        assert_eq!(
+            allowance.judge(last, 100, Weight::Step, 0),
+            LineDecision::Pass
+        );
         assert_eq!(
             allowance.judge(last + 1, 100, Weight::End, 0),
-            Verdict::Pass
+            LineDecision::Pass
         );
         for line in last + 2..last + 20 {
             allowance.judge(line, 100, Weight::End, 0);
         }
         let again = allowance.judge(last + 20, 100, Weight::End, 0);
-        assert_eq!(again, Verdict::Drop);
+        assert_eq!(again, LineDecision::Drop);
     }
 }

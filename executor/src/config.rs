@@ -8,11 +8,11 @@ use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// All settings; each can be set in all three ways. [`Settings::resolve`] fills in defaults and
+/// All settings; each can be set in all three ways. [`Self::resolve`] fills in defaults and
 /// rejects missing values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct ExecutorSettings {
     /// Address of the scheduler, such as http://127.0.0.1:7071
     #[arg(long, env = "MUSTER_EXECUTOR_SCHEDULER_URL")]
     pub scheduler_url: Option<String>,
@@ -163,7 +163,7 @@ pub enum RuntimeKind {
 
 /// The settings in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct ExecutorConfig {
     pub scheduler_url: String,
     pub scheduler_ca_file: Option<PathBuf>,
     pub join_token: String,
@@ -204,7 +204,7 @@ pub struct Config {
     pub pod_start_ms: u64,
 }
 
-impl Settings {
+impl ExecutorSettings {
     /// Reads the settings of a file.
     ///
     /// # Errors
@@ -265,9 +265,9 @@ impl Settings {
     ///
     /// # Errors
     /// The first setting that is missing or invalid.
-    pub fn resolve(self) -> Result<Config, ExecutorError> {
+    pub fn resolve(self) -> Result<ExecutorConfig, ExecutorError> {
         let node_name = self.node_name.unwrap_or_else(host_name);
-        let config = Config {
+        let config = ExecutorConfig {
             pod_node: self.pod_node.unwrap_or_else(|| node_name.clone()),
             scheduler_url: required("scheduler_url", self.scheduler_url)?,
             scheduler_ca_file: self.scheduler_ca_file,
@@ -315,7 +315,7 @@ impl Settings {
     }
 }
 
-impl Config {
+impl ExecutorConfig {
     /// Returns the data folder of the shims, from which they read only the lease. For pods it is a
     /// folder without other content.
     #[must_use]
@@ -516,7 +516,7 @@ fn task_binary_beside() -> Result<PathBuf, ExecutorError> {
 mod tests {
     use super::*;
 
-    fn complete() -> Settings {
+    fn complete() -> ExecutorSettings {
         toml::from_str(
             r#"
             scheduler_url = "http://127.0.0.1:7071"
@@ -532,9 +532,9 @@ mod tests {
 
     #[test]
     fn flags_override_the_file_and_paths_become_absolute() {
-        let flags = Settings {
+        let flags = ExecutorSettings {
             node_name: Some("b".to_owned()),
-            ..Settings::default()
+            ..ExecutorSettings::default()
         };
         let config = flags.over(complete()).resolve().expect("complete");
         assert_eq!(config.node_name, "b");
@@ -551,16 +551,16 @@ mod tests {
 
     #[test]
     fn unknown_and_missing_fields_are_named() {
-        let error = toml::from_str::<Settings>("scheduler_ulr = 'x'")
+        let error = toml::from_str::<ExecutorSettings>("scheduler_ulr = 'x'")
             .expect_err("unknown")
             .to_string();
         assert!(error.contains("scheduler_ulr"), "{error}");
-        let error = Settings::default()
+        let error = ExecutorSettings::default()
             .resolve()
             .expect_err("incomplete")
             .to_string();
         assert_eq!(error, "the setting scheduler_url is required");
-        let error = Settings {
+        let error = ExecutorSettings {
             runtime: Some(RuntimeKind::Pod),
             ..complete()
         }
@@ -569,7 +569,7 @@ mod tests {
         .to_string();
         assert!(error.contains("pod_template"), "{error}");
         for everywhere in ["0.0.0.0", "::", "node-7"] {
-            let error = Settings {
+            let error = ExecutorSettings {
                 runtime: Some(RuntimeKind::Pod),
                 pod_template: Some("pod.yaml".into()),
                 listen_host: Some(everywhere.to_owned()),
@@ -580,13 +580,13 @@ mod tests {
             .to_string();
             assert!(error.contains("listen_host is"), "{error}");
         }
-        let in_the_clear = Settings {
+        let in_the_clear = ExecutorSettings {
             scheduler_ca_file: Some("/ca.crt".into()),
             ..complete()
         };
         let error = in_the_clear.resolve().expect_err("no TLS").to_string();
         assert!(error.contains("scheduler_url is"), "{error}");
-        let error = Settings {
+        let error = ExecutorSettings {
             log_parts: Some(1),
             ..complete()
         }

@@ -1,23 +1,23 @@
 //! Assembly of the daemon: devices, ledger, the node loop on its own thread and the session. Also
 //! the order in which they end.
 
-use crate::config::{Config, RuntimeKind};
-use crate::device::{self, Health, Wanted};
+use crate::config::{ExecutorConfig, RuntimeKind};
+use crate::device::{self, CapacitySettings, GpuHealthMonitor};
 use crate::disk;
+use crate::disk_monitor::DiskMonitor;
 use crate::driver;
 use crate::error::ExecutorError;
 use crate::launch::Launcher;
 use crate::ledger::Ledger;
-use crate::limits::Limits;
-use crate::meter::Meter;
-use crate::metrics::Metrics;
-use crate::node::Node;
-use crate::order::Order;
-use crate::runtime::{Pods, Processes, Runtime};
-use crate::session::{Dialer, Known};
-use crate::space::Space;
+use crate::limits::CgroupLimits;
+use crate::loop_event::NodeLoopEvent;
+use crate::metrics::ExecutorMetrics;
+use crate::node::NodeLoop;
+use crate::runtime::{PodRuntime, ProcessRuntime, Runtime};
+use crate::session::{Dialer, SessionContext};
 use crate::tracking::Tracking;
-use crate::watcher::Watcher;
+use crate::usage_sampler::UsageSampler;
+use crate::watcher::TaskFolderWatcher;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
@@ -33,12 +33,12 @@ use tokio::task::JoinHandle;
 ///
 /// # Errors
 /// If the data folder cannot be used, or if another executor uses it.
-pub async fn run(config: Config) -> Result<(), ExecutorError> {
+pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     fs::create_dir_all(&config.data_dir).map_err(ExecutorError::write(&config.data_dir))?;
     let _lock = lock(&config)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ExecutorError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ExecutorError::Signals)?;
-    let wanted = Wanted {
+    let wanted = CapacitySettings {
         cpu_slots: config.cpu_slots,
         cpu_milli: config.cpu_milli,
         memory_bytes: config.memory_bytes,
@@ -48,7 +48,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     capacity.rack.clone_from(&config.rack);
     capacity.driver_suspend = driver::of_node(&config, &capacity);
     capacity.pods = Some(config.runtime == RuntimeKind::Pod);
-    let limits = Limits::discover(config.cgroup_root.as_deref());
+    let limits = CgroupLimits::discover(config.cgroup_root.as_deref());
     let mut ledger = Ledger::open(&config.data_dir)?;
     let identity = ledger.identity()?;
     let credential = ledger.credential()?;
@@ -58,7 +58,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         tasks = ledger.entries.len(),
         "started"
     );
-    let metrics = Metrics::of(&ledger, capacity.gpus.len());
+    let metrics = ExecutorMetrics::of(&ledger, capacity.gpus.len());
     let shown = show(&config, &metrics).await?;
     // Pods have addresses of their own. For processes of this machine the loopback is enough.
     let reports_at = match config.runtime {
@@ -72,53 +72,53 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let reports_to = tracking.address()?;
     // With `pod_gpus` the device plugin chooses the GPUs of a pod and makes them visible.
     let has_gpus = device::has_cuda(&capacity) && config.pod_gpus.is_none();
-    let (orders, taken) = mpsc::channel();
+    let (loop_events, taken) = mpsc::channel();
     let runtime: Box<dyn Runtime> = match config.runtime {
         RuntimeKind::Process => {
-            let processes = Processes::new(&config, limits)?;
+            let processes = ProcessRuntime::new(&config, limits)?;
             processes.correct(&mut ledger);
-            wake_at_ends(orders.clone())?;
+            wake_at_ends(loop_events.clone())?;
             Box::new(processes)
         }
         RuntimeKind::Pod => {
-            let pods = Pods::start(&config, has_gpus, orders.clone()).await?;
+            let pods = PodRuntime::start(&config, has_gpus, loop_events.clone()).await?;
             pods.correct(&mut ledger);
             Box::new(pods)
         }
     };
     let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
-    let meter = Meter::default();
+    let usage_sampler = UsageSampler::default();
     // A pod has process ids of its own namespace, so the use of GPUs by pods is not measured.
     if config.runtime == RuntimeKind::Process {
-        meter.run(&capacity);
+        usage_sampler.run(&capacity);
     }
-    let watcher = Watcher::new(orders.clone());
-    let measured = (meter.clone(), metrics.clone());
-    let space = Space::of(&config);
-    space.watch(orders.clone())?;
-    let node = Node::new(
+    let watcher = TaskFolderWatcher::new(loop_events.clone());
+    let measured = (usage_sampler.clone(), metrics.clone());
+    let disk_monitor = DiskMonitor::of(&config);
+    disk_monitor.watch(loop_events.clone())?;
+    let node = NodeLoop::new(
         config.clone(),
         ledger,
         launcher,
         watcher,
         measured,
-        space.clone(),
+        disk_monitor.clone(),
     );
     let stop_tasks = config.stop_tasks_on_exit;
-    let health = Health::default();
+    let health = GpuHealthMonitor::default();
     if has_gpus {
         health.watch();
     }
-    let known = Known {
+    let known = SessionContext {
         generation: node.generation(),
         identity,
         credential,
         health,
-        meter,
+        usage_sampler,
         metrics,
-        space,
+        disk_monitor,
     };
-    let dialer = Dialer::new(config, &capacity, orders.clone(), known);
+    let dialer = Dialer::new(config, &capacity, loop_events.clone(), known);
     let (ended, mut node_ended) = oneshot::channel::<()>();
     thread::Builder::new()
         .name("node".to_owned())
@@ -138,7 +138,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         ended = &mut tracking => tracing::error!(?ended, "programs' reports are not taken any more"),
     }
     tracing::info!(stop_tasks, "leaving");
-    let _ = orders.send(Order::Leave { stop_tasks });
+    let _ = loop_events.send(NodeLoopEvent::Leave { stop_tasks });
     tokio::select! {
         _ = &mut node_ended => {}
         _ = terminate.recv() => {}
@@ -151,16 +151,19 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
 }
 
 /// Wakes the node loop when a shim has exited: from then on the end of its task is accepted.
-fn wake_at_ends(orders: mpsc::Sender<Order>) -> Result<(), ExecutorError> {
+fn wake_at_ends(loop_events: mpsc::Sender<NodeLoopEvent>) -> Result<(), ExecutorError> {
     let mut ended = signal(SignalKind::child()).map_err(ExecutorError::Signals)?;
     tokio::spawn(async move {
-        while ended.recv().await.is_some() && orders.send(Order::Look).is_ok() {}
+        while ended.recv().await.is_some() && loop_events.send(NodeLoopEvent::Look).is_ok() {}
     });
     Ok(())
 }
 
 /// Serves the metrics if `metrics_listen` is set.
-async fn show(config: &Config, metrics: &Metrics) -> Result<JoinHandle<()>, ExecutorError> {
+async fn show(
+    config: &ExecutorConfig,
+    metrics: &ExecutorMetrics,
+) -> Result<JoinHandle<()>, ExecutorError> {
     let Some(listen) = config.metrics_listen else {
         return Ok(tokio::spawn(async {}));
     };
@@ -170,7 +173,7 @@ async fn show(config: &Config, metrics: &Metrics) -> Result<JoinHandle<()>, Exec
 }
 
 /// Locks the data folder. The kernel releases the lock when the process ends.
-fn lock(config: &Config) -> Result<File, ExecutorError> {
+fn lock(config: &ExecutorConfig) -> Result<File, ExecutorError> {
     let path = config.data_dir.join("executor.lock");
     let file = disk::hold(&path).map_err(ExecutorError::write(&path))?;
     file.try_lock()

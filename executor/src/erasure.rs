@@ -1,8 +1,8 @@
 //! Removal of the checkpoints and models of a deleted job, `<checkpoint root>/<tenant>/<job>`, from
 //! the checkpoint store.
 
+use crate::gc;
 use crate::opener::Folder;
-use crate::removal;
 use muster_model::error_chain::chain;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::{BucketAddress, Place};
@@ -43,12 +43,12 @@ pub enum ErasureError {
 /// The erasure orders of a session, executed one at a time. The scheduler repeats those that remain
 /// when the session ends.
 #[derive(Debug, Default)]
-pub struct Erasures {
+pub struct NodeErasureQueue {
     waiting: VecDeque<(Place, Erase)>,
     under_way: Option<JoinHandle<Erased>>,
 }
 
-impl Erasures {
+impl NodeErasureQueue {
     /// Adds an order.
     pub fn begin(&mut self, place: &Place, order: Erase) {
         self.waiting.push_back((place.clone(), order));
@@ -119,8 +119,8 @@ fn in_folder(root: &Path, tenant: TenantId, job: JobId) -> Result<(), ErasureErr
     })?;
     let of_tenant = root.join(tenant.to_string());
     let job = job.to_string();
-    let removed = Folder::itself(&of_tenant)
-        .and_then(|folder| removal::remove_within(&folder, OsStr::new(&job)));
+    let removed =
+        Folder::itself(&of_tenant).and_then(|folder| gc::remove_within(&folder, OsStr::new(&job)));
     match removed {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ErasureError::Remove {
             path: of_tenant.join(job),

@@ -1,7 +1,7 @@
 //! A task's `events.jsonl`: read line by line as it grows, and appended to for users' programs.
 //! Only complete lines count; the unfinished line of a killed task is ignored.
 
-use crate::allowance::{Allowance, Verdict, Weight};
+use crate::allowance::{Allowance, LineDecision, Weight};
 use crate::opener::is_refusal;
 use crate::task_file::TaskFile;
 use muster_model::assignment::TaskReport;
@@ -18,7 +18,7 @@ const SCAN_BYTES: u64 = 16 << 20;
 
 /// Position between two lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Position {
+pub struct EventPosition {
     /// Number of lines before it.
     pub line: u64,
     /// Number of bytes before it.
@@ -27,12 +27,12 @@ pub struct Position {
 
 /// Consecutive lines; each is the JSON of a `TaskReport`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lines {
+pub struct EventLines {
     /// Number of the first line; if all were dropped, the number after the last.
     pub first: u64,
     pub reports: Vec<String>,
     /// Position after the last line.
-    pub end: Position,
+    pub end: EventPosition,
     /// Whether no complete line followed them at the time of the read.
     pub is_all: bool,
 }
@@ -67,7 +67,7 @@ pub fn append(file: &TaskFile, reports: &[TaskReport]) -> io::Result<()> {
 /// # Errors
 /// If the file cannot be read.
 pub fn each(file: &TaskFile, mut take: impl FnMut(&TaskReport)) -> io::Result<()> {
-    let (mut tail, mut from) = (EventTail::default(), Position::default());
+    let (mut tail, mut from) = (EventTail::default(), EventPosition::default());
     loop {
         let lines = tail.read(file, from, BLOCK_BYTES, 0)?;
         for line in &lines.reports {
@@ -109,14 +109,14 @@ impl EventTail {
     pub fn read(
         &mut self,
         file: &TaskFile,
-        from: Position,
+        from: EventPosition,
         max_bytes: usize,
         now_ms: u64,
-    ) -> io::Result<Lines> {
+    ) -> io::Result<EventLines> {
         if let Some(allowance) = &mut self.allowance {
             allowance.forget(from.line);
         }
-        let mut lines = Lines {
+        let mut lines = EventLines {
             first: from.line,
             reports: Vec::new(),
             end: from,
@@ -153,7 +153,7 @@ impl EventTail {
                 skipped += keep(&mut pending, &rest[..end]);
                 rest = &rest[end + 1..];
                 let bytes = pending.len() as u64 + skipped;
-                let next = Position {
+                let next = EventPosition {
                     line: lines.end.line + 1,
                     byte: lines.end.byte + bytes + 1,
                 };
@@ -179,7 +179,7 @@ impl EventTail {
         Ok(lines)
     }
 
-    fn refused(&mut self, mut lines: Lines, error: &io::Error) -> Lines {
+    fn refused(&mut self, mut lines: EventLines, error: &io::Error) -> EventLines {
         let line = *self.refused_at.get_or_insert(lines.first);
         if lines.first <= line {
             let message = format!("what it reports is not read: {error}");
@@ -211,13 +211,13 @@ fn keep(line: &mut Vec<u8>, piece: &[u8]) -> u64 {
 }
 
 /// Puts a note in place of a line without end, and of everything that follows it at present.
-fn skip(lines: &mut Lines, file_bytes: u64) {
+fn skip(lines: &mut EventLines, file_bytes: u64) {
     let line = lines.end.line;
     let message = format!(
         "line {line} of its events is without an end; all up to byte {file_bytes} is left out"
     );
     lines.reports.push(json(&TaskReport::Note { message }));
-    lines.end = Position {
+    lines.end = EventPosition {
         line: line + 1,
         byte: file_bytes,
     };
@@ -235,9 +235,9 @@ fn judged(
         return Some(text);
     };
     match allowance.judge(number, text.len(), Weight::from(&report), now_ms) {
-        Verdict::Pass => Some(text),
-        Verdict::Drop => None,
-        Verdict::Replace(message) => Some(json(&TaskReport::Note { message })),
+        LineDecision::Pass => Some(text),
+        LineDecision::Drop => None,
+        LineDecision::Replace(message) => Some(json(&TaskReport::Note { message })),
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
         let mut tail = EventTail::default();
-        let start = Position::default();
+        let start = EventPosition::default();
         assert_eq!(
             tail.read(&file, start, 1_000, 0).expect("read").reports,
             Vec::<String>::new()
@@ -305,7 +305,7 @@ mod tests {
             let message = message.to_owned();
             append(&file, &[TaskReport::Note { message }]).expect("appended");
         }
-        let lines = EventTail::default().read(&file, Position::default(), 1_000, 0);
+        let lines = EventTail::default().read(&file, EventPosition::default(), 1_000, 0);
         assert_eq!(lines.expect("read").reports, [note("a"), note("b")]);
     }
 
@@ -314,10 +314,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
-        let note = |number: usize| TaskReport::Note {
-            message: format!("{number} {}", "x".repeat(MAX_LINE_BYTES / 2)),
-        };
-        let all: Vec<TaskReport> = (0..20).map(note).collect();
+        let all: Vec<TaskReport> = (0..20)
+            .map(|number| TaskReport::Note {
+                message: format!("{number} {}", "x".repeat(MAX_LINE_BYTES / 2)),
+            })
+            .collect();
         append(&file, &all).expect("appended");
         let mut given = Vec::new();
         each(&file, |report| given.push(report.clone())).expect("read");
@@ -336,7 +337,7 @@ mod tests {
         )
         .expect("written");
         let lines = EventTail::default()
-            .read(&file, Position::default(), 1 << 20, 0)
+            .read(&file, EventPosition::default(), 1 << 20, 0)
             .expect("read");
         assert_eq!(lines.reports.len(), 4);
         assert!(
@@ -361,7 +362,7 @@ mod tests {
         written.set_len(1 << 42).expect("sparse");
         let mut tail = EventTail::default();
         let first = tail
-            .read(&file, Position::default(), 1_000, 0)
+            .read(&file, EventPosition::default(), 1_000, 0)
             .expect("read");
         assert!(first.reports[0].contains("without an end") && !first.is_all);
         assert_eq!((first.end.line, first.end.byte), (1, 1 << 42));
@@ -384,7 +385,7 @@ mod tests {
         std::fs::write(&secret, format!("{}\n", note("only ours"))).expect("written");
         std::os::unix::fs::symlink(&secret, file.path()).expect("linked");
         let mut tail = EventTail::default();
-        let start = Position::default();
+        let start = EventPosition::default();
         let told = tail.read(&file, start, 1_000, 0).expect("a note");
         assert!(told.reports[0].contains("is a link") && told.is_all);
         let again = tail.read(&file, start, 1_000, 0).expect("not acknowledged");
@@ -419,7 +420,7 @@ mod tests {
         };
         append(&file, std::slice::from_ref(&end)).expect("appended");
         let mut tail = EventTail::bounded();
-        let (mut from, mut told) = (Position::default(), Vec::new());
+        let (mut from, mut told) = (EventPosition::default(), Vec::new());
         loop {
             let lines = tail.read(&file, from, 512 << 10, 0).expect("read");
             assert!(lines.end.line > from.line, "it gets on");

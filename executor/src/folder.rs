@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// Folder of one task: `<data>/tasks/<task id>/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskFolder(PathBuf);
+pub struct NodeTaskFolder(PathBuf);
 
-impl TaskFolder {
+impl NodeTaskFolder {
     #[must_use]
     pub fn of(tasks: &Path, task: TaskId) -> Self {
         Self(tasks.join(task.to_string()))
@@ -42,7 +42,7 @@ impl TaskFolder {
         TaskFile::new(self.0.join(muster_model::assignment::STANDING))
     }
 
-    /// `driver::Answer`: result of the newest order to the driver helper.
+    /// `driver::DriverAnswer`: result of the newest order to the driver helper.
     #[must_use]
     pub fn driver(&self) -> TaskFile {
         TaskFile::new(self.0.join("driver.json"))

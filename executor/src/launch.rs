@@ -1,13 +1,13 @@
 //! Executes steps: builds arguments and environment of a task and passes them to the runtime.
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::ExecutorConfig;
 use crate::device;
 use crate::driver;
 use crate::environment;
 use crate::error::ExecutorError;
-use crate::ledger::{Entry, Ledger, Life};
-use crate::runtime::{Carrier, Runtime, Start};
+use crate::ledger::{Ledger, LedgerEntry, Life};
+use crate::runtime::{RunnerStatus, Runtime, ShimCommand};
 use muster_model::assignment::Peers;
 use muster_model::node::{Capacity, DriverSuspend};
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 /// Starts and stops tasks through their shims.
 #[derive(Debug)]
 pub struct Launcher {
-    config: Config,
+    config: ExecutorConfig,
     capacity: Capacity,
     /// Address of the tracking server, for users' programs.
     reports_to: SocketAddr,
@@ -26,7 +26,7 @@ pub struct Launcher {
 impl Launcher {
     #[must_use]
     pub fn new(
-        config: Config,
+        config: ExecutorConfig,
         capacity: Capacity,
         reports_to: SocketAddr,
         runtime: Box<dyn Runtime>,
@@ -41,7 +41,7 @@ impl Launcher {
 
     /// Starts the shim of a prepared task. If that fails, the task ends with the error as its
     /// outcome.
-    pub fn launch(&mut self, entry: &mut Entry) {
+    pub fn launch(&mut self, entry: &mut LedgerEntry) {
         let id = entry.launch.task_id;
         let started = self
             .start_of(entry)
@@ -59,7 +59,7 @@ impl Launcher {
     }
 
     /// Asks the shim to stop its task. The shim enforces the grace and SIGKILL.
-    pub fn stop(&mut self, entry: &mut Entry) {
+    pub fn stop(&mut self, entry: &mut LedgerEntry) {
         if !entry.is_stopping && self.runtime.stop(entry) {
             tracing::info!(task.id = %entry.launch.task_id, job.id = %entry.launch.job_id, "stop requested");
             entry.is_stopping = true;
@@ -67,7 +67,7 @@ impl Launcher {
     }
 
     /// Rewrites `peers.json`, which the task polls.
-    pub fn write_peers(&mut self, entry: &mut Entry, peers: &Peers) {
+    pub fn write_peers(&mut self, entry: &mut LedgerEntry, peers: &Peers) {
         match entry.folder.peers().write_atomically(peers) {
             Ok(()) => {
                 entry.peers = peers.clone();
@@ -80,14 +80,14 @@ impl Launcher {
     }
 
     /// Returns the state of the process or pod that runs the task.
-    pub fn carrier(&mut self, entry: &Entry) -> Carrier {
-        self.runtime.carrier(entry)
+    pub fn runner_status(&mut self, entry: &LedgerEntry) -> RunnerStatus {
+        self.runtime.runner_status(entry)
     }
 
-    /// See [`Runtime::tells_of_ends`].
+    /// See [`Runtime::notifies_of_ends`].
     #[must_use]
-    pub fn tells_of_ends(&self) -> bool {
-        self.runtime.tells_of_ends()
+    pub fn notifies_of_ends(&self) -> bool {
+        self.runtime.notifies_of_ends()
     }
 
     /// Removes processes, pods and files that no task needs.
@@ -97,7 +97,7 @@ impl Launcher {
 
     /// Returns the variables by which a user's program reports, under the names of MLflow's client.
     /// The token is valid for this task only.
-    fn tracking(&self, entry: &Entry) -> Result<Vec<(&'static str, String)>, ExecutorError> {
+    fn tracking(&self, entry: &LedgerEntry) -> Result<Vec<(&'static str, String)>, ExecutorError> {
         let launch = &entry.launch;
         if launch.spec.command.is_none() {
             return Ok(Vec::new());
@@ -119,7 +119,7 @@ impl Launcher {
         ])
     }
 
-    fn start_of(&self, entry: &Entry) -> Result<Start, ExecutorError> {
+    fn start_of(&self, entry: &LedgerEntry) -> Result<ShimCommand, ExecutorError> {
         let (launch, config) = (&entry.launch, &self.config);
         let passed = environment::passed(&config.pass_environment).into_iter();
         let passed = passed.filter(|(name, _)| self.runtime.passes(name));
@@ -150,13 +150,13 @@ impl Launcher {
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value)),
         );
-        Ok(Start {
+        Ok(ShimCommand {
             arguments: self.arguments(entry),
             environment,
         })
     }
 
-    fn arguments(&self, entry: &Entry) -> Vec<OsString> {
+    fn arguments(&self, entry: &LedgerEntry) -> Vec<OsString> {
         let config = &self.config;
         let pairs: [(&str, OsString); 8] = [
             ("--folder", entry.folder.path().into()),

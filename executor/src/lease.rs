@@ -4,7 +4,7 @@
 //! from its reception, which is later, so tasks stop before the scheduler gives their GPUs away.
 //! The daemon writes the deadline. Each shim reads and enforces it, also while the daemon is dead.
 
-use crate::config::Config;
+use crate::config::ExecutorConfig;
 use crate::disk;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -33,7 +33,7 @@ struct Deadline {
 
 /// The lease as a shim reads it.
 #[derive(Debug)]
-pub struct Watch {
+pub struct LeaseWatch {
     lease: Lease,
     deadline_ms: u64,
 }
@@ -50,7 +50,7 @@ impl Lease {
     /// Returns the lease to grant. Shims read it in their data folder, which differs for pods; pods
     /// of the previous release read it in the daemon's data folder.
     #[must_use]
-    pub fn granted(config: &Config) -> Self {
+    pub fn granted(config: &ExecutorConfig) -> Self {
         let (data, shims) = (&config.data_dir, config.data_of_shims());
         Self {
             also: (shims != *data).then(|| shims.join("lease")),
@@ -85,7 +85,7 @@ impl Lease {
     }
 }
 
-impl Watch {
+impl LeaseWatch {
     #[must_use]
     pub fn new(lease: Lease) -> Self {
         Self {
@@ -134,7 +134,7 @@ mod tests {
     fn lease_counts_from_the_sending_and_is_extended() {
         let data = tempfile::tempdir().expect("folder");
         let lease = Lease::of(data.path());
-        let mut watch = Watch::new(lease.clone());
+        let mut watch = LeaseWatch::new(lease.clone());
         assert!(watch.is_expired(1), "no lease was ever granted");
         lease.grant(1_000, 500).expect("written");
         assert!(!watch.is_expired(1_499));

@@ -13,11 +13,11 @@ const PERIOD_US: u64 = 100_000;
 
 /// A cgroup whose memory and CPU are divided among the tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct CgroupLimits {
     root: Option<PathBuf>,
 }
 
-impl Limits {
+impl CgroupLimits {
     /// Prepares the configured cgroup, or the executor's own, and logs if none is usable.
     #[must_use]
     pub fn discover(configured: Option<&Path>) -> Self {
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn limits_are_written_as_the_kernel_reads_them() {
         let root = tempfile::tempdir().expect("folder");
-        let limits = Limits::discover(Some(root.path()));
+        let limits = CgroupLimits::discover(Some(root.path()));
         let made = limits.make("a", 1 << 30, 1_500).expect("made");
         assert_eq!(
             fs::read_to_string(made.join("memory.max")).expect("written"),
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn missing_permission_means_no_limits_and_no_error() {
         let root = tempfile::tempdir().expect("folder");
-        let limits = Limits::discover(Some(&root.path().join("missing")));
+        let limits = CgroupLimits::discover(Some(&root.path().join("missing")));
         assert_eq!(limits.make("a", 1, 1), None);
     }
 }

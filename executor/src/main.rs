@@ -6,7 +6,7 @@
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use muster_executor::command::CommandArguments;
-use muster_executor::config::Settings;
+use muster_executor::config::ExecutorSettings;
 use muster_executor::driver::{self, DriverArguments};
 use muster_executor::shim::{self, ShimArguments};
 use std::path::PathBuf;
@@ -24,13 +24,13 @@ struct Arguments {
     #[arg(long, env = "MUSTER_EXECUTOR_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    settings: Settings,
+    settings: ExecutorSettings,
     #[command(subcommand)]
-    command: Option<Hidden>,
+    command: Option<HiddenCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Hidden {
+enum HiddenCommand {
     #[command(hide = true)]
     Shim(ShimArguments),
     #[command(hide = true)]
@@ -45,20 +45,22 @@ fn main() -> anyhow::Result<()> {
         .nth(1)
         .is_none_or(|name| name != "driver")
     {
-        shim::keep_to_ourselves();
+        shim::forbid_tracing();
     }
     let arguments = Arguments::parse();
     match arguments.command {
         // On the main thread and without an async runtime: see `shim::child`.
-        Some(Hidden::Shim(shim)) => return Ok(shim::run(&shim)?),
-        Some(Hidden::Command(task)) => std::process::exit(muster_executor::command::run(&task)),
-        Some(Hidden::Driver(order)) => std::process::exit(driver::run(&order)),
+        Some(HiddenCommand::Shim(shim)) => return Ok(shim::run(&shim)?),
+        Some(HiddenCommand::Command(task)) => {
+            std::process::exit(muster_executor::command::run(&task))
+        }
+        Some(HiddenCommand::Driver(order)) => std::process::exit(driver::run(&order)),
         None => {}
     }
     log_to_stderr()?;
     let file = arguments
         .config
-        .map(|path| Settings::from_file(&path))
+        .map(|path| ExecutorSettings::from_file(&path))
         .transpose()?
         .unwrap_or_default();
     let config = arguments.settings.over(file).resolve()?;

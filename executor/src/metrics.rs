@@ -2,7 +2,7 @@
 //! tenant, user, job or task.
 
 use crate::clock;
-use crate::ledger::{Entry, Ledger, Life};
+use crate::ledger::{Ledger, LedgerEntry, Life};
 use axum::Router;
 use axum::extract;
 use axum::http::header::CONTENT_TYPE;
@@ -47,7 +47,7 @@ impl WokenBy {
 
 /// Handle shared by the node loop and the session, which count, and by the HTTP server.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct ExecutorMetrics {
     all: Registry,
     /// Tasks that have not ended, by kind.
     tasks: IntGaugeVec,
@@ -59,12 +59,12 @@ pub struct Metrics {
     connected: IntGauge,
     sessions: IntCounter,
     /// Polls of the node loop by cause.
-    looks: IntCounterVec,
-    state: Arc<Mutex<State>>,
+    polls: IntCounterVec,
+    state: Arc<Mutex<ExecutorMetricsState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ExecutorMetricsState {
     /// Tasks that `ends` has counted, and tasks that ended before this process started.
     ended: BTreeSet<TaskId>,
     /// Sending time of the newest acknowledged heartbeat, on the clock of leases, and the length of
@@ -72,12 +72,12 @@ struct State {
     heard: Option<(u64, u64)>,
 }
 
-impl Metrics {
+impl ExecutorMetrics {
     /// Returns the metrics of a daemon that starts with this ledger and this number of GPUs.
     #[must_use]
     pub fn of(ledger: &Ledger, gpus: usize) -> Self {
         let ended = ledger.entries.iter().filter(|(_, entry)| entry.is_ended());
-        let state = State {
+        let state = ExecutorMetricsState {
             ended: ended.map(|(id, _)| *id).collect(),
             heard: None,
         };
@@ -89,12 +89,12 @@ impl Metrics {
             metrics.launches.with_label_values(&[kind]).reset();
         }
         for woken_by in WokenBy::ALL {
-            metrics.looks.with_label_values(&[woken_by.label()]).reset();
+            metrics.polls.with_label_values(&[woken_by.label()]).reset();
         }
         metrics
     }
 
-    fn registered(state: State) -> prometheus::Result<Self> {
+    fn registered(state: ExecutorMetricsState) -> prometheus::Result<Self> {
         let all = Registry::new();
         Ok(Self {
             tasks: register_int_gauge_vec_with_registry!(
@@ -130,7 +130,7 @@ impl Metrics {
                 "Sessions that have begun: each but the first is one that was made anew.",
                 all
             )?,
-            looks: register_int_counter_vec_with_registry!(
+            polls: register_int_counter_vec_with_registry!(
                 "muster_executor_looks_total",
                 "Looks of the node's loop at all its tasks, by what has woken it.",
                 &["woken_by"],
@@ -163,8 +163,8 @@ impl Metrics {
     }
 
     /// Records the states of all tasks.
-    pub(crate) fn look(&self, ledger: &Ledger) {
-        let there: Vec<&Entry> = ledger
+    pub(crate) fn update(&self, ledger: &Ledger) {
+        let there: Vec<&LedgerEntry> = ledger
             .entries
             .values()
             .filter(|entry| !entry.is_ended())
@@ -192,7 +192,7 @@ impl Metrics {
     }
 
     pub(crate) fn woken(&self, by: WokenBy) {
-        self.looks.with_label_values(&[by.label()]).inc();
+        self.polls.with_label_values(&[by.label()]).inc();
     }
 
     /// Records the start of a session.
@@ -225,12 +225,12 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&families)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ExecutorMetricsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn show(extract::State(metrics): extract::State<Metrics>) -> impl IntoResponse {
+async fn show(extract::State(metrics): extract::State<ExecutorMetrics>) -> impl IntoResponse {
     let text = metrics.text(clock::boottime_ms());
     let text = text.expect("each family has a name and a value");
     ([(CONTENT_TYPE, TEXT_FORMAT)], text)

@@ -1,22 +1,22 @@
 //! The node loop, on one thread: poll, compare, act, report.
 //!
-//! Only this loop accesses the ledger. All other threads send it an [`Order`], so it needs no locks
-//! and a slow disk delays no heartbeat. It sleeps until the next order as long as the kernel
-//! notifies it of changes in all task folders.
+//! Only this loop accesses the ledger. All other threads send it a [`NodeLoopEvent`], so it needs
+//! no locks and a slow disk delays no heartbeat. It sleeps until the next event as long as the
+//! kernel notifies it of changes in all task folders.
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::ExecutorConfig;
+use crate::disk_monitor::DiskMonitor;
 use crate::error::ExecutorError;
 use crate::launch::Launcher;
-use crate::ledger::{Entry, Ledger, Life};
-use crate::meter::Meter;
-use crate::metrics::{Metrics, WokenBy};
-use crate::order::{Assigned, Order};
-use crate::pace::{LONGEST_MS, Pace, SOON_MS};
-use crate::reconcile::{Desired, DesiredTask, Step, steps};
-use crate::report::Outbox;
-use crate::space::Space;
-use crate::watcher::Watcher;
+use crate::ledger::{Ledger, LedgerEntry, Life};
+use crate::loop_event::{DecodedAssignment, NodeLoopEvent};
+use crate::metrics::{ExecutorMetrics, WokenBy};
+use crate::poll_interval::{LONGEST_MS, PollTimer, SOON_MS};
+use crate::reconcile::{Desired, DesiredTask, ReconcileStep, steps};
+use crate::report::ReportOutbox;
+use crate::usage_sampler::UsageSampler;
+use crate::watcher::TaskFolderWatcher;
 use muster_model::assignment::TaskLaunch;
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
@@ -35,29 +35,29 @@ const LONGEST_PAUSE_MS: u64 = 5_000;
 const LAST_REPORTS_MS: u64 = 3_000;
 
 #[derive(Debug)]
-struct Pending {
-    assigned: Assigned,
+struct PendingAssignment {
+    assigned: DecodedAssignment,
     /// Time of the next try.
     at_ms: u64,
     pause_ms: u64,
 }
 
 #[derive(Debug)]
-pub struct Node {
-    config: Config,
+pub struct NodeLoop {
+    config: ExecutorConfig,
     ledger: Ledger,
     launcher: Launcher,
-    watcher: Watcher,
-    meter: Meter,
-    metrics: Metrics,
-    pace: Pace,
-    outbox: Outbox,
+    watcher: TaskFolderWatcher,
+    usage_sampler: UsageSampler,
+    metrics: ExecutorMetrics,
+    poll_timer: PollTimer,
+    outbox: ReportOutbox,
     desired: Option<Desired>,
     launches: BTreeMap<TaskId, TaskLaunch>,
     session: Option<UnboundedSender<Report>>,
-    space: Space,
+    disk_monitor: DiskMonitor,
     /// An assignment whose generation could not be stored yet.
-    pending: Option<Pending>,
+    pending: Option<PendingAssignment>,
     /// Generation of the ledger, for the session's `Hello`.
     generation: Arc<AtomicU64>,
     is_leaving: bool,
@@ -65,15 +65,15 @@ pub struct Node {
     ended_at_ms: Option<u64>,
 }
 
-impl Node {
+impl NodeLoop {
     #[must_use]
     pub fn new(
-        config: Config,
+        config: ExecutorConfig,
         ledger: Ledger,
         launcher: Launcher,
-        watcher: Watcher,
-        (meter, metrics): (Meter, Metrics),
-        space: Space,
+        watcher: TaskFolderWatcher,
+        (usage_sampler, metrics): (UsageSampler, ExecutorMetrics),
+        disk_monitor: DiskMonitor,
     ) -> Self {
         let generation = Arc::new(AtomicU64::new(ledger.generation));
         Self {
@@ -81,14 +81,14 @@ impl Node {
             ledger,
             launcher,
             watcher,
-            meter,
+            usage_sampler,
             metrics,
-            pace: Pace::default(),
-            outbox: Outbox::default(),
+            poll_timer: PollTimer::default(),
+            outbox: ReportOutbox::default(),
             desired: None,
             launches: BTreeMap::new(),
             session: None,
-            space,
+            disk_monitor,
             pending: None,
             generation,
             is_leaving: false,
@@ -102,38 +102,38 @@ impl Node {
         Arc::clone(&self.generation)
     }
 
-    /// Runs until [`Order::Leave`].
-    pub fn run(mut self, orders: &Receiver<Order>) {
-        self.look();
+    /// Runs until [`NodeLoopEvent::Leave`].
+    pub fn run(mut self, events: &Receiver<NodeLoopEvent>) {
+        self.observe();
         loop {
-            let left = self.pace.left(clock::boottime_ms());
-            let mut order = match orders.recv_timeout(left) {
-                Ok(order) => Some(order),
+            let left = self.poll_timer.left(clock::boottime_ms());
+            let mut event = match events.recv_timeout(left) {
+                Ok(event) => Some(event),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let mut woken_by = None;
-            while let Some(next) = order {
-                if matches!(next, Order::Leave { stop_tasks: false }) {
+            while let Some(next) = event {
+                if matches!(next, NodeLoopEvent::Leave { stop_tasks: false }) {
                     return;
                 }
-                let from = next.from();
-                self.take(next);
-                if self.pace.left(clock::boottime_ms()).is_zero() {
-                    woken_by = woken_by.or(Some(from));
+                let source = next.source();
+                self.handle(next);
+                if self.poll_timer.left(clock::boottime_ms()).is_zero() {
+                    woken_by = woken_by.or(Some(source));
                 }
-                order = orders.try_recv().ok();
+                event = events.try_recv().ok();
             }
             let now_ms = clock::boottime_ms();
-            if !self.pace.left(now_ms).is_zero() {
+            if !self.poll_timer.left(now_ms).is_zero() {
                 continue;
             }
             self.metrics.woken(woken_by.unwrap_or(WokenBy::Time));
-            self.pace.looked(now_ms, self.longest_ms());
-            self.look();
-            self.assign_again(now_ms);
-            self.act();
-            self.metrics.look(&self.ledger);
+            self.poll_timer.polled(now_ms, self.longest_ms());
+            self.observe();
+            self.retry_assignment(now_ms);
+            self.reconcile();
+            self.metrics.update(&self.ledger);
             self.report();
             if self.is_leaving && self.may_leave() {
                 return;
@@ -141,41 +141,43 @@ impl Node {
         }
     }
 
-    fn take(&mut self, order: Order) {
-        match order {
-            Order::Acknowledged(_) => self.pace.look_by(0),
-            Order::Grown if self.session.is_none() => {}
-            Order::Grown => {
+    fn handle(&mut self, event: NodeLoopEvent) {
+        match event {
+            NodeLoopEvent::Acknowledged(_) => self.poll_timer.poll_by(0),
+            NodeLoopEvent::Grown if self.session.is_none() => {}
+            NodeLoopEvent::Grown => {
                 let interval_ms = self.config.report_interval_ms;
-                self.pace.look_by(self.outbox.due_ms(interval_ms));
+                self.poll_timer.poll_by(self.outbox.due_ms(interval_ms));
             }
-            _ => self.pace.stir(),
+            _ => self.poll_timer.reset(),
         }
-        match order {
-            Order::Connected(session) => {
+        match event {
+            NodeLoopEvent::Connected(session) => {
                 self.outbox.restart();
                 self.session = Some(session);
             }
-            Order::ReportAll => self.ledger.report_all(),
-            Order::Disconnected => self.session = None,
-            Order::Acknowledged(number) => self.outbox.acknowledge(number, &mut self.ledger),
-            Order::Assigned(assigned) => {
+            NodeLoopEvent::ReportAll => self.ledger.report_all(),
+            NodeLoopEvent::Disconnected => self.session = None,
+            NodeLoopEvent::Acknowledged(number) => {
+                self.outbox.acknowledge(number, &mut self.ledger)
+            }
+            NodeLoopEvent::Assigned(assigned) => {
                 self.pending = None;
                 self.assign(assigned);
             }
-            Order::End(id, outcome) => self.end(id, outcome),
-            Order::Leave { .. } => self.is_leaving = true,
-            Order::Look | Order::Grown => {}
+            NodeLoopEvent::End(id, outcome) => self.end(id, outcome),
+            NodeLoopEvent::Leave { .. } => self.is_leaving = true,
+            NodeLoopEvent::Look | NodeLoopEvent::Grown => {}
         }
     }
 
     /// Longest poll interval. It is short while a task exists whose changes cause no notification.
     fn longest_ms(&self) -> u64 {
         let report_ms = self.config.report_interval_ms;
-        let of_task = |(id, entry): (&TaskId, &Entry)| match entry.life {
-            _ if self.watcher.hears(*id) || entry.is_ended() => LONGEST_MS,
+        let of_task = |(id, entry): (&TaskId, &LedgerEntry)| match entry.life {
+            _ if self.watcher.is_watching(*id) || entry.is_ended() => LONGEST_MS,
             // Its end wakes the loop; only its reports cause no notification.
-            Life::Running(_) if self.launcher.tells_of_ends() => report_ms.max(SOON_MS),
+            Life::Running(_) if self.launcher.notifies_of_ends() => report_ms.max(SOON_MS),
             _ => SOON_MS,
         };
         let longest_ms = if self.is_leaving { SOON_MS } else { LONGEST_MS };
@@ -183,7 +185,7 @@ impl Node {
         of_tasks.unwrap_or(LONGEST_MS).min(longest_ms)
     }
 
-    fn assign(&mut self, assigned: Assigned) {
+    fn assign(&mut self, assigned: DecodedAssignment) {
         let newest = self.ledger.generation;
         if assigned.generation < newest {
             tracing::warn!(
@@ -193,8 +195,8 @@ impl Node {
             );
             return;
         }
-        if let Err(error) = self.ledger.take_on(assigned.generation) {
-            self.put_off(assigned, &error);
+        if let Err(error) = self.ledger.store_generation(assigned.generation) {
+            self.postpone(assigned, &error);
             return;
         }
         self.generation
@@ -225,14 +227,14 @@ impl Node {
                 .get_mut(id)
                 .filter(|entry| entry.is_forgotten())
             {
-                entry.shipped.forgotten_at_unix_ms = None;
+                entry.acknowledged.forgotten_at_unix_ms = None;
             }
         }
     }
 
     /// Postpones an assignment. A restarted daemon must know the newest generation, so the loop
     /// acts on an assignment only after the generation is stored.
-    fn put_off(&mut self, assigned: Assigned, error: &ExecutorError) {
+    fn postpone(&mut self, assigned: DecodedAssignment, error: &ExecutorError) {
         let before_ms = self.pending.as_ref().map(|pending| pending.pause_ms);
         let pause_ms = before_ms.map_or(FIRST_PAUSE_MS, |before_ms| {
             (before_ms * 2).min(LONGEST_PAUSE_MS)
@@ -240,15 +242,15 @@ impl Node {
         let generation = assigned.generation;
         tracing::error!(error = %chain(error), generation, pause_ms, "an assignment waits: its generation cannot be kept");
         let at_ms = clock::boottime_ms() + pause_ms;
-        self.pace.look_by(at_ms);
-        self.pending = Some(Pending {
+        self.poll_timer.poll_by(at_ms);
+        self.pending = Some(PendingAssignment {
             assigned,
             at_ms,
             pause_ms,
         });
     }
 
-    fn assign_again(&mut self, now_ms: u64) {
+    fn retry_assignment(&mut self, now_ms: u64) {
         let Some(pending) = self
             .pending
             .as_ref()
@@ -273,12 +275,12 @@ impl Node {
             .filter(|entry| !entry.is_ended())
         {
             tracing::warn!(task.id = %id, why = %outcome, "a task is ended");
-            entry.doom(outcome);
+            entry.force_outcome(outcome);
             self.launcher.stop(entry);
         }
     }
 
-    fn look(&mut self) {
+    fn observe(&mut self) {
         self.watcher.follow(&self.ledger);
         for entry in self
             .ledger
@@ -286,27 +288,27 @@ impl Node {
             .values_mut()
             .filter(|entry| !entry.is_forgotten())
         {
-            let carrier = self.launcher.carrier(entry);
-            entry.refresh(carrier);
+            let runner_status = self.launcher.runner_status(entry);
+            entry.refresh(runner_status);
         }
         self.launcher.tidy(&self.ledger);
-        self.space.follow(&self.ledger);
-        if self.space.unfit().is_some() {
+        self.disk_monitor.follow(&self.ledger);
+        if self.disk_monitor.unfit().is_some() {
             // Folders of ended tasks, kept for inspection, are removed before a running task is
             // ended.
             self.ledger.prune(0, 0);
         }
-        if self.meter.is_asked() {
-            self.meter.watch(self.ledger.watched());
+        if self.usage_sampler.is_requested() {
+            self.usage_sampler.watch(self.ledger.sampled_tasks());
         }
     }
 
-    fn act(&mut self) {
-        let seen = self.ledger.seen();
+    fn reconcile(&mut self) {
+        let observed = self.ledger.observation();
         let due = if self.is_leaving {
-            steps(Some(&leaving(&self.ledger)), &seen)
+            steps(Some(&leaving(&self.ledger)), &observed)
         } else {
-            steps(self.desired.as_ref(), &seen)
+            steps(self.desired.as_ref(), &observed)
         };
         for step in due {
             tracing::debug!(?step, "executor.reconcile");
@@ -314,9 +316,9 @@ impl Node {
         }
     }
 
-    fn perform(&mut self, step: Step) {
+    fn perform(&mut self, step: ReconcileStep) {
         match step {
-            Step::Launch(id) => {
+            ReconcileStep::Launch(id) => {
                 self.prepare(id);
                 if let Some(entry) = self
                     .ledger
@@ -328,7 +330,7 @@ impl Node {
                     self.launcher.launch(entry);
                 }
             }
-            Step::Withdraw(id) => {
+            ReconcileStep::Withdraw(id) => {
                 self.prepare(id);
                 if let Some(entry) = self
                     .ledger
@@ -339,7 +341,7 @@ impl Node {
                     entry.end(Outcome::NeverStarted);
                 }
             }
-            Step::WritePeers(id) => {
+            ReconcileStep::WritePeers(id) => {
                 let wanted = self
                     .desired
                     .as_ref()
@@ -348,12 +350,12 @@ impl Node {
                     self.launcher.write_peers(entry, &wanted.peers);
                 }
             }
-            Step::Stop(id) => {
+            ReconcileStep::Stop(id) => {
                 if let Some(entry) = self.ledger.entries.get_mut(&id) {
                     self.launcher.stop(entry);
                 }
             }
-            Step::Forget(id) => self.forget(id),
+            ReconcileStep::Forget(id) => self.forget(id),
         }
     }
 
@@ -361,8 +363,8 @@ impl Node {
         let Some(entry) = self.ledger.entries.get_mut(&id) else {
             return;
         };
-        entry.shipped.forgotten_at_unix_ms = Some(clock::unix_ms());
-        entry.keep_shipped();
+        entry.acknowledged.forgotten_at_unix_ms = Some(clock::unix_ms());
+        entry.store_acknowledged();
         self.outbox.forget(id);
         self.ledger
             .prune(self.config.keep_ended_tasks, self.config.keep_ended_bytes);
@@ -378,7 +380,7 @@ impl Node {
             .facts(&self.ledger, interval_ms, now_ms, clock::unix_ms());
         let logs = self.outbox.logs(&mut self.ledger, interval_ms, now_ms);
         for report in facts.into_iter().chain(logs) {
-            // If the session has ended, `Order::Disconnected` follows.
+            // If the session has ended, `NodeLoopEvent::Disconnected` follows.
             let _ = session.send(report);
         }
     }
@@ -396,7 +398,7 @@ impl Node {
         if self.ledger.entries.contains_key(&id) {
             return;
         }
-        if let Some(why) = self.space.unfit() {
+        if let Some(why) = self.disk_monitor.unfit() {
             self.ledger.refuse(launch, &wanted.peers, why);
         } else if let Err(error) = self.ledger.prepare(launch, &wanted.peers) {
             tracing::error!(task.id = %id, %error, "cannot make the folder of a task");
@@ -419,7 +421,7 @@ impl Node {
 
 /// Desired state of a daemon that leaves: all present tasks, to be stopped.
 fn leaving(ledger: &Ledger) -> Desired {
-    let tasks = ledger.seen().tasks.into_iter().map(|(id, task)| {
+    let tasks = ledger.observation().tasks.into_iter().map(|(id, task)| {
         (
             id,
             DesiredTask {

@@ -23,25 +23,25 @@ pub struct DesiredTask {
 
 /// Observed state of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct NodeObservation {
     /// Newest generation ever accepted, also before a restart.
     pub generation: u64,
-    pub tasks: BTreeMap<TaskId, SeenTask>,
+    pub tasks: BTreeMap<TaskId, TaskObservation>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenTask {
-    pub life: SeenLife,
+pub struct TaskObservation {
+    pub life: TaskStage,
     pub gpus: Vec<u32>,
     /// Suspended as requested, so it uses none of its GPUs.
-    pub stands_still: bool,
+    pub is_suspended: bool,
     /// As last written to the task's folder.
     pub peers: Peers,
 }
 
 /// Stage of a task's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeenLife {
+pub enum TaskStage {
     /// The folder exists; the process was never started.
     Prepared,
     /// The shim is starting. It will start the task or report why it did not.
@@ -57,7 +57,7 @@ pub enum SeenLife {
 
 /// One action of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ReconcileStep {
     /// Start the task's process; happens at most once.
     Launch(TaskId),
     /// Never start the task; report its end.
@@ -75,26 +75,26 @@ pub enum Step {
 /// Without an assignment since the start of the daemon there are no steps: running tasks continue.
 /// An assignment with an older generation than an accepted one gives no steps either.
 #[must_use]
-pub fn steps(desired: Option<&Desired>, seen: &Seen) -> Vec<Step> {
+pub fn steps(desired: Option<&Desired>, observed: &NodeObservation) -> Vec<ReconcileStep> {
     let Some(desired) = desired else {
         return Vec::new();
     };
-    if desired.generation < seen.generation {
+    if desired.generation < observed.generation {
         return Vec::new();
     }
-    let unwanted = seen
+    let unwanted = observed
         .tasks
         .iter()
         .filter(|(id, _)| !desired.tasks.contains_key(id));
-    let mut steps: Vec<Step> = unwanted
+    let mut steps: Vec<ReconcileStep> = unwanted
         .filter_map(|(id, task)| away(*id, task.life))
         .collect();
-    let busy = busy_gpus(seen);
+    let busy = busy_gpus(observed);
     let mut launches = Vec::new();
     for (id, wanted) in &desired.tasks {
-        match seen.tasks.get(id) {
+        match observed.tasks.get(id) {
             None => launches.push((*id, wanted)),
-            Some(task) if task.life == SeenLife::Prepared => launches.push((*id, wanted)),
+            Some(task) if task.life == TaskStage::Prepared => launches.push((*id, wanted)),
             Some(task) => steps.extend(keep(*id, wanted, task)),
         }
     }
@@ -107,48 +107,55 @@ pub fn steps(desired: Option<&Desired>, seen: &Seen) -> Vec<Step> {
 }
 
 /// Step for a task that is no longer in the assignment.
-fn away(id: TaskId, life: SeenLife) -> Option<Step> {
+fn away(id: TaskId, life: TaskStage) -> Option<ReconcileStep> {
     match life {
-        SeenLife::Prepared => Some(Step::Withdraw(id)),
-        SeenLife::Starting | SeenLife::Running => Some(Step::Stop(id)),
-        SeenLife::Ended { settled: true } => Some(Step::Forget(id)),
-        SeenLife::Stopping | SeenLife::Ended { settled: false } => None,
+        TaskStage::Prepared => Some(ReconcileStep::Withdraw(id)),
+        TaskStage::Starting | TaskStage::Running => Some(ReconcileStep::Stop(id)),
+        TaskStage::Ended { settled: true } => Some(ReconcileStep::Forget(id)),
+        TaskStage::Stopping | TaskStage::Ended { settled: false } => None,
     }
 }
 
 /// Steps for an assigned task that was started before, by this daemon or a predecessor. The peers
 /// are written before the stop, so that the task knows whether the others continue without it.
-fn keep(id: TaskId, wanted: &DesiredTask, task: &SeenTask) -> impl Iterator<Item = Step> + use<> {
+fn keep(
+    id: TaskId,
+    wanted: &DesiredTask,
+    task: &TaskObservation,
+) -> impl Iterator<Item = ReconcileStep> + use<> {
     let (learns, stops) = match task.life {
-        SeenLife::Running => (wanted.peers != task.peers, wanted.stop),
+        TaskStage::Running => (wanted.peers != task.peers, wanted.stop),
         // The shim may not be able to receive a stop yet; then the next poll repeats it.
-        SeenLife::Starting => (wanted.peers != task.peers, wanted.stop),
-        SeenLife::Prepared | SeenLife::Stopping | SeenLife::Ended { .. } => (false, false),
+        TaskStage::Starting => (wanted.peers != task.peers, wanted.stop),
+        TaskStage::Prepared | TaskStage::Stopping | TaskStage::Ended { .. } => (false, false),
     };
-    let learns = learns.then_some(Step::WritePeers(id));
-    learns.into_iter().chain(stops.then_some(Step::Stop(id)))
+    let learns = learns.then_some(ReconcileStep::WritePeers(id));
+    learns
+        .into_iter()
+        .chain(stops.then_some(ReconcileStep::Stop(id)))
 }
 
 /// Step for a task that is to start. It waits while another process holds one of its GPUs. The
 /// scheduler frees a GPU only after that process has ended; this check also holds if the scheduler
 /// is wrong.
-fn begin(id: TaskId, wanted: &DesiredTask, busy: &BTreeSet<u32>) -> Option<Step> {
+fn begin(id: TaskId, wanted: &DesiredTask, busy: &BTreeSet<u32>) -> Option<ReconcileStep> {
     if wanted.stop {
-        return Some(Step::Withdraw(id));
+        return Some(ReconcileStep::Withdraw(id));
     }
     let is_free = wanted.gpus.iter().all(|gpu| !busy.contains(gpu));
-    is_free.then_some(Step::Launch(id))
+    is_free.then_some(ReconcileStep::Launch(id))
 }
 
-fn busy_gpus(seen: &Seen) -> BTreeSet<u32> {
-    let holds = |task: &&SeenTask| {
+fn busy_gpus(observed: &NodeObservation) -> BTreeSet<u32> {
+    let holds = |task: &&TaskObservation| {
         let has_process = matches!(
             task.life,
-            SeenLife::Starting | SeenLife::Running | SeenLife::Stopping
+            TaskStage::Starting | TaskStage::Running | TaskStage::Stopping
         );
-        has_process && !task.stands_still
+        has_process && !task.is_suspended
     };
-    seen.tasks
+    observed
+        .tasks
         .values()
         .filter(holds)
         .flat_map(|task| task.gpus.iter().copied())
@@ -157,12 +164,12 @@ fn busy_gpus(seen: &Seen) -> BTreeSet<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::SeenLife::{Ended, Prepared, Running, Starting, Stopping};
+    use super::TaskStage::{Ended, Prepared, Running, Starting, Stopping};
     use super::*;
     use uuid::Uuid;
 
-    const SETTLED: SeenLife = Ended { settled: true };
-    const UNSETTLED: SeenLife = Ended { settled: false };
+    const SETTLED: TaskStage = Ended { settled: true };
+    const UNSETTLED: TaskStage = Ended { settled: false };
 
     fn id(number: u128) -> TaskId {
         TaskId(Uuid::from_u128(number))
@@ -173,9 +180,9 @@ mod tests {
     #[test]
     fn steps_of_one_task() {
         let (launch, withdraw, stop) = (
-            Step::Launch(id(1)),
-            Step::Withdraw(id(1)),
-            Step::Stop(id(1)),
+            ReconcileStep::Launch(id(1)),
+            ReconcileStep::Withdraw(id(1)),
+            ReconcileStep::Stop(id(1)),
         );
         let table = [
             ("launch", Some(false), None, Some(launch)),
@@ -255,7 +262,7 @@ mod tests {
                 "missing: forget",
                 None,
                 Some(SETTLED),
-                Some(Step::Forget(id(1))),
+                Some(ReconcileStep::Forget(id(1))),
             ),
             ("nothing", None, None, None),
         ];
@@ -274,36 +281,36 @@ mod tests {
                     },
                 );
             }
-            let mut seen = Seen {
+            let mut observed = NodeObservation {
                 generation: 5,
-                ..Seen::default()
+                ..NodeObservation::default()
             };
             if let Some(life) = life {
-                seen.tasks.insert(
+                observed.tasks.insert(
                     id(1),
-                    SeenTask {
+                    TaskObservation {
                         life,
-                        stands_still: false,
+                        is_suspended: false,
                         gpus: vec![0],
                         peers: Peers::default(),
                     },
                 );
             }
             assert_eq!(
-                steps(Some(&desired), &seen),
+                steps(Some(&desired), &observed),
                 Vec::from_iter(expected),
                 "{what}"
             );
-            let newer = Seen {
+            let newer = NodeObservation {
                 generation: 6,
-                ..seen.clone()
+                ..observed.clone()
             };
             assert_eq!(
                 steps(Some(&desired), &newer),
                 [],
                 "{what}, by an older generation"
             );
-            assert_eq!(steps(None, &seen), [], "{what}, before any assignment");
+            assert_eq!(steps(None, &observed), [], "{what}, before any assignment");
         }
     }
 
@@ -313,7 +320,7 @@ mod tests {
             revision: 1,
             ..Peers::default()
         };
-        let (learns, stops) = (Step::WritePeers(id(1)), Step::Stop(id(1)));
+        let (learns, stops) = (ReconcileStep::WritePeers(id(1)), ReconcileStep::Stop(id(1)));
         let old = Peers::default();
         for (life, old, stop, expected) in [
             (Running, old.clone(), false, vec![learns]),
@@ -332,17 +339,17 @@ mod tests {
                 generation: 1,
                 tasks: BTreeMap::from([(id(1), wanted)]),
             };
-            let task = SeenTask {
+            let task = TaskObservation {
                 life,
-                stands_still: false,
+                is_suspended: false,
                 gpus: vec![],
                 peers: old,
             };
-            let seen = Seen {
+            let observed = NodeObservation {
                 generation: 1,
                 tasks: BTreeMap::from([(id(1), task)]),
             };
-            assert_eq!(steps(Some(&desired), &seen), expected, "{life:?}");
+            assert_eq!(steps(Some(&desired), &observed), expected, "{life:?}");
         }
     }
 
@@ -357,29 +364,33 @@ mod tests {
             generation: 1,
             tasks: BTreeMap::from([(id(2), wanted)]),
         };
-        for (life, stands_still, expected) in [
-            (Running, false, vec![Step::Stop(id(1))]),
-            (Running, true, vec![Step::Stop(id(1)), Step::Launch(id(2))]),
+        for (life, is_suspended, expected) in [
+            (Running, false, vec![ReconcileStep::Stop(id(1))]),
+            (
+                Running,
+                true,
+                vec![ReconcileStep::Stop(id(1)), ReconcileStep::Launch(id(2))],
+            ),
             (Stopping, false, vec![]),
-            (Starting, false, vec![Step::Stop(id(1))]),
-            (UNSETTLED, false, vec![Step::Launch(id(2))]),
+            (Starting, false, vec![ReconcileStep::Stop(id(1))]),
+            (UNSETTLED, false, vec![ReconcileStep::Launch(id(2))]),
             (
                 SETTLED,
                 false,
-                vec![Step::Forget(id(1)), Step::Launch(id(2))],
+                vec![ReconcileStep::Forget(id(1)), ReconcileStep::Launch(id(2))],
             ),
         ] {
-            let task = SeenTask {
+            let task = TaskObservation {
                 life,
-                stands_still,
+                is_suspended,
                 gpus: vec![2],
                 peers: Peers::default(),
             };
-            let seen = Seen {
+            let observed = NodeObservation {
                 generation: 1,
                 tasks: BTreeMap::from([(id(1), task)]),
             };
-            assert_eq!(steps(Some(&desired), &seen), expected, "{life:?}");
+            assert_eq!(steps(Some(&desired), &observed), expected, "{life:?}");
         }
     }
 }

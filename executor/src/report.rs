@@ -4,10 +4,10 @@
 //! delays a fact by at most one bounded message. Unacknowledged data is read from the disk again
 //! and not kept in memory.
 
-use crate::events::{EventTail, Position};
-use crate::ledger::{Entry, Ledger};
+use crate::events::{EventPosition, EventTail};
+use crate::ledger::{Ledger, LedgerEntry};
 use crate::log::LogTail;
-use crate::said::Said;
+use crate::log_once::LogOnce;
 use muster_model::assignment::Observed;
 use muster_model::id::TaskId;
 use muster_proto::session::{LogChunk, Report, TaskEvent, TaskEvents, TaskStatus};
@@ -24,10 +24,10 @@ const TASK_LOG_BYTES: usize = 128 << 10;
 
 /// State of reporting within one session.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct ReportOutbox {
     number: u64,
-    facts: Option<Flight>,
-    logs: Option<Flight>,
+    facts: Option<InFlightReport>,
+    logs: Option<InFlightReport>,
     /// States acknowledged in this session; all others are reported.
     told: BTreeMap<TaskId, Observed>,
     tails: BTreeMap<TaskId, Tails>,
@@ -41,7 +41,7 @@ pub struct Outbox {
 struct Tails {
     events: EventTail,
     log: LogTail,
-    said: Said,
+    logged: LogOnce,
 }
 
 impl Default for Tails {
@@ -49,21 +49,21 @@ impl Default for Tails {
         Self {
             events: EventTail::bounded(),
             log: LogTail::default(),
-            said: Said::default(),
+            logged: LogOnce::default(),
         }
     }
 }
 
 /// Content of a sent report without acknowledgement.
 #[derive(Debug, Default)]
-struct Flight {
+struct InFlightReport {
     number: u64,
     statuses: Vec<(TaskId, Observed)>,
-    events: Vec<(TaskId, Position)>,
+    events: Vec<(TaskId, EventPosition)>,
     logs: Vec<(TaskId, u64)>,
 }
 
-impl Outbox {
+impl ReportOutbox {
     /// Begins a session: all states and all unacknowledged data are sent again.
     pub fn restart(&mut self) {
         (self.facts, self.logs, self.number) = (None, None, 0);
@@ -93,14 +93,14 @@ impl Outbox {
             generation: ledger.generation,
             ..Report::default()
         };
-        let mut flight = Flight::default();
+        let mut flight = InFlightReport::default();
         let mut budget = EVENT_BYTES;
         for (id, entry) in known(ledger) {
             let Some(observed) = entry.observed() else {
                 continue;
             };
-            let mut has_all_events = entry.shipped.end;
-            if !entry.shipped.end && budget > 0 {
+            let mut has_all_events = entry.acknowledged.end;
+            if !entry.acknowledged.end && budget > 0 {
                 let tails = self.tails.entry(*id).or_default();
                 let (events, end, is_all) =
                     read_events(tails, entry, budget.min(TASK_EVENT_BYTES), at);
@@ -146,7 +146,7 @@ impl Outbox {
             generation: ledger.generation,
             ..Report::default()
         };
-        let mut flight = Flight::default();
+        let mut flight = InFlightReport::default();
         let mut budget = LOG_BYTES;
         let ids: Vec<TaskId> = known(ledger)
             .filter(|(_, entry)| !entry.is_log_drained)
@@ -187,7 +187,7 @@ impl Outbox {
 
     /// Stores what the scheduler has acknowledged.
     pub fn acknowledge(&mut self, number: u64, ledger: &mut Ledger) {
-        let is_it = |flight: &mut Flight| flight.number == number;
+        let is_it = |flight: &mut InFlightReport| flight.number == number;
         let flight = self
             .facts
             .take_if(is_it)
@@ -199,13 +199,13 @@ impl Outbox {
         let mut touched = Vec::new();
         for (id, end) in flight.events {
             if let Some(entry) = ledger.entries.get_mut(&id) {
-                entry.shipped.events = end;
+                entry.acknowledged.events = end;
                 touched.push(id);
             }
         }
         for (id, end) in flight.logs {
             if let Some(entry) = ledger.entries.get_mut(&id) {
-                entry.shipped.log_bytes = end;
+                entry.acknowledged.log_bytes = end;
                 touched.push(id);
             }
         }
@@ -213,7 +213,7 @@ impl Outbox {
             if let Some(entry) = ledger.entries.get_mut(&id)
                 && matches!(observed, Observed::Gone { .. })
             {
-                entry.shipped.end = true;
+                entry.acknowledged.end = true;
                 touched.push(id);
             }
             self.told.insert(id, observed);
@@ -221,7 +221,7 @@ impl Outbox {
         touched.sort_unstable();
         touched.dedup();
         for id in touched {
-            ledger.entries[&id].keep_shipped();
+            ledger.entries[&id].store_acknowledged();
         }
     }
 
@@ -234,7 +234,7 @@ impl Outbox {
     /// Whether all data of all tasks is acknowledged.
     #[must_use]
     pub fn is_drained(&self, ledger: &Ledger) -> bool {
-        known(ledger).all(|(_, entry)| entry.is_log_drained && entry.shipped.end)
+        known(ledger).all(|(_, entry)| entry.is_log_drained && entry.acknowledged.end)
     }
 
     /// Closes the files of a forgotten task.
@@ -252,7 +252,7 @@ impl Outbox {
     }
 }
 
-fn known(ledger: &Ledger) -> impl Iterator<Item = (&TaskId, &Entry)> {
+fn known(ledger: &Ledger) -> impl Iterator<Item = (&TaskId, &LedgerEntry)> {
     ledger
         .entries
         .iter()
@@ -263,27 +263,27 @@ fn known(ledger: &Ledger) -> impl Iterator<Item = (&TaskId, &Entry)> {
 /// as read completely: a disk error must not prevent the report of an end.
 fn read_events(
     tails: &mut Tails,
-    entry: &Entry,
+    entry: &LedgerEntry,
     max_bytes: usize,
     (now_ms, now_unix_ms): (u64, i64),
-) -> (Option<TaskEvents>, Position, bool) {
+) -> (Option<TaskEvents>, EventPosition, bool) {
     let lines = match tails.events.read(
         &entry.folder.events(),
-        entry.shipped.events,
+        entry.acknowledged.events,
         max_bytes,
         now_ms,
     ) {
         Ok(lines) => lines,
         Err(error) => {
-            if tails.said.is_new(&error.to_string()) {
+            if tails.logged.is_new(&error.to_string()) {
                 tracing::error!(task.id = %entry.launch.task_id, %error, "cannot read the events of a task");
             }
-            return (None, entry.shipped.events, true);
+            return (None, entry.acknowledged.events, true);
         }
     };
     let (end, is_all) = (lines.end, lines.is_all);
     // If all lines were dropped, only the number of the next line is sent.
-    if end.line == entry.shipped.events.line {
+    if end.line == entry.acknowledged.events.line {
         return (None, end, is_all);
     }
     let events = lines.reports.into_iter().map(|report_json| TaskEvent {
@@ -300,10 +300,10 @@ fn read_events(
 }
 
 /// Returns the next part of a log, and records that the log of an ended task is complete.
-fn read_log(tail: &mut LogTail, entry: &mut Entry, max_bytes: usize) -> Option<LogChunk> {
+fn read_log(tail: &mut LogTail, entry: &mut LedgerEntry, max_bytes: usize) -> Option<LogChunk> {
     // Before the read: a task that ends after this line is read once more.
     let is_ended = entry.is_ended();
-    match tail.read(entry.folder.path(), entry.shipped.log_bytes, max_bytes) {
+    match tail.read(entry.folder.path(), entry.acknowledged.log_bytes, max_bytes) {
         Ok(Some(slice)) => Some(LogChunk {
             task_id: entry.launch.task_id.to_string(),
             offset: slice.offset,
@@ -314,7 +314,7 @@ fn read_log(tail: &mut LogTail, entry: &mut Entry, max_bytes: usize) -> Option<L
             None
         }
         Err(error) => {
-            entry.complain("its log cannot be read", &error);
+            entry.report_file_error("its log cannot be read", &error);
             entry.is_log_drained = is_ended;
             None
         }

@@ -1,7 +1,7 @@
 //! Unix user of process tasks, if the executor runs as root. Programs of this user cannot read the
 //! executor's files and cannot signal its processes.
 
-use crate::folder::TaskFolder;
+use crate::folder::NodeTaskFolder;
 use muster_model::assignment::TaskLaunch;
 use muster_model::place::Place;
 use std::fmt;
@@ -66,7 +66,7 @@ impl TaskUser {
     /// If something cannot be created or transferred.
     pub fn prepare(
         self,
-        folder: &TaskFolder,
+        folder: &NodeTaskFolder,
         launch: &TaskLaunch,
         checkpoints: &str,
     ) -> io::Result<()> {

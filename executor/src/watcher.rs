@@ -2,12 +2,12 @@
 //! beside running training.
 //!
 //! Correctness does not depend on notifications. If the kernel cannot watch a folder,
-//! [`Watcher::hears`] returns false for its task and the loop polls more often.
+//! [`TaskFolderWatcher::is_watching`] returns false for its task and the loop polls more often.
 
 use crate::clock;
-use crate::folder::TaskFolder;
-use crate::ledger::{Entry, Ledger};
-use crate::order::Order;
+use crate::folder::NodeTaskFolder;
+use crate::ledger::{Ledger, LedgerEntry};
+use crate::loop_event::NodeLoopEvent;
 use crate::task_file::TaskFile;
 use muster_model::assignment::STANDING;
 use muster_model::id::TaskId;
@@ -32,8 +32,8 @@ const BLOCK_BYTES: usize = 16 << 10;
 
 /// Watches the folders of all tasks that are not forgotten.
 #[derive(Debug)]
-pub struct Watcher {
-    orders: Sender<Order>,
+pub struct TaskFolderWatcher {
+    loop_events: Sender<NodeLoopEvent>,
     /// `None` before the first task.
     inotify: Option<Arc<OwnedFd>>,
     watched: BTreeMap<TaskId, i32>,
@@ -41,12 +41,12 @@ pub struct Watcher {
     has_warned: bool,
 }
 
-impl Watcher {
-    /// Returns a watcher that wakes the loop through `orders`.
+impl TaskFolderWatcher {
+    /// Returns a watcher that wakes the loop through `loop_events`.
     #[must_use]
-    pub fn new(orders: Sender<Order>) -> Self {
+    pub fn new(loop_events: Sender<NodeLoopEvent>) -> Self {
         Self {
-            orders,
+            loop_events,
             inotify: None,
             watched: BTreeMap::new(),
             has_warned: false,
@@ -56,7 +56,7 @@ impl Watcher {
     /// Watches the folders of all present tasks. Call it before the folders are polled: a change in
     /// between then causes a notification.
     pub fn follow(&mut self, ledger: &Ledger) {
-        let is_there = |entry: &Entry| !entry.is_forgotten();
+        let is_there = |entry: &LedgerEntry| !entry.is_forgotten();
         if let Some(inotify) = &self.inotify {
             self.watched.retain(|id, watch| {
                 let stays = ledger.entries.get(id).is_some_and(is_there);
@@ -83,11 +83,11 @@ impl Watcher {
 
     /// Whether changes in this task's folder cause notifications.
     #[must_use]
-    pub fn hears(&self, task: TaskId) -> bool {
+    pub fn is_watching(&self, task: TaskId) -> bool {
         self.watched.contains_key(&task)
     }
 
-    fn watch(&mut self, folder: &TaskFolder) -> Result<i32, Errno> {
+    fn watch(&mut self, folder: &NodeTaskFolder) -> Result<i32, Errno> {
         let inotify = match &self.inotify {
             Some(inotify) => inotify,
             None => self.inotify.insert(self.begin()?),
@@ -103,10 +103,10 @@ impl Watcher {
 
     fn begin(&self) -> Result<Arc<OwnedFd>, Errno> {
         let inotify = Arc::new(inotify::init(CreateFlags::CLOEXEC)?);
-        let (heard, orders) = (Arc::clone(&inotify), self.orders.clone());
+        let (heard, loop_events) = (Arc::clone(&inotify), self.loop_events.clone());
         let listening = thread::Builder::new()
             .name("watcher".to_owned())
-            .spawn(move || listen(&heard, &orders));
+            .spawn(move || listen(&heard, &loop_events));
         listening.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
         Ok(inotify)
     }
@@ -119,7 +119,7 @@ impl Watcher {
 }
 
 /// Forwards notifications until the loop has ended, which the next send detects.
-fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
+fn listen(inotify: &OwnedFd, loop_events: &Sender<NodeLoopEvent>) {
     let mut block = [MaybeUninit::uninit(); BLOCK_BYTES];
     let mut reader = inotify::Reader::new(inotify, &mut block);
     // Earliest time of the next `Grown`, and whether there is growth to announce.
@@ -135,11 +135,11 @@ fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
                 return;
             }
         };
-        has_grown |= heard == Some(Heard::Growth);
+        has_grown |= heard == Some(TaskFolderEvent::Growth);
         let now_ms = clock::boottime_ms();
-        let order = match heard {
-            Some(Heard::Turn) => Order::Look,
-            _ if has_grown && now_ms >= grows_at_ms => Order::Grown,
+        let event = match heard {
+            Some(TaskFolderEvent::Turn) => NodeLoopEvent::Look,
+            _ if has_grown && now_ms >= grows_at_ms => NodeLoopEvent::Grown,
             _ => {
                 thread::sleep(GATHER);
                 continue;
@@ -147,7 +147,7 @@ fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
         };
         // A poll finds new events and log output too.
         (grows_at_ms, has_grown) = (now_ms + GROWTH_EVERY_MS, false);
-        if orders.send(order).is_err() {
+        if loop_events.send(event).is_err() {
             return;
         }
         thread::sleep(GATHER);
@@ -166,7 +166,7 @@ fn wait(inotify: &OwnedFd, longest: Option<Duration>) -> bool {
 }
 
 /// Returns the most important notification of those that can be read.
-fn read(reader: &mut inotify::Reader<'_, &OwnedFd>) -> Result<Option<Heard>, Errno> {
+fn read(reader: &mut inotify::Reader<'_, &OwnedFd>) -> Result<Option<TaskFolderEvent>, Errno> {
     let mut heard = None;
     loop {
         match reader.next() {
@@ -185,7 +185,7 @@ fn read(reader: &mut inotify::Reader<'_, &OwnedFd>) -> Result<Option<Heard>, Err
 
 /// Meaning of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Heard {
+enum TaskFolderEvent {
     /// Events or log have grown.
     Growth,
     /// The task has started, was suspended or resumed, or has ended; or its shim has exited.
@@ -193,29 +193,30 @@ enum Heard {
 }
 
 /// Returns `None` for irrelevant changes, such as files that the loop itself has written.
-fn meaning(events: ReadFlags, name: &str) -> Option<Heard> {
+fn meaning(events: ReadFlags, name: &str) -> Option<TaskFolderEvent> {
     if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-        return Some(Heard::Turn);
+        return Some(TaskFolderEvent::Turn);
     }
-    let is = |file: fn(&TaskFolder) -> TaskFile| {
-        file(&TaskFolder::at(""))
+    let is = |file: fn(&NodeTaskFolder) -> TaskFile| {
+        file(&NodeTaskFolder::at(""))
             .path()
             .as_os_str()
             .as_encoded_bytes()
             == name.as_bytes()
     };
-    if is(TaskFolder::shim) || is(TaskFolder::exit) || name == STANDING {
+    if is(NodeTaskFolder::shim) || is(NodeTaskFolder::exit) || name == STANDING {
         let is_whole = events.intersects(ReadFlags::MOVED_TO | ReadFlags::CLOSE_WRITE);
-        return is_whole.then_some(Heard::Turn);
+        return is_whole.then_some(TaskFolderEvent::Turn);
     }
-    if is(TaskFolder::lock) {
+    if is(NodeTaskFolder::lock) {
         // The shim keeps the file open while it lives; the kernel closes it however the shim ends.
         return events
             .contains(ReadFlags::CLOSE_WRITE)
-            .then_some(Heard::Turn);
+            .then_some(TaskFolderEvent::Turn);
     }
     let grows = events.intersects(ReadFlags::CREATE | ReadFlags::MODIFY);
-    ((is(TaskFolder::events) || name == crate::log::CURRENT) && grows).then_some(Heard::Growth)
+    ((is(NodeTaskFolder::events) || name == crate::log::CURRENT) && grows)
+        .then_some(TaskFolderEvent::Growth)
 }
 
 #[cfg(test)]
@@ -246,12 +247,12 @@ mod tests {
         launch.task_id
     }
 
-    fn next(orders: &Receiver<Order>) -> Option<Order> {
-        // One file may cause several orders.
-        let first = orders.recv_timeout(PATIENCE).ok()?;
+    fn next(loop_events: &Receiver<NodeLoopEvent>) -> Option<NodeLoopEvent> {
+        // One file may cause several events.
+        let first = loop_events.recv_timeout(PATIENCE).ok()?;
         let mut newest = first;
-        while let Ok(order) = orders.recv_timeout(A_WHILE) {
-            newest = order;
+        while let Ok(event) = loop_events.recv_timeout(A_WHILE) {
+            newest = event;
         }
         Some(newest)
     }
@@ -264,41 +265,56 @@ mod tests {
     fn start_end_and_output_of_a_task_notify_and_nothing_else() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
-        let (sender, orders) = mpsc::channel();
-        let mut watcher = Watcher::new(sender);
+        let (sender, loop_events) = mpsc::channel();
+        let mut watcher = TaskFolderWatcher::new(sender);
         let id = prepared(&mut ledger);
-        assert!(!watcher.hears(id));
+        assert!(!watcher.is_watching(id));
         watcher.follow(&ledger);
-        assert!(watcher.hears(id));
+        assert!(watcher.is_watching(id));
         let folder = ledger.entries[&id].folder.clone();
         let shim = folder.lock().hold(true).expect("our own folder");
         for written in [folder.shim(), folder.standing(), folder.exit()] {
             written.write_atomically(&1).expect("our own folder");
-            let told = next(&orders);
-            assert!(matches!(told, Some(Order::Look)), "{written:?}: {told:?}");
+            let told = next(&loop_events);
+            assert!(
+                matches!(told, Some(NodeLoopEvent::Look)),
+                "{written:?}: {told:?}"
+            );
         }
         for written in [
             folder.events(),
             TaskFile::new(folder.path().join(crate::log::CURRENT)),
         ] {
             append(&written);
-            let told = next(&orders);
-            assert!(matches!(told, Some(Order::Grown)), "{written:?}: {told:?}");
+            let told = next(&loop_events);
+            assert!(
+                matches!(told, Some(NodeLoopEvent::Grown)),
+                "{written:?}: {told:?}"
+            );
         }
         for own in [folder.shipped(), folder.peers()] {
             own.write_atomically(&1).expect("our own folder");
         }
         assert!(crate::shim::is_locked(&folder).is_ok());
-        assert!(orders.recv_timeout(A_WHILE).is_err(), "done by the loop");
+        assert!(
+            loop_events.recv_timeout(A_WHILE).is_err(),
+            "done by the loop"
+        );
         drop(shim);
-        let told = next(&orders);
-        assert!(matches!(told, Some(Order::Look)), "the shim ends: {told:?}");
+        let told = next(&loop_events);
+        assert!(
+            matches!(told, Some(NodeLoopEvent::Look)),
+            "the shim ends: {told:?}"
+        );
         let entry = ledger.entries.get_mut(&id).expect("it is there");
-        entry.shipped.forgotten_at_unix_ms = Some(1);
+        entry.acknowledged.forgotten_at_unix_ms = Some(1);
         watcher.follow(&ledger);
-        assert!(!watcher.hears(id));
+        assert!(!watcher.is_watching(id));
         folder.exit().remove().expect("our own folder");
         append(&folder.events());
-        assert!(orders.recv_timeout(A_WHILE).is_err(), "it is forgotten");
+        assert!(
+            loop_events.recv_timeout(A_WHILE).is_err(),
+            "it is forgotten"
+        );
     }
 }

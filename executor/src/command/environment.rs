@@ -34,7 +34,7 @@ pub struct Paths {
 
 /// Rank, master and number of workers; parameter servers have none, because they are not in torch's
 /// group.
-struct Place {
+struct TorchProcessGroup {
     rank: usize,
     workers: usize,
     master: (String, String),
@@ -91,7 +91,7 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
 }
 
 /// Variables that `torchrun` sets for its processes, and those that it reads itself.
-fn torch(launch: &TaskLaunch, place: &Place, add: &mut impl FnMut(&str, String)) {
+fn torch(launch: &TaskLaunch, place: &TorchProcessGroup, add: &mut impl FnMut(&str, String)) {
     let (rank, workers) = (place.rank.to_string(), place.workers.to_string());
     let (host, port) = place.master.clone();
     let restarts = launch.revision.saturating_sub(1);
@@ -122,7 +122,7 @@ fn torch(launch: &TaskLaunch, place: &Place, add: &mut impl FnMut(&str, String))
     add("TORCHELASTIC_USE_AGENT_STORE", "False".to_owned());
 }
 
-fn horovod(place: &Place, add: &mut impl FnMut(&str, String)) {
+fn horovod(place: &TorchProcessGroup, add: &mut impl FnMut(&str, String)) {
     for (name, value) in [
         ("RANK", place.rank),
         ("SIZE", place.workers),
@@ -177,11 +177,13 @@ fn tensorflow(launch: &TaskLaunch, peers: &Peers) -> Result<String, CommandError
     Ok(config.to_string())
 }
 
-fn place(launch: &TaskLaunch, peers: &Peers) -> Result<Place, CommandError> {
-    let is_this = |peer: &Peer| peer.task_id == launch.task_id;
-    let rank = peers.workers.iter().position(is_this);
+fn place(launch: &TaskLaunch, peers: &Peers) -> Result<TorchProcessGroup, CommandError> {
+    let rank = peers
+        .workers
+        .iter()
+        .position(|peer| peer.task_id == launch.task_id);
     let first = peers.workers.first().ok_or(CommandError::Peers)?;
-    Ok(Place {
+    Ok(TorchProcessGroup {
         rank: rank.ok_or(CommandError::Peers)?,
         workers: peers.workers.len(),
         master: split(first)?,

@@ -16,7 +16,7 @@ pub use error::CommandError;
 pub(crate) use port::listen;
 
 use crate::events;
-use crate::folder::TaskFolder;
+use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport, exit_code};
 use muster_model::place::Place;
 use muster_model::spec;
@@ -47,7 +47,7 @@ pub struct CommandArguments {
 /// reason.
 #[must_use]
 pub fn run(arguments: &CommandArguments) -> i32 {
-    let folder = TaskFolder::at(&arguments.folder);
+    let folder = NodeTaskFolder::at(&arguments.folder);
     let Err(error) = become_program(arguments, &folder);
     let message = muster_model::error_chain::chain(&error);
     eprintln!("muster-task: {message}");
@@ -64,7 +64,7 @@ pub fn run(arguments: &CommandArguments) -> i32 {
 
 fn become_program(
     arguments: &CommandArguments,
-    folder: &TaskFolder,
+    folder: &NodeTaskFolder,
 ) -> Result<std::convert::Infallible, CommandError> {
     let launch: TaskLaunch = folder
         .task()
@@ -104,7 +104,7 @@ fn become_program(
 
 fn paths(
     arguments: &CommandArguments,
-    folder: &TaskFolder,
+    folder: &NodeTaskFolder,
     launch: &TaskLaunch,
     command: &spec::Command,
 ) -> Paths {
@@ -133,7 +133,7 @@ fn paths(
 /// time. A SIGTERM ends the process.
 ///
 /// A job of one process does not wait: its own address need not return from the scheduler.
-fn wait_for_peers(folder: &TaskFolder, launch: &TaskLaunch, address: &str) -> Peers {
+fn wait_for_peers(folder: &NodeTaskFolder, launch: &TaskLaunch, address: &str) -> Peers {
     loop {
         let peers: Option<Peers> = folder.peers().read().ok().flatten();
         let peers = peers.map(|peers| with_own(peers, launch, address));

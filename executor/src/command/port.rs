@@ -20,12 +20,12 @@ const USUAL_LIMIT: u16 = 32_768;
 
 /// A reserved port.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct ReservedPort {
     number: u16,
     hold: UnixListener,
 }
 
-impl Port {
+impl ReservedPort {
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
@@ -38,7 +38,7 @@ impl Port {
 }
 
 /// Reserves a port on which no process listens.
-pub(crate) fn reserve() -> io::Result<Port> {
+pub(crate) fn reserve() -> io::Result<ReservedPort> {
     let range = range(fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok());
     let count = range.end - range.start;
     // Starts at a random number, so that two nodes rarely try the same one.
@@ -46,7 +46,7 @@ pub(crate) fn reserve() -> io::Result<Port> {
     for step in 0..count {
         let number = range.start + (first + step) % count;
         if let Some(hold) = hold(number)? {
-            return Ok(Port { number, hold });
+            return Ok(ReservedPort { number, hold });
         }
     }
     Err(io::Error::new(

@@ -27,23 +27,23 @@ const HARDWARE: [u64; 18] = [
 
 /// Handle of the faults that are not acknowledged yet.
 #[derive(Debug, Clone, Default)]
-pub struct Health(Arc<Mutex<Untold>>);
+pub struct GpuHealthMonitor(Arc<Mutex<UnacknowledgedFaults>>);
 
 #[derive(Debug, Default)]
-struct Untold {
+struct UnacknowledgedFaults {
     faults: Vec<(i64, NodeFault)>,
     /// Number of the heartbeat that contains the first faults, and how many.
     sent: Option<(u64, usize)>,
 }
 
-impl Health {
+impl GpuHealthMonitor {
     /// Watches the GPUs on a thread of its own, if there are any.
     pub fn watch(&self) {
         let health = self.clone();
         let watching = thread::Builder::new()
             .name("health".to_owned())
             .spawn(move || {
-                if let Err(error) = health.look_on() {
+                if let Err(error) = health.watch_faults() {
                     tracing::info!(%error, "errors of GPUs are not watched");
                 }
             });
@@ -91,7 +91,7 @@ impl Health {
         }
     }
 
-    fn look_on(&self) -> Result<(), NvmlError> {
+    fn watch_faults(&self) -> Result<(), NvmlError> {
         let nvml = Nvml::init()?;
         let told = listen(&nvml)?;
         let mut counted = uncorrected(&nvml);
@@ -133,7 +133,7 @@ impl Health {
         }
     }
 
-    fn untold(&self) -> MutexGuard<'_, Untold> {
+    fn untold(&self) -> MutexGuard<'_, UnacknowledgedFaults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -183,14 +183,14 @@ mod tests {
         NodeFault::Xid { gpu: 0, xid }
     }
 
-    fn sent(health: &Health, heartbeat: u64) -> Vec<NodeFault> {
+    fn sent(health: &GpuHealthMonitor, heartbeat: u64) -> Vec<NodeFault> {
         let sent = health.send(heartbeat);
         sent.into_iter().map(|(_, fault)| fault).collect()
     }
 
     #[test]
     fn unacknowledged_faults_are_sent_again() {
-        let health = Health::default();
+        let health = GpuHealthMonitor::default();
         assert_eq!(sent(&health, 1), []);
         health.add(xid(79));
         assert_eq!(sent(&health, 2), [xid(79)]);

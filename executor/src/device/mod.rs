@@ -5,15 +5,15 @@ mod health;
 mod nvml;
 mod share;
 
-pub use health::Health;
-pub use share::{OfProcesses, Share, Used};
+pub use health::GpuHealthMonitor;
+pub use share::{GpuUsageByProcess, GpuUsageReader, ProcessGpuUsage};
 
 use muster_model::node::{Capacity, Gpu, GpuKind};
 use std::num::NonZero;
 
 /// Settings of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted<'a> {
+pub struct CapacitySettings<'a> {
     /// Number of CPU slots, even if there are GPUs.
     pub cpu_slots: Option<u32>,
     pub cpu_milli: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Wanted<'a> {
 
 /// Returns the node's capacity; called once at the start of the daemon.
 #[must_use]
-pub fn discover(wanted: Wanted<'_>) -> Capacity {
+pub fn discover(wanted: CapacitySettings<'_>) -> Capacity {
     let cores = cores();
     let memory_bytes = wanted.memory_bytes.unwrap_or_else(cpu::memory_bytes);
     let gpus = match (wanted.counted, wanted.cpu_slots) {
@@ -61,13 +61,14 @@ pub fn cores() -> u32 {
 /// Returns GPUs that Kubernetes counts. Their memory is unknown here and reported as 0; the labels
 /// of the node may contain it.
 fn counted(count: u32, resource: &str) -> Vec<Gpu> {
-    let gpu = |index| Gpu {
-        index,
-        kind: GpuKind::Cuda,
-        model: resource.to_owned(),
-        memory_bytes: 0,
-    };
-    (0..count).map(gpu).collect()
+    (0..count)
+        .map(|index| Gpu {
+            index,
+            kind: GpuKind::Cuda,
+            model: resource.to_owned(),
+            memory_bytes: 0,
+        })
+        .collect()
 }
 
 /// Whether the node's devices are GPUs.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Use of one GPU by one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Used {
+pub struct ProcessGpuUsage {
     /// `None` if the driver does not report it.
     pub memory_bytes: Option<u64>,
     /// Busy time of the GPU since the previous measurement, as a share.
@@ -16,15 +16,15 @@ pub struct Used {
 }
 
 /// Use by GPU and process id; a GPU without an answer is absent.
-pub type OfProcesses = BTreeMap<u32, BTreeMap<u32, Used>>;
+pub type GpuUsageByProcess = BTreeMap<u32, BTreeMap<u32, ProcessGpuUsage>>;
 
-pub struct Share {
+pub struct GpuUsageReader {
     nvml: Option<Nvml>,
     /// Driver's time of the newest sample of each GPU, in microseconds.
     seen_us: BTreeMap<u32, u64>,
 }
 
-impl Share {
+impl GpuUsageReader {
     #[must_use]
     pub fn open() -> Self {
         Self {
@@ -34,18 +34,18 @@ impl Share {
     }
 
     /// Returns the use of these GPUs by all processes. May block without a limit in the driver.
-    pub fn look(&mut self, gpus: &BTreeSet<u32>) -> OfProcesses {
-        let mut used = OfProcesses::new();
+    pub fn read(&mut self, gpus: &BTreeSet<u32>) -> GpuUsageByProcess {
+        let mut used = GpuUsageByProcess::new();
         for &gpu in gpus {
-            if let Ok(Some(of_gpu)) = self.look_at(gpu) {
+            if let Ok(Some(of_gpu)) = self.read_gpu(gpu) {
                 used.insert(gpu, of_gpu);
             }
         }
         used
     }
 
-    fn look_at(&mut self, gpu: u32) -> Result<Option<BTreeMap<u32, Used>>, NvmlError> {
-        let mut used: BTreeMap<u32, Used> = BTreeMap::new();
+    fn read_gpu(&mut self, gpu: u32) -> Result<Option<BTreeMap<u32, ProcessGpuUsage>>, NvmlError> {
+        let mut used: BTreeMap<u32, ProcessGpuUsage> = BTreeMap::new();
         let Some(nvml) = &self.nvml else {
             return Ok(None);
         };

@@ -24,7 +24,7 @@ const THREADS: &str = "cuda";
 
 /// State of a process in the driver (`CUprocessState`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum CudaProcessState {
     Running,
     /// Its calls to the driver block.
     Locked,
@@ -42,7 +42,7 @@ pub(super) trait Driver {
     ///
     /// # Errors
     /// If the process uses the driver but the driver does not return its state.
-    fn state(&self, pid: i32) -> Result<Option<State>, DriverError>;
+    fn state(&self, pid: i32) -> Result<Option<CudaProcessState>, DriverError>;
     /// # Errors
     /// If the driver refuses, or exceeds the time-out.
     fn lock(&self, pid: i32, timeout_ms: u32) -> Result<(), DriverError>;
@@ -129,7 +129,7 @@ impl Cuda {
 }
 
 impl Driver for Cuda {
-    fn state(&self, pid: i32) -> Result<Option<State>, DriverError> {
+    fn state(&self, pid: i32) -> Result<Option<CudaProcessState>, DriverError> {
         // A process with device memory has a driver thread that would restore it.
         let mut thread = 0;
         // SAFETY: the call writes one integer.
@@ -145,11 +145,11 @@ impl Driver for Cuda {
         let code = unsafe { (self.state)(pid, &mut state) };
         done("cuCheckpointProcessGetState", Some(pid), code)?;
         Ok(Some(match state {
-            0 => State::Running,
-            1 => State::Locked,
-            2 => State::Moved,
-            3 => State::Failed,
-            other => State::Other(other),
+            0 => CudaProcessState::Running,
+            1 => CudaProcessState::Locked,
+            2 => CudaProcessState::Moved,
+            3 => CudaProcessState::Failed,
+            other => CudaProcessState::Other(other),
         }))
     }
 

@@ -3,30 +3,30 @@
 //!
 //! A helper process per order (`muster-executor driver`) calls the driver for the shim. The calls
 //! can take long or hang, and a shim that waits for one could not enforce the lease. If a helper is
-//! killed in the middle, another one undoes its work (`Order::Mend`). CI runs this code with a
-//! stand-in of the library (`executor/tests/node/stand_in.c`). A machine with a GPU runs it with
+//! killed in the middle, another one undoes its work (`DriverOrder::Mend`). CI runs this code with
+//! a stand-in of the library (`executor/tests/node/stand_in.c`). A machine with a GPU runs it with
 //! the driver (`executor/tests/node/gpu.rs`).
 
+mod checkpoint_sequence;
 mod library;
 mod lost;
+mod memory_budget;
+mod memory_reservation;
 mod probe;
-mod promise;
-mod room;
-mod sequence;
 
 pub(crate) use lost::remember;
 pub use lost::{folder, has_lost};
 pub use probe::of_node;
 
 use crate::clock;
-use crate::folder::TaskFolder;
+use crate::folder::NodeTaskFolder;
 use crate::process;
+use checkpoint_sequence::{CheckpointSequence, Time};
 use library::Cuda;
-pub use library::State;
+pub use library::CudaProcessState;
+use memory_budget::Machine;
+use memory_reservation::MemoryReservations;
 use muster_model::assignment::TaskLaunch;
-use promise::Promises;
-use room::Machine;
-use sequence::{Sequence, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ const SPARED: f64 = 0.1;
 #[derive(Debug, Clone, clap::Args)]
 pub struct DriverArguments {
     #[arg(long)]
-    pub order: Order,
+    pub order: DriverOrder,
     /// Folder of the task [default: none]
     #[arg(long)]
     pub folder: Option<PathBuf>,
@@ -49,14 +49,14 @@ pub struct DriverArguments {
     pub promises: Option<PathBuf>,
     #[arg(long, default_value_t = 10_000)]
     pub patience_ms: u64,
-    /// Bytes of the task on each GPU, as JSON of `gpus` in [`Answer::Moved`]
+    /// Bytes of the task on each GPU, as JSON of `gpus` in [`DriverAnswer::Moved`]
     #[arg(long, default_value = "{}")]
     pub needed: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum DriverOrder {
     /// Report whether the driver supports checkpoints.
     Probe,
     /// Move the memory to the host.
@@ -73,7 +73,7 @@ pub enum Order {
 /// maps cannot be read inside a tagged object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum DriverAnswer {
     /// The memory of `processes` processes is on the host. `gpus` is its former size per GPU.
     Moved {
         processes: usize,
@@ -115,7 +115,7 @@ pub enum DriverError {
         code: i32,
     },
     #[error("process {pid} is {state:?} to the driver, where Running was expected")]
-    Astray { pid: i32, state: State },
+    Astray { pid: i32, state: CudaProcessState },
     #[error("the time was over before it was the turn of process {pid}")]
     Late { pid: i32 },
     #[error("the task has started new processes in each of {rounds} looks")]
@@ -167,10 +167,11 @@ fn of_process(pid: Option<i32>) -> String {
 /// Executes an order and writes its result. The exit code only says whether the result was written.
 #[must_use]
 pub fn run(arguments: &DriverArguments) -> i32 {
-    let Some(folder) = arguments.folder.as_ref().map(TaskFolder::at) else {
+    let Some(folder) = arguments.folder.as_ref().map(NodeTaskFolder::at) else {
         return probe::tell();
     };
-    let answer = carry_out(arguments, &folder).unwrap_or_else(|why| Answer::Unchanged { why });
+    let answer =
+        carry_out(arguments, &folder).unwrap_or_else(|why| DriverAnswer::Unchanged { why });
     match folder.driver().write_atomically(&answer) {
         Ok(()) => 0,
         Err(error) => {
@@ -181,7 +182,7 @@ pub fn run(arguments: &DriverArguments) -> i32 {
 }
 
 /// An error means that nothing has been changed.
-fn carry_out(arguments: &DriverArguments, folder: &TaskFolder) -> Result<Answer, String> {
+fn carry_out(arguments: &DriverArguments, folder: &NodeTaskFolder) -> Result<DriverAnswer, String> {
     let until_ms = clock::boottime_ms().saturating_add(arguments.patience_ms);
     let launch: Option<TaskLaunch> = folder
         .task()
@@ -191,7 +192,7 @@ fn carry_out(arguments: &DriverArguments, folder: &TaskFolder) -> Result<Answer,
     let cuda = Cuda::load().map_err(|error| error.in_words())?;
     let promises = arguments.promises.as_deref();
     let promises = promises.ok_or("there is no folder for promises")?;
-    let promises = Promises::at(promises).map_err(|error| error.in_words())?;
+    let promises = MemoryReservations::at(promises).map_err(|error| error.in_words())?;
     let machine = Machine::new(gpus, promises).map_err(|error| error.in_words())?;
     let (own, shim) = (own_id(), parent_id());
     let processes = || {
@@ -199,26 +200,26 @@ fn carry_out(arguments: &DriverArguments, folder: &TaskFolder) -> Result<Answer,
         let all = all.map(|stat| stat.id.pid).filter(|pid| *pid != own);
         all.collect()
     };
-    let sequence = Sequence {
+    let sequence = CheckpointSequence {
         driver: &cuda,
-        room: &machine,
-        time: &Until(until_ms),
+        memory: &machine,
+        time: &OrderDeadline(until_ms),
         processes: &processes,
     };
     let needed: BTreeMap<u32, u64> = serde_json::from_str(&arguments.needed)
         .map_err(|error| format!("needed is {:?}: {error}", arguments.needed))?;
     Ok(match arguments.order {
-        Order::Probe => return Err("a probe needs no task".to_owned()),
-        Order::TakeOff => sequence.take_off(),
-        Order::BringBack => sequence.bring_back(&needed, 0.0),
-        Order::BringBackToEnd => sequence.bring_back(&needed, SPARED),
-        Order::Mend => sequence.mend(),
+        DriverOrder::Probe => return Err("a probe needs no task".to_owned()),
+        DriverOrder::TakeOff => sequence.checkpoint(),
+        DriverOrder::BringBack => sequence.restore(&needed, 0.0),
+        DriverOrder::BringBackToEnd => sequence.restore(&needed, SPARED),
+        DriverOrder::Mend => sequence.roll_back(),
     })
 }
 
-struct Until(u64);
+struct OrderDeadline(u64);
 
-impl Time for Until {
+impl Time for OrderDeadline {
     fn left_ms(&self) -> u64 {
         self.0.saturating_sub(clock::boottime_ms())
     }
@@ -238,7 +239,7 @@ fn parent_id() -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::Answer;
+    use super::DriverAnswer;
     use std::collections::BTreeMap;
 
     #[test]
@@ -247,14 +248,14 @@ mod tests {
         let processes = 2;
         let why = "full".to_owned();
         for answer in [
-            Answer::Moved { processes, gpus },
-            Answer::Unchanged { why: why.clone() },
-            Answer::NoRoom { why: why.clone() },
-            Answer::Back,
-            Answer::Lost { why },
+            DriverAnswer::Moved { processes, gpus },
+            DriverAnswer::Unchanged { why: why.clone() },
+            DriverAnswer::NoRoom { why: why.clone() },
+            DriverAnswer::Back,
+            DriverAnswer::Lost { why },
         ] {
             let text = serde_json::to_vec(&answer).expect("JSON");
-            let read: Answer = serde_json::from_slice(&text).expect("an answer");
+            let read: DriverAnswer = serde_json::from_slice(&text).expect("an answer");
             assert_eq!(read, answer);
         }
     }

@@ -1,7 +1,7 @@
 //! Test whether the driver of this machine supports driver checkpoints.
 
 use super::library::Cuda;
-use crate::config::{Config, RuntimeKind};
+use crate::config::{ExecutorConfig, RuntimeKind};
 use crate::device;
 use crate::environment;
 use muster_model::node::{Capacity, DriverSuspend};
@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Returns the ability of this node; `None` if it is not enabled or the node has no GPU.
 #[must_use]
-pub fn of_node(config: &Config, capacity: &Capacity) -> Option<DriverSuspend> {
+pub fn of_node(config: &ExecutorConfig, capacity: &Capacity) -> Option<DriverSuspend> {
     if config.driver_patience_ms == 0 || !device::has_cuda(capacity) {
         return None;
     }
@@ -98,11 +98,11 @@ pub(super) fn tell() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
+    use crate::config::ExecutorSettings;
     use muster_model::node::{Gpu, GpuKind};
 
     fn asked(runtime: RuntimeKind, driver_patience_ms: u64) -> Option<DriverSuspend> {
-        let settings = Settings {
+        let settings = ExecutorSettings {
             scheduler_url: Some("http://127.0.0.1:7071".to_owned()),
             join_token: Some("secret".to_owned()),
             data_dir: Some("/data".into()),
@@ -113,7 +113,7 @@ mod tests {
             pod_template: Some("/pod.yaml".into()),
             runtime: Some(runtime),
             driver_patience_ms: Some(driver_patience_ms),
-            ..Settings::default()
+            ..ExecutorSettings::default()
         };
         let gpu = Gpu {
             index: 0,

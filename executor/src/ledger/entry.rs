@@ -2,13 +2,13 @@
 
 use super::NOT_MADE;
 use crate::error::ExecutorError;
-use crate::events::{self, Position};
-use crate::folder::TaskFolder;
+use crate::events::{self, EventPosition};
+use crate::folder::NodeTaskFolder;
+use crate::log_once::LogOnce;
 use crate::opener::is_refusal;
 use crate::process::{self, ProcessId};
-use crate::reconcile::SeenLife;
-use crate::runtime::carrier::Carrier;
-use crate::said::Said;
+use crate::reconcile::TaskStage;
+use crate::runtime::runner_status::RunnerStatus;
 use crate::shim::{self, ShimRecord};
 use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
 use muster_model::task::Outcome;
@@ -20,12 +20,12 @@ use std::path::Path;
 const TOLD_OF_SHIM: usize = 2_000;
 
 #[derive(Debug)]
-pub struct Entry {
-    pub folder: TaskFolder,
+pub struct LedgerEntry {
+    pub folder: NodeTaskFolder,
     pub launch: TaskLaunch,
     pub peers: Peers,
     pub life: Life,
-    pub shipped: Shipped,
+    pub acknowledged: AcknowledgedPositions,
     /// The shim has been asked to stop. Not stored: a repeated request does no harm.
     pub is_stopping: bool,
     /// The whole log of an ended task is acknowledged. Determined again after a restart.
@@ -34,8 +34,8 @@ pub struct Entry {
     /// record.
     pub known_shim: Option<ProcessId>,
     /// Outcome that replaces that of the process, because the daemon ends the task.
-    doom: Option<Outcome>,
-    said: Said,
+    forced_outcome: Option<Outcome>,
+    logged: LogOnce,
 }
 
 /// State of the task's process according to its folder and `/proc`.
@@ -49,8 +49,8 @@ pub enum Life {
 
 /// Acknowledged positions. Their loss only causes repeated reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Shipped {
-    pub events: Position,
+pub struct AcknowledgedPositions {
+    pub events: EventPosition,
     pub log_bytes: u64,
     /// The end, and with it every event, is acknowledged.
     pub end: bool,
@@ -58,32 +58,37 @@ pub struct Shipped {
     pub forgotten_at_unix_ms: Option<i64>,
 }
 
-impl Entry {
-    pub(super) fn new(folder: TaskFolder, launch: TaskLaunch, peers: Peers, life: Life) -> Self {
-        let shipped = Shipped::default();
+impl LedgerEntry {
+    pub(super) fn new(
+        folder: NodeTaskFolder,
+        launch: TaskLaunch,
+        peers: Peers,
+        life: Life,
+    ) -> Self {
+        let acknowledged = AcknowledgedPositions::default();
         Self {
             folder,
             launch,
             peers,
             life,
-            shipped,
+            acknowledged,
             is_stopping: false,
             is_log_drained: false,
             known_shim: None,
-            doom: None,
-            said: Said::default(),
+            forced_outcome: None,
+            logged: LogOnce::default(),
         }
     }
 
     #[must_use]
     pub fn is_forgotten(&self) -> bool {
-        self.shipped.forgotten_at_unix_ms.is_some()
+        self.acknowledged.forgotten_at_unix_ms.is_some()
     }
 
     /// Undoes a recorded end: a task that has not ended must not be forgotten.
-    pub(super) fn look_after(&mut self) {
-        self.shipped.forgotten_at_unix_ms = None;
-        self.shipped.end = false;
+    pub(super) fn undo_end(&mut self) {
+        self.acknowledged.forgotten_at_unix_ms = None;
+        self.acknowledged.end = false;
     }
 
     /// Returns the state to report; `None` before the task has a process.
@@ -105,7 +110,7 @@ impl Entry {
 
     /// Whether the task is suspended for the newest slice that it knows of. A task that is to
     /// resume holds its GPUs from that moment.
-    pub(super) fn stands_still(&self) -> bool {
+    pub(super) fn is_suspended(&self) -> bool {
         let told = || self.folder.standing().text().ok()?.parse().ok();
         let held = self.peers.held_turn();
         held.is_some() && told() == held && self.is_stopped_if_a_program()
@@ -124,47 +129,47 @@ impl Entry {
         below.iter().all(|stat| matches!(stat.state, 'T' | 't'))
     }
 
-    pub(super) fn seen_life(&self) -> SeenLife {
+    pub(super) fn stage(&self) -> TaskStage {
         match &self.life {
-            Life::Prepared => SeenLife::Prepared,
-            Life::Starting if self.is_stopping => SeenLife::Stopping,
-            Life::Starting => SeenLife::Starting,
-            Life::Running(_) if self.is_stopping => SeenLife::Stopping,
-            Life::Running(_) => SeenLife::Running,
-            Life::Ended(_) => SeenLife::Ended {
-                settled: self.shipped.end && self.is_log_drained,
+            Life::Prepared => TaskStage::Prepared,
+            Life::Starting if self.is_stopping => TaskStage::Stopping,
+            Life::Starting => TaskStage::Starting,
+            Life::Running(_) if self.is_stopping => TaskStage::Stopping,
+            Life::Running(_) => TaskStage::Running,
+            Life::Ended(_) => TaskStage::Ended {
+                settled: self.acknowledged.end && self.is_log_drained,
             },
         }
     }
 
-    /// Reads the folder again. The caller has determined `carrier` before: a shim writes the end
+    /// Reads the folder again. The caller has determined `runner` before: a shim writes the end
     /// before it exits.
-    pub fn refresh(&mut self, carrier: Carrier) {
+    pub fn refresh(&mut self, runner: RunnerStatus) {
         match &self.life {
-            Life::Starting | Life::Running(_) if matches!(carrier, Carrier::Killed(_)) => {
+            Life::Starting | Life::Running(_) if matches!(runner, RunnerStatus::Killed(_)) => {
                 // If the shim's record shows that the task has started, the next poll decides.
                 let has_begun = self.life == Life::Starting && self.read_record();
-                if let (Carrier::Killed(outcome), false) = (carrier, has_begun) {
+                if let (RunnerStatus::Killed(outcome), false) = (runner, has_begun) {
                     self.end(outcome);
                 }
             }
             Life::Prepared | Life::Ended(_) => {}
-            Life::Starting | Life::Running(_) if carrier == Carrier::Holding => {
+            Life::Starting | Life::Running(_) if runner == RunnerStatus::Holding => {
                 if self.life == Life::Starting {
                     self.read_record();
                 }
             }
             Life::Starting => {
-                if !self.read_exit_of(&carrier)
+                if !self.read_exit_of(&runner)
                     && !self.read_record()
-                    && let Carrier::Gone(outcome) = carrier
+                    && let RunnerStatus::Gone(outcome) = runner
                 {
-                    self.end(outcome.unwrap_or_else(|| self.never_began()));
+                    self.end(outcome.unwrap_or_else(|| self.launch_failure()));
                 }
             }
             Life::Running(_) => {
-                if !self.read_exit_of(&carrier)
-                    && let Carrier::Gone(outcome) = carrier
+                if !self.read_exit_of(&runner)
+                    && let RunnerStatus::Gone(outcome) = runner
                 {
                     tracing::warn!(task.id = %self.launch.task_id, "the shim of a task was killed, and the task with it");
                     self.end(outcome.unwrap_or(Outcome::NodeLost));
@@ -173,12 +178,12 @@ impl Entry {
         }
     }
 
-    /// Reads the end, and replaces it by the carrier's reason if that is more precise. The shim
+    /// Reads the end, and replaces it by the reason of the runner if that is more precise. The shim
     /// knows only that its pod was deleted, or the signal that killed the task.
-    fn read_exit_of(&mut self, carrier: &Carrier) -> bool {
+    fn read_exit_of(&mut self, runner: &RunnerStatus) -> bool {
         let is_told = self.read_exit();
-        let better = match (&self.life, carrier) {
-            (Life::Ended(told), Carrier::Gone(Some(why))) => {
+        let better = match (&self.life, runner) {
+            (Life::Ended(told), RunnerStatus::Gone(Some(why))) => {
                 let is_better = match (told, why) {
                     // The missing pod is a consequence of the failure to create it.
                     (Outcome::Evicted { reason, .. }, Outcome::Evicted { .. }) => {
@@ -197,7 +202,7 @@ impl Entry {
         is_told
     }
 
-    fn never_began(&self) -> Outcome {
+    fn launch_failure(&self) -> Outcome {
         // A shim without disk space cannot write its error.
         let folder = self.folder.path().to_owned();
         let space = self.folder.exit().reserve(1);
@@ -216,13 +221,13 @@ impl Entry {
 
     /// Fixes the outcome that the task has once its processes have ended. The caller requests the
     /// stop.
-    pub fn doom(&mut self, outcome: Outcome) {
-        self.doom.get_or_insert(outcome);
+    pub fn force_outcome(&mut self, outcome: Outcome) {
+        self.forced_outcome.get_or_insert(outcome);
     }
 
     /// Records the end of a task that has no shim, or none any more.
     pub fn end(&mut self, outcome: Outcome) {
-        let outcome = self.doom.take().unwrap_or(outcome);
+        let outcome = self.forced_outcome.take().unwrap_or(outcome);
         if let Err(error) = self.folder.exit().write_durably(&outcome) {
             tracing::error!(task.id = %self.launch.task_id, %error, "cannot write how a task ended");
         }
@@ -238,17 +243,17 @@ impl Entry {
     }
 
     /// Stores the acknowledged positions.
-    pub fn keep_shipped(&self) {
-        if let Err(error) = self.folder.shipped().write_atomically(&self.shipped) {
+    pub fn store_acknowledged(&self) {
+        if let Err(error) = self.folder.shipped().write_atomically(&self.acknowledged) {
             tracing::warn!(task.id = %self.launch.task_id, %error, "cannot keep what was acknowledged");
         }
     }
 
     /// Reports once that a file of the folder is unusable. If safe file access refuses it, for
     /// instance a link, the task's owner receives a note too.
-    pub fn complain(&mut self, what: &str, error: &io::Error) {
+    pub fn report_file_error(&mut self, what: &str, error: &io::Error) {
         let message = format!("{what}: {error}");
-        if !self.said.is_new(&message) {
+        if !self.logged.is_new(&message) {
             return;
         }
         tracing::error!(task.id = %self.launch.task_id, message, "the folder of a task");
@@ -262,7 +267,7 @@ impl Entry {
 
     fn read_exit(&mut self) -> bool {
         match self.folder.exit().read() {
-            Ok(Some(outcome)) if self.doom.is_some() => {
+            Ok(Some(outcome)) if self.forced_outcome.is_some() => {
                 self.end(outcome);
                 true
             }
@@ -273,7 +278,7 @@ impl Entry {
             }
             Ok(None) => false,
             Err(error) => {
-                self.complain("how it ended cannot be read", &error);
+                self.report_file_error("how it ended cannot be read", &error);
                 false
             }
         }
@@ -303,7 +308,7 @@ impl Entry {
             }
             Ok(None) => false,
             Err(error) => {
-                self.complain("the record of its process cannot be read", &error);
+                self.report_file_error("the record of its process cannot be read", &error);
                 false
             }
         }
@@ -311,16 +316,17 @@ impl Entry {
 }
 
 /// Reads the task of this folder as a predecessor of this daemon left it.
-pub(super) fn load(path: &Path) -> Result<Entry, String> {
-    let folder = TaskFolder::at(path);
+pub(super) fn load(path: &Path) -> Result<LedgerEntry, String> {
+    let folder = NodeTaskFolder::at(path);
     let launch = folder
         .task()
         .read()
         .map_err(|error| error.to_string())?
         .ok_or_else(|| "it has no task.json".to_owned())?;
     let peers = folder.peers().read().ok().flatten().unwrap_or_default();
-    let shipped: Shipped = folder.shipped().read().ok().flatten().unwrap_or_default();
-    let mut entry = Entry::new(folder, launch, peers, Life::Prepared);
+    let acknowledged: AcknowledgedPositions =
+        folder.shipped().read().ok().flatten().unwrap_or_default();
+    let mut entry = LedgerEntry::new(folder, launch, peers, Life::Prepared);
     let events = entry
         .folder
         .events()
@@ -329,11 +335,11 @@ pub(super) fn load(path: &Path) -> Result<Entry, String> {
     // A position beyond the end of the file belongs to another file. An offset above `i64::MAX` is
     // never valid.
     let is_offset = |offset: u64| i64::try_from(offset).is_ok();
-    let is_its_own = shipped.events.byte <= events
-        && is_offset(shipped.events.line)
-        && is_offset(shipped.log_bytes);
+    let is_its_own = acknowledged.events.byte <= events
+        && is_offset(acknowledged.events.line)
+        && is_offset(acknowledged.log_bytes);
     if is_its_own {
-        entry.shipped = shipped;
+        entry.acknowledged = acknowledged;
     }
     // Tested before the end is read: a shim that exits in between has written the end.
     let is_under_way =
@@ -342,7 +348,7 @@ pub(super) fn load(path: &Path) -> Result<Entry, String> {
         entry.life = Life::Starting;
     }
     if !entry.is_ended() {
-        entry.look_after();
+        entry.undo_end();
     }
     Ok(entry)
 }

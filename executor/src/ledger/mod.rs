@@ -6,15 +6,15 @@ mod entry;
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
-use crate::folder::TaskFolder;
+use crate::folder::NodeTaskFolder;
 use crate::folder_size::bytes_within;
-use crate::meter::Watched;
+use crate::gc::{remove_folder, remove_in_background};
 use crate::opener::Folder;
 use crate::process::ProcessId;
-use crate::reconcile::{Seen, SeenTask};
-use crate::removal::{remove_aside, remove_folder};
+use crate::reconcile::{NodeObservation, TaskObservation};
+use crate::usage_sampler::SampledTask;
 use entry::load;
-pub use entry::{Entry, Life, Shipped};
+pub use entry::{AcknowledgedPositions, LedgerEntry, Life};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
@@ -26,15 +26,15 @@ use std::path::{Path, PathBuf};
 /// Eviction reason of a task for which no pod could be created.
 pub const NOT_MADE: &str = "NotMade";
 /// Name prefixes of folders that are being created or removed.
-const HALF: &str = ".tmp-";
-const GONE: &str = ".tmp-gone-";
+const TEMPORARY_PREFIX: &str = ".tmp-";
+const REMOVED_PREFIX: &str = ".tmp-gone-";
 
 /// All tasks of the node and its newest accepted generation.
 #[derive(Debug)]
 pub struct Ledger {
     data: PathBuf,
     pub generation: u64,
-    pub entries: BTreeMap<TaskId, Entry>,
+    pub entries: BTreeMap<TaskId, LedgerEntry>,
 }
 
 impl Ledger {
@@ -67,11 +67,11 @@ impl Ledger {
                 .file_name()
                 .and_then(|name| name.to_str())
                 .unwrap_or_default();
-            if name.starts_with(GONE) {
+            if name.starts_with(REMOVED_PREFIX) {
                 gone.push(path);
                 continue;
             }
-            if name.starts_with(HALF) {
+            if name.starts_with(TEMPORARY_PREFIX) {
                 // Now, before a task of the same name is created again.
                 let _ = remove_folder(&path);
                 continue;
@@ -89,7 +89,7 @@ impl Ledger {
                 }
             }
         }
-        remove_aside(gone);
+        remove_in_background(gone);
         Ok(ledger)
     }
 
@@ -127,7 +127,7 @@ impl Ledger {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn take_on(&mut self, generation: u64) -> Result<(), ExecutorError> {
+    pub fn store_generation(&mut self, generation: u64) -> Result<(), ExecutorError> {
         if generation > self.generation {
             let path = self.data.join("generation");
             disk::rewrite(&path, &generation, true).map_err(ExecutorError::write(path))?;
@@ -142,7 +142,7 @@ impl Ledger {
     /// If it cannot be written. The ledger then records the task as failed to launch.
     pub fn prepare(&mut self, launch: &TaskLaunch, peers: &Peers) -> Result<(), ExecutorError> {
         let tasks = self.data.join("tasks");
-        let folder = TaskFolder::of(&tasks, launch.task_id);
+        let folder = NodeTaskFolder::of(&tasks, launch.task_id);
         let written = create(&tasks, &folder, launch, peers);
         let life = match &written {
             Ok(()) => Life::Prepared,
@@ -150,16 +150,16 @@ impl Ledger {
         };
         self.entries.insert(
             launch.task_id,
-            Entry::new(folder, launch.clone(), peers.clone(), life),
+            LedgerEntry::new(folder, launch.clone(), peers.clone(), life),
         );
         written
     }
 
     /// Records a task that the node refuses to start; it has no folder.
     pub fn refuse(&mut self, launch: &TaskLaunch, peers: &Peers, why: String) {
-        let folder = TaskFolder::of(&self.data.join("tasks"), launch.task_id);
+        let folder = NodeTaskFolder::of(&self.data.join("tasks"), launch.task_id);
         let life = Life::Ended(Outcome::refused(why));
-        let entry = Entry::new(folder, launch.clone(), peers.clone(), life);
+        let entry = LedgerEntry::new(folder, launch.clone(), peers.clone(), life);
         self.entries.insert(launch.task_id, entry);
     }
 
@@ -174,13 +174,14 @@ impl Ledger {
             }
             return;
         }
-        let folder = TaskFolder::of(&self.data.join("tasks"), id);
-        let made = || Entry::new(folder, launch.clone(), Peers::default(), Life::Starting);
-        let entry = self.entries.entry(id).or_insert_with(made);
+        let folder = NodeTaskFolder::of(&self.data.join("tasks"), id);
+        let entry = self.entries.entry(id).or_insert_with(|| {
+            LedgerEntry::new(folder, launch.clone(), Peers::default(), Life::Starting)
+        });
         entry.launch = launch.clone();
         entry.life = Life::Starting;
         entry.read_record();
-        entry.look_after();
+        entry.undo_end();
     }
 
     /// Does the same for a process task without a recorded outcome. `shim` is `None` if the machine
@@ -195,21 +196,21 @@ impl Ledger {
 
     /// Returns the observed state that [`crate::reconcile::steps`] compares.
     #[must_use]
-    pub fn seen(&self) -> Seen {
+    pub fn observation(&self) -> NodeObservation {
         let known = self
             .entries
             .iter()
             .filter(|(_, entry)| !entry.is_forgotten());
         let tasks = known.map(|(id, entry)| {
-            let task = SeenTask {
-                life: entry.seen_life(),
+            let task = TaskObservation {
+                life: entry.stage(),
                 gpus: entry.launch.gpus.clone(),
-                stands_still: entry.stands_still(),
+                is_suspended: entry.is_suspended(),
                 peers: entry.peers.clone(),
             };
             (*id, task)
         });
-        Seen {
+        NodeObservation {
             generation: self.generation,
             tasks: tasks.collect(),
         }
@@ -218,25 +219,25 @@ impl Ledger {
     /// Discards all acknowledgements. A forgotten task stays forgotten unless it is assigned again.
     pub fn report_all(&mut self) {
         for entry in self.entries.values_mut() {
-            entry.shipped = Shipped {
-                forgotten_at_unix_ms: entry.shipped.forgotten_at_unix_ms,
-                ..Shipped::default()
+            entry.acknowledged = AcknowledgedPositions {
+                forgotten_at_unix_ms: entry.acknowledged.forgotten_at_unix_ms,
+                ..AcknowledgedPositions::default()
             };
             entry.is_log_drained = false;
-            entry.keep_shipped();
+            entry.store_acknowledged();
         }
     }
 
     /// Returns the running tasks with GPUs, for the usage sampler.
     #[must_use]
-    pub fn watched(&self) -> Vec<Watched> {
+    pub fn sampled_tasks(&self) -> Vec<SampledTask> {
         let entries = self.entries.iter();
         let running = entries.filter_map(|(id, entry)| match &entry.life {
-            Life::Running(record) => Some(Watched {
+            Life::Running(record) => Some(SampledTask {
                 task: *id,
                 shim: record.shim,
                 gpus: entry.launch.gpus.clone(),
-                stands_still: entry.stands_still(),
+                is_suspended: entry.is_suspended(),
             }),
             Life::Prepared | Life::Starting | Life::Ended(_) => None,
         });
@@ -249,7 +250,7 @@ impl Ledger {
         let mut forgotten: Vec<(i64, TaskId)> = self
             .entries
             .iter()
-            .filter_map(|(id, entry)| Some((entry.shipped.forgotten_at_unix_ms?, *id)))
+            .filter_map(|(id, entry)| Some((entry.acknowledged.forgotten_at_unix_ms?, *id)))
             .collect();
         forgotten.sort_unstable();
         let (mut total, mut removed) = (0_u64, Vec::new());
@@ -259,7 +260,7 @@ impl Ledger {
             if place < keep && total <= bytes {
                 continue;
             }
-            match self.put_away(folder.path(), *id) {
+            match self.rename_for_removal(folder.path(), *id) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(task.id = %id, %error, "cannot remove the folder of an ended task");
                 }
@@ -269,12 +270,15 @@ impl Ledger {
                 }
             }
         }
-        remove_aside(removed);
+        remove_in_background(removed);
     }
 
     /// Renames a folder that is to be removed: removing its content may take long.
-    fn put_away(&self, folder: &Path, id: TaskId) -> io::Result<PathBuf> {
-        let away = self.data.join("tasks").join(format!("{GONE}{id}"));
+    fn rename_for_removal(&self, folder: &Path, id: TaskId) -> io::Result<PathBuf> {
+        let away = self
+            .data
+            .join("tasks")
+            .join(format!("{REMOVED_PREFIX}{id}"));
         fs::rename(folder, &away)?;
         Ok(away)
     }
@@ -282,11 +286,11 @@ impl Ledger {
 
 fn create(
     tasks: &Path,
-    folder: &TaskFolder,
+    folder: &NodeTaskFolder,
     launch: &TaskLaunch,
     peers: &Peers,
 ) -> Result<(), ExecutorError> {
-    let temporary = tasks.join(format!("{HALF}{}", launch.task_id));
+    let temporary = tasks.join(format!("{TEMPORARY_PREFIX}{}", launch.task_id));
     let made = fill(tasks, &temporary, folder, launch, peers);
     if made.is_err() {
         // On a full disk the few bytes of a partial folder matter.
@@ -298,11 +302,11 @@ fn create(
 fn fill(
     tasks: &Path,
     temporary: &Path,
-    folder: &TaskFolder,
+    folder: &NodeTaskFolder,
     launch: &TaskLaunch,
     peers: &Peers,
 ) -> Result<(), ExecutorError> {
-    let inside = TaskFolder::at(temporary);
+    let inside = NodeTaskFolder::at(temporary);
     fs::create_dir_all(temporary).map_err(ExecutorError::write(temporary))?;
     let (task, peers_file) = (inside.task(), inside.peers());
     task.write_durably(launch)
@@ -320,7 +324,7 @@ fn fill(
 pub(crate) mod tests {
     use super::*;
     use crate::events;
-    use crate::runtime::carrier::Carrier;
+    use crate::runtime::runner_status::RunnerStatus;
     use crate::shim::ShimRecord;
     use muster_model::assignment::TaskReport;
     use serde_json::json;
@@ -360,14 +364,14 @@ pub(crate) mod tests {
             shim: own,
             task: own,
         };
-        let all = Shipped {
+        let all = AcknowledgedPositions {
             end: true,
             forgotten_at_unix_ms: Some(1),
-            ..Shipped::default()
+            ..AcknowledgedPositions::default()
         };
-        let far = Shipped {
+        let far = AcknowledgedPositions {
             log_bytes: u64::MAX,
-            ..Shipped::default()
+            ..AcknowledgedPositions::default()
         };
         folder.shim().write_durably(&record).expect("written");
         for written in [all, far] {
@@ -376,7 +380,10 @@ pub(crate) mod tests {
                 .write_atomically(&written)
                 .expect("written");
             let again = Ledger::open(place.path()).expect("our own folder");
-            assert_eq!(again.entries[&id].shipped, Shipped::default());
+            assert_eq!(
+                again.entries[&id].acknowledged,
+                AcknowledgedPositions::default()
+            );
         }
         folder
             .exit()
@@ -396,7 +403,7 @@ pub(crate) mod tests {
         entry.life = Life::Starting;
         std::os::unix::fs::symlink("task.json", entry.folder.exit().path()).expect("linked");
         for _ in 0..3 {
-            entry.refresh(Carrier::Alive);
+            entry.refresh(RunnerStatus::Alive);
         }
         let mut told = Vec::new();
         events::each(&entry.folder.events(), |report| told.push(report.clone())).expect("read");
@@ -404,7 +411,7 @@ pub(crate) mod tests {
             panic!("{told:?}");
         };
         assert!(message.contains("exit.json is a link"), "{message}");
-        entry.refresh(Carrier::Gone(None));
+        entry.refresh(RunnerStatus::Gone(None));
         assert!(entry.is_ended() && entry.folder.exit().is_there());
     }
 
@@ -417,7 +424,7 @@ pub(crate) mod tests {
         let mut ledger = with_task(place.path());
         let entry = ledger.entries.get_mut(&id).expect("just made");
         entry.end(Outcome::NodeLost);
-        entry.shipped.forgotten_at_unix_ms = Some(1);
+        entry.acknowledged.forgotten_at_unix_ms = Some(1);
         ledger.prune(1, u64::MAX);
         assert!(ledger.entries.contains_key(&id), "one may stay");
         ledger.prune(0, u64::MAX);
@@ -428,12 +435,18 @@ pub(crate) mod tests {
             }
         };
         until_empty();
-        for name in [format!("{GONE}{id}"), format!("{HALF}{id}")] {
+        for name in [
+            format!("{REMOVED_PREFIX}{id}"),
+            format!("{TEMPORARY_PREFIX}{id}"),
+        ] {
             fs::create_dir_all(tasks.join(name).join("full")).expect("made");
         }
         let ledger = Ledger::open(place.path()).expect("our own folder");
         assert!(ledger.entries.is_empty());
-        assert!(!tasks.join(format!("{HALF}{id}")).exists(), "at once");
+        assert!(
+            !tasks.join(format!("{TEMPORARY_PREFIX}{id}")).exists(),
+            "at once"
+        );
         until_empty();
     }
 }

@@ -11,7 +11,7 @@ mod tail;
 
 pub use last_line::LastLine;
 pub use rotate::{RotatingLog, Rotation};
-pub use tail::{LogTail, Slice};
+pub use tail::{LogTail, LogTailSlice};
 
 use crate::opener::Folder;
 use std::ffi::{OsStr, OsString};
@@ -25,13 +25,13 @@ const MOST_BYTES: u64 = i64::MAX as u64;
 
 /// A full part; it does not change any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
+struct LogPart {
     offset: u64,
     bytes: u64,
     name: OsString,
 }
 
-impl Part {
+impl LogPart {
     fn end(&self) -> u64 {
         self.offset + self.bytes
     }
@@ -47,7 +47,7 @@ fn offset_of(name: &OsStr) -> Option<u64> {
 }
 
 /// Returns the full parts, oldest first. Only regular files count.
-fn parts(folder: &Folder) -> io::Result<Vec<Part>> {
+fn parts(folder: &Folder) -> io::Result<Vec<LogPart>> {
     let mut parts = Vec::new();
     for name in folder.names()? {
         let Some(offset) = offset_of(&name) else {
@@ -55,7 +55,7 @@ fn parts(folder: &Folder) -> io::Result<Vec<Part>> {
         };
         match folder.metadata(&name) {
             Ok(found) if !found.is_file() => {}
-            Ok(found) => parts.push(Part {
+            Ok(found) => parts.push(LogPart {
                 offset,
                 bytes: found.len(),
                 name,
@@ -73,8 +73,8 @@ fn parts(folder: &Folder) -> io::Result<Vec<Part>> {
 }
 
 /// Returns the offset at which the growing part begins.
-fn current_offset(parts: &[Part]) -> u64 {
-    parts.last().map_or(0, Part::end)
+fn current_offset(parts: &[LogPart]) -> u64 {
+    parts.last().map_or(0, LogPart::end)
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
             .collect()
     }
 
-    fn drain(tail: &mut LogTail, folder: &Path, mut offset: u64) -> Vec<Slice> {
+    fn drain(tail: &mut LogTail, folder: &Path, mut offset: u64) -> Vec<LogTailSlice> {
         let mut slices = Vec::new();
         while let Some(slice) = tail.read(folder, offset, 7).expect("read") {
             offset = slice.offset + slice.bytes.len() as u64;

@@ -1,6 +1,6 @@
 //! Reader of a task's log from an offset, while the log grows and rotates.
 
-use super::{CURRENT, Part, current_offset, parts};
+use super::{CURRENT, LogPart, current_offset, parts};
 use crate::opener::Folder;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -14,7 +14,7 @@ const TRIES: u32 = 16;
 
 /// Bytes of the log and their offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slice {
+pub struct LogTailSlice {
     /// Larger than the requested offset if rotation has removed the bytes before.
     pub offset: u64,
     pub bytes: Vec<u8>,
@@ -24,11 +24,11 @@ pub struct Slice {
 /// log costs a few system calls.
 #[derive(Debug, Default)]
 pub struct LogTail {
-    open: Option<Open>,
+    open: Option<OpenLogPart>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenLogPart {
     file: File,
     offset: u64,
 }
@@ -44,7 +44,7 @@ impl LogTail {
         folder: &Path,
         offset: u64,
         max_bytes: usize,
-    ) -> io::Result<Option<Slice>> {
+    ) -> io::Result<Option<LogTailSlice>> {
         if let Some(slice) = self.read_open(offset, max_bytes)? {
             return Ok(Some(slice));
         }
@@ -68,7 +68,7 @@ impl LogTail {
         self.read_open(offset, max_bytes)
     }
 
-    fn read_open(&self, offset: u64, max_bytes: usize) -> io::Result<Option<Slice>> {
+    fn read_open(&self, offset: u64, max_bytes: usize) -> io::Result<Option<LogTailSlice>> {
         let Some(open) = self.open.as_ref().filter(|open| open.offset <= offset) else {
             return Ok(None);
         };
@@ -80,7 +80,7 @@ impl LogTail {
         }
         let mut bytes = vec![0; count];
         open.file.read_exact_at(&mut bytes, position)?;
-        Ok(Some(Slice { offset, bytes }))
+        Ok(Some(LogTailSlice { offset, bytes }))
     }
 }
 
@@ -94,12 +94,12 @@ fn is_growing(folder: &Folder, file: &File) -> bool {
 ///
 /// The folder may change meanwhile. So the growing part is opened first. If a later listing shows
 /// more full parts than an earlier one, everything is repeated.
-fn find(folder: &Folder, offset: u64) -> io::Result<Option<(Open, u64)>> {
+fn find(folder: &Folder, offset: u64) -> io::Result<Option<(OpenLogPart, u64)>> {
     for _ in 0..TRIES {
         let before = parts(folder)?;
         let part = before.iter().find(|part| offset < part.end());
         let start = part.map_or_else(|| current_offset(&before), |part| part.offset);
-        let name = part.map_or(OsStr::new(CURRENT), |part: &Part| part.name.as_os_str());
+        let name = part.map_or(OsStr::new(CURRENT), |part: &LogPart| part.name.as_os_str());
         let file = match folder.open(name) {
             Ok(file) => file,
             // Removed since the listing; or the log does not exist yet; or a rotation is in
@@ -114,7 +114,7 @@ fn find(folder: &Folder, offset: u64) -> io::Result<Option<(Open, u64)>> {
         };
         if part.is_some() || parts(folder)? == before {
             return Ok(Some((
-                Open {
+                OpenLogPart {
                     file,
                     offset: start,
                 },

@@ -1,18 +1,18 @@
 //! Runtime of tasks: how a shim is started, asked to stop, and known to be gone. Events, log and
 //! end are files of the task's folder for every runtime.
 
-pub mod carrier;
 mod pod;
 mod process;
+pub mod runner_status;
 mod shims;
 mod sockets;
 
-pub use carrier::Carrier;
-pub use pod::{PathTaken, Pods, TemplateError};
-pub use process::Processes;
+pub use pod::{PathTaken, PodRuntime, TemplateError};
+pub use process::ProcessRuntime;
+pub use runner_status::RunnerStatus;
 
 use crate::error::ExecutorError;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Ledger, LedgerEntry};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -21,27 +21,27 @@ use std::fmt::Debug;
 /// machine.
 pub trait Runtime: Debug + Send {
     /// Starts the shim of a prepared task, or requests its start. A later failure appears in
-    /// [`Runtime::carrier`].
+    /// [`Runtime::runner_status`].
     ///
     /// # Errors
     /// If it cannot be started. The task then ends with this error.
-    fn start(&mut self, entry: &mut Entry, start: Start) -> Result<(), ExecutorError>;
+    fn start(&mut self, entry: &mut LedgerEntry, start: ShimCommand) -> Result<(), ExecutorError>;
 
     /// Sends SIGTERM to the shim, which forwards it and enforces the grace. Returns `false` if
     /// there is no shim to stop yet.
-    fn stop(&mut self, entry: &Entry) -> bool;
+    fn stop(&mut self, entry: &LedgerEntry) -> bool;
 
     /// Notifies a task of new peers. The built-in engine polls them; for a user's program the shim
     /// reads them.
-    fn wake(&mut self, entry: &Entry);
+    fn wake(&mut self, entry: &LedgerEntry);
 
     /// Returns the state of the process or pod that runs the task. Call it before reading the
     /// folder: a shim writes the end before it exits.
-    fn carrier(&mut self, entry: &Entry) -> Carrier;
+    fn runner_status(&mut self, entry: &LedgerEntry) -> RunnerStatus;
 
-    /// Whether the node loop is woken when the carrier of a running task exits; otherwise polls
+    /// Whether the node loop is woken when the runner of a running task exits; otherwise polls
     /// find it.
-    fn tells_of_ends(&self) -> bool;
+    fn notifies_of_ends(&self) -> bool;
 
     /// Removes processes, pods and files that no task needs; called after each poll of all tasks.
     fn tidy(&mut self, ledger: &Ledger);
@@ -56,7 +56,7 @@ pub trait Runtime: Debug + Send {
 
 /// Arguments and environment of a shim.
 #[derive(Debug)]
-pub struct Start {
+pub struct ShimCommand {
     /// Arguments of this program, beginning with the subcommand.
     pub arguments: Vec<OsString>,
     /// The complete environment of the task; contains secrets.

@@ -1,14 +1,14 @@
 //! Process runtime: shims as child processes that outlive the daemon. A later daemon finds them by
 //! the ids in their records.
 
-use super::shims::{Record, Shims};
+use super::shims::{Shims, StartedShim};
 use super::sockets::{self, Sockets};
-use super::{Carrier, Runtime, Start};
-use crate::config::Config;
+use super::{RunnerStatus, Runtime, ShimCommand};
+use crate::config::ExecutorConfig;
 use crate::error::ExecutorError;
 use crate::ledger::Ledger;
-use crate::ledger::{Entry, Life};
-use crate::limits::Limits;
+use crate::ledger::{LedgerEntry, Life};
+use crate::limits::CgroupLimits;
 use crate::process::{self, ProcessId};
 use crate::shim::{self, ShimRecord};
 use crate::task_user::TaskUser;
@@ -22,10 +22,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Starts and stops shims, and reaps those that this daemon has started.
 #[derive(Debug)]
-pub struct Processes {
+pub struct ProcessRuntime {
     shim_binary: PathBuf,
     listen_host: String,
-    limits: Limits,
+    limits: CgroupLimits,
     task_user: Option<TaskUser>,
     sockets: Sockets,
     /// Shims that this daemon has started and not reaped.
@@ -48,10 +48,10 @@ enum Shim {
     },
 }
 
-impl Processes {
+impl ProcessRuntime {
     /// # Errors
     /// If the path of this program cannot be determined, or if `data` cannot be written.
-    pub fn new(config: &Config, limits: Limits) -> Result<Self, ExecutorError> {
+    pub fn new(config: &ExecutorConfig, limits: CgroupLimits) -> Result<Self, ExecutorError> {
         let data = &config.data_dir;
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         Ok(Self {
@@ -74,7 +74,7 @@ impl Processes {
         }
     }
 
-    fn shim(&mut self, entry: &Entry) -> Shim {
+    fn shim(&mut self, entry: &LedgerEntry) -> Shim {
         let id = entry.launch.task_id;
         if let Some(child) = self.children.get_mut(&id) {
             match child.try_wait() {
@@ -115,9 +115,9 @@ impl Processes {
     /// The kernel has killed the task's process with the shim, but not its descendants. Each poll
     /// sends one round of SIGKILL. The job is not charged: a task that ends by itself has a shim
     /// that records how.
-    fn is_cleaned_up(&self, entry: &Entry) -> bool {
+    fn is_cleaned_up(&self, entry: &LedgerEntry) -> bool {
         let record = self.records.get(entry);
-        let is_this_boot = record.is_none_or(Record::is_of_this_boot);
+        let is_this_boot = record.is_none_or(StartedShim::is_of_this_boot);
         let session = match &entry.life {
             Life::Running(record)
                 if is_this_boot && record.boot_id == crate::process::boot_id() =>
@@ -137,8 +137,12 @@ impl Processes {
     }
 }
 
-impl Runtime for Processes {
-    fn start(&mut self, entry: &mut Entry, mut start: Start) -> Result<(), ExecutorError> {
+impl Runtime for ProcessRuntime {
+    fn start(
+        &mut self,
+        entry: &mut LedgerEntry,
+        mut start: ShimCommand,
+    ) -> Result<(), ExecutorError> {
         let launch = entry.launch.clone();
         let launch = &launch;
         if sockets::meets_others(launch) {
@@ -194,7 +198,7 @@ impl Runtime for Processes {
         Ok(())
     }
 
-    fn stop(&mut self, entry: &Entry) -> bool {
+    fn stop(&mut self, entry: &LedgerEntry) -> bool {
         let id = entry.launch.task_id;
         let shim = match (&entry.life, self.records.get(entry)) {
             (Life::Running(record), _) => record.shim,
@@ -207,7 +211,7 @@ impl Runtime for Processes {
         true
     }
 
-    fn wake(&mut self, entry: &Entry) {
+    fn wake(&mut self, entry: &LedgerEntry) {
         if let (Life::Running(record), Some(_)) = (&entry.life, &entry.launch.spec.command) {
             // SIGCHLD wakes every shim, also one of an older release, and kills none.
             let _ = record.shim.signal(Signal::CHILD);
@@ -216,23 +220,23 @@ impl Runtime for Processes {
 
     /// While the shim lives, an end in the task's folder has no effect: the task may have written
     /// it.
-    fn carrier(&mut self, entry: &Entry) -> Carrier {
+    fn runner_status(&mut self, entry: &LedgerEntry) -> RunnerStatus {
         let is_running = match &entry.life {
-            Life::Prepared | Life::Ended(_) => return Carrier::Alive,
+            Life::Prepared | Life::Ended(_) => return RunnerStatus::Alive,
             Life::Starting => false,
             Life::Running(_) => true,
         };
         let outcome = is_running.then_some(Outcome::NodeLost);
         match self.shim(entry) {
-            Shim::Alive => Carrier::Holding,
-            Shim::Ended => Carrier::Gone(outcome),
-            Shim::Lost { .. } if !self.is_cleaned_up(entry) => Carrier::Holding,
-            Shim::Lost { is_killed: true } if is_running => Carrier::Killed(Outcome::NodeLost),
-            Shim::Lost { .. } => Carrier::Gone(outcome),
+            Shim::Alive => RunnerStatus::Holding,
+            Shim::Ended => RunnerStatus::Gone(outcome),
+            Shim::Lost { .. } if !self.is_cleaned_up(entry) => RunnerStatus::Holding,
+            Shim::Lost { is_killed: true } if is_running => RunnerStatus::Killed(Outcome::NodeLost),
+            Shim::Lost { .. } => RunnerStatus::Gone(outcome),
         }
     }
 
-    fn tells_of_ends(&self) -> bool {
+    fn notifies_of_ends(&self) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! Records of started shims, stored outside the task folders. A task can write its own folder. So
 //! the folder's content about shim, GPUs and end is no evidence while the shim lives.
 
-use crate::ledger::Entry;
+use crate::ledger::LedgerEntry;
 use crate::process::ProcessId;
 use crate::task_file::TaskFile;
 use muster_model::assignment::TaskLaunch;
@@ -20,18 +20,18 @@ const FOLDER: &str = "shims";
 #[derive(Debug, Default)]
 pub struct Shims {
     folder: PathBuf,
-    known: BTreeMap<TaskId, Record>,
+    by_task: BTreeMap<TaskId, StartedShim>,
 }
 
 /// A started shim. The record is removed once the task's end is known.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Record {
+pub struct StartedShim {
     pub launch: TaskLaunch,
     boot_id: String,
     pub shim: ProcessId,
 }
 
-impl Record {
+impl StartedShim {
     pub fn is_alive(&self) -> bool {
         self.shim.is_alive() && self.is_of_this_boot()
     }
@@ -53,7 +53,7 @@ impl Shims {
         fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
         let mut shims = Self {
             folder,
-            known: BTreeMap::new(),
+            by_task: BTreeMap::new(),
         };
         for entry in fs::read_dir(&shims.folder)? {
             let name = entry?.file_name();
@@ -61,7 +61,7 @@ impl Shims {
                 continue;
             };
             match shims.file(task).read() {
-                Ok(record) => shims.known.extend(record.map(|record| (task, record))),
+                Ok(record) => shims.by_task.extend(record.map(|record| (task, record))),
                 Err(error) => {
                     tracing::error!(task.id = %task, %error, "cannot read the record of a shim");
                 }
@@ -75,28 +75,28 @@ impl Shims {
     /// # Errors
     /// If it cannot be written: the next daemon could not find the shim.
     pub fn begin(&mut self, launch: &TaskLaunch, shim: ProcessId) -> io::Result<()> {
-        let record = Record {
+        let record = StartedShim {
             launch: launch.clone(),
             boot_id: crate::process::boot_id(),
             shim,
         };
         self.file(launch.task_id).write_durably(&record)?;
-        self.known.insert(launch.task_id, record);
+        self.by_task.insert(launch.task_id, record);
         Ok(())
     }
 
-    pub fn get(&self, entry: &Entry) -> Option<&Record> {
-        self.known.get(&entry.launch.task_id)
+    pub fn get(&self, entry: &LedgerEntry) -> Option<&StartedShim> {
+        self.by_task.get(&entry.launch.task_id)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Record> {
-        self.known.values()
+    pub fn all(&self) -> impl Iterator<Item = &StartedShim> {
+        self.by_task.values()
     }
 
     /// Removes the records of tasks that are not needed.
     pub fn keep(&mut self, is_needed: impl Fn(TaskId) -> bool) {
         let unneeded: Vec<TaskId> = self
-            .known
+            .by_task
             .keys()
             .copied()
             .filter(|task| !is_needed(*task))
@@ -106,7 +106,7 @@ impl Shims {
             if let Err(error) = self.file(task).remove() {
                 tracing::warn!(task.id = %task, %error, "cannot remove the record of a shim");
             }
-            self.known.remove(&task);
+            self.by_task.remove(&task);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A folder for each job in which its tasks of this node create sockets, to share memory. Only the
 //! job's own folder is mounted into its pods; processes receive the path.
 
+use crate::gc::remove_folder;
 use crate::ledger::Ledger;
-use crate::removal::remove_folder;
 use muster_model::assignment::TaskLaunch;
 use muster_model::id::JobId;
 use std::collections::BTreeSet;

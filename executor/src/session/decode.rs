@@ -1,6 +1,6 @@
 //! Conversion of the scheduler's assignment to the types of the model.
 
-use crate::order::{Assigned, AssignedTask};
+use crate::loop_event::{DecodedAssignment, DecodedTask};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_proto::session::{AssignedJob, AssignedTask as Sent, Assignment};
 use serde_json::Value;
@@ -37,9 +37,9 @@ pub enum Unreadable {
 
 /// Received parts of an assignment that is still incomplete.
 #[derive(Debug, Default)]
-pub struct Parts(Assignment);
+pub struct PartialAssignment(Assignment);
 
-impl Parts {
+impl PartialAssignment {
     /// Adds a part; returns the whole assignment if it is the last. Parts of another generation are
     /// dropped, because the scheduler has started again.
     pub fn add(&mut self, part: Assignment) -> Option<Assignment> {
@@ -55,7 +55,7 @@ impl Parts {
 }
 
 /// Data that the tasks of a job share.
-struct Shared {
+struct SharedJobData {
     spec: Value,
     peers: Peers,
 }
@@ -65,20 +65,20 @@ struct Shared {
 ///
 /// # Errors
 /// The first part that this version cannot read.
-pub fn assignment(message: &Assignment) -> Result<Assigned, Unreadable> {
+pub fn assignment(message: &Assignment) -> Result<DecodedAssignment, Unreadable> {
     let generation = message.generation;
     let jobs = message.jobs.iter();
     let jobs = jobs.map(|job| Ok((job.job_id.as_str(), shared(generation, job)?)));
-    let jobs: BTreeMap<&str, Shared> = jobs.collect::<Result<_, _>>()?;
+    let jobs: BTreeMap<&str, SharedJobData> = jobs.collect::<Result<_, _>>()?;
     let tasks = message.tasks.iter().enumerate();
     let tasks = tasks.map(|(place, sent)| task((generation, place), sent, &jobs));
-    Ok(Assigned {
+    Ok(DecodedAssignment {
         generation,
         tasks: tasks.collect::<Result<_, _>>()?,
     })
 }
 
-fn shared(generation: u64, job: &AssignedJob) -> Result<Shared, Unreadable> {
+fn shared(generation: u64, job: &AssignedJob) -> Result<SharedJobData, Unreadable> {
     let unreadable = |part| {
         move |source| Unreadable::Job {
             generation,
@@ -87,7 +87,7 @@ fn shared(generation: u64, job: &AssignedJob) -> Result<Shared, Unreadable> {
             source,
         }
     };
-    Ok(Shared {
+    Ok(SharedJobData {
         spec: serde_json::from_str(&job.spec_json).map_err(unreadable("document"))?,
         peers: serde_json::from_str(&job.peers_json).map_err(unreadable("peers"))?,
     })
@@ -96,8 +96,8 @@ fn shared(generation: u64, job: &AssignedJob) -> Result<Shared, Unreadable> {
 fn task(
     (generation, place): (u64, usize),
     sent: &Sent,
-    jobs: &BTreeMap<&str, Shared>,
-) -> Result<AssignedTask, Unreadable> {
+    jobs: &BTreeMap<&str, SharedJobData>,
+) -> Result<DecodedTask, Unreadable> {
     let unreadable = |part| {
         move |source| Unreadable::Task {
             generation,
@@ -109,7 +109,7 @@ fn task(
     let stop = sent.stop;
     // A scheduler of the previous release sends complete tasks.
     if !sent.peers_json.is_empty() {
-        return Ok(AssignedTask {
+        return Ok(DecodedTask {
             launch: serde_json::from_str(&sent.launch_json).map_err(unreadable("launch"))?,
             peers: serde_json::from_str(&sent.peers_json).map_err(unreadable("peers"))?,
             stop,
@@ -129,7 +129,7 @@ fn task(
         fields.insert("spec".to_owned(), shared.spec.clone());
     }
     let launch: TaskLaunch = serde_json::from_value(launch).map_err(unreadable("launch"))?;
-    Ok(AssignedTask {
+    Ok(DecodedTask {
         launch,
         peers: shared.peers.clone(),
         stop,
@@ -199,7 +199,7 @@ mod tests {
             tasks: vec![sent(&launch(1), "")],
             ..Assignment::default()
         };
-        let mut parts = Parts::default();
+        let mut parts = PartialAssignment::default();
         let cut_off = Assignment {
             generation: 2,
             ..first.clone()

@@ -6,19 +6,19 @@
 
 mod decode;
 
-use decode::Parts;
+use decode::PartialAssignment;
 pub use decode::Unreadable;
 
 use crate::clock;
-use crate::config::Config;
-use crate::device::Health;
-use crate::erasure::Erasures;
+use crate::config::ExecutorConfig;
+use crate::device::GpuHealthMonitor;
+use crate::disk_monitor::DiskMonitor;
+use crate::erasure::NodeErasureQueue;
 use crate::lease::Lease;
-use crate::meter::Meter;
-use crate::metrics::Metrics;
-use crate::order::Order;
+use crate::loop_event::NodeLoopEvent;
+use crate::metrics::ExecutorMetrics;
 use crate::process::boot_id;
-use crate::space::Space;
+use crate::usage_sampler::UsageSampler;
 use muster_model::node::Capacity;
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
@@ -83,30 +83,30 @@ pub enum SessionError {
 
 /// State that all sessions of this daemon share.
 pub struct Dialer {
-    config: Config,
+    config: ExecutorConfig,
     capacity_json: String,
     lease: Lease,
-    orders: Sender<Order>,
-    known: Known,
+    loop_events: Sender<NodeLoopEvent>,
+    context: SessionContext,
 }
 
 /// Data of the other parts of the daemon that the session sends.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct SessionContext {
     /// Newest accepted generation.
     pub generation: Arc<AtomicU64>,
     /// Identity of the data folder.
     pub identity: String,
     /// Secret of the data folder that authenticates the node.
     pub credential: String,
-    pub health: Health,
-    pub meter: Meter,
-    pub metrics: Metrics,
-    pub space: Space,
+    pub health: GpuHealthMonitor,
+    pub usage_sampler: UsageSampler,
+    pub metrics: ExecutorMetrics,
+    pub disk_monitor: DiskMonitor,
 }
 
 /// Unacknowledged heartbeats, and the settings of the `Welcome`.
-struct Pulse {
+struct SessionHeartbeats {
     lease_ms: u64,
     heartbeat_ms: u64,
     number: u64,
@@ -119,15 +119,20 @@ struct Pulse {
 
 impl Dialer {
     #[must_use]
-    pub fn new(config: Config, capacity: &Capacity, orders: Sender<Order>, known: Known) -> Self {
+    pub fn new(
+        config: ExecutorConfig,
+        capacity: &Capacity,
+        loop_events: Sender<NodeLoopEvent>,
+        context: SessionContext,
+    ) -> Self {
         let capacity_json = serde_json::to_string(capacity).expect("a capacity is JSON");
         let lease = Lease::granted(&config);
         Self {
             config,
             capacity_json,
             lease,
-            orders,
-            known,
+            loop_events,
+            context,
         }
     }
 
@@ -137,8 +142,8 @@ impl Dialer {
         loop {
             let mut has_begun = false;
             let Err(error) = self.hold(&mut has_begun).await;
-            let _ = self.orders.send(Order::Disconnected);
-            self.known.metrics.disconnected();
+            let _ = self.loop_events.send(NodeLoopEvent::Disconnected);
+            self.context.metrics.disconnected();
             if has_begun {
                 pause_ms = FIRST_PAUSE_MS;
             }
@@ -176,16 +181,16 @@ impl Dialer {
             "in session"
         );
         // The `Hello` counts as a heartbeat, so there is a lease before the first task.
-        let pulse = Pulse::new(&welcome, hello_ms, clock::boottime_ms());
-        self.known.metrics.connected();
-        self.known.health.restart();
-        self.known.meter.ask(welcome.usage_ms);
+        let pulse = SessionHeartbeats::new(&welcome, hello_ms, clock::boottime_ms());
+        self.context.metrics.connected();
+        self.context.health.restart();
+        self.context.usage_sampler.request(welcome.usage_ms);
         self.grant(&pulse);
         let (reports, pending) = mpsc::unbounded_channel();
         if welcome.report_all {
-            let _ = self.orders.send(Order::ReportAll);
+            let _ = self.loop_events.send(NodeLoopEvent::ReportAll);
         }
-        let _ = self.orders.send(Order::Connected(reports));
+        let _ = self.loop_events.send(NodeLoopEvent::Connected(reports));
         self.serve(incoming, &outgoing, pending, pulse).await
     }
 
@@ -194,13 +199,13 @@ impl Dialer {
         mut incoming: Streaming<ToNode>,
         outgoing: &mpsc::Sender<FromNode>,
         mut reports: mpsc::UnboundedReceiver<Report>,
-        mut pulse: Pulse,
+        mut pulse: SessionHeartbeats,
     ) -> Result<std::convert::Infallible, SessionError> {
         let mut beat = tokio::time::interval(Duration::from_millis(pulse.heartbeat_ms));
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut unfit = self.known.space.changes();
-        let mut parts = Parts::default();
-        let mut erasures = Erasures::default();
+        let mut unfit = self.context.disk_monitor.changes();
+        let mut parts = PartialAssignment::default();
+        let mut erasures = NodeErasureQueue::default();
         loop {
             tokio::select! {
                 message = next(&mut incoming) => match message? {
@@ -221,16 +226,23 @@ impl Dialer {
         }
     }
 
-    fn take(&self, message: to_node::Message, pulse: &mut Pulse, parts: &mut Parts) {
+    fn take(
+        &self,
+        message: to_node::Message,
+        pulse: &mut SessionHeartbeats,
+        parts: &mut PartialAssignment,
+    ) {
         match message {
             to_node::Message::HeartbeatAck(ack) => {
                 if pulse.acknowledge(ack.number, clock::boottime_ms()) {
-                    self.known.health.acknowledge(ack.number);
+                    self.context.health.acknowledge(ack.number);
                     self.grant(pulse);
                 }
             }
             to_node::Message::ReportAck(ack) => {
-                let _ = self.orders.send(Order::Acknowledged(ack.number));
+                let _ = self
+                    .loop_events
+                    .send(NodeLoopEvent::Acknowledged(ack.number));
             }
             to_node::Message::Assignment(part) => {
                 if let Some(whole) = parts.add(part) {
@@ -242,18 +254,18 @@ impl Dialer {
         }
     }
 
-    fn beat(&self, pulse: &mut Pulse) -> from_node::Message {
+    fn beat(&self, pulse: &mut SessionHeartbeats) -> from_node::Message {
         let mut heartbeat = pulse.beat(clock::boottime_ms());
         heartbeat.faults = self.faults(heartbeat.number);
         heartbeat.usages = self.usages();
-        heartbeat.unfit = self.known.space.unfit().unwrap_or_default();
+        heartbeat.unfit = self.context.disk_monitor.unfit().unwrap_or_default();
         from_node::Message::Heartbeat(heartbeat)
     }
 
     fn assign(&self, assignment: &Assignment) {
         match decode::assignment(assignment) {
             Ok(assigned) => {
-                let _ = self.orders.send(Order::Assigned(assigned));
+                let _ = self.loop_events.send(NodeLoopEvent::Assigned(assigned));
             }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -263,7 +275,7 @@ impl Dialer {
     }
 
     fn faults(&self, heartbeat: u64) -> Vec<NodeFault> {
-        let faults = self.known.health.send(heartbeat).into_iter();
+        let faults = self.context.health.send(heartbeat).into_iter();
         let faults = faults.map(|(at_unix_ms, fault)| NodeFault {
             at_unix_ms,
             fault_json: serde_json::to_string(&fault).expect("a fault is JSON"),
@@ -272,7 +284,7 @@ impl Dialer {
     }
 
     fn usages(&self) -> Vec<TaskUsage> {
-        let usages = self.known.meter.take().into_iter();
+        let usages = self.context.usage_sampler.take().into_iter();
         let usages = usages.map(|(task, usage)| TaskUsage {
             task_id: task.to_string(),
             usage_json: serde_json::to_string(&usage).expect("a usage is JSON"),
@@ -280,8 +292,8 @@ impl Dialer {
         usages.collect()
     }
 
-    fn grant(&self, pulse: &Pulse) {
-        let metrics = &self.known.metrics;
+    fn grant(&self, pulse: &SessionHeartbeats) {
+        let metrics = &self.context.metrics;
         metrics.heard(pulse.acknowledged_ms, pulse.lease_ms);
         if let Err(error) = self.lease.grant(pulse.acknowledged_ms, pulse.lease_ms) {
             tracing::error!(%error, "cannot extend the lease; tasks will stop when it ends");
@@ -294,12 +306,12 @@ impl Dialer {
             join_token: self.config.join_token.clone(),
             capacity_json: self.capacity_json.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            generation: self.known.generation.load(Ordering::Relaxed),
+            generation: self.context.generation.load(Ordering::Relaxed),
             boot_id: boot_id(),
-            identity: self.known.identity.clone(),
-            unfit: self.known.space.unfit().unwrap_or_default(),
+            identity: self.context.identity.clone(),
+            unfit: self.context.disk_monitor.unfit().unwrap_or_default(),
             takes_parts: true,
-            credential: self.known.credential.clone(),
+            credential: self.context.credential.clone(),
             erases: true,
         }
     }
@@ -336,7 +348,7 @@ impl Dialer {
     }
 }
 
-impl Pulse {
+impl SessionHeartbeats {
     fn new(welcome: &Welcome, hello_ms: u64, welcome_ms: u64) -> Self {
         Self {
             lease_ms: welcome.lease_ms,
@@ -451,7 +463,7 @@ mod tests {
             usage_ms: 0,
             report_all: false,
         };
-        let mut pulse = Pulse::new(&welcome, 50, 60);
+        let mut pulse = SessionHeartbeats::new(&welcome, 50, 60);
         assert_eq!(pulse.acknowledged_ms, 50, "the Hello counts");
         for now_ms in [100, 200, 300] {
             pulse.beat(now_ms);
@@ -481,7 +493,7 @@ mod tests {
             report_all: false,
         };
         // Nearly half of the lease has passed with the `Hello`.
-        let mut pulse = Pulse::new(&welcome, 0, 450);
+        let mut pulse = SessionHeartbeats::new(&welcome, 0, 450);
         pulse.beat(450);
         pulse.beat(550);
         assert!(!pulse.is_silent(900), "it was asked 450 ms ago");

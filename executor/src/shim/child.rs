@@ -3,11 +3,11 @@
 
 use super::ShimArguments;
 use crate::error::ExecutorError;
-use crate::folder::TaskFolder;
+use crate::folder::NodeTaskFolder;
 use crate::log::{LastLine, RotatingLog};
 use crate::process::ProcessId;
 use crate::task_file::TaskFile;
-use crate::tracking::Lines;
+use crate::tracking::MetricLineReader;
 use muster_model::assignment::TaskLaunch;
 use rustix::process::{
     Resource, Rlimit, Signal, getpid, getppid, set_child_subreaper,
@@ -29,7 +29,7 @@ const NO_CORE: Rlimit = Rlimit {
 
 /// The started task.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct TaskProcess {
     pub id: ProcessId,
     /// Thread that ends when all processes holding the task's output have exited; returns the last
     /// line.
@@ -48,10 +48,10 @@ pub(super) fn own_id() -> ProcessId {
 /// that forked ends.
 pub(super) fn spawn(
     arguments: &ShimArguments,
-    folder: &TaskFolder,
+    folder: &NodeTaskFolder,
     launch: &TaskLaunch,
     log: RotatingLog,
-) -> Result<Task, ExecutorError> {
+) -> Result<TaskProcess, ExecutorError> {
     let (program, subcommand) = program(arguments, launch)?;
     let failed = |source| ExecutorError::Shim {
         path: program.clone(),
@@ -99,11 +99,11 @@ pub(super) fn spawn(
         start_ticks: 0,
     });
     let is_command = launch.spec.command.is_some();
-    let lines = is_command.then(|| Lines::new(launch, folder));
+    let lines = is_command.then(|| MetricLineReader::new(launch, folder));
     let log = thread::Builder::new()
         .name("log".to_owned())
         .spawn(move || capture(reader, log, lines));
-    Ok(Task {
+    Ok(TaskProcess {
         id,
         log: log.map_err(ExecutorError::Thread)?,
     })
@@ -143,7 +143,7 @@ fn command(
     program: &Path,
     subcommand: Option<&str>,
     arguments: &ShimArguments,
-    folder: &TaskFolder,
+    folder: &NodeTaskFolder,
 ) -> Command {
     let mut command = Command::new(program);
     command
@@ -184,7 +184,7 @@ fn open_cgroup(arguments: &ShimArguments) -> Option<File> {
 fn capture(
     mut output: PipeReader,
     mut log: RotatingLog,
-    mut lines: Option<Lines>,
+    mut lines: Option<MetricLineReader>,
 ) -> Option<String> {
     let mut last_line = LastLine::default();
     let mut buffer = vec![0; 64 << 10];

@@ -5,16 +5,16 @@
 //! the network. It communicates with the daemon by files: it requires `task.json` and the lease,
 //! and reads `peers.json`, `pod.json` and the environment file where they exist.
 
-mod aide;
 mod child;
-mod hold;
+mod driver_helper;
 mod supervise;
+mod suspend;
 mod writer;
 
 use crate::clock;
 use crate::error::ExecutorError;
-use crate::folder::TaskFolder;
-use crate::lease::{Lease, Watch};
+use crate::folder::NodeTaskFolder;
+use crate::lease::{Lease, LeaseWatch};
 use crate::log::{RotatingLog, Rotation};
 use crate::opener::is_refusal;
 use crate::process::{ProcessId, boot_id};
@@ -109,8 +109,8 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     // Ctrl-C in the daemon's terminal must not reach the shim. The call fails for the leader of a
     // group, which is separated from the terminal's group already.
     let _ = rustix::process::setsid();
-    keep_to_ourselves();
-    let folder = TaskFolder::at(&arguments.folder);
+    forbid_tracing();
+    let folder = NodeTaskFolder::at(&arguments.folder);
     let Some(_lock) = lock(&folder)? else {
         return Ok(());
     };
@@ -136,17 +136,17 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
 /// Prevents other processes of the same user from tracing this process and from reading its memory
 /// and environment. Daemons have secrets there, and a traced shim could write a forged outcome.
 /// `exec` resets this property.
-pub fn keep_to_ourselves() {
+pub fn forbid_tracing() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, ExecutorError> {
+fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outcome, ExecutorError> {
     let launch: TaskLaunch = folder
         .task()
         .read()
         .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(ExecutorError::read(folder.task()))?;
-    let mut lease = Watch::new(Lease::of(&arguments.data_dir));
+    let mut lease = LeaseWatch::new(Lease::of(&arguments.data_dir));
     if lease.is_expired(clock::boottime_ms()) {
         return Ok(Outcome::LeaseExpired);
     }
@@ -161,7 +161,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
             .map_err(ExecutorError::write(folder.path()))?;
     }
     let signals = supervise::Signals::register()?;
-    let writer = writer::Writer::start().map_err(ExecutorError::write(folder.path()))?;
+    let writer = writer::ShimFileWriter::start().map_err(ExecutorError::write(folder.path()))?;
     let task = child::spawn(arguments, folder, &launch, log)?;
     let record = ShimRecord {
         boot_id: boot_id(),
@@ -176,8 +176,8 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
             source,
         });
     }
-    let mut hold = launch.spec.command.is_some().then(|| {
-        hold::Hold::new(
+    let mut suspension = launch.spec.command.is_some().then(|| {
+        suspend::ProgramSuspension::new(
             folder,
             writer.clone(),
             &arguments.data_dir,
@@ -185,14 +185,18 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
             arguments.driver_patience_ms,
         )
     });
-    let orders = supervise::Orders {
+    let settings = supervise::StopSettings {
         grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),
         pod: folder.pod(),
         writer,
     };
-    Ok(supervise::to_the_end(
-        task, &signals, &mut lease, &orders, &mut hold,
+    Ok(supervise::run_to_end(
+        task,
+        &signals,
+        &mut lease,
+        &settings,
+        &mut suspension,
     ))
 }
 
@@ -201,7 +205,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
 ///
 /// # Errors
 /// If the lock file cannot be opened.
-pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
+pub fn is_locked(folder: &NodeTaskFolder) -> Result<bool, ExecutorError> {
     // Opened for reading: the close of a file opened for writing is the notification of a shim's
     // exit.
     match folder.lock().open() {
@@ -217,7 +221,7 @@ pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
 ///
 /// # Errors
 /// If the folder cannot be written.
-pub fn forestall(folder: &TaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
+pub fn end_unstarted(folder: &NodeTaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
     let (lock, exit) = (folder.lock(), folder.exit());
     // Without write access, as in `is_locked`.
     let file = lock
@@ -231,7 +235,7 @@ pub fn forestall(folder: &TaskFolder, outcome: &Outcome) -> Result<bool, Executo
     Ok(true)
 }
 
-fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
+fn lock(folder: &NodeTaskFolder) -> Result<Option<File>, ExecutorError> {
     let lock = folder.lock();
     let file = lock.hold(true).map_err(ExecutorError::write(lock.path()))?;
     for _ in 0..LOCK_TRIES {
@@ -245,34 +249,34 @@ fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{forestall, keep_to_ourselves, lock};
-    use crate::folder::TaskFolder;
+    use super::{end_unstarted, forbid_tracing, lock};
+    use crate::folder::NodeTaskFolder;
     use muster_model::task::Outcome;
     use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 
     #[test]
     fn task_is_given_up_only_without_a_present_or_past_shim() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = TaskFolder::at(place.path());
+        let folder = NodeTaskFolder::at(place.path());
         let end = Outcome::LaunchFailed {
             message: "its pod does not start".to_owned(),
         };
         let held = lock(&folder).expect("our own folder").expect("it is free");
-        assert!(!forestall(&folder, &end).expect("our own folder"));
+        assert!(!end_unstarted(&folder, &end).expect("our own folder"));
         assert!(!folder.exit().is_there(), "a shim is there");
         drop(held);
         std::fs::write(folder.shim().path(), "{}").expect("our own folder");
-        assert!(!forestall(&folder, &end).expect("our own folder"));
+        assert!(!end_unstarted(&folder, &end).expect("our own folder"));
         assert!(!folder.exit().is_there(), "a shim was there");
         folder.shim().remove().expect("our own folder");
-        assert!(forestall(&folder, &end).expect("our own folder"));
+        assert!(end_unstarted(&folder, &end).expect("our own folder"));
         assert!(folder.exit().is_there());
     }
 
     #[test]
     fn shim_cannot_be_traced() {
         let before = dumpable_behavior().expect("the kernel says");
-        keep_to_ourselves();
+        forbid_tracing();
         let after = dumpable_behavior().expect("the kernel says");
         // With `cargo test` all tests share this process: restore the state.
         set_dumpable_behavior(before).expect("as it was");

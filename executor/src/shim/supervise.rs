@@ -1,12 +1,12 @@
 //! Supervision of a started task until none of its processes is left.
 
-use super::child::{Task, own_id};
-use super::hold::{Fate, Hold};
-use super::writer::Writer;
+use super::child::{TaskProcess, own_id};
+use super::suspend::{ProgramState, ProgramSuspension};
+use super::writer::ShimFileWriter;
 use super::{PodRecord, StopNotice};
 use crate::clock;
 use crate::error::ExecutorError;
-use crate::lease::Watch;
+use crate::lease::LeaseWatch;
 use crate::process;
 use crate::task_file::TaskFile;
 use muster_model::task::Outcome;
@@ -41,17 +41,17 @@ pub(super) struct Signals {
 }
 
 /// Settings for the stop of the task.
-pub(super) struct Orders {
+pub(super) struct StopSettings {
     /// Time from SIGTERM to SIGKILL.
     pub grace_ms: u64,
     /// Of a command: file that announces the stop.
     pub notice: Option<TaskFile>,
     /// Of a shim in a pod: record of whether the executor requested the pod's end.
     pub pod: TaskFile,
-    pub writer: Writer,
+    pub writer: ShimFileWriter,
 }
 
-impl Orders {
+impl StopSettings {
     /// Whether the stop was requested by another party than the executor.
     fn is_foreign(&self) -> bool {
         let record = self.pod.read::<PodRecord>().ok().flatten();
@@ -75,7 +75,7 @@ impl Orders {
     }
 }
 
-enum Phase {
+enum SupervisionPhase {
     Running,
     Stopping {
         told_at_ms: u64,
@@ -87,16 +87,16 @@ enum Phase {
     },
 }
 
-impl Phase {
+impl SupervisionPhase {
     /// Returns the phase with an updated time of SIGKILL.
     ///
     /// The grace lets the program write its checkpoint. It begins when the driver has restored the
-    /// program, at the latest `keeps_for_ms` after the stop. After the lease has expired, the
+    /// program, at the latest `driver_limit_ms` after the stop. After the lease has expired, the
     /// program has at most one grace, because the GPUs are then assigned to other jobs.
-    fn put_off(
+    fn postpone_kill(
         self,
         now_ms: u64,
-        keeps_for_ms: Option<u64>,
+        driver_limit_ms: Option<u64>,
         expired_at_ms: Option<u64>,
         grace_ms: u64,
     ) -> Self {
@@ -108,8 +108,8 @@ impl Phase {
         else {
             return self;
         };
-        let by_driver_ms = keeps_for_ms.map_or(kill_at_ms, |keeps_for_ms| {
-            now_ms.min(told_at_ms.saturating_add(keeps_for_ms)) + grace_ms
+        let by_driver_ms = driver_limit_ms.map_or(kill_at_ms, |driver_limit_ms| {
+            now_ms.min(told_at_ms.saturating_add(driver_limit_ms)) + grace_ms
         });
         let by_lease_ms = kill_by_lease_ms(expired_at_ms, grace_ms).unwrap_or(u64::MAX);
         Self::Stopping {
@@ -152,14 +152,14 @@ impl Signals {
 }
 
 /// Returns the outcome of the task. All of its processes have ended and are reaped by then.
-pub(super) fn to_the_end(
-    task: Task,
+pub(super) fn run_to_end(
+    task: TaskProcess,
     signals: &Signals,
-    lease: &mut Watch,
-    orders: &Orders,
-    hold: &mut Option<Hold>,
+    lease: &mut LeaseWatch,
+    settings: &StopSettings,
+    suspension: &mut Option<ProgramSuspension>,
 ) -> Outcome {
-    let mut phase = Phase::Running;
+    let mut phase = SupervisionPhase::Running;
     let mut is_foreign = false;
     let status = loop {
         if let Some(status) = reap(task.id.pid) {
@@ -167,34 +167,41 @@ pub(super) fn to_the_end(
         }
         let now_ms = clock::boottime_ms();
         let expired_at_ms = lease.expired_at_ms(now_ms);
-        let was_running = matches!(phase, Phase::Running);
-        let kill_at_ms = kill_by_lease_ms(expired_at_ms, orders.grace_ms);
+        let was_running = matches!(phase, SupervisionPhase::Running);
+        let kill_at_ms = kill_by_lease_ms(expired_at_ms, settings.grace_ms);
         if was_running && kill_at_ms.is_some_and(|at_ms| now_ms >= at_ms) {
             // Before all else: the machine was frozen, and the GPUs may belong to another task.
             kill_group(&task);
-            phase = Phase::Killed { is_lease: true };
+            phase = SupervisionPhase::Killed { is_lease: true };
         }
-        let mut fate = hold.as_mut().map_or(Fate::Lives, Hold::follow);
-        let keeps_for_ms = hold.as_ref().and_then(Hold::keeps_for_ms);
-        phase = phase.put_off(now_ms, keeps_for_ms, expired_at_ms, orders.grace_ms);
-        phase = advance(phase, &task, signals, (now_ms, kill_at_ms), orders);
-        let is_told_now = was_running && !matches!(phase, Phase::Running);
+        let mut program = suspension
+            .as_mut()
+            .map_or(ProgramState::Lives, ProgramSuspension::follow);
+        let driver_limit_ms = suspension
+            .as_ref()
+            .and_then(ProgramSuspension::driver_limit_ms);
+        phase = phase.postpone_kill(now_ms, driver_limit_ms, expired_at_ms, settings.grace_ms);
+        phase = advance(phase, &task, signals, (now_ms, kill_at_ms), settings);
+        let is_told_now = was_running && !matches!(phase, SupervisionPhase::Running);
         if is_told_now {
-            is_foreign = orders.is_foreign();
+            is_foreign = settings.is_foreign();
         }
-        if let (true, Some(hold)) = (is_told_now, hold.as_mut()) {
+        if let (true, Some(suspension)) = (is_told_now, suspension.as_mut()) {
             // A process stopped by SIGSTOP handles no signal until it is resumed.
-            fate = hold.end(orders.grace_ms);
+            program = suspension.end(settings.grace_ms);
         }
-        if fate == Fate::Lost {
+        if program == ProgramState::Lost {
             kill_group(&task);
-            phase = Phase::Killed {
+            phase = SupervisionPhase::Killed {
                 is_lease: phase.is_lease(),
             };
         }
-        let driver_has_it = hold.as_ref().and_then(Hold::keeps_for_ms).is_some();
+        let driver_has_it = suspension
+            .as_ref()
+            .and_then(ProgramSuspension::driver_limit_ms)
+            .is_some();
         signals.wait(match phase {
-            Phase::Running if !driver_has_it => lease.left(now_ms).min(CALM_EVERY),
+            SupervisionPhase::Running if !driver_has_it => lease.left(now_ms).min(CALM_EVERY),
             _ => LOOK_EVERY,
         });
     };
@@ -205,32 +212,45 @@ pub(super) fn to_the_end(
         }
         thread::sleep(KILL_EVERY);
     }
-    let lost = hold.as_ref().and_then(Hold::lost_by_driver);
+    let lost = suspension
+        .as_ref()
+        .and_then(ProgramSuspension::lost_by_driver);
     match (phase, lost) {
-        (Phase::Stopping { is_lease: true, .. } | Phase::Killed { is_lease: true }, _) => {
-            Outcome::LeaseExpired
-        }
+        (
+            SupervisionPhase::Stopping { is_lease: true, .. }
+            | SupervisionPhase::Killed { is_lease: true },
+            _,
+        ) => Outcome::LeaseExpired,
         (_, Some(why)) => Outcome::lost_by_driver(why.to_owned()),
-        (Phase::Stopping { .. } | Phase::Killed { .. }, _) if is_foreign => Outcome::pod_deleted(),
+        (SupervisionPhase::Stopping { .. } | SupervisionPhase::Killed { .. }, _) if is_foreign => {
+            Outcome::pod_deleted()
+        }
         // A program that was asked to stop may end in any way: few programs use Muster's exit
         // codes, and most end by the signal.
-        (Phase::Stopping { .. }, _) if orders.notice.is_some() => Outcome::stopped(),
-        (Phase::Killed { .. }, _) if orders.notice.is_some() => Outcome::killed_late(),
-        (Phase::Running, _) if orders.notice.is_some() => outcome(status).saying(last_line(task)),
+        (SupervisionPhase::Stopping { .. }, _) if settings.notice.is_some() => Outcome::stopped(),
+        (SupervisionPhase::Killed { .. }, _) if settings.notice.is_some() => Outcome::killed_late(),
+        (SupervisionPhase::Running, _) if settings.notice.is_some() => {
+            outcome(status).saying(last_line(task))
+        }
         // The built-in engine reports the cause of its failure itself.
-        (Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. }, _) => outcome(status),
+        (
+            SupervisionPhase::Running
+            | SupervisionPhase::Stopping { .. }
+            | SupervisionPhase::Killed { .. },
+            _,
+        ) => outcome(status),
     }
 }
 
 /// Returns the last output line; `None` also while a process outside the task holds the output
 /// open.
-fn last_line(task: Task) -> Option<String> {
+fn last_line(task: TaskProcess) -> Option<String> {
     let ended = task.log.is_finished().then(|| task.log.join());
     ended?.ok().flatten()
 }
 
 /// Ends the task without grace.
-pub(super) fn kill_all(task: &Task) {
+pub(super) fn kill_all(task: &TaskProcess) {
     while reap(task.id.pid).is_none() {
         kill_group(task);
         thread::sleep(KILL_EVERY);
@@ -249,38 +269,38 @@ fn kill_by_lease_ms(expired_at_ms: Option<u64>, grace_ms: u64) -> Option<u64> {
 /// to the program and, after the grace, SIGKILL to all processes of the task. `by_lease_ms` is the
 /// latest time of SIGKILL after the lease has expired.
 fn advance(
-    phase: Phase,
-    task: &Task,
+    phase: SupervisionPhase,
+    task: &TaskProcess,
     signals: &Signals,
     (now_ms, by_lease_ms): (u64, Option<u64>),
-    orders: &Orders,
-) -> Phase {
+    settings: &StopSettings,
+) -> SupervisionPhase {
     match phase {
-        Phase::Running => {
+        SupervisionPhase::Running => {
             let is_lease = by_lease_ms.is_some();
             if is_lease || signals.stop.load(Ordering::Relaxed) {
-                orders.tell();
+                settings.tell();
                 tell_to_stop(task);
-                return Phase::Stopping {
+                return SupervisionPhase::Stopping {
                     told_at_ms: now_ms,
-                    kill_at_ms: by_lease_ms.unwrap_or(now_ms + orders.grace_ms),
+                    kill_at_ms: by_lease_ms.unwrap_or(now_ms + settings.grace_ms),
                     is_lease,
                 };
             }
-            Phase::Running
+            SupervisionPhase::Running
         }
-        Phase::Stopping {
+        SupervisionPhase::Stopping {
             kill_at_ms,
             is_lease,
             ..
         } if now_ms >= kill_at_ms => {
             kill_group(task);
-            Phase::Killed { is_lease }
+            SupervisionPhase::Killed { is_lease }
         }
-        stopping @ Phase::Stopping { .. } => stopping,
-        Phase::Killed { is_lease } => {
+        stopping @ SupervisionPhase::Stopping { .. } => stopping,
+        SupervisionPhase::Killed { is_lease } => {
             kill_group(task);
-            Phase::Killed { is_lease }
+            SupervisionPhase::Killed { is_lease }
         }
     }
 }
@@ -299,7 +319,7 @@ fn reap(task: i32) -> Option<WaitStatus> {
 
 /// Kills all remaining descendants until none is left. Every process of the task is a descendant of
 /// the subreaper.
-fn kill_rest(task: &Task) {
+fn kill_rest(task: &TaskProcess) {
     let own = own_id().pid;
     loop {
         let left = process::descendants(own);
@@ -322,7 +342,7 @@ fn kill_rest(task: &Task) {
 ///
 /// Other processes of the program receive none. PyTorch's data loader workers, for example, would
 /// exit and bring down the process that writes the checkpoint.
-fn tell_to_stop(task: &Task) {
+fn tell_to_stop(task: &TaskProcess) {
     let all = process::descendants(own_id().pid);
     let mut told = vec![task.id];
     while let Some(id) = told.pop() {
@@ -337,7 +357,7 @@ fn tell_to_stop(task: &Task) {
 
 /// Kills the task's process group. Its leader is the task, whose id stays reserved until it is
 /// reaped.
-fn kill_group(task: &Task) {
+fn kill_group(task: &TaskProcess) {
     if let Some(group) = Pid::from_raw(task.id.pid) {
         let _ = kill_process_group(group, Signal::KILL);
     }
@@ -355,14 +375,14 @@ fn outcome(status: WaitStatus) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::Phase;
+    use super::SupervisionPhase;
 
     /// The stop is at 1,000 with a grace of 5,000; the driver may take 60,000.
     #[test]
     fn kill_follows_the_lease_within_a_grace_despite_the_driver() {
         const GRACE_MS: u64 = 5_000;
         let kept = Some(60_000);
-        for (now_ms, keeps_for_ms, expired_at_ms, kill_at_ms) in [
+        for (now_ms, driver_limit_ms, expired_at_ms, kill_at_ms) in [
             (2_000, None, None, 6_000),
             (9_000, kept, None, 14_000),
             (90_000, kept, None, 66_000),
@@ -371,18 +391,18 @@ mod tests {
             (12_000, kept, Some(11_900), 16_900),
             (2_000, None, Some(1_900), 6_000),
         ] {
-            let told = Phase::Stopping {
+            let told = SupervisionPhase::Stopping {
                 told_at_ms: 1_000,
                 kill_at_ms: 1_000 + GRACE_MS,
                 is_lease: false,
             };
-            let put_off = told.put_off(now_ms, keeps_for_ms, expired_at_ms, GRACE_MS);
-            let Phase::Stopping { kill_at_ms: at, .. } = put_off else {
+            let postponed = told.postpone_kill(now_ms, driver_limit_ms, expired_at_ms, GRACE_MS);
+            let SupervisionPhase::Stopping { kill_at_ms: at, .. } = postponed else {
                 panic!("it is still being stopped");
             };
             assert_eq!(
                 at, kill_at_ms,
-                "{now_ms} {keeps_for_ms:?} {expired_at_ms:?}"
+                "{now_ms} {driver_limit_ms:?} {expired_at_ms:?}"
             );
         }
     }

@@ -10,18 +10,18 @@ use std::time::Duration;
 /// Longest wait for one write.
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
-type Work = Box<dyn FnOnce() + Send>;
+type ShimFileWrite = Box<dyn FnOnce() + Send>;
 
 /// Handle of the thread. The thread ends with the last handle.
 #[derive(Clone)]
-pub(super) struct Writer {
-    queue: mpsc::Sender<Work>,
+pub(super) struct ShimFileWriter {
+    queue: mpsc::Sender<ShimFileWrite>,
     /// Number of unfinished works.
     pending: Arc<AtomicUsize>,
     limit: Duration,
 }
 
-impl Writer {
+impl ShimFileWriter {
     /// # Errors
     /// If the thread cannot be started.
     pub fn start() -> io::Result<Self> {
@@ -29,7 +29,7 @@ impl Writer {
     }
 
     fn waiting(limit: Duration) -> io::Result<Self> {
-        let (queue, works) = mpsc::channel::<Work>();
+        let (queue, works) = mpsc::channel::<ShimFileWrite>();
         let run = move || works.into_iter().for_each(|work| work());
         thread::Builder::new()
             .name("writer".to_owned())
@@ -76,7 +76,7 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use super::Writer;
+    use super::ShimFileWriter;
     use std::io;
     use std::sync::mpsc;
     use std::time::Duration;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn hanging_write_times_out_and_is_done_later() -> io::Result<()> {
-        let writer = Writer::waiting(Duration::from_millis(20))?;
+        let writer = ShimFileWriter::waiting(Duration::from_millis(20))?;
         let (release, hangs) = mpsc::channel::<()>();
         let (ended, end) = mpsc::channel();
         let second = ended.clone();
@@ -93,7 +93,7 @@ mod tests {
             let _ = hangs.recv();
             let _ = ended.send(1);
         });
-        let patient = Writer {
+        let patient = ShimFileWriter {
             limit: PATIENCE,
             ..writer
         };
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn write_is_done_on_return() -> io::Result<()> {
-        let writer = Writer::waiting(PATIENCE)?;
+        let writer = ShimFileWriter::waiting(PATIENCE)?;
         let (written, found) = mpsc::channel();
         writer.write(move || {
             let _ = written.send(7);

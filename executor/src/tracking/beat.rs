@@ -1,7 +1,7 @@
 //! Signs of life of a rank: the steps that it logs, reported at most every two seconds. Every rank
 //! has them, while only metrics of rank 0 become the job's series.
 
-use super::message::Metric;
+use super::message::LoggedMetric;
 use super::metric::{Meaning, meaning};
 use muster_model::assignment::TaskReport;
 use muster_model::pace::{Doing, PaceReport};
@@ -12,7 +12,7 @@ const OF_THE_MACHINE: &str = "system/";
 
 /// State of one rank.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Beat {
+pub(super) struct StepHeartbeat {
     step: u64,
     /// Sum of own milliseconds of steps since the last report, and their number.
     own: (f64, u32),
@@ -20,8 +20,8 @@ pub(super) struct Beat {
     told_ms: Option<u64>,
 }
 
-impl Beat {
-    pub(super) fn take(&mut self, metrics: &[Metric]) {
+impl StepHeartbeat {
+    pub(super) fn take(&mut self, metrics: &[LoggedMetric]) {
         let of_steps = metrics
             .iter()
             .filter(|metric| !metric.key.starts_with(OF_THE_MACHINE));
@@ -64,8 +64,8 @@ impl Beat {
 mod tests {
     use super::*;
 
-    fn metric(key: &str, value: f64, step: u64) -> Metric {
-        Metric {
+    fn metric(key: &str, value: f64, step: u64) -> LoggedMetric {
+        LoggedMetric {
             key: key.to_owned(),
             value,
             timestamp_ms: 0,
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    fn told(beat: &mut Beat, now_ms: u64) -> Option<(u64, Option<f64>)> {
+    fn told(beat: &mut StepHeartbeat, now_ms: u64) -> Option<(u64, Option<f64>)> {
         beat.flush(now_ms).map(|report| match report {
             TaskReport::Pace { pace } => (pace.step, pace.own_ms),
             other => panic!("{other:?}"),
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn rank_reports_step_and_own_time_every_two_seconds() {
-        let mut beat = Beat::default();
+        let mut beat = StepHeartbeat::default();
         assert_eq!(told(&mut beat, 0), None, "nothing was logged");
         beat.take(&[metric("loss", 1.0, 3), metric("compute_ms", 40.0, 3)]);
         assert_eq!(told(&mut beat, 0), Some((3, Some(40.0))));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn system_metrics_are_no_sign_of_life() {
-        let mut beat = Beat::default();
+        let mut beat = StepHeartbeat::default();
         beat.take(&[metric("system/cpu_utilization_percentage", 50.0, 7)]);
         assert_eq!(told(&mut beat, 0), None);
         beat.take(&[metric("loss", 1.0, 0)]);

@@ -5,12 +5,12 @@
 //! The task's shim reads each byte of the output once and in order, before it writes the end. So a
 //! restart of the daemon repeats no line, and the last lines are not lost.
 
-use super::message::{Batch, Malformed, Metric};
-use super::run::Run;
-use super::series::{Series, Told};
+use super::message::{LogBatch, LoggedMetric, Malformed};
+use super::run::MlflowRun;
+use super::series::{ProgressSeries, TaskReportSummary};
 use crate::clock;
 use crate::events;
-use crate::folder::TaskFolder;
+use crate::folder::NodeTaskFolder;
 use crate::task_file::TaskFile;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::task::Role;
@@ -23,9 +23,9 @@ const MOST_VALUES: usize = 32;
 
 /// Reader of one task's output.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct MetricLineReader {
     events: TaskFile,
-    run: Run,
+    run: MlflowRun,
     line: Vec<u8>,
     /// The line is longer than the kept part.
     is_longer: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Lines {
 
 /// Reason why a line was rejected.
 #[derive(Debug, thiserror::Error)]
-enum Wrong {
+enum MetricLineError {
     #[error("it is longer than {LONGEST} bytes")]
     Long,
     #[error("it is no text")]
@@ -53,16 +53,22 @@ enum Wrong {
     NotKept(#[from] std::io::Error),
 }
 
-impl Lines {
+impl MetricLineReader {
     /// Returns the reader of a command that has just started.
-    pub(crate) fn new(launch: &TaskLaunch, folder: &TaskFolder) -> Self {
+    pub(crate) fn new(launch: &TaskLaunch, folder: &NodeTaskFolder) -> Self {
         let is_first = launch.role == (Role::Worker { rank: 0 });
         let (workers, ps_shards) = (launch.workers, launch.ps_shards);
-        let series = is_first
-            .then(|| Series::new(launch.revision <= 1, workers, ps_shards, Told::default()));
+        let series = is_first.then(|| {
+            ProgressSeries::new(
+                launch.revision <= 1,
+                workers,
+                ps_shards,
+                TaskReportSummary::default(),
+            )
+        });
         Self {
             events: folder.events(),
-            run: Run::new(series),
+            run: MlflowRun::new(series),
             line: Vec::new(),
             is_longer: false,
             wrong: 0,
@@ -115,31 +121,31 @@ impl Lines {
             return;
         }
         let taken = if is_longer {
-            Err(Wrong::Long)
+            Err(MetricLineError::Long)
         } else {
             self.take(&line)
         };
         match taken {
             Ok(()) => {}
-            Err(Wrong::NotKept(error)) => self.complain(&error),
+            Err(MetricLineError::NotKept(error)) => self.complain(&error),
             Err(wrong) => self.tell(&line, &wrong),
         }
     }
 
-    fn take(&mut self, line: &[u8]) -> Result<(), Wrong> {
+    fn take(&mut self, line: &[u8]) -> Result<(), MetricLineError> {
         let metrics = metrics(line, clock::unix_ms())?;
         let events = self.events.clone();
-        let batch = Batch {
+        let batch = LogBatch {
             metrics,
-            ..Batch::default()
+            ..LogBatch::default()
         };
         self.run.log(batch, clock::boottime_ms(), |reports| {
-            Ok::<(), Wrong>(events::append(&events, reports)?)
+            Ok::<(), MetricLineError>(events::append(&events, reports)?)
         })
     }
 
     /// Reports a rejected line once, so that a program's mistake does not fill its job's history.
-    fn tell(&mut self, line: &[u8], wrong: &Wrong) {
+    fn tell(&mut self, line: &[u8], wrong: &MetricLineError) {
         self.wrong += 1;
         if self.wrong > 1 {
             return;
@@ -161,13 +167,13 @@ impl Lines {
 }
 
 /// Returns the values of a line, with their step.
-fn metrics(line: &[u8], timestamp_ms: i64) -> Result<Vec<Metric>, Wrong> {
+fn metrics(line: &[u8], timestamp_ms: i64) -> Result<Vec<LoggedMetric>, MetricLineError> {
     let text = std::str::from_utf8(&line.trim_ascii()[PREFIX.len()..]);
-    let text = text.map_err(|_| Wrong::NoText)?;
+    let text = text.map_err(|_| MetricLineError::NoText)?;
     let mut step = None;
     let mut values: Vec<(&str, f64)> = Vec::new();
     for word in text.split_ascii_whitespace() {
-        let wrong = || Wrong::Word(word.to_owned());
+        let wrong = || MetricLineError::Word(word.to_owned());
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
         if name.is_empty() {
             return Err(wrong());
@@ -178,17 +184,17 @@ fn metrics(line: &[u8], timestamp_ms: i64) -> Result<Vec<Metric>, Wrong> {
         }
         values.push((name, value.parse().map_err(|_| wrong())?));
         if values.len() > MOST_VALUES {
-            return Err(Wrong::Many);
+            return Err(MetricLineError::Many);
         }
     }
-    let step = step.ok_or(Wrong::NoStep)?;
-    let metric = |(key, value): (&str, f64)| Metric {
+    let step = step.ok_or(MetricLineError::NoStep)?;
+    let metric = |(key, value): (&str, f64)| LoggedMetric {
         key: key.to_owned(),
         value,
         timestamp_ms,
         step,
     };
-    let mut metrics: Vec<Metric> = values.into_iter().map(metric).collect();
+    let mut metrics: Vec<LoggedMetric> = values.into_iter().map(metric).collect();
     if metrics.is_empty() {
         // A step without a value is a sign of life.
         metrics.push(metric(("step", step as f64)));
@@ -200,10 +206,15 @@ fn metrics(line: &[u8], timestamp_ms: i64) -> Result<Vec<Metric>, Wrong> {
 mod tests {
     use super::*;
 
-    fn reader(folder: &TaskFolder) -> Lines {
-        Lines {
+    fn reader(folder: &NodeTaskFolder) -> MetricLineReader {
+        MetricLineReader {
             events: folder.events(),
-            run: Run::new(Some(Series::new(true, 1, 0, Told::default()))),
+            run: MlflowRun::new(Some(ProgressSeries::new(
+                true,
+                1,
+                0,
+                TaskReportSummary::default(),
+            ))),
             line: Vec::new(),
             is_longer: false,
             wrong: 0,
@@ -213,7 +224,7 @@ mod tests {
 
     fn told(output: &[&[u8]]) -> (Vec<(u64, f64)>, Vec<String>) {
         let folder = tempfile::tempdir().expect("a folder");
-        let folder = TaskFolder::at(folder.path());
+        let folder = NodeTaskFolder::at(folder.path());
         std::fs::create_dir_all(folder.path()).expect("a folder");
         let mut lines = reader(&folder);
         output.iter().for_each(|piece| lines.feed(piece));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// One logged value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Metric {
+pub(super) struct LoggedMetric {
     pub key: String,
     pub value: f64,
     pub timestamp_ms: i64,
@@ -15,8 +15,8 @@ pub(super) struct Metric {
 
 /// Content of a `log-batch` request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Batch {
-    pub metrics: Vec<Metric>,
+pub(super) struct LogBatch {
+    pub metrics: Vec<LoggedMetric>,
     pub params: Vec<(String, String)>,
     pub tags: Vec<(String, String)>,
 }
@@ -37,7 +37,7 @@ const MOST_ENTRIES: usize = 1_000;
 
 /// # Errors
 /// [`Malformed`].
-pub(super) fn batch(body: &Value) -> Result<Batch, Malformed> {
+pub(super) fn batch(body: &Value) -> Result<LogBatch, Malformed> {
     let list = |field: &'static str| match body.get(field) {
         None | Some(Value::Null) => Ok([].as_slice()),
         Some(Value::Array(items)) if items.len() <= MOST_ENTRIES => Ok(items.as_slice()),
@@ -46,7 +46,7 @@ pub(super) fn batch(body: &Value) -> Result<Batch, Malformed> {
             expected: "a list of at most 1000",
         }),
     };
-    Ok(Batch {
+    Ok(LogBatch {
         metrics: list("metrics")?
             .iter()
             .map(metric)
@@ -58,11 +58,11 @@ pub(super) fn batch(body: &Value) -> Result<Batch, Malformed> {
 
 /// # Errors
 /// [`Malformed`].
-pub(super) fn metric(body: &Value) -> Result<Metric, Malformed> {
+pub(super) fn metric(body: &Value) -> Result<LoggedMetric, Malformed> {
     let step = body.get("step").map_or(Some(0), integer);
     let at = body.get("timestamp").map_or(Some(0), integer);
     let wrong = |field, expected| Malformed { field, expected };
-    Ok(Metric {
+    Ok(LoggedMetric {
         key: key(body)?,
         value: body
             .get("value")
@@ -123,7 +123,7 @@ fn number(value: &Value) -> Option<f64> {
 /// Returns a run in the format of MLflow's clients.
 pub(super) fn run(
     info: &Value,
-    metrics: &BTreeMap<String, Metric>,
+    metrics: &BTreeMap<String, LoggedMetric>,
     params: &BTreeMap<String, String>,
     tags: &BTreeMap<String, String>,
 ) -> Value {
@@ -137,7 +137,7 @@ pub(super) fn run(
     json!({ "info": info, "data": data, "inputs": {} })
 }
 
-fn written(metric: &Metric) -> Value {
+fn written(metric: &LoggedMetric) -> Value {
     let mut out = Map::new();
     out.insert("key".to_owned(), json!(metric.key));
     let value = if metric.value.is_nan() {

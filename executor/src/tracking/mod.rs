@@ -14,5 +14,5 @@ mod run;
 mod series;
 mod server;
 
-pub(crate) use lines::Lines;
+pub(crate) use lines::MetricLineReader;
 pub use server::Tracking;

@@ -3,10 +3,10 @@
 //! Only metrics of rank 0 become the job's series, as in the built-in engine. Otherwise ranks that
 //! log the same metric would each produce a series.
 
-use super::beat::Beat;
-use super::message::{Batch, Malformed, Metric};
+use super::beat::StepHeartbeat;
+use super::message::{LogBatch, LoggedMetric, Malformed};
 use super::metric::{Meaning, meaning};
-use super::series::Series;
+use super::series::ProgressSeries;
 use muster_model::assignment::TaskReport;
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ const MOST_KEYS: usize = 1_000;
 
 /// The run of one task.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct MlflowRun {
     /// Only for rank 0.
-    series: Option<Series>,
-    beat: Beat,
-    pub metrics: BTreeMap<String, Metric>,
+    series: Option<ProgressSeries>,
+    beat: StepHeartbeat,
+    pub metrics: BTreeMap<String, LoggedMetric>,
     pub params: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub status: String,
@@ -27,11 +27,11 @@ pub(super) struct Run {
     pub end_ms: Option<i64>,
 }
 
-impl Run {
-    pub(super) fn new(series: Option<Series>) -> Self {
+impl MlflowRun {
+    pub(super) fn new(series: Option<ProgressSeries>) -> Self {
         Self {
             series,
-            beat: Beat::default(),
+            beat: StepHeartbeat::default(),
             metrics: BTreeMap::new(),
             params: BTreeMap::new(),
             tags: BTreeMap::new(),
@@ -48,7 +48,7 @@ impl Run {
     /// [`Malformed`] above the maximum number of keys; the error of `write`.
     pub(super) fn log<E: From<Malformed>>(
         &mut self,
-        batch: Batch,
+        batch: LogBatch,
         now_ms: u64,
         write: impl FnOnce(&[TaskReport]) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -68,7 +68,7 @@ impl Run {
             }
             // In a batch of any order, the epoch and other descriptions of a point precede the
             // point.
-            let mut ordered: Vec<&Metric> = batch.metrics.iter().collect();
+            let mut ordered: Vec<&LoggedMetric> = batch.metrics.iter().collect();
             ordered.sort_by_key(|metric| match meaning(&metric.key) {
                 Meaning::Epoch => 0,
                 Meaning::TrainLoss => 2,
@@ -126,14 +126,14 @@ fn has_room<'b, V>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::series::Told;
+    use super::super::series::TaskReportSummary;
     use super::*;
     use muster_model::progress::{Evaluation, Split};
 
-    fn metric(key: &str, value: f64, at_s: i64, step: u64) -> Metric {
+    fn metric(key: &str, value: f64, at_s: i64, step: u64) -> LoggedMetric {
         let timestamp_ms = at_s * 1_000;
         let key = key.to_owned();
-        Metric {
+        LoggedMetric {
             key,
             value,
             timestamp_ms,
@@ -141,24 +141,31 @@ mod tests {
         }
     }
 
-    fn of(metrics: Vec<Metric>) -> Batch {
-        Batch {
+    fn of(metrics: Vec<LoggedMetric>) -> LogBatch {
+        LogBatch {
             metrics,
-            ..Batch::default()
+            ..LogBatch::default()
         }
     }
 
-    fn chief(is_first: bool) -> Run {
-        Run::new(Some(Series::new(is_first, 2, 0, Told::default())))
+    fn chief(is_first: bool) -> MlflowRun {
+        MlflowRun::new(Some(ProgressSeries::new(
+            is_first,
+            2,
+            0,
+            TaskReportSummary::default(),
+        )))
     }
 
     fn without_pace(reports: &[TaskReport]) -> impl Iterator<Item = TaskReport> {
-        let is_pace = |report: &&TaskReport| !matches!(report, TaskReport::Pace { .. });
-        reports.iter().filter(is_pace).cloned()
+        reports
+            .iter()
+            .filter(|report| !matches!(report, TaskReport::Pace { .. }))
+            .cloned()
     }
 
     /// Returns the reports that a batch causes, except signs of life.
-    fn logged(run: &mut Run, batch: Batch, now_ms: u64) -> Vec<TaskReport> {
+    fn logged(run: &mut MlflowRun, batch: LogBatch, now_ms: u64) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.log(batch, now_ms, |reports| {
             written.extend(without_pace(reports));
@@ -168,7 +175,7 @@ mod tests {
         written
     }
 
-    fn flushed(run: &mut Run, now_ms: u64, at_once: bool) -> Vec<TaskReport> {
+    fn flushed(run: &mut MlflowRun, now_ms: u64, at_once: bool) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.flush(now_ms, at_once, |reports| {
             written.extend(without_pace(reports));
@@ -213,10 +220,10 @@ mod tests {
 
     #[test]
     fn task_that_outlived_the_daemon_reports_no_second_start() {
-        let mut told = Told::default();
+        let mut told = TaskReportSummary::default();
         let reports = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
         reports.iter().for_each(|report| told.hear(report));
-        let mut run = Run::new(Some(Series::new(true, 2, 0, told)));
+        let mut run = MlflowRun::new(Some(ProgressSeries::new(true, 2, 0, told)));
         let next = logged(&mut run, of(vec![metric("loss", 1.0, 12, 6)]), 0);
         assert_eq!(starts(&next), [0_u64; 0]);
         assert_eq!(samples(&next), [(6, 1.0, 0.0)]);
@@ -418,9 +425,9 @@ mod tests {
     #[test]
     fn parameters_are_reported_together() {
         let mut run = chief(false);
-        let pairs = |key: &str| Batch {
+        let pairs = |key: &str| LogBatch {
             params: vec![(key.to_owned(), "1".to_owned())],
-            ..Batch::default()
+            ..LogBatch::default()
         };
         assert_eq!(logged(&mut run, pairs("a"), 0).len(), 1);
         for key in ["b", "c"] {
@@ -435,14 +442,14 @@ mod tests {
 
     #[test]
     fn metrics_of_other_ranks_are_not_reported() {
-        let mut run = Run::new(None);
+        let mut run = MlflowRun::new(None);
         assert_eq!(logged(&mut run, of(vec![metric("loss", 2.0, 0, 1)]), 0), []);
         assert_eq!(run.metrics["loss"].value, 2.0);
     }
 
     #[test]
     fn keys_of_a_run_are_bounded() {
-        let mut run = Run::new(None);
+        let mut run = MlflowRun::new(None);
         let all = |from: usize| {
             of((from..from + 1_000)
                 .map(|index| metric(&index.to_string(), 1.0, 0, 1))

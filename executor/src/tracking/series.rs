@@ -4,7 +4,7 @@
 //! dropped except the newest, and parameters are collected into one report. A failed write must
 //! leave the series unchanged. So callers work on a clone, and the series has a bounded size.
 
-use super::message::Metric;
+use super::message::LoggedMetric;
 use super::metric::{Meaning, meaning};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::{Evaluation, Sample, Split};
@@ -23,19 +23,19 @@ const MOST_CHARACTERS: usize = 2_000;
 
 /// The series of a job, from its rank 0.
 #[derive(Debug, Clone)]
-pub(super) struct Series {
+pub(super) struct ProgressSeries {
     /// Whether this is the first start of the job.
     is_first: bool,
     workers: u32,
     ps_shards: u32,
     is_ready: bool,
-    pending: Option<Pending>,
+    pending: Option<PendingSample>,
     /// Step and time of the newest point in the last sample.
     last: Option<(u64, i64)>,
     told_ms: Option<u64>,
     /// The newest evaluation.
-    newest: Option<Newest>,
-    evaluations: Allowance,
+    newest: Option<PendingEvaluation>,
+    evaluations: SampleTokenBucket,
     /// The newest evaluation above the allowance.
     held: Option<Evaluation>,
     /// Parameters that are not reported yet.
@@ -49,7 +49,7 @@ pub(super) struct Series {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Pending {
+struct PendingSample {
     step: u64,
     at_ms: i64,
     loss_sum: f64,
@@ -58,7 +58,7 @@ struct Pending {
 
 /// An evaluation whose loss and accuracy may arrive one after the other.
 #[derive(Debug, Clone)]
-struct Newest {
+struct PendingEvaluation {
     evaluation: Evaluation,
     since_ms: u64,
     /// It contains a number that is not reported yet.
@@ -67,27 +67,27 @@ struct Newest {
 
 /// One number of an evaluation.
 #[derive(Debug, Clone, Copy)]
-enum Half {
+enum EvaluationValue {
     Loss(f64),
     Accuracy(f64),
 }
 
 /// Token bucket.
 #[derive(Debug, Clone, Copy)]
-struct Allowance {
+struct SampleTokenBucket {
     left: f64,
     at_ms: u64,
 }
 
 /// Summary of the task's earlier reports, which another daemon may have stored.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told {
+pub(super) struct TaskReportSummary {
     is_ready: bool,
     /// Newest step of its samples.
     newest_step: Option<u64>,
 }
 
-impl Told {
+impl TaskReportSummary {
     /// Adds one report.
     pub(super) fn hear(&mut self, report: &TaskReport) {
         match report {
@@ -100,8 +100,13 @@ impl Told {
     }
 }
 
-impl Series {
-    pub(super) fn new(is_first: bool, workers: u32, ps_shards: u32, told: Told) -> Self {
+impl ProgressSeries {
+    pub(super) fn new(
+        is_first: bool,
+        workers: u32,
+        ps_shards: u32,
+        told: TaskReportSummary,
+    ) -> Self {
         Self {
             is_first,
             workers,
@@ -111,7 +116,7 @@ impl Series {
             last: None,
             told_ms: None,
             newest: None,
-            evaluations: Allowance {
+            evaluations: SampleTokenBucket {
                 left: MOST_EVALUATIONS,
                 at_ms: 0,
             },
@@ -137,7 +142,12 @@ impl Series {
     }
 
     /// Adds a point, and appends reports that are due at once.
-    pub(super) fn take(&mut self, metric: &Metric, now_ms: u64, reports: &mut Vec<TaskReport>) {
+    pub(super) fn take(
+        &mut self,
+        metric: &LoggedMetric,
+        now_ms: u64,
+        reports: &mut Vec<TaskReport>,
+    ) {
         let value = metric.value;
         let means = meaning(&metric.key);
         let step = self.step(metric, means);
@@ -158,10 +168,15 @@ impl Series {
             Meaning::Epoch => self.epoch = value.clamp(0.0, 1e9),
             Meaning::ExamplesPerSecond => self.examples_per_s = Some(value.max(0.0)),
             Meaning::EvaluationLoss(split) => {
-                self.half((step, split), Half::Loss(value), now_ms, reports);
+                self.half((step, split), EvaluationValue::Loss(value), now_ms, reports);
             }
             Meaning::EvaluationAccuracy(split) => {
-                self.half((step, split), Half::Accuracy(value), now_ms, reports);
+                self.half(
+                    (step, split),
+                    EvaluationValue::Accuracy(value),
+                    now_ms,
+                    reports,
+                );
             }
             Meaning::OwnTime | Meaning::Other => {}
         }
@@ -172,17 +187,17 @@ impl Series {
     fn half(
         &mut self,
         (step, split): (u64, Split),
-        half: Half,
+        half: EvaluationValue,
         now_ms: u64,
         reports: &mut Vec<TaskReport>,
     ) {
-        let is_same =
-            |newest: &Newest| (newest.evaluation.step, newest.evaluation.split) == (step, split);
-        if !self.newest.as_ref().is_some_and(is_same) {
+        if !self.newest.as_ref().is_some_and(|newest| {
+            (newest.evaluation.step, newest.evaluation.split) == (step, split)
+        }) {
             self.evaluated(now_ms, reports);
             self.newest = None;
         }
-        let newest = self.newest.get_or_insert(Newest {
+        let newest = self.newest.get_or_insert(PendingEvaluation {
             evaluation: Evaluation {
                 step,
                 epoch: 0.0,
@@ -199,8 +214,8 @@ impl Series {
         let evaluation = &mut newest.evaluation;
         evaluation.epoch = self.epoch;
         match half {
-            Half::Loss(value) => evaluation.loss = Some(value),
-            Half::Accuracy(value) => evaluation.accuracy = Some(value),
+            EvaluationValue::Loss(value) => evaluation.loss = Some(value),
+            EvaluationValue::Accuracy(value) => evaluation.accuracy = Some(value),
         }
         if evaluation.loss.is_some() && evaluation.accuracy.is_some() {
             self.evaluated(now_ms, reports);
@@ -245,7 +260,8 @@ impl Series {
                 message: format!("parameters: {}", std::mem::take(&mut self.parameters)),
             });
         }
-        let is_old = |newest: &Newest| at_once || now_ms >= newest.since_ms + HALF_WAITS_MS;
+        let is_old =
+            |newest: &PendingEvaluation| at_once || now_ms >= newest.since_ms + HALF_WAITS_MS;
         if self.newest.as_ref().is_some_and(is_old) {
             self.evaluated(now_ms, &mut reports);
         }
@@ -265,7 +281,7 @@ impl Series {
         reports
     }
 
-    fn sample(&mut self, pending: Pending, reports: &mut Vec<TaskReport>) {
+    fn sample(&mut self, pending: PendingSample, reports: &mut Vec<TaskReport>) {
         self.ready(pending.step, reports);
         let steps_per_s = self.last.map_or(0.0, |(step, at_ms)| {
             rate(
@@ -293,7 +309,7 @@ impl Series {
         });
     }
 
-    fn step(&mut self, metric: &Metric, means: Meaning) -> u64 {
+    fn step(&mut self, metric: &LoggedMetric, means: Meaning) -> u64 {
         if metric.step > 0 {
             self.without_step = None;
             return metric.step;
@@ -309,7 +325,7 @@ impl Series {
     }
 
     fn point(&mut self, step: u64, at_ms: i64, loss: f64) {
-        let pending = self.pending.get_or_insert(Pending {
+        let pending = self.pending.get_or_insert(PendingSample {
             step,
             at_ms,
             loss_sum: 0.0,
@@ -322,7 +338,7 @@ impl Series {
     }
 }
 
-impl Allowance {
+impl SampleTokenBucket {
     fn take(&mut self, now_ms: u64) -> bool {
         let since_s = Duration::from_millis(now_ms.saturating_sub(self.at_ms)).as_secs_f64();
         self.at_ms = now_ms;

@@ -1,14 +1,14 @@
 //! The HTTP server: routes, authentication, and the destination of logged values.
 
-use super::message::{self, Batch, Malformed};
-use super::run::Run;
-use super::series::{Series, Told};
+use super::message::{self, LogBatch, Malformed};
+use super::run::MlflowRun;
+use super::series::{ProgressSeries, TaskReportSummary};
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
 use crate::events;
-use crate::folder::TaskFolder;
-use crate::said::Said;
+use crate::folder::NodeTaskFolder;
+use crate::log_once::LogOnce;
 use crate::shim::StopNotice;
 use axum::extract::{Query, State};
 use axum::http::header::AUTHORIZATION;
@@ -45,31 +45,31 @@ pub struct Tracking {
 }
 
 #[derive(Debug)]
-struct App {
+struct TrackingApp {
     tasks: PathBuf,
-    runs: Mutex<BTreeMap<TaskId, Open>>,
+    runs: Mutex<BTreeMap<TaskId, TrackedTask>>,
     /// Notified when a task makes its first request.
     opened: Notify,
 }
 
 /// A task that has made a request.
 #[derive(Debug)]
-struct Open {
-    folder: TaskFolder,
+struct TrackedTask {
+    folder: NodeTaskFolder,
     launch: TaskLaunch,
-    run: Run,
-    said: Said,
+    run: MlflowRun,
+    logged: LogOnce,
 }
 
 /// Error answer in the format of MLflow's clients.
 #[derive(Debug)]
-struct Refusal {
+struct MlflowError {
     status: StatusCode,
     code: &'static str,
     message: String,
 }
 
-type Answer = Result<Json<Value>, Refusal>;
+type MlflowResponse = Result<Json<Value>, MlflowError>;
 
 impl Tracking {
     /// Listens on the port of the previous daemon, so that programs which outlived it find this
@@ -114,7 +114,7 @@ impl Tracking {
     /// # Errors
     /// If the socket cannot be used.
     pub async fn serve(self) -> std::io::Result<()> {
-        let app = Arc::new(App {
+        let app = Arc::new(TrackingApp {
             tasks: self.tasks,
             runs: Mutex::default(),
             opened: Notify::new(),
@@ -129,7 +129,7 @@ impl Tracking {
     }
 }
 
-fn routes(app: Arc<App>) -> Router {
+fn routes(app: Arc<TrackingApp>) -> Router {
     let mlflow = Router::new()
         .route("/runs/create", post(run_of_this_task))
         .route("/runs/get", get(get_run))
@@ -145,7 +145,7 @@ fn routes(app: Arc<App>) -> Router {
         .nest("/api/2.0/mlflow", mlflow)
         .route("/muster/v1/stopping", get(stopping))
         .fallback(async || {
-            Refusal::new(
+            MlflowError::new(
                 StatusCode::NOT_FOUND,
                 "ENDPOINT_NOT_FOUND",
                 "Muster answers a part of MLflow's tracking interface; docs/commands.md lists it",
@@ -155,30 +155,30 @@ fn routes(app: Arc<App>) -> Router {
 }
 
 async fn run_of_this_task(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Json(body): Json<Value>,
-) -> Answer {
+) -> MlflowResponse {
     app.with(&headers, |open| {
         open.run.name = text(&body, "run_name").or(open.run.name.take());
         let tags = message::batch(&body)?.tags;
-        open.log(Batch {
+        open.log(LogBatch {
             tags,
-            ..Batch::default()
+            ..LogBatch::default()
         })?;
         Ok(json!({ "run": open.shown() }))
     })
 }
 
-async fn get_run(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer {
+async fn get_run(State(app): State<Arc<TrackingApp>>, headers: HeaderMap) -> MlflowResponse {
     app.with(&headers, |open| Ok(json!({ "run": open.shown() })))
 }
 
 async fn update_run(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Json(body): Json<Value>,
-) -> Answer {
+) -> MlflowResponse {
     app.with(&headers, |open| {
         if let Some(status) = text(&body, "status") {
             open.run.status = status;
@@ -192,64 +192,67 @@ async fn update_run(
 }
 
 async fn log_metric(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Json(body): Json<Value>,
-) -> Answer {
+) -> MlflowResponse {
     app.with(&headers, |open| {
         let metrics = vec![message::metric(&body)?];
-        open.log(Batch {
+        open.log(LogBatch {
             metrics,
-            ..Batch::default()
+            ..LogBatch::default()
         })
     })
 }
 
 async fn log_batch(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Json(body): Json<Value>,
-) -> Answer {
+) -> MlflowResponse {
     app.with(&headers, |open| open.log(message::batch(&body)?))
 }
 
 async fn log_parameter(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Json(body): Json<Value>,
-) -> Answer {
+) -> MlflowResponse {
     app.with(&headers, |open| {
         let params = vec![message::pair(&body)?];
-        open.log(Batch {
+        open.log(LogBatch {
             params,
-            ..Batch::default()
+            ..LogBatch::default()
         })
     })
 }
 
 async fn set_tag(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Json(body): Json<Value>,
-) -> Answer {
+) -> MlflowResponse {
     app.with(&headers, |open| {
         let tags = vec![message::pair(&body)?];
-        open.log(Batch {
+        open.log(LogBatch {
             tags,
-            ..Batch::default()
+            ..LogBatch::default()
         })
     })
 }
 
-async fn create_experiment(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer {
+async fn create_experiment(
+    State(app): State<Arc<TrackingApp>>,
+    headers: HeaderMap,
+) -> MlflowResponse {
     app.with(&headers, |_| Ok(json!({ "experiment_id": EXPERIMENT })))
 }
 
 async fn get_experiment(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Query(query): Query<HashMap<String, String>>,
-) -> Answer {
+) -> MlflowResponse {
     app.with(&headers, |open| {
         let name = query.get("experiment_name").unwrap_or(&open.launch.spec.name);
         Ok(json!({ "experiment": {
@@ -261,10 +264,10 @@ async fn get_experiment(
 
 /// Answers as soon as the task is asked to stop, or after `wait_s` seconds without a stop.
 async fn stopping(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
     Query(query): Query<HashMap<String, String>>,
-) -> Answer {
+) -> MlflowResponse {
     let wait_s = query
         .get("wait_s")
         .and_then(|text| text.parse().ok())
@@ -288,7 +291,7 @@ async fn stopping(
     }
 }
 
-async fn flush_for_ever(app: Arc<App>) {
+async fn flush_for_ever(app: Arc<TrackingApp>) {
     loop {
         if app.lock().is_empty() {
             app.opened.notified().await;
@@ -298,7 +301,7 @@ async fn flush_for_ever(app: Arc<App>) {
         for open in runs.values_mut() {
             let has_ended = open.folder.exit().is_there();
             if let Err(refusal) = open.flush(has_ended)
-                && open.said.is_new(&refusal.message)
+                && open.logged.is_new(&refusal.message)
             {
                 tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample waits");
             }
@@ -308,16 +311,16 @@ async fn flush_for_ever(app: Arc<App>) {
     }
 }
 
-impl App {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, Open>> {
+impl TrackingApp {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with(
         &self,
         headers: &HeaderMap,
-        answer: impl FnOnce(&mut Open) -> Result<Value, Refusal>,
-    ) -> Answer {
+        answer: impl FnOnce(&mut TrackedTask) -> Result<Value, MlflowError>,
+    ) -> MlflowResponse {
         let id = self.open(headers)?;
         let mut runs = self.lock();
         // The task may have ended meanwhile.
@@ -325,7 +328,7 @@ impl App {
     }
 
     /// Returns the task to which the token belongs, and records it.
-    fn open(&self, headers: &HeaderMap) -> Result<TaskId, Refusal> {
+    fn open(&self, headers: &HeaderMap) -> Result<TaskId, MlflowError> {
         let given = headers
             .get(AUTHORIZATION)
             .and_then(|value| value.to_str().ok());
@@ -338,7 +341,7 @@ impl App {
             .unwrap_or_default()
             .parse()
             .map_err(|_| denied())?;
-        let folder = TaskFolder::of(&self.tasks, id);
+        let folder = NodeTaskFolder::of(&self.tasks, id);
         let right = folder.token().text().map_err(|_| denied())?;
         if !is_same(token, &right) || folder.exit().is_there() {
             return Err(denied());
@@ -349,27 +352,27 @@ impl App {
         let launch: TaskLaunch = folder.task().read().ok().flatten().ok_or_else(denied)?;
         // Without the lock: the events of a long task take time to read, and other tasks must not
         // wait.
-        let run = Run::new(aside(|| series(&launch, &folder))?);
-        self.lock().entry(id).or_insert(Open {
+        let run = MlflowRun::new(aside(|| series(&launch, &folder))?);
+        self.lock().entry(id).or_insert(TrackedTask {
             folder,
             launch,
             run,
-            said: Said::default(),
+            logged: LogOnce::default(),
         });
         self.opened.notify_one();
         Ok(id)
     }
 }
 
-impl Open {
-    fn log(&mut self, batch: Batch) -> Result<Value, Refusal> {
+impl TrackedTask {
+    fn log(&mut self, batch: LogBatch) -> Result<Value, MlflowError> {
         let file = self.folder.events();
         let write = |reports: &[TaskReport]| events::append(&file, reports).map_err(not_kept);
         self.run.log(batch, clock::boottime_ms(), write)?;
         Ok(json!({}))
     }
 
-    fn flush(&mut self, at_once: bool) -> Result<(), Refusal> {
+    fn flush(&mut self, at_once: bool) -> Result<(), MlflowError> {
         let file = self.folder.events();
         let write = |reports: &[TaskReport]| events::append(&file, reports).map_err(not_kept);
         self.run.flush(clock::boottime_ms(), at_once, write)
@@ -404,8 +407,8 @@ fn aside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-fn denied() -> Refusal {
-    Refusal::new(
+fn denied() -> MlflowError {
+    MlflowError::new(
         StatusCode::UNAUTHORIZED,
         "UNAUTHENTICATED",
         "the bearer token is none of a task that runs on this node; it is in MLFLOW_TRACKING_TOKEN",
@@ -413,13 +416,16 @@ fn denied() -> Refusal {
 }
 
 /// Returns the series of rank 0, continued from the events that an earlier daemon stored.
-fn series(launch: &TaskLaunch, folder: &TaskFolder) -> Result<Option<Series>, Refusal> {
+fn series(
+    launch: &TaskLaunch,
+    folder: &NodeTaskFolder,
+) -> Result<Option<ProgressSeries>, MlflowError> {
     if launch.role != (Role::Worker { rank: 0 }) {
         return Ok(None);
     }
-    let mut told = Told::default();
+    let mut told = TaskReportSummary::default();
     events::each(&folder.events(), |report| told.hear(report)).map_err(not_kept)?;
-    Ok(Some(Series::new(
+    Ok(Some(ProgressSeries::new(
         launch.revision <= 1,
         launch.workers,
         launch.ps_shards,
@@ -431,15 +437,15 @@ fn series(launch: &TaskLaunch, folder: &TaskFolder) -> Result<Option<Series>, Re
     clippy::needless_pass_by_value,
     reason = "signature that map_err requires"
 )]
-fn not_kept(error: std::io::Error) -> Refusal {
-    Refusal::new(
+fn not_kept(error: std::io::Error) -> MlflowError {
+    MlflowError::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "TEMPORARILY_UNAVAILABLE",
         format!("it cannot be kept: {error}"),
     )
 }
 
-impl Refusal {
+impl MlflowError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -449,7 +455,7 @@ impl Refusal {
     }
 }
 
-impl From<Malformed> for Refusal {
+impl From<Malformed> for MlflowError {
     fn from(malformed: Malformed) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -459,7 +465,7 @@ impl From<Malformed> for Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for MlflowError {
     fn into_response(self) -> Response {
         let body = json!({ "error_code": self.code, "message": self.message });
         (self.status, Json(body)).into_response()

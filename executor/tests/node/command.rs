@@ -1,7 +1,7 @@
 //! Users' own programs as tasks: they start together, receive their rank and peers, and are stopped
 //! as any task.
 
-use crate::scheduler::Wanted;
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::assignment::{Observed, Peer, Peers, TaskReport};
 use muster_model::id::NodeId;
@@ -11,7 +11,7 @@ use std::fs;
 use uuid::Uuid;
 
 /// Returns the reports of a task, oldest first.
-pub fn told(site: &Site, task: &Wanted) -> Vec<TaskReport> {
+pub fn told(site: &Site, task: &TaskToAssign) -> Vec<TaskReport> {
     let heard = site.scheduler.heard();
     let lines = heard.events.get(&task.id()).into_iter().flatten();
     lines
@@ -19,7 +19,7 @@ pub fn told(site: &Site, task: &Wanted) -> Vec<TaskReport> {
         .collect()
 }
 
-pub fn address(site: &Site, task: &Wanted) -> Option<String> {
+pub fn address(site: &Site, task: &TaskToAssign) -> Option<String> {
     told(site, task)
         .into_iter()
         .find_map(|report| match report {
@@ -29,7 +29,7 @@ pub fn address(site: &Site, task: &Wanted) -> Option<String> {
 }
 
 /// Sends every task the addresses of the others, as the scheduler does, and returns them.
-pub fn introduce(site: &Site, tasks: &mut [Wanted]) -> Vec<String> {
+pub fn introduce(site: &Site, tasks: &mut [TaskToAssign]) -> Vec<String> {
     let known = tasks.to_vec();
     site.until_it("all have a port", || {
         known.iter().all(|task| address(site, task).is_some())
@@ -149,7 +149,7 @@ fn stopped_program_counts_as_stopped_with_any_exit() {
         assert!(!site.task_folder(task).join("stopping.json").exists());
     }
     site.scheduler
-        .assign(3, &tasks.each_ref().map(Wanted::stopped));
+        .assign(3, &tasks.each_ref().map(TaskToAssign::stopped));
     for (task, killed) in tasks.iter().zip([false, false, true]) {
         assert_eq!(
             site.until_gone(task),
@@ -199,7 +199,7 @@ fn failed_start_names_the_field_of_the_document() {
     let missing = json!({ "argv": ["no-such-program"] });
     let unchecked = json!({ "argv": ["true"], "check": ["sh", "-c", "echo no torch; exit 3"] });
     let homeless = json!({ "argv": ["true"], "working_dir": "/no/such/folder" });
-    let mut tasks: Vec<Wanted> = [missing, unchecked, homeless]
+    let mut tasks: Vec<TaskToAssign> = [missing, unchecked, homeless]
         .into_iter()
         .zip(0..)
         .map(|(command, rank)| site.command(rank, command))
@@ -244,7 +244,7 @@ fn failure_quotes_the_programs_last_line() {
     let script = "echo begins; echo 'ValueError: no such thing'; echo; exit 7";
     let failing = json!({ "argv": ["sh", "-c", script] });
     let fine = json!({ "argv": ["sh", "-c", "echo all is well"] });
-    let mut tasks: Vec<Wanted> = [failing, fine]
+    let mut tasks: Vec<TaskToAssign> = [failing, fine]
         .into_iter()
         .zip(0..)
         .map(|(command, rank)| site.command(rank, command))
@@ -260,7 +260,7 @@ fn failure_quotes_the_programs_last_line() {
 impl Site {
     /// Waits until the task has failed with a message that names this field and what the node
     /// lacks.
-    fn until_blamed(&self, task: &Wanted, blamed: &str) {
+    fn until_blamed(&self, task: &TaskToAssign, blamed: &str) {
         let is_blamed = |report: &TaskReport| match report {
             TaskReport::Failed {
                 message,

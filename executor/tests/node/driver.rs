@@ -2,7 +2,7 @@
 //! library (`stand_in.c`): real processes and signals, no GPU.
 
 use crate::command::{introduce, told};
-use crate::scheduler::Wanted;
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_executor::process::{self, ProcessId};
 use muster_model::assignment::TaskReport;
@@ -31,12 +31,12 @@ count first
 pub const ASKED: &[&str] = &["--driver-patience-ms", "20000"];
 
 /// Starts a program that uses the GPU.
-pub fn at_work(site: &Site) -> Wanted {
+pub fn at_work(site: &Site) -> TaskToAssign {
     // No test waits for the end of this grace.
     at_work_with_grace(site, 60_000)
 }
 
-fn at_work_with_grace(site: &Site, grace_ms: u64) -> Wanted {
+fn at_work_with_grace(site: &Site, grace_ms: u64) -> TaskToAssign {
     let mut tasks = [site.command(0, json!({ "argv": ["sh", "-c", PROGRAM] }))];
     tasks[0].launch.gpus = vec![0];
     tasks[0].launch.grace_ms = grace_ms;
@@ -93,25 +93,25 @@ pub fn tell(site: &Site, name: &str, text: &str) {
 }
 
 /// Assigns a slice, which suspends or resumes the task.
-pub fn turn(site: &Site, task: &mut Wanted, number: u64) {
+pub fn turn(site: &Site, task: &mut TaskToAssign, number: u64) {
     task.peers.turn = number;
     site.scheduler
         .assign(2 + number, std::slice::from_ref(task));
 }
 
-fn until_told(site: &Site, task: &Wanted, wanted: &TaskReport) {
+fn until_told(site: &Site, task: &TaskToAssign, wanted: &TaskReport) {
     site.until_it(&format!("{wanted:?}"), || told(site, task).contains(wanted));
 }
 
-pub fn until_suspended(site: &Site, task: &Wanted, turn: u64) {
+pub fn until_suspended(site: &Site, task: &TaskToAssign, turn: u64) {
     until_told(site, task, &TaskReport::Suspended { turn, step: None });
     let mut all = of_task(site, task);
     // A parent that waits in the kernel for a stopped child (a fork in progress) is suspended too.
-    all.retain(|stat| !matches!(stat.state, 'T' | 'D') && !is_aide(stat.id.pid));
+    all.retain(|stat| !matches!(stat.state, 'T' | 'D') && !is_driver_helper(stat.id.pid));
     assert!(all.is_empty(), "they do not stand still: {all:?}");
 }
 
-pub fn until_continued(site: &Site, task: &Wanted, turn: u64) {
+pub fn until_continued(site: &Site, task: &TaskToAssign, turn: u64) {
     until_told(site, task, &TaskReport::Continued { turn, step: None });
     assert_eq!(states(site), ["0", "0"]);
     for name in ["first", "second", "plain"] {
@@ -121,15 +121,15 @@ pub fn until_continued(site: &Site, task: &Wanted, turn: u64) {
 }
 
 /// Returns the program's processes.
-pub fn of_task(site: &Site, task: &Wanted) -> Vec<process::Stat> {
+pub fn of_task(site: &Site, task: &TaskToAssign) -> Vec<process::Stat> {
     process::descendants(site.record(task).shim.pid)
 }
 
-pub fn is_aide(pid: i32) -> bool {
+pub fn is_driver_helper(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("--order"))
 }
 
-pub fn notes(site: &Site, task: &Wanted) -> Vec<String> {
+pub fn notes(site: &Site, task: &TaskToAssign) -> Vec<String> {
     let reports = told(site, task).into_iter();
     let notes = reports.filter_map(|report| match report {
         TaskReport::Note { message } => Some(message),
@@ -138,7 +138,7 @@ pub fn notes(site: &Site, task: &Wanted) -> Vec<String> {
     notes.collect()
 }
 
-fn end(site: Site, task: &Wanted) {
+fn end(site: Site, task: &TaskToAssign) {
     site.scheduler.assign(99, &[task.stopped()]);
     assert_eq!(site.until_gone(task), Outcome::stopped());
     site.until_log_has(task, "saved");
@@ -230,13 +230,13 @@ fn hanging_driver_call_is_given_up_and_undone() {
 }
 
 /// Returns the driver helper once it has made this call.
-fn aide_in(site: &Site, task: &Wanted, call: &str) -> ProcessId {
+fn driver_helper_in(site: &Site, task: &TaskToAssign, call: &str) -> ProcessId {
     site.until_it("the driver is asked", || {
         calls(site).contains(&call.to_owned())
     });
-    let aides = of_task(site, task).into_iter();
-    let mut aides = aides.filter(|stat| is_aide(stat.id.pid));
-    aides.next().expect("it hangs").id
+    let helpers = of_task(site, task).into_iter();
+    let mut helpers = helpers.filter(|stat| is_driver_helper(stat.id.pid));
+    helpers.next().expect("it hangs").id
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn killed_driver_helper_is_undone() {
         let hang = format!("hang.{call}");
         tell(&site, &hang, text);
         turn(&site, &mut task, 1);
-        assert!(aide_in(&site, &task, call).signal(Signal::KILL));
+        assert!(driver_helper_in(&site, &task, call).signal(Signal::KILL));
         until_suspended(&site, &task, 1);
         assert_eq!(states(&site), ["0", "0"], "{call} {text}");
         fs::remove_file(site.stand_in().join(hang)).expect("there");
@@ -260,10 +260,10 @@ fn killed_driver_helper_is_undone() {
         tell(&site, "hang.unlock", "");
         tell(&site, "calls", "");
         turn(&site, &mut task, 4);
-        let aide = aide_in(&site, &task, "unlock");
+        let helper = driver_helper_in(&site, &task, "unlock");
         // The helper that undoes the move must not hang.
         fs::remove_file(site.stand_in().join("hang.unlock")).expect("there");
-        assert!(aide.signal(Signal::KILL));
+        assert!(helper.signal(Signal::KILL));
         until_continued(&site, &task, 4);
         end(site, &task);
     }
@@ -275,7 +275,7 @@ fn killed_executor_does_not_disturb_a_move() {
     let mut task = at_work(&site);
     tell(&site, "hang.checkpoint", "done");
     turn(&site, &mut task, 1);
-    aide_in(&site, &task, "checkpoint");
+    driver_helper_in(&site, &task, "checkpoint");
     site.kill();
     fs::remove_file(site.stand_in().join("hang.checkpoint")).expect("there");
     site.until_it("it stands still without a daemon", || {
@@ -301,7 +301,7 @@ fn killed_shim_ends_all_processes_during_a_driver_call() {
         tell(&site, name, text);
         turn(&site, &mut task, 1);
         match name.strip_prefix("hang.") {
-            Some(call) => assert!(aide_in(&site, &task, call).is_alive()),
+            Some(call) => assert!(driver_helper_in(&site, &task, call).is_alive()),
             None => until_suspended(&site, &task, 1),
         }
         let all = of_task(&site, &task);
@@ -348,10 +348,10 @@ fn grace_begins_after_the_driver_has_restored_the_program() {
         tell(&site, &slow, "");
         if call == "checkpoint" {
             turn(&site, &mut task, 1);
-            aide_in(&site, &task, call);
+            driver_helper_in(&site, &task, call);
         }
         site.scheduler.assign(99, &[task.stopped()]);
-        aide_in(&site, &task, call);
+        driver_helper_in(&site, &task, call);
         // Longer than its grace.
         thread::sleep(Duration::from_millis(1_500));
         fs::remove_file(site.stand_in().join(slow)).expect("there");

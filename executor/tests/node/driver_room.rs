@@ -5,7 +5,7 @@ use crate::command::address;
 use crate::driver::{
     ASKED, at_work, calls, notes, states, tell, turn, until_continued, until_suspended, users,
 };
-use crate::scheduler::Wanted;
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::assignment::{Observed, Peer, Peers};
 use muster_model::id::NodeId;
@@ -88,7 +88,7 @@ while :; do sleep 0.01; done
 "#;
 
 /// Returns two tasks that use the GPU alternately.
-fn two_big(site: &Site) -> [Wanted; 2] {
+fn two_big(site: &Site) -> [TaskToAssign; 2] {
     [(); 2].map(|()| {
         let mut task = site.command(0, json!({ "argv": ["sh", "-c", BIG] }));
         (task.launch.gpus, task.launch.grace_ms) = (vec![0], 60_000);
@@ -97,7 +97,7 @@ fn two_big(site: &Site) -> [Wanted; 2] {
 }
 
 /// Sends the last of these tasks a task set with itself only, and waits until it uses the GPU.
-fn until_up(site: &Site, tasks: &mut [Wanted], generation: u64) {
+fn until_up(site: &Site, tasks: &mut [TaskToAssign], generation: u64) {
     site.scheduler.assign(generation, tasks);
     let number = tasks.len();
     let task = tasks.last_mut().expect("there is one");
@@ -132,7 +132,7 @@ fn simultaneous_returns_do_not_use_the_same_room() {
     // There is room for one of them and the part that must stay free.
     tell(&site, "other", &(WHOLE - (38 << 30) / 10).to_string());
     tell(&site, "slow.restore", "");
-    let stopped = tasks.each_ref().map(Wanted::stopped);
+    let stopped = tasks.each_ref().map(TaskToAssign::stopped);
     site.scheduler.assign(99, &stopped);
     site.until_it("one comes back", || {
         calls(&site).contains(&"restore".to_owned())
@@ -172,7 +172,7 @@ fn driver_is_not_used_again_for_a_job_that_it_lost() {
     until_suspended(&site, &tasks[1], 1);
     assert_eq!(calls(&site), Vec::<String>::new());
     site.scheduler
-        .assign(99, &tasks.each_ref().map(Wanted::stopped));
+        .assign(99, &tasks.each_ref().map(TaskToAssign::stopped));
     let outcome = site.until_gone(&tasks[1]);
     assert_eq!(outcome, Outcome::stopped());
     site.finish();

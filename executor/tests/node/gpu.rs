@@ -8,8 +8,8 @@
 #![expect(clippy::disallowed_methods, reason = "prints durations")]
 
 use crate::command::{introduce, told};
-use crate::driver::{ASKED, is_aide, notes, of_task, turn};
-use crate::scheduler::Wanted;
+use crate::driver::{ASKED, is_driver_helper, notes, of_task, turn};
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_executor::process::ProcessId;
 use muster_model::assignment::{Observed, TaskReport};
@@ -45,13 +45,13 @@ fn python() -> String {
 }
 
 /// GPU 0 according to NVML.
-struct Gpu {
+struct NvmlGpu {
     nvml: Nvml,
     /// Bytes in use before the test.
     before: u64,
 }
 
-impl Gpu {
+impl NvmlGpu {
     fn open() -> Self {
         let nvml =
             Nvml::init().unwrap_or_else(|error| panic!("these tests need a GPU: NVML: {error}"));
@@ -112,8 +112,8 @@ fn gb(bytes: u64) -> f64 {
 }
 
 /// A task that trains.
-struct Training {
-    task: Wanted,
+struct TrainingTask {
+    task: TaskToAssign,
     lines: PathBuf,
     /// Path of its checkpoint.
     kept: PathBuf,
@@ -122,7 +122,7 @@ struct Training {
     turn: u64,
 }
 
-impl Training {
+impl TrainingTask {
     fn start(site: &Site, gib: u32, kind: &'static str) -> Self {
         let (lines, kept) = (site.path().join("lines"), site.path().join("kept.pt"));
         let mut environment = json!({ "LINES": lines, "GIB": gib.to_string(), "KIND": kind });
@@ -243,7 +243,7 @@ impl Training {
     }
 
     /// Suspends the task and checks that it makes no progress; returns its former GPU memory.
-    fn suspend(&mut self, site: &Site, gpu: &Gpu) -> u64 {
+    fn suspend(&mut self, site: &Site, gpu: &NvmlGpu) -> u64 {
         let (had, order) = (gpu.used(), Instant::now());
         self.next_turn(site);
         let answer = self.until_suspended(site);
@@ -271,7 +271,7 @@ impl Training {
 
     fn assert_still(&self, site: &Site) {
         let mut all = of_task(site, &self.task);
-        all.retain(|stat| !is_aide(stat.id.pid));
+        all.retain(|stat| !is_driver_helper(stat.id.pid));
         assert!(!all.is_empty());
         assert!(
             all.iter().all(|stat| matches!(stat.state, 'T' | 'D')),
@@ -326,7 +326,7 @@ impl Training {
             .env("KIND", self.kind)
             .env("STEPS", ours.len().to_string())
             .stdin(Stdio::null());
-        let mut beside = Beside(command.spawn().expect("started"));
+        let mut beside = OutsideProcess(command.spawn().expect("started"));
         let since = Instant::now();
         while beside.0.try_wait().expect("ours").is_none() {
             assert!(since.elapsed() < PATIENCE, "the other run does not end");
@@ -364,9 +364,9 @@ fn threads(pid: i32) -> Vec<String> {
 }
 
 /// A process outside the executor.
-struct Beside(Child);
+struct OutsideProcess(Child);
 
-impl Beside {
+impl OutsideProcess {
     /// Starts a process that takes all free GPU memory except `but` bytes; returns the bytes it
     /// takes.
     fn with_room(folder: &Path, but: u64) -> (Self, u64) {
@@ -389,7 +389,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for OutsideProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -397,28 +397,28 @@ impl Drop for Beside {
 }
 
 /// Returns the driver helper in the middle of a move.
-fn aide_at_work(site: &Site, training: &Training) -> ProcessId {
-    let aide = || {
+fn driver_helper_at_work(site: &Site, training: &TrainingTask) -> ProcessId {
+    let helper = || {
         let all = of_task(site, &training.task).into_iter();
-        let mut aides = all.filter(|stat| is_aide(stat.id.pid));
-        aides.next().map(|stat| stat.id)
+        let mut helpers = all.filter(|stat| is_driver_helper(stat.id.pid));
+        helpers.next().map(|stat| stat.id)
     };
-    training.until(site, "the driver is asked", || aide().is_some());
-    let aide = aide().expect("it takes a while");
+    training.until(site, "the driver is asked", || helper().is_some());
+    let helper = helper().expect("it takes a while");
     thread::sleep(MIDDLE);
     let driver = site.task_folder(&training.task).join("driver.json");
     println!(
         "in the middle: it is at work: {}, has answered: {}",
-        aide.is_alive(),
+        helper.is_alive(),
         driver.exists()
     );
-    aide
+    helper
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn node_reports_its_gpus_and_driver_checkpoints() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let began = Instant::now();
     let site = Site::on_gpus(ASKED);
     site.until("it is heard", |heard| !heard.hellos.is_empty());
@@ -439,9 +439,9 @@ fn node_reports_its_gpus_and_driver_checkpoints() {
 #[test]
 #[ignore = "needs a GPU"]
 fn suspended_program_leaves_its_gpu_and_resumes_bit_exactly() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let site = Site::on_gpus(ASKED);
-    let mut training = Training::start(&site, 4, "alone");
+    let mut training = TrainingTask::start(&site, 4, "alone");
     let free_at_work = gpu.memory().free;
     println!("at work: {}", gpu.shown());
     for pid in of_task(&site, &training.task) {
@@ -451,7 +451,7 @@ fn suspended_program_leaves_its_gpu_and_resumes_bit_exactly() {
         let had = training.suspend(&site, &gpu);
         assert!(had > 4 * GIB);
         if round == 0 {
-            let (other, taken) = Beside::with_room(site.path(), GIB);
+            let (other, taken) = OutsideProcess::with_room(site.path(), GIB);
             println!(
                 "another has {:.3} GB, where {:.3} GB were free",
                 gb(taken),
@@ -471,9 +471,9 @@ fn suspended_program_leaves_its_gpu_and_resumes_bit_exactly() {
 #[test]
 #[ignore = "needs a GPU"]
 fn interdependent_processes_leave_the_gpu_and_return() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let site = Site::on_gpus(ASKED);
-    let mut training = Training::start(&site, 1, "ranks");
+    let mut training = TrainingTask::start(&site, 1, "ranks");
     println!("at work: {}", gpu.shown());
     for _ in 0..3 {
         let had = training.suspend(&site, &gpu);
@@ -492,9 +492,9 @@ fn interdependent_processes_leave_the_gpu_and_return() {
 #[test]
 #[ignore = "needs a GPU"]
 fn forked_children_of_a_gpu_process_do_not_prevent_a_move() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let site = Site::on_gpus(ASKED);
-    let mut training = Training::start(&site, 1, "loader");
+    let mut training = TrainingTask::start(&site, 1, "loader");
     println!("at work: {}", gpu.shown());
     for stat in of_task(&site, &training.task) {
         println!("{stat:?} has threads {:?}", threads(stat.id.pid));
@@ -512,13 +512,13 @@ fn forked_children_of_a_gpu_process_do_not_prevent_a_move() {
 #[test]
 #[ignore = "needs a GPU"]
 fn killed_executor_does_not_disturb_a_move_of_gpu_memory() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let mut site = Site::on_gpus(ASKED);
-    let mut training = Training::start(&site, 20, "alone");
+    let mut training = TrainingTask::start(&site, 20, "alone");
     println!("at work: {}", gpu.shown());
     let had = gpu.used();
     training.next_turn(&site);
-    aide_at_work(&site, &training);
+    driver_helper_at_work(&site, &training);
     site.kill();
     println!("killed: {}", gpu.shown());
     thread::sleep(WHILE);
@@ -539,16 +539,16 @@ fn killed_executor_does_not_disturb_a_move_of_gpu_memory() {
 #[test]
 #[ignore = "needs a GPU"]
 fn helper_killed_during_a_move_is_undone() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let site = Site::on_gpus(ASKED);
-    let mut training = Training::start(&site, 20, "alone");
+    let mut training = TrainingTask::start(&site, 20, "alone");
     println!("at work: {}", gpu.shown());
     let had = gpu.used();
     training.next_turn(&site);
     let order = Instant::now();
     println!(
         "killed: {}",
-        aide_at_work(&site, &training).signal(Signal::KILL)
+        driver_helper_at_work(&site, &training).signal(Signal::KILL)
     );
     let answer = training.until_suspended(&site);
     println!(
@@ -570,7 +570,7 @@ fn helper_killed_during_a_move_is_undone() {
     training.next_turn(&site);
     println!(
         "killed: {}",
-        aide_at_work(&site, &training).signal(Signal::KILL)
+        driver_helper_at_work(&site, &training).signal(Signal::KILL)
     );
     training.until(&site, "it goes on", || training.has_continued(&site));
     training.until_steps(&site, before + 15);
@@ -588,11 +588,11 @@ fn helper_killed_during_a_move_is_undone() {
 #[test]
 #[ignore = "needs a GPU"]
 fn killed_shim_ends_all_processes_and_frees_the_gpu() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let site = Site::on_gpus(ASKED);
-    let mut training = Training::start(&site, 20, "alone");
+    let mut training = TrainingTask::start(&site, 20, "alone");
     training.next_turn(&site);
-    aide_at_work(&site, &training);
+    driver_helper_at_work(&site, &training);
     let all = of_task(&site, &training.task);
     assert!(site.record(&training.task).shim.signal(Signal::KILL));
     assert_eq!(site.until_gone(&training.task), Outcome::NodeLost);
@@ -605,9 +605,9 @@ fn killed_shim_ends_all_processes_and_frees_the_gpu() {
 #[test]
 #[ignore = "needs a GPU"]
 fn suspended_program_that_is_stopped_keeps_its_work() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let site = Site::on_gpus(ASKED);
-    let mut training = Training::start(&site, 4, "alone");
+    let mut training = TrainingTask::start(&site, 4, "alone");
     let had = training.suspend(&site, &gpu);
     let before = training.steps();
     let steps = training.stop(&site);
@@ -624,11 +624,11 @@ fn suspended_program_that_is_stopped_keeps_its_work() {
 #[test]
 #[ignore = "needs a GPU"]
 fn return_waits_while_another_program_uses_the_gpu() {
-    let gpu = Gpu::open();
+    let gpu = NvmlGpu::open();
     let site = Site::on_gpus(&["--driver-patience-ms", "5000"]);
-    let mut training = Training::start(&site, 4, "alone");
+    let mut training = TrainingTask::start(&site, 4, "alone");
     training.suspend(&site, &gpu);
-    let (other, taken) = Beside::with_room(site.path(), GIB);
+    let (other, taken) = OutsideProcess::with_room(site.path(), GIB);
     println!("another has {:.3} GB: {}", gb(taken), gpu.shown());
     let before = training.steps();
     training.next_turn(&site);

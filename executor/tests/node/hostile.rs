@@ -3,7 +3,7 @@
 //! tasks.
 
 use crate::command::{introduce, told};
-use crate::scheduler::Wanted;
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::task::Outcome;
@@ -25,7 +25,7 @@ fn secret(site: &Site) -> PathBuf {
 
 /// Runs a task with this script, and another task beside it from its start to its end. Waits for
 /// the end of the first one too.
-fn beside_a_neighbour(site: &Site, script: &str) -> Wanted {
+fn beside_a_neighbour(site: &Site, script: &str) -> TaskToAssign {
     let begin = "echo up\nuntil [ -e begin ]; do sleep 0.02; done\n";
     let hostile = site.task(0, &format!("{begin}{script}{WAIT}"));
     site.scheduler.assign(1, std::slice::from_ref(&hostile));
@@ -43,7 +43,7 @@ fn beside_a_neighbour(site: &Site, script: &str) -> Wanted {
     hostile
 }
 
-fn is_noted(site: &Site, task: &Wanted, what: &str) -> bool {
+fn is_noted(site: &Site, task: &TaskToAssign, what: &str) -> bool {
     told(site, task)
         .iter()
         .any(|report| matches!(report, TaskReport::Note { message } if message.contains(what)))

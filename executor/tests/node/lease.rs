@@ -1,6 +1,6 @@
 //! A node without a session stops its tasks by itself.
 
-use crate::scheduler::Wanted;
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::task::Outcome;
 use rustix::process::{Pid, Signal, kill_process};
@@ -98,7 +98,7 @@ fn send(pids: &[i32], signal: Signal) {
 }
 
 /// Number of lines in the log of a task.
-fn steps(site: &Site, task: &Wanted) -> usize {
+fn steps(site: &Site, task: &TaskToAssign) -> usize {
     let log = site.task_folder(task).join("log");
     fs::read_to_string(log).expect("there").lines().count()
 }

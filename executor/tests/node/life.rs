@@ -1,6 +1,6 @@
 //! Tasks from launch to end, without failures of the node.
 
-use crate::scheduler::Wanted;
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::assignment::{Observed, Peer, Peers};
 use muster_model::id::NodeId;
@@ -159,7 +159,7 @@ fn peers_reach_a_running_task() {
     };
     site.scheduler.assign(
         1,
-        &[Wanted {
+        &[TaskToAssign {
             peers,
             ..task.clone()
         }],

@@ -1,7 +1,7 @@
 //! Cost of an idle daemon beside running training: it sleeps until something happens. A test of
 //! `watcher` covers that it is woken then.
 
-use crate::scheduler::Wanted;
+use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use std::fs;
 use std::thread;
@@ -47,7 +47,7 @@ fn idle_daemon_sleeps_with_and_without_tasks() {
     let site = Site::started(10_000, &[]);
     let daemon = site.daemon_pid();
     sleeps_for_a_while(daemon);
-    let tasks: Vec<Wanted> = (0..4).map(|slot| site.task(slot, "sleep 600")).collect();
+    let tasks: Vec<TaskToAssign> = (0..4).map(|slot| site.task(slot, "sleep 600")).collect();
     site.scheduler.assign(1, &tasks);
     tasks.iter().for_each(|task| site.until_running(task));
     sleeps_for_a_while(daemon);

@@ -21,7 +21,7 @@ pub const JOIN_TOKEN: &str = "a-token-for-tests";
 
 /// Everything received from the node so far.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ReceivedReports {
     pub hellos: Vec<Hello>,
     /// In order of arrival.
     pub statuses: Vec<(TaskId, Observed)>,
@@ -37,8 +37,8 @@ pub struct Heard {
 }
 
 #[derive(Clone)]
-struct Service {
-    heard: Arc<Mutex<Heard>>,
+struct NodeSessionStub {
+    heard: Arc<Mutex<ReceivedReports>>,
     assignment: watch::Receiver<Assignment>,
     erase: watch::Receiver<Erase>,
     is_reachable: watch::Receiver<bool>,
@@ -48,7 +48,7 @@ struct Service {
 
 pub struct Scheduler {
     pub url: String,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<ReceivedReports>>,
     assignment: watch::Sender<Assignment>,
     erase: watch::Sender<Erase>,
     is_reachable: watch::Sender<bool>,
@@ -58,7 +58,7 @@ pub struct Scheduler {
 
 /// A task to assign.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct TaskToAssign {
     pub launch: TaskLaunch,
     pub peers: Peers,
     pub stop: bool,
@@ -67,12 +67,12 @@ pub struct Wanted {
 impl Scheduler {
     pub fn start(lease_ms: u64) -> Self {
         let runtime = Runtime::new().expect("runtime");
-        let heard = Arc::new(Mutex::new(Heard::default()));
+        let heard = Arc::new(Mutex::new(ReceivedReports::default()));
         let (assignment, assigned) = watch::channel(Assignment::default());
         let (erase, ordered) = watch::channel(Erase::default());
         let (is_reachable, reachable) = watch::channel(true);
         let has_lost = Arc::new(AtomicBool::new(false));
-        let service = Service {
+        let service = NodeSessionStub {
             heard: Arc::clone(&heard),
             assignment: assigned,
             erase: ordered,
@@ -102,7 +102,7 @@ impl Scheduler {
         }
     }
 
-    pub fn assign(&self, generation: u64, tasks: &[Wanted]) {
+    pub fn assign(&self, generation: u64, tasks: &[TaskToAssign]) {
         let tasks = tasks.iter().map(|task| AssignedTask {
             launch_json: serde_json::to_string(&task.launch).expect("JSON"),
             peers_json: serde_json::to_string(&task.peers).expect("JSON"),
@@ -136,19 +136,19 @@ impl Scheduler {
     pub fn lose(&self) {
         let mut heard = self.heard();
         let hellos = std::mem::take(&mut heard.hellos);
-        *heard = Heard {
+        *heard = ReceivedReports {
             hellos,
-            ..Heard::default()
+            ..ReceivedReports::default()
         };
         self.has_lost.store(true, Ordering::Relaxed);
     }
 
-    pub fn heard(&self) -> MutexGuard<'_, Heard> {
+    pub fn heard(&self) -> MutexGuard<'_, ReceivedReports> {
         self.heard.lock().expect("not poisoned")
     }
 }
 
-impl Heard {
+impl ReceivedReports {
     /// Returns the newest reported state of a task.
     pub fn last(&self, task: TaskId) -> Option<&Observed> {
         self.statuses
@@ -214,7 +214,7 @@ impl Heard {
 }
 
 #[tonic::async_trait]
-impl NodeSessions for Service {
+impl NodeSessions for NodeSessionStub {
     type SessionStream = ReceiverStream<Result<ToNode, Status>>;
 
     async fn session(
@@ -233,7 +233,7 @@ impl NodeSessions for Service {
     }
 }
 
-impl Service {
+impl NodeSessionStub {
     async fn hold(
         mut self,
         incoming: &mut Streaming<FromNode>,

@@ -1,6 +1,6 @@
 //! One node under test: a folder, the real daemon as a child process, and shell scripts as tasks.
 
-use crate::scheduler::{Heard, JOIN_TOKEN, Scheduler, Wanted};
+use crate::scheduler::{JOIN_TOKEN, ReceivedReports, Scheduler, TaskToAssign};
 use muster_executor::process::{self, ProcessId};
 use muster_executor::shim::ShimRecord;
 use muster_model::assignment::{Observed, Peers};
@@ -26,7 +26,7 @@ const ROUND: Duration = Duration::from_millis(20);
 
 /// Devices that the daemon detects.
 #[derive(Clone, Copy, PartialEq)]
-enum Devices {
+enum TestDevices {
     CpuSlots,
     /// A GPU that the stand-in libraries report.
     StandIn,
@@ -39,7 +39,7 @@ pub struct Site {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
     flags: Vec<String>,
-    devices: Devices,
+    devices: TestDevices,
     /// User of the daemon, if not that of this process.
     user: Option<u32>,
     /// Mount point of a separate file system of the data folder, to be unmounted.
@@ -67,7 +67,7 @@ impl Site {
             folder,
             daemon: None,
             flags,
-            devices: Devices::CpuSlots,
+            devices: TestDevices::CpuSlots,
             user: None,
             mount: None,
         }
@@ -149,7 +149,7 @@ impl Site {
             .chain(["--pass-environment", passed])
             .collect();
         let mut site = Self::new(10_000, &flags);
-        site.devices = Devices::StandIn;
+        site.devices = TestDevices::StandIn;
         let (libraries, state) = (site.path().join("libraries"), site.stand_in());
         fs::create_dir(&libraries).expect("made");
         fs::create_dir(state).expect("made");
@@ -173,7 +173,7 @@ impl Site {
         let passed = ["--pass-environment", "PATH,HOME,LD_LIBRARY_PATH"];
         let flags: Vec<&str> = flags.iter().copied().chain(passed).collect();
         let mut site = Self::new(10_000, &flags);
-        site.devices = Devices::Own;
+        site.devices = TestDevices::Own;
         site.start();
         site
     }
@@ -212,11 +212,11 @@ impl Site {
             }
         };
         match self.devices {
-            Devices::CpuSlots => command.args(["--cpu-slots", "4"]),
-            Devices::StandIn => command
+            TestDevices::CpuSlots => command.args(["--cpu-slots", "4"]),
+            TestDevices::StandIn => command
                 .env("LD_LIBRARY_PATH", path.join("libraries"))
                 .env("STAND_IN", self.stand_in()),
-            Devices::Own => &mut command,
+            TestDevices::Own => &mut command,
         };
         command
             .args([
@@ -263,7 +263,7 @@ impl Site {
     }
 
     /// Returns a task that runs this script on one slot.
-    pub fn task(&self, slot: u32, script: &str) -> Wanted {
+    pub fn task(&self, slot: u32, script: &str) -> TaskToAssign {
         let id = unique_id();
         fs::write(
             self.folder.path().join("scripts").join(id.to_string()),
@@ -284,7 +284,7 @@ impl Site {
             "resume_step": null, "trained_s": 0.0, "grace_ms": 400,
         });
         let launch = serde_json::from_value(launch).expect("a launch");
-        Wanted {
+        TaskToAssign {
             launch,
             peers: Peers::default(),
             stop: false,
@@ -292,7 +292,7 @@ impl Site {
     }
 
     /// Returns a worker that runs a user's program on the slot of its rank.
-    pub fn command(&self, rank: u32, command: serde_json::Value) -> Wanted {
+    pub fn command(&self, rank: u32, command: serde_json::Value) -> TaskToAssign {
         let mut wanted = self.task(rank, "");
         wanted.launch.spec = serde_json::from_value(json!({
             "version": "muster/v1", "name": "test", "command": command,
@@ -301,27 +301,27 @@ impl Site {
         wanted
     }
 
-    pub fn task_folder(&self, task: &Wanted) -> PathBuf {
+    pub fn task_folder(&self, task: &TaskToAssign) -> PathBuf {
         self.folder
             .path()
             .join("data/tasks")
             .join(task.id().to_string())
     }
 
-    pub fn record(&self, task: &Wanted) -> ShimRecord {
+    pub fn record(&self, task: &TaskToAssign) -> ShimRecord {
         let bytes = fs::read(self.task_folder(task).join("shim.json")).expect("started");
         serde_json::from_slice(&bytes).expect("a record")
     }
 
     /// Waits until the received messages fulfil a condition.
-    pub fn until(&self, what: &str, is_so: impl Fn(&Heard) -> bool) {
+    pub fn until(&self, what: &str, is_so: impl Fn(&ReceivedReports) -> bool) {
         self.until_it(what, || is_so(&self.scheduler.heard()));
     }
 
     pub fn until_it(&self, what: &str, is_so: impl Fn() -> bool) {
         let rounds = match self.devices {
-            Devices::CpuSlots | Devices::StandIn => PATIENCE_ROUNDS,
-            Devices::Own => GPU_PATIENCE_ROUNDS,
+            TestDevices::CpuSlots | TestDevices::StandIn => PATIENCE_ROUNDS,
+            TestDevices::Own => GPU_PATIENCE_ROUNDS,
         };
         for _ in 0..rounds {
             if is_so() {
@@ -336,13 +336,13 @@ impl Site {
         );
     }
 
-    pub fn until_running(&self, task: &Wanted) {
+    pub fn until_running(&self, task: &TaskToAssign) {
         self.until("it runs", |heard| {
             heard.last(task.id()) == Some(&Observed::Running)
         });
     }
 
-    pub fn until_gone(&self, task: &Wanted) -> Outcome {
+    pub fn until_gone(&self, task: &TaskToAssign) -> Outcome {
         self.until("it is gone", |heard| {
             matches!(heard.last(task.id()), Some(Observed::Gone { .. }))
         });
@@ -352,7 +352,7 @@ impl Site {
         }
     }
 
-    pub fn until_log_has(&self, task: &Wanted, text: &str) {
+    pub fn until_log_has(&self, task: &TaskToAssign, text: &str) {
         self.until(&format!("the log has {text:?}"), |heard| {
             heard.log(task.id()).contains(text)
         });
@@ -392,7 +392,7 @@ impl Site {
     }
 }
 
-impl Wanted {
+impl TaskToAssign {
     pub fn id(&self) -> TaskId {
         self.launch.task_id
     }

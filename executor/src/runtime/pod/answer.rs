@@ -1,7 +1,7 @@
 //! Classification of an answer of the API server, or of its absence: repeatable, final, or final
 //! once it has persisted.
 
-use super::mirror::{Known, Wish};
+use super::mirror::{PodPresence, PodRequest};
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ const FORBIDDEN_FOR: Duration = Duration::from_secs(30);
 /// Client errors (4xx) that may succeed later.
 const LATER: [u16; 4] = [401, 408, 425, 429];
 
-/// Reason why a wish is not fulfilled.
+/// Reason why a pod request is not fulfilled.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum PodRequestFailure {
     /// The server did not answer.
     Away(String),
     /// The server refused; a repetition may succeed.
@@ -25,7 +25,7 @@ pub enum Failure {
     Forbidden(String),
 }
 
-impl Failure {
+impl PodRequestFailure {
     #[must_use]
     pub fn words(&self) -> &str {
         match self {
@@ -43,7 +43,7 @@ impl Failure {
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for PodRequestFailure {
     fn from(words: String) -> Self {
         Self::Again(words)
     }
@@ -54,29 +54,31 @@ impl From<String> for Failure {
 pub struct Forbidden(BTreeMap<TaskId, u64>);
 
 impl Forbidden {
-    /// Forgets tasks without a wish.
-    pub fn retain(&mut self, wishes: &[(TaskId, Wish)]) {
+    /// Forgets tasks without a pod request.
+    pub fn retain(&mut self, requests: &[(TaskId, PodRequest)]) {
         self.0
-            .retain(|task, _| wishes.iter().any(|(wished, _)| wished == task));
+            .retain(|task, _| requests.iter().any(|(requested, _)| requested == task));
     }
 
     /// Converts a request that has been forbidden for long enough into a refusal.
     pub fn judge(
         &mut self,
         task: TaskId,
-        done: Result<Option<Known>, Failure>,
+        done: Result<Option<PodPresence>, PodRequestFailure>,
         now_ms: u64,
-    ) -> Result<Option<Known>, Failure> {
+    ) -> Result<Option<PodPresence>, PodRequestFailure> {
         match done {
-            Ok(known) => Ok(known),
-            Err(failure @ (Failure::Away(_) | Failure::Again(_))) => Err(failure),
-            Err(Failure::Forbidden(words)) => {
+            Ok(presence) => Ok(presence),
+            Err(failure @ (PodRequestFailure::Away(_) | PodRequestFailure::Again(_))) => {
+                Err(failure)
+            }
+            Err(PodRequestFailure::Forbidden(words)) => {
                 let since_ms = *self.0.entry(task).or_insert(now_ms);
                 let is_final = u128::from(now_ms - since_ms) >= FORBIDDEN_FOR.as_millis();
                 if is_final {
-                    Ok(Some(Known::Refused(words)))
+                    Ok(Some(PodPresence::Refused(words)))
                 } else {
-                    Err(Failure::Forbidden(words))
+                    Err(PodRequestFailure::Forbidden(words))
                 }
             }
         }
@@ -84,7 +86,7 @@ impl Forbidden {
 }
 
 /// An answer that a repetition would not change.
-pub struct Refusal {
+pub struct PermanentApiError {
     pub code: u16,
     pub message: String,
 }
@@ -95,14 +97,14 @@ pub struct Refusal {
 /// A failure that may not recur.
 pub async fn answered<T>(
     asked: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<Result<T, Refusal>, Failure> {
+) -> Result<Result<T, PermanentApiError>, PodRequestFailure> {
     match tokio::time::timeout(PATIENCE, asked).await {
-        Err(_) => Err(Failure::Away("no answer came in time".to_owned())),
+        Err(_) => Err(PodRequestFailure::Away("no answer came in time".to_owned())),
         Ok(Ok(answer)) => Ok(Ok(answer)),
         Ok(Err(kube::Error::Api(status)))
             if (400..500).contains(&status.code) && !LATER.contains(&status.code) =>
         {
-            Ok(Err(Refusal {
+            Ok(Err(PermanentApiError {
                 code: status.code,
                 message: status.message.clone(),
             }))
@@ -110,7 +112,9 @@ pub async fn answered<T>(
         Ok(Err(error @ kube::Error::Api(_))) => {
             Err(muster_model::error_chain::chain(&error).into())
         }
-        Ok(Err(error)) => Err(Failure::Away(muster_model::error_chain::chain(&error))),
+        Ok(Err(error)) => Err(PodRequestFailure::Away(muster_model::error_chain::chain(
+            &error,
+        ))),
     }
 }
 
@@ -123,17 +127,17 @@ mod tests {
         let task = TaskId(uuid::Uuid::from_u128(1));
         let mut forbidden = Forbidden::default();
         let said = |forbidden: &mut Forbidden, now_ms| {
-            let done = Err(Failure::Forbidden("no".to_owned()));
+            let done = Err(PodRequestFailure::Forbidden("no".to_owned()));
             forbidden.judge(task, done, now_ms)
         };
-        let later = Err(Failure::Forbidden("no".to_owned()));
+        let later = Err(PodRequestFailure::Forbidden("no".to_owned()));
         assert_eq!(said(&mut forbidden, 5_000), later);
         assert_eq!(said(&mut forbidden, 34_999), later);
-        let refused = Ok(Some(Known::Refused("no".to_owned())));
+        let refused = Ok(Some(PodPresence::Refused("no".to_owned())));
         assert_eq!(said(&mut forbidden, 35_000), refused);
         forbidden.retain(&[]);
         assert_eq!(said(&mut forbidden, 36_000), later, "another time");
-        let away = || Err(Failure::Again("away".to_owned()));
+        let away = || Err(PodRequestFailure::Again("away".to_owned()));
         assert_eq!(forbidden.judge(task, away(), 99_000), away());
     }
 }

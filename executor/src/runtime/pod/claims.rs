@@ -4,7 +4,7 @@
 //! waits for that. Task pods are bound to a node without that scheduler, so the executor names its
 //! node.
 
-use super::answer::{Failure, answered};
+use super::answer::{PodRequestFailure, answered};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -17,8 +17,8 @@ const MANAGER: &str = "muster-executor";
 /// claim is missing or access is denied, the kubelet reports that for the pod.
 ///
 /// # Errors
-/// [`Failure::Away`] if the server does not answer.
-pub async fn select_node(pods: &Api<Pod>, pod: &Pod, node: &str) -> Result<(), Failure> {
+/// [`PodRequestFailure::Away`] if the server does not answer.
+pub async fn select_node(pods: &Api<Pod>, pod: &Pod, node: &str) -> Result<(), PodRequestFailure> {
     let Some(namespace) = pods.namespace() else {
         return Ok(());
     };
@@ -61,7 +61,7 @@ fn own_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     let own = volumes
         .unwrap_or_default()
         .iter()
-        .filter(|volume| super::own::is_own(&volume.name));
+        .filter(|volume| super::job_pod::is_job_volume(&volume.name));
     own.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 

@@ -6,33 +6,33 @@
 //! process ids. A stop deletes the pod, and the kubelet sends SIGTERM. A pod holds the resources
 //! that Kubernetes counts until it has ended.
 
-mod again;
 mod answer;
 mod claims;
+mod job_pod;
 mod mirror;
-mod own;
+mod mount_allow_list;
+mod mounts;
 mod program;
 mod records;
+mod retry;
 mod server;
-mod shut;
-mod sight;
 mod status;
 mod template;
 
-pub use own::PathTaken;
+pub use job_pod::PathTaken;
 pub use template::{Template, TemplateError};
 
-use self::mirror::{Known, Making, Mirror, Wish};
-use self::records::Records;
-use self::server::Server;
-use self::status::{Status, Waits};
+use self::mirror::{Mirror, PodCreation, PodPresence, PodRequest};
+use self::records::PodRecords;
+use self::server::PodApiClient;
+use self::status::{PodWaitReason, TaskPodStatus};
 use super::sockets::{self, Sockets};
-use super::{Carrier, Runtime, Start};
+use super::{RunnerStatus, Runtime, ShimCommand};
 use crate::clock;
-use crate::config::Config;
+use crate::config::ExecutorConfig;
 use crate::error::ExecutorError;
-use crate::ledger::{Entry, Ledger, Life, NOT_MADE};
-use crate::order::Order;
+use crate::ledger::{Ledger, LedgerEntry, Life, NOT_MADE};
+use crate::loop_event::NodeLoopEvent;
 use crate::shim;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
@@ -57,47 +57,47 @@ const REFUSED_FOR_MS: u64 = 10_000;
 const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
 #[derive(Debug)]
-pub struct Pods {
+pub struct PodRuntime {
     template: Template,
     mirror: Arc<Mirror>,
     /// Time limits of a pod without a shim: for a cause that waiting does not remove, and for any
     /// cause.
     stuck_ms: u64,
     start_ms: u64,
-    waiting: BTreeMap<TaskId, Waiting>,
+    waiting: BTreeMap<TaskId, UnstartedPod>,
     /// Time since which no pod can be created for a task.
-    unmade: BTreeMap<TaskId, u64>,
+    uncreated_since_ms: BTreeMap<TaskId, u64>,
     /// Time at which the node was first seen to reject a task's pod.
     refused: BTreeMap<TaskId, u64>,
-    records: Records,
+    records: PodRecords,
     sockets: Sockets,
     /// Tasks whose shims had vanished before their stop was requested.
     vanished: BTreeSet<TaskId>,
     tidied_at_ms: u64,
     /// Time of the next warning about a silent API server.
-    complains_at_ms: u64,
+    next_warning_ms: u64,
 }
 
 /// A pod that has not started.
 #[derive(Debug)]
-struct Waiting {
+struct UnstartedPod {
     since_ms: u64,
     /// Time since which the cause is one that waiting does not remove.
-    in_vain_since_ms: Option<u64>,
+    persistent_since_ms: Option<u64>,
     why: String,
 }
 
-impl Pods {
-    /// Begins to watch this executor's pods and wakes the node loop by `orders`; requires a tokio
-    /// runtime. The API server may be unreachable: running tasks continue, and their state is in
-    /// their folders.
+impl PodRuntime {
+    /// Begins to watch this executor's pods and wakes the node loop by `loop_events`; requires a
+    /// tokio runtime. The API server may be unreachable: running tasks continue, and their state is
+    /// in their folders.
     ///
     /// # Errors
     /// If the template is invalid, or if no configuration names an API server.
     pub async fn start(
-        config: &Config,
+        config: &ExecutorConfig,
         has_gpus: bool,
-        orders: Sender<Order>,
+        loop_events: Sender<NodeLoopEvent>,
     ) -> Result<Self, ExecutorError> {
         let path = config
             .pod_template
@@ -130,17 +130,17 @@ impl Pods {
         let shown = config.data_of_shims();
         fs::create_dir_all(&shown).map_err(ExecutorError::write(shown))?;
         let data = &config.data_dir;
-        let records = Records::open(data).map_err(ExecutorError::write(data))?;
+        let records = PodRecords::open(data).map_err(ExecutorError::write(data))?;
         let sockets = Sockets::open(data).map_err(ExecutorError::write(data))?;
         let api = Api::<Pod>::namespaced(client, &template.namespace);
         let mirror = Arc::new(Mirror::default());
-        let server = Server {
+        let server = PodApiClient {
             api,
             selector: template.selector(),
             node: template.node.clone(),
             own: config.pod_name.clone(),
             mirror: Arc::clone(&mirror),
-            orders,
+            loop_events,
         };
         tokio::spawn(server.serve());
         Ok(Self {
@@ -149,13 +149,13 @@ impl Pods {
             stuck_ms: config.pod_stuck_ms,
             start_ms: config.pod_start_ms,
             waiting: BTreeMap::new(),
-            unmade: BTreeMap::new(),
+            uncreated_since_ms: BTreeMap::new(),
             refused: BTreeMap::new(),
             records,
             sockets,
             vanished: BTreeSet::new(),
             tidied_at_ms: 0,
-            complains_at_ms: clock::boottime_ms() + COMPLAIN_EVERY_MS,
+            next_warning_ms: clock::boottime_ms() + COMPLAIN_EVERY_MS,
         })
     }
 
@@ -166,35 +166,36 @@ impl Pods {
 
     /// Returns the state of a pod that has not ended. A pod that does not start within its time
     /// limit is given up.
-    fn waiting(&mut self, entry: &Entry, status: &Status) -> Carrier {
+    fn waiting_status(&mut self, entry: &LedgerEntry, status: &TaskPodStatus) -> RunnerStatus {
         let id = entry.launch.task_id;
         let told_to_stop = self.records.told_to_stop(entry);
-        let Some(Waits { why, in_vain }) = &status.waits else {
+        let Some(PodWaitReason { why, is_persistent }) = &status.waits else {
             self.waiting.remove(&id);
-            return Carrier::Holding;
+            return RunnerStatus::Holding;
         };
         let now_ms = clock::boottime_ms();
-        let waiting = self.waiting.entry(id).or_insert(Waiting {
+        let waiting = self.waiting.entry(id).or_insert(UnstartedPod {
             since_ms: now_ms,
-            in_vain_since_ms: None,
+            persistent_since_ms: None,
             why: String::new(),
         });
         if waiting.why != *why {
-            if *in_vain {
+            if *is_persistent {
                 tracing::warn!(task.id = %id, why, "the pod of a task does not start");
             }
             waiting.why.clone_from(why);
         }
-        waiting.in_vain_since_ms = in_vain.then(|| waiting.in_vain_since_ms.unwrap_or(now_ms));
+        waiting.persistent_since_ms =
+            is_persistent.then(|| waiting.persistent_since_ms.unwrap_or(now_ms));
         // A task that has not started has written nothing: an end in its folder was written by an
         // earlier daemon that gave it up.
         let is_stuck = entry.folder.exit().is_there()
             || waiting
-                .in_vain_since_ms
+                .persistent_since_ms
                 .is_some_and(|since_ms| now_ms >= since_ms + self.stuck_ms);
         let waited_ms = now_ms - waiting.since_ms;
         if !is_stuck && waited_ms < self.start_ms {
-            return Carrier::Holding;
+            return RunnerStatus::Holding;
         }
         let outcome = if told_to_stop {
             Outcome::NeverStarted
@@ -211,22 +212,22 @@ impl Pods {
             }
         };
         self.give_up(entry, status, &outcome);
-        Carrier::Holding
+        RunnerStatus::Holding
     }
 
     /// Returns the state of a task whose pod does not exist yet. If the pod cannot be created, for
     /// instance because a webhook is unreachable, the task is given up after the time limit without
     /// a charge. If the server does not answer at all, the task keeps waiting: another node could
     /// not start it either.
-    fn unmade(&mut self, entry: &Entry) -> Carrier {
+    fn uncreated_status(&mut self, entry: &LedgerEntry) -> RunnerStatus {
         let id = entry.launch.task_id;
-        let why = self.mirror.lock().not_made(id).map(str::to_owned);
+        let why = self.mirror.lock().creation_error(id).map(str::to_owned);
         let Some(why) = why else {
-            self.unmade.remove(&id);
-            return Carrier::Holding;
+            self.uncreated_since_ms.remove(&id);
+            return RunnerStatus::Holding;
         };
         let now_ms = clock::boottime_ms();
-        let since_ms = *self.unmade.entry(id).or_insert(now_ms);
+        let since_ms = *self.uncreated_since_ms.entry(id).or_insert(now_ms);
         if now_ms >= since_ms + self.start_ms {
             let within_s = self.start_ms / 1_000;
             let outcome = Outcome::Evicted {
@@ -234,10 +235,10 @@ impl Pods {
                 message: format!("no pod could be made for it within {within_s} s: {why}"),
             };
             // The pod may exist nevertheless if its answer was lost: its shim then finds the end.
-            match shim::forestall(&entry.folder, &outcome) {
+            match shim::end_unstarted(&entry.folder, &outcome) {
                 Ok(done) if done || entry.folder.exit().is_there() => {
-                    self.mirror.wish(id, Wish::Delete);
-                    self.unmade.remove(&id);
+                    self.mirror.request(id, PodRequest::Delete);
+                    self.uncreated_since_ms.remove(&id);
                 }
                 // A shim holds the folder, so a pod exists and the watch will report it.
                 Ok(_) => {}
@@ -246,19 +247,19 @@ impl Pods {
                 }
             }
         }
-        Carrier::Holding
+        RunnerStatus::Holding
     }
 
     /// Writes the end of a task whose pod does not start, and deletes the pod. The task holds its
     /// GPUs until the pod is gone, because Kubernetes does not release them before.
-    fn give_up(&self, entry: &Entry, status: &Status, outcome: &Outcome) {
+    fn give_up(&self, entry: &LedgerEntry, status: &TaskPodStatus, outcome: &Outcome) {
         let (id, folder) = (entry.launch.task_id, &entry.folder);
         // The shim may be starting; it does not start a task with an end in its folder.
-        match shim::forestall(folder, outcome) {
+        match shim::end_unstarted(folder, outcome) {
             Ok(done) => {
                 let has_end = done || folder.exit().is_there();
-                if has_end && !status.is_deleted && !self.mirror.lock().has_wish(id) {
-                    self.mirror.wish(id, Wish::Delete);
+                if has_end && !status.is_deleted && !self.mirror.lock().has_request(id) {
+                    self.mirror.request(id, PodRequest::Delete);
                 }
             }
             Err(error) => {
@@ -269,11 +270,11 @@ impl Pods {
 
     /// Logs that the API server does not answer: this executor can then neither start nor stop a
     /// task.
-    fn complain(&mut self, now_ms: u64, ledger: &Ledger) {
-        if self.mirror.lock().is_complete || now_ms < self.complains_at_ms {
+    fn warn_of_silence(&mut self, now_ms: u64, ledger: &Ledger) {
+        if self.mirror.lock().is_complete || now_ms < self.next_warning_ms {
             return;
         }
-        self.complains_at_ms = now_ms + COMPLAIN_EVERY_MS;
+        self.next_warning_ms = now_ms + COMPLAIN_EVERY_MS;
         let entries = ledger.entries.values();
         let tasks = entries.filter(|entry| !entry.is_ended()).count();
         tracing::warn!(
@@ -285,7 +286,7 @@ impl Pods {
     /// Whether the node has rejected the pod within `REFUSED_FOR_MS`. A rejection costs the job
     /// nothing. Without the delay the job would be placed here again before the operator has seen
     /// the other pods.
-    fn is_just_refused(&mut self, entry: &Entry, status: &Status) -> bool {
+    fn is_just_refused(&mut self, entry: &LedgerEntry, status: &TaskPodStatus) -> bool {
         let has_run = matches!(entry.life, Life::Running(_));
         if !status.is_refused(has_run) || self.records.told_to_stop(entry) {
             return false;
@@ -296,18 +297,18 @@ impl Pods {
     }
 
     /// Returns the state of a pod that has ended or does not exist.
-    fn over(&self, entry: &Entry, status: Option<&Status>) -> Carrier {
+    fn ended_status(&self, entry: &LedgerEntry, status: Option<&TaskPodStatus>) -> RunnerStatus {
         let outcome = self.outcome(entry, status);
         // A shim exits with 0 only after it has written the outcome and all other processes have
         // ended.
         match status.and_then(|status| status.ended.as_ref()) {
-            Some(ended) if ended.code != 0 => Carrier::Killed(outcome),
-            _ => Carrier::Gone(Some(outcome)),
+            Some(ended) if ended.code != 0 => RunnerStatus::Killed(outcome),
+            _ => RunnerStatus::Gone(Some(outcome)),
         }
     }
 
     /// Returns the outcome of the task if its shim did not write one.
-    fn outcome(&self, entry: &Entry, status: Option<&Status>) -> Outcome {
+    fn outcome(&self, entry: &LedgerEntry, status: Option<&TaskPodStatus>) -> Outcome {
         let has_run = matches!(entry.life, Life::Running(_));
         if self.records.told_to_stop(entry) {
             return match (has_run, &entry.launch.spec.command) {
@@ -321,7 +322,7 @@ impl Pods {
         match status {
             None if has_vanished => Outcome::NodeLost,
             None => Outcome::pod_deleted(),
-            Some(status) if has_vanished => Status {
+            Some(status) if has_vanished => TaskPodStatus {
                 is_deleted: false,
                 ..status.clone()
             }
@@ -331,8 +332,12 @@ impl Pods {
     }
 }
 
-impl Runtime for Pods {
-    fn start(&mut self, entry: &mut Entry, mut start: Start) -> Result<(), ExecutorError> {
+impl Runtime for PodRuntime {
+    fn start(
+        &mut self,
+        entry: &mut LedgerEntry,
+        mut start: ShimCommand,
+    ) -> Result<(), ExecutorError> {
         let (id, folder) = (entry.launch.task_id, &entry.folder);
         if start.environment.contains_key("CUDA_VISIBLE_DEVICES") {
             // The pod sees only its own GPUs, numbered from 0.
@@ -363,18 +368,19 @@ impl Runtime for Pods {
             let shared = program::shared(program, &self.template.data)?;
             self.template.shared_program = shared.to_string_lossy().into_owned();
         }
-        let making = Making {
+        let creation = PodCreation {
             pod: self.template.pod(&entry.launch, &start.arguments)?,
             folders: self.template.checkpoint_folders(&entry.launch),
         };
         self.records
             .begin(&entry.launch, folder)
             .map_err(ExecutorError::write(folder.pod()))?;
-        self.mirror.wish(id, Wish::Create(Box::new(making)));
+        self.mirror
+            .request(id, PodRequest::Create(Box::new(creation)));
         Ok(())
     }
 
-    fn stop(&mut self, entry: &Entry) -> bool {
+    fn stop(&mut self, entry: &LedgerEntry) -> bool {
         let id = entry.launch.task_id;
         let has_run = matches!(entry.life, Life::Running(_));
         // Peers may report a loss before its pod is known to have ended, and all tasks are stopped
@@ -386,53 +392,57 @@ impl Runtime for Pods {
             // The next daemon would only attribute the stop to another party.
             tracing::warn!(task.id = %id, %error, "cannot store the stop request of a task");
         }
-        self.mirror.wish(id, Wish::Delete);
+        self.mirror.request(id, PodRequest::Delete);
         true
     }
 
     /// Does nothing: the shim reads the peers every second. Suspensions would need a faster signal,
     /// but pods have no time slices.
-    fn wake(&mut self, _: &Entry) {}
+    fn wake(&mut self, _: &LedgerEntry) {}
 
-    fn carrier(&mut self, entry: &Entry) -> Carrier {
+    fn runner_status(&mut self, entry: &LedgerEntry) -> RunnerStatus {
         if !matches!(entry.life, Life::Starting | Life::Running(_)) {
-            return Carrier::Alive;
+            return RunnerStatus::Alive;
         }
         let id = entry.launch.task_id;
-        let (is_complete, has_wish, known) = {
+        let (is_complete, has_request, presence) = {
             let state = self.mirror.lock();
-            let known = state.known(id).cloned();
-            (state.is_complete, state.has_wish(id), known)
+            let presence = state.presence(id).cloned();
+            (state.is_complete, state.has_request(id), presence)
         };
-        match known {
-            Some(Known::Refused(words)) => Carrier::Gone(Some(Outcome::LaunchFailed {
+        match presence {
+            Some(PodPresence::Refused(words)) => RunnerStatus::Gone(Some(Outcome::LaunchFailed {
                 message: format!("its pod was refused: {words}"),
             })),
             // Other parties than the kubelet may mark a pod as ended while its processes run.
-            Some(Known::Present(status)) if status.is_over && is_held(entry) => Carrier::Holding,
-            Some(Known::Present(status))
+            Some(PodPresence::Present(status)) if status.is_over && is_held(entry) => {
+                RunnerStatus::Holding
+            }
+            Some(PodPresence::Present(status))
                 if status.is_over && self.is_just_refused(entry, &status) =>
             {
-                Carrier::Holding
+                RunnerStatus::Holding
             }
-            Some(Known::Present(status)) if status.is_over => self.over(entry, Some(&status)),
-            Some(Known::Present(status)) => self.waiting(entry, &status),
+            Some(PodPresence::Present(status)) if status.is_over => {
+                self.ended_status(entry, Some(&status))
+            }
+            Some(PodPresence::Present(status)) => self.waiting_status(entry, &status),
             // A forced deletion removes the pod object, not its processes.
-            Some(Known::Absent) if is_held(entry) => Carrier::Holding,
-            Some(Known::Absent) => self.over(entry, None),
+            Some(PodPresence::Absent) if is_held(entry) => RunnerStatus::Holding,
+            Some(PodPresence::Absent) => self.ended_status(entry, None),
             None => {
-                if is_complete && !has_wish {
-                    self.mirror.wish(id, Wish::Look);
+                if is_complete && !has_request {
+                    self.mirror.request(id, PodRequest::Look);
                 }
                 match entry.life {
-                    Life::Starting if is_complete => self.unmade(entry),
-                    _ => Carrier::Holding,
+                    Life::Starting if is_complete => self.uncreated_status(entry),
+                    _ => RunnerStatus::Holding,
                 }
             }
         }
     }
 
-    fn tells_of_ends(&self) -> bool {
+    fn notifies_of_ends(&self) -> bool {
         true
     }
 
@@ -446,7 +456,7 @@ impl Runtime for Pods {
             let entry = ledger.entries.get(id);
             entry.is_some_and(|entry| !entry.is_ended())
         };
-        self.complain(now_ms, ledger);
+        self.warn_of_silence(now_ms, ledger);
         self.records.follow(ledger);
         self.sockets.tidy(ledger);
         let mut state = self.mirror.lock();
@@ -454,13 +464,13 @@ impl Runtime for Pods {
             .present()
             .filter(|(id, status)| !status.is_deleted && !is_needed(id))
             .map(|(id, _)| id)
-            .filter(|id| !state.has_wish(*id))
+            .filter(|id| !state.has_request(*id))
             .collect();
         for id in state.gone() {
-            if !is_needed(&id) && !state.has_wish(id) {
+            if !is_needed(&id) && !state.has_request(id) {
                 state.forget(id);
                 self.waiting.remove(&id);
-                self.unmade.remove(&id);
+                self.uncreated_since_ms.remove(&id);
                 self.refused.remove(&id);
                 self.vanished.remove(&id);
             }
@@ -468,7 +478,7 @@ impl Runtime for Pods {
         drop(state);
         for id in unneeded {
             tracing::info!(task.id = %id, "the pod is no longer needed");
-            self.mirror.wish(id, Wish::Delete);
+            self.mirror.request(id, PodRequest::Delete);
         }
     }
 
@@ -482,7 +492,7 @@ impl Runtime for Pods {
 }
 
 /// Whether a shim holds the folder; independent of the API server.
-fn is_held(entry: &Entry) -> bool {
+fn is_held(entry: &LedgerEntry) -> bool {
     shim::is_locked(&entry.folder).unwrap_or(true)
 }
 
@@ -497,40 +507,40 @@ mod tests {
 
     const TEMPLATE: &str = "spec: { containers: [{ name: task, image: b }] }";
 
-    fn pods(start_ms: u64) -> Pods {
-        Pods {
+    fn pods(start_ms: u64) -> PodRuntime {
+        PodRuntime {
             template: Template::new(Template::parse(TEMPLATE).expect("a template")),
             mirror: Arc::new(Mirror::default()),
             stuck_ms: 0,
             start_ms,
             waiting: BTreeMap::new(),
-            unmade: BTreeMap::new(),
+            uncreated_since_ms: BTreeMap::new(),
             refused: BTreeMap::new(),
-            records: Records::default(),
+            records: PodRecords::default(),
             sockets: Sockets::default(),
             vanished: BTreeSet::new(),
             tidied_at_ms: 0,
-            complains_at_ms: 0,
+            next_warning_ms: 0,
         }
     }
 
     /// Prepares a task that is starting and whose pod could not be created.
-    fn refused(pods: &Pods, ledger: &mut Ledger) -> TaskId {
+    fn refused(pods: &PodRuntime, ledger: &mut Ledger) -> TaskId {
         let launch = launch();
         let peers = Peers::default();
         ledger.prepare(&launch, &peers).expect("our own folder");
         let id = launch.task_id;
         let entry = ledger.entries.get_mut(&id).expect("just made");
         entry.life = Life::Starting;
-        pods.mirror.lock().learn_all(BTreeMap::new());
-        let wish = Wish::Create(Box::new(Making {
+        pods.mirror.lock().record_all(BTreeMap::new());
+        let request = PodRequest::Create(Box::new(PodCreation {
             pod: pods.template.pod(&launch, &[]).expect("it has no paths"),
             folders: Vec::new(),
         }));
-        pods.mirror.wish(id, wish.clone());
+        pods.mirror.request(id, request.clone());
         pods.mirror
             .lock()
-            .fail(id, &wish, Some("a webhook is away".to_owned()));
+            .fail(id, &request, Some("a webhook is away".to_owned()));
         id
     }
 
@@ -541,9 +551,9 @@ mod tests {
         let mut patient = pods(60_000);
         let id = refused(&patient, &mut ledger);
         let entry = &ledger.entries[&id];
-        assert_eq!(patient.carrier(entry), Carrier::Holding);
+        assert_eq!(patient.runner_status(entry), RunnerStatus::Holding);
         assert!(!entry.folder.exit().is_there(), "it is asked for again");
-        assert!(patient.mirror.lock().not_made(id).is_some());
+        assert!(patient.mirror.lock().creation_error(id).is_some());
 
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
@@ -551,16 +561,16 @@ mod tests {
         let _ = refused(&hasty, &mut ledger);
         let entry = ledger.entries.get_mut(&id).expect("it is there");
         assert_eq!(
-            hasty.carrier(entry),
-            Carrier::Holding,
+            hasty.runner_status(entry),
+            RunnerStatus::Holding,
             "it may be there after all"
         );
-        let wishes = hasty.mirror.lock().wishes();
-        assert_eq!(wishes, [(id, Wish::Delete)]);
-        hasty.mirror.lock().learn_answer(id, Known::Absent);
-        hasty.mirror.lock().fulfil(id, &Wish::Delete);
-        let carrier = hasty.carrier(entry);
-        entry.refresh(carrier);
+        let requests = hasty.mirror.lock().requests();
+        assert_eq!(requests, [(id, PodRequest::Delete)]);
+        hasty.mirror.lock().record_answer(id, PodPresence::Absent);
+        hasty.mirror.lock().fulfil(id, &PodRequest::Delete);
+        let runner_status = hasty.runner_status(entry);
+        entry.refresh(runner_status);
         let Life::Ended(outcome) = &entry.life else {
             panic!("{:?}", entry.life);
         };
@@ -570,7 +580,7 @@ mod tests {
     }
 
     /// Prepares a task that runs according to the ledger.
-    fn running(ledger: &mut Ledger) -> &Entry {
+    fn running(ledger: &mut Ledger) -> &LedgerEntry {
         let launch = launch();
         ledger
             .prepare(&launch, &Peers::default())
@@ -588,11 +598,11 @@ mod tests {
         entry
     }
 
-    fn over(reason: &str) -> Known {
+    fn over(reason: &str) -> PodPresence {
         over_with(reason, 137)
     }
 
-    fn over_with(reason: &str, code: i32) -> Known {
+    fn over_with(reason: &str, code: i32) -> PodPresence {
         let ended = json!({ "exitCode": code, "reason": reason });
         let container = json!({ "name": "task", "image": "b", "imageID": "", "ready": false, "restartCount": 0, "state": { "terminated": ended } });
         let pod = json!({
@@ -600,25 +610,31 @@ mod tests {
             "status": { "phase": "Failed", "containerStatuses": [container] },
         });
         let pod = serde_json::from_value(pod).expect("a pod");
-        Known::Present(Box::new(Status::of(&pod)))
+        PodPresence::Present(Box::new(TaskPodStatus::of(&pod)))
     }
 
     #[test]
     fn task_that_vanished_before_its_stop_is_not_killed_late() {
-        for (known, expected) in [
-            (over("Error"), Carrier::Killed(Outcome::NodeLost)),
-            (over("OOMKilled"), Carrier::Killed(Outcome::OutOfMemory)),
-            (Known::Absent, Carrier::Gone(Some(Outcome::NodeLost))),
+        for (presence, expected) in [
+            (over("Error"), RunnerStatus::Killed(Outcome::NodeLost)),
+            (
+                over("OOMKilled"),
+                RunnerStatus::Killed(Outcome::OutOfMemory),
+            ),
+            (
+                PodPresence::Absent,
+                RunnerStatus::Gone(Some(Outcome::NodeLost)),
+            ),
         ] {
             let place = tempfile::tempdir().expect("a folder");
             let mut ledger = Ledger::open(place.path()).expect("our own folder");
             let entry = running(&mut ledger);
             let mut pods = pods(60_000);
             assert!(pods.stop(entry));
-            let wishes = pods.mirror.lock().wishes();
-            assert_eq!(wishes, [(entry.launch.task_id, Wish::Delete)]);
-            pods.mirror.lock().learn(entry.launch.task_id, known);
-            assert_eq!(pods.carrier(entry), expected);
+            let requests = pods.mirror.lock().requests();
+            assert_eq!(requests, [(entry.launch.task_id, PodRequest::Delete)]);
+            pods.mirror.lock().record(entry.launch.task_id, presence);
+            assert_eq!(pods.runner_status(entry), expected);
         }
     }
 
@@ -635,9 +651,9 @@ mod tests {
         // Requested again, because the pod still exists.
         assert!(pods.stop(entry));
         let id = entry.launch.task_id;
-        pods.mirror.lock().learn(id, over("Error"));
+        pods.mirror.lock().record(id, over("Error"));
         let killed = Outcome::killed_late();
-        assert_eq!(pods.carrier(entry), Carrier::Killed(killed));
+        assert_eq!(pods.runner_status(entry), RunnerStatus::Killed(killed));
     }
 
     /// The shim was killed, for instance for the task's memory use, after the task had written an
@@ -653,9 +669,9 @@ mod tests {
             let exit = entry.folder.exit();
             exit.write_durably(&written).expect("our own folder");
             let mut pods = pods(60_000);
-            pods.mirror.lock().learn(id, over_with("Error", code));
-            let carrier = pods.carrier(entry);
-            entry.refresh(carrier);
+            pods.mirror.lock().record(id, over_with("Error", code));
+            let runner_status = pods.runner_status(entry);
+            entry.refresh(runner_status);
             assert_eq!(entry.life, Life::Ended(expected), "{code}");
         }
     }
@@ -693,14 +709,14 @@ mod tests {
         let status = json!({ "phase": "Running", "containerStatuses": [container] });
         let pod = json!({ "metadata": { "name": "x" }, "status": status });
         let pod = serde_json::from_value(pod).expect("a pod");
-        let present = Known::Present(Box::new(Status::of(&pod)));
-        pods.mirror.lock().learn(id, present);
-        let carrier = pods.carrier(entry);
-        entry.refresh(carrier);
+        let present = PodPresence::Present(Box::new(TaskPodStatus::of(&pod)));
+        pods.mirror.lock().record(id, present);
+        let runner_status = pods.runner_status(entry);
+        entry.refresh(runner_status);
         assert!(!entry.is_ended(), "its pod runs");
-        pods.mirror.lock().learn(id, over_with("Completed", 0));
-        let carrier = pods.carrier(entry);
-        entry.refresh(carrier);
+        pods.mirror.lock().record(id, over_with("Completed", 0));
+        let runner_status = pods.runner_status(entry);
+        entry.refresh(runner_status);
         let ended = Life::Ended(Outcome::exited(0));
         assert_eq!(entry.life, ended, "its shim has ended well and wrote that");
         pods.records.follow(&ledger);
@@ -741,9 +757,9 @@ mod tests {
         assert!(pods.records.told_to_stop(entry));
     }
 
-    fn kept_in(data: &Path) -> Pods {
-        Pods {
-            records: Records::open(data).expect("our own folder"),
+    fn kept_in(data: &Path) -> PodRuntime {
+        PodRuntime {
+            records: PodRecords::open(data).expect("our own folder"),
             ..pods(60_000)
         }
     }
@@ -758,12 +774,12 @@ mod tests {
         // The pod was created and the answer was lost: its shim holds the folder.
         let shim = entry.folder.lock().hold(true).expect("our own folder");
         shim.try_lock().expect("it is free");
-        assert_eq!(hasty.carrier(entry), Carrier::Holding);
+        assert_eq!(hasty.runner_status(entry), RunnerStatus::Holding);
         assert!(!entry.folder.exit().is_there());
-        let wishes = hasty.mirror.lock().wishes();
+        let requests = hasty.mirror.lock().requests();
         assert!(
-            matches!(wishes[..], [(_, Wish::Create(_))]),
-            "asked for until it is known: {wishes:?}"
+            matches!(requests[..], [(_, PodRequest::Create(_))]),
+            "asked for until it is known: {requests:?}"
         );
     }
 
@@ -778,24 +794,27 @@ mod tests {
         let status = json!({ "phase": "Pending", "containerStatuses": [] });
         let pod = json!({ "metadata": { "name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z" }, "status": status });
         let pod = serde_json::from_value(pod).expect("a pod");
-        let known = || Known::Present(Box::new(Status::of(&pod)));
-        let (sender, orders) = std::sync::mpsc::channel();
-        let mut watcher = crate::watcher::Watcher::new(sender);
+        let presence = || PodPresence::Present(Box::new(TaskPodStatus::of(&pod)));
+        let (sender, loop_events) = std::sync::mpsc::channel();
+        let mut watcher = crate::watcher::TaskFolderWatcher::new(sender);
         watcher.follow(&ledger);
         let a_while = std::time::Duration::from_millis(60);
-        let look = |pods: &mut Pods, times: usize| {
+        let look = |pods: &mut PodRuntime, times: usize| {
             let mut wakes = 0;
             for _ in 0..times {
-                pods.mirror.lock().learn(id, known());
-                assert_eq!(pods.carrier(&ledger.entries[&id]), Carrier::Holding);
-                if orders.recv_timeout(a_while).is_ok() {
+                pods.mirror.lock().record(id, presence());
+                assert_eq!(
+                    pods.runner_status(&ledger.entries[&id]),
+                    RunnerStatus::Holding
+                );
+                if loop_events.recv_timeout(a_while).is_ok() {
                     wakes += 1;
                 }
             }
             wakes
         };
         assert!(look(&mut pods, 1) <= 1, "the end is written once");
-        let _ = orders.recv_timeout(a_while);
+        let _ = loop_events.recv_timeout(a_while);
         assert_eq!(look(&mut pods, 10), 0, "and heard of no more");
     }
 
@@ -808,15 +827,15 @@ mod tests {
         let entry = &ledger.entries[&id];
         let shim = entry.folder.lock().hold(true).expect("our own folder");
         shim.try_lock().expect("it is free");
-        let (sender, orders) = std::sync::mpsc::channel();
-        let mut watcher = crate::watcher::Watcher::new(sender);
+        let (sender, loop_events) = std::sync::mpsc::channel();
+        let mut watcher = crate::watcher::TaskFolderWatcher::new(sender);
         watcher.follow(&ledger);
         for _ in 0..5 {
-            assert_eq!(hasty.carrier(entry), Carrier::Holding);
+            assert_eq!(hasty.runner_status(entry), RunnerStatus::Holding);
         }
         let a_while = std::time::Duration::from_millis(60);
         assert!(
-            orders.recv_timeout(a_while).is_err(),
+            loop_events.recv_timeout(a_while).is_err(),
             "nothing has happened"
         );
     }

@@ -42,8 +42,9 @@ fn is_there(content: &[u8], folder: &Path, name: &OsStr) -> bool {
     let Ok(folder) = Folder::itself(folder) else {
         return false;
     };
-    let can_run = |found: fs::Metadata| found.permissions().mode() & 0o111 != 0;
-    folder.metadata(name).is_ok_and(can_run)
+    folder
+        .metadata(name)
+        .is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
         && folder
             .read(name, content.len() as u64)
             .is_ok_and(|found| found == content)

@@ -1,8 +1,8 @@
 //! The executor's records of pods, stored where no task can write. A task can write its own folder
 //! and could fake its end there, so that a new daemon would release its GPUs while it runs.
 
-use crate::folder::TaskFolder;
-use crate::ledger::{Entry, Ledger, Life};
+use crate::folder::NodeTaskFolder;
+use crate::ledger::{Ledger, LedgerEntry, Life};
 use crate::shim::PodRecord;
 use crate::task_file::TaskFile;
 use muster_model::assignment::TaskLaunch;
@@ -18,21 +18,21 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = "pods";
 
 #[derive(Debug, Default)]
-pub struct Records {
+pub struct PodRecords {
     folder: PathBuf,
-    known: BTreeMap<TaskId, Record>,
+    by_task: BTreeMap<TaskId, RequestedPod>,
 }
 
 /// Record of a task's pod. Its presence means that the pod was requested, which happens once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Record {
+struct RequestedPod {
     launch: TaskLaunch,
     told_to_stop: bool,
     /// Outcome of the task, recorded once its pod has ended or does not exist.
     ended: Option<Outcome>,
 }
 
-impl Records {
+impl PodRecords {
     /// Reads the records. An unreadable one is logged and left out; then only the task's folder is
     /// known.
     ///
@@ -43,7 +43,7 @@ impl Records {
         fs::create_dir_all(&folder)?;
         let mut records = Self {
             folder,
-            known: BTreeMap::new(),
+            by_task: BTreeMap::new(),
         };
         for entry in fs::read_dir(&records.folder)? {
             let name = entry?.file_name();
@@ -51,7 +51,7 @@ impl Records {
                 continue;
             };
             match records.file(task).read() {
-                Ok(record) => records.known.extend(record.map(|record| (task, record))),
+                Ok(record) => records.by_task.extend(record.map(|record| (task, record))),
                 Err(error) => {
                     tracing::error!(task.id = %task, %error, "what is known of a task's pod cannot be read");
                 }
@@ -64,8 +64,8 @@ impl Records {
     ///
     /// # Errors
     /// If the record cannot be written.
-    pub fn begin(&mut self, launch: &TaskLaunch, folder: &TaskFolder) -> io::Result<()> {
-        let record = Record {
+    pub fn begin(&mut self, launch: &TaskLaunch, folder: &NodeTaskFolder) -> io::Result<()> {
+        let record = RequestedPod {
             launch: launch.clone(),
             told_to_stop: false,
             ended: None,
@@ -75,8 +75,8 @@ impl Records {
     }
 
     #[must_use]
-    pub fn told_to_stop(&self, entry: &Entry) -> bool {
-        match self.known.get(&entry.launch.task_id) {
+    pub fn told_to_stop(&self, entry: &LedgerEntry) -> bool {
+        match self.by_task.get(&entry.launch.task_id) {
             Some(record) => record.told_to_stop,
             // A task of the previous release has no record.
             None => {
@@ -90,9 +90,9 @@ impl Records {
     ///
     /// # Errors
     /// If the record cannot be written.
-    pub fn stop(&mut self, entry: &Entry) -> io::Result<()> {
-        if let Some(record) = self.known.get(&entry.launch.task_id).cloned() {
-            let told = Record {
+    pub fn stop(&mut self, entry: &LedgerEntry) -> io::Result<()> {
+        if let Some(record) = self.by_task.get(&entry.launch.task_id).cloned() {
+            let told = RequestedPod {
                 told_to_stop: true,
                 ..record
             };
@@ -104,11 +104,11 @@ impl Records {
     /// Records outcomes, and removes the records of tasks that the ledger has forgotten.
     pub fn follow(&mut self, ledger: &Ledger) {
         let mut changed = Vec::new();
-        for (task, record) in &self.known {
+        for (task, record) in &self.by_task {
             match ledger.entries.get(task).map(|entry| &entry.life) {
                 None => changed.push((*task, None)),
                 Some(Life::Ended(outcome)) if record.ended.is_none() => {
-                    let ended = Record {
+                    let ended = RequestedPod {
                         ended: Some(outcome.clone()),
                         ..record.clone()
                     };
@@ -121,7 +121,7 @@ impl Records {
             let kept = match record {
                 Some(record) => self.keep(task, record),
                 None => {
-                    self.known.remove(&task);
+                    self.by_task.remove(&task);
                     self.file(task).remove()
                 }
             };
@@ -135,14 +135,14 @@ impl Records {
     /// Corrects the ledger, which was read from the task folders. For a task without a recorded
     /// outcome the state of its pod decides.
     pub fn correct(&self, ledger: &mut Ledger) {
-        for record in self.known.values() {
+        for record in self.by_task.values() {
             ledger.adopt(&record.launch, record.ended.as_ref());
         }
     }
 
-    fn keep(&mut self, task: TaskId, record: Record) -> io::Result<()> {
+    fn keep(&mut self, task: TaskId, record: RequestedPod) -> io::Result<()> {
         let kept = self.file(task).write_durably(&record);
-        self.known.insert(task, record);
+        self.by_task.insert(task, record);
         kept
     }
 
@@ -152,6 +152,6 @@ impl Records {
 }
 
 /// Writes `pod.json`, the only information of the shim about the request.
-fn tell(folder: &TaskFolder, told_to_stop: bool) -> io::Result<()> {
+fn tell(folder: &NodeTaskFolder, told_to_stop: bool) -> io::Result<()> {
     folder.pod().write_durably(&PodRecord { told_to_stop })
 }

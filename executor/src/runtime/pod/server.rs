@@ -1,14 +1,14 @@
-//! Client of the API server: watches this executor's pods, and repeats requests until each wish is
-//! fulfilled.
+//! Client of the API server: watches this executor's pods, and repeats calls until each pod request
+//! is fulfilled.
 
-use super::again::Again;
-use super::answer::{Failure, Forbidden, PATIENCE, answered};
+use super::answer::{Forbidden, PATIENCE, PodRequestFailure, answered};
 use super::claims::select_node;
-use super::mirror::{Known, Mirror, Wish};
-use super::status::Status;
+use super::mirror::{Mirror, PodPresence, PodRequest};
+use super::retry::PodRequestRetries;
+use super::status::TaskPodStatus;
 use super::template::{TASK_LABEL, name};
 use crate::clock;
-use crate::order::Order;
+use crate::loop_event::NodeLoopEvent;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -31,8 +31,8 @@ const NOT_FOUND: u16 = 404;
 ///
 /// The library's default repeats a request that a busy server refuses (429, 503, 504) 15 times. Its
 /// pauses double to minutes, or last as long as the server asks. Then no answer arrives in time,
-/// and the server's message is lost. Here [`Again`] repeats wishes. The watch has a back-off of its
-/// own, from 0.8 s to 30 s.
+/// and the server's message is lost. Here [`PodRequestRetries`] repeats pod requests. The watch has
+/// a back-off of its own, from 0.8 s to 30 s.
 ///
 /// # Errors
 /// If the configuration is invalid.
@@ -43,7 +43,7 @@ pub fn client(mut config: kube::Config) -> kube::Result<kube::Client> {
 
 /// Task that talks to the API server.
 #[derive(Debug)]
-pub struct Server {
+pub struct PodApiClient {
     pub api: Api<Pod>,
     /// Label selector of this executor's pods.
     pub selector: String,
@@ -53,10 +53,10 @@ pub struct Server {
     pub own: Option<String>,
     pub mirror: Arc<Mirror>,
     /// Wakes the node loop after each change.
-    pub orders: Sender<Order>,
+    pub loop_events: Sender<NodeLoopEvent>,
 }
 
-impl Server {
+impl PodApiClient {
     /// Runs until the process ends.
     pub async fn serve(self) {
         tokio::join!(self.watch(), self.work());
@@ -75,19 +75,19 @@ impl Server {
                 Event::Init => listed.clear(),
                 Event::InitApply(pod) => {
                     if let Some(task) = task_of(&pod) {
-                        listed.insert(task, Status::of(&pod));
+                        listed.insert(task, TaskPodStatus::of(&pod));
                     }
                 }
-                Event::InitDone => mirror.lock().learn_all(std::mem::take(&mut listed)),
+                Event::InitDone => mirror.lock().record_all(std::mem::take(&mut listed)),
                 Event::Apply(pod) => {
                     if let Some(task) = task_of(&pod) {
-                        let status = Box::new(Status::of(&pod));
-                        mirror.lock().learn(task, Known::Present(status));
+                        let status = Box::new(TaskPodStatus::of(&pod));
+                        mirror.lock().record(task, PodPresence::Present(status));
                     }
                 }
                 Event::Delete(pod) => {
                     if let Some(task) = task_of(&pod) {
-                        mirror.lock().learn(task, Known::Absent);
+                        mirror.lock().record(task, PodPresence::Absent);
                     }
                 }
             }
@@ -97,79 +97,82 @@ impl Server {
 
     fn wake(&self) {
         // The receiver ends only with the daemon.
-        let _ = self.orders.send(Order::Look);
+        let _ = self.loop_events.send(NodeLoopEvent::Look);
     }
 
     async fn work(&self) {
         let mut owner = None;
         let mut forbidden = Forbidden::default();
-        let mut again = Again::default();
+        let mut retries = PodRequestRetries::default();
         loop {
-            let wishes = self.mirror.lock().wishes();
-            forbidden.retain(&wishes);
-            again.retain(&wishes);
-            for (task, wish) in wishes {
-                if !again.is_due(task, clock::boottime_ms()) {
+            let requests = self.mirror.lock().requests();
+            forbidden.retain(&requests);
+            retries.retain(&requests);
+            for (task, request) in requests {
+                if !retries.is_due(task, clock::boottime_ms()) {
                     continue;
                 }
-                if self.attempt(task, &wish, &mut owner, &mut forbidden).await {
-                    again.succeeded(task);
+                if self
+                    .attempt(task, &request, &mut owner, &mut forbidden)
+                    .await
+                {
+                    retries.succeeded(task);
                 } else {
-                    again.failed(task, &wish, clock::boottime_ms());
+                    retries.failed(task, &request, clock::boottime_ms());
                 }
                 self.wake();
             }
-            let rung = self.mirror.bell.notified();
-            match again.rest(clock::boottime_ms()) {
-                // A new wish ends the pause early.
+            let changed = self.mirror.requests_changed.notified();
+            match retries.rest(clock::boottime_ms()) {
+                // A new pod request ends the pause early.
                 Some(rest) => {
-                    let _ = tokio::time::timeout(rest, rung).await;
+                    let _ = tokio::time::timeout(rest, changed).await;
                 }
-                None => rung.await,
+                None => changed.await,
             }
         }
     }
 
-    /// Tries to fulfil a wish; returns whether it is fulfilled.
+    /// Tries to fulfil a pod request; returns whether it is fulfilled.
     async fn attempt(
         &self,
         task: TaskId,
-        wish: &Wish,
+        request: &PodRequest,
         owner: &mut Option<OwnerReference>,
         forbidden: &mut Forbidden,
     ) -> bool {
-        let done = self.carry_out(task, wish, owner).await;
+        let done = self.carry_out(task, request, owner).await;
         match forbidden.judge(task, done, clock::boottime_ms()) {
-            Ok(known) => {
+            Ok(presence) => {
                 let mut state = self.mirror.lock();
-                if let Some(known) = known {
-                    state.learn_answer(task, known);
+                if let Some(presence) = presence {
+                    state.record_answer(task, presence);
                 }
-                state.fulfil(task, wish);
+                state.fulfil(task, request);
                 true
             }
             Err(failure) => {
                 let error = failure.words();
                 tracing::warn!(task.id = %task, error, "a request to the API server failed; it is repeated");
-                self.mirror.lock().fail(task, wish, failure.said());
+                self.mirror.lock().fail(task, request, failure.said());
                 false
             }
         }
     }
 
-    /// Executes a wish and returns the state of the pod; `None` after a deletion request, because
-    /// the pod still exists.
+    /// Executes a pod request and returns the state of the pod; `None` after a deletion request,
+    /// because the pod still exists.
     async fn carry_out(
         &self,
         task: TaskId,
-        wish: &Wish,
+        request: &PodRequest,
         owner: &mut Option<OwnerReference>,
-    ) -> Result<Option<Known>, Failure> {
+    ) -> Result<Option<PodPresence>, PodRequestFailure> {
         let (api, name) = (&self.api, name(task));
-        match wish {
-            Wish::Create(making) => {
-                make_folders(&making.folders).await?;
-                let mut pod = making.pod.clone();
+        match request {
+            PodRequest::Create(creation) => {
+                make_folders(&creation.folders).await?;
+                let mut pod = creation.pod.clone();
                 if let (Some(own), None) = (&self.own, &owner) {
                     *owner = Some(owner_of(api, own).await?);
                 }
@@ -177,15 +180,15 @@ impl Server {
                 pod.metadata.owner_references = owner.clone().map(|owner| vec![owner]);
                 create(api, &name, &pod).await.map(Some)
             }
-            Wish::Delete => {
+            PodRequest::Delete => {
                 let parameters = DeleteParams::default();
                 match answered(api.delete(&name, &parameters)).await? {
                     Ok(_) => Ok(None),
-                    Err(refusal) if refusal.code == NOT_FOUND => Ok(Some(Known::Absent)),
+                    Err(refusal) if refusal.code == NOT_FOUND => Ok(Some(PodPresence::Absent)),
                     Err(refusal) => Err(refusal.message.into()),
                 }
             }
-            Wish::Look => Ok(Some(look(api, &name).await?)),
+            PodRequest::Look => Ok(Some(look(api, &name).await?)),
         }
     }
 }
@@ -203,12 +206,14 @@ fn watched(selector: &str, node: &str) -> watcher::Config {
 ///
 /// # Errors
 /// Names the folder and the reason, which may be a storage that does not answer.
-async fn make_folders(folders: &[PathBuf]) -> Result<(), Failure> {
+async fn make_folders(folders: &[PathBuf]) -> Result<(), PodRequestFailure> {
     for folder in folders {
-        let said = |why: &str| Failure::Again(format!("cannot make {}: {why}", folder.display()));
+        let said = |why: &str| {
+            PodRequestFailure::Again(format!("cannot make {}: {why}", folder.display()))
+        };
         let path = folder.clone();
-        let making = tokio::task::spawn_blocking(move || fs::create_dir_all(path));
-        match tokio::time::timeout(PATIENCE, making).await {
+        let creation = tokio::task::spawn_blocking(move || fs::create_dir_all(path));
+        match tokio::time::timeout(PATIENCE, creation).await {
             Ok(Ok(made)) => made.map_err(|error| said(&error.to_string()))?,
             Ok(Err(error)) => return Err(said(&error.to_string())),
             Err(_) => return Err(said("no answer came in time")),
@@ -217,14 +222,14 @@ async fn make_folders(folders: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure> {
+async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<PodPresence, PodRequestFailure> {
     let made = match answered(api.create(&PostParams::default(), pod)).await {
         // The server may be unreachable, or a webhook that it calls. Ask it for its own state
         // instead.
-        Err(Failure::Away(words)) => {
+        Err(PodRequestFailure::Away(words)) => {
             return match look(api, name).await? {
-                Known::Absent => Err(Failure::Again(words)),
-                known => Ok(known),
+                PodPresence::Absent => Err(PodRequestFailure::Again(words)),
+                presence => Ok(presence),
             };
         }
         made => made?,
@@ -234,11 +239,13 @@ async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure>
         // An earlier daemon created the pod and ended before it received the answer. Or many pods
         // were created at once, and the quota could not be counted.
         Err(refusal) if refusal.code == CONFLICT => match look(api, name).await? {
-            Known::Absent => Err(refusal.message.into()),
-            known => Ok(known),
+            PodPresence::Absent => Err(refusal.message.into()),
+            presence => Ok(presence),
         },
-        Err(refusal) if refusal.code == FORBIDDEN => Err(Failure::Forbidden(refusal.message)),
-        Err(refusal) => Ok(Known::Refused(refusal.message)),
+        Err(refusal) if refusal.code == FORBIDDEN => {
+            Err(PodRequestFailure::Forbidden(refusal.message))
+        }
+        Err(refusal) => Ok(PodPresence::Refused(refusal.message)),
     }
 }
 
@@ -247,10 +254,10 @@ async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure>
 /// # Errors
 /// If the executor's pod cannot be read. Pods without an owner would outlive the release, so none
 /// is created before.
-async fn owner_of(api: &Api<Pod>, own: &str) -> Result<OwnerReference, Failure> {
+async fn owner_of(api: &Api<Pod>, own: &str) -> Result<OwnerReference, PodRequestFailure> {
     match answered(api.get(own)).await? {
         Ok(pod) => Ok(owner(&pod)),
-        Err(refusal) => Err(Failure::Again(format!(
+        Err(refusal) => Err(PodRequestFailure::Again(format!(
             "the executor's own pod {own} is not read: {}",
             refusal.message
         ))),
@@ -277,16 +284,16 @@ fn owner(pod: &Pod) -> OwnerReference {
     }
 }
 
-async fn look(api: &Api<Pod>, name: &str) -> Result<Known, Failure> {
+async fn look(api: &Api<Pod>, name: &str) -> Result<PodPresence, PodRequestFailure> {
     match answered(api.get_opt(name)).await? {
         Ok(Some(pod)) => Ok(present(&pod)),
-        Ok(None) => Ok(Known::Absent),
+        Ok(None) => Ok(PodPresence::Absent),
         Err(refusal) => Err(refusal.message.into()),
     }
 }
 
-fn present(pod: &Pod) -> Known {
-    Known::Present(Box::new(Status::of(pod)))
+fn present(pod: &Pod) -> PodPresence {
+    PodPresence::Present(Box::new(TaskPodStatus::of(pod)))
 }
 
 fn task_of(pod: &Pod) -> Option<TaskId> {
@@ -306,7 +313,7 @@ mod tests {
 
     /// Returns a client of a server that gives these answers in order, and then the last one
     /// repeatedly; without answers nothing listens. The counter is the number of requests.
-    async fn speaking_to(answers: &'static [&'static str]) -> (Server, Arc<AtomicUsize>) {
+    async fn speaking_to(answers: &'static [&'static str]) -> (PodApiClient, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let asked = Arc::new(AtomicUsize::new(0));
@@ -329,13 +336,13 @@ mod tests {
         }
         let address = format!("http://127.0.0.1:{port}").parse();
         let config = kube::Config::new(address.expect("an address"));
-        let server = Server {
+        let server = PodApiClient {
             api: Api::namespaced(client(config).expect("a client"), "default"),
             selector: String::new(),
             node: String::new(),
             own: None,
             mirror: Arc::default(),
-            orders: std::sync::mpsc::channel().0,
+            loop_events: std::sync::mpsc::channel().0,
         };
         (server, asked)
     }
@@ -345,12 +352,16 @@ mod tests {
     }
 
     /// Returns the message that a creation request leaves behind.
-    async fn said(server: &Server) -> Option<String> {
-        let wish = Wish::Create(Box::default());
-        server.mirror.wish(task(), wish.clone());
+    async fn said(server: &PodApiClient) -> Option<String> {
+        let request = PodRequest::Create(Box::default());
+        server.mirror.request(task(), request.clone());
         let forbidden = &mut Forbidden::default();
-        assert!(!server.attempt(task(), &wish, &mut None, forbidden).await);
-        server.mirror.lock().not_made(task()).map(str::to_owned)
+        assert!(!server.attempt(task(), &request, &mut None, forbidden).await);
+        server
+            .mirror
+            .lock()
+            .creation_error(task())
+            .map(str::to_owned)
     }
 
     #[tokio::test]
@@ -388,17 +399,17 @@ mod tests {
     #[tokio::test]
     async fn wish_is_fulfilled_after_the_server_recovers() {
         let (server, asked) = speaking_to(&[BUSY, BUSY, "HTTP/1.1 404 no\r\n\r\nnone"]).await;
-        server.mirror.wish(task(), Wish::Delete);
+        server.mirror.request(task(), PodRequest::Delete);
         let mirror = Arc::clone(&server.mirror);
         let begun_ms = clock::boottime_ms();
         tokio::select! {
             () = server.work() => unreachable!("it has no end"),
-            () = until(|| mirror.lock().known(task()) == Some(&Known::Absent)) => {}
+            () = until(|| mirror.lock().presence(task()) == Some(&PodPresence::Absent)) => {}
         }
         let took_ms = clock::boottime_ms() - begun_ms;
         assert!((3_000..10_000).contains(&took_ms), "{took_ms} ms");
         assert_eq!(asked.load(Ordering::Relaxed), 3);
-        assert!(!mirror.lock().has_wish(task()));
+        assert!(!mirror.lock().has_request(task()));
     }
 
     #[tokio::test]

@@ -34,38 +34,38 @@ const OVER_LIMIT: [&str; 3] = [
 
 /// The relevant parts of one pod's status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Status {
+pub struct TaskPodStatus {
     /// Its container has ended, and with it every process of the pod.
     pub is_over: bool,
     /// Its deletion was requested.
     pub is_deleted: bool,
     /// Reason why its container has not started.
-    pub waits: Option<Waits>,
+    pub waits: Option<PodWaitReason>,
     /// Reason of the pod's end, set by its node and not by its containers.
     pub reason: Option<String>,
     pub message: String,
     /// End of its container.
-    pub ended: Option<Ended>,
+    pub ended: Option<PodTermination>,
     /// Name and end of a failed init container.
-    pub prelude: Option<(String, Ended)>,
+    pub prelude: Option<(String, PodTermination)>,
 }
 
 /// Reason why a container has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waits {
+pub struct PodWaitReason {
     pub why: String,
     /// Waiting does not remove the cause soon.
-    pub in_vain: bool,
+    pub is_persistent: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct PodTermination {
     pub reason: String,
     pub code: i32,
     pub message: String,
 }
 
-impl Status {
+impl TaskPodStatus {
     #[must_use]
     pub fn of(pod: &Pod) -> Self {
         let status = pod.status.clone().unwrap_or_default();
@@ -160,39 +160,39 @@ fn state<'a>(pod: &Pod, status: &'a PodStatus) -> Option<&'a ContainerState> {
     found?.state.as_ref()
 }
 
-fn ended(state: &ContainerState) -> Option<Ended> {
+fn ended(state: &ContainerState) -> Option<PodTermination> {
     let ended = state.terminated.clone()?;
-    Some(Ended {
+    Some(PodTermination {
         reason: ended.reason.unwrap_or_default(),
         code: ended.exit_code,
         message: ended.message.unwrap_or_default(),
     })
 }
 
-fn failed(status: &ContainerStatus) -> Option<(String, Ended)> {
+fn failed(status: &ContainerStatus) -> Option<(String, PodTermination)> {
     let ended = ended(status.state.as_ref()?)?;
     (ended.code != 0).then(|| (status.name.clone(), ended))
 }
 
 /// Returns the reason for which the task's container or an init container waits.
-fn waits(state: Option<&ContainerState>, status: &PodStatus) -> Waits {
+fn waits(state: Option<&ContainerState>, status: &PodStatus) -> PodWaitReason {
     let before = status.init_container_statuses.iter().flatten();
     let states = before.filter_map(|status| status.state.as_ref());
     let reasons = states.chain(state).filter_map(|state| {
         let waiting = state.waiting.as_ref()?;
         let reason = waiting.reason.as_deref()?;
         let message = waiting.message.as_deref().unwrap_or_default();
-        Some(Waits {
+        Some(PodWaitReason {
             why: sentence(reason, message),
-            in_vain: STUCK.contains(&reason),
+            is_persistent: STUCK.contains(&reason),
         })
     });
-    let mut worst = Waits {
+    let mut worst = PodWaitReason {
         why: "its node has said nothing of it".to_owned(),
-        in_vain: false,
+        is_persistent: false,
     };
     for next in reasons {
-        if next.in_vain || !worst.in_vain {
+        if next.is_persistent || !worst.is_persistent {
             worst = next;
         }
     }
@@ -212,9 +212,9 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn status(status: &Value) -> Status {
+    fn status(status: &Value) -> TaskPodStatus {
         let pod = json!({ "metadata": { "name": "x" }, "status": status });
-        Status::of(&serde_json::from_value(pod).expect("a pod"))
+        TaskPodStatus::of(&serde_json::from_value(pod).expect("a pod"))
     }
 
     fn container(state: &Value) -> Value {
@@ -276,8 +276,8 @@ mod tests {
             let waits =
                 status(&json!({ "phase": "Pending", "containerStatuses": container(&state) }))
                     .waits;
-            let Waits { why, in_vain } = waits.expect("it has not begun");
-            (why, in_vain)
+            let PodWaitReason { why, is_persistent } = waits.expect("it has not begun");
+            (why, is_persistent)
         };
         let words = |reason: &str| format!("{reason}: Back-off pulling image \"a\"");
         assert_eq!(
@@ -307,7 +307,7 @@ mod tests {
             let own = json!({ "name": "task", "env": [{ "name": "MUSTER_TASK_HOST" }] });
             let spec = json!({ "containers": [{ "name": "proxy" }, own] });
             let pod = json!({ "metadata": { "name": "x" }, "spec": spec, "status": status });
-            Status::of(&serde_json::from_value(pod).expect("a pod"))
+            TaskPodStatus::of(&serde_json::from_value(pod).expect("a pod"))
         };
         let killed = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
         let fine = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
@@ -325,9 +325,9 @@ mod tests {
         }));
         assert_eq!(
             before.waits,
-            Some(Waits {
+            Some(PodWaitReason {
                 why: "ErrImagePull: none".to_owned(),
-                in_vain: true
+                is_persistent: true
             })
         );
         let wrong =

@@ -1,9 +1,9 @@
 //! The pod of a task: the administrator's template (image, volumes, service account, security), and
 //! the fields that the executor sets (node, command, labels, resources).
 
-use super::own::{self, PathTaken};
-use super::shut::shut;
-use super::sight;
+use super::job_pod::{self, PathTaken};
+use super::mount_allow_list::restrict_mount;
+use super::mounts;
 use crate::error::ExecutorError;
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, PodSpec, ResourceRequirements,
@@ -152,13 +152,13 @@ impl Template {
         spec.enable_service_links.get_or_insert(false);
         self.identify(launch, &mut spec);
         let mut container = spec.containers.pop().expect("a template has a container");
-        let of_data = sight::of_data(&self.data, launch);
-        shut(&mut spec, &mut container, &of_data);
+        let of_data = mounts::of_data(&self.data, launch);
+        restrict_mount(&mut spec, &mut container, &of_data);
         if let Some(root) = &self.checkpoints {
-            let of_checkpoints = sight::of_checkpoints(root, launch);
-            shut(&mut spec, &mut container, &of_checkpoints);
+            let of_checkpoints = mounts::of_checkpoints(root, launch);
+            restrict_mount(&mut spec, &mut container, &of_checkpoints);
         }
-        own::over(&mut spec, &mut container, &launch.spec.pod)?;
+        job_pod::apply(&mut spec, &mut container, &launch.spec.pod)?;
         spec.containers = vec![self.container(launch, arguments, container)];
         pod.spec = Some(spec);
         Ok(pod)
@@ -171,7 +171,7 @@ impl Template {
         let Some(root) = &self.checkpoints else {
             return Vec::new();
         };
-        let seen = sight::of_checkpoints(root, launch).seen.into_iter();
+        let seen = mounts::of_checkpoints(root, launch).visible.into_iter();
         seen.map(|seen| root.join(seen.path)).collect()
     }
 

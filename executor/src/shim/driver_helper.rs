@@ -1,10 +1,10 @@
-//! Driver helper (`Aide`): a process that calls the GPU driver for the shim, which must not block.
+//! Driver helper: a process that calls the GPU driver for the shim, which must not block.
 //! One process per order; it is killed when it exceeds its time.
 
 use super::child::bind_to_us;
 use crate::clock;
-use crate::driver::{Answer, Order};
-use crate::folder::TaskFolder;
+use crate::driver::{DriverAnswer, DriverOrder};
+use crate::folder::NodeTaskFolder;
 use crate::process::{self, ProcessId};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -15,15 +15,15 @@ use std::process::{Child, Command, Stdio};
 /// Time for the start and the answer of the helper, in addition to the driver's time.
 const BESIDE_MS: u64 = 2_000;
 
-pub(super) struct Aide {
+pub(super) struct DriverHelper {
     id: ProcessId,
-    folder: TaskFolder,
+    folder: NodeTaskFolder,
     until_ms: u64,
 }
 
 /// Result of an order.
-pub(super) enum End {
-    Answered(Answer),
+pub(super) enum DriverHelperResult {
+    Answered(DriverAnswer),
     /// The helper was killed, by the shim for being late or by another process. Its progress is
     /// unknown.
     Vanished {
@@ -31,22 +31,22 @@ pub(super) enum End {
     },
 }
 
-impl Aide {
+impl DriverHelper {
     /// Starts a helper; call it on the main thread. The caller has removed the answer to an earlier
     /// order.
     pub fn send(
-        folder: &TaskFolder,
+        folder: &NodeTaskFolder,
         promises: &Path,
-        order: Order,
+        order: DriverOrder,
         needed: &BTreeMap<u32, u64>,
         patience_ms: u64,
     ) -> io::Result<Self> {
         let order = match order {
-            Order::Probe => "probe",
-            Order::TakeOff => "take-off",
-            Order::BringBack => "bring-back",
-            Order::BringBackToEnd => "bring-back-to-end",
-            Order::Mend => "mend",
+            DriverOrder::Probe => "probe",
+            DriverOrder::TakeOff => "take-off",
+            DriverOrder::BringBack => "bring-back",
+            DriverOrder::BringBackToEnd => "bring-back-to-end",
+            DriverOrder::Mend => "mend",
         };
         // Not by path: an upgrade may have replaced or removed the program.
         let mut command = Command::new("/proc/self/exe");
@@ -61,7 +61,7 @@ impl Aide {
             .stdout(Stdio::null());
         bind_to_us(&mut command);
         Ok(Self {
-            id: known(command.spawn()?, ProcessId::of)?,
+            id: tracked_id(command.spawn()?, ProcessId::of)?,
             folder: folder.clone(),
             until_ms: clock::boottime_ms() + patience_ms + BESIDE_MS,
         })
@@ -69,36 +69,39 @@ impl Aide {
 
     /// Returns the result; `None` while the helper works. Kills a late helper. A helper inside a
     /// system call ends when the call returns.
-    pub fn look(&self) -> Option<End> {
+    pub fn poll(&self) -> Option<DriverHelperResult> {
         if process::stat(self.id.pid).is_some_and(|stat| stat.id == self.id && !stat.is_dead()) {
             if clock::boottime_ms() < self.until_ms {
                 return None;
             }
             let _ = self.id.signal(Signal::KILL);
-            return Some(End::Vanished {
+            return Some(DriverHelperResult::Vanished {
                 why: "the driver took too long".to_owned(),
             });
         }
         let answer = self.folder.driver().read().ok().flatten();
         Some(answer.map_or_else(
-            || End::Vanished {
+            || DriverHelperResult::Vanished {
                 why: "the driver helper has exited".to_owned(),
             },
-            End::Answered,
+            DriverHelperResult::Answered,
         ))
     }
 }
 
 /// Returns the id of the started helper. A helper without a known start time cannot be followed, so
 /// it is killed and the caller continues as if it had not started.
-fn known(mut aide: Child, look: impl FnOnce(i32) -> Option<ProcessId>) -> io::Result<ProcessId> {
-    let pid = i32::try_from(aide.id()).expect("process ids are small");
+fn tracked_id(
+    mut helper: Child,
+    look: impl FnOnce(i32) -> Option<ProcessId>,
+) -> io::Result<ProcessId> {
+    let pid = i32::try_from(helper.id()).expect("process ids are small");
     // The id stays reserved until the shim's loop reaps the process.
     if let Some(id) = look(pid) {
         return Ok(id);
     }
-    aide.kill()?;
-    aide.wait()?;
+    helper.kill()?;
+    helper.wait()?;
     Err(io::Error::other("the driver helper cannot be tracked"))
 }
 
@@ -112,11 +115,11 @@ mod tests {
             let mut command = Command::new("sleep");
             command.arg("60").spawn().expect("started")
         };
-        let id = known(start(), ProcessId::of).expect("it is there");
+        let id = tracked_id(start(), ProcessId::of).expect("it is there");
         assert!(id.is_alive());
         assert!(id.signal(Signal::KILL));
         let mut seen = None;
-        let lost = known(start(), |pid| {
+        let lost = tracked_id(start(), |pid| {
             seen = ProcessId::of(pid);
             None
         });

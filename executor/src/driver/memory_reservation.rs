@@ -1,12 +1,12 @@
 //! Memory reservations of tasks whose memory is being moved. The helpers of a node work at the same
 //! time without knowledge of each other. Without reservations each would find the same free memory.
 //!
-//! A reservation (`Promise`) is a file that its holder has locked, so it ends with its holder. It
+//! A reservation is a file that its holder has locked, so it ends with its holder. It
 //! counts in full until the whole move has ended, although a part is already used by then: an
 //! overestimate only delays other moves.
 
 use super::DriverError;
-use super::room::Bytes;
+use super::memory_budget::GpuBytes;
 use crate::disk;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -22,18 +22,18 @@ const PREFIX: &str = "promise.";
 
 /// Memory that one task has reserved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Promised {
+pub(super) struct ReservedMemory {
     /// On the host, and the cgroups that it counts against.
     pub host: u64,
     pub cgroups: Vec<PathBuf>,
-    pub gpus: Bytes,
+    pub gpus: GpuBytes,
 }
 
 /// Handle of a reservation; it is released on drop.
 #[derive(Debug, Default)]
-pub(super) struct Promise(Option<(File, PathBuf)>);
+pub(super) struct MemoryReservation(Option<(File, PathBuf)>);
 
-impl Drop for Promise {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         if let Some((_, path)) = &self.0 {
             let _ = fs::remove_file(path);
@@ -43,34 +43,34 @@ impl Drop for Promise {
 
 /// All reservations of this node.
 #[derive(Debug)]
-pub(super) struct Promises {
+pub(super) struct MemoryReservations {
     folder: PathBuf,
 }
 
-impl Promises {
+impl MemoryReservations {
     /// # Errors
     /// If the folder does not exist and cannot be created.
     pub(super) fn at(folder: &Path) -> Result<Self, DriverError> {
-        let promises = Self {
+        let reservations = Self {
             folder: folder.to_owned(),
         };
-        fs::create_dir_all(folder).map_err(promises.failed())?;
-        Ok(promises)
+        fs::create_dir_all(folder).map_err(reservations.failed())?;
+        Ok(reservations)
     }
 
-    /// Makes the reservation that `judge` derives from the reservations of other helpers. If there
-    /// is no room, returns the reason of `judge`.
+    /// Makes the reservation that `decide` derives from the reservations of other helpers. If there
+    /// is no room, returns the reason of `decide`.
     ///
     /// # Errors
     /// If the reservations or the free memory cannot be read.
-    pub(super) fn make<W>(
+    pub(super) fn reserve<W>(
         &self,
-        judge: impl FnOnce(&[Promised]) -> Result<Result<Promised, W>, DriverError>,
-    ) -> Result<Result<Promise, W>, DriverError> {
+        decide: impl FnOnce(&[ReservedMemory]) -> Result<Result<ReservedMemory, W>, DriverError>,
+    ) -> Result<Result<MemoryReservation, W>, DriverError> {
         let _gate = self.gate()?;
         let others = self.read().map_err(self.failed())?;
-        match judge(&others)? {
-            Ok(promised) => self.keep(&promised).map(Ok).map_err(self.failed()),
+        match decide(&others)? {
+            Ok(reserved) => self.store(&reserved).map(Ok).map_err(self.failed()),
             Err(why) => Ok(Err(why)),
         }
     }
@@ -88,7 +88,7 @@ impl Promises {
     }
 
     /// Returns the reservations of living holders, and removes the others.
-    fn read(&self) -> io::Result<Vec<Promised>> {
+    fn read(&self) -> io::Result<Vec<ReservedMemory>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -112,7 +112,7 @@ impl Promises {
     }
 
     /// Writes a reservation. Readers see it complete, because they hold the gate too.
-    fn keep(&self, promised: &Promised) -> io::Result<Promise> {
+    fn store(&self, reserved: &ReservedMemory) -> io::Result<MemoryReservation> {
         let mut number = 0;
         let (file, path) = loop {
             let path = self.folder.join(format!("{PREFIX}{number}"));
@@ -123,8 +123,8 @@ impl Promises {
             }
         };
         file.lock()?;
-        serde_json::to_writer(&file, promised)?;
-        Ok(Promise(Some((file, path))))
+        serde_json::to_writer(&file, reserved)?;
+        Ok(MemoryReservation(Some((file, path))))
     }
 
     fn failed(&self) -> impl Fn(io::Error) -> DriverError + '_ {
@@ -139,16 +139,16 @@ impl Promises {
 mod tests {
     use super::*;
 
-    fn host(bytes: u64) -> Promised {
-        Promised {
+    fn host(bytes: u64) -> ReservedMemory {
+        ReservedMemory {
             host: bytes,
-            ..Promised::default()
+            ..ReservedMemory::default()
         }
     }
 
     /// Reserves `bytes` of 100.
-    fn ask(promises: &Promises, bytes: u64) -> Result<Promise, u64> {
-        let judged = promises.make(|others| {
+    fn ask(reservations: &MemoryReservations, bytes: u64) -> Result<MemoryReservation, u64> {
+        let judged = reservations.reserve(|others| {
             let free = 100 - others.iter().map(|one| one.host).sum::<u64>();
             Ok(if free < bytes {
                 Err(free)
@@ -162,14 +162,14 @@ mod tests {
     #[test]
     fn reserved_memory_is_not_reserved_again() {
         let place = tempfile::tempdir().expect("a folder");
-        let promises = Promises::at(&place.path().join("new")).expect("made");
-        let first = ask(&promises, 60).expect("all is free");
-        let second = ask(&promises, 40).expect("there is as much");
-        assert_eq!(ask(&promises, 1).err(), Some(0));
+        let reservations = MemoryReservations::at(&place.path().join("new")).expect("made");
+        let first = ask(&reservations, 60).expect("all is free");
+        let second = ask(&reservations, 40).expect("there is as much");
+        assert_eq!(ask(&reservations, 1).err(), Some(0));
         drop(first);
-        assert_eq!(ask(&promises, 61).err(), Some(60));
+        assert_eq!(ask(&reservations, 61).err(), Some(60));
         drop(second);
-        drop(ask(&promises, 100).expect("all is free again"));
+        drop(ask(&reservations, 100).expect("all is free again"));
         let left = fs::read_dir(place.path().join("new")).expect("there");
         assert_eq!(left.count(), 1, "the gate alone");
     }
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn reservation_of_a_killed_holder_is_released() {
         let place = tempfile::tempdir().expect("a folder");
-        let promises = Promises::at(place.path()).expect("made");
-        let mut killed = ask(&promises, 100).expect("all is free");
-        assert!(ask(&promises, 1).is_err());
+        let reservations = MemoryReservations::at(place.path()).expect("made");
+        let mut killed = ask(&reservations, 100).expect("all is free");
+        assert!(ask(&reservations, 1).is_err());
         // The kernel releases the lock; the file remains.
         drop(killed.0.take());
-        assert!(ask(&promises, 100).is_ok());
+        assert!(ask(&reservations, 100).is_ok());
     }
 }

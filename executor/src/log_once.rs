@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 const MOST: usize = 16;
 
 #[derive(Debug, Default)]
-pub(crate) struct Said(BTreeSet<String>);
+pub(crate) struct LogOnce(BTreeSet<String>);
 
-impl Said {
+impl LogOnce {
     /// Whether the message is new; it is recorded.
     pub(crate) fn is_new(&mut self, what: &str) -> bool {
         self.0.len() < MOST && self.0.insert(what.to_owned())
@@ -22,7 +22,7 @@ mod tests {
 
     #[test]
     fn message_is_new_once_and_messages_per_task_are_bounded() {
-        let mut said = Said::default();
+        let mut said = LogOnce::default();
         assert!(said.is_new("a") && said.is_new("b"));
         assert!(!said.is_new("a") && !said.is_new("b"));
         let more = (0..1_000).filter(|number| said.is_new(&number.to_string()));

@@ -15,7 +15,7 @@ const AT_A_TIME: usize = 1_000;
 
 /// Removes folders on a thread of its own: a program may have left millions of files, and the node
 /// loop must not wait. The next executor removes what is left when this one exits.
-pub(crate) fn remove_aside(folders: Vec<PathBuf>) {
+pub(crate) fn remove_in_background(folders: Vec<PathBuf>) {
     if folders.is_empty() {
         return;
     }

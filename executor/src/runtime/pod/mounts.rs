@@ -1,7 +1,7 @@
 //! Visible parts of the shared folders in a task's pod: its own task's part of the data folder, and
 //! its own job's checkpoints.
 
-use super::shut::{Seen, Shut};
+use super::mount_allow_list::{MountAllowList, VisiblePath};
 use crate::config;
 use crate::runtime::sockets;
 use muster_model::assignment::TaskLaunch;
@@ -13,38 +13,38 @@ use std::path::{Path, PathBuf};
 /// Folders of other tasks contain secrets and locks and stay hidden, as do the executor's own
 /// files.
 #[must_use]
-pub fn of_data<'a>(data: &'a Path, launch: &TaskLaunch) -> Shut<'a> {
-    let seen = |path: PathBuf, read_only| Seen { path, read_only };
+pub fn of_data<'a>(data: &'a Path, launch: &TaskLaunch) -> MountAllowList<'a> {
+    let visible = |path: PathBuf, read_only| VisiblePath { path, read_only };
     let own = Path::new("tasks").join(launch.task_id.to_string());
-    let mut all = vec![seen(config::SHOWN.into(), true), seen(own, false)];
+    let mut all = vec![visible(config::SHOWN.into(), true), visible(own, false)];
     if sockets::meets_others(launch) {
-        all.push(seen(sockets::within(launch.job_id), false));
+        all.push(visible(sockets::within(launch.job_id), false));
     }
     if launch.spec.pod.image.is_some() {
-        all.push(seen("programs".into(), true));
+        all.push(visible("programs".into(), true));
     }
-    Shut {
+    MountAllowList {
         folder: data,
         name: "hidden-data",
-        seen: all,
+        visible: all,
     }
 }
 
 /// Returns the visible checkpoints: those of the job, and for reading those of the job in `from`.
 #[must_use]
-pub fn of_checkpoints<'a>(root: &'a Path, launch: &TaskLaunch) -> Shut<'a> {
+pub fn of_checkpoints<'a>(root: &'a Path, launch: &TaskLaunch) -> MountAllowList<'a> {
     let of_tenant = PathBuf::from(launch.tenant_id.to_string());
-    let own = Seen {
+    let own = VisiblePath {
         path: of_tenant.join(launch.job_id.to_string()),
         read_only: false,
     };
-    let origin = launch.spec.from.map(|from| Seen {
+    let origin = launch.spec.from.map(|from| VisiblePath {
         path: of_tenant.join(from.job.to_string()),
         read_only: true,
     });
-    Shut {
+    MountAllowList {
         folder: root,
         name: "hidden-checkpoints",
-        seen: std::iter::once(own).chain(origin).collect(),
+        visible: std::iter::once(own).chain(origin).collect(),
     }
 }

@@ -9,12 +9,12 @@ mod judge;
 mod measure;
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::ExecutorConfig;
 use crate::error::ExecutorError;
 use crate::folder_size::bytes_within;
 use crate::ledger::{Ledger, Life};
-use crate::order::Order;
-use judge::{Fitness, Rules};
+use crate::loop_event::NodeLoopEvent;
+use judge::{DiskRules, Fitness};
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,28 +34,28 @@ const RELIEF_MS: u64 = 5_000;
 
 /// Handle shared by the node loop, the session and the measuring thread.
 #[derive(Debug, Clone)]
-pub struct Space(Arc<Shared>);
+pub struct DiskMonitor(Arc<DiskMonitorState>);
 
 #[derive(Debug)]
-struct Shared {
+struct DiskMonitorState {
     data: PathBuf,
-    rules: Rules,
+    rules: DiskRules,
     /// Folders of tasks that have not ended.
     folders: Mutex<BTreeMap<TaskId, PathBuf>>,
     unfit: watch::Sender<Option<String>>,
 }
 
-impl Space {
+impl DiskMonitor {
     /// Measures the disk once, so that the first `Hello` contains the result.
     #[must_use]
-    pub fn of(config: &Config) -> Self {
-        let rules = Rules {
+    pub fn of(config: &ExecutorConfig) -> Self {
+        let rules = DiskRules {
             reserve_bytes: config.disk_reserve_bytes,
             task_bytes: config.task_disk_bytes,
         };
         let measured = measure::disk(&config.data_dir);
         let fitness = Fitness::default().after(&measured, &rules);
-        Self(Arc::new(Shared {
+        Self(Arc::new(DiskMonitorState {
             data: config.data_dir.clone(),
             rules,
             folders: Mutex::default(),
@@ -67,10 +67,10 @@ impl Space {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn watch(&self, orders: Sender<Order>) -> Result<(), ExecutorError> {
+    pub fn watch(&self, loop_events: Sender<NodeLoopEvent>) -> Result<(), ExecutorError> {
         let shared = Arc::clone(&self.0);
         let watching = thread::Builder::new().name("space".to_owned());
-        let watching = watching.spawn(move || shared.run(&orders));
+        let watching = watching.spawn(move || shared.run(&loop_events));
         watching.map_err(ExecutorError::Thread).map(drop)
     }
 
@@ -96,8 +96,8 @@ impl Space {
     }
 }
 
-impl Shared {
-    fn run(&self, orders: &Sender<Order>) {
+impl DiskMonitorState {
+    fn run(&self, loop_events: &Sender<NodeLoopEvent>) {
         let mut fitness = Fitness {
             unfit: self.unfit.borrow().clone(),
         };
@@ -114,7 +114,7 @@ impl Shared {
                     None => tracing::info!("the node takes tasks again"),
                 }
                 self.unfit.send_replace(fitness.unfit.clone());
-                if orders.send(Order::Look).is_err() {
+                if loop_events.send(NodeLoopEvent::Look).is_err() {
                     return;
                 }
             }
@@ -139,7 +139,7 @@ impl Shared {
                 relief = ends.first().map(|(task, _)| (*task, now_ms));
             }
             for (task, outcome) in ends {
-                if orders.send(Order::End(task, outcome)).is_err() {
+                if loop_events.send(NodeLoopEvent::End(task, outcome)).is_err() {
                     return;
                 }
             }

@@ -8,7 +8,7 @@ use std::io;
 
 /// Settings for the disk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
+pub(super) struct DiskRules {
     /// Bytes of the disk to keep free; 0 disables all rules about the disk.
     pub reserve_bytes: u64,
     /// Maximum size of one task's folder in bytes.
@@ -24,7 +24,7 @@ pub(super) struct Fitness {
 
 impl Fitness {
     /// Returns the state after a measurement.
-    pub fn after(self, measured: &io::Result<Disk>, rules: &Rules) -> Self {
+    pub fn after(self, measured: &io::Result<Disk>, rules: &DiskRules) -> Self {
         if rules.reserve_bytes == 0 {
             return Self::default();
         }
@@ -42,7 +42,7 @@ impl Fitness {
     }
 }
 
-impl Rules {
+impl DiskRules {
     /// Whether a task must end so that the others can continue.
     pub fn is_emergency(&self, disk: Disk) -> bool {
         disk.free_bytes < self.reserve_bytes / 4
@@ -83,7 +83,7 @@ impl Rules {
     }
 }
 
-fn too_little(disk: Disk, rules: &Rules) -> String {
+fn too_little(disk: Disk, rules: &DiskRules) -> String {
     format!(
         "its disk has {} free of {}; it takes tasks again above {}",
         bytes(disk.free_bytes),
@@ -112,7 +112,7 @@ mod tests {
     use uuid::Uuid;
 
     const MIB: u64 = 1 << 20;
-    const RULES: Rules = Rules {
+    const RULES: DiskRules = DiskRules {
         reserve_bytes: 256 * MIB,
         task_bytes: Some(10 << 30),
     };
@@ -152,7 +152,7 @@ mod tests {
         );
         let later = full.clone().after(&Ok(disk(11 * MIB)), &RULES);
         assert_eq!(later, full, "the words stay");
-        let off = Rules {
+        let off = DiskRules {
             reserve_bytes: 0,
             ..RULES
         };
@@ -180,7 +180,7 @@ mod tests {
             words.contains("its folder holds 12 GiB, the limit is 10 GiB"),
             "{words}"
         );
-        let free = Rules {
+        let free = DiskRules {
             task_bytes: None,
             ..RULES
         };

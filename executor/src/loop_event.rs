@@ -1,4 +1,4 @@
-//! Orders to the node loop.
+//! Events from outside the node loop, which wake it.
 
 use crate::metrics::WokenBy;
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -9,13 +9,13 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// Event from outside the loop.
 #[derive(Debug)]
-pub enum Order {
+pub enum NodeLoopEvent {
     /// A session is open; reports go to this channel. At most two reports are unacknowledged.
     Connected(UnboundedSender<Report>),
     /// The scheduler has lost acknowledged data: everything on the disk is reported again.
     ReportAll,
     Disconnected,
-    Assigned(Assigned),
+    Assigned(DecodedAssignment),
     Acknowledged(u64),
     Leave {
         stop_tasks: bool,
@@ -28,8 +28,8 @@ pub enum Order {
     End(TaskId, Outcome),
 }
 
-impl Order {
-    pub(crate) fn from(&self) -> WokenBy {
+impl NodeLoopEvent {
+    pub(crate) fn source(&self) -> WokenBy {
         match self {
             Self::Look | Self::Grown | Self::End(..) => WokenBy::Task,
             Self::Connected(_)
@@ -44,13 +44,13 @@ impl Order {
 
 /// A decoded assignment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Assigned {
+pub struct DecodedAssignment {
     pub generation: u64,
-    pub tasks: Vec<AssignedTask>,
+    pub tasks: Vec<DecodedTask>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct AssignedTask {
+pub struct DecodedTask {
     pub launch: TaskLaunch,
     pub peers: Peers,
     pub stop: bool,

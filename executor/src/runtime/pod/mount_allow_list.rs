@@ -14,53 +14,53 @@ const EMPTY_BYTES: u32 = 1 << 20;
 
 /// A folder at the same path in the executor and in each pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shut<'a> {
+pub struct MountAllowList<'a> {
     pub folder: &'a Path,
     /// Name of the empty volume.
     pub name: &'static str,
-    pub seen: Vec<Seen>,
+    pub visible: Vec<VisiblePath>,
 }
 
 /// A visible subfolder. It must exist on the node when the pod starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct VisiblePath {
     /// Relative to the folder.
     pub path: PathBuf,
     pub read_only: bool,
 }
 
 /// Replaces the template's mount of the folder. Without such a mount nothing changes.
-pub fn shut(spec: &mut PodSpec, container: &mut Container, shut: &Shut<'_>) {
+pub fn restrict_mount(spec: &mut PodSpec, container: &mut Container, list: &MountAllowList<'_>) {
     let mounts = container.volume_mounts.get_or_insert_default();
     let over = mounts
         .iter()
         .enumerate()
         .filter(|(_, mount)| mount.sub_path_expr.is_none())
-        .filter(|(_, mount)| shut.folder.starts_with(&mount.mount_path))
+        .filter(|(_, mount)| list.folder.starts_with(&mount.mount_path))
         .max_by_key(|(_, mount)| Path::new(&mount.mount_path).components().count());
     let Some((place, over)) = over.map(|(place, mount)| (place, mount.clone())) else {
         return;
     };
-    let within = shut.folder.strip_prefix(&over.mount_path);
+    let within = list.folder.strip_prefix(&over.mount_path);
     let within = within.expect("it is a prefix of it");
     if within.as_os_str().is_empty() {
         mounts.remove(place);
     }
     mounts.push(VolumeMount {
-        name: shut.name.to_owned(),
-        mount_path: text(shut.folder),
+        name: list.name.to_owned(),
+        mount_path: text(list.folder),
         ..VolumeMount::default()
     });
     let base = Path::new(over.sub_path.as_deref().unwrap_or_default()).join(within);
-    mounts.extend(shut.seen.iter().map(|seen| VolumeMount {
+    mounts.extend(list.visible.iter().map(|visible| VolumeMount {
         name: over.name.clone(),
-        mount_path: text(&shut.folder.join(&seen.path)),
-        sub_path: Some(text(&base.join(&seen.path))),
-        read_only: seen.read_only.then_some(true),
+        mount_path: text(&list.folder.join(&visible.path)),
+        sub_path: Some(text(&base.join(&visible.path))),
+        read_only: visible.read_only.then_some(true),
         ..VolumeMount::default()
     }));
     spec.volumes.get_or_insert_default().push(Volume {
-        name: shut.name.to_owned(),
+        name: list.name.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource {
             medium: Some("Memory".to_owned()),
             size_limit: Some(Quantity(EMPTY_BYTES.to_string())),
@@ -84,16 +84,16 @@ mod tests {
         let container = json!({ "name": "task", "volumeMounts": [mount, { "name": "tmp", "mountPath": "/tmp" }] });
         let mut container: Container = serde_json::from_value(container).expect("a container");
         let mut spec: PodSpec = serde_json::from_value(json!({ "containers": [] })).expect("a pod");
-        let seen = |path: &str, read_only| Seen {
+        let visible = |path: &str, read_only| VisiblePath {
             path: path.into(),
             read_only,
         };
-        let of_data = Shut {
+        let of_data = MountAllowList {
             folder: Path::new("/var/lib/muster"),
             name: "hidden-data",
-            seen: vec![seen("a", true), seen("b/c", false)],
+            visible: vec![visible("a", true), visible("b/c", false)],
         };
-        shut(&mut spec, &mut container, &of_data);
+        restrict_mount(&mut spec, &mut container, &of_data);
         (json!(container.volume_mounts), json!(spec.volumes))
     }
 

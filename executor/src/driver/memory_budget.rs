@@ -2,7 +2,7 @@
 //! cgroups that of the host.
 
 use super::DriverError;
-use super::promise::{Promise, Promised, Promises};
+use super::memory_reservation::{MemoryReservation, MemoryReservations, ReservedMemory};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use std::collections::BTreeMap;
@@ -10,36 +10,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Bytes per GPU.
-pub(super) type Bytes = BTreeMap<u32, u64>;
+pub(super) type GpuBytes = BTreeMap<u32, u64>;
 
 /// Mount point of cgroup v2 on all current distributions.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-pub(super) trait Room {
+pub(super) trait MemoryBudget {
     /// Returns the memory of these processes on each GPU of the task.
     ///
     /// # Errors
     /// If it cannot be read.
-    fn on_gpus(&self, processes: &[i32]) -> Result<Bytes, DriverError>;
+    fn on_gpus(&self, processes: &[i32]) -> Result<GpuBytes, DriverError>;
     /// Reserves `needed` bytes of the host for these processes, or returns the free bytes.
     ///
     /// # Errors
     /// If the free memory cannot be read.
-    fn promise_host(
+    fn reserve_host(
         &self,
         processes: &[i32],
         needed: u64,
-    ) -> Result<Result<Promise, u64>, DriverError>;
+    ) -> Result<Result<MemoryReservation, u64>, DriverError>;
     /// Reserves memory on each GPU so that the spared part stays free, or returns the first GPU
     /// without room and its free bytes.
     ///
     /// # Errors
     /// If the free memory cannot be read.
-    fn promise_gpus(
+    fn reserve_gpus(
         &self,
-        needed: &Bytes,
+        needed: &GpuBytes,
         spared: f64,
-    ) -> Result<Result<Promise, (u32, u64)>, DriverError>;
+    ) -> Result<Result<MemoryReservation, (u32, u64)>, DriverError>;
 }
 
 /// Memory of this machine and of the task's GPUs.
@@ -47,25 +47,28 @@ pub(super) struct Machine {
     nvml: Nvml,
     /// GPUs of the task.
     gpus: Vec<u32>,
-    promises: Promises,
+    reservations: MemoryReservations,
 }
 
 impl Machine {
     /// # Errors
     /// If NVML is not available.
-    pub(super) fn new(gpus: Vec<u32>, promises: Promises) -> Result<Self, DriverError> {
+    pub(super) fn new(
+        gpus: Vec<u32>,
+        reservations: MemoryReservations,
+    ) -> Result<Self, DriverError> {
         let nvml = Nvml::init().map_err(DriverError::Nvml)?;
         Ok(Self {
             nvml,
             gpus,
-            promises,
+            reservations,
         })
     }
 }
 
-impl Room for Machine {
-    fn on_gpus(&self, processes: &[i32]) -> Result<Bytes, DriverError> {
-        let mut bytes = Bytes::new();
+impl MemoryBudget for Machine {
+    fn on_gpus(&self, processes: &[i32]) -> Result<GpuBytes, DriverError> {
+        let mut bytes = GpuBytes::new();
         for &gpu in &self.gpus {
             let device = self.nvml.device_by_index(gpu).map_err(DriverError::Nvml)?;
             let all = device
@@ -96,51 +99,51 @@ impl Room for Machine {
         Ok(bytes)
     }
 
-    fn promise_host(
+    fn reserve_host(
         &self,
         processes: &[i32],
         needed: u64,
-    ) -> Result<Result<Promise, u64>, DriverError> {
+    ) -> Result<Result<MemoryReservation, u64>, DriverError> {
         let mut cgroups: Vec<PathBuf> = processes.iter().filter_map(|pid| cgroup(*pid)).collect();
         cgroups.sort_unstable();
         cgroups.dedup();
-        self.promises.make(|others| {
-            let promised: u64 = others.iter().map(|one| one.host).sum();
-            let mut free = available()?.saturating_sub(promised);
+        self.reservations.reserve(|others| {
+            let reserved: u64 = others.iter().map(|one| one.host).sum();
+            let mut free = available()?.saturating_sub(reserved);
             for cgroup in &cgroups {
                 free = free.min(left(cgroup, others).unwrap_or(u64::MAX));
             }
             Ok(if free < needed {
                 Err(free)
             } else {
-                Ok(Promised {
+                Ok(ReservedMemory {
                     host: needed,
                     cgroups: cgroups.clone(),
-                    gpus: Bytes::new(),
+                    gpus: GpuBytes::new(),
                 })
             })
         })
     }
 
-    fn promise_gpus(
+    fn reserve_gpus(
         &self,
-        needed: &Bytes,
+        needed: &GpuBytes,
         spared: f64,
-    ) -> Result<Result<Promise, (u32, u64)>, DriverError> {
-        self.promises.make(|others| {
+    ) -> Result<Result<MemoryReservation, (u32, u64)>, DriverError> {
+        self.reservations.reserve(|others| {
             for (&gpu, &needed) in needed {
                 let device = self.nvml.device_by_index(gpu).map_err(DriverError::Nvml)?;
                 let memory = device.memory_info().map_err(DriverError::Nvml)?;
                 let left = (memory.total as f64 * spared) as u64;
-                let promised: u64 = others.iter().filter_map(|one| one.gpus.get(&gpu)).sum();
-                let free = memory.free.saturating_sub(promised);
+                let reserved: u64 = others.iter().filter_map(|one| one.gpus.get(&gpu)).sum();
+                let free = memory.free.saturating_sub(reserved);
                 if free < needed.saturating_add(left) {
                     return Ok(Err((gpu, free)));
                 }
             }
-            Ok(Ok(Promised {
+            Ok(Ok(ReservedMemory {
                 gpus: needed.clone(),
-                ..Promised::default()
+                ..ReservedMemory::default()
             }))
         })
     }
@@ -165,7 +168,7 @@ fn cgroup(pid: i32) -> Option<PathBuf> {
 
 /// Returns the memory that a cgroup and its ancestors still permit; `None` without a limit. The
 /// kernel reclaims file pages before it kills a process, so they count as free.
-fn left(cgroup: &Path, others: &[Promised]) -> Option<u64> {
+fn left(cgroup: &Path, others: &[ReservedMemory]) -> Option<u64> {
     let of_one = |folder: &Path| {
         let whole: u64 = value(&folder.join("memory.max"))?;
         let used: u64 = value(&folder.join("memory.current"))?;
@@ -175,11 +178,11 @@ fn left(cgroup: &Path, others: &[Promised]) -> Option<u64> {
         let inside = others
             .iter()
             .filter(|one| one.cgroups.iter().any(|inner| inner.starts_with(folder)));
-        let promised: u64 = inside.map(|one| one.host).sum();
+        let reserved: u64 = inside.map(|one| one.host).sum();
         Some(
             whole
                 .saturating_sub(used.saturating_sub(files))
-                .saturating_sub(promised),
+                .saturating_sub(reserved),
         )
     };
     cgroup.ancestors().filter_map(of_one).min()
@@ -224,15 +227,15 @@ mod tests {
         write(&inner, "memory.max", "70\n");
         assert_eq!(alone(&inner), Some(20));
         // A neighbour's reservation counts against the common ancestor only.
-        let promised = |host, cgroup: PathBuf| Promised {
+        let reserved = |host, cgroup: PathBuf| ReservedMemory {
             host,
             cgroups: vec![cgroup],
-            gpus: Bytes::new(),
+            gpus: GpuBytes::new(),
         };
-        let neighbour = promised(590, root.path().join("other"));
+        let neighbour = reserved(590, root.path().join("other"));
         assert_eq!(left(&inner, std::slice::from_ref(&neighbour)), Some(10));
-        let stranger = promised(590, root.path().with_extension("elsewhere"));
+        let stranger = reserved(590, root.path().with_extension("elsewhere"));
         assert_eq!(left(&inner, &[stranger]), Some(20));
-        assert_eq!(left(&inner, &[promised(15, inner.clone())]), Some(5));
+        assert_eq!(left(&inner, &[reserved(15, inner.clone())]), Some(5));
     }
 }

@@ -5,12 +5,12 @@
 //! The request is in `peers.json`, the result in `standing` and in the task's events. So no daemon
 //! needs to run at that moment.
 
-use super::aide::{Aide, End};
 use super::child::own_id;
-use super::writer::Writer;
-use crate::driver::{self, Answer, Order};
+use super::driver_helper::{DriverHelper, DriverHelperResult};
+use super::writer::ShimFileWriter;
+use crate::driver::{self, DriverAnswer, DriverOrder};
 use crate::events;
-use crate::folder::TaskFolder;
+use crate::folder::NodeTaskFolder;
 use crate::process::{self, Stat};
 use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::JobId;
@@ -25,9 +25,9 @@ use std::time::Duration;
 /// Maximum number of passes that stop processes started during the previous pass.
 const ROUNDS: u32 = 8;
 
-pub(super) struct Hold {
-    folder: TaskFolder,
-    writer: Writer,
+pub(super) struct ProgramSuspension {
+    folder: NodeTaskFolder,
+    writer: ShimFileWriter,
     job: JobId,
     /// Folder of the driver's records on this node.
     driver: PathBuf,
@@ -38,40 +38,40 @@ pub(super) struct Hold {
     read: Option<(u64, i64, i64)>,
     /// The newest slice, and whether it requests suspension.
     turn: u64,
-    is_wanted: bool,
-    stand: Stand,
+    is_suspend_requested: bool,
+    state: SuspendState,
     /// The last note about the driver, so that it is reported once.
-    said: Option<String>,
+    reported_problem: Option<String>,
     /// The wait for room was reported since the last resume.
-    has_said_it_waits: bool,
+    has_reported_wait: bool,
     /// The task was asked to stop and has this many milliseconds.
-    ends: Option<u64>,
+    ends_within_ms: Option<u64>,
 }
 
-enum Stand {
-    Goes,
+enum SuspendState {
+    Running,
     /// The driver moves its memory to the host.
-    Leaves {
+    Suspending {
         turn: u64,
-        aide: Aide,
+        helper: DriverHelper,
     },
     /// The result of a move is unknown, so a helper undoes all of it. Then the program is suspended
     /// for this slice, or resumes.
-    Mended {
+    Recovering {
         turn: Option<u64>,
-        aide: Aide,
+        helper: DriverHelper,
     },
     /// Suspended. `moved` is the size of its memory per GPU, which is now on the host.
-    Stands {
+    Suspended {
         turn: u64,
         moved: Option<BTreeMap<u32, u64>>,
     },
     /// The driver moves the memory back, which needs `needed` bytes per GPU. `is_last`: the task is
     /// to end, so there is no further attempt.
-    Returns {
+    Resuming {
         needed: BTreeMap<u32, u64>,
         is_last: bool,
-        aide: Aide,
+        helper: DriverHelper,
     },
     /// The program cannot be resumed. The driver is at fault for this reason, or without one its
     /// GPUs had no room in time.
@@ -82,16 +82,16 @@ enum Stand {
 
 /// Remaining treatment of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ProgramState {
     Lives,
     /// The driver does not restore the program: only its end releases it.
     Lost,
 }
 
-impl Hold {
+impl ProgramSuspension {
     pub fn new(
-        folder: &TaskFolder,
-        writer: Writer,
+        folder: &NodeTaskFolder,
+        writer: ShimFileWriter,
         data_dir: &Path,
         job: JobId,
         patience_ms: Option<u64>,
@@ -104,84 +104,88 @@ impl Hold {
             patience_ms,
             read: None,
             turn: 0,
-            is_wanted: false,
-            stand: Stand::Goes,
-            said: None,
-            has_said_it_waits: false,
-            ends: None,
+            is_suspend_requested: false,
+            state: SuspendState::Running,
+            reported_problem: None,
+            has_reported_wait: false,
+            ends_within_ms: None,
         }
     }
 
     /// Continues with what the newest slice requests, without waiting.
-    pub fn follow(&mut self) -> Fate {
-        if self.ends.is_none() {
-            self.read_turn();
+    pub fn follow(&mut self) -> ProgramState {
+        if self.ends_within_ms.is_none() {
+            self.read_request();
         }
-        match std::mem::replace(&mut self.stand, Stand::Goes) {
-            Stand::Goes if self.is_wanted => self.leave(self.turn),
-            Stand::Goes => Fate::Lives,
-            Stand::Leaves { turn, aide } => match aide.look() {
-                None => self.be(Stand::Leaves { turn, aide }),
-                Some(end) => self.has_left(turn, end),
+        match std::mem::replace(&mut self.state, SuspendState::Running) {
+            SuspendState::Running if self.is_suspend_requested => self.begin_checkpoint(self.turn),
+            SuspendState::Running => ProgramState::Lives,
+            SuspendState::Suspending { turn, helper } => match helper.poll() {
+                None => self.enter(SuspendState::Suspending { turn, helper }),
+                Some(end) => self.checkpoint_ended(turn, end),
             },
-            Stand::Mended { turn, aide } => match aide.look() {
-                None => self.be(Stand::Mended { turn, aide }),
-                Some(End::Answered(Answer::Back)) => match turn {
-                    Some(turn) => self.stand_still(turn, None),
-                    None => self.has_returned(),
+            SuspendState::Recovering { turn, helper } => match helper.poll() {
+                None => self.enter(SuspendState::Recovering { turn, helper }),
+                Some(DriverHelperResult::Answered(DriverAnswer::Back)) => match turn {
+                    Some(turn) => self.suspend(turn, None),
+                    None => self.resume_ended(),
                 },
-                Some(end) => self.lose(end),
+                Some(end) => self.mark_lost(end),
             },
-            Stand::Stands { turn, moved } if self.is_wanted => {
+            SuspendState::Suspended { turn, moved } if self.is_suspend_requested => {
                 if turn != self.turn {
-                    self.tell(self.turn);
+                    self.announce_suspension(self.turn);
                 }
-                self.be(Stand::Stands {
+                self.enter(SuspendState::Suspended {
                     turn: self.turn,
                     moved,
                 })
             }
-            Stand::Stands { moved, .. } => self.go_on(moved),
-            lost @ Stand::Lost { .. } => {
-                self.stand = lost;
-                Fate::Lost
+            SuspendState::Suspended { moved, .. } => self.resume(moved),
+            lost @ SuspendState::Lost { .. } => {
+                self.state = lost;
+                ProgramState::Lost
             }
-            Stand::Returns {
+            SuspendState::Resuming {
                 needed,
                 is_last,
-                aide,
-            } => match aide.look() {
-                None => self.be(Stand::Returns {
+                helper,
+            } => match helper.poll() {
+                None => self.enter(SuspendState::Resuming {
                     needed,
                     is_last,
-                    aide,
+                    helper,
                 }),
-                Some(End::Answered(Answer::NoRoom { why })) if !is_last => {
-                    self.has_no_room(needed, &why)
+                Some(DriverHelperResult::Answered(DriverAnswer::NoRoom { why })) if !is_last => {
+                    self.restore_lacks_room(needed, &why)
                 }
-                Some(end) => self.has_come(end),
+                Some(end) => self.restore_ended(end),
             },
         }
     }
 
     /// The task is to end within this time. Resumes a suspended program; later calls of `follow`
     /// complete the resume.
-    pub fn end(&mut self, within_ms: u64) -> Fate {
-        self.ends = Some(within_ms);
-        self.is_wanted = false;
+    pub fn end(&mut self, within_ms: u64) -> ProgramState {
+        self.ends_within_ms = Some(within_ms);
+        self.is_suspend_requested = false;
         self.follow()
     }
 
     /// Longest time for which the driver may hold a program that was asked to stop; `None` if the
     /// driver does not hold it.
-    pub fn keeps_for_ms(&self) -> Option<u64> {
-        match self.stand {
-            Stand::Leaves { .. } | Stand::Mended { .. } | Stand::Returns { .. } => self.patience_ms,
-            Stand::Goes | Stand::Stands { .. } | Stand::Lost { .. } => None,
+    pub fn driver_limit_ms(&self) -> Option<u64> {
+        match self.state {
+            SuspendState::Suspending { .. }
+            | SuspendState::Recovering { .. }
+            | SuspendState::Resuming { .. } => self.patience_ms,
+            SuspendState::Running | SuspendState::Suspended { .. } | SuspendState::Lost { .. } => {
+                None
+            }
         }
     }
 
-    fn read_turn(&mut self) {
+    fn read_request(&mut self) {
         let file = self.folder.peers();
         let Some(metadata) = file.metadata() else {
             return;
@@ -193,77 +197,79 @@ impl Hold {
         if let Ok(Some(peers)) = file.read::<Peers>() {
             self.read = Some(version);
             self.turn = peers.turn;
-            self.is_wanted = peers.held_turn().is_some();
+            self.is_suspend_requested = peers.held_turn().is_some();
         }
     }
 
-    fn leave(&mut self, turn: u64) -> Fate {
+    fn begin_checkpoint(&mut self, turn: u64) -> ProgramState {
         let Some(patience_ms) = self.patience_ms else {
-            return self.stand_still(turn, None);
+            return self.suspend(turn, None);
         };
-        match self.send(Order::TakeOff, &BTreeMap::new(), patience_ms) {
-            Ok(aide) => self.be(Stand::Leaves { turn, aide }),
+        match self.send(DriverOrder::TakeOff, &BTreeMap::new(), patience_ms) {
+            Ok(helper) => self.enter(SuspendState::Suspending { turn, helper }),
             Err(error) => {
-                self.say(&error.to_string());
-                self.stand_still(turn, None)
+                self.report_problem(&error.to_string());
+                self.suspend(turn, None)
             }
         }
     }
 
-    fn has_left(&mut self, turn: u64, end: End) -> Fate {
+    fn checkpoint_ended(&mut self, turn: u64, end: DriverHelperResult) -> ProgramState {
         match end {
-            End::Answered(Answer::Moved { processes: 0, .. }) => self.stand_still(turn, None),
-            End::Answered(Answer::Moved { gpus, .. }) => {
-                self.said = None;
-                self.stand_still(turn, Some(gpus))
+            DriverHelperResult::Answered(DriverAnswer::Moved { processes: 0, .. }) => {
+                self.suspend(turn, None)
             }
-            End::Answered(Answer::Unchanged { why }) => {
-                self.say(&why);
-                self.stand_still(turn, None)
+            DriverHelperResult::Answered(DriverAnswer::Moved { gpus, .. }) => {
+                self.reported_problem = None;
+                self.suspend(turn, Some(gpus))
             }
-            End::Vanished { why } => {
-                self.say(&why);
-                self.mend(Some(turn))
+            DriverHelperResult::Answered(DriverAnswer::Unchanged { why }) => {
+                self.report_problem(&why);
+                self.suspend(turn, None)
             }
-            End::Answered(Answer::Back | Answer::NoRoom { .. } | Answer::Lost { .. }) => {
-                self.lose(end)
+            DriverHelperResult::Vanished { why } => {
+                self.report_problem(&why);
+                self.roll_back(Some(turn))
             }
+            DriverHelperResult::Answered(
+                DriverAnswer::Back | DriverAnswer::NoRoom { .. } | DriverAnswer::Lost { .. },
+            ) => self.mark_lost(end),
         }
     }
 
     /// Stops the processes by SIGSTOP, which ends their computation on the GPUs. Their memory
     /// leaves the GPUs only if the driver has moved it before.
-    fn stand_still(&mut self, turn: u64, moved: Option<BTreeMap<u32, u64>>) -> Fate {
-        if self.ends.is_some() {
-            return self.go_on(moved);
+    fn suspend(&mut self, turn: u64, moved: Option<BTreeMap<u32, u64>>) -> ProgramState {
+        if self.ends_within_ms.is_some() {
+            return self.resume(moved);
         }
-        stop();
-        self.tell(turn);
-        self.be(Stand::Stands { turn, moved })
+        stop_all();
+        self.announce_suspension(turn);
+        self.enter(SuspendState::Suspended { turn, moved })
     }
 
-    fn go_on(&mut self, moved: Option<BTreeMap<u32, u64>>) -> Fate {
+    fn resume(&mut self, moved: Option<BTreeMap<u32, u64>>) -> ProgramState {
         let standing = self.folder.standing();
         self.writer.write(move || drop(standing.remove()));
         // Sent regardless of the process state: a process inside a system call stops when the call
         // returns, unless SIGCONT arrives before.
         signal_all(Signal::CONT, |_| true);
         let Some(needed) = moved else {
-            return self.has_returned();
+            return self.resume_ended();
         };
         let patience_ms = self.patience_ms.unwrap_or_default();
-        let (order, patience_ms) = match self.ends {
-            Some(within_ms) => (Order::BringBackToEnd, patience_ms.min(within_ms)),
-            None => (Order::BringBack, patience_ms),
+        let (order, patience_ms) = match self.ends_within_ms {
+            Some(within_ms) => (DriverOrder::BringBackToEnd, patience_ms.min(within_ms)),
+            None => (DriverOrder::BringBack, patience_ms),
         };
-        let is_last = order == Order::BringBackToEnd;
+        let is_last = order == DriverOrder::BringBackToEnd;
         match self.send(order, &needed, patience_ms) {
-            Ok(aide) => self.be(Stand::Returns {
+            Ok(helper) => self.enter(SuspendState::Resuming {
                 needed,
                 is_last,
-                aide,
+                helper,
             }),
-            Err(error) => self.lose(End::Vanished {
+            Err(error) => self.mark_lost(DriverHelperResult::Vanished {
                 why: error.to_string(),
             }),
         }
@@ -271,67 +277,70 @@ impl Hold {
 
     /// The program is unchanged, and its memory is safe on the host. It waits until there is room
     /// or until its slice has ended.
-    fn has_no_room(&mut self, needed: BTreeMap<u32, u64>, why: &str) -> Fate {
-        if !std::mem::replace(&mut self.has_said_it_waits, true) {
+    fn restore_lacks_room(&mut self, needed: BTreeMap<u32, u64>, why: &str) -> ProgramState {
+        if !std::mem::replace(&mut self.has_reported_wait, true) {
             let message = format!("it waits for room on its GPUs: {why}");
             self.report(TaskReport::Note { message });
         }
-        if self.is_wanted {
-            self.has_said_it_waits = false;
-            return self.stand_still(self.turn, Some(needed));
+        if self.is_suspend_requested {
+            self.has_reported_wait = false;
+            return self.suspend(self.turn, Some(needed));
         }
-        self.go_on(Some(needed))
+        self.resume(Some(needed))
     }
 
-    fn has_come(&mut self, end: End) -> Fate {
+    fn restore_ended(&mut self, end: DriverHelperResult) -> ProgramState {
         match end {
-            End::Answered(Answer::Back) => self.has_returned(),
-            End::Vanished { .. } => self.mend(None),
-            End::Answered(_) => self.lose(end),
+            DriverHelperResult::Answered(DriverAnswer::Back) => self.resume_ended(),
+            DriverHelperResult::Vanished { .. } => self.roll_back(None),
+            DriverHelperResult::Answered(_) => self.mark_lost(end),
         }
     }
 
-    fn has_returned(&mut self) -> Fate {
-        self.has_said_it_waits = false;
-        if self.ends.is_none() {
+    fn resume_ended(&mut self) -> ProgramState {
+        self.has_reported_wait = false;
+        if self.ends_within_ms.is_none() {
             self.report(TaskReport::Continued {
                 turn: self.turn,
                 step: None,
             });
         }
-        self.be(Stand::Goes)
+        self.enter(SuspendState::Running)
     }
 
     fn send(
         &self,
-        order: Order,
+        order: DriverOrder,
         needed: &BTreeMap<u32, u64>,
         patience_ms: u64,
-    ) -> io::Result<Aide> {
+    ) -> io::Result<DriverHelper> {
         let answer = self.folder.driver();
         // The answer to an earlier order must be gone before this order is sent.
         let removed = self.writer.answer(move || answer.remove())?;
         removed?;
-        Aide::send(&self.folder, &self.driver, order, needed, patience_ms)
+        DriverHelper::send(&self.folder, &self.driver, order, needed, patience_ms)
     }
 
-    fn mend(&mut self, turn: Option<u64>) -> Fate {
+    fn roll_back(&mut self, turn: Option<u64>) -> ProgramState {
         let patience_ms = self.patience_ms.unwrap_or_default();
-        match self.send(Order::Mend, &BTreeMap::new(), patience_ms) {
-            Ok(aide) => self.be(Stand::Mended { turn, aide }),
-            Err(error) => self.lose(End::Vanished {
+        match self.send(DriverOrder::Mend, &BTreeMap::new(), patience_ms) {
+            Ok(helper) => self.enter(SuspendState::Recovering { turn, helper }),
+            Err(error) => self.mark_lost(DriverHelperResult::Vanished {
                 why: error.to_string(),
             }),
         }
     }
 
-    fn be(&mut self, stand: Stand) -> Fate {
-        self.stand = stand;
-        Fate::Lives
+    fn enter(&mut self, state: SuspendState) -> ProgramState {
+        self.state = state;
+        ProgramState::Lives
     }
 
-    fn lose(&mut self, end: End) -> Fate {
-        let is_drivers_fault = !matches!(end, End::Answered(Answer::NoRoom { .. }));
+    fn mark_lost(&mut self, end: DriverHelperResult) -> ProgramState {
+        let is_drivers_fault = !matches!(
+            end,
+            DriverHelperResult::Answered(DriverAnswer::NoRoom { .. })
+        );
         if is_drivers_fault {
             let (folder, job) = (self.driver.clone(), self.job);
             self.writer.write(move || {
@@ -341,11 +350,13 @@ impl Hold {
             });
         }
         let why = match end {
-            End::Answered(
-                Answer::Lost { why } | Answer::NoRoom { why } | Answer::Unchanged { why },
+            DriverHelperResult::Answered(
+                DriverAnswer::Lost { why }
+                | DriverAnswer::NoRoom { why }
+                | DriverAnswer::Unchanged { why },
             )
-            | End::Vanished { why } => why,
-            End::Answered(Answer::Moved { .. } | Answer::Back) => {
+            | DriverHelperResult::Vanished { why } => why,
+            DriverHelperResult::Answered(DriverAnswer::Moved { .. } | DriverAnswer::Back) => {
                 "an answer to another order".to_owned()
             }
         };
@@ -357,23 +368,23 @@ impl Hold {
             );
             self.report(TaskReport::Note { message });
         }
-        self.stand = Stand::Lost { driver };
-        Fate::Lost
+        self.state = SuspendState::Lost { driver };
+        ProgramState::Lost
     }
 
     /// Returns the reason why the driver did not restore the program, if that happened.
     pub fn lost_by_driver(&self) -> Option<&str> {
-        match &self.stand {
-            Stand::Lost { driver } => driver.as_deref(),
+        match &self.state {
+            SuspendState::Lost { driver } => driver.as_deref(),
             _ => None,
         }
     }
 
     /// Reports that the program's memory stays on the GPUs, and why; once per reason, not in each
     /// slice.
-    fn say(&mut self, why: &str) {
-        if self.said.as_deref() != Some(why) {
-            self.said = Some(why.to_owned());
+    fn report_problem(&mut self, why: &str) {
+        if self.reported_problem.as_deref() != Some(why) {
+            self.reported_problem = Some(why.to_owned());
             let message = format!("its memory stays on the GPUs while it is suspended: {why}");
             self.report(TaskReport::Note { message });
         }
@@ -381,7 +392,7 @@ impl Hold {
 
     /// Announces the suspension: first to this node, which may then start another task on the GPU,
     /// then to the scheduler, which assigns the GPU.
-    fn tell(&self, turn: u64) {
+    fn announce_suspension(&self, turn: u64) {
         let standing = self.folder.standing();
         self.writer.write(move || {
             if let Err(error) = standing.write_atomically(&turn) {
@@ -403,7 +414,7 @@ impl Hold {
 
 /// Stops all processes of the task. A stopped process starts no others, so a pass that finds none
 /// running is the last.
-fn stop() {
+fn stop_all() {
     for _ in 0..ROUNDS {
         if !signal_all(Signal::STOP, |stat| stat.state != 'T') {
             return;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
     SecretVolumeSource, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use muster_model::spec::{Pod, SecretKey, Volume as Wanted};
+use muster_model::spec::{Pod, SecretKey, Volume as SpecVolume};
 
 /// Mount path of shared memory. The template has a volume there, which a job may replace.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -19,7 +19,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const OWN_PREFIX: &str = "own-";
 
 /// Whether the job brings the volume of this name.
-pub fn is_own(volume: &str) -> bool {
+pub fn is_job_volume(volume: &str) -> bool {
     volume.starts_with(OWN_PREFIX)
 }
 
@@ -45,7 +45,7 @@ impl From<PathTaken> for ExecutorError {
 /// # Errors
 /// [`PathTaken`] if a volume is mounted at, above or below a path of the template: it would hide
 /// files that the task needs.
-pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<(), PathTaken> {
+pub fn apply(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<(), PathTaken> {
     if let Some(image) = &own.image {
         container.image = Some(image.clone());
         // The template's policy applies to its own image. By default a changing tag is pulled each
@@ -93,8 +93,10 @@ pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<
 /// Removes the template's mount at this path, and its volume if no other mount uses it.
 fn take_out(spec: &mut PodSpec, container: &mut Container, path: &str) {
     let mounts = container.volume_mounts.get_or_insert_default();
-    let is_there = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/') == path;
-    let Some(place) = mounts.iter().position(is_there) else {
+    let Some(place) = mounts
+        .iter()
+        .position(|mount| mount.mount_path.trim_end_matches('/') == path)
+    else {
         return;
     };
     let name = mounts.remove(place).name;
@@ -129,15 +131,15 @@ fn variable((name, from): (&String, &SecretKey)) -> EnvVar {
     }
 }
 
-fn mount(name: &str, wanted: &Wanted) -> VolumeMount {
+fn mount(name: &str, wanted: &SpecVolume) -> VolumeMount {
     let (read_only, sub_path) = match wanted {
-        Wanted::Claim {
+        SpecVolume::Claim {
             read_only,
             sub_path,
             ..
         } => (*read_only, sub_path.clone()),
-        Wanted::Secret { .. } | Wanted::ConfigMap { .. } => (true, None),
-        Wanted::Scratch { .. } | Wanted::Memory { .. } => (false, None),
+        SpecVolume::Secret { .. } | SpecVolume::ConfigMap { .. } => (true, None),
+        SpecVolume::Scratch { .. } | SpecVolume::Memory { .. } => (false, None),
     };
     VolumeMount {
         name: name.to_owned(),
@@ -148,13 +150,13 @@ fn mount(name: &str, wanted: &Wanted) -> VolumeMount {
     }
 }
 
-fn volume(name: String, wanted: &Wanted) -> Volume {
+fn volume(name: String, wanted: &SpecVolume) -> Volume {
     let of = Volume {
         name,
         ..Volume::default()
     };
     match wanted {
-        Wanted::Claim {
+        SpecVolume::Claim {
             name, read_only, ..
         } => Volume {
             persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
@@ -163,25 +165,25 @@ fn volume(name: String, wanted: &Wanted) -> Volume {
             }),
             ..of
         },
-        Wanted::Secret { name, .. } => Volume {
+        SpecVolume::Secret { name, .. } => Volume {
             secret: Some(SecretVolumeSource {
                 secret_name: Some(name.clone()),
                 ..SecretVolumeSource::default()
             }),
             ..of
         },
-        Wanted::ConfigMap { name, .. } => Volume {
+        SpecVolume::ConfigMap { name, .. } => Volume {
             config_map: Some(ConfigMapVolumeSource {
                 name: name.clone(),
                 ..ConfigMapVolumeSource::default()
             }),
             ..of
         },
-        Wanted::Scratch { bytes, .. } => Volume {
+        SpecVolume::Scratch { bytes, .. } => Volume {
             empty_dir: Some(empty(*bytes, None)),
             ..of
         },
-        Wanted::Memory { bytes, .. } => Volume {
+        SpecVolume::Memory { bytes, .. } => Volume {
             empty_dir: Some(empty(*bytes, Some("Memory"))),
             ..of
         },
@@ -213,7 +215,7 @@ mod tests {
             "volumeMounts": [{ "name": "data", "mountPath": "/var/lib/muster" }],
         }))
         .expect("a container");
-        over(&mut spec, &mut container, &own)?;
+        apply(&mut spec, &mut container, &own)?;
         let json = |value: Result<Value, _>| value.expect("JSON");
         Ok((
             json(serde_json::to_value(spec)),
@@ -288,7 +290,7 @@ volumes:
             "volumeMounts": [{ "name": "tmp", "mountPath": "/tmp" }, { "name": "shm", "mountPath": "/dev/shm" }],
         }))
         .expect("a container");
-        over(&mut spec, &mut container, &own).expect("the job may set its size");
+        apply(&mut spec, &mut container, &own).expect("the job may set its size");
         assert_eq!(
             json!(container.volume_mounts),
             json!([{ "name": "tmp", "mountPath": "/tmp" }, { "name": "own-0", "mountPath": "/dev/shm" }])

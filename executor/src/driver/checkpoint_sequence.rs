@@ -5,10 +5,10 @@
 //! of memory leaves its process lost (see the issues of NVIDIA/cuda-checkpoint). So the room on the
 //! GPUs is reserved first, and a failed restore is not repeated.
 
-use super::library::{Driver, State};
-use super::promise::Promise;
-use super::room::{Bytes, Room};
-use super::{Answer, DriverError};
+use super::library::{CudaProcessState, Driver};
+use super::memory_budget::{GpuBytes, MemoryBudget};
+use super::memory_reservation::MemoryReservation;
+use super::{DriverAnswer, DriverError};
 use std::collections::BTreeMap;
 
 /// Time limit of a lock: the process completes its work on the GPU first.
@@ -26,34 +26,34 @@ pub(super) trait Time {
 }
 
 /// The processes of one task and the operations on them.
-pub(super) struct Sequence<'a> {
+pub(super) struct CheckpointSequence<'a> {
     pub driver: &'a dyn Driver,
-    pub room: &'a dyn Room,
+    pub memory: &'a dyn MemoryBudget,
     pub time: &'a dyn Time,
     /// Returns the present processes of the task.
     pub processes: &'a dyn Fn() -> Vec<i32>,
 }
 
-impl Sequence<'_> {
+impl CheckpointSequence<'_> {
     /// Moves the task's device memory to the host. Afterwards all of it has moved, or none, or the
     /// answer is `Lost`.
-    pub fn take_off(&self) -> Answer {
+    pub fn checkpoint(&self) -> DriverAnswer {
         let mut locked = Vec::new();
         let moved = self
             .lock_all(&mut locked)
             .and_then(|()| self.move_all(&locked));
         match moved {
-            Ok(gpus) => Answer::Moved {
+            Ok(gpus) => DriverAnswer::Moved {
                 processes: locked.len(),
                 gpus,
             },
             // Only processes that this attempt has tried to lock are restored; the others are
             // unchanged.
-            Err(why) => match self.as_before(Some(&locked)) {
-                Ok(()) => Answer::Unchanged {
+            Err(why) => match self.restore_and_unlock(Some(&locked)) {
+                Ok(()) => DriverAnswer::Unchanged {
                     why: why.in_words(),
                 },
-                Err(worse) => Answer::Lost {
+                Err(worse) => DriverAnswer::Lost {
                     why: format!("{}; then {}", why.in_words(), worse.in_words()),
                 },
             },
@@ -62,25 +62,25 @@ impl Sequence<'_> {
 
     /// Moves the task's device memory, `needed` bytes per GPU, back to the GPUs. `spared` is the
     /// part of each GPU that must stay free beside it. Without room, nothing is changed.
-    pub fn bring_back(&self, needed: &Bytes, spared: f64) -> Answer {
-        match self.wait_for_room(needed, spared) {
-            Ok(_promise) => self.mend(),
+    pub fn restore(&self, needed: &GpuBytes, spared: f64) -> DriverAnswer {
+        match self.reserve_gpu_memory(needed, spared) {
+            Ok(_reservation) => self.roll_back(),
             Err(why @ (DriverError::NoRoomOnGpu { .. } | DriverError::Promises { .. })) => {
-                Answer::NoRoom {
+                DriverAnswer::NoRoom {
                     why: why.in_words(),
                 }
             }
-            Err(why) => Answer::Unchanged {
+            Err(why) => DriverAnswer::Unchanged {
                 why: why.in_words(),
             },
         }
     }
 
     /// Restores and unlocks all processes.
-    pub fn mend(&self) -> Answer {
-        match self.as_before(None) {
-            Ok(()) => Answer::Back,
-            Err(why) => Answer::Lost {
+    pub fn roll_back(&self) -> DriverAnswer {
+        match self.restore_and_unlock(None) {
+            Ok(()) => DriverAnswer::Back,
+            Err(why) => DriverAnswer::Lost {
                 why: why.in_words(),
             },
         }
@@ -93,7 +93,7 @@ impl Sequence<'_> {
                 if locked.contains(&pid) {
                     continue;
                 }
-                if state != State::Running {
+                if state != CudaProcessState::Running {
                     return Err(DriverError::Astray { pid, state });
                 }
                 let left_ms = self.time.left_ms().min(LOCK_MS);
@@ -114,15 +114,15 @@ impl Sequence<'_> {
     }
 
     /// Moves the memory of locked processes. They are locked, so their memory cannot grow.
-    fn move_all(&self, locked: &[i32]) -> Result<Bytes, DriverError> {
+    fn move_all(&self, locked: &[i32]) -> Result<GpuBytes, DriverError> {
         if locked.is_empty() {
-            return Ok(Bytes::new());
+            return Ok(GpuBytes::new());
         }
-        let gpus = self.room.on_gpus(locked)?;
+        let gpus = self.memory.on_gpus(locked)?;
         let needed = gpus.values().sum();
-        let _promise = self
-            .room
-            .promise_host(locked, needed)?
+        let _reservation = self
+            .memory
+            .reserve_host(locked, needed)?
             .map_err(|free| DriverError::NoRoomOnHost { needed, free })?;
         for &pid in locked {
             if self.time.left_ms() == 0 {
@@ -133,10 +133,14 @@ impl Sequence<'_> {
         Ok(gpus)
     }
 
-    fn wait_for_room(&self, needed: &Bytes, spared: f64) -> Result<Promise, DriverError> {
+    fn reserve_gpu_memory(
+        &self,
+        needed: &GpuBytes,
+        spared: f64,
+    ) -> Result<MemoryReservation, DriverError> {
         loop {
-            let why = match self.room.promise_gpus(needed, spared) {
-                Ok(Ok(promise)) => return Ok(promise),
+            let why = match self.memory.reserve_gpus(needed, spared) {
+                Ok(Ok(reservation)) => return Ok(reservation),
                 Ok(Err((gpu, free))) => {
                     let needed = needed.get(&gpu).copied().unwrap_or(0);
                     DriverError::NoRoomOnGpu { gpu, needed, free }
@@ -153,7 +157,7 @@ impl Sequence<'_> {
 
     /// Restores all processes and then unlocks all, of the given ones or of the task. Waits for
     /// transitions that another helper has begun.
-    fn as_before(&self, only: Option<&[i32]>) -> Result<(), DriverError> {
+    fn restore_and_unlock(&self, only: Option<&[i32]>) -> Result<(), DriverError> {
         let mut tried: BTreeMap<i32, DriverError> = BTreeMap::new();
         let mut before = Vec::new();
         loop {
@@ -165,20 +169,23 @@ impl Sequence<'_> {
                     continue;
                 }
             };
-            let not_so: Vec<(i32, State)> = states
+            let unrestored: Vec<(i32, CudaProcessState)> = states
                 .into_iter()
-                .filter(|(_, state)| *state != State::Running)
+                .filter(|(_, state)| *state != CudaProcessState::Running)
                 .collect();
-            let Some(&(first, state)) = not_so.first() else {
+            let Some(&(first, state)) = unrestored.first() else {
                 return Ok(());
             };
-            if let Some((pid, _)) = not_so.iter().find(|(_, state)| *state == State::Failed) {
+            if let Some((pid, _)) = unrestored
+                .iter()
+                .find(|(_, state)| *state == CudaProcessState::Failed)
+            {
                 return Err(tried.remove(pid).unwrap_or(DriverError::Astray {
                     pid: *pid,
-                    state: State::Failed,
+                    state: CudaProcessState::Failed,
                 }));
             }
-            let moved: Vec<i32> = of(&not_so, State::Moved);
+            let moved: Vec<i32> = of(&unrestored, CudaProcessState::Moved);
             for &pid in &moved {
                 if let Some(error) = tried.remove(&pid) {
                     return Err(error);
@@ -189,26 +196,26 @@ impl Sequence<'_> {
             }
             let mut refused = None;
             if moved.is_empty() {
-                for pid in of(&not_so, State::Locked) {
+                for pid in of(&unrestored, CudaProcessState::Locked) {
                     // The driver refuses while a call of a killed helper still moves the process.
                     refused = self.driver.unlock(pid).err().or(refused);
                 }
             }
             // A driver may report success without an effect.
-            let is_waiting = not_so == before
+            let is_waiting = unrestored == before
                 || refused.is_some()
-                || not_so.iter().any(|(_, state)| is_on_the_way(*state));
+                || unrestored.iter().any(|(_, state)| is_in_transition(*state));
             if is_waiting && self.time.left_ms() == 0 {
                 return Err(refused.unwrap_or(DriverError::Astray { pid: first, state }));
             }
             if is_waiting {
                 self.time.pause(PAUSE_MS);
             }
-            before = not_so;
+            before = unrestored;
         }
     }
 
-    fn states(&self, only: Option<&[i32]>) -> Result<Vec<(i32, State)>, DriverError> {
+    fn states(&self, only: Option<&[i32]>) -> Result<Vec<(i32, CudaProcessState)>, DriverError> {
         let mut states = Vec::new();
         let mut processes = (self.processes)();
         processes.retain(|pid| only.is_none_or(|only| only.contains(pid)));
@@ -225,13 +232,13 @@ impl Sequence<'_> {
     }
 }
 
-fn of(states: &[(i32, State)], wanted: State) -> Vec<i32> {
+fn of(states: &[(i32, CudaProcessState)], wanted: CudaProcessState) -> Vec<i32> {
     let all = states.iter().filter(|(_, state)| *state == wanted);
     all.map(|(pid, _)| *pid).collect()
 }
 
-fn is_on_the_way(state: State) -> bool {
-    matches!(state, State::Other(_))
+fn is_in_transition(state: CudaProcessState) -> bool {
+    matches!(state, CudaProcessState::Other(_))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! too, because the memory that they keep is not free.
 
 use crate::clock;
-use crate::device::{self, OfProcesses, Share, Used};
+use crate::device::{self, GpuUsageByProcess, GpuUsageReader, ProcessGpuUsage};
 use crate::process::{self, ProcessId, Stat};
 use muster_model::id::TaskId;
 use muster_model::node::Capacity;
@@ -23,72 +23,72 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// A running task, as the node loop passes it to the sampler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watched {
+pub struct SampledTask {
     pub task: TaskId,
     /// The task's processes are the descendants of its shim.
     pub shim: ProcessId,
     pub gpus: Vec<u32>,
-    pub stands_still: bool,
+    pub is_suspended: bool,
 }
 
 /// Handle shared by the sampling thread, the node loop and the session.
 #[derive(Debug, Clone, Default)]
-pub struct Meter(Arc<Inner>);
+pub struct UsageSampler(Arc<SamplerState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SamplerState {
     /// Interval of measurements; 0 means none.
     every_ms: AtomicU64,
     /// The sampling thread; parked while no measurement is requested.
     measuring: OnceLock<Thread>,
-    watched: Mutex<Vec<Watched>>,
+    watched: Mutex<Vec<SampledTask>>,
     measured: Mutex<BTreeMap<TaskId, UsageReport>>,
 }
 
 /// State of a task at the previous measurement.
 #[derive(Debug, Clone, Copy)]
-struct Last {
+struct LastSample {
     at_ms: u64,
     ticks: u64,
-    stood_still: bool,
+    was_suspended: bool,
     peak_bytes: Option<u64>,
 }
 
 /// Method of measurement on this node.
-enum Means {
+enum SamplingMethod {
     /// Number of cores per slot.
     Slots {
         cores: f64,
     },
-    Gpus(Box<Share>),
+    Gpus(Box<GpuUsageReader>),
 }
 
-impl Meter {
+impl UsageSampler {
     /// Starts the sampling thread, which measures while it is requested.
     pub fn run(&self, capacity: &Capacity) {
-        let (meter, has_cuda) = (self.clone(), device::has_cuda(capacity));
+        let (sampler, has_cuda) = (self.clone(), device::has_cuda(capacity));
         let slots = u32::try_from(capacity.gpus.len()).unwrap_or(u32::MAX);
         let cores = f64::from(device::cores()) / f64::from(slots.max(1));
         let running = thread::Builder::new()
             .name("meter".to_owned())
             .spawn(move || {
-                let mut means = None;
-                let mut known = BTreeMap::new();
+                let mut method = None;
+                let mut last_samples = BTreeMap::new();
                 loop {
-                    let every_ms = meter.0.every_ms.load(Ordering::Relaxed);
+                    let every_ms = sampler.0.every_ms.load(Ordering::Relaxed);
                     if every_ms == 0 {
-                        known.clear();
+                        last_samples.clear();
                         thread::park();
                         continue;
                     }
-                    let means = means.get_or_insert_with(|| {
+                    let method = method.get_or_insert_with(|| {
                         if has_cuda {
-                            Means::Gpus(Box::new(Share::open()))
+                            SamplingMethod::Gpus(Box::new(GpuUsageReader::open()))
                         } else {
-                            Means::Slots { cores }
+                            SamplingMethod::Slots { cores }
                         }
                     });
-                    meter.look(means, &mut known, clock::boottime_ms());
+                    sampler.sample(method, &mut last_samples, clock::boottime_ms());
                     thread::sleep(Duration::from_millis(every_ms.max(SHORTEST_MS)));
                 }
             });
@@ -100,7 +100,7 @@ impl Meter {
 
     /// Begins a session, in which the scheduler requests a measurement every `every_ms`; 0 means
     /// none.
-    pub fn ask(&self, every_ms: u64) {
+    pub fn request(&self, every_ms: u64) {
         self.0.every_ms.store(every_ms, Ordering::Relaxed);
         if let Some(measuring) = self.0.measuring.get() {
             measuring.unpark();
@@ -110,12 +110,12 @@ impl Meter {
 
     /// Whether measurements are requested.
     #[must_use]
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.every_ms.load(Ordering::Relaxed) > 0
     }
 
     /// Replaces the set of measured tasks.
-    pub fn watch(&self, tasks: Vec<Watched>) {
+    pub fn watch(&self, tasks: Vec<SampledTask>) {
         *lock(&self.0.watched) = tasks;
     }
 
@@ -125,21 +125,26 @@ impl Meter {
         std::mem::take(&mut *lock(&self.0.measured))
     }
 
-    fn look(&self, means: &mut Means, known: &mut BTreeMap<TaskId, Last>, now_ms: u64) {
+    fn sample(
+        &self,
+        method: &mut SamplingMethod,
+        last_samples: &mut BTreeMap<TaskId, LastSample>,
+        now_ms: u64,
+    ) {
         let watched = lock(&self.0.watched).clone();
-        known.retain(|task, _| watched.iter().any(|one| one.task == *task));
+        last_samples.retain(|task, _| watched.iter().any(|one| one.task == *task));
         if watched.is_empty() {
             return;
         }
         // Without a lock: the call may not return.
-        let on_gpus = match means {
-            Means::Slots { .. } => None,
-            Means::Gpus(share) => {
+        let on_gpus = match method {
+            SamplingMethod::Slots { .. } => None,
+            SamplingMethod::Gpus(reader) => {
                 let gpus: BTreeSet<u32> = watched
                     .iter()
                     .flat_map(|one| one.gpus.iter().copied())
                     .collect();
-                Some(share.look(&gpus))
+                Some(reader.read(&gpus))
             }
         };
         let all = process::all();
@@ -148,7 +153,7 @@ impl Meter {
                 continue;
             };
             let tree = process::descendants_among(&all, one.shim.pid);
-            let before = known.get(&one.task).copied();
+            let before = last_samples.get(&one.task).copied();
             let memory_bytes = match &on_gpus {
                 Some(used) => gpu_memory(used, one, &tree, before),
                 None => {
@@ -158,22 +163,22 @@ impl Meter {
             };
             // The shim has waited for ended processes of the task, so its time includes theirs.
             let ticks = tree.iter().chain([shim]).map(|stat| stat.cpu_ticks).sum();
-            let last = Last {
+            let last = LastSample {
                 at_ms: now_ms,
                 ticks,
-                stood_still: one.stands_still,
+                was_suspended: one.is_suspended,
                 peak_bytes: before.and_then(|last| last.peak_bytes).max(memory_bytes),
             };
-            known.insert(one.task, last);
+            last_samples.insert(one.task, last);
             // The busy share needs two measurements.
             let Some(before) = before else { continue };
-            let busy = match (&*means, &on_gpus) {
-                (Means::Slots { cores }, _) => cpu_busy(*cores, one, before, last),
-                (Means::Gpus(_), used) => {
+            let busy = match (&*method, &on_gpus) {
+                (SamplingMethod::Slots { cores }, _) => cpu_busy(*cores, one, before, last),
+                (SamplingMethod::Gpus(_), used) => {
                     used.as_ref().map_or(0.0, |used| gpu_busy(used, one, &tree))
                 }
             };
-            let was_at_work = !one.stands_still && !before.stood_still;
+            let was_at_work = !one.is_suspended && !before.was_suspended;
             let report = UsageReport {
                 memory_bytes,
                 peak_bytes: last.peak_bytes,
@@ -183,7 +188,7 @@ impl Meter {
                 } else {
                     0
                 },
-                stands: one.stands_still,
+                stands: one.is_suspended,
             };
             let mut measured = lock(&self.0.measured);
             let untold = measured.get(&one.task).copied();
@@ -210,29 +215,29 @@ fn added(untold: Option<UsageReport>, new: UsageReport) -> UsageReport {
 /// be of another namespace. For a suspended task that was visible before, the result is 0, because
 /// its memory has left the GPU.
 fn gpu_memory(
-    used: &OfProcesses,
-    one: &Watched,
+    used: &GpuUsageByProcess,
+    one: &SampledTask,
     tree: &[Stat],
-    before: Option<Last>,
+    before: Option<LastSample>,
 ) -> Option<u64> {
     let has_answered = one.gpus.iter().all(|gpu| used.contains_key(gpu));
     let of_task = of_task(used, one, tree).filter_map(|of| of.memory_bytes);
     let was_seen = before.is_some_and(|last| last.peak_bytes.is_some());
     let found = of_task.reduce(|sum, bytes| sum + bytes);
-    let found = found.or((one.stands_still && was_seen).then_some(0));
+    let found = found.or((one.is_suspended && was_seen).then_some(0));
     found.filter(|_| has_answered)
 }
 
-fn gpu_busy(used: &OfProcesses, one: &Watched, tree: &[Stat]) -> f64 {
+fn gpu_busy(used: &GpuUsageByProcess, one: &SampledTask, tree: &[Stat]) -> f64 {
     let busy: f64 = of_task(used, one, tree).map(|of| of.busy).sum();
     busy / one.gpus.len().max(1) as f64
 }
 
 fn of_task<'u>(
-    used: &'u OfProcesses,
-    one: &Watched,
+    used: &'u GpuUsageByProcess,
+    one: &SampledTask,
     tree: &[Stat],
-) -> impl Iterator<Item = &'u Used> {
+) -> impl Iterator<Item = &'u ProcessGpuUsage> {
     let of_gpus = one.gpus.iter().filter_map(|gpu| used.get(gpu));
     let pids = tree.iter().map(|stat| stat.id.pid);
     let pids: BTreeSet<u32> = pids.filter_map(|pid| u32::try_from(pid).ok()).collect();
@@ -240,7 +245,7 @@ fn of_task<'u>(
     found.map(|(_, of)| of).collect::<Vec<_>>().into_iter()
 }
 
-fn cpu_busy(cores: f64, one: &Watched, before: Last, now: Last) -> f64 {
+fn cpu_busy(cores: f64, one: &SampledTask, before: LastSample, now: LastSample) -> f64 {
     let used_s = now.ticks.saturating_sub(before.ticks) as f64 / TICKS_PER_S;
     let over_s = now.at_ms.saturating_sub(before.at_ms).max(1) as f64 / 1_000.0;
     used_s / over_s / (cores * one.gpus.len().max(1) as f64)
@@ -256,7 +261,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use uuid::Uuid;
 
-    const SLOT: fn() -> Means = || Means::Slots { cores: 1.0 };
+    const SLOT: fn() -> SamplingMethod = || SamplingMethod::Slots { cores: 1.0 };
 
     fn shell(script: &str) -> Child {
         // The outer shell acts as the shim, the inner one as the task.
@@ -271,12 +276,12 @@ mod tests {
         shim
     }
 
-    fn watched(number: u128, shim: &Child, stands_still: bool) -> Watched {
-        Watched {
+    fn watched(number: u128, shim: &Child, is_suspended: bool) -> SampledTask {
+        SampledTask {
             task: TaskId(Uuid::from_u128(number)),
             shim: ProcessId::of(i32::try_from(shim.id()).expect("a number")).expect("it runs"),
             gpus: vec![0],
-            stands_still,
+            is_suspended,
         }
     }
 
@@ -290,12 +295,12 @@ mod tests {
     #[test]
     fn busy_process_differs_from_a_waiting_one() {
         let (works, waits) = (shell("while :; do :; done"), shell("sleep 60"));
-        let meter = Meter::default();
-        let (mut means, mut known) = (SLOT(), BTreeMap::new());
+        let sampler = UsageSampler::default();
+        let (mut method, mut last_samples) = (SLOT(), BTreeMap::new());
         let start_ms = clock::boottime_ms();
-        meter.watch(vec![watched(1, &works, false), watched(2, &waits, false)]);
-        meter.look(&mut means, &mut known, start_ms);
-        assert!(meter.take().is_empty(), "a share of time needs two looks");
+        sampler.watch(vec![watched(1, &works, false), watched(2, &waits, false)]);
+        sampler.sample(&mut method, &mut last_samples, start_ms);
+        assert!(sampler.take().is_empty(), "a share of time needs two looks");
         // Waits until the task has used the processor, however busy the machine is.
         let used = |shim: &Child| {
             let tree = process::descendants(i32::try_from(shim.id()).expect("a number"));
@@ -305,13 +310,13 @@ mod tests {
         while used(&works) < before + 10 {
             thread::sleep(Duration::from_millis(10));
         }
-        meter.look(&mut means, &mut known, clock::boottime_ms() + 1);
-        let told = meter.take();
+        sampler.sample(&mut method, &mut last_samples, clock::boottime_ms() + 1);
+        let told = sampler.take();
         let of = |number| told[&TaskId(Uuid::from_u128(number))];
         assert!(of(1).busy > of(2).busy, "{told:?}");
         assert!(of(2).memory_bytes > Some(100 << 10), "{told:?}");
         assert!(of(1).over_ms > 0 && of(1).peak_bytes >= of(1).memory_bytes);
-        assert!(meter.take().is_empty(), "told once");
+        assert!(sampler.take().is_empty(), "told once");
         end(works);
         end(waits);
     }
@@ -328,7 +333,7 @@ mod tests {
             session: 1,
             cpu_ticks: 0,
         };
-        let used = |bytes, busy| Used {
+        let used = |bytes, busy| ProcessGpuUsage {
             memory_bytes: bytes,
             busy,
         };
@@ -337,21 +342,21 @@ mod tests {
             (8, used(Some(5), 0.5)),
             (9, used(Some(90), 0.1)),
         ]);
-        let driver = OfProcesses::from([(0, of_gpu), (1, BTreeMap::new())]);
-        let task = |gpus: &[u32], stands_still| Watched {
+        let driver = GpuUsageByProcess::from([(0, of_gpu), (1, BTreeMap::new())]);
+        let task = |gpus: &[u32], is_suspended| SampledTask {
             task: TaskId(Uuid::from_u128(1)),
             shim: ProcessId {
                 pid: 6,
                 start_ticks: 1,
             },
             gpus: gpus.to_vec(),
-            stands_still,
+            is_suspended,
         };
         let tree = [stat(7), stat(8)];
-        let seen = Some(Last {
+        let seen = Some(LastSample {
             at_ms: 0,
             ticks: 0,
-            stood_still: false,
+            was_suspended: false,
             peak_bytes: Some(15),
         });
         for (gpus, stands, tree, before, expected) in [
@@ -375,12 +380,12 @@ mod tests {
     #[test]
     fn suspended_task_reports_memory_and_no_time() {
         let shim = shell("sleep 60");
-        let meter = Meter::default();
-        let (mut means, mut known) = (SLOT(), BTreeMap::new());
+        let sampler = UsageSampler::default();
+        let (mut method, mut last_samples) = (SLOT(), BTreeMap::new());
         for (at_ms, stands) in [(0, false), (1_000, true), (2_000, true), (3_000, false)] {
-            meter.watch(vec![watched(1, &shim, stands)]);
-            meter.look(&mut means, &mut known, at_ms);
-            let told = meter.take();
+            sampler.watch(vec![watched(1, &shim, stands)]);
+            sampler.sample(&mut method, &mut last_samples, at_ms);
+            let told = sampler.take();
             let told = told.values().next();
             assert_eq!(told.map(|told| told.stands), (at_ms > 0).then_some(stands));
             assert_eq!(
@@ -390,13 +395,13 @@ mod tests {
             );
             assert!(told.is_none_or(|told| told.memory_bytes > Some(0)));
         }
-        meter.look(&mut means, &mut known, 4_000);
-        meter.look(&mut means, &mut known, 6_000);
-        let told = meter.take();
+        sampler.sample(&mut method, &mut last_samples, 4_000);
+        sampler.sample(&mut method, &mut last_samples, 6_000);
+        let told = sampler.take();
         assert_eq!(told.values().next().map(|told| told.over_ms), Some(3_000));
-        meter.watch(Vec::new());
-        meter.look(&mut means, &mut known, 7_000);
-        assert!(known.is_empty(), "nobody is remembered who is gone");
+        sampler.watch(Vec::new());
+        sampler.sample(&mut method, &mut last_samples, 7_000);
+        assert!(last_samples.is_empty(), "nobody is remembered who is gone");
         end(shim);
     }
 }

@@ -4,7 +4,7 @@ use muster_model::task::Outcome;
 
 /// State of the process or pod that runs a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carrier {
+pub enum RunnerStatus {
     /// It exists or is being started. Only the task's folder can report an end.
     Alive,
     /// It exists and holds the task's resources: an end in the folder counts only after it has
