@@ -1,9 +1,9 @@
 //! Decisions of the scheduler, as a pure function.
 //!
-//! [`plan`] reads one [`snapshot::Snapshot`] of the cluster and a [`policy::Policy`]. It returns a
-//! [`Plan`] and a [`RoundReport`] with the reasons. [`check`] lists the rules that a plan breaks.
+//! [`plan`] reads one [`snapshot::ClusterSnapshot`] of the cluster and a [`policy::Policy`]. It returns a
+//! [`RoundPlan`] and a [`RoundReport`] with the reasons. [`check`] lists the rules that a plan breaks.
 //!
-//! Every policy decides on the dense [`problem`] through one trait, [`policies::Share`]. `live`
+//! Every policy decides on the dense [`problem`] through one trait, [`policies::SchedulingPolicy`]. `live`
 //! translates a snapshot into a problem and the policy's answer into a plan. A simulator can do the
 //! same with a state of its own.
 //!
@@ -25,6 +25,6 @@ pub mod snapshot;
 
 pub use apply::{ApplyError, apply, move_up};
 pub use check::{Violation, check, sound};
-pub use live::{Memory, apply_change};
-pub use plan::{Action, Decision, Plan, PlannedTask, plan, plan_again};
+pub use live::{EstimateCache, apply_change};
+pub use plan::{Action, JobDecision, PlannedTask, RoundPlan, plan, plan_again};
 pub use report::RoundReport;

@@ -3,22 +3,22 @@
 use crate::dense::{carried_out, cluster, job, node, power, runs, sizes, tenant, violations};
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
-use muster_core::problem::{Curve, Demand, Job, Loss, Problem};
+use muster_core::problem::{Demand, FittedLoss, ProblemJob, SchedulingProblem, SpeedCurve};
 
 /// Returns the GPUs of every job after the policy's decision, which must be valid.
-fn decide(name: PolicyName, problem: &Problem) -> Vec<u32> {
+fn decide(name: PolicyName, problem: &SchedulingProblem) -> Vec<u32> {
     let decision = name.share().share(problem);
     assert_eq!(violations(problem, &decision), Vec::<String>::new());
     sizes(problem, &decision)
 }
 
-fn with(mut problem: Problem, jobs: Vec<Job>) -> Problem {
+fn with(mut problem: SchedulingProblem, jobs: Vec<ProblemJob>) -> SchedulingProblem {
     problem.jobs = jobs;
     problem
 }
 
 /// Returns an elastic job of 1 to 8 GPUs.
-fn elastic(exponent: f64, work_left: f64) -> Job {
+fn elastic(exponent: f64, work_left: f64) -> ProblemJob {
     let mut job = job(1, work_left);
     job.max_gpus = 8;
     job.outlook.curves = vec![power(1.0, exponent)].into();
@@ -62,7 +62,7 @@ fn fifo_backfills_only_without_delay_of_the_first_job() {
         runs(job(3, 1e6), &[(1, 3)], 3_500.0),
         job(4, 50.0),
     ];
-    kept_apart[2].outlook.curves = vec![Curve {
+    kept_apart[2].outlook.curves = vec![SpeedCurve {
         spread: vec![0.0; 64],
         ..power(1.0, 1.0)
     }]
@@ -106,7 +106,7 @@ fn drf_equalizes_dominant_shares_as_in_the_paper() {
     problem.nodes[0].cpu_milli = 9_000;
     problem.nodes[0].memory_bytes = 18;
     problem.tenants = vec![tenant(), tenant()];
-    let task = |tenant: u32, cpus: u64, memory_bytes: u64| Job {
+    let task = |tenant: u32, cpus: u64, memory_bytes: u64| ProblemJob {
         tenant,
         unit: Demand {
             gpus: 1,
@@ -127,7 +127,7 @@ fn drf_divides_by_weight_organisations_first_then_teams() {
     // One organisation of weight 1 with two teams of weights 1 and 2, and one of weight 2 with one
     // team.
     let mut problem = cluster(3, 6);
-    let under = |parent, weight| muster_core::problem::Tenant {
+    let under = |parent, weight| muster_core::problem::ProblemTenant {
         parent,
         weight,
         ..tenant()
@@ -139,7 +139,7 @@ fn drf_divides_by_weight_organisations_first_then_teams() {
         under(Some(0), 2.0),
         under(Some(1), 1.0),
     ];
-    let of = |tenant| Job {
+    let of = |tenant| ProblemJob {
         tenant,
         ..job(1, 100.0)
     };
@@ -157,7 +157,7 @@ fn tetris_prefers_demand_aligned_with_free_resources() {
     let mut problem = cluster(1, 2);
     problem.nodes[0].cpu_milli = 10_000;
     problem.nodes[0].memory_bytes = 10;
-    let task = |cpus: u64, memory_bytes: u64| Job {
+    let task = |cpus: u64, memory_bytes: u64| ProblemJob {
         unit: Demand {
             gpus: 1,
             cpu_milli: cpus * 1_000,
@@ -190,7 +190,7 @@ fn tiresias_demotes_job_after_sixteen_gpu_hours() {
 
     // In the lower queue the job that was demoted first comes first, not the one that was submitted
     // first.
-    let demoted = |at_s: f64| Job {
+    let demoted = |at_s: f64| ProblemJob {
         attained_gpu_s: DEMOTED_GPU_S,
         demoted_s: Some(at_s),
         ..job(4, 1.0)
@@ -201,7 +201,7 @@ fn tiresias_demotes_job_after_sixteen_gpu_hours() {
 
 #[test]
 fn gittins_orders_old_jobs_by_history() {
-    let old = Job {
+    let old = ProblemJob {
         attained_gpu_s: 3_600.0,
         ..job(4, 1.0)
     };
@@ -248,7 +248,7 @@ fn slaq_gives_gpus_to_jobs_with_falling_loss() {
     let trained = |work_done: f64| {
         let mut job = elastic(1.0, 1e6);
         job.outlook.work_done = work_done;
-        job.outlook.loss = Some(Loss {
+        job.outlook.loss = Some(FittedLoss {
             b0: 0.01,
             b1: 0.1,
             b2: 0.5,
@@ -279,7 +279,7 @@ fn themis_serves_worst_off_job_and_keeps_leases() {
 
 #[test]
 fn gandiva_rotates_jobs_after_a_quantum() {
-    let waiting = Job {
+    let waiting = ProblemJob {
         since_s: 3_590.0,
         ..job(4, 1e6)
     };

@@ -4,7 +4,7 @@
 use super::convergence::LastEpoch;
 use crate::policy::Policy;
 use crate::report::Length;
-use crate::snapshot::{Job, Lasts};
+use crate::snapshot::{SnapshotJob, TrainingLength};
 
 /// Distance of the 90 % quantile of a normal distribution from its median, in standard deviations.
 const TO_90: f64 = 1.2816;
@@ -28,7 +28,7 @@ pub(super) struct StepsLeft {
 impl StepsLeft {
     /// Returns the remaining steps. `steps_per_s` is the job's speed at its present size.
     pub(super) fn of(
-        job: &Job,
+        job: &SnapshotJob,
         policy: &Policy,
         converged: Option<LastEpoch>,
         steps_per_s: impl FnOnce() -> f64,
@@ -46,7 +46,7 @@ impl StepsLeft {
     }
 }
 
-fn by_steps(job: &Job, converged: Option<LastEpoch>) -> Option<StepsLeft> {
+fn by_steps(job: &SnapshotJob, converged: Option<LastEpoch>) -> Option<StepsLeft> {
     let progress = &job.progress;
     let per_epoch = progress.steps_per_epoch.max(1);
     let left = |last_epoch: Option<u64>| {
@@ -65,7 +65,7 @@ fn by_steps(job: &Job, converged: Option<LastEpoch>) -> Option<StepsLeft> {
 
 /// Returns the rest by the steps of earlier jobs of the same document, for instance until a target
 /// was reached. Returns `None` once the job has outlived them.
-fn by_past_steps(job: &Job) -> Option<StepsLeft> {
+fn by_past_steps(job: &SnapshotJob) -> Option<StepsLeft> {
     let ran = job.ran?;
     let (left, away) = left_of(ran.steps, ran.steps_spread, job.progress.step as f64)?;
     let expected = left.max(1.0);
@@ -90,7 +90,7 @@ fn sooner(said: Option<StepsLeft>, past: Option<StepsLeft>) -> Option<StepsLeft>
 }
 
 /// Returns the rest by a duration, or `None` if the job has outlived the durations of similar jobs.
-fn by_time(lasts: &Lasts, steps_per_s: f64) -> Option<StepsLeft> {
+fn by_time(lasts: &TrainingLength, steps_per_s: f64) -> Option<StepsLeft> {
     let (left_s, away) = left_of(lasts.middle_s, lasts.spread, lasts.done_s)?;
     let expected = (left_s * steps_per_s).max(1.0);
     Some(StepsLeft {
@@ -121,7 +121,7 @@ fn left_of(middle: f64, spread: f64, done: f64) -> Option<(f64, f64)> {
 
 /// Returns the default for policies, which need some number. It is never shown to users as a
 /// forecast.
-fn guessed(job: &Job, policy: &Policy, length: Length) -> StepsLeft {
+fn guessed(job: &SnapshotJob, policy: &Policy, length: Length) -> StepsLeft {
     let per_epoch = job.progress.steps_per_epoch.max(1);
     let guess = policy.unknown_epochs.saturating_mul(per_epoch).max(1) as f64;
     StepsLeft {
@@ -134,7 +134,7 @@ fn guessed(job: &Job, policy: &Policy, length: Length) -> StepsLeft {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lasts, StepsLeft, by_time, sooner};
+    use super::{StepsLeft, TrainingLength, by_time, sooner};
     use crate::report::Length;
 
     fn steps(low: f64, expected: f64, high: f64) -> StepsLeft {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn left(done_s: f64, spread: f64) -> Option<(f64, f64, f64)> {
-        let lasts = Lasts {
+        let lasts = TrainingLength {
             middle_s: 100.0,
             spread,
             done_s,

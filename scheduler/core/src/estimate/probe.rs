@@ -5,7 +5,7 @@
 //! This is the integrated mean squared error of Sacks et al. (Statistical Science 1989), one step
 //! ahead. Sizes that were measured for other reasons count too.
 
-use super::surface::{Cholesky, NOISE, Place, Size};
+use super::surface::{Cholesky, NOISE, Size, SurfacePoint};
 use muster_model::spec::Range;
 
 /// Maximum number of probed sizes of a job. Beyond them, noise dominates the error.
@@ -50,12 +50,12 @@ pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
     if measured.len() >= BUDGET {
         return None;
     }
-    let known: Vec<Place> = measured.iter().copied().map(Place::of).collect();
+    let known: Vec<SurfacePoint> = measured.iter().copied().map(SurfacePoint::of).collect();
     let cholesky = Cholesky::of(known.len(), |i, j| {
         let noise = if i == j { NOISE * NOISE } else { 0.0 };
         known[i].covariance(&known[j]) + noise
     });
-    let places: Vec<Place> = candidates.iter().copied().map(Place::of).collect();
+    let places: Vec<SurfacePoint> = candidates.iter().copied().map(SurfacePoint::of).collect();
     let explained: Vec<Vec<f64>> = places
         .iter()
         .map(|place| cholesky.forward(known.iter().map(|known| known.covariance(place))))

@@ -3,20 +3,20 @@
 use super::convergence::{self, LastEpoch};
 use super::{Estimate, Speed};
 use crate::policy::Policy;
-use crate::snapshot::{Job, SpeedPoint};
+use crate::snapshot::{SnapshotJob, SpeedPoint};
 use muster_model::spec::{Consistency, Convergence, Range};
 use std::sync::Arc;
 
 /// Kept estimates of a job and their inputs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Remembered {
-    speed: Option<(Measured, Arc<Speed>)>,
-    converged: Option<Converged>,
+pub(crate) struct EstimateMemo {
+    speed: Option<(SpeedInputs, Arc<Speed>)>,
+    converged: Option<ConvergenceMemo>,
 }
 
 /// Convergence estimate of a job and its inputs.
 #[derive(Debug, Clone)]
-struct Converged {
+struct ConvergenceMemo {
     rule: Convergence,
     epoch_losses: Vec<(u64, f64)>,
     last: Option<LastEpoch>,
@@ -24,7 +24,7 @@ struct Converged {
 
 /// Inputs that [`Speed::of`] reads from a job.
 #[derive(Debug, Clone, PartialEq)]
-struct Measured {
+struct SpeedInputs {
     consistency: Consistency,
     batch: u32,
     grows: bool,
@@ -33,8 +33,8 @@ struct Measured {
     speeds: Vec<SpeedPoint>,
 }
 
-impl Measured {
-    fn of(job: &Job) -> Self {
+impl SpeedInputs {
+    fn of(job: &SnapshotJob) -> Self {
         Self {
             consistency: job.consistency,
             batch: job.batch,
@@ -45,7 +45,7 @@ impl Measured {
         }
     }
 
-    fn is_of(&self, job: &Job) -> bool {
+    fn is_of(&self, job: &SnapshotJob) -> bool {
         self.consistency == job.consistency
             && self.batch == job.batch
             && self.grows == job.adaptive.is_some()
@@ -55,27 +55,27 @@ impl Measured {
     }
 }
 
-impl Remembered {
+impl EstimateMemo {
     /// Returns the job's estimate, and whether its speed was computed anew. `policy` must be the
     /// same in all calls.
-    pub(crate) fn estimate(&mut self, job: &Job, policy: &Policy) -> (Estimate, bool) {
+    pub(crate) fn estimate(&mut self, job: &SnapshotJob, policy: &Policy) -> (Estimate, bool) {
         let kept = self.speed.take().filter(|(of, _)| of.is_of(job));
         let is_new = kept.is_none();
         let (of, speed) =
-            kept.unwrap_or_else(|| (Measured::of(job), Arc::new(Speed::of(job, policy))));
+            kept.unwrap_or_else(|| (SpeedInputs::of(job), Arc::new(Speed::of(job, policy))));
         self.speed = Some((of, Arc::clone(&speed)));
         let converged = self.converged(job);
         (Estimate::with(job, policy, speed, converged), is_new)
     }
 
-    fn converged(&mut self, job: &Job) -> Option<LastEpoch> {
+    fn converged(&mut self, job: &SnapshotJob) -> Option<LastEpoch> {
         let (rule, losses) = (job.progress.convergence?, &job.progress.epoch_losses);
-        let same = |kept: &&Converged| kept.rule == rule && kept.epoch_losses == *losses;
+        let same = |kept: &&ConvergenceMemo| kept.rule == rule && kept.epoch_losses == *losses;
         if let Some(kept) = self.converged.as_ref().filter(same) {
             return kept.last;
         }
         let last = convergence::last_epoch(losses, rule);
-        self.converged = Some(Converged {
+        self.converged = Some(ConvergenceMemo {
             rule,
             epoch_losses: losses.clone(),
             last,

@@ -7,7 +7,7 @@
 
 use crate::plan::NodeDecision;
 use crate::policy::{BadNodes, Policy};
-use crate::snapshot::{Fault, Node, Snapshot};
+use crate::snapshot::{ClusterSnapshot, Fault, SnapshotNode};
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,16 +20,16 @@ const LONGEST_REST_MS: u64 = 3_600_000;
 const STANDS_OUT: u32 = 2;
 
 /// Nodes to exclude, worst first.
-pub(crate) fn judge(snapshot: &Snapshot, policy: &BadNodes) -> Vec<NodeDecision> {
-    let up: Vec<&Node> = snapshot.nodes.iter().filter(|node| node.up).collect();
+pub(crate) fn judge(snapshot: &ClusterSnapshot, policy: &BadNodes) -> Vec<NodeDecision> {
+    let up: Vec<&SnapshotNode> = snapshot.nodes.iter().filter(|node| node.up).collect();
     let closed = up.iter().filter(|node| node.excluded).count();
     let room = most(up.len(), policy).saturating_sub(closed);
     if room == 0 || up.iter().all(|node| node.faults.is_empty()) {
         return Vec::new();
     }
     let charges = charges(snapshot, policy);
-    let count = |node: &Node| charges.get(&node.id).copied().unwrap_or(0);
-    let mut bad: Vec<(u32, &Node)> = up
+    let count = |node: &SnapshotNode| charges.get(&node.id).copied().unwrap_or(0);
+    let mut bad: Vec<(u32, &SnapshotNode)> = up
         .iter()
         .filter(|node| !node.excluded && count(node) >= policy.faults.max(1))
         .filter(|node| {
@@ -52,11 +52,11 @@ pub(crate) fn judge(snapshot: &Snapshot, policy: &BadNodes) -> Vec<NodeDecision>
 
 /// Nodes that did not start tasks in time. They take no new tasks for the start limit of processes.
 /// That time doubles with each further fault, up to an hour.
-pub(crate) fn resting(snapshot: &Snapshot, policy: &Policy) -> BTreeSet<NodeId> {
+pub(crate) fn resting(snapshot: &ClusterSnapshot, policy: &Policy) -> BTreeSet<NodeId> {
     let Some(limit) = policy.start_limit else {
         return BTreeSet::new();
     };
-    let rests = |node: &&Node| {
+    let rests = |node: &&SnapshotNode| {
         let late = |fault: &&Fault| fault.what == NodeFault::Hang { at_start: true };
         let late = node.faults.iter().filter(late).map(|fault| fault.at_ms);
         let times = u32::try_from(late.clone().count()).unwrap_or(u32::MAX);
@@ -80,7 +80,7 @@ fn most(up: usize, policy: &BadNodes) -> usize {
 
 /// Counts per node: different jobs that failed there and nowhere else, plus errors of the machine
 /// itself.
-fn charges(snapshot: &Snapshot, policy: &BadNodes) -> BTreeMap<NodeId, u32> {
+fn charges(snapshot: &ClusterSnapshot, policy: &BadNodes) -> BTreeMap<NodeId, u32> {
     let window_ms = i64::try_from(policy.window_ms).unwrap_or(i64::MAX);
     let since_ms = snapshot.now_ms.saturating_sub(window_ms);
     let recent = |fault: &&Fault| fault.at_ms >= since_ms;
@@ -129,7 +129,7 @@ fn median(mut counts: Vec<u32>) -> u32 {
     counts.get(counts.len() / 2).copied().unwrap_or(0)
 }
 
-fn why(count: u32, node: &Node, policy: &BadNodes) -> String {
+fn why(count: u32, node: &SnapshotNode, policy: &BadNodes) -> String {
     let newest = node.faults.iter().max_by_key(|fault| fault.at_ms);
     let newest = newest.map_or_else(String::new, |fault| format!("; the last: {}", fault.what));
     let minutes = policy.window_ms / 60_000;

@@ -5,35 +5,37 @@
 
 use super::cost;
 use super::free::bits;
-use super::standing::Standing;
-use super::world::{LiveJob, World, seconds_of};
+use super::standing::SchedulingState;
+use super::world::{PlannedJob, RoundState, seconds_of};
 use crate::plan::Action;
 use crate::policy::Policy;
-use crate::problem::{Decision, gpus_of};
-use crate::snapshot::Node;
+use crate::problem::{PolicyDecision, gpus_of};
+use crate::snapshot::SnapshotNode;
 use muster_model::job::Charge;
 
 /// Whether no earlier decision is in progress. A decision has its effect only when all jobs that
 /// stopped for it have started again.
-pub(crate) fn is_quiet(world: &World<'_>) -> bool {
+pub(crate) fn is_quiet(world: &RoundState<'_>) -> bool {
     world.jobs.iter().all(|live| match live.standing {
-        Standing::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
-        Standing::Returning | Standing::Displaced => false,
-        Standing::Resting | Standing::Ending => live.holdings.is_empty(),
-        Standing::Running => !live.is_resizing || world.ran_ms(live) >= world.policy.min_run_ms,
-        Standing::Queued | Standing::Suspended => true,
+        SchedulingState::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
+        SchedulingState::Returning | SchedulingState::Displaced => false,
+        SchedulingState::Resting | SchedulingState::Ending => live.holdings.is_empty(),
+        SchedulingState::Running => {
+            !live.is_resizing || world.ran_ms(live) >= world.policy.min_run_ms
+        }
+        SchedulingState::Queued | SchedulingState::Suspended => true,
     })
 }
 
 /// GPUs of a node that were released less than `grow_after_ms` ago, as a bit set.
-pub(crate) fn fresh(node: &Node, now_ms: i64, policy: &Policy) -> u64 {
+pub(crate) fn fresh(node: &SnapshotNode, now_ms: i64, policy: &Policy) -> u64 {
     let since_ms = now_ms.saturating_sub_unsigned(policy.grow_after_ms);
     let just_now = node.freed.iter().filter(|freed| freed.at_ms > since_ms);
     bits(&just_now.map(|freed| freed.gpu).collect::<Vec<_>>())
 }
 
 /// Whether a running job would grow into GPUs that were released a moment ago.
-pub(crate) fn is_hasty(world: &World<'_>, decision: &Decision, member: usize) -> bool {
+pub(crate) fn is_hasty(world: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> bool {
     let job = &world.problem.jobs[member];
     let gets = decision.holds(&world.problem, member);
     let had = |node: u32| -> u32 {
@@ -48,7 +50,7 @@ pub(crate) fn is_hasty(world: &World<'_>, decision: &Decision, member: usize) ->
 }
 
 /// Whether a running job is in its cooldown: it was placed, resized or resumed a moment ago.
-pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+pub(crate) fn rests(world: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
     let policy = world.policy;
     let turned_ms = live.job.turned_ms.unwrap_or(i64::MIN);
     let went_on_ms = u64::try_from(world.now_ms.saturating_sub(turned_ms)).unwrap_or(0);
@@ -65,7 +67,7 @@ pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
 /// Whether the job is in back-off after a node refused its growth. The back-off is twice the
 /// minimum cooldown and doubles with each further rejection, up to `backoff_max_ms`. Each failed
 /// growth holds GPUs for about ten seconds that other jobs could use.
-pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+pub(crate) fn is_put_off(world: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
     let policy = world.policy;
     let is_refusal = |action: &Action| {
         let charged = Charge::Refusal;
@@ -76,18 +78,18 @@ pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let put_off = live.job.put_off.saturating_add(u32::from(refused));
     let doubled = policy.min_run_ms.saturating_mul(1 << put_off.min(32));
     let rest_ms = doubled.min(policy.backoff_max_ms.max(policy.min_run_ms));
-    live.standing == Standing::Running && put_off > 0 && world.ran_ms(live) < rest_ms
+    live.standing == SchedulingState::Running && put_off > 0 && world.ran_ms(live) < rest_ms
 }
 
 /// Whether a job that usually resizes in place has run too short a time for a restart for speed.
-pub(crate) fn is_too_soon_to_restart(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+pub(crate) fn is_too_soon_to_restart(world: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
     world.ran_ms(live) < rest_after_restart_ms(world, live)
 }
 
 /// Factor by which the gain of a change must exceed its cost. It is 2 at the end of the cooldown
 /// and falls to 1 after twice that time.
-pub(crate) fn haste(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
-    if live.standing != Standing::Running {
+pub(crate) fn haste(world: &RoundState<'_>, live: &PlannedJob<'_>) -> f64 {
+    if live.standing != SchedulingState::Running {
         return 1.0;
     }
     let (rest_ms, ran_ms) = (rest_ms(world, live), world.ran_ms(live));
@@ -95,7 +97,7 @@ pub(crate) fn haste(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
 }
 
 /// Cooldown in milliseconds, so long that the next resize costs at most `resize_share` of it.
-fn rest_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
+fn rest_ms(world: &RoundState<'_>, live: &PlannedJob<'_>) -> u64 {
     if live.job.in_place {
         amortised_ms(world.policy, seconds_of(world.policy.in_place_cost_ms))
     } else {
@@ -103,7 +105,7 @@ fn rest_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
     }
 }
 
-fn rest_after_restart_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
+fn rest_after_restart_ms(world: &RoundState<'_>, live: &PlannedJob<'_>) -> u64 {
     amortised_ms(world.policy, cost::restart(live, world.policy).total_s())
 }
 

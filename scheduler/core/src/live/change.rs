@@ -1,13 +1,13 @@
 //! Changes that would let a waiting job start: applied to a snapshot, or tried on the dense state.
 
 use super::free::FreeNode;
-use super::outlook::Sizing;
+use super::outlook::JobScaling;
 use super::pass::starts;
 use super::place::could_ever_run;
-use super::world::{World, dense_node};
+use super::world::{RoundState, dense_node};
 use crate::estimate::Estimate;
 use crate::plan::Action;
-use crate::snapshot::{Finished, Job, Node, Snapshot};
+use crate::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotNode};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{AfterStop, Charge, Intent, JobPhase};
 use muster_model::node::is_part;
@@ -23,7 +23,11 @@ pub(crate) const WAVES: u32 = 2;
 /// ended. A wait is applied as far as it is foreseen: the named jobs have ended, or the time slice
 /// has come.
 #[must_use]
-pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<Snapshot> {
+pub fn apply_change(
+    snapshot: &ClusterSnapshot,
+    job: JobId,
+    change: &Change,
+) -> Option<ClusterSnapshot> {
     let mut changed = snapshot.clone();
     let job = changed.jobs.iter_mut().find(|one| one.id == job)?;
     change_job(job, change);
@@ -72,7 +76,7 @@ pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<
     Some(changed)
 }
 
-fn change_job(job: &mut Job, change: &Change) {
+fn change_job(job: &mut SnapshotJob, change: &Change) {
     match change {
         Change::LowerMinWorkers { to } => job.workers.min = *to,
         Change::LowerGpusPerWorker { to } => job.worker.gpus = *to,
@@ -88,8 +92,8 @@ fn change_job(job: &mut Job, change: &Change) {
 
 /// The first node whose GPUs suit the worker; the first node of all if none does. Parts of GPUs do
 /// not suit a worker with several GPUs, and nodes without pods do not suit a job that needs pods.
-fn like(nodes: &[Node], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&Node> {
-    let suits = |node: &&Node| {
+fn like(nodes: &[SnapshotNode], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&SnapshotNode> {
+    let suits = |node: &&SnapshotNode| {
         let whole = gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
         whole && (node.has_pods() || !needs_pods)
     };
@@ -98,8 +102,8 @@ fn like(nodes: &[Node], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&Node
 
 /// A node like that one, with this number of GPUs and with CPU and memory for all tasks. Its name
 /// sorts it behind all other nodes.
-fn added(gpus: u32, like: Option<&Node>) -> Node {
-    Node {
+fn added(gpus: u32, like: Option<&SnapshotNode>) -> SnapshotNode {
+    SnapshotNode {
         id: NodeId(Uuid::max()),
         name: "\u{10ffff}added".to_owned(),
         up: true,
@@ -121,13 +125,13 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
 }
 
 /// Whether the job starts after the change: at once, or once the tasks of leaving jobs have ended.
-pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+pub(crate) fn would_start(world: &mut RoundState<'_>, index: usize, change: &Change) -> bool {
     let waves = if change.makes_others_go() { WAVES } else { 0 };
     would_start_after(world, index, waves, |world| make(world, index, change))
 }
 
 /// Whether a job that could never start could start after the change on the empty cluster.
-pub(crate) fn could_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+pub(crate) fn could_start(world: &mut RoundState<'_>, index: usize, change: &Change) -> bool {
     tried(world, index, |world| {
         make(world, index, change) && could_ever_run(world, &world.jobs[index])
     })
@@ -136,10 +140,10 @@ pub(crate) fn could_start(world: &mut World<'_>, index: usize, change: &Change) 
 /// Whether the job starts after `make` and after other jobs have left `waves` times; `false` if
 /// `make` fails. The state is restored afterwards.
 pub(crate) fn would_start_after<'a>(
-    world: &mut World<'a>,
+    world: &mut RoundState<'a>,
     index: usize,
     waves: u32,
-    make: impl FnOnce(&mut World<'a>) -> bool,
+    make: impl FnOnce(&mut RoundState<'a>) -> bool,
 ) -> bool {
     tried(world, index, |world| {
         make(world) && starts_after(world, index, waves)
@@ -148,9 +152,9 @@ pub(crate) fn would_start_after<'a>(
 
 /// Runs a trial and undoes it. Returns the result of the trial.
 fn tried<'a>(
-    world: &mut World<'a>,
+    world: &mut RoundState<'a>,
     index: usize,
-    trial: impl FnOnce(&mut World<'a>) -> bool,
+    trial: impl FnOnce(&mut RoundState<'a>) -> bool,
 ) -> bool {
     let (free, empty) = (world.free.clone(), world.empty.clone());
     let (nodes, tenants) = (world.problem.nodes.clone(), world.problem.tenants.clone());
@@ -174,7 +178,7 @@ fn tried<'a>(
     would
 }
 
-fn starts_after(world: &mut World<'_>, index: usize, waves: u32) -> bool {
+fn starts_after(world: &mut RoundState<'_>, index: usize, waves: u32) -> bool {
     for _ in 0..waves {
         if starts(world, index) {
             return true;
@@ -196,7 +200,7 @@ fn starts_after(world: &mut World<'_>, index: usize, waves: u32) -> bool {
 }
 
 /// Applies a change to the dense state, as [`apply_change`] does to the snapshot.
-fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+fn make(world: &mut RoundState<'_>, index: usize, change: &Change) -> bool {
     match change {
         Change::LowerMinWorkers { .. } | Change::LowerGpusPerWorker { .. } => {
             let mut job = world.jobs[index].job.clone();
@@ -245,7 +249,7 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
 }
 
 /// Stops a running job for good.
-fn end(world: &mut World<'_>, job: JobId, then: AfterStop) -> bool {
+fn end(world: &mut RoundState<'_>, job: JobId, then: AfterStop) -> bool {
     let Some(index) = world.jobs.iter().position(|live| live.job.id == job) else {
         return false;
     };
@@ -265,13 +269,13 @@ fn end(world: &mut World<'_>, job: JobId, then: AfterStop) -> bool {
     true
 }
 
-fn reshape(world: &mut World<'_>, index: usize, job: &Job) {
+fn reshape(world: &mut RoundState<'_>, index: usize, job: &SnapshotJob) {
     let policy = world.policy;
     let live = &mut world.jobs[index];
     live.shape.workers = job.workers;
     live.shape.worker = job.worker;
     live.estimate = Estimate::of(job, policy);
-    live.sizing = Sizing::of(
+    live.sizing = JobScaling::of(
         &live.estimate,
         &live.shape,
         job.progress.step,
@@ -282,7 +286,7 @@ fn reshape(world: &mut World<'_>, index: usize, job: &Job) {
 }
 
 /// Opens a node; resources of tasks that have not ended yet stay held.
-fn open(world: &mut World<'_>, at: usize, node: &Node) {
+fn open(world: &mut RoundState<'_>, at: usize, node: &SnapshotNode) {
     let place = (world.free[at].kind, world.free[at].rack);
     let index = world.free[at].index;
     let mut free = FreeNode::empty(node, index, place);

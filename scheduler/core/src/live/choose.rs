@@ -13,10 +13,10 @@ use super::calm::{is_hasty, is_quiet, rests};
 use super::cost::begins_anew;
 use super::out_of_range::is_outside;
 use super::settle::done_workers;
-use super::standing::{Standing, Turn};
-use super::world::World;
+use super::standing::{QueueOrder, SchedulingState};
+use super::world::RoundState;
 use crate::policies::favour::favour;
-use crate::problem::{Decision, Part, gpus_of, nodes_of};
+use crate::problem::{NodeAllocation, PolicyDecision, gpus_of, nodes_of};
 use muster_model::id::JobId;
 use std::collections::BTreeMap;
 
@@ -25,30 +25,30 @@ use std::collections::BTreeMap;
 const MOST_QUESTIONS: usize = 6;
 
 /// The accepted answer, and the jobs that may not overtake.
-pub(crate) struct Chosen {
-    pub decision: Decision,
+pub(crate) struct AcceptedDecision {
+    pub decision: PolicyDecision,
     /// Members that wait because they may no longer overtake an older job.
     pub behind: BTreeMap<usize, JobId>,
 }
 
 /// Asks the policy. Members in `blocked` receive nothing.
-pub(crate) fn choose(world: &mut World<'_>, blocked: &[bool]) -> Chosen {
-    let mut choosing = Choosing::new(world, blocked);
+pub(crate) fn choose(world: &mut RoundState<'_>, blocked: &[bool]) -> AcceptedDecision {
+    let mut choosing = PolicyGuard::new(world, blocked);
     let calm = choosing.ask(&[]);
     let paying = choosing.only_what_pays(calm);
     let urgent = choosing.let_urgent_in(paying);
     choosing.let_nobody_starve(urgent)
 }
 
-struct Choosing<'w, 'a> {
-    world: &'w mut World<'a>,
+struct PolicyGuard<'w, 'a> {
+    world: &'w mut RoundState<'a>,
     blocked: &'w [bool],
     /// Running members that keep what they have, until `let_urgent_in` frees them.
     held: Vec<bool>,
 }
 
-impl<'w, 'a> Choosing<'w, 'a> {
-    fn new(world: &'w mut World<'a>, blocked: &'w [bool]) -> Self {
+impl<'w, 'a> PolicyGuard<'w, 'a> {
+    fn new(world: &'w mut RoundState<'a>, blocked: &'w [bool]) -> Self {
         let quiet = is_quiet(world);
         let held = world
             .members
@@ -61,7 +61,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
                 // A restart outside of the range needs a place for the whole job, which no policy
                 // reserves.
                 let is_stuck = !live.job.in_place && is_outside(live);
-                live.standing == Standing::Running
+                live.standing == SchedulingState::Running
                     && (!quiet
                         || is_partly_done
                         || is_stuck
@@ -78,7 +78,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// The policy's answer with these members fixed in addition to the required ones. No member
     /// grows into GPUs that were released a moment ago.
-    fn ask(&mut self, fixed: &[usize]) -> Decision {
+    fn ask(&mut self, fixed: &[usize]) -> PolicyDecision {
         for _ in 0..MOST_QUESTIONS {
             let decision = self.question(fixed);
             let hasty = |&member: &usize| is_hasty(self.world, &decision, member);
@@ -94,11 +94,11 @@ impl<'w, 'a> Choosing<'w, 'a> {
     }
 
     /// Asks the policy once.
-    fn question(&mut self, fixed: &[usize]) -> Decision {
+    fn question(&mut self, fixed: &[usize]) -> PolicyDecision {
         for member in 0..self.world.members.len() {
             let standing = self.standing(member);
             // A member can end only in a trial; it receives nothing.
-            let settled = standing == Standing::Starting
+            let settled = standing == SchedulingState::Starting
                 || self.world.jobs[self.world.members[member]].is_resizing
                 || self.world.jobs[self.world.members[member]]
                     .destination
@@ -116,25 +116,25 @@ impl<'w, 'a> Choosing<'w, 'a> {
         favour(problem, self.world.share.share(problem))
     }
 
-    fn standing(&self, member: usize) -> Standing {
+    fn standing(&self, member: usize) -> SchedulingState {
         self.world.jobs[self.world.members[member]].standing
     }
 
     fn running(&self) -> Vec<usize> {
         (0..self.world.members.len())
-            .filter(|&member| self.standing(member) == Standing::Running)
+            .filter(|&member| self.standing(member) == SchedulingState::Running)
             .collect()
     }
 
     /// Running members that a decision moves, resizes or stops.
-    fn moved(&self, decision: &Decision) -> Vec<usize> {
+    fn moved(&self, decision: &PolicyDecision) -> Vec<usize> {
         (0..self.world.members.len())
             .filter(|&member| is_moved(self.world, decision, member))
             .collect()
     }
 
     /// Waiting members that a decision gives GPUs.
-    fn given(&self, decision: &Decision) -> Vec<usize> {
+    fn given(&self, decision: &PolicyDecision) -> Vec<usize> {
         let problem = &self.world.problem;
         (0..self.world.members.len())
             .filter(|&member| self.standing(member).waits())
@@ -144,7 +144,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// Leaves running jobs unchanged where a change does not pay, unless a waiting job needs it to
     /// start.
-    fn only_what_pays(&mut self, first: Decision) -> Decision {
+    fn only_what_pays(&mut self, first: PolicyDecision) -> PolicyDecision {
         let first = self.let_stand_still(first);
         if self.world.promises.restarts_pay || self.moved(&first).is_empty() {
             return first;
@@ -192,7 +192,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// Keeps running jobs that can be suspended from being stopped for jobs of their priority. Time
     /// slicing suspends them instead: they keep their processes and lose nothing.
-    fn let_stand_still(&mut self, first: Decision) -> Decision {
+    fn let_stand_still(&mut self, first: PolicyDecision) -> PolicyDecision {
         let (mut fixed, mut decision) = (Vec::new(), first);
         if !self.world.promises.takes_turns {
             return decision;
@@ -218,7 +218,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// Running members that a decision stops without need. No member of higher priority gets GPUs.
     /// Moreover, the policy does not stop jobs of equal priority, or the member could be suspended.
-    fn unjust(&self, decision: &Decision) -> Vec<usize> {
+    fn unjust(&self, decision: &PolicyDecision) -> Vec<usize> {
         let jobs = &self.world.problem.jobs;
         let given = self.given(decision);
         let highest = given.iter().map(|&member| jobs[member].priority).max();
@@ -231,12 +231,12 @@ impl<'w, 'a> Choosing<'w, 'a> {
     }
 
     /// Moved members that give up nothing.
-    fn bystanders(&self, decision: &Decision, moved: &[usize]) -> Vec<usize> {
+    fn bystanders(&self, decision: &PolicyDecision, moved: &[usize]) -> Vec<usize> {
         let stays = |member: &&usize| !self.shrinks(decision, **member);
         moved.iter().filter(stays).copied().collect()
     }
 
-    fn shrinks(&self, decision: &Decision, member: usize) -> bool {
+    fn shrinks(&self, decision: &PolicyDecision, member: usize) -> bool {
         let problem = &self.world.problem;
         gpus_of(decision.holds(problem, member)) < problem.jobs[member].held_gpus()
     }
@@ -247,7 +247,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
         fixed: &[usize],
         bystanders: &[usize],
         newly: &[usize],
-    ) -> Option<Decision> {
+    ) -> Option<PolicyDecision> {
         if bystanders.is_empty() {
             return None;
         }
@@ -260,7 +260,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// Whether the changes of `moved` save enough time, together with the members that start
     /// anyway. The cost of each change is subtracted.
-    fn pays(&self, decision: &Decision, base: &Decision, moved: &[usize]) -> bool {
+    fn pays(&self, decision: &PolicyDecision, base: &PolicyDecision, moved: &[usize]) -> bool {
         let problem = &self.world.problem;
         let policy = self.world.policy;
         let (mut saved_s, mut before_s) = (0.0, 0.0);
@@ -278,7 +278,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
         saved_s > 0.0 && saved_s >= policy.min_gain * before_s
     }
 
-    fn time_left_s(&self, member: usize, parts: &[Part]) -> f64 {
+    fn time_left_s(&self, member: usize, parts: &[NodeAllocation]) -> f64 {
         let problem = &self.world.problem;
         let kind = parts
             .first()
@@ -289,7 +289,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// Lets waiting jobs disturb jobs in their cooldown: those of lower priority, and those above
     /// their minimum, which continue with less.
-    fn let_urgent_in(&mut self, decision: Decision) -> Decision {
+    fn let_urgent_in(&mut self, decision: PolicyDecision) -> PolicyDecision {
         let members = 0..self.world.members.len();
         let problem = &self.world.problem;
         let waits = |&member: &usize| {
@@ -331,7 +331,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
                 .for_each(|&member| self.held[member] = true);
             disturbed = self.ask(&others);
         }
-        let helped = |given: &Decision| -> Vec<usize> {
+        let helped = |given: &PolicyDecision| -> Vec<usize> {
             let is_helped = |m: &usize| !given.holds(&self.world.problem, *m).is_empty();
             urgent.iter().copied().filter(is_helped).collect()
         };
@@ -348,7 +348,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// Starvation protection: no job starts or grows behind an overdue job that could run on the
     /// empty cluster.
-    fn let_nobody_starve(&mut self, decision: Decision) -> Chosen {
+    fn let_nobody_starve(&mut self, decision: PolicyDecision) -> AcceptedDecision {
         let mut behind = BTreeMap::new();
         if !self.world.promises.bounded_waiting {
             behind = self.barriers(&decision);
@@ -359,7 +359,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
             .any(|&member| !decision.holds(problem, member).is_empty());
         let grows = !behind.is_empty() && !self.moved(&decision).is_empty();
         if !overtakes && !grows {
-            return Chosen { decision, behind };
+            return AcceptedDecision { decision, behind };
         }
         // Jobs that shrink for a job in front still do. All other running jobs are fixed, and jobs
         // behind receive nothing.
@@ -375,16 +375,16 @@ impl<'w, 'a> Choosing<'w, 'a> {
             let fixed: Vec<usize> = running.into_iter().chain(behind.keys().copied()).collect();
             decision = self.ask(&fixed);
         }
-        Chosen { decision, behind }
+        AcceptedDecision { decision, behind }
     }
 
     /// Jobs that may not overtake, each with the job ahead. They are all jobs behind an overdue
     /// job, or only those of its tenant, if it waits for its quota.
-    fn barriers(&self, decision: &Decision) -> BTreeMap<usize, JobId> {
+    fn barriers(&self, decision: &PolicyDecision) -> BTreeMap<usize, JobId> {
         let world = &*self.world;
-        let mut waiting: Vec<(Turn, usize)> = (0..world.members.len())
+        let mut waiting: Vec<(QueueOrder, usize)> = (0..world.members.len())
             .filter(|&member| self.standing(member).waits() && !self.blocked[member])
-            .map(|member| (Turn::of(&world.jobs[world.members[member]]), member))
+            .map(|member| (QueueOrder::of(&world.jobs[world.members[member]]), member))
             .collect();
         waiting.sort_unstable();
         let mut barrier: Option<JobId> = None;
@@ -415,7 +415,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
     ///
     /// Jobs that start by this decision count too. Otherwise a barrier that disappears once they
     /// run would preempt the jobs it had blocked, in a loop.
-    fn quota_is_short(&self, decision: &Decision, member: usize) -> bool {
+    fn quota_is_short(&self, decision: &PolicyDecision, member: usize) -> bool {
         let world = &*self.world;
         let job = &world.problem.jobs[member];
         let Some(quota) = world.problem.tenants[job.tenant as usize].gpu_quota else {
@@ -432,25 +432,27 @@ impl<'w, 'a> Choosing<'w, 'a> {
 }
 
 /// Whether a decision moves, resizes or stops a running job.
-pub(crate) fn is_moved(world: &World<'_>, decision: &Decision, member: usize) -> bool {
-    world.jobs[world.members[member]].standing == Standing::Running
+pub(crate) fn is_moved(world: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> bool {
+    world.jobs[world.members[member]].standing == SchedulingState::Running
         && decision.parts[member]
             .as_ref()
             .is_some_and(|parts| !same(parts, &world.problem.jobs[member].present))
 }
 
 /// Whether both name the same GPUs of the same nodes, in any order.
-fn same(a: &[Part], b: &[Part]) -> bool {
-    let on = |parts: &[Part], node: u32| -> u32 {
+fn same(a: &[NodeAllocation], b: &[NodeAllocation]) -> bool {
+    let on = |parts: &[NodeAllocation], node: u32| -> u32 {
         let there = parts.iter().filter(|part| part.node == node);
         there.map(|part| part.gpus).sum()
     };
-    let covers = |a: &[Part], b: &[Part]| a.iter().all(|part| on(a, part.node) == on(b, part.node));
+    let covers = |a: &[NodeAllocation], b: &[NodeAllocation]| {
+        a.iter().all(|part| on(a, part.node) == on(b, part.node))
+    };
     covers(a, b) && covers(b, a)
 }
 
 /// Milliseconds since the job was last placed, or submitted if it never ran.
-fn waited_ms(world: &World<'_>, member: usize) -> u64 {
+fn waited_ms(world: &RoundState<'_>, member: usize) -> u64 {
     let live = &world.jobs[world.members[member]];
     let since_ms = live.placed_ms.unwrap_or(live.job.submitted_ms);
     u64::try_from(world.now_ms.saturating_sub(since_ms)).unwrap_or(0)

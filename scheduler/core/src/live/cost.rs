@@ -3,7 +3,7 @@
 //!
 //! The caller decides whether a move repays its cost.
 
-use super::world::{LiveJob, seconds_of};
+use super::world::{PlannedJob, seconds_of};
 use crate::policy::Policy;
 
 /// Seconds without progress.
@@ -27,7 +27,7 @@ impl Restart {
 
 /// Returns the restart cost of a job. Before a measurement, stop and start each cost half of
 /// `resize_cost_ms`, and no lost work is assumed.
-pub(crate) fn restart(live: &LiveJob<'_>, policy: &Policy) -> Restart {
+pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> Restart {
     let half_s = seconds_of(policy.resize_cost_ms) / 2.0;
     let known = live.job.restarts.unwrap_or_default();
     let mean = |sum: f64, count: u32| (count > 0).then(|| (sum / f64::from(count)).max(0.0));
@@ -50,13 +50,13 @@ pub(crate) fn restart(live: &LiveJob<'_>, policy: &Policy) -> Restart {
 
 /// Whether a restart is expected to lose all work: the job runs a user's program that has never
 /// continued from a checkpoint. The built-in engine writes a checkpoint when it stops.
-pub(crate) fn begins_anew(live: &LiveJob<'_>) -> bool {
+pub(crate) fn begins_anew(live: &PlannedJob<'_>) -> bool {
     let resumed = live.job.restarts.unwrap_or_default().resumed;
     live.job.command.is_some() && resumed == 0
 }
 
 /// Seconds of work that a restart is expected to lose.
-pub(crate) fn at_risk_s(live: &LiveJob<'_>, now_ms: i64) -> f64 {
+pub(crate) fn at_risk_s(live: &PlannedJob<'_>, now_ms: i64) -> f64 {
     if !begins_anew(live) {
         return 0.0;
     }

@@ -4,17 +4,17 @@
 
 use super::change::{could_start, would_start};
 use super::free::{FreeNode, When};
-use super::pass::Rest;
+use super::pass::RoundFixpoint;
 use super::place::fits_empty;
-use super::rehearse::{Stage, are_few, is_affordable};
-use super::remedy::{Remedies, never_could_start, turn, with_turn};
+use super::rehearse::{WhatIfState, are_few, is_affordable};
+use super::remedy::{UnblockingChanges, never_could_start, turn, with_turn};
 use super::settle::{is_refused, refused_starts};
-use super::standing::{Turn, gpus_of};
-use super::world::{LiveJob, World};
-use crate::plan::{Action, Behind};
+use super::standing::{QueueOrder, gpus_of};
+use super::world::{PlannedJob, RoundState};
+use crate::plan::{Action, RemainderWait};
 use crate::policy::Policy;
 use crate::problem;
-use crate::snapshot::Snapshot;
+use crate::snapshot::ClusterSnapshot;
 use muster_model::id::JobId;
 use muster_model::job::{Charge, JobPhase, JobState};
 use muster_model::task::{Outcome, TaskState};
@@ -26,11 +26,11 @@ const MOST_AHEAD: usize = 8;
 
 /// Wait reason of each job, in the order of the snapshot; `None` for a job that does not wait. The
 /// state is that after the plan, because users change something after they have read the reason.
-pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>> {
+pub(crate) fn waiting(world: &mut RoundState<'_>, rest: &RoundFixpoint) -> Vec<Option<Waiting>> {
     let mut queue: Vec<usize> = (0..world.jobs.len())
         .filter(|&index| world.jobs[index].state.phase() == JobPhase::Queued)
         .collect();
-    queue.sort_by_key(|&index| Turn::of(&world.jobs[index]));
+    queue.sort_by_key(|&index| QueueOrder::of(&world.jobs[index]));
     let mut waiting: Vec<Option<Waiting>> = world
         .jobs
         .iter()
@@ -46,7 +46,7 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         } else {
             &all
         };
-        let explaining = Explaining {
+        let explaining = WaitExplainer {
             world: &*world,
             rest,
             reach,
@@ -57,7 +57,7 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         // the job.
         let is_sure = world.jobs[index].job.unfit.is_empty();
         let candidates = if position <= world.policy.explained_jobs && is_sure {
-            let remedies = Remedies {
+            let remedies = UnblockingChanges {
                 world,
                 rest,
                 free_gpus: reach.free_gpus,
@@ -77,11 +77,11 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
 }
 
 /// Wait reason of jobs outside of the queue window.
-pub(crate) fn behind(snapshot: &Snapshot) -> Vec<Behind> {
+pub(crate) fn behind(snapshot: &ClusterSnapshot) -> Vec<RemainderWait> {
     let untold = snapshot.left_out.iter();
     let untold = untold.filter(|left_out| !left_out.untold.is_empty());
     untold
-        .map(|left_out| Behind {
+        .map(|left_out| RemainderWait {
             waiting: Waiting {
                 why: Wait::BehindEarlierJobs {
                     considered: left_out.considered,
@@ -113,8 +113,8 @@ pub(crate) fn is_news(told: &Waiting, new: &Waiting, policy: &Policy) -> bool {
 /// The first candidate that lets the job start. Its time slice is one of the candidates, if it has
 /// one.
 fn smallest(
-    world: &mut World<'_>,
-    stage: &mut Option<Stage>,
+    world: &mut RoundState<'_>,
+    stage: &mut Option<WhatIfState>,
     index: usize,
     (position, why): (u32, &Wait),
     mut candidates: Vec<Change>,
@@ -130,12 +130,12 @@ fn smallest(
             could_start(world, index, change)
                 && (!is_rehearsed
                     || stage
-                        .get_or_insert_with(|| Stage::of(world))
+                        .get_or_insert_with(|| WhatIfState::of(world))
                         .starts_alone(job, change))
         });
     }
     if comes_to_its_turn(world, index, why) {
-        let stage = stage.get_or_insert_with(|| Stage::of(world));
+        let stage = stage.get_or_insert_with(|| WhatIfState::of(world));
         if let Some(&turn_ms) = stage.turns().get(&job) {
             let told = turn(&world.jobs[index], turn_ms);
             candidates = with_turn(candidates, told, world.now_ms);
@@ -150,14 +150,14 @@ fn smallest(
                 && would_start(world, index, change)
                 && (!change.makes_others_go()
                     || stage
-                        .get_or_insert_with(|| Stage::of(world))
+                        .get_or_insert_with(|| WhatIfState::of(world))
                         .starts(job, change))
         }
     })
 }
 
 /// Whether the job waits only for a time slice.
-fn comes_to_its_turn(world: &World<'_>, index: usize, why: &Wait) -> bool {
+fn comes_to_its_turn(world: &RoundState<'_>, index: usize, why: &Wait) -> bool {
     let job = world.jobs[index].job;
     let waits = matches!(
         why,
@@ -192,10 +192,10 @@ struct Reach {
 
 impl Reach {
     /// For all nodes, or only for those whose tasks are pods.
-    fn of(world: &World<'_>, rest: &Rest, only_pods: bool) -> Self {
+    fn of(world: &RoundState<'_>, rest: &RoundFixpoint, only_pods: bool) -> Self {
         let is_there = |node: &FreeNode| node.pods || !only_pods;
         let free = rest.free.iter().filter(|node| is_there(node));
-        let held = |live: &LiveJob<'_>| -> u32 {
+        let held = |live: &PlannedJob<'_>| -> u32 {
             let there = live
                 .holdings
                 .iter()
@@ -220,7 +220,7 @@ impl Reach {
 }
 
 /// GPUs that the jobs of each tenant hold or are promised.
-fn used(world: &World<'_>, rest: &Rest) -> Vec<u32> {
+fn used(world: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<u32> {
     let mut used = vec![0; world.held.len()];
     for (member, job) in world.problem.jobs.iter().enumerate() {
         let held = rest.decision.holds(&world.problem, member);
@@ -230,7 +230,7 @@ fn used(world: &World<'_>, rest: &Rest) -> Vec<u32> {
 }
 
 /// GPUs that no task holds, on nodes that take new tasks.
-fn unheld_gpus(world: &World<'_>, only_pods: bool) -> u32 {
+fn unheld_gpus(world: &RoundState<'_>, only_pods: bool) -> u32 {
     let mut unheld: Vec<u64> = world.empty.iter().map(|node| node.now).collect();
     for live in &world.jobs {
         for held in live.holdings.iter().chain(&live.leaving) {
@@ -243,7 +243,7 @@ fn unheld_gpus(world: &World<'_>, only_pods: bool) -> u32 {
 }
 
 /// Jobs for which GPUs are reserved or promised: for a time slice, a restart or a start.
-fn kept_for(world: &World<'_>, rest: &Rest) -> Vec<JobId> {
+fn kept_for(world: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<JobId> {
     let owner = world.reserved.as_ref().map(|(owner, _)| *owner);
     let jobs = world.jobs.iter().enumerate().filter(|(index, live)| {
         let is_promised = |member: usize| rest.promised.contains_key(&member);
@@ -252,15 +252,15 @@ fn kept_for(world: &World<'_>, rest: &Rest) -> Vec<JobId> {
     jobs.map(|(_, live)| live.job.id).collect()
 }
 
-struct Explaining<'e, 'a> {
-    world: &'e World<'a>,
-    rest: &'e Rest,
+struct WaitExplainer<'e, 'a> {
+    world: &'e RoundState<'a>,
+    rest: &'e RoundFixpoint,
     reach: &'e Reach,
     /// GPUs that the jobs of each tenant hold or are promised.
     used: &'e [u32],
 }
 
-impl Explaining<'_, '_> {
+impl WaitExplainer<'_, '_> {
     fn why(&self, index: usize) -> Wait {
         let live = &self.world.jobs[index];
         let not_before_ms = live.not_before_ms;
@@ -341,7 +341,7 @@ impl Explaining<'_, '_> {
     }
 
     /// The latest placement rejection; `None` if the job failed instead.
-    fn refused(&self, live: &LiveJob<'_>) -> Option<Refused> {
+    fn refused(&self, live: &PlannedJob<'_>) -> Option<Refused> {
         let now = live.actions.iter().find_map(|action| match action {
             Action::Stop { charge, .. } => Some(*charge),
             _ => None,
@@ -367,7 +367,7 @@ impl Explaining<'_, '_> {
     }
 
     /// Reason why the job could not start on the empty cluster.
-    fn never_fits(&self, live: &LiveJob<'_>) -> Option<Wait> {
+    fn never_fits(&self, live: &PlannedJob<'_>) -> Option<Wait> {
         if fits_empty(self.world, &live.shape) {
             return None;
         }
@@ -403,7 +403,7 @@ impl Explaining<'_, '_> {
     }
 
     /// Resource of which one worker needs more than any open node has.
-    fn short(&self, live: &LiveJob<'_>) -> Option<Short> {
+    fn short(&self, live: &PlannedJob<'_>) -> Option<Short> {
         let nodes = || {
             self.world
                 .snapshot
@@ -432,7 +432,7 @@ impl Explaining<'_, '_> {
     /// Jobs that stop or are about to be suspended and hold promised GPUs. If none holds any, all
     /// such jobs with resources: they release CPU, memory or quota.
     fn stopping(&self, promised: &[(u32, u64)]) -> Vec<JobId> {
-        let gives = |live: &LiveJob<'_>| match live.state.phase() {
+        let gives = |live: &PlannedJob<'_>| match live.state.phase() {
             JobPhase::Stopping => true,
             JobPhase::Suspended => gpus_of(&live.holdings) > 0,
             _ => false,
@@ -441,7 +441,7 @@ impl Explaining<'_, '_> {
             let jobs = self.world.jobs.iter();
             jobs.filter(|live| gives(live) || !live.leaving.is_empty())
         };
-        let holds = |live: &&LiveJob<'_>| {
+        let holds = |live: &&PlannedJob<'_>| {
             let stops = gives(live);
             let holdings = live.holdings.iter().filter(|_| stops);
             holdings.chain(&live.leaving).any(|held| {

@@ -2,8 +2,8 @@
 //!
 //! This module counts and decides nothing.
 
-use super::gang::Shape;
-use crate::snapshot::Node;
+use super::gang::GangShape;
+use crate::snapshot::SnapshotNode;
 use muster_model::node::is_part;
 use muster_model::spec::{PsShardResources, WorkerResources};
 
@@ -30,13 +30,13 @@ pub(crate) struct FreeNode {
     /// GPUs released so recently that no running job grows into them.
     pub fresh: u64,
     /// Free CPU and memory.
-    pub now_room: Room,
+    pub now_room: HostCapacity,
     /// Free CPU and memory once stopping tasks have ended, minus promised amounts.
-    pub later_room: Room,
+    pub later_room: HostCapacity,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct HostCapacity {
     pub cpu_milli: i64,
     pub memory_bytes: i64,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Room {
 pub(crate) struct Holding {
     pub node: u32,
     pub gpus: u64,
-    pub room: Room,
+    pub room: HostCapacity,
 }
 
 /// Whether resources must be free now, or may belong to stopping tasks.
@@ -58,13 +58,13 @@ pub(crate) enum When {
 
 impl FreeNode {
     /// The whole node; nothing if it takes no tasks.
-    pub(crate) fn empty(node: &Node, index: u32, (kind, rack): (u16, u32)) -> Self {
+    pub(crate) fn empty(node: &SnapshotNode, index: u32, (kind, rack): (u16, u32)) -> Self {
         let open = node.is_open();
-        let room = Room {
+        let room = HostCapacity {
             cpu_milli: signed(node.cpu_milli),
             memory_bytes: signed(node.memory_bytes),
         };
-        let room = if open { room } else { Room::default() };
+        let room = if open { room } else { HostCapacity::default() };
         let ours = first_bits(node.gpus) & !bits(&node.taken);
         Self {
             index,
@@ -83,12 +83,12 @@ impl FreeNode {
     }
 
     /// Whether tasks of this shape can run on the node at all.
-    pub(crate) fn suits(&self, shape: &Shape) -> bool {
+    pub(crate) fn suits(&self, shape: &GangShape) -> bool {
         (self.pods || !shape.pods) && !shape.unfit.contains(self.index)
     }
 
     /// Whether new tasks of this shape may be placed on the node, free or not.
-    pub(crate) fn takes(&self, shape: &Shape) -> bool {
+    pub(crate) fn takes(&self, shape: &GangShape) -> bool {
         self.open && self.suits(shape)
     }
 
@@ -154,10 +154,10 @@ impl FreeNode {
 
     /// CPU and memory at that time. Present ones exclude what is promised to jobs that wait for the
     /// rest of their resources.
-    pub(crate) fn room(&self, when: When) -> Room {
+    pub(crate) fn room(&self, when: When) -> HostCapacity {
         match when {
             When::Later => self.later_room,
-            When::Now => Room {
+            When::Now => HostCapacity {
                 cpu_milli: self.now_room.cpu_milli.min(self.later_room.cpu_milli),
                 memory_bytes: self.now_room.memory_bytes.min(self.later_room.memory_bytes),
             },
@@ -182,7 +182,7 @@ impl FreeNode {
         taken
     }
 
-    pub(crate) fn take_room(&mut self, room: Room, when: When) {
+    pub(crate) fn take_room(&mut self, room: HostCapacity, when: When) {
         self.later_room.take(room);
         if when == When::Now {
             self.now_room.take(room);
@@ -190,7 +190,7 @@ impl FreeNode {
     }
 }
 
-impl Room {
+impl HostCapacity {
     pub(crate) fn worker(worker: &WorkerResources) -> Self {
         Self {
             cpu_milli: signed(worker.cpu_milli),

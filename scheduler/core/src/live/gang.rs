@@ -2,10 +2,10 @@
 //! them (placement of Optimus, Peng et al., EuroSys 2018, section 4.2). CPU and memory are counted
 //! per task.
 
-use super::free::{FreeNode, Holding, Room, When, bits, indices};
+use super::free::{FreeNode, Holding, HostCapacity, When, bits, indices};
 use crate::plan::PlannedTask;
-use crate::problem::Part;
-use crate::snapshot::Node;
+use crate::problem::NodeAllocation;
+use crate::snapshot::SnapshotNode;
 use muster_model::id::NodeId;
 use muster_model::job::Seat;
 use muster_model::spec::{PsShardResources, Range, WorkerResources};
@@ -17,7 +17,7 @@ pub(crate) const MAX_UNFIT_NODES: usize = 8;
 
 /// Demand of a job's tasks, and how many of them there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct GangShape {
     pub workers: Range,
     pub ps_shards: Range,
     /// Whether the number of workers must be a power of two.
@@ -49,7 +49,7 @@ impl Unfit {
 
 /// Number of workers and shards on one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct NodeTaskCounts {
     pub node: u32,
     pub workers: u32,
     pub ps_shards: u32,
@@ -57,14 +57,14 @@ pub(crate) struct Share {
 
 /// Placement of a gang, in the order of ranks and indices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct GangPlacement {
     /// Node and GPUs of each worker.
     pub workers: Vec<(u32, u64)>,
     /// Node of each shard.
     pub ps_shards: Vec<u32>,
 }
 
-impl Shape {
+impl GangShape {
     pub(crate) fn gpus(&self, workers: u32) -> u32 {
         workers.saturating_mul(self.worker.gpus)
     }
@@ -93,25 +93,25 @@ impl Shape {
 /// own nodes while there is room, each to the node with the fewest shards, then to other nodes.
 pub(crate) fn at(
     free: &[FreeNode],
-    shape: &Shape,
-    parts: &[Part],
+    shape: &GangShape,
+    parts: &[NodeAllocation],
     ps_shards: u32,
     when: When,
-) -> Option<Vec<Share>> {
-    let mut shares: Vec<Share> = Vec::with_capacity(parts.len());
+) -> Option<Vec<NodeTaskCounts>> {
+    let mut shares: Vec<NodeTaskCounts> = Vec::with_capacity(parts.len());
     for part in parts {
         let workers = part.gpus / shape.worker.gpus.max(1);
         match shares.iter_mut().find(|share| share.node == part.node) {
             Some(share) => share.workers += workers,
-            None => shares.push(Share {
+            None => shares.push(NodeTaskCounts {
                 node: part.node,
                 workers,
                 ps_shards: 0,
             }),
         }
     }
-    let worker = Room::worker(&shape.worker);
-    let mut left: Vec<Room> = Vec::with_capacity(shares.len());
+    let worker = HostCapacity::worker(&shape.worker);
+    let mut left: Vec<HostCapacity> = Vec::with_capacity(shares.len());
     for share in &shares {
         let node = &free[share.node as usize];
         let mut room = node.room(when);
@@ -123,7 +123,7 @@ pub(crate) fn at(
         room.take(worker.times(share.workers));
         left.push(room);
     }
-    let shard = Room::shard(&shape.ps_shard);
+    let shard = HostCapacity::shard(&shape.ps_shard);
     for _ in 0..ps_shards {
         let beside = (0..shares.len())
             .filter(|&at| left[at].holds(shard))
@@ -133,7 +133,7 @@ pub(crate) fn at(
             None => {
                 let node = elsewhere(free, shape, &shares, when)?;
                 left.push(free[node as usize].room(when));
-                shares.push(Share {
+                shares.push(NodeTaskCounts {
                     node,
                     workers: 0,
                     ps_shards: 0,
@@ -148,8 +148,13 @@ pub(crate) fn at(
 }
 
 /// Node with the most free CPU among those without tasks of the gang.
-fn elsewhere(free: &[FreeNode], shape: &Shape, taken: &[Share], when: When) -> Option<u32> {
-    let shard = Room::shard(&shape.ps_shard);
+fn elsewhere(
+    free: &[FreeNode],
+    shape: &GangShape,
+    taken: &[NodeTaskCounts],
+    when: When,
+) -> Option<u32> {
+    let shard = HostCapacity::shard(&shape.ps_shard);
     (0_u32..)
         .zip(free)
         .filter(|(index, node)| {
@@ -163,21 +168,26 @@ fn elsewhere(free: &[FreeNode], shape: &Shape, taken: &[Share], when: When) -> O
 
 /// Takes the resources of the tasks. Ranks go round robin over the nodes, so that consecutive ranks
 /// are on different nodes where possible.
-pub(crate) fn take(free: &mut [FreeNode], shape: &Shape, shares: &[Share], when: When) -> Placed {
-    let mut placed = Placed::default();
+pub(crate) fn take(
+    free: &mut [FreeNode],
+    shape: &GangShape,
+    shares: &[NodeTaskCounts],
+    when: When,
+) -> GangPlacement {
+    let mut placed = GangPlacement::default();
     let mut left = shares.to_vec();
     while left.iter().any(|share| share.workers > 0) {
         for share in left.iter_mut().filter(|share| share.workers > 0) {
             let node = &mut free[share.node as usize];
             let gpus = node.take_gpus(shape.worker.gpus, when);
-            node.take_room(Room::worker(&shape.worker), when);
+            node.take_room(HostCapacity::worker(&shape.worker), when);
             placed.workers.push((share.node, gpus));
             share.workers -= 1;
         }
     }
     while left.iter().any(|share| share.ps_shards > 0) {
         for share in left.iter_mut().filter(|share| share.ps_shards > 0) {
-            free[share.node as usize].take_room(Room::shard(&shape.ps_shard), when);
+            free[share.node as usize].take_room(HostCapacity::shard(&shape.ps_shard), when);
             placed.ps_shards.push(share.node);
             share.ps_shards -= 1;
         }
@@ -185,24 +195,24 @@ pub(crate) fn take(free: &mut [FreeNode], shape: &Shape, shares: &[Share], when:
     placed
 }
 
-impl Placed {
+impl GangPlacement {
     pub(crate) fn size(&self) -> (u32, u32) {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         (count(self.workers.len()), count(self.ps_shards.len()))
     }
 
     /// Resources of the gang by node.
-    pub(crate) fn holdings(&self, shape: &Shape) -> Vec<Holding> {
+    pub(crate) fn holdings(&self, shape: &GangShape) -> Vec<Holding> {
         let mut holdings: Vec<Holding> = Vec::new();
         let workers = self.workers.iter().map(|&(node, gpus)| Holding {
             node,
             gpus,
-            room: Room::worker(&shape.worker),
+            room: HostCapacity::worker(&shape.worker),
         });
         let shards = self.ps_shards.iter().map(|&node| Holding {
             node,
             gpus: 0,
-            room: Room::shard(&shape.ps_shard),
+            room: HostCapacity::shard(&shape.ps_shard),
         });
         for one in workers.chain(shards) {
             add(&mut holdings, one);
@@ -227,7 +237,7 @@ impl Placed {
     }
 
     /// The placement for a job's state.
-    pub(crate) fn seats(&self, nodes: &[Node]) -> Vec<Seat> {
+    pub(crate) fn seats(&self, nodes: &[SnapshotNode]) -> Vec<Seat> {
         let tasks = self.tasks(nodes).into_iter();
         tasks
             .map(|task| Seat {
@@ -239,7 +249,7 @@ impl Placed {
     }
 
     /// The tasks of the placement for a plan.
-    pub(crate) fn tasks(&self, nodes: &[Node]) -> Vec<PlannedTask> {
+    pub(crate) fn tasks(&self, nodes: &[SnapshotNode]) -> Vec<PlannedTask> {
         let workers = (0..)
             .zip(&self.workers)
             .map(|(rank, &(node, gpus))| PlannedTask {

@@ -2,11 +2,11 @@
 //!
 //! This module changes no state. It computes the change, or finds that only a restart is possible.
 
-use super::free::{FreeNode, Room, When, indices};
-use super::world::LiveJob;
+use super::free::{FreeNode, HostCapacity, When, indices};
+use super::world::PlannedJob;
 use crate::plan::PlannedTask;
-use crate::problem::Part;
-use crate::snapshot::{Node, Task};
+use crate::problem::NodeAllocation;
+use crate::snapshot::{SnapshotNode, SnapshotTask};
 use muster_model::id::TaskId;
 use muster_model::job::JobState;
 use muster_model::task::{Role, TaskState};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Change of a task set. Nodes are indices in the snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct TaskSetChange {
     pub leave: Vec<TaskId>,
     /// Role, node and GPUs of each joining task.
     pub join: Vec<(Role, u32, u64)>,
@@ -23,7 +23,7 @@ pub(crate) struct Change {
 /// Whether a job can be resized in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InPlace {
-    Now(Change),
+    Now(TaskSetChange),
     /// Possible once stopping tasks have ended.
     Later,
     /// Possible only by a restart.
@@ -31,17 +31,17 @@ pub(crate) enum InPlace {
 }
 
 /// Whether the tasks of a job may be changed: all of them are up, and no resize is in progress.
-pub(crate) fn is_able(live: &LiveJob<'_>) -> bool {
+pub(crate) fn is_able(live: &PlannedJob<'_>) -> bool {
     let job = live.job;
-    let up = |(_, task): (u32, &Task)| task.state == TaskState::Running;
+    let up = |(_, task): (u32, &SnapshotTask)| task.state == TaskState::Running;
     job.in_place && live.state == JobState::Running && !live.is_resizing && tasks(live).all(up)
 }
 
 /// Change to workers on `parts` and `ps_shards` shards, or to fewer shards if there is no room.
 pub(crate) fn resize(
-    live: &LiveJob<'_>,
+    live: &PlannedJob<'_>,
     free: &[FreeNode],
-    parts: &[Part],
+    parts: &[NodeAllocation],
     ps_shards: u32,
 ) -> InPlace {
     if !is_able(live) {
@@ -52,7 +52,7 @@ pub(crate) fn resize(
     for part in parts {
         *wanted.entry(part.node).or_default() += part.gpus / per_worker;
     }
-    let mut change = Change::default();
+    let mut change = TaskSetChange::default();
     let mut ranks = Vec::new();
     for (node, task) in workers(live) {
         let left = wanted.get_mut(&node).filter(|left| **left > 0);
@@ -67,7 +67,7 @@ pub(crate) fn resize(
         }
     }
     let mut free = free.to_vec();
-    let worker = Room::worker(&live.shape.worker);
+    let worker = HostCapacity::worker(&live.shape.worker);
     for (&node, &count) in wanted.iter().filter(|&(_, &count)| count > 0) {
         let there = &mut free[node as usize];
         let gpus = live.shape.gpus(count);
@@ -87,7 +87,7 @@ pub(crate) fn resize(
         }
     }
     shards(live, &mut free, ps_shards, &mut change);
-    if change == Change::default() {
+    if change == TaskSetChange::default() {
         return InPlace::Never;
     }
     InPlace::Now(change)
@@ -95,7 +95,7 @@ pub(crate) fn resize(
 
 /// Change that adds shards in place of lost ones, as far as there is room. `None` if there are
 /// enough shards, or no room.
-pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
+pub(crate) fn restore(live: &PlannedJob<'_>, free: &[FreeNode]) -> Option<TaskSetChange> {
     let least = live.shape.ps_shards.min;
     if !live.job.replicated || shards_of(live) >= least {
         return None;
@@ -105,20 +105,24 @@ pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
 
 /// Change of the number of shards alone, as far as there is room for more. `None` if nothing
 /// changes.
-pub(crate) fn reshard(live: &LiveJob<'_>, free: &[FreeNode], ps_shards: u32) -> Option<Change> {
+pub(crate) fn reshard(
+    live: &PlannedJob<'_>,
+    free: &[FreeNode],
+    ps_shards: u32,
+) -> Option<TaskSetChange> {
     if !is_able(live) {
         return None;
     }
-    let mut change = Change::default();
+    let mut change = TaskSetChange::default();
     shards(live, &mut free.to_vec(), ps_shards, &mut change);
-    (change != Change::default()).then_some(change)
+    (change != TaskSetChange::default()).then_some(change)
 }
 
 /// Change that removes GPUs; the highest ranks leave. `None` if fewer workers than the minimum
 /// would remain, or if a resize in place is not possible.
-pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+pub(crate) fn shrink(live: &PlannedJob<'_>, gpus: u32) -> Option<TaskSetChange> {
     let leavers = gpus.div_ceil(live.shape.worker.gpus.max(1)) as usize;
-    let workers: Vec<(u32, &Task)> = workers(live).collect();
+    let workers: Vec<(u32, &SnapshotTask)> = workers(live).collect();
     let mut stay = workers.len().checked_sub(leavers)?;
     while stay > 0 && !live.shape.takes(u32::try_from(stay).unwrap_or(u32::MAX)) {
         stay -= 1;
@@ -128,26 +132,26 @@ pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     }
     let leave = workers[stay..].iter().map(|(_, task)| task.id).collect();
     let join = Vec::new();
-    Some(Change { leave, join })
+    Some(TaskSetChange { leave, join })
 }
 
 /// Change that removes all tasks from the nodes in `gone`. For each shard there another joins
 /// elsewhere, if there is room. The old shard serves until the new one has its content. `None` if
 /// the coordinator would leave, or too few workers or shards would remain.
 pub(crate) fn without(
-    live: &LiveJob<'_>,
+    live: &PlannedJob<'_>,
     free: &[FreeNode],
     gone: impl Fn(u32) -> bool,
-) -> Option<Change> {
+) -> Option<TaskSetChange> {
     let (leave, stay): (Vec<_>, Vec<_>) = tasks(live).partition(|&(node, _)| gone(node));
-    let leads = |task: &Task| task.role == Role::Worker { rank: 0 };
+    let leads = |task: &SnapshotTask| task.role == Role::Worker { rank: 0 };
     let workers = stay.iter().filter(|(_, task)| task.is_worker());
     let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
     let enough = left >= live.shape.workers.min && live.shape.takes(left);
     if !is_able(live) || leave.is_empty() || leave.iter().any(|(_, task)| leads(task)) || !enough {
         return None;
     }
-    let mut change = Change {
+    let mut change = TaskSetChange {
         leave: leave.into_iter().map(|(_, task)| task.id).collect(),
         join: Vec::new(),
     };
@@ -156,27 +160,29 @@ pub(crate) fn without(
     (change.shards_after(live) >= fewest_shards(live)).then_some(change)
 }
 
-impl Change {
+impl TaskSetChange {
     /// GPUs of the joining tasks.
     pub(crate) fn joining_gpus(&self) -> u32 {
         self.join.iter().map(|(_, _, gpus)| gpus.count_ones()).sum()
     }
 
     /// Number of shards after the change.
-    pub(crate) fn shards_after(&self, live: &LiveJob<'_>) -> u32 {
-        let stays = |(_, task): &(u32, &Task)| !task.is_worker() && !self.leave.contains(&task.id);
+    pub(crate) fn shards_after(&self, live: &PlannedJob<'_>) -> u32 {
+        let stays =
+            |(_, task): &(u32, &SnapshotTask)| !task.is_worker() && !self.leave.contains(&task.id);
         let joins = |(role, ..): &&(Role, u32, u64)| matches!(role, Role::PsShard { .. });
         let count = tasks(live).filter(stays).count() + self.join.iter().filter(joins).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// The change without its joining tasks; `None` if no task leaves, or too few would remain.
-    pub(crate) fn only_leaving(&self, live: &LiveJob<'_>) -> Option<Self> {
+    pub(crate) fn only_leaving(&self, live: &PlannedJob<'_>) -> Option<Self> {
         let first = Self {
             leave: self.leave.clone(),
             join: Vec::new(),
         };
-        let stays = |(_, task): &(u32, &Task)| task.is_worker() && !self.leave.contains(&task.id);
+        let stays =
+            |(_, task): &(u32, &SnapshotTask)| task.is_worker() && !self.leave.contains(&task.id);
         let left = u32::try_from(tasks(live).filter(stays).count()).unwrap_or(u32::MAX);
         let enough = left >= live.shape.workers.min.max(1)
             && live.shape.takes(left)
@@ -185,7 +191,7 @@ impl Change {
     }
 
     /// The joining tasks for the plan.
-    pub(crate) fn tasks(&self, nodes: &[Node]) -> Vec<PlannedTask> {
+    pub(crate) fn tasks(&self, nodes: &[SnapshotNode]) -> Vec<PlannedTask> {
         let join = self.join.iter().map(|&(role, node, gpus)| PlannedTask {
             role,
             node: nodes[node as usize].id,
@@ -196,15 +202,16 @@ impl Change {
 }
 
 /// Tasks that remain in this round so far, each with its node.
-fn tasks<'l>(live: &'l LiveJob<'_>) -> impl Iterator<Item = (u32, &'l Task)> {
+fn tasks<'l>(live: &'l PlannedJob<'_>) -> impl Iterator<Item = (u32, &'l SnapshotTask)> {
     let tasks = live.places.iter().copied().zip(&live.job.tasks);
     tasks.filter(|(_, task)| !live.told.contains(&task.id))
 }
 
 /// Workers in order of rank, each with its node.
-fn workers<'l>(live: &'l LiveJob<'_>) -> impl Iterator<Item = (u32, &'l Task)> {
-    let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
-    let mut workers: Vec<(u32, &Task)> = tasks(live).filter(|(_, task)| is_worker(task)).collect();
+fn workers<'l>(live: &'l PlannedJob<'_>) -> impl Iterator<Item = (u32, &'l SnapshotTask)> {
+    let is_worker = |task: &SnapshotTask| matches!(task.role, Role::Worker { .. });
+    let mut workers: Vec<(u32, &SnapshotTask)> =
+        tasks(live).filter(|(_, task)| is_worker(task)).collect();
     workers.sort_by_key(|(_, task)| task.role);
     workers.into_iter()
 }
@@ -217,20 +224,20 @@ fn unused(taken: &mut Vec<u32>) -> u32 {
 }
 
 /// Present number of shards.
-fn shards_of(live: &LiveJob<'_>) -> u32 {
-    Change::default().shards_after(live)
+fn shards_of(live: &PlannedJob<'_>) -> u32 {
+    TaskSetChange::default().shards_after(live)
 }
 
 /// Minimum number of shards after a change. A job below its owner's minimum may keep its present
 /// number.
-fn fewest_shards(live: &LiveJob<'_>) -> u32 {
+fn fewest_shards(live: &PlannedJob<'_>) -> u32 {
     live.shape.ps_shards.min.min(shards_of(live))
 }
 
 /// Adjusts the number of shards to `wanted`. The highest indices leave. New shards go to nodes of
 /// the job's workers while there is room, then to any node. A leaving and a joining shard may exist
 /// at the same time, so they never have the same index.
-fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut Change) {
+fn shards(live: &PlannedJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut TaskSetChange) {
     let mut indices = Vec::new();
     let mut beside: BTreeMap<u32, u32> = BTreeMap::new();
     let mut there = 0;
@@ -255,7 +262,7 @@ fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut C
     for &(_, node, _) in &change.join {
         beside.entry(node).or_default();
     }
-    let shard = Room::shard(&live.shape.ps_shard);
+    let shard = HostCapacity::shard(&live.shape.ps_shard);
     while there < wanted {
         let has_room = |node: u32| {
             let there = &free[node as usize];

@@ -4,41 +4,41 @@
 //! A plan never depends on them. All inputs of an estimate are stored with it and compared. So a
 //! round with and without memory gives the same bytes, and stored rounds are replayed without it.
 
-use super::gang::Shape;
-use super::outlook::{Kinds, Sizes, Sizing};
-use crate::estimate::{Estimate, Gains, Remembered};
+use super::gang::GangShape;
+use super::outlook::{JobScaling, Kinds, ScalingCurves};
+use crate::estimate::{Estimate, EstimateMemo, Gains};
 use crate::policy::Policy;
-use crate::snapshot::Job;
+use crate::snapshot::SnapshotJob;
 use muster_model::id::JobId;
 use std::collections::BTreeMap;
 
 /// Estimates of the jobs of the last round.
 #[derive(Debug, Clone, Default)]
-pub struct Memory {
+pub struct EstimateCache {
     rounds: u64,
     policy: Option<Policy>,
-    jobs: BTreeMap<JobId, Known>,
+    jobs: BTreeMap<JobId, CachedEstimates>,
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct CachedEstimates {
     /// Last round that used the entry.
     round: u64,
-    estimates: Remembered,
-    sizes: Option<(Shown, Sizes)>,
+    estimates: EstimateMemo,
+    sizes: Option<(ScalingInputs, ScalingCurves)>,
 }
 
 /// Inputs of the speeds at all sizes, besides the estimate itself.
 #[derive(Debug, Clone, PartialEq)]
-struct Shown {
-    shape: Shape,
+struct ScalingInputs {
+    shape: GangShape,
     present_workers: u32,
     kinds: Kinds,
     most: (u32, u32),
     gains: Gains,
 }
 
-impl Memory {
+impl EstimateCache {
     /// Starts a round. Other policy settings invalidate all estimates.
     pub(crate) fn begin(&mut self, policy: &Policy) {
         if self.policy.as_ref() != Some(policy) {
@@ -57,20 +57,20 @@ impl Memory {
     /// Estimate and sizing of a job; only changed parts are computed again.
     pub(crate) fn recall(
         &mut self,
-        job: &Job,
+        job: &SnapshotJob,
         policy: &Policy,
-        shape: &Shape,
+        shape: &GangShape,
         present_workers: u32,
         kinds: &Kinds,
-    ) -> (Estimate, Sizing) {
-        let known = self.jobs.entry(job.id).or_insert_with(|| Known {
+    ) -> (Estimate, JobScaling) {
+        let known = self.jobs.entry(job.id).or_insert_with(|| CachedEstimates {
             round: 0,
-            estimates: Remembered::default(),
+            estimates: EstimateMemo::default(),
             sizes: None,
         });
         known.round = self.rounds;
         let (estimate, is_new) = known.estimates.estimate(job, policy);
-        let shown = Shown {
+        let shown = ScalingInputs {
             shape: *shape,
             present_workers,
             kinds: kinds.clone(),
@@ -81,9 +81,9 @@ impl Memory {
         let sizes = kept
             .filter(|(of, _)| !is_new && *of == shown)
             .map(|(_, sizes)| sizes)
-            .unwrap_or_else(|| Sizes::of(&estimate, shape, present_workers, kinds));
+            .unwrap_or_else(|| ScalingCurves::of(&estimate, shape, present_workers, kinds));
         known.sizes = Some((shown, sizes.clone()));
-        let sizing = Sizing::with(&estimate, shape, job.progress.step, sizes);
+        let sizing = JobScaling::with(&estimate, shape, job.progress.step, sizes);
         (estimate, sizing)
     }
 }

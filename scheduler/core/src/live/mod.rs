@@ -45,26 +45,26 @@ mod verdict;
 mod words;
 mod world;
 
-use crate::plan::{Action, Decision, Plan};
+use crate::plan::{Action, JobDecision, RoundPlan};
 use crate::policy::Policy;
 use crate::report::RoundReport;
-use crate::snapshot::Snapshot;
+use crate::snapshot::ClusterSnapshot;
 pub use change::apply_change;
 use explain::is_news;
-pub use memory::Memory;
+pub use memory::EstimateCache;
 use muster_model::wait::Waiting;
-use world::World;
+use world::RoundState;
 
-pub(crate) fn run(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
-    run_again(snapshot, policy, &mut Memory::default())
+pub(crate) fn run(snapshot: &ClusterSnapshot, policy: &Policy) -> (RoundPlan, RoundReport) {
+    run_again(snapshot, policy, &mut EstimateCache::default())
 }
 
 /// Plans a round with the estimates of the last one.
 pub(crate) fn run_again(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     policy: &Policy,
-    memory: &mut Memory,
-) -> (Plan, RoundReport) {
+    memory: &mut EstimateCache,
+) -> (RoundPlan, RoundReport) {
     let excluded = bad_nodes::judge(snapshot, &policy.bad_nodes);
     let resting = bad_nodes::resting(snapshot, policy);
     if excluded.is_empty() && resting.is_empty() {
@@ -76,11 +76,15 @@ pub(crate) fn run_again(
         node.cordoned |= resting.contains(&node.id);
     }
     let (plan, report) = decide(&closed, policy, memory);
-    (Plan { excluded, ..plan }, report)
+    (RoundPlan { excluded, ..plan }, report)
 }
 
-fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, RoundReport) {
-    let mut world = World::new(snapshot, policy, memory);
+fn decide(
+    snapshot: &ClusterSnapshot,
+    policy: &Policy,
+    memory: &mut EstimateCache,
+) -> (RoundPlan, RoundReport) {
+    let mut world = RoundState::new(snapshot, policy, memory);
     let mut rest = pass::settle_down(&mut world);
     if defragment::moves(&mut world, &rest) {
         rest = pass::settle_again(&mut world);
@@ -103,7 +107,7 @@ fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, R
     let mut decisions = Vec::new();
     for (live, waiting) in world.jobs.into_iter().zip(waiting) {
         let (job, silent) = (live.job, live.actions.is_empty());
-        let decided = |action| Decision {
+        let decided = |action| JobDecision {
             job: job.id,
             expected_revision: job.revision,
             action,
@@ -116,7 +120,7 @@ fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, R
             decisions.push(decided(Action::Wait { waiting }));
         }
     }
-    let plan = Plan {
+    let plan = RoundPlan {
         decisions,
         excluded: Vec::new(),
         behind: explain::behind(snapshot),

@@ -6,24 +6,24 @@
 //! like others.
 
 use super::free::{FreeNode, Holding};
-use super::gang::Placed;
-use super::outlook::Sizing;
+use super::gang::GangPlacement;
+use super::outlook::JobScaling;
 use super::pass::requeue;
-use super::standing::{Standing, gpus_of};
+use super::standing::{SchedulingState, gpus_of};
 use super::turns;
-use super::world::World;
+use super::world::RoundState;
 use crate::plan::Action;
-use crate::snapshot::Job;
+use crate::snapshot::SnapshotJob;
 use muster_model::id::NodeId;
 use muster_model::job::{AfterStop, JobState, RequeueCause};
 use muster_model::spec::Range;
 
 /// Destination of a moving job, if the job still moves.
 pub(crate) fn destination(
-    job: &Job,
+    job: &SnapshotJob,
     settled: &JobState,
     find: impl Fn(NodeId) -> Option<u32>,
-) -> Option<Placed> {
+) -> Option<GangPlacement> {
     let JobState::Stopping {
         then: AfterStop::Move { to },
     } = &job.state
@@ -35,12 +35,12 @@ pub(crate) fn destination(
         JobState::Queued => true,
         _ => false,
     };
-    goes_on.then(|| Placed::of_seats(to, find)).flatten()
+    goes_on.then(|| GangPlacement::of_seats(to, find)).flatten()
 }
 
 /// Reserves the destinations of moving jobs, once all jobs are known. Cancels reservations that
 /// cannot be kept.
-pub(crate) fn expect(world: &mut World<'_>) {
+pub(crate) fn expect(world: &mut RoundState<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         let Some(placed) = &live.destination else {
@@ -67,13 +67,13 @@ pub(crate) fn expect(world: &mut World<'_>) {
 }
 
 /// Whether the owner's present range allows this size.
-pub(crate) fn takes(job: &Job, (workers, ps_shards): (u32, u32)) -> bool {
+pub(crate) fn takes(job: &SnapshotJob, (workers, ps_shards): (u32, u32)) -> bool {
     let within = |range: Range, count| (range.min..=range.max).contains(&count);
     within(job.workers, workers) && within(job.ps_shards, ps_shards)
 }
 
 /// Cancels the reservation for good: once the node is open again, other jobs may use its GPUs.
-fn give_up(world: &mut World<'_>, index: usize) {
+fn give_up(world: &mut RoundState<'_>, index: usize) {
     let now_ms = world.now_ms;
     let live = &mut world.jobs[index];
     live.destination = None;
@@ -85,10 +85,10 @@ fn give_up(world: &mut World<'_>, index: usize) {
 }
 
 /// Starts jobs that have stopped at their destinations.
-pub(crate) fn arrive(world: &mut World<'_>) {
+pub(crate) fn arrive(world: &mut RoundState<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
-        if live.standing != Standing::Queued || live.destination.is_none() {
+        if live.standing != SchedulingState::Queued || live.destination.is_none() {
             continue;
         }
         let Some(placed) = world.jobs[index].destination.take() else {
@@ -117,7 +117,7 @@ pub(crate) fn arrive(world: &mut World<'_>) {
 }
 
 /// Free resources after a job has stopped. The GPU of a host becomes its guest's and is not free.
-pub(crate) fn once_stopped(world: &World<'_>, index: usize) -> Vec<FreeNode> {
+pub(crate) fn once_stopped(world: &RoundState<'_>, index: usize) -> Vec<FreeNode> {
     let mut free = world.free.clone();
     let live = &world.jobs[index];
     for held in live.holdings.iter().filter(|_| live.guest.is_none()) {
@@ -128,10 +128,10 @@ pub(crate) fn once_stopped(world: &World<'_>, index: usize) -> Vec<FreeNode> {
     free
 }
 
-impl World<'_> {
+impl RoundState<'_> {
     /// Stops a job and reserves a place for its restart. If the owner's range no longer allows the
     /// size, the job returns to the queue.
-    pub(crate) fn relocate(&mut self, index: usize, placed: Placed, why: String) {
+    pub(crate) fn relocate(&mut self, index: usize, placed: GangPlacement, why: String) {
         if !takes(self.jobs[index].job, placed.size()) {
             self.stop(index, requeue(RequeueCause::Resize, why));
             if self.jobs[index].member.is_none() && self.journal.is_none() {
@@ -169,7 +169,7 @@ impl World<'_> {
         }
         let step = live.job.progress.step;
         let workers = placed.size().0;
-        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, &self.kinds);
+        live.sizing = JobScaling::of(&live.estimate, &live.shape, step, workers, &self.kinds);
         live.destination = Some(placed);
         // A suspended job was not part of the policy's problem.
         if live.member.is_none() {

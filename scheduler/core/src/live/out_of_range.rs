@@ -12,16 +12,16 @@
 
 use super::calm::is_put_off;
 use super::free::{FreeNode, When};
-use super::gang::{self, Placed};
+use super::gang::{self, GangPlacement};
 use super::in_place::{self, InPlace};
 use super::moving;
-use super::pass::Rest;
+use super::pass::RoundFixpoint;
 use super::place;
 use super::settle::done_workers;
 use super::shards;
-use super::standing::Standing;
-use super::world::{LiveJob, World};
-use crate::problem::Part;
+use super::standing::SchedulingState;
+use super::world::{PlannedJob, RoundState};
+use crate::problem::NodeAllocation;
 use muster_model::job::Intent;
 use std::cmp::Reverse;
 
@@ -31,7 +31,7 @@ const TRIED: usize = 16;
 
 /// Shrinks jobs above their maximum. A job with too many workers and shards gives up workers first,
 /// by a restart if it cannot be resized in place. Shards change only in place, as soon as they can.
-pub(crate) fn obey(world: &mut World<'_>) {
+pub(crate) fn obey(world: &mut RoundState<'_>) {
     let mut tried = 0;
     for index in in_rotation(world) {
         let live = &world.jobs[index];
@@ -64,7 +64,7 @@ pub(crate) fn obey(world: &mut World<'_>) {
 }
 
 /// Change to the maximum number of shards, if the job has more.
-fn fewer_shards(world: &World<'_>, index: usize) -> Option<(in_place::Change, String)> {
+fn fewer_shards(world: &RoundState<'_>, index: usize) -> Option<(in_place::TaskSetChange, String)> {
     let live = &world.jobs[index];
     let (had, most) = (live.size.1, live.job.ps_shards.max);
     let change = in_place::reshard(live, &world.free, most).filter(|_| had > most)?;
@@ -77,7 +77,7 @@ fn why_smaller(had: u32, what: &str, most: u32) -> String {
 
 /// Grows jobs below their minimum into free GPUs that no waiting job could use. In place they grow
 /// as far as possible, by a restart only to the whole minimum. Returns whether any job grows.
-pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
+pub(crate) fn grow(world: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
     let mut free = rest.free.clone();
     let (mut any, mut tried) = (false, 0);
     for index in in_rotation(world) {
@@ -116,10 +116,10 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
 
 /// Change to as many workers as there is room for, up to the minimum.
 fn more_workers(
-    world: &World<'_>,
+    world: &RoundState<'_>,
     index: usize,
     free: &[FreeNode],
-) -> Option<(in_place::Change, String)> {
+) -> Option<(in_place::TaskSetChange, String)> {
     let live = &world.jobs[index];
     let (had, wanted) = (live.size.0, live.job.workers.min);
     let mut sizes = (had + 1..=wanted).rev();
@@ -131,10 +131,10 @@ fn more_workers(
 
 /// Change to as many shards as there is room for beside waiting jobs, up to the minimum.
 fn more_shards(
-    world: &World<'_>,
+    world: &RoundState<'_>,
     index: usize,
     free: &[FreeNode],
-) -> Option<(in_place::Change, String)> {
+) -> Option<(in_place::TaskSetChange, String)> {
     let live = &world.jobs[index];
     let (had, wanted) = (live.size.1, live.job.ps_shards.min);
     let free = shards::beside_waiting(world, free);
@@ -148,7 +148,7 @@ fn why_larger(had: u32, gets: u32, what: &str, wanted: u32) -> String {
 }
 
 /// All jobs; each round starts with another one.
-fn in_rotation(world: &World<'_>) -> impl Iterator<Item = usize> + use<> {
+fn in_rotation(world: &RoundState<'_>) -> impl Iterator<Item = usize> + use<> {
     let jobs = world.jobs.len();
     let steps = usize::try_from(world.snapshot.round).unwrap_or(0);
     let first = steps.wrapping_mul(TRIED) % jobs.max(1);
@@ -160,10 +160,10 @@ fn in_rotation(world: &World<'_>) -> impl Iterator<Item = usize> + use<> {
 /// Jobs of lower priority do not count. Jobs that wait only for their tenant's quota count if this
 /// job has the same tenant. The policy may keep GPUs for a job without parts in its decision, such
 /// as an overdue job or the first job of `fifo`.
-fn is_waited_for(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> bool {
+fn is_waited_for(world: &RoundState<'_>, rest: &RoundFixpoint, live: &PlannedJob<'_>) -> bool {
     let quota = world.quota(live);
     world.jobs.iter().any(|other| {
-        let waits = other.standing.waits() || other.standing == Standing::Suspended;
+        let waits = other.standing.waits() || other.standing == SchedulingState::Suspended;
         if !waits || other.job.intent != Intent::Run || other.priority < live.priority {
             return false;
         }
@@ -179,11 +179,11 @@ fn is_waited_for(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> bool {
 }
 
 /// Whether the jobs of its tenant that stay leave less quota than the job's minimum.
-fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
+fn quota_is_short(world: &RoundState<'_>, waits: &PlannedJob<'_>) -> bool {
     let of_tenant = world.jobs.iter().filter(|live| live.tenant == waits.tenant);
     let kept: u32 = of_tenant
         .filter(|live| live.standing.stays())
-        .map(LiveJob::charged)
+        .map(PlannedJob::charged)
         .sum();
     let quota = world.quota(waits);
     quota.is_some_and(|quota| kept.saturating_add(waits.shape.min_gpus()) > quota)
@@ -191,30 +191,30 @@ fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
 
 /// Whether a running job has a size outside of its owner's range. A command with finished workers
 /// is never outside.
-pub(crate) fn is_outside(live: &LiveJob<'_>) -> bool {
-    live.standing == Standing::Running
+pub(crate) fn is_outside(live: &PlannedJob<'_>) -> bool {
+    live.standing == SchedulingState::Running
         && done_workers(live.job) == 0
         && !moving::takes(live.job, live.size)
 }
 
 /// Whether nothing is in progress for the job, and it has no finished workers, which a restart
 /// would run again.
-fn is_settled(live: &LiveJob<'_>) -> bool {
+fn is_settled(live: &PlannedJob<'_>) -> bool {
     let moves = live.is_resizing || live.destination.is_some();
-    live.standing == Standing::Running && !moves && done_workers(live.job) == 0
+    live.standing == SchedulingState::Running && !moves && done_workers(live.job) == 0
 }
 
 /// Change to this number of workers in place: first on its present nodes, then on the nodes with
 /// the most room.
 fn larger(
-    world: &World<'_>,
+    world: &RoundState<'_>,
     index: usize,
     free: &[FreeNode],
     workers: u32,
-) -> Option<in_place::Change> {
+) -> Option<in_place::TaskSetChange> {
     let live = &world.jobs[index];
     let per_worker = live.shape.worker.gpus.max(1);
-    let mut parts: Vec<Part> = world.dense(index).present;
+    let mut parts: Vec<NodeAllocation> = world.dense(index).present;
     let kind = free[parts.first()?.node as usize].kind;
     let mut nodes: Vec<(bool, u32, u32)> = (0_u32..)
         .zip(free)
@@ -233,7 +233,7 @@ fn larger(
         missing -= more;
         match parts.iter_mut().find(|part| part.node == node) {
             Some(part) => part.gpus += gpus,
-            None => parts.push(Part { node, gpus }),
+            None => parts.push(NodeAllocation { node, gpus }),
         }
     }
     let gpus = live.shape.gpus(workers - live.size.0);
@@ -247,7 +247,12 @@ fn larger(
 }
 
 /// Place for the restart with more workers, once the job's own tasks have ended.
-fn larger_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> Option<Placed> {
+fn larger_anew(
+    world: &RoundState<'_>,
+    index: usize,
+    free: &[FreeNode],
+    workers: u32,
+) -> Option<GangPlacement> {
     let live = &world.jobs[index];
     if !has_quota(world, live, live.shape.gpus(workers - live.size.0)) {
         return None;
@@ -266,7 +271,12 @@ fn larger_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32)
 
 /// Place for this number of workers, with the present number of shards limited to the owner's
 /// range.
-fn place_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> Option<Placed> {
+fn place_anew(
+    world: &RoundState<'_>,
+    index: usize,
+    free: &[FreeNode],
+    workers: u32,
+) -> Option<GangPlacement> {
     let live = &world.jobs[index];
     if !live.shape.takes(workers) {
         return None;
@@ -282,7 +292,7 @@ fn place_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) 
     ))
 }
 
-fn has_quota(world: &World<'_>, live: &LiveJob<'_>, gpus: u32) -> bool {
+fn has_quota(world: &RoundState<'_>, live: &PlannedJob<'_>, gpus: u32) -> bool {
     let held = world.held[live.tenant as usize];
     let quota = world.quota(live);
     quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)

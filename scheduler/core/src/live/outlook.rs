@@ -1,10 +1,10 @@
 //! Estimates of a job as a policy reads them: speed for each number of GPUs, with the number of
 //! shards that gives this speed.
 
-use super::gang::Shape;
+use super::gang::GangShape;
 use crate::estimate::Estimate;
-use crate::problem::{Curve, Outlook};
-use crate::snapshot::Node;
+use crate::problem::{ScalingModel, SpeedCurve};
+use crate::snapshot::SnapshotNode;
 use muster_model::node::is_part;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ const SPREAD: f64 = 0.98;
 /// do not make the cluster mixed: a gang on older and newer nodes would otherwise have two kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kinds {
-    kinds: Arc<[Kind]>,
+    kinds: Arc<[NodeGpuKind]>,
     is_mixed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct NodeGpuKind {
     model: String,
     /// Whether tasks of the node are pods; `false` unless the cluster is mixed.
     pods: bool,
 }
 
 impl Kinds {
-    pub(crate) fn of(nodes: &[Node]) -> Self {
+    pub(crate) fn of(nodes: &[SnapshotNode]) -> Self {
         let is_mixed = nodes.iter().any(|node| node.pods == Some(false));
-        let kinds: BTreeSet<Kind> = nodes
+        let kinds: BTreeSet<NodeGpuKind> = nodes
             .iter()
-            .map(|node| Kind {
+            .map(|node| NodeGpuKind {
                 model: node.gpu_model.clone(),
                 pods: is_mixed && node.has_pods(),
             })
@@ -48,7 +48,7 @@ impl Kinds {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        let name = |kind: &Kind| {
+        let name = |kind: &NodeGpuKind| {
             if kind.pods {
                 format!("{} in pods", kind.model)
             } else {
@@ -59,7 +59,7 @@ impl Kinds {
     }
 
     /// Index of the node's kind; 0 if the kind is unknown.
-    pub(crate) fn index(&self, node: &Node) -> u16 {
+    pub(crate) fn index(&self, node: &SnapshotNode) -> u16 {
         let wanted = (node.gpu_model.as_str(), self.is_mixed && node.has_pods());
         let found = self
             .kinds
@@ -69,16 +69,16 @@ impl Kinds {
 
     /// Curves by kind. A job has no speed on kinds on which it does not run. These are parts of
     /// GPUs if its workers have several GPUs, and nodes without pods if it needs pods.
-    fn curves(&self, curve: &Curve, shape: &Shape) -> Arc<[Curve]> {
-        let runs = |kind: &Kind| {
+    fn curves(&self, curve: &SpeedCurve, shape: &GangShape) -> Arc<[SpeedCurve]> {
+        let runs = |kind: &NodeGpuKind| {
             let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
             whole && (kind.pods || !shape.pods || !self.is_mixed)
         };
-        let of = |kind: &Kind| {
+        let of = |kind: &NodeGpuKind| {
             if runs(kind) {
                 curve.clone()
             } else {
-                Curve::default()
+                SpeedCurve::default()
             }
         };
         self.kinds.iter().map(of).collect()
@@ -87,8 +87,8 @@ impl Kinds {
 
 /// Outlook of a job, and the number of shards for each number of workers.
 #[derive(Debug, Clone)]
-pub(crate) struct Sizing {
-    pub outlook: Outlook,
+pub(crate) struct JobScaling {
+    pub outlook: ScalingModel,
     /// For `workers.min + i` workers.
     ps_shards: Arc<[u32]>,
     min_workers: u32,
@@ -96,19 +96,19 @@ pub(crate) struct Sizing {
 
 /// Speeds of a job at all sizes.
 #[derive(Debug, Clone)]
-pub(crate) struct Sizes {
-    curves: Arc<[Curve]>,
+pub(crate) struct ScalingCurves {
+    curves: Arc<[SpeedCurve]>,
     /// For `workers.min + i` workers.
     ps_shards: Arc<[u32]>,
     largest_gpus: u32,
 }
 
-impl Sizes {
+impl ScalingCurves {
     /// A size that is not faster than a smaller one is not offered (speed 0). A dip in the
     /// measurements then hides no better size behind it. The present size is always offered.
     pub(crate) fn of(
         estimate: &Estimate,
-        shape: &Shape,
+        shape: &GangShape,
         present_workers: u32,
         kinds: &Kinds,
     ) -> Self {
@@ -134,7 +134,7 @@ impl Sizes {
             }
         }
         let spread = local.iter().map(|speed| speed * SPREAD).collect();
-        let curve = Curve { local, spread };
+        let curve = SpeedCurve { local, spread };
         // A job that never ran may start at any size: its owner has stated the range, and a wrong
         // size costs one restart.
         let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
@@ -146,21 +146,26 @@ impl Sizes {
     }
 }
 
-impl Sizing {
+impl JobScaling {
     pub(crate) fn of(
         estimate: &Estimate,
-        shape: &Shape,
+        shape: &GangShape,
         step: u64,
         present_workers: u32,
         kinds: &Kinds,
     ) -> Self {
-        let sizes = Sizes::of(estimate, shape, present_workers, kinds);
+        let sizes = ScalingCurves::of(estimate, shape, present_workers, kinds);
         Self::with(estimate, shape, step, sizes)
     }
 
-    pub(crate) fn with(estimate: &Estimate, shape: &Shape, step: u64, sizes: Sizes) -> Self {
+    pub(crate) fn with(
+        estimate: &Estimate,
+        shape: &GangShape,
+        step: u64,
+        sizes: ScalingCurves,
+    ) -> Self {
         Self {
-            outlook: Outlook {
+            outlook: ScalingModel {
                 work_done: step as f64,
                 work_left: estimate.steps_left,
                 uncertainty: uncertainty(estimate),
@@ -190,7 +195,7 @@ impl Sizing {
 /// scratch buffer.
 fn best_shards(
     estimate: &Estimate,
-    shape: &Shape,
+    shape: &GangShape,
     workers: u32,
     speeds: &mut Vec<f64>,
 ) -> (u32, f64) {

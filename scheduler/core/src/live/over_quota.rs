@@ -4,13 +4,13 @@
 
 use super::in_place;
 use super::pass::requeue;
-use super::standing::Turn;
-use super::world::World;
+use super::standing::QueueOrder;
+use super::world::RoundState;
 use muster_model::job::RequeueCause;
 use std::cmp::Reverse;
 
 /// GPUs that one job releases.
-struct Giver {
+struct QuotaRelease {
     index: usize,
     /// GPUs to release. If they are fewer than `holds`, the job keeps its minimum.
     gpus: u32,
@@ -19,7 +19,7 @@ struct Giver {
 
 /// Shrinks jobs of tenants above their quota in place where possible. The other jobs stop with a
 /// checkpoint and start again in queue order, within the quota.
-pub(crate) fn obey(world: &mut World<'_>) {
+pub(crate) fn obey(world: &mut RoundState<'_>) {
     for tenant in 0..world.problem.tenants.len() {
         let Some(quota) = world.problem.tenants[tenant].gpu_quota else {
             continue;
@@ -50,7 +50,7 @@ pub(crate) fn obey(world: &mut World<'_>) {
 
 /// Jobs of a tenant that keep their GPUs, with the GPUs of each: lowest priority first, then
 /// newest.
-fn holders(world: &World<'_>, tenant: usize) -> Vec<(usize, u32)> {
+fn holders(world: &RoundState<'_>, tenant: usize) -> Vec<(usize, u32)> {
     let mut holders: Vec<(usize, u32)> = (0..world.jobs.len())
         .filter(|&index| {
             let live = &world.jobs[index];
@@ -58,20 +58,20 @@ fn holders(world: &World<'_>, tenant: usize) -> Vec<(usize, u32)> {
         })
         .map(|index| (index, world.jobs[index].charged()))
         .collect();
-    holders.sort_by_key(|&(index, _)| Reverse(Turn::of(&world.jobs[index])));
+    holders.sort_by_key(|&(index, _)| Reverse(QueueOrder::of(&world.jobs[index])));
     holders
 }
 
 /// Chooses the jobs and the GPUs to release, at least `excess` in total. If whole jobs stop, some
 /// jobs need not shrink after all. The last in the order are spared first.
-fn givers(world: &World<'_>, holders: &[(usize, u32)], excess: u32) -> Vec<Giver> {
+fn givers(world: &RoundState<'_>, holders: &[(usize, u32)], excess: u32) -> Vec<QuotaRelease> {
     let mut given = 0;
-    let mut givers: Vec<Giver> = Vec::new();
+    let mut givers: Vec<QuotaRelease> = Vec::new();
     for &(index, holds) in holders {
         let spare = holds.saturating_sub(world.jobs[index].shape.min_gpus());
         if given < excess && spare > 0 {
             given += spare;
-            givers.push(Giver {
+            givers.push(QuotaRelease {
                 index,
                 gpus: spare,
                 holds,
@@ -89,7 +89,7 @@ fn givers(world: &World<'_>, holders: &[(usize, u32)], excess: u32) -> Vec<Giver
             }
             None => {
                 given += holds;
-                givers.push(Giver {
+                givers.push(QuotaRelease {
                     index,
                     gpus: holds,
                     holds,
@@ -101,7 +101,7 @@ fn givers(world: &World<'_>, holders: &[(usize, u32)], excess: u32) -> Vec<Giver
 }
 
 /// Removes jobs whose GPUs are not needed.
-fn spare(givers: Vec<Giver>, mut too_much: u32) -> Vec<Giver> {
+fn spare(givers: Vec<QuotaRelease>, mut too_much: u32) -> Vec<QuotaRelease> {
     let mut kept = Vec::with_capacity(givers.len());
     for giver in givers.into_iter().rev() {
         if giver.gpus <= too_much {

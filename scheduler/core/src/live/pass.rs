@@ -3,10 +3,10 @@
 //! tasks wait for them.
 
 use super::calm::{self, is_put_off};
-use super::choose::{Chosen, choose, is_moved};
+use super::choose::{AcceptedDecision, choose, is_moved};
 use super::defragment;
 use super::free::{FreeNode, When};
-use super::gang::{self, Share};
+use super::gang::{self, NodeTaskCounts};
 use super::in_place::{self, InPlace};
 use super::moving;
 use super::out_of_range;
@@ -14,20 +14,20 @@ use super::over_quota;
 use super::packing;
 use super::place;
 use super::settle::done_workers;
-use super::standing::Standing;
+use super::standing::SchedulingState;
 use super::turns;
 use super::verdict;
-use super::world::{LiveJob, World};
+use super::world::{PlannedJob, RoundState};
 use crate::plan::Action;
-use crate::problem::{Decision, Part, gpus_of};
+use crate::problem::{NodeAllocation, PolicyDecision, gpus_of};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Charge, RequeueCause};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Result of the last pass, which changed nothing: the decision and the promised GPUs.
-pub(crate) struct Rest {
-    pub decision: Decision,
+pub(crate) struct RoundFixpoint {
+    pub decision: PolicyDecision,
     /// Members that wait because they may no longer overtake an older job.
     pub behind: BTreeMap<usize, JobId>,
     /// GPUs by node of each member that waits for stopping tasks.
@@ -43,7 +43,7 @@ pub(crate) struct Rest {
 /// state after the plan changes nothing, unless a job is suspended or about to be. The passes end
 /// because every pass but the last stops or resizes a running job, or starts a waiting one. None of
 /// these is undone in the same round.
-pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
+pub(crate) fn settle_down(world: &mut RoundState<'_>) -> RoundFixpoint {
     evict(world);
     // First, because a job that is already being resized could only be stopped for its quota.
     over_quota::obey(world);
@@ -57,7 +57,7 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
 }
 
 /// Repeats passes until one changes nothing.
-pub(crate) fn settle_again(world: &mut World<'_>) -> Rest {
+pub(crate) fn settle_again(world: &mut RoundState<'_>) -> RoundFixpoint {
     loop {
         if let Some(rest) = pass(world) {
             return rest;
@@ -66,8 +66,8 @@ pub(crate) fn settle_again(world: &mut World<'_>) -> Rest {
 }
 
 /// Repeats passes until the job starts, or a pass changes nothing. Returns whether it starts.
-pub(crate) fn starts(world: &mut World<'_>, index: usize) -> bool {
-    let starts = |world: &World<'_>| world.jobs[index].standing == Standing::Starting;
+pub(crate) fn starts(world: &mut RoundState<'_>, index: usize) -> bool {
+    let starts = |world: &RoundState<'_>| world.jobs[index].standing == SchedulingState::Starting;
     while !starts(world) {
         if pass(world).is_some() {
             return false;
@@ -79,7 +79,7 @@ pub(crate) fn starts(world: &mut World<'_>, index: usize) -> bool {
 /// Moves jobs off drained nodes, whether there is room elsewhere or not. Workers leave at once. A
 /// shard leaves as soon as another shard has its content. A job that is being resized leaves after
 /// the resize.
-fn evict(world: &mut World<'_>) {
+fn evict(world: &mut RoundState<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         let drained = |node: u32| world.snapshot.nodes[node as usize].drained;
@@ -108,13 +108,13 @@ fn evict(world: &mut World<'_>) {
 }
 
 /// Whether a resize in place is in progress and too recent for a restart.
-fn will_be_able(world: &World<'_>, live: &LiveJob<'_>) -> bool {
-    let is_running = live.job.in_place && live.standing == Standing::Running;
+fn will_be_able(world: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
+    let is_running = live.job.in_place && live.standing == SchedulingState::Running;
     is_running && live.is_resizing && world.ran_ms(live) < world.policy.min_run_ms
 }
 
 /// Adds a shard in place of a lost one as soon as there is room, independent of the policy.
-fn restore(world: &mut World<'_>) {
+fn restore(world: &mut RoundState<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         if live.standing.stays()
@@ -127,11 +127,11 @@ fn restore(world: &mut World<'_>) {
     }
 }
 
-fn pass(world: &mut World<'_>) -> Option<Rest> {
+fn pass(world: &mut RoundState<'_>) -> Option<RoundFixpoint> {
     let mut blocked = vec![false; world.members.len()];
     loop {
         let chosen = choose(world, &blocked);
-        let mut carrying = Carrying::new(world, &chosen.decision);
+        let mut carrying = PlanApplication::new(world, &chosen.decision);
         carrying.stop();
         carrying.start();
         if carrying.changed {
@@ -139,8 +139,8 @@ fn pass(world: &mut World<'_>) -> Option<Rest> {
         }
         let (free, promised, misfits) = (carrying.free, carrying.promised, carrying.misfits);
         if misfits.is_empty() {
-            let Chosen { decision, behind } = chosen;
-            return Some(Rest {
+            let AcceptedDecision { decision, behind } = chosen;
+            return Some(RoundFixpoint {
                 decision,
                 behind,
                 promised,
@@ -154,9 +154,9 @@ fn pass(world: &mut World<'_>) -> Option<Rest> {
     }
 }
 
-struct Carrying<'w, 'a, 'd> {
-    world: &'w mut World<'a>,
-    decision: &'d Decision,
+struct PlanApplication<'w, 'a, 'd> {
+    world: &'w mut RoundState<'a>,
+    decision: &'d PolicyDecision,
     /// Free resources minus those given or promised in this pass.
     free: Vec<FreeNode>,
     promised: BTreeMap<usize, Vec<(u32, u64)>>,
@@ -164,8 +164,8 @@ struct Carrying<'w, 'a, 'd> {
     changed: bool,
 }
 
-impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
-    fn new(world: &'w mut World<'a>, decision: &'d Decision) -> Self {
+impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
+    fn new(world: &'w mut RoundState<'a>, decision: &'d PolicyDecision) -> Self {
         Self {
             world,
             decision,
@@ -255,7 +255,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     }
 
     /// Place for the restart of a member, if it is free once the job has stopped.
-    fn place_anew(&self, member: usize) -> Option<gang::Placed> {
+    fn place_anew(&self, member: usize) -> Option<gang::GangPlacement> {
         let (world, index) = (&*self.world, self.world.members[member]);
         let parts = self.decision.holds(&world.problem, member);
         let live = &world.jobs[index];
@@ -280,12 +280,12 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     fn kept(&self, tenant: u32) -> u32 {
         let jobs = self.world.jobs.iter();
         jobs.filter(|live| live.tenant == tenant && live.standing.stays())
-            .map(LiveJob::charged)
+            .map(PlannedJob::charged)
             .sum()
     }
 
     /// Whether the quota has room for `gpus` more, in addition to all that the tenant's tasks hold.
-    fn quota_has_room(&self, live: &LiveJob<'_>, gpus: u32) -> bool {
+    fn quota_has_room(&self, live: &PlannedJob<'_>, gpus: u32) -> bool {
         let held = self.world.held[live.tenant as usize];
         let quota = self.world.quota(live);
         gpus == 0 || quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
@@ -303,7 +303,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     }
 
     /// Waiting members and their parts in the decision, in order of submission.
-    fn given(&self) -> Vec<(usize, &'d [Part])> {
+    fn given(&self) -> Vec<(usize, &'d [NodeAllocation])> {
         let (world, decision) = (&*self.world, self.decision);
         let parts = (0..world.members.len()).map(|member| (member, &decision.parts[member]));
         parts
@@ -417,7 +417,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     }
 
     /// Starts the job at the place of the decision, if all of it is free.
-    fn start_at(&mut self, member: usize, parts: &[Part]) -> bool {
+    fn start_at(&mut self, member: usize, parts: &[NodeAllocation]) -> bool {
         if !self.may_start(member, gpus_of(parts)) {
             return false;
         }
@@ -432,7 +432,11 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     }
 
     /// Numbers of shards to try, best first.
-    fn best_shards(&self, member: usize, parts: &[Part]) -> impl Iterator<Item = u32> + use<> {
+    fn best_shards(
+        &self,
+        member: usize,
+        parts: &[NodeAllocation],
+    ) -> impl Iterator<Item = u32> + use<> {
         let live = &self.world.jobs[self.world.members[member]];
         let workers = gpus_of(parts) / live.shape.worker.gpus.max(1);
         let least = live.shape.ps_shards.min;
@@ -443,11 +447,11 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     /// that the tenant's tasks hold.
     fn may_start(&self, member: usize, gpus: u32) -> bool {
         let live = &self.world.jobs[self.world.members[member]];
-        live.standing == Standing::Queued && self.quota_has_room(live, gpus)
+        live.standing == SchedulingState::Queued && self.quota_has_room(live, gpus)
     }
 
     /// Promises the job the place of the decision until all of it is free.
-    fn promise(&mut self, member: usize, parts: &[Part]) -> Option<Vec<Share>> {
+    fn promise(&mut self, member: usize, parts: &[NodeAllocation]) -> Option<Vec<NodeTaskCounts>> {
         let live = &self.world.jobs[self.world.members[member]];
         let shape = live.shape;
         let shares = self
@@ -476,7 +480,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         found.is_some()
     }
 
-    fn commit(&mut self, member: usize, shares: &[Share]) {
+    fn commit(&mut self, member: usize, shares: &[NodeTaskCounts]) {
         let index = self.world.members[member];
         let shape = self.world.jobs[index].shape;
         let placed = gang::take(&mut self.free, &shape, shares, When::Now);
@@ -490,7 +494,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
 }
 
 /// Reason for the start with this size, with the estimates.
-fn why_start(live: &LiveJob<'_>, size: (u32, u32)) -> String {
+fn why_start(live: &PlannedJob<'_>, size: (u32, u32)) -> String {
     let limit = limit(&live.shape, size.0);
     if live.estimate.speed.points() == 0 {
         return format!("{limit}; its speed is not measured yet");
@@ -501,7 +505,7 @@ fn why_start(live: &LiveJob<'_>, size: (u32, u32)) -> String {
 }
 
 /// Reason for this number of workers.
-fn limit(shape: &gang::Shape, workers: u32) -> String {
+fn limit(shape: &gang::GangShape, workers: u32) -> String {
     let range = shape.workers;
     if workers == range.max {
         "as many workers as it may have".to_owned()

@@ -1,20 +1,20 @@
 //! Placement of a gang where the policy's place is not available: on as few nodes of one kind as
 //! possible, within their CPU and memory.
 
-use super::free::{FreeNode, Room, When};
-use super::gang::{self, Shape, Share};
-use super::world::{LiveJob, World};
+use super::free::{FreeNode, HostCapacity, When};
+use super::gang::{self, GangShape, NodeTaskCounts};
+use super::world::{PlannedJob, RoundState};
 use crate::policies::place::{Gap, in_one_rack, tight};
-use crate::problem::Part;
+use crate::problem::NodeAllocation;
 use std::cmp::Reverse;
 
 /// A place for this number of workers and shards, if there is one.
 pub(crate) fn find(
     free: &[FreeNode],
-    shape: &Shape,
+    shape: &GangShape,
     (workers, ps_shards): (u32, u32),
     when: When,
-) -> Option<Vec<Share>> {
+) -> Option<Vec<NodeTaskCounts>> {
     let mut kinds: Vec<u16> = free
         .iter()
         .filter(|node| node.gpus(when) > 0)
@@ -30,7 +30,7 @@ pub(crate) fn find(
 }
 
 /// Whether the smallest gang fits the empty cluster and its tenant's quota.
-pub(crate) fn could_ever_run(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+pub(crate) fn could_ever_run(world: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
     world
         .quota(live)
         .is_none_or(|quota| live.shape.min_gpus() <= quota)
@@ -38,7 +38,7 @@ pub(crate) fn could_ever_run(world: &World<'_>, live: &LiveJob<'_>) -> bool {
 }
 
 /// Whether the smallest gang fits the empty cluster.
-pub(crate) fn fits_empty(world: &World<'_>, shape: &Shape) -> bool {
+pub(crate) fn fits_empty(world: &RoundState<'_>, shape: &GangShape) -> bool {
     let least = (shape.workers.min, shape.ps_shards.min);
     find(&world.empty, shape, least, When::Now).is_some()
 }
@@ -48,11 +48,11 @@ pub(crate) fn fits_empty(world: &World<'_>, shape: &Shape) -> bool {
 /// They are in one rack where that takes no more nodes.
 fn fill(
     free: &[FreeNode],
-    shape: &Shape,
+    shape: &GangShape,
     kind: u16,
     workers: u32,
     when: When,
-) -> Option<Vec<Part>> {
+) -> Option<Vec<NodeAllocation>> {
     let mut nodes: Vec<Gap> = (0_u32..)
         .zip(free)
         .filter(|(_, node)| node.kind == kind)
@@ -69,12 +69,12 @@ fn fill(
 }
 
 /// Number of workers for which a node has room.
-pub(crate) fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
+pub(crate) fn units(node: &FreeNode, shape: &GangShape, when: When) -> u32 {
     if !node.takes(shape) || node.gpus_of_a_task(when) < shape.worker.gpus {
         return 0;
     }
     let room = node.room(when);
-    let worker = Room::worker(&shape.worker);
+    let worker = HostCapacity::worker(&shape.worker);
     let by = |have: i64, each: i64| match each {
         0 => i64::MAX,
         each => have.max(0) / each,
@@ -89,14 +89,14 @@ pub(crate) fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
 /// the second attempt, because it is not known beforehand which resource is scarce.
 fn shards_first(
     free: &[FreeNode],
-    shape: &Shape,
+    shape: &GangShape,
     kind: u16,
     (workers, ps_shards): (u32, u32),
     when: When,
-) -> Option<Vec<Share>> {
+) -> Option<Vec<NodeTaskCounts>> {
     let mut left = free.to_vec();
-    let mut shares: Vec<Share> = Vec::new();
-    let shard = Room::shard(&shape.ps_shard);
+    let mut shares: Vec<NodeTaskCounts> = Vec::new();
+    let shard = HostCapacity::shard(&shape.ps_shard);
     for _ in 0..ps_shards {
         let roomy = (0_u32..)
             .zip(&left)
@@ -107,7 +107,7 @@ fn shards_first(
         left[node as usize].take_room(shard, when);
         match shares.iter_mut().find(|share| share.node == node) {
             Some(share) => share.ps_shards += 1,
-            None => shares.push(Share {
+            None => shares.push(NodeTaskCounts {
                 node,
                 workers: 0,
                 ps_shards: 1,
@@ -118,7 +118,7 @@ fn shards_first(
         let workers = part.gpus / shape.worker.gpus.max(1);
         match shares.iter_mut().find(|share| share.node == part.node) {
             Some(share) => share.workers = workers,
-            None => shares.push(Share {
+            None => shares.push(NodeTaskCounts {
                 node: part.node,
                 workers,
                 ps_shards: 0,

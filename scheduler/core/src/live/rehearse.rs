@@ -4,11 +4,11 @@
 use super::change::apply_change;
 use super::run;
 use super::turns::ahead;
-use super::world::World;
+use super::world::RoundState;
 use crate::apply::apply;
-use crate::plan::{Action, Decision, Plan};
+use crate::plan::{Action, JobDecision, RoundPlan};
 use crate::policy::Policy;
-use crate::snapshot::Snapshot;
+use crate::snapshot::ClusterSnapshot;
 use muster_model::id::JobId;
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::Change;
@@ -26,38 +26,38 @@ const IN_FRONT: u32 = 4;
 const ROUNDS: u32 = 3;
 
 /// Whether changes that make other jobs leave are considered for the job at this position.
-pub(crate) fn is_affordable(world: &World<'_>, position: u32) -> bool {
+pub(crate) fn is_affordable(world: &RoundState<'_>, position: u32) -> bool {
     position <= IN_FRONT && are_few(world)
 }
 
 /// Whether there are few enough jobs for simulations.
-pub(crate) fn are_few(world: &World<'_>) -> bool {
+pub(crate) fn are_few(world: &RoundState<'_>) -> bool {
     world.jobs.len() <= MOST_JOBS
 }
 
 /// The cluster after the plan, for simulations.
-pub(crate) struct Stage {
+pub(crate) struct WhatIfState {
     /// `None` if the plan cannot be applied to its own snapshot. Nothing can be simulated then.
-    after: Option<Snapshot>,
+    after: Option<ClusterSnapshot>,
     policy: Policy,
-    /// Result of [`Stage::turns`].
+    /// Result of [`WhatIfState::turns`].
     turns: OnceCell<BTreeMap<JobId, i64>>,
 }
 
-impl Stage {
+impl WhatIfState {
     /// The plan must be complete, except for wait reasons.
-    pub(crate) fn of(world: &World<'_>) -> Self {
+    pub(crate) fn of(world: &RoundState<'_>) -> Self {
         let jobs = world.jobs.iter();
         let decisions = jobs.flat_map(|live| {
-            live.actions.iter().map(|action| Decision {
+            live.actions.iter().map(|action| JobDecision {
                 job: live.job.id,
                 expected_revision: live.job.revision,
                 action: action.clone(),
             })
         });
-        let plan = Plan {
+        let plan = RoundPlan {
             decisions: decisions.collect(),
-            ..Plan::default()
+            ..RoundPlan::default()
         };
         let mut after = world.snapshot.clone();
         let applied = apply(&mut after, &plan);
@@ -97,7 +97,7 @@ impl Stage {
     pub(crate) fn starts_alone(&self, job: JobId, change: &Change) -> bool {
         let only = self.after.as_ref().and_then(|after| {
             let only = after.jobs.iter().find(|one| one.id == job)?;
-            let alone = Snapshot {
+            let alone = ClusterSnapshot {
                 round: after.round,
                 now_ms: after.now_ms,
                 nodes: after.nodes.clone(),
@@ -111,9 +111,9 @@ impl Stage {
     }
 }
 
-fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bool {
+fn starts_in_a_round(snapshot: &mut ClusterSnapshot, job: JobId, policy: &Policy) -> bool {
     let (plan, _) = run(snapshot, policy);
-    let is_start = |one: &Decision| one.job == job && matches!(one.action, Action::Start { .. });
+    let is_start = |one: &JobDecision| one.job == job && matches!(one.action, Action::Start { .. });
     if plan.decisions.iter().any(is_start) {
         return true;
     }

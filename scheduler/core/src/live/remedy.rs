@@ -4,10 +4,10 @@
 //! is proposed only within the waiting job's tenant.
 
 use super::free::When;
-use super::pass::Rest;
+use super::pass::RoundFixpoint;
 use super::place;
-use super::standing::{Standing, Turn, gpus_of};
-use super::world::{LiveJob, World};
+use super::standing::{QueueOrder, SchedulingState, gpus_of};
+use super::world::{PlannedJob, RoundState};
 use muster_model::wait::{Change, Wait};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -26,14 +26,14 @@ const SAME_TURN_MS: i64 = 10_000;
 /// Maximum priority of a job.
 const HIGHEST: i32 = 100;
 
-pub(crate) struct Remedies<'e, 'a> {
-    pub world: &'e World<'a>,
-    pub rest: &'e Rest,
+pub(crate) struct UnblockingChanges<'e, 'a> {
+    pub world: &'e RoundState<'a>,
+    pub rest: &'e RoundFixpoint,
     /// GPUs that are free after the round where the job may run, and not promised.
     pub free_gpus: u32,
 }
 
-impl Remedies<'_, '_> {
+impl UnblockingChanges<'_, '_> {
     /// Candidates in the order of [`Change::rank`].
     pub(crate) fn of(&self, index: usize, why: &Wait) -> Vec<Change> {
         let live = &self.world.jobs[index];
@@ -79,12 +79,12 @@ impl Remedies<'_, '_> {
 
     /// Candidates that put the job in front of others: time, priority, or the end of another job of
     /// its tenant.
-    fn for_turn(&self, live: &LiveJob<'_>, missing: u32, of_tenant: bool) -> Vec<Change> {
+    fn for_turn(&self, live: &PlannedJob<'_>, missing: u32, of_tenant: bool) -> Vec<Change> {
         let mut candidates = self.waits(live, missing, of_tenant);
         candidates.extend(self.priorities(live));
-        let mut own: Vec<&LiveJob<'_>> = self.running().collect();
+        let mut own: Vec<&PlannedJob<'_>> = self.running().collect();
         own.retain(|other| other.tenant == live.tenant && gpus_of(&other.holdings) >= missing);
-        own.sort_by_key(|other| (gpus_of(&other.holdings), Reverse(Turn::of(other))));
+        own.sort_by_key(|other| (gpus_of(&other.holdings), Reverse(QueueOrder::of(other))));
         candidates.extend(own.into_iter().take(TRIED).map(|other| Change::EndJob {
             job: other.job.id,
             name: other.job.name.clone(),
@@ -92,15 +92,15 @@ impl Remedies<'_, '_> {
         candidates
     }
 
-    fn running(&self) -> impl Iterator<Item = &LiveJob<'_>> {
+    fn running(&self) -> impl Iterator<Item = &PlannedJob<'_>> {
         let jobs = self.world.jobs.iter();
-        jobs.filter(|live| live.standing == Standing::Running)
+        jobs.filter(|live| live.standing == SchedulingState::Running)
     }
 
     /// Waits for the earliest expected ends: for as many jobs as together hold the missing GPUs,
     /// then for more.
-    fn waits(&self, live: &LiveJob<'_>, missing: u32, of_tenant: bool) -> Vec<Change> {
-        let mut ends: Vec<(i64, &LiveJob<'_>)> = self
+    fn waits(&self, live: &PlannedJob<'_>, missing: u32, of_tenant: bool) -> Vec<Change> {
+        let mut ends: Vec<(i64, &PlannedJob<'_>)> = self
             .running()
             .filter_map(|other| Some((self.end_ms(other)?, other)))
             .collect();
@@ -125,7 +125,7 @@ impl Remedies<'_, '_> {
 
     /// The wait that the owner sees, while it is still expected. Estimates change with each report,
     /// and a small change is not worth a new message.
-    fn told(&self, live: &LiveJob<'_>) -> Option<Change> {
+    fn told(&self, live: &PlannedJob<'_>) -> Option<Change> {
         let told = live.job.waiting.as_ref()?.smallest_change.clone()?;
         let Change::Wait {
             until_unix_ms,
@@ -150,7 +150,7 @@ impl Remedies<'_, '_> {
     }
 
     /// Expected end of a running job, Unix ms.
-    fn end_ms(&self, live: &LiveJob<'_>) -> Option<i64> {
+    fn end_ms(&self, live: &PlannedJob<'_>) -> Option<i64> {
         let left_s = live.estimate.time_s(live.size);
         (left_s < LONGEST_WAIT_S).then(|| {
             let left_ms = (left_s * 1000.0).max(0.0) as i64;
@@ -159,7 +159,7 @@ impl Remedies<'_, '_> {
     }
 
     /// Priorities just above those of jobs that hold GPUs or wait, lowest first.
-    fn priorities(&self, live: &LiveJob<'_>) -> Vec<Change> {
+    fn priorities(&self, live: &PlannedJob<'_>) -> Vec<Change> {
         let others = self.world.jobs.iter();
         let others = others.filter(|other| other.standing.stays() || other.standing.waits());
         let above: BTreeSet<i32> = others
@@ -177,7 +177,7 @@ impl Remedies<'_, '_> {
 
     /// Candidates for a job that could never start. They are derived from the empty cluster, not
     /// from the free resources.
-    fn ever(&self, live: &LiveJob<'_>, why: &Wait) -> Vec<Change> {
+    fn ever(&self, live: &PlannedJob<'_>, why: &Wait) -> Vec<Change> {
         // More nodes like the present ones would be too small as well.
         if matches!(why, Wait::TopologyPlacementFailed { short: Some(_), .. }) {
             return Vec::new();
@@ -205,7 +205,7 @@ impl Remedies<'_, '_> {
 
     /// The largest number of workers below the minimum that fits on the empty cluster and `gpus`
     /// GPUs.
-    fn fewer_workers(&self, live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+    fn fewer_workers(&self, live: &PlannedJob<'_>, gpus: u32) -> Option<Change> {
         let shape = &live.shape;
         let below = shape.workers.min.saturating_sub(1);
         let most = below.min(gpus / shape.worker.gpus.max(1));
@@ -231,7 +231,7 @@ impl Remedies<'_, '_> {
         closed.collect()
     }
 
-    fn for_room(&self, live: &LiveJob<'_>, needed_gpus: u32) -> Vec<Change> {
+    fn for_room(&self, live: &PlannedJob<'_>, needed_gpus: u32) -> Vec<Change> {
         let free = self.rest.free.iter();
         let free = free.filter(|node| node.suits(&live.shape));
         let gaps = free.map(|node| node.gpus_of_a_task(When::Now));
@@ -248,7 +248,7 @@ impl Remedies<'_, '_> {
 }
 
 /// Whether the job could not start even on the empty cluster, and its wait reason says so.
-pub(crate) fn never_could_start(world: &World<'_>, live: &LiveJob<'_>, why: &Wait) -> bool {
+pub(crate) fn never_could_start(world: &RoundState<'_>, live: &PlannedJob<'_>, why: &Wait) -> bool {
     let is_of_room = match why {
         Wait::ExceedsMaxQuota { .. }
         | Wait::NoMatchingNodes { .. }
@@ -266,7 +266,7 @@ pub(crate) fn never_could_start(world: &World<'_>, live: &LiveJob<'_>, why: &Wai
 }
 
 /// The wait for a time slice. The reported time is kept while it is close to the simulated one.
-pub(crate) fn turn(live: &LiveJob<'_>, turn_ms: i64) -> Change {
+pub(crate) fn turn(live: &PlannedJob<'_>, turn_ms: i64) -> Change {
     let waiting = live.job.waiting.as_ref();
     let told = waiting.and_then(|waiting| match &waiting.smallest_change {
         Some(Change::Wait {
@@ -297,7 +297,7 @@ pub(crate) fn with_turn(mut candidates: Vec<Change>, turn: Change, now_ms: i64) 
     candidates
 }
 
-fn lower_min_workers(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+fn lower_min_workers(live: &PlannedJob<'_>, gpus: u32) -> Option<Change> {
     let least = live.shape.workers.min;
     let mut to = (gpus / live.shape.worker.gpus.max(1)).min(least.saturating_sub(1));
     while to > 0 && !live.shape.takes(to) {
@@ -306,7 +306,7 @@ fn lower_min_workers(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     (to > 0).then_some(Change::LowerMinWorkers { to })
 }
 
-fn lower_gpus_per_worker(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+fn lower_gpus_per_worker(live: &PlannedJob<'_>, gpus: u32) -> Option<Change> {
     let to = gpus.min(live.shape.worker.gpus.saturating_sub(1));
     (to > 0).then_some(Change::LowerGpusPerWorker { to })
 }

@@ -4,18 +4,18 @@
 
 use super::free::{Holding, bits};
 use super::gang::add;
-use super::in_place::Change;
+use super::in_place::TaskSetChange;
 use super::standing::gpus_of;
-use super::world::{LiveJob, World, room_of};
+use super::world::{PlannedJob, RoundState, room_of};
 use crate::plan::Action;
-use crate::snapshot::{Job, Task};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::id::TaskId;
 use muster_model::job::Charge;
 use muster_model::task::Role;
 
-impl World<'_> {
+impl RoundState<'_> {
     /// Resizes a running job in place.
-    pub(crate) fn resize(&mut self, index: usize, change: &Change, why: String) {
+    pub(crate) fn resize(&mut self, index: usize, change: &TaskSetChange, why: String) {
         self.remember(index);
         let now_ms = self.now_ms;
         let join = match &self.journal {
@@ -90,12 +90,12 @@ impl World<'_> {
     }
 }
 
-impl LiveJob<'_> {
+impl PlannedJob<'_> {
     /// Separates the holdings of leaving tasks and adds those of joining tasks.
-    fn part(&mut self, change: &Change) {
+    fn part(&mut self, change: &TaskSetChange) {
         let mut kept = Vec::new();
         let mut leaving = Vec::new();
-        let gone = |task: &Task| task.state.is_released();
+        let gone = |task: &SnapshotTask| task.state.is_released();
         let tasks = self.job.tasks.iter().zip(&self.places);
         for (task, &node) in tasks.filter(|(task, _)| !gone(task)) {
             let held = Holding {
@@ -169,7 +169,7 @@ fn merged(before: Option<Action>, after: Action) -> Action {
 }
 
 /// Workers and shards of the present revision among the tasks in `leave`.
-pub(crate) fn gone(job: &Job, leave: &[TaskId]) -> (u32, u32) {
+pub(crate) fn gone(job: &SnapshotJob, leave: &[TaskId]) -> (u32, u32) {
     let gone = || job.tasks.iter().filter(|task| leave.contains(&task.id));
     let workers = gone().filter(|task| task.is_worker()).count();
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

@@ -6,16 +6,16 @@
 //! restart keeps its number until its next start.
 
 use super::calm::{is_quiet, rests};
-use super::free::{FreeNode, Room, When};
+use super::free::{FreeNode, HostCapacity, When};
 use super::in_place;
-use super::pass::Rest;
+use super::pass::RoundFixpoint;
 use super::place;
-use super::standing::Standing;
-use super::world::{LiveJob, World, seconds_of};
+use super::standing::SchedulingState;
+use super::world::{PlannedJob, RoundState, seconds_of};
 use muster_model::job::Intent;
 
 /// Changes the number of shards of jobs that gain by it. Returns whether any job was changed.
-pub(crate) fn adopt(world: &mut World<'_>, rest: &Rest) -> bool {
+pub(crate) fn adopt(world: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
     if !is_quiet(world) {
         return false;
     }
@@ -49,9 +49,9 @@ pub(crate) fn adopt(world: &mut World<'_>, rest: &Rest) -> bool {
 
 /// Best number of shards for the present workers, if it differs from the present number and may
 /// change.
-fn better(world: &World<'_>, live: &LiveJob<'_>) -> Option<u32> {
+fn better(world: &RoundState<'_>, live: &PlannedJob<'_>) -> Option<u32> {
     let (workers, ps_shards) = live.size;
-    let is_settled = live.standing == Standing::Running
+    let is_settled = live.standing == SchedulingState::Running
         && live.job.intent == Intent::Run
         && live.member.is_some()
         && in_place::is_able(live)
@@ -61,7 +61,7 @@ fn better(world: &World<'_>, live: &LiveJob<'_>) -> Option<u32> {
 }
 
 /// Whether this number of shards saves enough of the remaining time, after the cost of the change.
-fn pays(world: &World<'_>, live: &LiveJob<'_>, ps_shards: u32) -> bool {
+fn pays(world: &RoundState<'_>, live: &PlannedJob<'_>, ps_shards: u32) -> bool {
     let (policy, workers) = (world.policy, live.size.0);
     let now_s = live.estimate.time_s(live.size);
     let then_s = live.estimate.time_s((workers, ps_shards));
@@ -71,9 +71,9 @@ fn pays(world: &World<'_>, live: &LiveJob<'_>, ps_shards: u32) -> bool {
 
 /// Resources of `free` that shards may use. CPU and memory that waiting jobs need beside free GPUs
 /// are subtracted.
-pub(crate) fn beside_waiting(world: &World<'_>, free: &[FreeNode]) -> Vec<FreeNode> {
+pub(crate) fn beside_waiting(world: &RoundState<'_>, free: &[FreeNode]) -> Vec<FreeNode> {
     let mut left = free.to_vec();
-    let waits = |live: &&LiveJob<'_>| live.standing.waits() && live.job.intent == Intent::Run;
+    let waits = |live: &&PlannedJob<'_>| live.standing.waits() && live.job.intent == Intent::Run;
     let mut shapes = Vec::new();
     for live in world.jobs.iter().filter(waits) {
         let shape = live.shape.least();
@@ -84,9 +84,9 @@ pub(crate) fn beside_waiting(world: &World<'_>, free: &[FreeNode]) -> Vec<FreeNo
     for node in &mut left {
         let kept = shapes.iter().map(|shape| {
             let workers = place::units(node, shape, When::Later);
-            Room::worker(&shape.worker).times(workers)
+            HostCapacity::worker(&shape.worker).times(workers)
         });
-        let kept = kept.reduce(|a, b| Room {
+        let kept = kept.reduce(|a, b| HostCapacity {
             cpu_milli: a.cpu_milli.max(b.cpu_milli),
             memory_bytes: a.memory_bytes.max(b.memory_bytes),
         });

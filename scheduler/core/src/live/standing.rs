@@ -1,14 +1,14 @@
 //! Scheduling state of a job after `settle`, and the order of waiting jobs.
 
 use super::free::Holding;
-use super::world::LiveJob;
+use super::world::PlannedJob;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState, RequeueCause};
 use std::cmp::Reverse;
 
 /// Scheduling state of a job: it determines what the round may do with the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SchedulingState {
     /// Holds its tasks; may be resized or displaced.
     Running,
     /// Holds its tasks; is not resized before it is up.
@@ -30,15 +30,15 @@ pub(crate) enum Standing {
 /// Order of waiting jobs in explanations and starvation protection. Higher priorities come first,
 /// then jobs that have started before, because they own a checkpoint, then earlier submissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
+pub(crate) struct QueueOrder {
     priority: Reverse<i32>,
     is_new: bool,
     submitted_ms: i64,
     job: JobId,
 }
 
-impl Turn {
-    pub(crate) fn of(live: &LiveJob<'_>) -> Self {
+impl QueueOrder {
+    pub(crate) fn of(live: &PlannedJob<'_>) -> Self {
         Self {
             priority: Reverse(live.priority),
             is_new: live.revision == 0,
@@ -48,7 +48,7 @@ impl Turn {
     }
 }
 
-impl Standing {
+impl SchedulingState {
     pub(crate) fn of(state: &JobState, not_before_ms: Option<i64>, now_ms: i64) -> Self {
         let resting = not_before_ms.is_some_and(|at| at > now_ms);
         match state {

@@ -8,13 +8,13 @@
 //! not replaced in a loop. This module never reads other jobs.
 
 use super::cost;
-use super::free::{Room, When};
-use super::in_place::{self, Change};
+use super::free::{HostCapacity, When};
+use super::in_place::{self, TaskSetChange};
 use super::pass::requeue;
-use super::standing::Standing;
-use super::world::{LiveJob, World};
+use super::standing::SchedulingState;
+use super::world::{PlannedJob, RoundState};
 use crate::plan::Action;
-use crate::snapshot::{Job, Node, Task};
+use crate::snapshot::{SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::job::{JobState, RequeueCause};
 use muster_model::pace::{Doing, Pace, Suspect, Suspicion, Watch, median};
 use muster_model::task::Role;
@@ -37,14 +37,14 @@ const MOST_DOUBLINGS: u32 = 5;
 
 /// A rank that looks slow or hanging in this round.
 #[derive(Debug, Clone, Copy)]
-struct Found<'j> {
-    task: &'j Task,
+struct SuspectRank<'j> {
+    task: &'j SnapshotTask,
     of: Suspicion,
     finding: Finding,
 }
 
 /// Decides on ranks that were suspected for long enough, at most one verdict per job.
-pub(crate) fn judge(world: &mut World<'_>) {
+pub(crate) fn judge(world: &mut RoundState<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         let Some(found) = due(live, &world.snapshot.nodes, world.now_ms) else {
@@ -57,7 +57,7 @@ pub(crate) fn judge(world: &mut World<'_>) {
 }
 
 /// Records the suspected ranks of each job, where they have changed.
-pub(crate) fn suspect(world: &mut World<'_>) {
+pub(crate) fn suspect(world: &mut RoundState<'_>) {
     let (snapshot, now_ms) = (world.snapshot, world.now_ms);
     for live in &mut world.jobs {
         let (job, silent) = (live.job, live.actions.is_empty());
@@ -66,7 +66,8 @@ pub(crate) fn suspect(world: &mut World<'_>) {
         };
         // A suspicion from before a justified wait proves nothing after it.
         let found = look(job, watch, &snapshot.nodes, now_ms).unwrap_or_default();
-        let since_ms = |one: &Found<'_>| known(watch, one).map_or(now_ms, |known| known.since_ms);
+        let since_ms =
+            |one: &SuspectRank<'_>| known(watch, one).map_or(now_ms, |known| known.since_ms);
         let suspects = found.iter().map(|one| Suspect {
             task_id: one.task.id,
             of: one.of,
@@ -80,7 +81,11 @@ pub(crate) fn suspect(world: &mut World<'_>) {
 }
 
 /// The worst finding that was suspected for long enough, with its duration in milliseconds.
-fn due<'a>(live: &LiveJob<'a>, nodes: &[Node], now_ms: i64) -> Option<(Found<'a>, u64)> {
+fn due<'a>(
+    live: &PlannedJob<'a>,
+    nodes: &[SnapshotNode],
+    now_ms: i64,
+) -> Option<(SuspectRank<'a>, u64)> {
     let job = live.job;
     let watch = job.watch.as_ref().filter(|_| is_watched(live))?;
     let found = look(job, watch, nodes, now_ms)?;
@@ -99,11 +104,11 @@ fn due<'a>(live: &LiveJob<'a>, nodes: &[Node], now_ms: i64) -> Option<(Found<'a>
 }
 
 /// Whether at least two workers run, all tasks are up, and no task joins or leaves.
-fn is_watched(live: &LiveJob<'_>) -> bool {
+fn is_watched(live: &PlannedJob<'_>) -> bool {
     let job = live.job;
-    let is_done = |task: &Task| job.command.is_some() && task.state.is_released();
+    let is_done = |task: &SnapshotTask| job.command.is_some() && task.state.is_released();
     let workers = job.tasks.iter().filter(|task| task.is_worker()).count();
-    live.standing == Standing::Running
+    live.standing == SchedulingState::Running
         && job.state == JobState::Running
         && !live.is_resizing
         && live.told.is_empty()
@@ -119,23 +124,28 @@ fn patience_ms(watch: &Watch, of: Suspicion) -> u64 {
     ms << watch.verdicts.min(MOST_DOUBLINGS)
 }
 
-fn known<'w>(watch: &'w Watch, found: &Found<'_>) -> Option<&'w Suspect> {
+fn known<'w>(watch: &'w Watch, found: &SuspectRank<'_>) -> Option<&'w Suspect> {
     let mut suspects = watch.suspects.iter();
     suspects.find(|known| known.task_id == found.task.id && known.of == found.of)
 }
 
 /// Ranks that look slow or hanging. `None` while a rank does something that others rightly wait
 /// for.
-fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<Vec<Found<'j>>> {
-    let told = |task: &'j Task| Some((task, task.pace.as_ref()?));
-    let ranks: Vec<(&Task, &Pace)> = job
+fn look<'j>(
+    job: &'j SnapshotJob,
+    watch: &Watch,
+    nodes: &[SnapshotNode],
+    now_ms: i64,
+) -> Option<Vec<SuspectRank<'j>>> {
+    let told = |task: &'j SnapshotTask| Some((task, task.pace.as_ref()?));
+    let ranks: Vec<(&SnapshotTask, &Pace)> = job
         .tasks
         .iter()
         .filter(|task| task.is_worker() && task.is_up())
         .filter_map(told)
         .collect();
     // A rank that falls silent during such work is no longer excused.
-    let is_excused = |(task, pace): &(&Task, &Pace)| {
+    let is_excused = |(task, pace): &(&SnapshotTask, &Pace)| {
         matches!(pace.doing, Doing::Busy | Doing::Standing)
             && silence_ms(job, task, pace, nodes, now_ms) < SILENT_MS
     };
@@ -157,7 +167,13 @@ fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<
 
 /// Milliseconds without a report, up to the last message of the rank's node. Reports of a node
 /// without a session may be delayed.
-fn silence_ms(job: &Job, task: &Task, pace: &Pace, nodes: &[Node], now_ms: i64) -> i64 {
+fn silence_ms(
+    job: &SnapshotJob,
+    task: &SnapshotTask,
+    pace: &Pace,
+    nodes: &[SnapshotNode],
+    now_ms: i64,
+) -> i64 {
     let node = nodes.iter().find(|node| node.id == task.node);
     let until_ms = node.and_then(|node| node.seen_ms).unwrap_or(now_ms);
     let since_ms = pace.heard_ms.max(job.turn_began_ms());
@@ -168,11 +184,11 @@ fn silence_ms(job: &Job, task: &Task, pace: &Pace, nodes: &[Node], now_ms: i64) 
 /// silent while others report. It is stuck if it works on a step while the others wait or continue
 /// without it.
 fn hung<'j>(
-    job: &'j Job,
-    ranks: &[(&'j Task, &'j Pace)],
-    nodes: &[Node],
+    job: &'j SnapshotJob,
+    ranks: &[(&'j SnapshotTask, &'j Pace)],
+    nodes: &[SnapshotNode],
     now_ms: i64,
-) -> Vec<Found<'j>> {
+) -> Vec<SuspectRank<'j>> {
     let silences = ranks
         .iter()
         .map(|(task, pace)| silence_ms(job, task, pace, nodes, now_ms));
@@ -211,12 +227,12 @@ fn hung<'j>(
 /// Hang of a program. Its ranks wait for each other inside of it: if all are silent, one of them
 /// hangs. Which one is unknown and makes no difference, so the first silent rank is named.
 fn silent_program<'j>(
-    job: &'j Job,
-    ranks: &[(&'j Task, &'j Pace)],
-    nodes: &[Node],
+    job: &'j SnapshotJob,
+    ranks: &[(&'j SnapshotTask, &'j Pace)],
+    nodes: &[SnapshotNode],
     now_ms: i64,
-) -> Option<Found<'j>> {
-    let is_silent = |(task, pace): &(&Task, &Pace)| {
+) -> Option<SuspectRank<'j>> {
+    let is_silent = |(task, pace): &(&SnapshotTask, &Pace)| {
         let pause_ms = i64::try_from(pace.longest_gap_ms.saturating_mul(PAUSES));
         let silent_ms = silence_ms(job, task, pace, nodes, now_ms);
         pace.reports >= FEWEST_REPORTS && silent_ms >= SILENT_MS.max(pause_ms.unwrap_or(i64::MAX))
@@ -230,24 +246,28 @@ fn silent_program<'j>(
     Some(hang(task, pace, silent_ms))
 }
 
-fn hang<'j>(task: &'j Task, pace: &Pace, silent_ms: i64) -> Found<'j> {
+fn hang<'j>(task: &'j SnapshotTask, pace: &Pace, silent_ms: i64) -> SuspectRank<'j> {
     let finding = Finding::Hang {
         step: pace.step,
         silent_ms: u64::try_from(silent_ms).unwrap_or(0),
     };
-    Found {
+    SuspectRank {
         task,
         of: Suspicion::Hang,
         finding,
     }
 }
 
-fn slow<'j>(job: &'j Job, ranks: &[(&'j Task, &'j Pace)], now_ms: i64) -> Vec<Found<'j>> {
+fn slow<'j>(
+    job: &'j SnapshotJob,
+    ranks: &[(&'j SnapshotTask, &'j Pace)],
+    now_ms: i64,
+) -> Vec<SuspectRank<'j>> {
     let is_fresh = |pace: &Pace| {
         pace.heard_ms > job.turn_began_ms() && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
     };
     let rates = ranks.iter().filter(|(_, pace)| is_fresh(pace));
-    let rates: Vec<(&Task, f64)> = rates
+    let rates: Vec<(&SnapshotTask, f64)> = rates
         .filter_map(|(task, pace)| Some((*task, 1_000.0 / pace.own_ms?)))
         .collect();
     let workers = job.tasks.iter().filter(|task| task.is_worker()).count();
@@ -256,15 +276,18 @@ fn slow<'j>(job: &'j Job, ranks: &[(&'j Task, &'j Pace)], now_ms: i64) -> Vec<Fo
         return Vec::new();
     }
     let median = median(rates.iter().map(|(_, rate)| *rate).collect());
-    let is_slow = |&&(_, rate): &&(&Task, f64)| rate < SLOW * median;
-    let slow = rates.iter().filter(is_slow).map(|&(task, rate)| Found {
-        task,
-        of: Suspicion::Straggler,
-        finding: Finding::Straggler {
-            own_us: step_us(rate),
-            median_us: step_us(median),
-        },
-    });
+    let is_slow = |&&(_, rate): &&(&SnapshotTask, f64)| rate < SLOW * median;
+    let slow = rates
+        .iter()
+        .filter(is_slow)
+        .map(|&(task, rate)| SuspectRank {
+            task,
+            of: Suspicion::Straggler,
+            finding: Finding::Straggler {
+                own_us: step_us(rate),
+                median_us: step_us(median),
+            },
+        });
     slow.collect()
 }
 
@@ -273,15 +296,19 @@ fn step_us(steps_per_s: f64) -> u64 {
 }
 
 /// Remedy for a rank, if one helps.
-enum Cure {
-    InPlace(Change, Remedy),
+enum StragglerRemedy {
+    InPlace(TaskSetChange, Remedy),
     /// Whether the restart is charged, because it may be the job's own fault.
     Restart {
         charged: bool,
     },
 }
 
-fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Option<Cure> {
+fn remedy(
+    world: &RoundState<'_>,
+    index: usize,
+    (found, _): &(SuspectRank<'_>, u64),
+) -> Option<StragglerRemedy> {
     let live = &world.jobs[index];
     let hangs = found.of == Suspicion::Hang;
     let is_command = live.job.command.is_some();
@@ -294,14 +321,14 @@ fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Opt
     let elsewhere = elsewhere(world, live, own);
     if is_command {
         let helps = hangs || (elsewhere.is_some() && may_restart_again(world, live));
-        return helps.then_some(Cure::Restart { charged: hangs });
+        return helps.then_some(StragglerRemedy::Restart { charged: hangs });
     }
     // Only the coordinator (rank 0) knows the progress, so its replacement is a restart.
     if found.task.role == (Role::Worker { rank: 0 }) {
         let helps = hangs || elsewhere.is_some();
-        return helps.then_some(Cure::Restart { charged: hangs });
+        return helps.then_some(StragglerRemedy::Restart { charged: hangs });
     }
-    let mut change = Change {
+    let mut change = TaskSetChange {
         leave: vec![found.task.id],
         join: Vec::new(),
     };
@@ -309,19 +336,19 @@ fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Opt
         change
             .join
             .push((Role::Worker { rank: unused(live) }, node, gpus));
-        return Some(Cure::InPlace(change, Remedy::Replaced));
+        return Some(StragglerRemedy::InPlace(change, Remedy::Replaced));
     }
     if live.size.0 > live.shape.workers.min.max(1) {
-        return Some(Cure::InPlace(change, Remedy::LeftOut));
+        return Some(StragglerRemedy::InPlace(change, Remedy::LeftOut));
     }
     // A slow worker is better than none.
-    hangs.then_some(Cure::Restart { charged: true })
+    hangs.then_some(StragglerRemedy::Restart { charged: true })
 }
 
 /// Whether a slow program may be restarted again, without a charge. A program that loses all work
 /// since its start restarts once. One that continues from a checkpoint restarts a limited number of
 /// times, because it may be slow by itself.
-fn may_restart_again(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+fn may_restart_again(world: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
     let verdicts = live.job.watch.as_ref().map_or(0, |watch| watch.verdicts);
     let forgets = cost::at_risk_s(live, world.now_ms) > 0.0;
     verdicts < if forgets { 1 } else { MOST_DOUBLINGS }
@@ -329,7 +356,7 @@ fn may_restart_again(world: &World<'_>, live: &LiveJob<'_>) -> bool {
 
 /// Free GPUs for one worker on another node of the same kind. Nodes of the job come first, then
 /// nodes in its racks.
-fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u64)> {
+fn elsewhere(world: &RoundState<'_>, live: &PlannedJob<'_>, own: u32) -> Option<(u32, u64)> {
     let gpus = live.shape.worker.gpus;
     let held = world.held[live.tenant as usize];
     if world
@@ -338,7 +365,7 @@ fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u6
     {
         return None;
     }
-    let room = Room::worker(&live.shape.worker);
+    let room = HostCapacity::worker(&live.shape.worker);
     let kind = world.free.get(own as usize)?.kind;
     let has_room = |&node: &u32| {
         let there = &world.free[node as usize];
@@ -360,7 +387,7 @@ fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u6
 }
 
 /// Lowest unused rank, the leaving one counted as used: reports of the two must not be confused.
-fn unused(live: &LiveJob<'_>) -> u32 {
+fn unused(live: &PlannedJob<'_>) -> u32 {
     let is_taken = |rank: &u32| {
         let role = Role::Worker { rank: *rank };
         live.job.tasks.iter().any(|task| task.role == role)
@@ -368,12 +395,17 @@ fn unused(live: &LiveJob<'_>) -> u32 {
     (1..).find(|rank| !is_taken(rank)).unwrap_or(u32::MAX)
 }
 
-fn carry_out(world: &mut World<'_>, index: usize, (found, for_ms): (Found<'_>, u64), cure: Cure) {
+fn carry_out(
+    world: &mut RoundState<'_>,
+    index: usize,
+    (found, for_ms): (SuspectRank<'_>, u64),
+    cure: StragglerRemedy,
+) {
     let nodes = &world.snapshot.nodes;
     let node = nodes.iter().find(|node| node.id == found.task.node);
     let remedy = match &cure {
-        Cure::InPlace(_, remedy) => *remedy,
-        Cure::Restart { .. } => Remedy::Restarted,
+        StragglerRemedy::InPlace(_, remedy) => *remedy,
+        StragglerRemedy::Restart { .. } => Remedy::Restarted,
     };
     let verdict = Verdict {
         task_id: found.task.id,
@@ -388,16 +420,16 @@ fn carry_out(world: &mut World<'_>, index: usize, (found, for_ms): (Found<'_>, u
     let now_ms = world.now_ms;
     world.jobs[index].take(Action::Judge { verdict }, now_ms);
     match cure {
-        Cure::InPlace(change, _) => world.resize(index, &change, why),
-        Cure::Restart { charged: false } => {
+        StragglerRemedy::InPlace(change, _) => world.resize(index, &change, why),
+        StragglerRemedy::Restart { charged: false } => {
             world.stop(index, requeue(RequeueCause::Resize, why));
         }
-        Cure::Restart { charged: true } => fail(world, index, why),
+        StragglerRemedy::Restart { charged: true } => fail(world, index, why),
     }
 }
 
 /// Charges a failure, as for a task that failed by itself.
-fn fail(world: &mut World<'_>, index: usize, why: String) {
+fn fail(world: &mut RoundState<'_>, index: usize, why: String) {
     let live = &mut world.jobs[index];
     let job = live.job;
     let failed = world

@@ -1,18 +1,22 @@
 //! The round's report as text, for users and for the record. No decision reads it.
 
 use super::packing;
-use super::pass::Rest;
-use super::standing::{Standing, gpus_of};
-use super::world::{LiveJob, World};
+use super::pass::RoundFixpoint;
+use super::standing::{SchedulingState, gpus_of};
+use super::world::{PlannedJob, RoundState};
 use crate::plan::Action;
 use crate::problem::{Worth, gpus_of as parts_gpus};
 use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
-use crate::snapshot::Node;
+use crate::snapshot::SnapshotNode;
 use muster_model::job::JobPhase;
 use muster_model::wait::Waiting;
 
 /// Builds the report from the state after the plan.
-pub(crate) fn report(world: &World<'_>, rest: &Rest, waiting: &[Option<Waiting>]) -> RoundReport {
+pub(crate) fn report(
+    world: &RoundState<'_>,
+    rest: &RoundFixpoint,
+    waiting: &[Option<Waiting>],
+) -> RoundReport {
     let runner_up = runner_up(world, rest);
     let jobs = world.jobs.iter().zip(waiting);
     RoundReport {
@@ -34,12 +38,12 @@ pub(crate) fn report(world: &World<'_>, rest: &Rest, waiting: &[Option<Waiting>]
     }
 }
 
-fn worth(rest: &Rest, live: &LiveJob<'_>) -> Option<Worth> {
+fn worth(rest: &RoundFixpoint, live: &PlannedJob<'_>) -> Option<Worth> {
     rest.decision.worth.get(live.member?).copied()
 }
 
 /// Job that would have received the next GPU.
-fn runner_up(world: &World<'_>, rest: &Rest) -> Option<RunnerUp> {
+fn runner_up(world: &RoundState<'_>, rest: &RoundFixpoint) -> Option<RunnerUp> {
     let worths = world.members.iter().zip(&rest.decision.worth);
     let next = worths.map(|(&index, worth)| (worth.next_gain, index));
     let best = next
@@ -52,9 +56,9 @@ fn runner_up(world: &World<'_>, rest: &Rest) -> Option<RunnerUp> {
 }
 
 fn job(
-    world: &World<'_>,
-    rest: &Rest,
-    live: &LiveJob<'_>,
+    world: &RoundState<'_>,
+    rest: &RoundFixpoint,
+    live: &PlannedJob<'_>,
     waiting: Option<&Waiting>,
     runner_up: Option<RunnerUp>,
 ) -> JobReport {
@@ -93,7 +97,7 @@ fn job(
 }
 
 /// Size that the job has, or will have once room is made.
-fn size(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> (u32, u32) {
+fn size(world: &RoundState<'_>, rest: &RoundFixpoint, live: &PlannedJob<'_>) -> (u32, u32) {
     if live.standing.stays() {
         return live.size;
     }
@@ -108,18 +112,18 @@ fn size(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> (u32, u32) {
     }
 }
 
-fn totals(world: &World<'_>) -> Totals {
+fn totals(world: &RoundState<'_>) -> Totals {
     let is_up = |node: u32| world.snapshot.nodes[node as usize].up;
     let up = || world.snapshot.nodes.iter().filter(|node| node.up);
     let gpus: u32 = up().map(|node| node.gpus).sum();
     // Without those that programs outside Muster use.
-    let own_gpus: u32 = up().map(Node::own_gpus).sum();
+    let own_gpus: u32 = up().map(SnapshotNode::own_gpus).sum();
     let held = world.jobs.iter().flat_map(|live| &live.holdings);
     let held_gpus: u32 = held
         .filter(|held| is_up(held.node))
         .map(|held| gpus_of(std::slice::from_ref(held)))
         .sum();
-    let queued = |live: &&LiveJob<'_>| live.state.phase() == JobPhase::Queued;
+    let queued = |live: &&PlannedJob<'_>| live.state.phase() == JobPhase::Queued;
     let waiting_jobs = world.jobs.iter().filter(queued).count();
     let waiting_jobs = u32::try_from(waiting_jobs).unwrap_or(u32::MAX);
     let left_out = world.snapshot.left_out.iter();
@@ -133,7 +137,7 @@ fn totals(world: &World<'_>) -> Totals {
 }
 
 fn why(
-    live: &LiveJob<'_>,
+    live: &PlannedJob<'_>,
     waiting: Option<&Waiting>,
     worth: Option<Worth>,
     runner_up: Option<RunnerUp>,
@@ -153,18 +157,24 @@ fn why(
         return why;
     }
     match live.standing {
-        Standing::Suspended => "suspended until its next time slice".to_owned(),
-        Standing::Starting => "starts; it is not resized before it is up".to_owned(),
-        Standing::Running => why_this_size(live, worth, runner_up),
-        Standing::Returning | Standing::Displaced => {
+        SchedulingState::Suspended => "suspended until its next time slice".to_owned(),
+        SchedulingState::Starting => "starts; it is not resized before it is up".to_owned(),
+        SchedulingState::Running => why_this_size(live, worth, runner_up),
+        SchedulingState::Returning | SchedulingState::Displaced => {
             "comes back once its tasks are gone".to_owned()
         }
-        Standing::Ending | Standing::Resting | Standing::Queued => "ends or rests".to_owned(),
+        SchedulingState::Ending | SchedulingState::Resting | SchedulingState::Queued => {
+            "ends or rests".to_owned()
+        }
     }
 }
 
 /// Reason for the present size: its marginal gain compared with the runner-up's.
-fn why_this_size(live: &LiveJob<'_>, worth: Option<Worth>, runner_up: Option<RunnerUp>) -> String {
+fn why_this_size(
+    live: &PlannedJob<'_>,
+    worth: Option<Worth>,
+    runner_up: Option<RunnerUp>,
+) -> String {
     let next = worth
         .map(|worth| worth.next_gain)
         .filter(|&gain| gain > 0.0);

@@ -1,13 +1,18 @@
 //! Affinity of Gandiva (Xiao et al., OSDI 2018, section 3.2): a node collects jobs of one size.
 //! Such a node is divided without a remainder, and its jobs fit into each other's places.
 
-use super::room::Room;
-use crate::problem::Part;
+use super::room::AllocationState;
+use crate::problem::NodeAllocation;
 
 /// Returns the node of a kind that holds the whole gang. Nodes whose jobs all have the gang's size
 /// come first, then empty nodes, then the others. Among equals the node with the fewest free GPUs
 /// comes first. Returns `None` if no single node holds the gang.
-pub fn find(room: &Room<'_>, job: usize, kind: u16, gpus: u32) -> Option<Vec<Part>> {
+pub fn find(
+    room: &AllocationState<'_>,
+    job: usize,
+    kind: u16,
+    gpus: u32,
+) -> Option<Vec<NodeAllocation>> {
     let labels = labels(room);
     let unit = &room.problem.jobs[job].unit;
     let nodes = room.problem.nodes.iter().zip(&labels).enumerate();
@@ -17,7 +22,7 @@ pub fn find(room: &Room<'_>, job: usize, kind: u16, gpus: u32) -> Option<Vec<Par
         .filter(|&(_, free, _)| free >= gpus)
         .min_by_key(|&(index, free, label)| (strangeness(*label, gpus), free, index))?;
     let node = u32::try_from(best.0).ok()?;
-    Some(vec![Part { node, gpus }])
+    Some(vec![NodeAllocation { node, gpus }])
 }
 
 /// Common size of the jobs of a node.
@@ -28,7 +33,7 @@ enum Label {
     Mixed,
 }
 
-fn labels(room: &Room<'_>) -> Vec<Label> {
+fn labels(room: &AllocationState<'_>) -> Vec<Label> {
     let mut labels = vec![Label::Empty; room.problem.nodes.len()];
     for (job, of) in room.problem.jobs.iter().enumerate() {
         let parts = if of.is_movable() {

@@ -10,12 +10,14 @@
 //! trials start and grow first, poor ones last. No trial starves, because the trials of a study are
 //! finite. No running trial is stopped or moved for an exchange.
 
-use crate::problem::{Decision, Job, Part, Problem, gpus_of, nodes_of};
+use crate::problem::{
+    NodeAllocation, PolicyDecision, ProblemJob, SchedulingProblem, gpus_of, nodes_of,
+};
 use std::collections::BTreeMap;
 
 /// Exchanges the allocations of each study's trials so that larger expected gains come first.
 #[must_use]
-pub fn favour(problem: &Problem, mut decision: Decision) -> Decision {
+pub fn favour(problem: &SchedulingProblem, mut decision: PolicyDecision) -> PolicyDecision {
     for group in groups(problem) {
         let mut order = group;
         // Largest gain first; among equals the oldest trial.
@@ -30,7 +32,7 @@ pub fn favour(problem: &Problem, mut decision: Decision) -> Decision {
 }
 
 /// Whether an allocation was exchanged.
-fn pass(problem: &Problem, decision: &mut Decision, order: &[usize]) -> bool {
+fn pass(problem: &SchedulingProblem, decision: &mut PolicyDecision, order: &[usize]) -> bool {
     let is_given = |&job: &usize| {
         decision.parts[job]
             .as_ref()
@@ -48,12 +50,12 @@ fn pass(problem: &Problem, decision: &mut Decision, order: &[usize]) -> bool {
     any
 }
 
-fn gain(problem: &Problem, job: usize) -> f64 {
+fn gain(problem: &SchedulingProblem, job: usize) -> f64 {
     problem.jobs[job].trial.map_or(0.0, |trial| trial.gain)
 }
 
 /// Returns the groups of movable trials that differ only in their expected gain.
-fn groups(problem: &Problem) -> Vec<Vec<usize>> {
+fn groups(problem: &SchedulingProblem) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, job) in problem.jobs.iter().enumerate() {
         let Some(trial) = job.trial.filter(|_| job.is_movable()) else {
@@ -71,7 +73,12 @@ fn groups(problem: &Problem) -> Vec<Vec<usize>> {
 
 /// Gives the new or additional GPUs of the less promising trial to the other, if that has fewer and
 /// can take them.
-fn exchange(problem: &Problem, decision: &mut Decision, better: usize, worse: usize) -> bool {
+fn exchange(
+    problem: &SchedulingProblem,
+    decision: &mut PolicyDecision,
+    better: usize,
+    worse: usize,
+) -> bool {
     let (has, would) = (&problem.jobs[better].present, &problem.jobs[worse].present);
     match (has.is_empty(), would.is_empty()) {
         (true, true) => exchange_starts(problem, decision, better, worse),
@@ -83,8 +90,8 @@ fn exchange(problem: &Problem, decision: &mut Decision, better: usize, worse: us
 }
 
 fn exchange_starts(
-    problem: &Problem,
-    decision: &mut Decision,
+    problem: &SchedulingProblem,
+    decision: &mut PolicyDecision,
     better: usize,
     worse: usize,
 ) -> bool {
@@ -103,7 +110,12 @@ fn exchange_starts(
 }
 
 /// Keeps a trial running if the policy would stop it for a less promising one on the same GPUs.
-fn keep_running(problem: &Problem, decision: &mut Decision, better: usize, worse: usize) -> bool {
+fn keep_running(
+    problem: &SchedulingProblem,
+    decision: &mut PolicyDecision,
+    better: usize,
+    worse: usize,
+) -> bool {
     let job = &problem.jobs[better];
     let is_stopped = decision.holds(problem, better).is_empty();
     let keeps = is_stopped && decision.parts[worse].as_ref() == Some(&job.present);
@@ -117,8 +129,8 @@ fn keep_running(problem: &Problem, decision: &mut Decision, better: usize, worse
 /// Exchanges the growth of two trials that run on equally many GPUs. The more promising one must
 /// keep its size otherwise.
 fn exchange_growth(
-    problem: &Problem,
-    decision: &mut Decision,
+    problem: &SchedulingProblem,
+    decision: &mut PolicyDecision,
     better: usize,
     worse: usize,
 ) -> bool {
@@ -144,43 +156,43 @@ fn exchange_growth(
     fits
 }
 
-fn swap_worth(decision: &mut Decision, one: usize, other: usize) {
+fn swap_worth(decision: &mut PolicyDecision, one: usize, other: usize) {
     if !decision.worth.is_empty() {
         decision.worth.swap(one, other);
     }
 }
 
 /// Whether the parts are within the job's bounds and the job runs on them.
-fn takes(problem: &Problem, job: usize, parts: &[Part]) -> bool {
-    let job: &Job = &problem.jobs[job];
+fn takes(problem: &SchedulingProblem, job: usize, parts: &[NodeAllocation]) -> bool {
+    let job: &ProblemJob = &problem.jobs[job];
     let gpus = gpus_of(parts);
     let runs = kind(problem, parts)
         .is_some_and(|kind| job.outlook.speed(kind, gpus, nodes_of(parts)) > 0.0);
     (job.min_gpus..=job.max_gpus).contains(&gpus) && runs
 }
 
-fn kind(problem: &Problem, parts: &[Part]) -> Option<u16> {
+fn kind(problem: &SchedulingProblem, parts: &[NodeAllocation]) -> Option<u16> {
     let first = parts.first()?;
     Some(problem.nodes[first.node as usize].kind)
 }
 
 /// Returns the parts of `grown` beyond `present`. Returns `None` unless `grown` contains all of
 /// `present` and more.
-fn beyond(grown: &[Part], present: &[Part]) -> Option<Vec<Part>> {
+fn beyond(grown: &[NodeAllocation], present: &[NodeAllocation]) -> Option<Vec<NodeAllocation>> {
     let mut left = by_node(grown);
     for part in present {
         let there = left.get_mut(&part.node)?;
         *there = there.checked_sub(part.gpus)?;
     }
-    let more: Vec<Part> = left
+    let more: Vec<NodeAllocation> = left
         .into_iter()
         .filter(|(_, gpus)| *gpus > 0)
-        .map(|(node, gpus)| Part { node, gpus })
+        .map(|(node, gpus)| NodeAllocation { node, gpus })
         .collect();
     (!more.is_empty()).then_some(more)
 }
 
-fn joined(present: &[Part], more: &[Part]) -> Vec<Part> {
+fn joined(present: &[NodeAllocation], more: &[NodeAllocation]) -> Vec<NodeAllocation> {
     let mut parts = present.to_vec();
     for extra in more {
         match parts.iter_mut().find(|part| part.node == extra.node) {
@@ -191,7 +203,7 @@ fn joined(present: &[Part], more: &[Part]) -> Vec<Part> {
     parts
 }
 
-fn by_node(parts: &[Part]) -> BTreeMap<u32, u32> {
+fn by_node(parts: &[NodeAllocation]) -> BTreeMap<u32, u32> {
     let mut sum = BTreeMap::new();
     for part in parts {
         *sum.entry(part.node).or_default() += part.gpus;

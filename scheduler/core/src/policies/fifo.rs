@@ -10,9 +10,9 @@
 //! reservation can move, but no job is overtaken without a bound.
 
 use super::order::request;
-use super::room::{Room, Style};
-use super::{Promises, Share};
-use crate::problem::{Decision, Part, Problem, gpus_of};
+use super::room::{AllocationState, Style};
+use super::{PolicyCapabilities, SchedulingPolicy};
+use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of};
 use std::cmp::Reverse;
 
 /// Policy that serves gangs in order of submission.
@@ -23,25 +23,26 @@ pub struct Fifo;
 /// its own result until no job starts. Two passes are usual.
 const PASSES: usize = 8;
 
-impl Share for Fifo {
-    fn share(&self, problem: &Problem) -> Decision {
-        let mut given = pass(Room::beside_fixed(problem)).into_given();
+impl SchedulingPolicy for Fifo {
+    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut given = pass(AllocationState::beside_fixed(problem)).into_given();
         for _ in 1..PASSES {
-            let next = pass(Room::beside_fixed(problem).with_present(&given)).into_given();
+            let next =
+                pass(AllocationState::beside_fixed(problem).with_present(&given)).into_given();
             if next == given {
                 break;
             }
             given = next;
         }
-        pass(Room::beside_fixed(problem).with_present(&given)).decision()
+        pass(AllocationState::beside_fixed(problem).with_present(&given)).decision()
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
+    fn promises(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             bounded_waiting: true,
             takes_turns: false,
             gathers: false,
-            ..Promises::default()
+            ..PolicyCapabilities::default()
         }
     }
 }
@@ -50,10 +51,10 @@ impl Share for Fifo {
 struct Reservation<'a> {
     at_s: f64,
     /// Resources that are free at that time beside the reserved job.
-    room: Room<'a>,
+    room: AllocationState<'a>,
 }
 
-fn pass(mut room: Room<'_>) -> Room<'_> {
+fn pass(mut room: AllocationState<'_>) -> AllocationState<'_> {
     let problem = room.problem;
     let mut order: Vec<usize> = (0..problem.jobs.len()).collect();
     order.sort_by_key(|&job| (Reverse(problem.jobs[job].priority), !runs(&room, job)));
@@ -83,7 +84,7 @@ fn pass(mut room: Room<'_>) -> Room<'_> {
 
 /// Returns a place for the job: beside running jobs of lower priority if possible, else in their
 /// place.
-fn seek(room: &Room<'_>, job: usize, lower: &[usize]) -> Option<Vec<Part>> {
+fn seek(room: &AllocationState<'_>, job: usize, lower: &[usize]) -> Option<Vec<NodeAllocation>> {
     let size = request(&room.problem.jobs[job]);
     let mut running = lower.iter().filter(|&&other| runs(room, other)).peekable();
     if running.peek().is_some() {
@@ -101,13 +102,13 @@ fn seek(room: &Room<'_>, job: usize, lower: &[usize]) -> Option<Vec<Part>> {
 }
 
 /// Whether the job holds its requested size.
-fn runs(room: &Room<'_>, job: usize) -> bool {
+fn runs(room: &AllocationState<'_>, job: usize) -> bool {
     gpus_of(room.present(job)) == request(&room.problem.jobs[job])
 }
 
 /// Returns the time at which the job fits, if the others end as estimated and no other job starts.
 /// Returns `None` if the job never fits.
-fn reserve<'a>(room: &Room<'a>, job: usize) -> Option<Reservation<'a>> {
+fn reserve<'a>(room: &AllocationState<'a>, job: usize) -> Option<Reservation<'a>> {
     let problem = room.problem;
     let mut ends: Vec<(f64, usize)> = (0..problem.jobs.len())
         .filter_map(|other| {
@@ -136,11 +137,11 @@ fn reserve<'a>(room: &Room<'a>, job: usize) -> Option<Reservation<'a>> {
 /// Returns a place in which the job does not delay the first job of the queue. Either it ends
 /// before the reservation, or it fits beside it and is counted there.
 fn spare(
-    room: &Room<'_>,
+    room: &AllocationState<'_>,
     first: &mut Reservation<'_>,
     job: usize,
-    parts: Vec<Part>,
-) -> Option<Vec<Part>> {
+    parts: Vec<NodeAllocation>,
+) -> Option<Vec<NodeAllocation>> {
     if end_s(room, job, &parts) <= first.at_s {
         return Some(parts);
     }
@@ -154,7 +155,7 @@ fn spare(
 }
 
 /// Returns the end time of a job on these GPUs, including the rest of its start.
-fn end_s(room: &Room<'_>, job: usize, parts: &[Part]) -> f64 {
+fn end_s(room: &AllocationState<'_>, job: usize, parts: &[NodeAllocation]) -> f64 {
     let of = &room.problem.jobs[job];
     let now_s = room.problem.now_s;
     let begun_s = if of.present == parts {

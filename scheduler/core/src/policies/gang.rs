@@ -2,8 +2,8 @@
 //! size.
 
 use super::order::request;
-use super::room::{Room, Style};
-use crate::problem::{Decision, Problem, gpus_of};
+use super::room::{AllocationState, Style};
+use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
 
 /// Serves the jobs in the order of `queue`, from the capacity `start`. `queue` is called once per
 /// walk, and a walk can be repeated. A queue names a job at most once and may read the allocations
@@ -14,9 +14,13 @@ use crate::problem::{Decision, Problem, gpus_of};
 /// jobs on their old nodes first. The walk itself is the answer in two cases: the new jobs do not
 /// fit in this way (whole units, CPU, memory), or the next decision would then start another job.
 /// The result is stable: a walk on it gives every job the same place.
-pub fn run<'a, Q>(start: &Room<'a>, style: Style, queue: impl Fn() -> Q) -> Room<'a>
+pub fn run<'a, Q>(
+    start: &AllocationState<'a>,
+    style: Style,
+    queue: impl Fn() -> Q,
+) -> AllocationState<'a>
 where
-    Q: FnMut(&Room<'_>) -> Option<usize>,
+    Q: FnMut(&AllocationState<'_>) -> Option<usize>,
 {
     let (order, walked) = walk(start.clone(), style, queue());
     if let Some(settled) = settle(start, &order, &walked, style) {
@@ -30,21 +34,21 @@ where
 }
 
 /// Like [`run`], for an order that is known beforehand.
-pub fn in_order(problem: &Problem, style: Style, order: &[usize]) -> Decision {
+pub fn in_order(problem: &SchedulingProblem, style: Style, order: &[usize]) -> PolicyDecision {
     let queue = || {
         let mut order = order.iter().copied();
-        move |_: &Room<'_>| order.next()
+        move |_: &AllocationState<'_>| order.next()
     };
-    run(&Room::beside_fixed(problem), style, queue).decision()
+    run(&AllocationState::beside_fixed(problem), style, queue).decision()
 }
 
 /// Places each job in turn: on its present nodes if they are free, else where it fits. Also returns
 /// the order.
 fn walk<'a>(
-    mut room: Room<'a>,
+    mut room: AllocationState<'a>,
     style: Style,
-    mut queue: impl FnMut(&Room<'_>) -> Option<usize>,
-) -> (Vec<usize>, Room<'a>) {
+    mut queue: impl FnMut(&AllocationState<'_>) -> Option<usize>,
+) -> (Vec<usize>, AllocationState<'a>) {
     let mut order = Vec::new();
     while let Some(job) = queue(&room) {
         order.push(job);
@@ -63,11 +67,11 @@ fn walk<'a>(
 
 /// Places the jobs that run after the walk. As many as possible keep their nodes.
 fn settle<'a>(
-    start: &Room<'a>,
+    start: &AllocationState<'a>,
     order: &[usize],
-    walked: &Room<'a>,
+    walked: &AllocationState<'a>,
     style: Style,
-) -> Option<Room<'a>> {
+) -> Option<AllocationState<'a>> {
     let mut room = start.clone();
     let mut anew: Vec<(usize, u16, u32)> = Vec::new();
     for &job in order {

@@ -15,8 +15,8 @@
 //! decides, the least first.
 
 use super::room::Style;
-use super::{Share, gang, order};
-use crate::problem::{Decision, Problem};
+use super::{SchedulingPolicy, gang, order};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that serves the highest Gittins index first.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +31,8 @@ const CLASSES: [f64; 7] = [
     0.0, 900.0, 3_600.0, 14_400.0, 57_600.0, 230_400.0, 921_600.0,
 ];
 
-impl Share for TiresiasGittins {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for TiresiasGittins {
+    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let ranks = ranks(&problem.history_gpu_s);
         let class = |attained_gpu_s: f64| {
             let begun = CLASSES.iter().filter(|&&begin| begin <= attained_gpu_s);

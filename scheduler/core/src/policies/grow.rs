@@ -2,14 +2,14 @@
 //! the job that gains most from it.
 
 use super::order::{self, maximum, minimum};
-use super::room::{Room, Style};
-use crate::problem::{Decision, Problem, Worth};
+use super::room::{AllocationState, Style};
+use crate::problem::{PolicyDecision, SchedulingProblem, Worth};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 /// Step of a job to its next size.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct GrowthStep {
     pub job: usize,
     pub kind: u16,
     pub from: u32,
@@ -18,7 +18,7 @@ pub struct Step {
 
 /// Wanted size of every job, before nodes are chosen.
 #[derive(Debug, Clone)]
-pub struct Sizes {
+pub struct WantedSizes {
     /// Jobs by priority, then by submission.
     order: Vec<usize>,
     /// Kind and GPUs by job; `None` for jobs that wait.
@@ -31,8 +31,11 @@ pub struct Sizes {
 /// GPUs are only counted here, by kind. A job stays on its present kind while that has capacity for
 /// its minimum. Otherwise it takes the kind on which its minimum is fastest. Jobs of higher
 /// priority grow first, but no job grows by taking GPUs that another job needs for its minimum.
-pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes {
-    let mut room = Room::beside_fixed(problem);
+pub fn sizes(
+    problem: &SchedulingProblem,
+    gain: impl Fn(&AllocationState<'_>, GrowthStep) -> f64,
+) -> WantedSizes {
+    let mut room = AllocationState::beside_fixed(problem);
     let mut left: Vec<(u16, u32)> = room.kinds().iter().map(|&(kind, _)| (kind, 0)).collect();
     for (node, free) in problem.nodes.iter().zip(&room.tally.free) {
         if let Some(left) = of_kind(&mut left, node.kind) {
@@ -40,7 +43,7 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
         }
     }
     let order = order::by_submission(problem);
-    let mut sizes = Sizes {
+    let mut sizes = WantedSizes {
         wanted: vec![None; problem.jobs.len()],
         worth: vec![Worth::default(); problem.jobs.len()],
         order,
@@ -78,13 +81,13 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
     sizes
 }
 
-impl Sizes {
+impl WantedSizes {
     /// Chooses the nodes. Jobs with an unchanged size keep their nodes. The others follow by
     /// priority, smaller sizes first, on the nodes with the most free GPUs. A job that does not fit
     /// as a whole (whole units, CPU, memory) gets the largest smaller size that fits. Jobs without
     /// a place then take their minimum from the rest.
-    pub fn place(self, problem: &Problem) -> Decision {
-        let mut room = Room::beside_fixed(problem);
+    pub fn place(self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut room = AllocationState::beside_fixed(problem);
         let mut anew: Vec<(Reverse<i32>, u32, usize, u16)> = Vec::new();
         for &job in &self.order {
             let Some((kind, gpus)) = self.wanted[job] else {
@@ -115,7 +118,7 @@ impl Sizes {
 
 /// Allocates the largest size up to `gpus` that fits. The present allocation is kept if it has that
 /// size.
-fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) {
+fn fit(room: &mut AllocationState<'_>, job: usize, kind: u16, gpus: u32) {
     let of = &room.problem.jobs[job];
     let (unit, least) = (of.unit.gpus.max(1), minimum(of));
     let mut size = gpus;
@@ -133,7 +136,7 @@ fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) {
 }
 
 /// Allocates the present allocation of a job, or its smallest size on any kind, if that is free.
-fn start(room: &mut Room<'_>, job: usize) {
+fn start(room: &mut AllocationState<'_>, job: usize) {
     if room.can_keep(job) {
         return room.keep(job);
     }
@@ -146,21 +149,21 @@ fn start(room: &mut Room<'_>, job: usize) {
 
 /// Distributes the remaining GPUs to the jobs of one priority, step by step.
 fn grow(
-    room: &mut Room<'_>,
+    room: &mut AllocationState<'_>,
     left: &mut [(u16, u32)],
     class: &[usize],
     wanted: &mut [Option<(u16, u32)>],
     worth: &mut [Worth],
-    gain: &impl Fn(&Room<'_>, Step) -> f64,
+    gain: &impl Fn(&AllocationState<'_>, GrowthStep) -> f64,
 ) {
-    let mut heap: BinaryHeap<Offer> = class
+    let mut heap: BinaryHeap<StepGain> = class
         .iter()
         .filter_map(|&job| offer(room, job, wanted[job]?, gain))
         .collect();
     for offer in &heap {
         worth[offer.step.job].next_gain = offer.gain;
     }
-    while let Some(Offer { gain: gained, step }) = heap.pop() {
+    while let Some(StepGain { gain: gained, step }) = heap.pop() {
         let more = step.to - step.from;
         let tenant = room.problem.jobs[step.job].tenant;
         let Some(free) = of_kind(left, step.kind).filter(|free| **free >= more) else {
@@ -183,25 +186,25 @@ fn grow(
 
 /// Returns the job's next step, if it has a positive gain.
 fn offer(
-    room: &Room<'_>,
+    room: &AllocationState<'_>,
     job: usize,
     (kind, from): (u16, u32),
-    gain: &impl Fn(&Room<'_>, Step) -> f64,
-) -> Option<Offer> {
+    gain: &impl Fn(&AllocationState<'_>, GrowthStep) -> f64,
+) -> Option<StepGain> {
     let to = size_after(room, job, kind, from)?;
-    let step = Step {
+    let step = GrowthStep {
         job,
         kind,
         from,
         to,
     };
     let gain = gain(room, step) / f64::from(to - from);
-    (gain > 0.0).then_some(Offer { gain, step })
+    (gain > 0.0).then_some(StepGain { gain, step })
 }
 
 /// Returns the kinds on which a job runs, with its smallest size there: its own kind first, then by
 /// descending speed.
-fn starts(room: &Room<'_>, job: usize) -> Vec<(u16, u32)> {
+fn starts(room: &AllocationState<'_>, job: usize) -> Vec<(u16, u32)> {
     let own = present_kind(room.problem, job);
     let of = &room.problem.jobs[job];
     let mut starts: Vec<(u16, u32)> = Vec::new();
@@ -217,14 +220,14 @@ fn starts(room: &Room<'_>, job: usize) -> Vec<(u16, u32)> {
 }
 
 /// Returns the next larger size at which the job runs.
-fn size_after(room: &Room<'_>, job: usize, kind: u16, from: u32) -> Option<u32> {
+fn size_after(room: &AllocationState<'_>, job: usize, kind: u16, from: u32) -> Option<u32> {
     let of = &room.problem.jobs[job];
     let unit = of.unit.gpus.max(1);
     let mut larger = (from + 1..=maximum(of)).filter(|to| to % unit == 0);
     larger.find(|&to| room.speed(job, kind, to) > 0.0)
 }
 
-fn present_kind(problem: &Problem, job: usize) -> Option<u16> {
+fn present_kind(problem: &SchedulingProblem, job: usize) -> Option<u16> {
     let first = problem.jobs[job].present.first()?;
     Some(problem.nodes[first.node as usize].kind)
 }
@@ -236,28 +239,28 @@ fn of_kind(left: &mut [(u16, u32)], kind: u16) -> Option<&mut u32> {
 
 /// Gain of a step. The greatest gain comes first; among equals the first job.
 #[derive(Debug, Clone, Copy)]
-struct Offer {
+struct StepGain {
     gain: f64,
-    step: Step,
+    step: GrowthStep,
 }
 
-impl Ord for Offer {
+impl Ord for StepGain {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_gain = self.gain.total_cmp(&other.gain);
         by_gain.then(other.step.job.cmp(&self.step.job))
     }
 }
 
-impl PartialOrd for Offer {
+impl PartialOrd for StepGain {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Offer {
+impl PartialEq for StepGain {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Offer {}
+impl Eq for StepGain {}

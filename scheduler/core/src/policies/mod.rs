@@ -1,4 +1,4 @@
-//! Scheduling policies. A policy decides on a dense [`Problem`] which jobs hold which GPUs. It does
+//! Scheduling policies. A policy decides on a dense [`SchedulingProblem`] which jobs hold which GPUs. It does
 //! not know where the problem came from.
 //!
 //! A policy composes an order or a gain (which job starts first, which job grows) and a placement
@@ -34,24 +34,24 @@ pub mod tetris;
 pub mod themis;
 pub mod tiresias;
 
-use crate::problem::{Decision, Problem};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Scheduling policy.
-pub trait Share: Send + Sync {
+pub trait SchedulingPolicy: Send + Sync {
     /// Decides the allocation of every job of the problem. The decision never exceeds a node's
     /// GPUs. Jobs that are not movable keep their allocation. A job holds nothing or at least its
     /// minimum.
-    fn share(&self, problem: &Problem) -> Decision;
+    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision;
 
     /// Returns the guarantees of the policy, which a live round then need not enforce itself.
-    fn promises(&self) -> Promises {
-        Promises::default()
+    fn promises(&self) -> PolicyCapabilities {
+        PolicyCapabilities::default()
     }
 }
 
 /// Policy capabilities: the rules of a round that a policy keeps by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promises {
+pub struct PolicyCapabilities {
     /// The policy weighs the cost of restarts. Each of its changes is worth its cost.
     pub restarts_pay: bool,
     /// No job that could run on an emptier cluster waits without a bound.
@@ -62,7 +62,7 @@ pub struct Promises {
     pub gathers: bool,
 }
 
-impl Default for Promises {
+impl Default for PolicyCapabilities {
     fn default() -> Self {
         Self {
             restarts_pay: false,

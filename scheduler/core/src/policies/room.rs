@@ -1,13 +1,15 @@
 //! Free capacity during a decision, and the allocations of the decision so far.
 //!
-//! Every allocation of a policy goes through [`Room`]. A composition can therefore not exceed a
+//! Every allocation of a policy goes through [`AllocationState`]. A composition can therefore not exceed a
 //! node or a quota, split a unit or mix GPU kinds in a gang. It cannot run a job where it has no
 //! speed, or change a fixed job.
 
 use super::affinity;
 use super::place;
 use super::quota::Quota;
-use crate::problem::{Decision, Part, Problem, Tally, gpus_of, nodes_of};
+use crate::problem::{
+    FreeResources, NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of, nodes_of,
+};
 
 /// Choice of nodes for a gang within a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,28 +24,28 @@ pub enum Style {
 
 /// State of the cluster during a decision.
 #[derive(Debug, Clone)]
-pub struct Room<'a> {
-    pub problem: &'a Problem,
-    pub tally: Tally,
+pub struct AllocationState<'a> {
+    pub problem: &'a SchedulingProblem,
+    pub tally: FreeResources,
     /// Present allocation by job.
-    present: Vec<&'a [Part]>,
+    present: Vec<&'a [NodeAllocation]>,
     /// Allocation by this decision, by job. `None` for a fixed job.
-    given: Vec<Option<Vec<Part>>>,
+    given: Vec<Option<Vec<NodeAllocation>>>,
     /// Remaining quotas.
     pub quota: Quota<'a>,
     /// Kinds that have GPUs, each with the GPUs of its largest node.
     kinds: Vec<(u16, u32)>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> AllocationState<'a> {
     /// Returns the capacity that the jobs which may not be changed leave.
-    pub fn beside_fixed(problem: &'a Problem) -> Self {
+    pub fn beside_fixed(problem: &'a SchedulingProblem) -> Self {
         let mut kinds: Vec<u16> = problem.nodes.iter().map(|node| node.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let mut room = Self {
             problem,
-            tally: Tally::beside_fixed(problem),
+            tally: FreeResources::beside_fixed(problem),
             present: problem.jobs.iter().map(|job| &job.present[..]).collect(),
             given: vec![None; problem.jobs.len()],
             quota: Quota::whole(problem),
@@ -60,7 +62,7 @@ impl<'a> Room<'a> {
     }
 
     /// Returns the same state with other present allocations. Fixed jobs keep theirs.
-    pub fn with_present(mut self, held: &'a [Option<Vec<Part>>]) -> Self {
+    pub fn with_present(mut self, held: &'a [Option<Vec<NodeAllocation>>]) -> Self {
         for (job, parts) in held.iter().enumerate() {
             if self.problem.jobs[job].is_movable() {
                 self.present[job] = parts.as_deref().unwrap_or(&[]);
@@ -70,17 +72,17 @@ impl<'a> Room<'a> {
     }
 
     /// Returns the present allocation of a job.
-    pub fn present(&self, job: usize) -> &'a [Part] {
+    pub fn present(&self, job: usize) -> &'a [NodeAllocation] {
         self.present[job]
     }
 
     /// Returns the allocation of a job by this decision.
-    pub fn given(&self, job: usize) -> Option<&[Part]> {
+    pub fn given(&self, job: usize) -> Option<&[NodeAllocation]> {
         self.given[job].as_deref()
     }
 
     /// Returns the kind of the first of these GPUs.
-    pub fn kind_of(&self, parts: &[Part]) -> Option<u16> {
+    pub fn kind_of(&self, parts: &[NodeAllocation]) -> Option<u16> {
         let first = parts.first()?;
         Some(self.problem.nodes[first.node as usize].kind)
     }
@@ -111,7 +113,7 @@ impl<'a> Room<'a> {
     }
 
     /// Allocates free parts to a job.
-    pub fn give(&mut self, job: usize, parts: Vec<Part>) {
+    pub fn give(&mut self, job: usize, parts: Vec<NodeAllocation>) {
         let of = &self.problem.jobs[job];
         self.tally.take(&parts, &of.unit);
         self.charge(of.tenant, gpus_of(&parts));
@@ -136,8 +138,8 @@ impl<'a> Room<'a> {
             return self.take_back(job);
         }
         // A lost or drained node has no capacity to release.
-        let there = |part: &&Part| self.problem.nodes[part.node as usize].gpus > 0;
-        let parts: Vec<Part> = of.present.iter().filter(there).copied().collect();
+        let there = |part: &&NodeAllocation| self.problem.nodes[part.node as usize].gpus > 0;
+        let parts: Vec<NodeAllocation> = of.present.iter().filter(there).copied().collect();
         self.tally.give(&parts, &of.unit);
         self.quota.refund(of.tenant, of.held_gpus());
         for part in parts {
@@ -157,7 +159,7 @@ impl<'a> Room<'a> {
     }
 
     /// Returns the place that [`Self::place`] would allocate.
-    pub fn seek(&self, job: usize, gpus: u32, style: Style) -> Option<Vec<Part>> {
+    pub fn seek(&self, job: usize, gpus: u32, style: Style) -> Option<Vec<NodeAllocation>> {
         let mut kinds = self.kinds_for(job, gpus).into_iter();
         kinds.find_map(|kind| self.find(job, kind, gpus, style))
     }
@@ -172,7 +174,13 @@ impl<'a> Room<'a> {
     }
 
     /// Returns the place that [`Self::place_on`] would allocate.
-    pub fn find(&self, job: usize, kind: u16, gpus: u32, style: Style) -> Option<Vec<Part>> {
+    pub fn find(
+        &self,
+        job: usize,
+        kind: u16,
+        gpus: u32,
+        style: Style,
+    ) -> Option<Vec<NodeAllocation>> {
         let of = &self.problem.jobs[job];
         if gpus == 0 || !self.quota_allows(of.tenant, gpus) {
             return None;
@@ -225,7 +233,7 @@ impl<'a> Room<'a> {
     }
 
     /// Returns the work per second on those GPUs of one kind.
-    pub fn speed_on(&self, job: usize, parts: &[Part]) -> f64 {
+    pub fn speed_on(&self, job: usize, parts: &[NodeAllocation]) -> f64 {
         let outlook = &self.problem.jobs[job].outlook;
         self.kind_of(parts).map_or(0.0, |kind| {
             outlook.speed(kind, gpus_of(parts), nodes_of(parts))
@@ -233,10 +241,10 @@ impl<'a> Room<'a> {
     }
 
     /// Returns the decision. A movable job without an allocation stops.
-    pub fn decision(self) -> Decision {
+    pub fn decision(self) -> PolicyDecision {
         let problem = self.problem;
         let parts = self.given.into_iter().zip(&problem.jobs);
-        Decision {
+        PolicyDecision {
             parts: parts
                 .map(|(given, job)| {
                     let given = given.unwrap_or_default();
@@ -248,13 +256,14 @@ impl<'a> Room<'a> {
     }
 
     /// Returns the allocations by job.
-    pub fn into_given(self) -> Vec<Option<Vec<Part>>> {
+    pub fn into_given(self) -> Vec<Option<Vec<NodeAllocation>>> {
         self.given
     }
 
-    fn runs_on(&self, job: usize, parts: &[Part]) -> bool {
+    fn runs_on(&self, job: usize, parts: &[NodeAllocation]) -> bool {
         let kind = self.kind_of(parts);
-        let same = |part: &Part| Some(self.problem.nodes[part.node as usize].kind) == kind;
+        let same =
+            |part: &NodeAllocation| Some(self.problem.nodes[part.node as usize].kind) == kind;
         parts.iter().all(same) && self.speed_on(job, parts) > 0.0
     }
 

@@ -1,14 +1,14 @@
 //! Placement of sizes: shared by policies that first choose the kind and the number of GPUs of each
 //! job.
 
-use super::room::{Room, Style};
-use crate::problem::{Job, Part, Problem, gpus_of, nodes_of};
+use super::room::{AllocationState, Style};
+use crate::problem::{NodeAllocation, ProblemJob, SchedulingProblem, gpus_of, nodes_of};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Wanted size and kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct SizeWish {
     pub job: usize,
     pub kind: u16,
     pub gpus: u32,
@@ -16,7 +16,7 @@ pub struct Wish {
 
 /// Returns the movable jobs in groups of equal priority, the highest first. Each group is in order
 /// of submission.
-pub fn levels(problem: &Problem) -> Vec<Vec<usize>> {
+pub fn levels(problem: &SchedulingProblem) -> Vec<Vec<usize>> {
     let jobs = 0..problem.jobs.len();
     let mut movable: Vec<usize> = jobs.filter(|&job| problem.jobs[job].is_movable()).collect();
     movable.sort_by_key(|&job| Reverse(problem.jobs[job].priority));
@@ -26,7 +26,12 @@ pub fn levels(problem: &Problem) -> Vec<Vec<usize>> {
 
 /// Returns the fewest nodes of a kind that hold a gang of whole units. Returns `None` if no unit
 /// fits on a node.
-pub fn fewest_nodes(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> Option<u32> {
+pub fn fewest_nodes(
+    room: &AllocationState<'_>,
+    job: &ProblemJob,
+    kind: u16,
+    gpus: u32,
+) -> Option<u32> {
     let unit = job.unit.gpus.max(1);
     let &(_, node_gpus) = room.kinds().iter().find(|&&(of, _)| of == kind)?;
     let whole = node_gpus / unit * unit;
@@ -34,7 +39,7 @@ pub fn fewest_nodes(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> Option<
 }
 
 /// Returns the free GPUs by index of their kind.
-pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
+pub fn free_by_kind(room: &AllocationState<'_>) -> Vec<u32> {
     let mut free = vec![0; room.problem.kinds.len()];
     for (node, &gpus) in room.problem.nodes.iter().zip(&room.tally.free) {
         let kind = usize::from(node.kind);
@@ -47,11 +52,11 @@ pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
 }
 
 /// Returns the allocation of a job by this decision.
-pub fn wish_of(room: &Room<'_>, job: usize) -> Option<Wish> {
+pub fn wish_of(room: &AllocationState<'_>, job: usize) -> Option<SizeWish> {
     let parts = room.given(job)?;
     let kind = room.kind_of(parts)?;
     let gpus = gpus_of(parts);
-    Some(Wish { job, kind, gpus })
+    Some(SizeWish { job, kind, gpus })
 }
 
 /// Places every wish that fits.
@@ -59,11 +64,11 @@ pub fn wish_of(room: &Room<'_>, job: usize) -> Option<Wish> {
 /// A job whose size and kind are unchanged keeps its nodes. The others are placed largest first,
 /// each on the fewest nodes. If that fails, kept jobs are displaced, as few as needed (Sia, SOSP
 /// 2023). If that fails too, the job is spread over more nodes, where it can run so.
-pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) {
-    let mut seating = Seating {
+pub fn seat(room: &mut AllocationState<'_>, wishes: &[SizeWish]) {
+    let mut seating = WishPlacer {
         room,
         wishes,
-        seats: vec![Seat::None; wishes.len()],
+        seats: vec![WishPlacement::None; wishes.len()],
         waiting: BinaryHeap::new(),
     };
     for wish in 0..wishes.len() {
@@ -76,12 +81,16 @@ pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) {
             continue;
         }
         let sits = seating.tight(wish) || seating.displace(wish) || seating.wide(wish);
-        seating.seats[wish] = if sits { Seat::New } else { Seat::None };
+        seating.seats[wish] = if sits {
+            WishPlacement::New
+        } else {
+            WishPlacement::None
+        };
     }
 }
 
 /// Places one job on the fewest nodes without displacing another. Returns whether it fits.
-pub fn seat_tight(room: &mut Room<'_>, wish: Wish) -> bool {
+pub fn seat_tight(room: &mut AllocationState<'_>, wish: SizeWish) -> bool {
     let Some(parts) = find_tight(room, wish) else {
         return false;
     };
@@ -89,7 +98,7 @@ pub fn seat_tight(room: &mut Room<'_>, wish: Wish) -> bool {
     true
 }
 
-fn find_tight(room: &Room<'_>, wish: Wish) -> Option<Vec<Part>> {
+fn find_tight(room: &AllocationState<'_>, wish: SizeWish) -> Option<Vec<NodeAllocation>> {
     let job = &room.problem.jobs[wish.job];
     let nodes = fewest_nodes(room, job, wish.kind, wish.gpus)?;
     let parts = room.find(wish.job, wish.kind, wish.gpus, Style::Packed)?;
@@ -97,36 +106,36 @@ fn find_tight(room: &Room<'_>, wish: Wish) -> Option<Vec<Part>> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seat {
+enum WishPlacement {
     None,
     /// Present nodes; the job may be displaced.
     Kept,
     New,
 }
 
-struct Seating<'a, 'p> {
-    room: &'a mut Room<'p>,
-    wishes: &'a [Wish],
-    seats: Vec<Seat>,
+struct WishPlacer<'a, 'p> {
+    room: &'a mut AllocationState<'p>,
+    wishes: &'a [SizeWish],
+    seats: Vec<WishPlacement>,
     /// Wishes without a place: the largest first, among equals the first.
     waiting: BinaryHeap<(u32, Reverse<usize>)>,
 }
 
-impl Seating<'_, '_> {
+impl WishPlacer<'_, '_> {
     fn wait(&mut self, wish: usize) {
         self.waiting.push((self.wishes[wish].gpus, Reverse(wish)));
     }
 
     fn keep(&mut self, wish: usize) -> bool {
-        let Wish { job, kind, gpus } = self.wishes[wish];
+        let SizeWish { job, kind, gpus } = self.wishes[wish];
         let present = self.room.present(job);
-        let here = |part: &Part| self.room.problem.nodes[part.node as usize].kind == kind;
+        let here = |part: &NodeAllocation| self.room.problem.nodes[part.node as usize].kind == kind;
         let same = gpus_of(present) == gpus && present.iter().all(here);
         if !same || !self.room.can_keep(job) {
             return false;
         }
         self.room.keep(job);
-        self.seats[wish] = Seat::Kept;
+        self.seats[wish] = WishPlacement::Kept;
         true
     }
 
@@ -135,7 +144,7 @@ impl Seating<'_, '_> {
     }
 
     fn wide(&mut self, wish: usize) -> bool {
-        let Wish { job, kind, gpus } = self.wishes[wish];
+        let SizeWish { job, kind, gpus } = self.wishes[wish];
         self.room.place_on(job, kind, gpus, Style::Packed)
     }
 
@@ -144,7 +153,8 @@ impl Seating<'_, '_> {
     fn displace(&mut self, wish: usize) -> bool {
         let kind = self.wishes[wish].kind;
         let all = 0..self.wishes.len();
-        let kept = all.filter(|&of| self.seats[of] == Seat::Kept && self.wishes[of].kind == kind);
+        let kept =
+            all.filter(|&of| self.seats[of] == WishPlacement::Kept && self.wishes[of].kind == kind);
         let mut kept: Vec<usize> = kept.collect();
         kept.sort_by_key(|&of| (self.wishes[of].gpus, Reverse(of)));
         kept.chunks(1).any(|one| self.displace_for(one, wish))
@@ -158,7 +168,7 @@ impl Seating<'_, '_> {
         let sits = self.tight(wish);
         for &other in kept {
             if sits {
-                self.seats[other] = Seat::None;
+                self.seats[other] = WishPlacement::None;
                 self.wait(other);
             } else {
                 self.room.keep(self.wishes[other].job);

@@ -8,24 +8,24 @@
 //! before wide ones.
 
 use super::order::{self, request};
-use super::room::{Room, Style};
-use super::{Share, gang};
-use crate::problem::{Decision, Problem};
+use super::room::{AllocationState, Style};
+use super::{SchedulingPolicy, gang};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that serves the shortest remaining time first.
 #[derive(Debug, Clone, Copy)]
 pub struct Srtf;
 
-impl Share for Srtf {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Srtf {
+    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let order = order::by_key(problem, &times_left_s(problem));
         gang::in_order(problem, Style::Packed, &order)
     }
 }
 
 /// Returns the remaining seconds of each job at its requested size; infinite where it cannot run.
-pub fn times_left_s(problem: &Problem) -> Vec<f64> {
-    let room = Room::beside_fixed(problem);
+pub fn times_left_s(problem: &SchedulingProblem) -> Vec<f64> {
+    let room = AllocationState::beside_fixed(problem);
     let time_left_s = |job: usize| {
         let of = &problem.jobs[job];
         let speed = room.best_speed(job, request(of));

@@ -15,9 +15,9 @@
 //! - Applications of several jobs are not modelled.
 
 use super::order::{self, minimum, request};
-use super::room::{Room, Style};
-use super::{Share, gang};
-use crate::problem::{Decision, Problem};
+use super::room::{AllocationState, Style};
+use super::{SchedulingPolicy, gang};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that serves the jobs with the largest rho first.
 #[derive(Debug, Clone, Copy)]
@@ -26,23 +26,23 @@ pub struct Themis;
 /// Part of the jobs that gets no offer: the paper's fairness knob.
 const F: f64 = 0.8;
 
-impl Share for Themis {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Themis {
+    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let fates = fates(problem);
         gang::in_order(problem, Style::Packed, &order(problem, &fates))
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Fate {
+struct FinishTimeFairness {
     rho: f64,
     /// Rise of rho per second without GPUs, per requested GPU.
     urgency: f64,
     leased: bool,
 }
 
-fn fates(problem: &Problem) -> Vec<Fate> {
-    let room = Room::beside_fixed(problem);
+fn fates(problem: &SchedulingProblem) -> Vec<FinishTimeFairness> {
+    let room = AllocationState::beside_fixed(problem);
     let part = f64::from(problem.gpus()) / problem.jobs.len().max(1) as f64;
     let fate = |job: usize| {
         let of = &problem.jobs[job];
@@ -51,7 +51,7 @@ fn fates(problem: &Problem) -> Vec<Fate> {
         let alone_s = work / part_speed(&room, job, part);
         let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / room.best_speed(job, size);
         let lease_ends_s = of.since_s + problem.round_s;
-        Fate {
+        FinishTimeFairness {
             // A job that cannot run in its part, or anywhere, loses nothing by waiting.
             rho: if alone_s.is_finite() && shared_s.is_finite() {
                 shared_s / alone_s
@@ -67,7 +67,7 @@ fn fates(problem: &Problem) -> Vec<Fate> {
 
 /// Returns the work per second in a part of the cluster: the speed on as many GPUs, or a fraction
 /// of the smallest gang's speed.
-fn part_speed(room: &Room<'_>, job: usize, part: f64) -> f64 {
+fn part_speed(room: &AllocationState<'_>, job: usize, part: f64) -> f64 {
     let of = &room.problem.jobs[job];
     let (least, most) = (minimum(of), request(of));
     if part < f64::from(least) {
@@ -83,7 +83,7 @@ fn part_speed(room: &Room<'_>, job: usize, part: f64) -> f64 {
 /// Returns the jobs by priority. Within a priority leased jobs come first, then the worst-off part
 /// by urgency, then the others by submission. The worst-off part does not depend on which jobs run,
 /// so a decision is not reversed as soon as it is applied.
-fn order(problem: &Problem, fates: &[Fate]) -> Vec<usize> {
+fn order(problem: &SchedulingProblem, fates: &[FinishTimeFairness]) -> Vec<usize> {
     let rhos: Vec<f64> = fates.iter().map(|fate| -fate.rho).collect();
     let mut order = order::by_key(problem, &rhos);
     let priority = |&job: &usize| problem.jobs[job].priority;

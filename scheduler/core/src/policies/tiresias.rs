@@ -14,8 +14,8 @@
 //!   small jobs a large job can wait without a bound.
 
 use super::room::Style;
-use super::{Share, gang, order};
-use crate::problem::{Decision, Job, Problem};
+use super::{SchedulingPolicy, gang, order};
+use crate::problem::{PolicyDecision, ProblemJob, SchedulingProblem};
 
 /// GPU-seconds after which a job belongs to the lower queue: 16 GPU-hours.
 pub const DEMOTED_GPU_S: f64 = 57_600.0;
@@ -24,11 +24,11 @@ pub const DEMOTED_GPU_S: f64 = 57_600.0;
 #[derive(Debug, Clone, Copy)]
 pub struct Tiresias;
 
-impl Share for Tiresias {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Tiresias {
+    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
         // The upper queue is in order of submission, the lower one in order of demotion. A job that
         // this decision demotes comes last.
-        let demoted_s = |job: &Job| {
+        let demoted_s = |job: &ProblemJob| {
             if job.attained_gpu_s < DEMOTED_GPU_S {
                 f64::NEG_INFINITY
             } else {

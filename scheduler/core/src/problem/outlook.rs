@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Estimate of a job's future.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outlook {
+pub struct ScalingModel {
     /// Work done, in steps of the job's own batch size. This is the unit of progress.
     pub work_done: f64,
     /// Work left, in the same unit. Always above 0.
@@ -13,17 +13,17 @@ pub struct Outlook {
     /// Relative standard error of the time left.
     pub uncertainty: f64,
     /// Speed curve by GPU kind. Jobs with equal curves share them.
-    pub curves: Arc<[Curve]>,
+    pub curves: Arc<[SpeedCurve]>,
     /// Largest number of GPUs at which the job, or a job of its family, was measured.
     pub largest_gpus: u32,
     /// Fitted training loss, for policies that share by quality.
-    pub loss: Option<Loss>,
+    pub loss: Option<FittedLoss>,
 }
 
 /// Speed on one GPU kind, in work per second. Entry `n - 1` is the speed on `n` GPUs, or 0 where
 /// the job cannot run.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Curve {
+pub struct SpeedCurve {
     /// Speeds on one node.
     pub local: Vec<f64>,
     /// Speeds on several nodes: the fewest that hold the GPUs.
@@ -32,7 +32,7 @@ pub struct Curve {
 
 /// Fitted loss `1 / (b0 k + b1) + b2` after `k` units of work (Optimus, EuroSys 2018, section 3.1).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Loss {
+pub struct FittedLoss {
     pub b0: f64,
     pub b1: f64,
     pub b2: f64,
@@ -40,7 +40,7 @@ pub struct Loss {
     pub first: f64,
 }
 
-impl Outlook {
+impl ScalingModel {
     /// Returns the work per second on `gpus` GPUs of a kind on `nodes` nodes; 0 where the job
     /// cannot run.
     #[must_use]
@@ -57,7 +57,7 @@ impl Outlook {
     }
 }
 
-impl Curve {
+impl SpeedCurve {
     /// Returns the work per second on `gpus` GPUs on `nodes` nodes; 0 where the job cannot run.
     #[must_use]
     pub fn speed(&self, gpus: u32, nodes: u32) -> f64 {
@@ -79,7 +79,7 @@ impl Curve {
     }
 }
 
-impl Loss {
+impl FittedLoss {
     /// Returns the loss after `work` units of work.
     #[must_use]
     pub fn at(&self, work: f64) -> f64 {

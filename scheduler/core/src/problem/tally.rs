@@ -1,32 +1,32 @@
 //! Free resources by node. Every placement takes from them.
 
-use super::{Demand, Part, Problem};
+use super::{Demand, NodeAllocation, SchedulingProblem};
 
 /// Free resources of every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tally {
+pub struct FreeResources {
     /// Free GPUs by node.
     pub free: Vec<u32>,
     /// Free CPU and memory by node.
-    room: Vec<Room>,
+    room: Vec<HostResources>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Room {
+struct HostResources {
     cpu_milli: u64,
     memory_bytes: u64,
 }
 
-impl Tally {
+impl FreeResources {
     /// Returns the resources of an empty cluster.
     #[must_use]
-    pub fn empty(problem: &Problem) -> Self {
+    pub fn empty(problem: &SchedulingProblem) -> Self {
         Self {
             free: problem.nodes.iter().map(|node| node.gpus).collect(),
             room: problem
                 .nodes
                 .iter()
-                .map(|node| Room {
+                .map(|node| HostResources {
                     cpu_milli: node.cpu_milli,
                     memory_bytes: node.memory_bytes,
                 })
@@ -36,7 +36,7 @@ impl Tally {
 
     /// Returns the resources that are free while all jobs keep their allocations.
     #[must_use]
-    pub fn present(problem: &Problem) -> Self {
+    pub fn present(problem: &SchedulingProblem) -> Self {
         let mut tally = Self::empty(problem);
         for job in &problem.jobs {
             tally.take(&job.present, &job.unit);
@@ -44,9 +44,9 @@ impl Tally {
         tally
     }
 
-    /// Returns the resources that the jobs without [`is_movable`](super::Job::is_movable) leave.
+    /// Returns the resources that the jobs without [`is_movable`](super::ProblemJob::is_movable) leave.
     #[must_use]
-    pub fn beside_fixed(problem: &Problem) -> Self {
+    pub fn beside_fixed(problem: &SchedulingProblem) -> Self {
         let mut tally = Self::empty(problem);
         for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
             tally.take(&job.present, &job.unit);
@@ -62,7 +62,7 @@ impl Tally {
         Self {
             free: free.map(|(a, b)| *a.min(b)).collect(),
             room: room
-                .map(|(a, b)| Room {
+                .map(|(a, b)| HostResources {
                     cpu_milli: a.cpu_milli.min(b.cpu_milli),
                     memory_bytes: a.memory_bytes.min(b.memory_bytes),
                 })
@@ -97,7 +97,7 @@ impl Tally {
 
     /// Whether all of the parts are free.
     #[must_use]
-    pub fn holds(&self, parts: &[Part], unit: &Demand) -> bool {
+    pub fn holds(&self, parts: &[NodeAllocation], unit: &Demand) -> bool {
         parts.iter().all(|part| {
             let of_node = parts.iter().filter(|other| other.node == part.node);
             let wanted: u32 = of_node.map(|other| other.gpus).sum();
@@ -106,7 +106,7 @@ impl Tally {
     }
 
     /// Takes the parts. A node that was lost or shrunk while a job held it has 0 left.
-    pub fn take(&mut self, parts: &[Part], unit: &Demand) {
+    pub fn take(&mut self, parts: &[NodeAllocation], unit: &Demand) {
         for part in parts {
             let node = part.node as usize;
             let units = u64::from(part.gpus / unit.gpus.max(1));
@@ -118,7 +118,7 @@ impl Tally {
     }
 
     /// Releases the parts.
-    pub fn give(&mut self, parts: &[Part], unit: &Demand) {
+    pub fn give(&mut self, parts: &[NodeAllocation], unit: &Demand) {
         for part in parts {
             let node = part.node as usize;
             let units = u64::from(part.gpus / unit.gpus.max(1));

@@ -1,14 +1,15 @@
 //! Gathers a job that is spread over several nodes or racks, if that pays.
 
 use super::{
-    Locality, Move, REPAID, carry_out, cost_gpu_s, is_movable, locality, proposed, rack_of, without,
+    JobMigration, Locality, REPAID, carry_out, cost_gpu_s, is_movable, locality, proposed, rack_of,
+    without,
 };
 use crate::live::free::{FreeNode, When};
-use crate::live::gang::{self, Placed};
-use crate::live::pass::Rest;
+use crate::live::gang::{self, GangPlacement};
+use crate::live::pass::RoundFixpoint;
 use crate::live::place;
 use crate::live::standing::gpus_of;
-use crate::live::world::{LiveJob, World};
+use crate::live::world::{PlannedJob, RoundState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Assumed speed of a job on several racks, relative to several nodes of one rack.
@@ -17,12 +18,12 @@ const ACROSS: f64 = 0.98;
 const MOST_GATHERED: usize = 64;
 
 /// Gathers the job that gains most, if any. Returns whether a job was moved.
-pub(super) fn gather(world: &mut World<'_>, rest: &Rest) -> bool {
+pub(super) fn gather(world: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
     if world.promises.gathers {
         return false;
     }
     let mut views = None;
-    let mut best: Option<(f64, Move)> = None;
+    let mut best: Option<(f64, JobMigration)> = None;
     let mut looked = 0;
     let jobs = world.jobs.len();
     // Each round starts with another job, because a round considers only some of them.
@@ -79,7 +80,7 @@ fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
 struct Views(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
 
 impl Views {
-    fn of(world: &World<'_>, rest: &Rest) -> Self {
+    fn of(world: &RoundState<'_>, rest: &RoundFixpoint) -> Self {
         let rack = |node: u32| rack_of(world, node);
         let racks: BTreeSet<&str> = (0..rest.free.len() as u32).filter_map(rack).collect();
         let kinds: BTreeSet<u16> = rest.free.iter().map(|node| node.kind).collect();
@@ -96,11 +97,11 @@ impl Views {
 
 /// Closest free place for the whole job that is better than the present one: one node, or one rack.
 fn nearer(
-    world: &World<'_>,
+    world: &RoundState<'_>,
     views: &Views,
-    live: &LiveJob<'_>,
+    live: &PlannedJob<'_>,
     now: Locality,
-) -> Option<(Locality, Placed)> {
+) -> Option<(Locality, GangPlacement)> {
     let kind = world.free[live.holdings.first()?.node as usize].kind;
     let (everywhere, of_racks) = views.0.get(&kind)?;
     // For a job within one rack only a single node is better, and any search prefers that.
@@ -108,7 +109,7 @@ fn nearer(
         Locality::Else => of_racks.as_slice(),
         Locality::Node | Locality::Rack => &[],
     };
-    let mut best: Option<(Locality, Placed)> = None;
+    let mut best: Option<(Locality, GangPlacement)> = None;
     for free in std::iter::once(everywhere).chain(of_racks) {
         let Some(shares) = place::find(free, &live.shape, live.size, When::Now) else {
             continue;
@@ -123,7 +124,7 @@ fn nearer(
 }
 
 /// Remaining seconds of a job at its present size; infinite if its end is unknown.
-fn time_left_s(world: &World<'_>, index: usize, class: Locality) -> f64 {
+fn time_left_s(world: &RoundState<'_>, index: usize, class: Locality) -> f64 {
     let live = &world.jobs[index];
     let Some(held) = live.holdings.iter().find(|held| held.gpus != 0) else {
         return f64::INFINITY;

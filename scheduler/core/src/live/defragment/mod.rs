@@ -12,14 +12,14 @@ mod gather;
 use super::calm::{is_quiet, rests};
 use super::change::{WAVES, would_start_after};
 use super::cost;
-use super::free::{FreeNode, Holding, Room, When};
-use super::gang::{self, Placed, Shape};
+use super::free::{FreeNode, Holding, HostCapacity, When};
+use super::gang::{self, GangPlacement, GangShape};
 use super::moving;
-use super::pass::Rest;
+use super::pass::RoundFixpoint;
 use super::place;
 use super::settle::{done_workers, is_up};
-use super::standing::{Standing, Turn, gpus_of};
-use super::world::{LiveJob, World};
+use super::standing::{QueueOrder, SchedulingState, gpus_of};
+use super::world::{PlannedJob, RoundState};
 use crate::report::MoveReport;
 use gather::gather;
 use muster_model::job::Intent;
@@ -42,9 +42,9 @@ const MOST_ENDS: usize = 256;
 const LONGEST_WAIT_S: f64 = 7.0 * 86_400.0;
 
 /// One job's migration.
-struct Move {
+struct JobMigration {
     index: usize,
-    placed: Placed,
+    placed: GangPlacement,
     costs_gpu_s: f64,
     stop_s: f64,
     measured: bool,
@@ -60,7 +60,7 @@ enum Locality {
 
 /// Migrates jobs if that pays. Returns whether any job migrates. The last pass must have changed
 /// nothing.
-pub(crate) fn moves(world: &mut World<'_>, rest: &Rest) -> bool {
+pub(crate) fn moves(world: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
     let on_the_way = world.jobs.iter().any(|live| live.destination.is_some());
     if on_the_way || world.jobs.len() > MOST_JOBS {
         return false;
@@ -74,25 +74,25 @@ pub(crate) fn moves(world: &mut World<'_>, rest: &Rest) -> bool {
 }
 
 /// Queued jobs without promised GPUs, in queue order.
-fn waiting(world: &World<'_>, rest: &Rest) -> Vec<usize> {
+fn waiting(world: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<usize> {
     let mut waiting: Vec<usize> = (0..world.jobs.len())
         .filter(|&index| {
             let live = &world.jobs[index];
             let served = |member: usize| {
                 rest.promised.contains_key(&member) || rest.behind.contains_key(&member)
             };
-            live.standing == Standing::Queued
+            live.standing == SchedulingState::Queued
                 && live.job.intent == Intent::Run
                 && live.member.is_some_and(|member| !served(member))
         })
         .collect();
-    waiting.sort_by_key(|&index| Turn::of(&world.jobs[index]));
+    waiting.sort_by_key(|&index| QueueOrder::of(&world.jobs[index]));
     waiting
 }
 
 /// Migrates other jobs to make room for a gang for which enough GPUs are free, but not where it
 /// fits.
-fn make_room(world: &mut World<'_>, rest: &Rest, index: usize) -> bool {
+fn make_room(world: &mut RoundState<'_>, rest: &RoundFixpoint, index: usize) -> bool {
     let live = &world.jobs[index];
     let (shape, tenant) = (live.shape, live.tenant as usize);
     let needs = shape.min_gpus();
@@ -114,8 +114,8 @@ fn make_room(world: &mut World<'_>, rest: &Rest, index: usize) -> bool {
     if saves_gpu_s < REPAID * costs_gpu_s {
         return false;
     }
-    let placed = |one: &Move| (one.index, one.placed.clone());
-    let trial: Vec<(usize, Placed)> = moves.iter().map(placed).collect();
+    let placed = |one: &JobMigration| (one.index, one.placed.clone());
+    let trial: Vec<(usize, GangPlacement)> = moves.iter().map(placed).collect();
     let starts = would_start_after(world, index, WAVES, |world| {
         for (index, placed) in trial {
             world.relocate(index, placed, String::new());
@@ -138,8 +138,8 @@ fn make_room(world: &mut World<'_>, rest: &Rest, index: usize) -> bool {
 }
 
 fn carry_out(
-    world: &mut World<'_>,
-    one: Move,
+    world: &mut RoundState<'_>,
+    one: JobMigration,
     why: String,
     gang: Option<usize>,
     (costs_gpu_s, saves_gpu_s): (f64, f64),
@@ -159,7 +159,7 @@ fn carry_out(
 }
 
 /// Text: source, destination and cost of the move.
-pub(crate) fn way(world: &World<'_>, index: usize, placed: &Placed) -> String {
+pub(crate) fn way(world: &RoundState<'_>, index: usize, placed: &GangPlacement) -> String {
     let live = &world.jobs[index];
     let (from, to) = names(world, index, placed);
     let cost = cost::restart(live, world.policy);
@@ -177,7 +177,11 @@ pub(crate) fn way(world: &World<'_>, index: usize, placed: &Placed) -> String {
 }
 
 /// Names of the nodes that a job leaves, and of its destination.
-fn names(world: &World<'_>, index: usize, placed: &Placed) -> (Vec<String>, Vec<String>) {
+fn names(
+    world: &RoundState<'_>,
+    index: usize,
+    placed: &GangPlacement,
+) -> (Vec<String>, Vec<String>) {
     let live = &world.jobs[index];
     let name = |node: u32| match world.snapshot.nodes.get(node as usize) {
         Some(node) => node.name.clone(),
@@ -193,13 +197,17 @@ fn names(world: &World<'_>, index: usize, placed: &Placed) -> (Vec<String>, Vec<
 
 /// Migrations after which the gang fits, chosen node by node by least cost; `None` if there are
 /// none.
-fn clearing(world: &World<'_>, rest: &Rest, gang: usize) -> Option<Vec<Move>> {
+fn clearing(
+    world: &RoundState<'_>,
+    rest: &RoundFixpoint,
+    gang: usize,
+) -> Option<Vec<JobMigration>> {
     let shape = world.jobs[gang].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
     let priority = world.jobs[gang].priority;
     let mut free = rest.free.clone();
     let mut cleared: BTreeSet<u32> = BTreeSet::new();
-    let mut moves: Vec<Move> = Vec::new();
+    let mut moves: Vec<JobMigration> = Vec::new();
     while place::find(&free, &shape, least, When::Later).is_none() {
         let taken: BTreeSet<usize> = moves.iter().map(|one| one.index).collect();
         let movers = |node: u32| {
@@ -216,7 +224,7 @@ fn clearing(world: &World<'_>, rest: &Rest, gang: usize) -> Option<Vec<Move>> {
             });
             movers
         };
-        let mut best: Option<(f64, u32, Vec<Move>, Vec<FreeNode>)> = None;
+        let mut best: Option<(f64, u32, Vec<JobMigration>, Vec<FreeNode>)> = None;
         for node in shortest_of(&free, &shape, &cleared) {
             let found = clear(world, &free, &shape, (node, &cleared), movers(node));
             if let Some((found, after)) = found {
@@ -236,7 +244,7 @@ fn clearing(world: &World<'_>, rest: &Rest, gang: usize) -> Option<Vec<Move>> {
 }
 
 /// Open nodes that could hold one more worker, in order of the GPUs that they lack for it.
-fn shortest_of(free: &[FreeNode], shape: &Shape, cleared: &BTreeSet<u32>) -> Vec<u32> {
+fn shortest_of(free: &[FreeNode], shape: &GangShape, cleared: &BTreeSet<u32>) -> Vec<u32> {
     let per_worker = shape.worker.gpus.max(1);
     let mut nodes: Vec<(u32, u32)> = (0_u32..)
         .zip(free)
@@ -251,12 +259,12 @@ fn shortest_of(free: &[FreeNode], shape: &Shape, cleared: &BTreeSet<u32>) -> Vec
 /// Migrates jobs of `movers` off a node, in their order, until one more worker fits there. They go
 /// to free resources of nodes that are not being cleared. No job is spread further than before.
 fn clear(
-    world: &World<'_>,
+    world: &RoundState<'_>,
     free: &[FreeNode],
-    shape: &Shape,
+    shape: &GangShape,
     (node, cleared): (u32, &BTreeSet<u32>),
     movers: Vec<usize>,
-) -> Option<(Vec<Move>, Vec<FreeNode>)> {
+) -> Option<(Vec<JobMigration>, Vec<FreeNode>)> {
     let units = |free: &[FreeNode]| place::units(&free[node as usize], shape, When::Later);
     let before = units(free);
     let mut free = free.to_vec();
@@ -285,10 +293,10 @@ fn clear(
     None
 }
 
-fn proposed(world: &World<'_>, index: usize, placed: Placed) -> Move {
+fn proposed(world: &RoundState<'_>, index: usize, placed: GangPlacement) -> JobMigration {
     let live = &world.jobs[index];
     let cost = cost::restart(live, world.policy);
-    Move {
+    JobMigration {
         index,
         placed,
         costs_gpu_s: cost_gpu_s(world, live),
@@ -305,8 +313,8 @@ fn without(free: &[FreeNode], closed: impl Fn(u32) -> bool) -> Vec<FreeNode> {
                 open: false,
                 now: 0,
                 later: 0,
-                now_room: Room::default(),
-                later_room: Room::default(),
+                now_room: HostCapacity::default(),
+                later_room: HostCapacity::default(),
                 ..*node
             }
         } else {
@@ -317,11 +325,11 @@ fn without(free: &[FreeNode], closed: impl Fn(u32) -> bool) -> Vec<FreeNode> {
 }
 
 /// Estimated seconds until the gang fits because other jobs end.
-fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
+fn wait_s(world: &RoundState<'_>, rest: &RoundFixpoint, shape: &GangShape) -> f64 {
     let mut free = rest.free.clone();
     let least = (shape.workers.min, shape.ps_shards.min);
     let stays = world.jobs.iter().filter(|live| live.standing.stays());
-    let mut ends: Vec<(f64, &LiveJob<'_>)> = stays
+    let mut ends: Vec<(f64, &PlannedJob<'_>)> = stays
         .map(|live| (live.estimate.time_s(live.size), live))
         .filter(|(left_s, _)| *left_s < LONGEST_WAIT_S)
         .collect();
@@ -341,8 +349,8 @@ fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
 }
 
 /// Whether a whole running gang is out of its cooldown, not exclusive, and can migrate.
-fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
-    live.standing == Standing::Running
+fn is_movable(world: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
+    live.standing == SchedulingState::Running
         && moving::takes(live.job, live.size)
         && !live.is_resizing
         && live.host.is_none()
@@ -356,20 +364,20 @@ fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
         && !rests(world, live)
 }
 
-fn is_on(live: &LiveJob<'_>, node: u32) -> bool {
+fn is_on(live: &PlannedJob<'_>, node: u32) -> bool {
     live.holdings
         .iter()
         .any(|held| held.node == node && held.gpus != 0)
 }
 
 /// Cost of a migration in GPU-seconds.
-fn cost_gpu_s(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
+fn cost_gpu_s(world: &RoundState<'_>, live: &PlannedJob<'_>) -> f64 {
     let cost = cost::restart(live, world.policy);
     let seconds = cost.total_s() + cost::at_risk_s(live, world.now_ms);
     seconds * f64::from(gpus_of(&live.holdings))
 }
 
-fn locality(world: &World<'_>, nodes: &[u32]) -> Locality {
+fn locality(world: &RoundState<'_>, nodes: &[u32]) -> Locality {
     let rack = |node: &u32| rack_of(world, *node);
     match nodes {
         [] => Locality::Node,
@@ -382,7 +390,7 @@ fn locality(world: &World<'_>, nodes: &[u32]) -> Locality {
     }
 }
 
-fn rack_of<'w>(world: &'w World<'_>, node: u32) -> Option<&'w str> {
+fn rack_of<'w>(world: &'w RoundState<'_>, node: u32) -> Option<&'w str> {
     let node = world.snapshot.nodes.get(node as usize);
     node.and_then(|node| node.rack.as_deref())
 }

@@ -15,23 +15,23 @@ mod seats;
 
 use super::pass::requeue;
 use super::settle::is_whole;
-use super::standing::Standing;
+use super::standing::SchedulingState;
 use super::turns;
-use super::world::{LiveJob, World};
+use super::world::{PlannedJob, RoundState};
 use crate::plan::Action;
 use crate::policy::{Packing, Slicing};
-use crate::snapshot::Task;
-use measured::Pair;
+use crate::snapshot::SnapshotTask;
+use measured::PackingPair;
 use muster_model::job::{Intent, RequeueCause};
-pub(crate) use pairs::{Pairs, Second, join};
-pub(crate) use seats::Seats;
+pub(crate) use pairs::{PackedJob, Pairs, join};
+pub(crate) use seats::JobsByGpu;
 use seats::seat;
 
 /// Maximum number of suspended jobs that a round considers.
 const CONSIDERED: usize = 64;
 
 /// Before the policy: suspends guests of pairs that do not pay or whose memory is no longer safe.
-pub(crate) fn unpack(world: &mut World<'_>) {
+pub(crate) fn unpack(world: &mut RoundState<'_>) {
     for guest in 0..world.jobs.len() {
         let live = &world.jobs[guest];
         let Some(host) = live.host.filter(|_| live.standing.stays()) else {
@@ -45,7 +45,7 @@ pub(crate) fn unpack(world: &mut World<'_>) {
     }
 }
 
-fn parts_because(world: &World<'_>, host: usize, guest: usize) -> Option<String> {
+fn parts_because(world: &RoundState<'_>, host: usize, guest: usize) -> Option<String> {
     let (Some(packing), Some(_)) = (world.policy.packing, world.policy.slicing) else {
         return Some("packing is switched off".to_owned());
     };
@@ -75,7 +75,7 @@ fn parts_because(world: &World<'_>, host: usize, guest: usize) -> Option<String>
 
 /// Before time slices rotate: resumes suspended jobs beside the job on their GPU, if measurements
 /// allow it.
-pub(crate) fn pack(world: &mut World<'_>) {
+pub(crate) fn pack(world: &mut RoundState<'_>) {
     let (Some(packing), Some(slicing)) = (world.policy.packing, world.policy.slicing) else {
         return;
     };
@@ -102,7 +102,7 @@ pub(crate) fn pack(world: &mut World<'_>) {
 }
 
 /// Last stage of packing: suspends guests whose host leaves the GPU or is resized.
-pub(crate) fn follow(world: &mut World<'_>) {
+pub(crate) fn follow(world: &mut RoundState<'_>) {
     for guest in 0..world.jobs.len() {
         let live = &world.jobs[guest];
         let Some(host) = live.host.filter(|_| live.standing.stays()) else {
@@ -120,7 +120,7 @@ pub(crate) fn follow(world: &mut World<'_>) {
 
 /// Ends the pairing of a guest. The GPU is then free once the last of both has left. In a trial,
 /// which is undone, the GPU counts as held.
-pub(crate) fn leave(world: &mut World<'_>, guest: usize) {
+pub(crate) fn leave(world: &mut RoundState<'_>, guest: usize) {
     if world.journal.is_some() {
         return;
     }
@@ -137,7 +137,7 @@ pub(crate) fn leave(world: &mut World<'_>, guest: usize) {
 }
 
 /// Text about a job that shares its GPU, for the report.
-pub(crate) fn told(world: &World<'_>, index: usize) -> Option<String> {
+pub(crate) fn told(world: &RoundState<'_>, index: usize) -> Option<String> {
     let packing = world.policy.packing?;
     let live = &world.jobs[index];
     let (host, guest, other) = match (live.host, live.guest) {
@@ -161,12 +161,12 @@ pub(crate) fn told(world: &World<'_>, index: usize) -> Option<String> {
     Some(format!("shares its GPU with {whose}: {memory}; {rates}"))
 }
 
-fn pair<'w>(world: &'w World<'_>, host: usize, guest: usize) -> Pair<'w> {
+fn pair<'w>(world: &'w RoundState<'_>, host: usize, guest: usize) -> PackingPair<'w> {
     let at = seat(&world.jobs[guest]);
     let node = at.and_then(|(node, _)| world.snapshot.nodes.get(node as usize));
     let there = at.map_or(&[][..], |at| world.seats.there(at));
     let others = there.iter().filter(|&&one| one != host && one != guest);
-    Pair {
+    PackingPair {
         host: world.jobs[host].job,
         guest: world.jobs[guest].job,
         of_bytes: node.map_or(0, |node| node.gpu_memory_bytes),
@@ -177,7 +177,7 @@ fn pair<'w>(world: &'w World<'_>, host: usize, guest: usize) -> Pair<'w> {
 
 /// The job that runs on the GPU of a suspended job, if it is alone there and unchanged in this
 /// round.
-fn host_of(world: &World<'_>, guest: usize) -> Option<usize> {
+fn host_of(world: &RoundState<'_>, guest: usize) -> Option<usize> {
     let at = seat(&world.jobs[guest])?;
     let holds = |&index: &usize| {
         let mut tasks = world.jobs[index].job.held_tasks();
@@ -194,19 +194,19 @@ fn host_of(world: &World<'_>, guest: usize) -> Option<usize> {
         && live.guest.is_none()
         && live.host.is_none()
         && !live.is_resizing;
-    let stays = live.standing == Standing::Running && live.job.intent == Intent::Run;
-    let is_holder = |task: &Task| task.is_up() && task.lane == 0;
+    let stays = live.standing == SchedulingState::Running && live.job.intent == Intent::Run;
+    let is_holder = |task: &SnapshotTask| task.is_up() && task.lane == 0;
     let is_alone = seat(live) == Some(at) && live.job.tasks.iter().all(is_holder);
     (is_at_rest && stays && is_alone).then_some(host)
 }
 
 /// Whether both may share a GPU: neither is exclusive, and neither slows a job of higher priority.
-fn are_equals(host: &LiveJob<'_>, guest: &LiveJob<'_>) -> bool {
+fn are_equals(host: &PlannedJob<'_>, guest: &PlannedJob<'_>) -> bool {
     !host.job.exclusive && !guest.job.exclusive && host.priority == guest.priority
 }
 
 /// Whether the rules allow the pair: equal rank, and enough quota and CPU on an open node.
-fn may_share(world: &World<'_>, host: usize, guest: usize) -> bool {
+fn may_share(world: &RoundState<'_>, host: usize, guest: usize) -> bool {
     let (host, guest) = (&world.jobs[host], &world.jobs[guest]);
     let needed = cpu_milli(guest);
     let open = guest.places.first().is_some_and(|&node| {
@@ -221,14 +221,14 @@ fn may_share(world: &World<'_>, host: usize, guest: usize) -> bool {
     are_equals(host, guest) && open && has_quota
 }
 
-fn cpu_milli(live: &LiveJob<'_>) -> i64 {
+fn cpu_milli(live: &PlannedJob<'_>) -> i64 {
     i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX)
 }
 
 /// Reason for a trial, with figures. `None` if a value is unknown or speaks against it. Both jobs
 /// must have run alone for a quantum since their start.
 fn worth_trying(
-    world: &World<'_>,
+    world: &RoundState<'_>,
     (host, guest): (usize, usize),
     packing: Packing,
     slicing: Slicing,
@@ -250,7 +250,7 @@ fn worth_trying(
     })
 }
 
-fn become_guest(world: &mut World<'_>, host: usize, guest: usize, why: String) {
+fn become_guest(world: &mut RoundState<'_>, host: usize, guest: usize, why: String) {
     let (now_ms, beside) = (world.now_ms, Some(world.jobs[host].job.id));
     let pays = u32::from(world.jobs[host].tenant != world.jobs[guest].tenant);
     let needed = cpu_milli(&world.jobs[guest]);
@@ -273,7 +273,7 @@ fn become_guest(world: &mut World<'_>, host: usize, guest: usize, why: String) {
 }
 
 /// Suspends a guest if possible; otherwise returns it to the queue.
-fn part(world: &mut World<'_>, guest: usize, why: String) {
+fn part(world: &mut RoundState<'_>, guest: usize, why: String) {
     if turns::take_back(world, guest) {
         return;
     }

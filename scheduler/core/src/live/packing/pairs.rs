@@ -1,17 +1,17 @@
 //! Jobs that share a GPU, and the job for which the GPU counts.
 
 use crate::live::free::Holding;
-use crate::live::settle::Settled;
-use crate::live::standing::Standing;
-use crate::live::world::World;
+use crate::live::settle::ObservedJob;
+use crate::live::standing::SchedulingState;
+use crate::live::world::RoundState;
 use muster_model::id::{JobId, NodeId};
 use std::collections::BTreeMap;
 
 /// The second job of each pair, by id.
-pub(crate) struct Pairs(BTreeMap<JobId, Second>);
+pub(crate) struct Pairs(BTreeMap<JobId, PackedJob>);
 
 /// A job on a shared GPU that counts as the other job's.
-pub(crate) struct Second {
+pub(crate) struct PackedJob {
     holder: JobId,
     node: NodeId,
     gpus: u64,
@@ -20,11 +20,11 @@ pub(crate) struct Second {
 impl Pairs {
     /// A GPU counts as the host's while the host stays, then as the guest's. So it is never given
     /// to a third job while a guest runs on it.
-    pub fn of(settled: &[Settled<'_>], now_ms: i64) -> Self {
+    pub fn of(settled: &[ObservedJob<'_>], now_ms: i64) -> Self {
         let mut holders: BTreeMap<(NodeId, u32), Vec<(u32, usize)>> = BTreeMap::new();
         let each = |lanes: fn(u32) -> bool| {
             let jobs = (0..).zip(settled);
-            jobs.flat_map(move |(place, one): (usize, &Settled<'_>)| {
+            jobs.flat_map(move |(place, one): (usize, &ObservedJob<'_>)| {
                 let held = one.job.held_tasks();
                 let held = held.filter(move |task| task.state.holds_gpus() && lanes(task.lane));
                 held.flat_map(move |task| {
@@ -46,7 +46,7 @@ impl Pairs {
         }
         let stays = |place: usize| {
             let one = &settled[place];
-            Standing::of(&one.state, one.not_before_ms, now_ms).stays()
+            SchedulingState::of(&one.state, one.not_before_ms, now_ms).stays()
         };
         let mut pairs = BTreeMap::new();
         for ((node, gpu), of) in holders {
@@ -59,7 +59,7 @@ impl Pairs {
                 (host, guest)
             };
             let holder = settled[holder].job.id;
-            let second_of = Second {
+            let second_of = PackedJob {
                 holder,
                 node,
                 gpus: 1 << gpu,
@@ -69,12 +69,12 @@ impl Pairs {
         Self(pairs)
     }
 
-    pub fn second(&self, job: JobId) -> Option<&Second> {
+    pub fn second(&self, job: JobId) -> Option<&PackedJob> {
         self.0.get(&job)
     }
 }
 
-impl Second {
+impl PackedJob {
     /// Removes the shared GPU from the job's own holdings.
     pub fn yields(&self, held: &mut [Holding], find: impl Fn(NodeId) -> Option<u32>) {
         let node = find(self.node);
@@ -85,7 +85,7 @@ impl Second {
 
 /// Links hosts and guests and charges quotas, once all jobs are known. A tenant pays once for each
 /// GPU that any of its jobs uses.
-pub(crate) fn join(world: &mut World<'_>, pairs: &Pairs) {
+pub(crate) fn join(world: &mut RoundState<'_>, pairs: &Pairs) {
     if pairs.0.is_empty() {
         return;
     }

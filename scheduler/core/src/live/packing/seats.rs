@@ -1,23 +1,24 @@
 //! Jobs on each GPU that is shared or has a suspended job.
 
-use crate::live::standing::Standing;
-use crate::live::world::{LiveJob, World};
+use crate::live::standing::SchedulingState;
+use crate::live::world::{PlannedJob, RoundState};
 use muster_model::id::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs with a process on a GPU, running or suspended, by node and GPU index. It contains only GPUs
 /// that matter for packing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seats(BTreeMap<(u32, u32), Vec<usize>>);
+pub(crate) struct JobsByGpu(BTreeMap<(u32, u32), Vec<usize>>);
 
-impl Seats {
+impl JobsByGpu {
     /// Reads every job once; empty if packing is disabled.
-    pub fn of(world: &World<'_>, find: impl Fn(NodeId) -> Option<u32>) -> Self {
+    pub fn of(world: &RoundState<'_>, find: impl Fn(NodeId) -> Option<u32>) -> Self {
         if world.policy.packing.is_none() {
             return Self::default();
         }
-        let is_looked_at =
-            |live: &&LiveJob<'_>| live.standing == Standing::Suspended || live.host.is_some();
+        let is_looked_at = |live: &&PlannedJob<'_>| {
+            live.standing == SchedulingState::Suspended || live.host.is_some()
+        };
         let wanted = world.jobs.iter().filter(is_looked_at).filter_map(seat);
         let wanted: BTreeSet<(u32, u32)> = wanted.collect();
         let mut seats: BTreeMap<_, Vec<usize>> = BTreeMap::new();
@@ -45,7 +46,7 @@ impl Seats {
 }
 
 /// Node and GPU of a job that has one task on one GPU.
-pub(super) fn seat(live: &LiveJob<'_>) -> Option<(u32, u32)> {
+pub(super) fn seat(live: &PlannedJob<'_>) -> Option<(u32, u32)> {
     let [task] = live.job.tasks.as_slice() else {
         return None;
     };

@@ -5,10 +5,10 @@
 //! each attempt is charged to its retries.
 
 use crate::live::gang::MAX_UNFIT_NODES;
-use crate::snapshot::{Job, Node};
+use crate::snapshot::{SnapshotJob, SnapshotNode};
 
 /// Whether the present revision failed because its node lacks something.
-pub(super) fn is_lack(job: &Job) -> bool {
+pub(super) fn is_lack(job: &SnapshotJob) -> bool {
     job.failed
         .as_ref()
         .is_some_and(|failed| failed.lacks.is_some())
@@ -16,11 +16,12 @@ pub(super) fn is_lack(job: &Job) -> bool {
 
 /// Reason why the job fails: too few open nodes that could hold its workers remain untried. `None`
 /// if enough remain.
-pub(super) fn nowhere(job: &Job, nodes: &[Node]) -> Option<String> {
+pub(super) fn nowhere(job: &SnapshotJob, nodes: &[SnapshotNode]) -> Option<String> {
     let lacks = job.failed.as_ref()?.lacks.as_ref()?;
     let per_worker = job.worker.gpus.max(1);
-    let suits =
-        |node: &&Node| node.is_open() && node.gpus >= per_worker && (node.has_pods() || !job.pods);
+    let suits = |node: &&SnapshotNode| {
+        node.is_open() && node.gpus >= per_worker && (node.has_pods() || !job.pods)
+    };
     let left = nodes
         .iter()
         .filter(suits)

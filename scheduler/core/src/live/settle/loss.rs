@@ -1,7 +1,7 @@
 //! Consequences of ended tasks: the job continues without them, restarts, backs off or fails.
 
-use super::{Ending, Facts};
-use crate::snapshot::{Job, Task};
+use super::{ForcedTransition, ObservationContext};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::assignment::exit_code;
 use muster_model::job::{AfterStop, Charge, JobState, RequeueCause};
 use muster_model::task::{Outcome, Role, TaskState};
@@ -10,12 +10,12 @@ use muster_model::task::{Outcome, Role, TaskState};
 /// in which pods of other owners may terminate.
 const FREE_REFUSALS: u32 = 8;
 
-impl Facts<'_> {
+impl ObservationContext<'_> {
     /// Lost tasks without which the job can continue: workers, one shard with a replica, and shards
     /// that nodes refused. The tasks have continued without them already, and the plan follows.
-    fn survivors(&self, job: &Job) -> Option<Ending> {
-        let is_shard = |task: &Task| matches!(task.role, Role::PsShard { .. });
-        let is_lost = |task: &&Task| match &task.state {
+    fn survivors(&self, job: &SnapshotJob) -> Option<ForcedTransition> {
+        let is_shard = |task: &SnapshotTask| matches!(task.role, Role::PsShard { .. });
+        let is_lost = |task: &&SnapshotTask| match &task.state {
             // Only its node ends a shard with a clean exit before the job is done. Its replica
             // continues, and the job has one shard less.
             TaskState::Released { outcome } => {
@@ -23,7 +23,7 @@ impl Facts<'_> {
             }
             _ => !self.up.contains(&task.node),
         };
-        let lost: Vec<&Task> = job.tasks.iter().filter(is_lost).collect();
+        let lost: Vec<&SnapshotTask> = job.tasks.iter().filter(is_lost).collect();
         let first = lost.first()?;
         let shards = job.tasks.iter().filter(|task| is_shard(task)).count();
         let lost_shards = || lost.iter().filter(|task| is_shard(task));
@@ -33,7 +33,7 @@ impl Facts<'_> {
         // Two lost shards may have held each other's replicas.
         let has_copy = job.replicated && shards - refused >= 2 && held_something == 1;
         let some_stay = shards > lost_shards().count();
-        let expendable = |task: &&Task| match task.role {
+        let expendable = |task: &&SnapshotTask| match task.role {
             Role::Worker { rank } => rank > 0,
             Role::PsShard { .. } => some_stay && (has_copy || is_refused(task)),
         };
@@ -68,7 +68,7 @@ impl Facts<'_> {
             TaskState::Released { outcome } => format!("{} {outcome}", first.role),
             _ => format!("the node of {} is lost", first.role),
         });
-        Some(Ending::GoesOn {
+        Some(ForcedTransition::GoesOn {
             without: lost.iter().map(|task| task.id).collect(),
             why: format!("{what}; the others continue"),
             charge,
@@ -76,12 +76,12 @@ impl Facts<'_> {
     }
 
     /// Consequence of ended tasks for the job; `None` if there is none.
-    pub(super) fn loss(&self, job: &Job) -> Option<Ending> {
+    pub(super) fn loss(&self, job: &SnapshotJob) -> Option<ForcedTransition> {
         if let Some(goes_on) = self.survivors(job) {
             return Some(goes_on);
         }
         let requeue = |why: String| {
-            Some(Ending::Stop {
+            Some(ForcedTransition::Stop {
                 then: AfterStop::Requeue {
                     cause: RequeueCause::NodeLost,
                 },
@@ -95,9 +95,9 @@ impl Facts<'_> {
         if let Some((task, outcome)) = refused.filter(|(_, outcome)| outcome.is_refusal()) {
             let why = format!("{} was {outcome}", task.role);
             return Some(if refused_starts(job) < FREE_REFUSALS {
-                Ending::PutOff { why }
+                ForcedTransition::PutOff { why }
             } else {
-                Ending::Failure { why }
+                ForcedTransition::Failure { why }
             });
         }
         if let Some((task, outcome)) = node_fault {
@@ -110,7 +110,7 @@ impl Facts<'_> {
             return requeue(format!("the node of {} is lost", task.role));
         }
         if let Some((task, outcome)) = gone(job).find(|(_, outcome)| is_own_fault(outcome)) {
-            return Some(Ending::Failure {
+            return Some(ForcedTransition::Failure {
                 why: format!("{} {outcome}", task.role),
             });
         }
@@ -138,20 +138,20 @@ impl Facts<'_> {
 }
 
 /// Whether the node refused to start the task.
-pub(crate) fn is_refused(task: &Task) -> bool {
+pub(crate) fn is_refused(task: &SnapshotTask) -> bool {
     matches!(&task.state, TaskState::Released { outcome } if outcome.is_refusal())
 }
 
 /// Number of consecutive rejected starts. Rejections of a running job concern its growth and do not
 /// count.
-pub(crate) fn refused_starts(job: &Job) -> u32 {
+pub(crate) fn refused_starts(job: &SnapshotJob) -> u32 {
     match job.state {
         JobState::Starting => job.put_off,
         _ => 0,
     }
 }
 
-pub(super) fn gone(job: &Job) -> impl Iterator<Item = (&Task, &Outcome)> {
+pub(super) fn gone(job: &SnapshotJob) -> impl Iterator<Item = (&SnapshotTask, &Outcome)> {
     job.tasks.iter().filter_map(|task| match &task.state {
         TaskState::Released { outcome } => Some((task, outcome)),
         TaskState::Assigned
@@ -166,7 +166,7 @@ pub(super) fn gone(job: &Job) -> impl Iterator<Item = (&Task, &Outcome)> {
 /// Failure of a job of one task that shared its GPU; `None` if there is none. Lack of memory or the
 /// other job may have caused it, so it is not charged. The job is never packed again, so a further
 /// failure is its own.
-pub(super) fn hurt_beside_another(job: &Job) -> Option<String> {
+pub(super) fn hurt_beside_another(job: &SnapshotJob) -> Option<String> {
     let hurt = job.measured.as_ref()?.hurt?;
     if hurt.revision != job.revision {
         return None;

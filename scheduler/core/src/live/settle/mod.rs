@@ -9,10 +9,10 @@ mod loss;
 
 use self::loss::{gone, hurt_beside_another, is_own_fault};
 pub(crate) use self::loss::{is_refused, refused_starts};
-use super::world::LiveJob;
+use super::world::PlannedJob;
 use crate::plan::Action;
 use crate::policy::Policy;
-use crate::snapshot::{Job, Node, Snapshot, Task};
+use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::assignment::exit_code;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::job::{AfterStop, Charge, Intent, JobState, RequeueCause};
@@ -22,8 +22,8 @@ use std::collections::BTreeSet;
 
 /// A job after its facts were applied.
 #[derive(Debug, Clone)]
-pub(crate) struct Settled<'a> {
-    pub job: &'a Job,
+pub(crate) struct ObservedJob<'a> {
+    pub job: &'a SnapshotJob,
     pub state: JobState,
     pub not_before_ms: Option<i64>,
     /// Decisions so far, in order.
@@ -31,7 +31,7 @@ pub(crate) struct Settled<'a> {
 }
 
 /// Applies the facts to every job, in the order of the snapshot.
-pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled<'a>> {
+pub(crate) fn settle<'a>(snapshot: &'a ClusterSnapshot, policy: &Policy) -> Vec<ObservedJob<'a>> {
     let up: BTreeSet<NodeId> = snapshot
         .nodes
         .iter()
@@ -41,7 +41,7 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
     let drained = snapshot.nodes.iter().filter(|node| node.drained);
     let drained = drained.map(|node| node.id).collect();
     // A job that is suspended on a node without new tasks cannot resume there.
-    let shut = |node: &&Node| node.excluded || node.cordoned;
+    let shut = |node: &&SnapshotNode| node.excluded || node.cordoned;
     let excluded = snapshot.nodes.iter().filter(shut);
     let excluded = excluded.map(|node| node.id).collect();
     let processes = snapshot
@@ -49,7 +49,7 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
         .iter()
         .filter(|node| node.pods == Some(false));
     let processes = processes.map(|node| node.id).collect();
-    let facts = Facts {
+    let facts = ObservationContext {
         now_ms: snapshot.now_ms,
         nodes: &snapshot.nodes,
         up,
@@ -63,7 +63,7 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
 
 /// State and `not_before_ms` of a stopping job after the end of its last task, for trials.
 pub(crate) fn once_gone(
-    live: &LiveJob<'_>,
+    live: &PlannedJob<'_>,
     policy: &Policy,
     now_ms: i64,
 ) -> (JobState, Option<i64>) {
@@ -91,7 +91,7 @@ pub(crate) fn once_gone(
     }
     let up = BTreeSet::new();
     let (drained, excluded) = (BTreeSet::new(), BTreeSet::new());
-    let facts = Facts {
+    let facts = ObservationContext {
         now_ms,
         nodes: &[],
         up,
@@ -104,7 +104,7 @@ pub(crate) fn once_gone(
     (settled.state, settled.not_before_ms)
 }
 
-impl Settled<'_> {
+impl ObservedJob<'_> {
     /// Records a decision and applies its transition.
     ///
     /// # Panics
@@ -122,9 +122,9 @@ impl Settled<'_> {
     }
 }
 
-struct Facts<'p> {
+struct ObservationContext<'p> {
     now_ms: i64,
-    nodes: &'p [Node],
+    nodes: &'p [SnapshotNode],
     up: BTreeSet<NodeId>,
     drained: BTreeSet<NodeId>,
     /// Nodes on which suspended jobs cannot resume.
@@ -135,7 +135,7 @@ struct Facts<'p> {
 }
 
 /// Event of the present revision that forces a decision.
-enum Ending {
+enum ForcedTransition {
     /// The job stops for this reason and then enters this state.
     Stop { then: AfterStop, why: String },
     /// A failure that is charged to the job's retries.
@@ -151,9 +151,9 @@ enum Ending {
     },
 }
 
-impl Facts<'_> {
-    fn settle<'a>(&self, job: &'a Job) -> Settled<'a> {
-        let mut settled = Settled {
+impl ObservationContext<'_> {
+    fn settle<'a>(&self, job: &'a SnapshotJob) -> ObservedJob<'a> {
+        let mut settled = ObservedJob {
             job,
             state: job.state.clone(),
             not_before_ms: job.not_before_ms,
@@ -174,16 +174,16 @@ impl Facts<'_> {
         settled
     }
 
-    fn settle_live(&self, job: &Job, settled: &mut Settled<'_>) {
+    fn settle_live(&self, job: &SnapshotJob, settled: &mut ObservedJob<'_>) {
         if let Some(late) = self.late(job) {
             settled.take(late);
             return;
         }
         match self.ending(job) {
-            Some(Ending::Stop { then, why }) => settled.take(stop(then, why)),
-            Some(Ending::Failure { why }) => self.fail(job, why, settled),
-            Some(Ending::PutOff { why }) => self.put_off(job, why, settled),
-            Some(Ending::GoesOn {
+            Some(ForcedTransition::Stop { then, why }) => settled.take(stop(then, why)),
+            Some(ForcedTransition::Failure { why }) => self.fail(job, why, settled),
+            Some(ForcedTransition::PutOff { why }) => self.put_off(job, why, settled),
+            Some(ForcedTransition::GoesOn {
                 without,
                 why,
                 charge,
@@ -198,7 +198,7 @@ impl Facts<'_> {
             }
             None => {
                 // A finished task of a command was up before.
-                let is_done = |task: &Task| job.command.is_some() && has_ended_well(task);
+                let is_done = |task: &SnapshotTask| job.command.is_some() && has_ended_well(task);
                 let all_up = job
                     .tasks
                     .iter()
@@ -221,8 +221,8 @@ impl Facts<'_> {
 
     /// The first event that applies to the job. The order is: done, failed for good, stopped by its
     /// owner or its time limit, failed, tasks lost, suspension late or without return.
-    fn ending(&self, job: &Job) -> Option<Ending> {
-        let stop = |then, why: String| Some(Ending::Stop { then, why });
+    fn ending(&self, job: &SnapshotJob) -> Option<ForcedTransition> {
+        let stop = |then, why: String| Some(ForcedTransition::Stop { then, why });
         if let Some(why) = done(job) {
             return stop(AfterStop::Succeed, why);
         }
@@ -255,7 +255,7 @@ impl Facts<'_> {
             return stop(AfterStop::Fail { reason }, why);
         }
         if let Some(failed) = &job.failed {
-            return Some(Ending::Failure {
+            return Some(ForcedTransition::Failure {
                 why: failed.message.clone(),
             });
         }
@@ -277,7 +277,7 @@ impl Facts<'_> {
             return None;
         };
         let cause = RequeueCause::Resize;
-        Some(Ending::Stop {
+        Some(ForcedTransition::Stop {
             then: AfterStop::Requeue { cause },
             why: why.to_owned(),
         })
@@ -285,7 +285,7 @@ impl Facts<'_> {
 
     /// A worker that has not reported its suspension in time. It still holds its GPUs, so the jobs
     /// that wait for them would wait for ever.
-    fn never_stood_still(&self, job: &Job) -> Option<Ending> {
+    fn never_stood_still(&self, job: &SnapshotJob) -> Option<ForcedTransition> {
         let told_ms = job.turned_ms.filter(|_| job.state == JobState::Suspended)?;
         let limit_ms = i64::try_from(self.policy.suspend_limit_ms).unwrap_or(i64::MAX);
         let waited_ms = self.now_ms.saturating_sub(told_ms);
@@ -293,7 +293,7 @@ impl Facts<'_> {
         let late = tasks.find(|task| task.state == TaskState::Suspending);
         let task = late.filter(|_| waited_ms >= limit_ms)?;
         let cause = RequeueCause::Resize;
-        Some(Ending::Stop {
+        Some(ForcedTransition::Stop {
             then: AfterStop::Requeue { cause },
             why: format!(
                 "{} was asked to suspend {} s ago and has not",
@@ -303,12 +303,12 @@ impl Facts<'_> {
         })
     }
 
-    fn is_on_drained(&self, job: &Job) -> bool {
+    fn is_on_drained(&self, job: &SnapshotJob) -> bool {
         job.held_tasks()
             .any(|task| self.drained.contains(&task.node))
     }
 
-    fn settle_stopping(&self, job: &Job, then: &AfterStop, settled: &mut Settled<'_>) {
+    fn settle_stopping(&self, job: &SnapshotJob, then: &AfterStop, settled: &mut ObservedJob<'_>) {
         if let Some((stronger, why)) = stronger_end(job, then) {
             settled.take(stop(stronger, why));
         }
@@ -316,7 +316,7 @@ impl Facts<'_> {
     }
 
     /// Releases a stopping job whose last task has ended.
-    fn release(&self, job: &Job, settled: &mut Settled<'_>) {
+    fn release(&self, job: &SnapshotJob, settled: &mut ObservedJob<'_>) {
         if job.held_tasks().next().is_some() {
             return;
         }
@@ -344,7 +344,7 @@ impl Facts<'_> {
     }
 
     /// Requeues the job after a back-off, without a charge.
-    fn put_off(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
+    fn put_off(&self, job: &SnapshotJob, why: String, settled: &mut ObservedJob<'_>) {
         let times = refused_starts(job).saturating_add(1);
         let until_ms = self.policy.backoff_until_ms(self.now_ms, times);
         settled.not_before_ms = Some(until_ms);
@@ -358,7 +358,7 @@ impl Facts<'_> {
     }
 
     /// Charges a failure. If the node lacked something, the job may start on another node at once.
-    fn fail(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
+    fn fail(&self, job: &SnapshotJob, why: String, settled: &mut ObservedJob<'_>) {
         let mut failed = self
             .policy
             .after_failure(self.now_ms, job.failures, job.retries, why);
@@ -379,16 +379,16 @@ impl Facts<'_> {
 }
 
 /// Whether the whole gang is up and can be suspended, and no task joins or leaves.
-pub(crate) fn is_whole(job: &Job) -> bool {
+pub(crate) fn is_whole(job: &SnapshotJob) -> bool {
     job.suspends && is_up(job)
 }
 
 /// Whether the whole gang is up, and no task joins or leaves. Finished tasks of a command count as
 /// up.
-pub(crate) fn is_up(job: &Job) -> bool {
-    let is_done = |task: &Task| job.command.is_some() && has_ended_well(task);
+pub(crate) fn is_up(job: &SnapshotJob) -> bool {
+    let is_done = |task: &SnapshotTask| job.command.is_some() && has_ended_well(task);
     job.leaving.is_empty()
-        && job.tasks.iter().any(Task::is_up)
+        && job.tasks.iter().any(SnapshotTask::is_up)
         && job.tasks.iter().all(|task| task.is_up() || is_done(task))
 }
 
@@ -404,12 +404,12 @@ fn is_charge(action: &Action) -> bool {
 
 /// Reason why the job is done; `None` if it is not. Outcomes of its other tasks do not matter,
 /// because they may have failed after the finished ones were gone.
-fn done(job: &Job) -> Option<String> {
+fn done(job: &SnapshotJob) -> Option<String> {
     if let Some(finished) = &job.finished {
         return Some(finished.reason.clone());
     }
     let ends = job.command?;
-    let counts = |task: &&Task| match (ends, task.role) {
+    let counts = |task: &&SnapshotTask| match (ends, task.role) {
         (Ends::AllWorkers, Role::Worker { .. }) | (Ends::FirstWorker, Role::Worker { rank: 0 }) => {
             true
         }
@@ -425,18 +425,19 @@ fn done(job: &Job) -> Option<String> {
 }
 
 /// Workers of a command that have finished before the others.
-pub(crate) fn done_workers(job: &Job) -> u32 {
-    let is_done = |task: &&Task| job.command.is_some() && task.is_worker() && has_ended_well(task);
+pub(crate) fn done_workers(job: &SnapshotJob) -> u32 {
+    let is_done =
+        |task: &&SnapshotTask| job.command.is_some() && task.is_worker() && has_ended_well(task);
     u32::try_from(job.tasks.iter().filter(is_done).count()).unwrap_or(u32::MAX)
 }
 
-fn has_ended_well(task: &Task) -> bool {
+fn has_ended_well(task: &SnapshotTask) -> bool {
     let outcome = Outcome::exited(exit_code::DONE);
     task.state == TaskState::Released { outcome }
 }
 
 /// End that replaces the planned end of a stopping job, with its reason.
-fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
+fn stronger_end(job: &SnapshotJob, then: &AfterStop) -> Option<(AfterStop, String)> {
     let ends = matches!(then, AfterStop::Succeed | AfterStop::Fail { .. });
     match (done(job), &job.failed, job.intent) {
         (Some(why), _, _) if *then != AfterStop::Succeed => Some((AfterStop::Succeed, why)),
@@ -462,7 +463,7 @@ fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
     }
 }
 
-fn obey_intent_at_rest(intent: Intent, settled: &mut Settled<'_>) {
+fn obey_intent_at_rest(intent: Intent, settled: &mut ObservedJob<'_>) {
     match (&settled.state, intent) {
         (JobState::Queued | JobState::Paused, Intent::Cancel) => settled.take(Action::Cancel),
         // A queued job has no processes to suspend.
@@ -474,7 +475,7 @@ fn obey_intent_at_rest(intent: Intent, settled: &mut Settled<'_>) {
 
 /// Reason why a program has reached its time limit. Only time in which all tasks are up counts, not
 /// time in the queue or in suspension. The program was not done, so the job fails.
-fn over_time(job: &Job) -> Option<String> {
+fn over_time(job: &SnapshotJob) -> Option<String> {
     let limit_s = job.limit_s.filter(|limit_s| job.trained_s >= *limit_s)?;
     Some(format!(
         "it has run for {:.1} minutes, and stop.wall_minutes is {}",
@@ -483,11 +484,11 @@ fn over_time(job: &Job) -> Option<String> {
     ))
 }
 
-fn cancelled(job: &Job) -> String {
+fn cancelled(job: &SnapshotJob) -> String {
     format!("cancelled by {}", job.asker())
 }
 
-fn paused(job: &Job) -> String {
+fn paused(job: &SnapshotJob) -> String {
     format!("paused by {}", job.asker())
 }
 

@@ -4,12 +4,12 @@
 
 use super::{takes_turns, turning};
 use crate::apply::{apply, move_up};
-use crate::live::memory::Memory;
+use crate::live::memory::EstimateCache;
 use crate::live::run_again;
-use crate::live::world::World;
+use crate::live::world::RoundState;
 use crate::plan::Action;
 use crate::policy::Policy;
-use crate::snapshot::{Job, Snapshot};
+use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome, TaskEvent, TaskState};
@@ -23,24 +23,25 @@ const ROUNDS: u32 = 6;
 
 /// Start of the first time slice of queued jobs, Unix ms by job. The policy settings must explain
 /// no jobs; otherwise each of these rounds would simulate slices again.
-pub(crate) fn turns(mut snapshot: Snapshot, policy: &Policy) -> BTreeMap<JobId, i64> {
+pub(crate) fn turns(mut snapshot: ClusterSnapshot, policy: &Policy) -> BTreeMap<JobId, i64> {
     assert_eq!(
         policy.explained_jobs, 0,
         "a look ahead within one would not end"
     );
     let mut turns = BTreeMap::new();
-    let mut memory = Memory::default();
+    let mut memory = EstimateCache::default();
     // The simulation has no reports, so missing ones mean nothing.
     snapshot.jobs.iter_mut().for_each(|job| job.watch = None);
-    let waits =
-        |job: &Job| job.state == JobState::Queued && job.intent == Intent::Run && takes_turns(job);
+    let waits = |job: &SnapshotJob| {
+        job.state == JobState::Queued && job.intent == Intent::Run && takes_turns(job)
+    };
     for _ in 0..SLICES {
         if settle(&mut snapshot, policy, &mut memory, &mut turns).is_none()
             || !snapshot.jobs.iter().any(waits)
         {
             break;
         }
-        let next_ms = turning::next_ms(&World::new(&snapshot, policy, &mut memory));
+        let next_ms = turning::next_ms(&RoundState::new(&snapshot, policy, &mut memory));
         let Some(next_ms) = next_ms else {
             break;
         };
@@ -56,9 +57,9 @@ pub(crate) fn turns(mut snapshot: Snapshot, policy: &Policy) -> BTreeMap<JobId, 
 /// Plans rounds until nothing more is decided at this instant. `None` if a plan cannot be applied
 /// to its own snapshot.
 fn settle(
-    snapshot: &mut Snapshot,
+    snapshot: &mut ClusterSnapshot,
     policy: &Policy,
-    memory: &mut Memory,
+    memory: &mut EstimateCache,
     turns: &mut BTreeMap<JobId, i64>,
 ) -> Option<()> {
     for _ in 0..ROUNDS {
@@ -80,7 +81,7 @@ fn settle(
     Some(())
 }
 
-fn obey(snapshot: &mut Snapshot) {
+fn obey(snapshot: &mut ClusterSnapshot) {
     for job in &mut snapshot.jobs {
         job.leaving.clear();
         for task in &mut job.tasks {

@@ -1,35 +1,35 @@
 //! Before the policy: resumes or starts jobs that have waited long enough, or reserves their free
 //! GPUs.
 
-use super::fair::Shares;
+use super::fair::TenantShares;
 use super::turning::{loan_ms, shortest_ms};
 use super::{
-    CONSIDERED, Gpus, could_run, count, go_on, home, needs, overlaps, queued, quota_has_room,
-    standing_by_gpu, standing_still, vacate,
+    CONSIDERED, NodeGpuMasks, could_run, count, go_on, home, needs, overlaps, queued,
+    quota_has_room, standing_by_gpu, standing_still, vacate,
 };
 use crate::live::free::{FreeNode, When};
 use crate::live::gang;
 use crate::live::pass::requeue;
 use crate::live::place;
-use crate::live::standing::Standing;
-use crate::live::world::{LiveJob, World};
+use crate::live::standing::SchedulingState;
+use crate::live::world::{PlannedJob, RoundState};
 use crate::policy::Slicing;
 use muster_model::job::{Intent, RequeueCause};
 
 /// Resumes suspended jobs that precede all queued jobs. Starts queued jobs for which the policy has
 /// had no room for a quantum. Reserves free GPUs of the first job in line that cannot be served.
-pub(crate) fn before(world: &mut World<'_>) {
+pub(crate) fn before(world: &mut RoundState<'_>) {
     let mut line = standing_still(world);
     // Without time slicing no job is suspended for queued jobs, so these do not compete here.
     if let Some(slicing) = world.policy.slicing {
         line.extend(queued(world, slicing));
     }
     line.sort_unstable();
-    let mut shares = Shares::of(world, &line);
+    let mut shares = TenantShares::of(world, &line);
     let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
     let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let slicing = world.policy.slicing;
-    let crowded = slicing.map_or_else(Gpus::new, |slicing| crowded(world, slicing));
+    let crowded = slicing.map_or_else(NodeGpuMasks::new, |slicing| crowded(world, slicing));
     // Without time slicing no job makes room for it.
     let patience_ms = match slicing {
         Some(_) => quantum_ms,
@@ -69,7 +69,7 @@ pub(crate) fn before(world: &mut World<'_>) {
         if served && waiter.stands {
             world.enlist(waiter.index);
         } else if served {
-            shares = Shares::of(world, &line);
+            shares = TenantShares::of(world, &line);
         } else if waiter.stands && waited_ms >= patience_ms && is_shut_out(world, waiter.index) {
             go_elsewhere(world, waiter.index);
         } else if world.reserved.is_none() {
@@ -87,10 +87,10 @@ pub(crate) fn before(world: &mut World<'_>) {
 }
 
 /// Highest priority of the queued jobs that could run on the empty cluster.
-fn urgent(world: &World<'_>) -> Option<i32> {
+fn urgent(world: &RoundState<'_>) -> Option<i32> {
     let jobs = world.jobs.iter().enumerate();
     let queued = jobs.filter(|(index, live)| {
-        let waits = live.standing == Standing::Queued && live.job.intent == Intent::Run;
+        let waits = live.standing == SchedulingState::Queued && live.job.intent == Intent::Run;
         waits && could_run(world, *index)
     });
     queued.map(|(_, live)| live.job.priority).max()
@@ -98,9 +98,9 @@ fn urgent(world: &World<'_>) -> Option<i32> {
 
 /// Whether a job without time slices holds GPUs of this suspended job, which could only wait for
 /// the end of that job.
-fn is_shut_out(world: &World<'_>, index: usize) -> bool {
+fn is_shut_out(world: &RoundState<'_>, index: usize) -> bool {
     let home = home(world, index);
-    let takes_turns = |live: &LiveJob<'_>| {
+    let takes_turns = |live: &PlannedJob<'_>| {
         world.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
     };
     world.jobs.iter().enumerate().any(|(other, live)| {
@@ -110,7 +110,7 @@ fn is_shut_out(world: &World<'_>, index: usize) -> bool {
 
 /// Restarts a suspended job that cannot resume on its GPUs: from its checkpoint, where there is
 /// room. Without room the job waits in the queue and shows the reason.
-fn go_elsewhere(world: &mut World<'_>, index: usize) {
+fn go_elsewhere(world: &mut RoundState<'_>, index: usize) {
     let live = &world.jobs[index];
     let (shape, size) = (live.shape, live.size);
     let gpus = count(&home(world, index));
@@ -135,7 +135,7 @@ fn go_elsewhere(world: &mut World<'_>, index: usize) {
 }
 
 /// Starts a queued job with its smallest gang, if that fits now. Returns whether it was started.
-fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
+fn begin(world: &mut RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> bool {
     let shape = world.jobs[index].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = world.free.clone();
@@ -155,18 +155,18 @@ fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
 
 /// Free GPUs among those that the smallest gang of a job would use once all time-sliced jobs were
 /// suspended. Empty if the gang would not fit even then.
-fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
+fn gang_of(world: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> NodeGpuMasks {
     let shape = world.jobs[index].shape;
     let mut free = world.free.clone();
     leave_out(&mut free, crowded);
-    let runs = |live: &&LiveJob<'_>| live.standing == Standing::Running;
+    let runs = |live: &&PlannedJob<'_>| live.standing == SchedulingState::Running;
     for live in world.jobs.iter().filter(runs) {
         if live.job.suspends && !live.job.exclusive {
             vacate(&mut free, live);
         }
     }
     let least = (shape.workers.min, shape.ps_shards.min);
-    let mut gang = Gpus::new();
+    let mut gang = NodeGpuMasks::new();
     let Some(shares) = place::find(&free, &shape, least, When::Later) else {
         return gang;
     };
@@ -181,8 +181,8 @@ fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
 }
 
 /// GPUs with more suspended jobs than allowed: only one of these jobs may run there.
-fn crowded(world: &World<'_>, slicing: Slicing) -> Gpus {
-    let mut crowded = Gpus::new();
+fn crowded(world: &RoundState<'_>, slicing: Slicing) -> NodeGpuMasks {
+    let mut crowded = NodeGpuMasks::new();
     for ((node, gpu), count) in standing_by_gpu(world) {
         if count > slicing.suspended_per_gpu {
             *crowded.entry(node).or_default() |= 1 << gpu;
@@ -191,7 +191,7 @@ fn crowded(world: &World<'_>, slicing: Slicing) -> Gpus {
     crowded
 }
 
-fn leave_out(free: &mut [FreeNode], gpus: &Gpus) {
+fn leave_out(free: &mut [FreeNode], gpus: &NodeGpuMasks) {
     for (&node, gpus) in gpus {
         free[node as usize].now &= !gpus;
     }
@@ -200,11 +200,11 @@ fn leave_out(free: &mut [FreeNode], gpus: &Gpus) {
 /// Reserves the free ones of these GPUs for the first job in line. The jobs on the others are
 /// suspended when their slices expire, and no other job starts in between. So a gang does not
 /// starve behind single workers.
-fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
+fn reserve(world: &mut RoundState<'_>, index: usize, gpus: NodeGpuMasks) {
     if gpus.is_empty() {
         return;
     }
-    let mut kept = Gpus::new();
+    let mut kept = NodeGpuMasks::new();
     for (node, gpus) in gpus {
         if let Some(free) = world.free.get_mut(node as usize) {
             kept.insert(node, free.now & gpus);
@@ -216,7 +216,7 @@ fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
 
 /// Lends the reserved GPUs while the slice is at least the shortest slice away. GPUs with the
 /// maximum number of suspended jobs are not lent, because a borrower could not be suspended there.
-fn lend(world: &mut World<'_>, slicing: Slicing, crowded: &Gpus) {
+fn lend(world: &mut RoundState<'_>, slicing: Slicing, crowded: &NodeGpuMasks) {
     let Some((index, kept)) = &world.reserved else {
         return;
     };

@@ -4,13 +4,13 @@
 //! hold up every other tenant until its whole queue had run.
 
 use super::{Waiter, count, home, needs, quota_has_room};
-use crate::live::standing::Standing;
-use crate::live::world::World;
+use crate::live::standing::SchedulingState;
+use crate::live::world::RoundState;
 use crate::policies::tenant_share;
 use std::collections::BTreeSet;
 
 /// Shares of the tenants, and what they use.
-pub(super) struct Shares {
+pub(super) struct TenantShares {
     /// GPUs of each tenant.
     shares: Vec<f64>,
     /// GPUs that running jobs hold and that suspended jobs resume on, by tenant.
@@ -19,15 +19,15 @@ pub(super) struct Shares {
     owed: BTreeSet<u32>,
 }
 
-impl Shares {
+impl TenantShares {
     /// Returns `None` if fewer than two tenants have jobs.
-    pub fn of(world: &World<'_>, line: &[Waiter]) -> Option<Self> {
+    pub fn of(world: &RoundState<'_>, line: &[Waiter]) -> Option<Self> {
         let tenants = &world.problem.tenants;
         let of_jobs = world.jobs.iter().map(|live| live.tenant);
         let shares = tenant_share::of(tenants, of_jobs, world.problem.gpus())?;
         let mut used: Vec<f64> = world.held.iter().copied().map(f64::from).collect();
         for (index, live) in world.jobs.iter().enumerate() {
-            if live.standing == Standing::Suspended {
+            if live.standing == SchedulingState::Suspended {
                 used[live.tenant as usize] += f64::from(count(&home(world, index)));
             }
         }
@@ -38,7 +38,7 @@ impl Shares {
         };
         for index in line.iter().map(|waiter| waiter.index) {
             let live = &world.jobs[index];
-            let is_owed = live.standing == Standing::Queued
+            let is_owed = live.standing == SchedulingState::Queued
                 && of.fits(world, index)
                 && quota_has_room(world, index, needs(world, index));
             if is_owed {
@@ -50,14 +50,14 @@ impl Shares {
 
     /// Whether a queued job must not be served for its age: its tenant would exceed its share, and a
     /// queued job of another tenant fits that tenant's share.
-    pub fn defers(&self, world: &World<'_>, waiter: Waiter) -> bool {
+    pub fn defers(&self, world: &RoundState<'_>, waiter: Waiter) -> bool {
         let tenant = world.jobs[waiter.index].tenant;
         !waiter.stands
             && !self.fits(world, waiter.index)
             && self.owed.iter().any(|&owed| owed != tenant)
     }
 
-    fn fits(&self, world: &World<'_>, index: usize) -> bool {
+    fn fits(&self, world: &RoundState<'_>, index: usize) -> bool {
         let tenant = world.jobs[index].tenant as usize;
         self.used[tenant] + f64::from(needs(world, index)) <= self.shares[tenant]
     }

@@ -16,15 +16,15 @@ mod fair;
 mod turning;
 
 use super::free::{FreeNode, bits};
-use super::gang::Shape;
+use super::gang::GangShape;
 use super::packing;
-use super::pass::Rest;
+use super::pass::RoundFixpoint;
 use super::place;
-use super::standing::Standing;
-use super::world::{LiveJob, World};
+use super::standing::SchedulingState;
+use super::world::{PlannedJob, RoundState};
 use crate::plan::Action;
 use crate::policy::Slicing;
-use crate::snapshot::{Job, Task};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 pub(crate) use before::before;
 use muster_model::job::{Intent, JobState};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(crate) use turning::after;
 const CONSIDERED: usize = 64;
 
 /// Bit sets of GPUs by node.
-type Gpus = BTreeMap<u32, u64>;
+type NodeGpuMasks = BTreeMap<u32, u64>;
 
 /// A job that waits for GPUs, in the order of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,15 +52,15 @@ struct Waiter {
 }
 
 /// Whether other jobs may use its GPUs while it keeps its processes.
-pub(crate) fn takes_turns(job: &Job) -> bool {
+pub(crate) fn takes_turns(job: &SnapshotJob) -> bool {
     job.suspends && !job.exclusive
 }
 
 /// Number of suspended jobs, or jobs about to be suspended, by node and GPU.
-fn standing_by_gpu(world: &World<'_>) -> BTreeMap<(u32, u32), u32> {
+fn standing_by_gpu(world: &RoundState<'_>) -> BTreeMap<(u32, u32), u32> {
     let mut standing = BTreeMap::new();
     for index in 0..world.jobs.len() {
-        if world.jobs[index].standing == Standing::Suspended {
+        if world.jobs[index].standing == SchedulingState::Suspended {
             for gpu in each(&home(world, index)) {
                 *standing.entry(gpu).or_default() += 1;
             }
@@ -71,10 +71,10 @@ fn standing_by_gpu(world: &World<'_>) -> BTreeMap<(u32, u32), u32> {
 
 /// Whether a job fits the empty cluster. A job that never fits does not delay others. The empty
 /// cluster decides, because the free resources change with every plan.
-fn could_run(world: &World<'_>, index: usize) -> bool {
+fn could_run(world: &RoundState<'_>, index: usize) -> bool {
     let all = || {
-        let mut known: Vec<(Shape, bool)> = Vec::new();
-        let mut could_run = |live: &LiveJob<'_>| {
+        let mut known: Vec<(GangShape, bool)> = Vec::new();
+        let mut could_run = |live: &PlannedJob<'_>| {
             let (quota, least) = (world.quota(live), live.shape.least());
             if quota.is_some_and(|quota| least.min_gpus() > quota) {
                 return false;
@@ -92,21 +92,21 @@ fn could_run(world: &World<'_>, index: usize) -> bool {
             }
         };
         let jobs = world.jobs.iter();
-        jobs.map(|live| live.standing != Standing::Queued || could_run(live))
+        jobs.map(|live| live.standing != SchedulingState::Queued || could_run(live))
             .collect()
     };
     world.could_run.get_or_init(all)[index]
 }
 
 /// GPUs that a job needs to run.
-fn needs(world: &World<'_>, index: usize) -> u32 {
+fn needs(world: &RoundState<'_>, index: usize) -> u32 {
     match world.jobs[index].standing {
-        Standing::Suspended => count(&home(world, index)),
+        SchedulingState::Suspended => count(&home(world, index)),
         _ => world.jobs[index].shape.min_gpus(),
     }
 }
 
-fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
+fn quota_has_room(world: &RoundState<'_>, index: usize, gpus: u32) -> bool {
     let live = &world.jobs[index];
     let held = world.held[live.tenant as usize];
     let quota = world.quota(live);
@@ -115,7 +115,7 @@ fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
 
 /// After the policy: resumes suspended jobs on GPUs that the policy did not use. Returns whether
 /// any job was resumed; the policy then has to see it.
-pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> bool {
+pub(crate) fn go_on_with_the_rest(world: &mut RoundState<'_>, rest: &mut RoundFixpoint) -> bool {
     let mut went_on = Vec::new();
     for waiter in standing_still(world) {
         let home = home(world, waiter.index);
@@ -132,26 +132,26 @@ pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> boo
 }
 
 /// Suspended jobs that wait only for their time slice, longest wait first.
-pub(crate) fn in_line(world: &World<'_>) -> Vec<usize> {
+pub(crate) fn in_line(world: &RoundState<'_>) -> Vec<usize> {
     let standing = standing_still(world).into_iter();
     standing.map(|waiter| waiter.index).collect()
 }
 
 /// Whether a queued job waits for its first time slice.
-pub(crate) fn has_newcomers(world: &World<'_>) -> bool {
+pub(crate) fn has_newcomers(world: &RoundState<'_>) -> bool {
     let slicing = world.policy.slicing;
     slicing.is_some_and(|slicing| !queued(world, slicing).is_empty())
 }
 
 /// Milliseconds since the job's present time slice began.
-pub(crate) fn has_had(world: &World<'_>, live: &LiveJob<'_>) -> i64 {
+pub(crate) fn has_had(world: &RoundState<'_>, live: &PlannedJob<'_>) -> i64 {
     world.now_ms.saturating_sub(live.job.turn_began_ms())
 }
 
 /// Jobs whose whole gang is suspended and whose intent is to run, longest wait first.
-fn standing_still(world: &World<'_>) -> Vec<Waiter> {
-    let stands = |live: &LiveJob<'_>| {
-        live.standing == Standing::Suspended
+fn standing_still(world: &RoundState<'_>) -> Vec<Waiter> {
+    let stands = |live: &PlannedJob<'_>| {
+        live.standing == SchedulingState::Suspended
             && live.actions.is_empty()
             && live.job.intent == Intent::Run
             && live.job.stands_still()
@@ -172,10 +172,10 @@ fn standing_still(world: &World<'_>) -> Vec<Waiter> {
 
 /// Queued jobs for which other jobs may be suspended. They can be suspended themselves, so that the
 /// others need not wait for their end.
-fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
+fn queued(world: &RoundState<'_>, slicing: Slicing) -> Vec<Waiter> {
     let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
     let jobs = world.jobs.iter().enumerate();
-    jobs.filter(|(_, live)| live.standing == Standing::Queued)
+    jobs.filter(|(_, live)| live.standing == SchedulingState::Queued)
         .filter(|(_, live)| takes_turns(live.job))
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .filter(|(index, _)| could_run(world, *index))
@@ -198,9 +198,9 @@ fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
 }
 
 /// GPUs that a job's workers were given, whether they hold them now or not.
-fn home(world: &World<'_>, index: usize) -> Gpus {
+fn home(world: &RoundState<'_>, index: usize) -> NodeGpuMasks {
     let live = &world.jobs[index];
-    let mut home = Gpus::new();
+    let mut home = NodeGpuMasks::new();
     for (task, node) in live.job.tasks.iter().zip(&live.places) {
         if task.is_worker() && !task.state.is_released() {
             *home.entry(*node).or_default() |= bits(&task.gpus);
@@ -211,7 +211,7 @@ fn home(world: &World<'_>, index: usize) -> Gpus {
 
 /// Resumes a job on its own GPUs, if all of them are free and quota and CPU allow it. Returns
 /// whether it was resumed.
-fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
+fn go_on(world: &mut RoundState<'_>, index: usize, why: &str) -> bool {
     let home = home(world, index);
     let live = &world.jobs[index];
     let gpus = count(&home);
@@ -262,20 +262,20 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
 
 /// Whether a running job may grow into GPUs reserved for a suspended job. It already uses GPUs of
 /// that job, so its growth does not delay the slice.
-pub(crate) fn may_grow_on_loan(world: &World<'_>, index: usize) -> bool {
+pub(crate) fn may_grow_on_loan(world: &RoundState<'_>, index: usize) -> bool {
     let Some((owner, _)) = world.reserved else {
         return false;
     };
     let (live, owner_stands) = (
         &world.jobs[index],
-        world.jobs[owner].standing == Standing::Suspended,
+        world.jobs[owner].standing == SchedulingState::Suspended,
     );
     owner_stands && takes_turns(live.job) && overlaps(live, &home(world, owner))
 }
 
 /// Suspends a job again that this round has resumed. Its GPUs are free again, or its host's alone.
 /// Returns whether there was a resumption to undo.
-pub(crate) fn take_back(world: &mut World<'_>, index: usize) -> bool {
+pub(crate) fn take_back(world: &mut RoundState<'_>, index: usize) -> bool {
     let live = &world.jobs[index];
     let Some(Action::Continue { beside, .. }) = live.actions.last() else {
         return false;
@@ -283,7 +283,7 @@ pub(crate) fn take_back(world: &mut World<'_>, index: usize) -> bool {
     let gpus = if beside.is_none() {
         home(world, index)
     } else {
-        Gpus::new()
+        NodeGpuMasks::new()
     };
     let cpu_milli = cpu_of_workers(live);
     if beside.is_some() {
@@ -293,7 +293,7 @@ pub(crate) fn take_back(world: &mut World<'_>, index: usize) -> bool {
     let live = &mut world.jobs[index];
     live.actions.pop();
     live.state = JobState::Suspended;
-    live.standing = Standing::of(&live.state, live.not_before_ms, now_ms);
+    live.standing = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
     for held in &mut live.holdings {
         let needed = cpu_milli.get(&held.node).copied().unwrap_or(0);
         let given = gpus.get(&held.node).copied().unwrap_or(0);
@@ -309,7 +309,7 @@ pub(crate) fn take_back(world: &mut World<'_>, index: usize) -> bool {
 }
 
 /// CPU of the unreleased workers, by node.
-fn cpu_of_workers(live: &LiveJob<'_>) -> BTreeMap<u32, i64> {
+fn cpu_of_workers(live: &PlannedJob<'_>) -> BTreeMap<u32, i64> {
     let each = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
     let mut cpu_milli = BTreeMap::new();
     for (task, node) in live.job.tasks.iter().zip(&live.places) {
@@ -322,7 +322,7 @@ fn cpu_of_workers(live: &LiveJob<'_>) -> BTreeMap<u32, i64> {
 
 /// Marks as free later what a job leaves when it is suspended: GPUs and its workers' CPU. It keeps
 /// its memory.
-fn vacate(free: &mut [FreeNode], live: &LiveJob<'_>) {
+fn vacate(free: &mut [FreeNode], live: &PlannedJob<'_>) {
     for held in &live.holdings {
         let mut left = *held;
         left.room.memory_bytes = 0;
@@ -332,12 +332,12 @@ fn vacate(free: &mut [FreeNode], live: &LiveJob<'_>) {
     }
 }
 
-fn gang_cpu(live: &LiveJob<'_>, workers: u32) -> i64 {
+fn gang_cpu(live: &PlannedJob<'_>, workers: u32) -> i64 {
     let each = i64::try_from(live.shape.worker.cpu_milli).unwrap_or(i64::MAX);
     each.saturating_mul(i64::from(workers))
 }
 
-fn overlaps(live: &LiveJob<'_>, home: &Gpus) -> bool {
+fn overlaps(live: &PlannedJob<'_>, home: &NodeGpuMasks) -> bool {
     let held = live
         .holdings
         .iter()
@@ -349,12 +349,12 @@ fn overlaps(live: &LiveJob<'_>, home: &Gpus) -> bool {
     })
 }
 
-fn count(gpus: &Gpus) -> u32 {
+fn count(gpus: &NodeGpuMasks) -> u32 {
     gpus.values().map(|gpus| gpus.count_ones()).sum()
 }
 
 /// Each GPU, by node and index.
-fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
+fn each(gpus: &NodeGpuMasks) -> impl Iterator<Item = (u32, u32)> + use<> {
     let each = gpus.iter().flat_map(|(&node, &set)| {
         let of_node = (0..u64::BITS).filter(move |gpu| set >> gpu & 1 == 1);
         of_node.map(move |gpu| (node, gpu))
@@ -363,8 +363,11 @@ fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
 }
 
 /// Tasks of a job about to be suspended that still hold GPUs. These are free after the suspension.
-pub(crate) fn goes_later<'j>(job: &'j Job, settled: &JobState) -> impl Iterator<Item = &'j Task> {
-    let suspending = |task: &&Task| task.is_worker() && task.state.holds_gpus();
+pub(crate) fn goes_later<'j>(
+    job: &'j SnapshotJob,
+    settled: &JobState,
+) -> impl Iterator<Item = &'j SnapshotTask> {
+    let suspending = |task: &&SnapshotTask| task.is_worker() && task.state.holds_gpus();
     let tasks = match settled {
         JobState::Suspended => job.tasks.as_slice(),
         _ => &[],

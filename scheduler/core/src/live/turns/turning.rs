@@ -1,18 +1,18 @@
 //! After the policy: jobs whose time slice has expired make room for waiting jobs.
 
-use super::fair::Shares;
+use super::fair::TenantShares;
 use super::{
-    CONSIDERED, Gpus, Waiter, could_run, each, home, needs, overlaps, queued, standing_by_gpu,
-    standing_still, takes_turns, vacate,
+    CONSIDERED, NodeGpuMasks, Waiter, could_run, each, home, needs, overlaps, queued,
+    standing_by_gpu, standing_still, takes_turns, vacate,
 };
 use crate::live::free::{FreeNode, When};
 use crate::live::gang;
 use crate::live::packing;
-use crate::live::pass::Rest;
+use crate::live::pass::RoundFixpoint;
 use crate::live::place;
 use crate::live::settle::is_whole;
-use crate::live::standing::Standing;
-use crate::live::world::{LiveJob, World};
+use crate::live::standing::SchedulingState;
+use crate::live::world::{PlannedJob, RoundState};
 use crate::plan::Action;
 use crate::policy::Slicing;
 use muster_model::job::Intent;
@@ -23,32 +23,32 @@ use std::collections::{BTreeMap, BTreeSet};
 const SHORTEST: f64 = 1.0 / 8.0;
 
 /// Suspends jobs whose time slice has expired, for waiting jobs.
-pub(crate) fn after(world: &mut World<'_>, rest: &Rest) {
+pub(crate) fn after(world: &mut RoundState<'_>, rest: &RoundFixpoint) {
     if let Some(slicing) = world.policy.slicing {
-        Turning::new(world, rest, slicing).turn();
+        SliceRotation::new(world, rest, slicing).turn();
     }
 }
 
 /// One rotation: which jobs are suspended for which.
-struct Turning<'w, 'a, 'r> {
-    world: &'w mut World<'a>,
-    rest: &'r Rest,
+struct SliceRotation<'w, 'a, 'r> {
+    world: &'w mut RoundState<'a>,
+    rest: &'r RoundFixpoint,
     slicing: Slicing,
     /// Free and unpromised resources, plus those of jobs suspended in this round.
     free: Vec<FreeNode>,
     /// Number of suspended jobs, or jobs about to be suspended, by node and GPU.
     idle: BTreeMap<(u32, u32), u32>,
-    weights: Weights,
+    weights: SliceWeights,
     /// Jobs that keep their GPUs after their slice, until the first waiter that could not be served
     /// can get all of its GPUs at once.
     awaited: Option<BTreeSet<usize>>,
 }
 
-impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
-    fn new(world: &'w mut World<'a>, rest: &'r Rest, slicing: Slicing) -> Self {
+impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
+    fn new(world: &'w mut RoundState<'a>, rest: &'r RoundFixpoint, slicing: Slicing) -> Self {
         let idle = standing_by_gpu(world);
         Self {
-            weights: Weights::of(world),
+            weights: SliceWeights::of(world),
             free: rest.free.clone(),
             world,
             rest,
@@ -63,7 +63,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         line.retain(|waiter| !self.is_served(waiter.index));
         line.extend(standing_still(self.world));
         line.sort_unstable();
-        if let Some(shares) = Shares::of(self.world, &line) {
+        if let Some(shares) = TenantShares::of(self.world, &line) {
             line.retain(|waiter| !shares.defers(self.world, *waiter));
         }
         let mut running = self.over();
@@ -91,7 +91,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
                 running.clone()
             };
             let victims = match self.world.jobs[waiter.index].standing {
-                Standing::Suspended => self.at_home(waiter.index, &over),
+                SchedulingState::Suspended => self.at_home(waiter.index, &over),
                 _ => self.for_newcomer(waiter, &over),
             };
             for &victim in &victims {
@@ -109,7 +109,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     /// another waiter would not give it a GPU.
     ///
     /// [`before`]: super::before()
-    fn await_all(&mut self, gpus: &Gpus) {
+    fn await_all(&mut self, gpus: &NodeGpuMasks) {
         if self.awaited.is_some() {
             return;
         }
@@ -134,9 +134,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     }
 
     /// Jobs that can be suspended.
-    fn movable(&self) -> impl Iterator<Item = (usize, &LiveJob<'a>)> {
+    fn movable(&self) -> impl Iterator<Item = (usize, &PlannedJob<'a>)> {
         let jobs = self.world.jobs.iter().enumerate();
-        jobs.filter(|(_, live)| live.standing == Standing::Running)
+        jobs.filter(|(_, live)| live.standing == SchedulingState::Running)
             // A job that comes up in this round begins its slice now.
             .filter(|(_, live)| live.actions.is_empty())
             .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
@@ -169,7 +169,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         over.into_iter().map(|(_, index)| index).collect()
     }
 
-    fn has_just_met(&self, live: &LiveJob<'_>) -> bool {
+    fn has_just_met(&self, live: &PlannedJob<'_>) -> bool {
         let guest = live.guest.map(|guest| &self.world.jobs[guest]);
         guest.is_some_and(|guest| !guest.actions.is_empty())
     }
@@ -233,7 +233,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let Some((mut victims, free)) = found else {
             if self.awaited.is_none() && self.is_due(waiter) {
                 let running: Vec<usize> = (0..self.world.jobs.len())
-                    .filter(|&other| self.world.jobs[other].standing == Standing::Running)
+                    .filter(|&other| self.world.jobs[other].standing == SchedulingState::Running)
                     .filter(|&other| takes_part(&self.world.jobs[other]))
                     .filter(|&other| self.has_memory(other))
                     .collect();
@@ -252,14 +252,14 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
 
     /// GPUs that the smallest gang of a job would use if all of `victims` were suspended; `None` if
     /// it would not fit even then.
-    fn places(&self, index: usize, victims: &[usize]) -> Option<Gpus> {
+    fn places(&self, index: usize, victims: &[usize]) -> Option<NodeGpuMasks> {
         let shape = self.world.jobs[index].shape;
         let mut free = self.free.clone();
         for &victim in victims {
             vacate(&mut free, &self.world.jobs[victim]);
         }
         let least = (shape.workers.min, shape.ps_shards.min);
-        let mut places = Gpus::new();
+        let mut places = NodeGpuMasks::new();
         for share in place::find(&free, &shape, least, When::Later)? {
             let wanted = share.workers * shape.worker.gpus;
             *places.entry(share.node).or_default() |=
@@ -327,7 +327,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .chain(guests)
             .map(|one| &jobs[one])
             .filter(|one| one.tenant == live.tenant)
-            .map(LiveJob::charged)
+            .map(PlannedJob::charged)
             .sum();
         let held = self.world.held[live.tenant as usize].saturating_sub(leave);
         held.saturating_add(needs(self.world, index)) <= quota
@@ -362,13 +362,13 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .then(|| all.split_off(victims.len()))
     }
 
-    fn stands(&mut self, home: &Gpus) {
+    fn stands(&mut self, home: &NodeGpuMasks) {
         for gpu in each(home) {
             *self.idle.entry(gpu).or_default() += 1;
         }
     }
 
-    fn leaves(&mut self, home: &Gpus) {
+    fn leaves(&mut self, home: &NodeGpuMasks) {
         for gpu in each(home) {
             self.idle.entry(gpu).and_modify(|count| *count -= 1);
         }
@@ -388,24 +388,24 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
 }
 
 /// Whether the job's intent is to run and it may be suspended for others.
-fn takes_part(live: &LiveJob<'_>) -> bool {
+fn takes_part(live: &PlannedJob<'_>) -> bool {
     let is_there = matches!(
         live.standing,
-        Standing::Running | Standing::Suspended | Standing::Queued
+        SchedulingState::Running | SchedulingState::Suspended | SchedulingState::Queued
     );
     is_there && takes_turns(live.job) && live.job.intent == Intent::Run
 }
 
 /// Weights that determine the lengths of time slices.
-struct Weights {
+struct SliceWeights {
     /// Number of time-sliced jobs of each tenant, which share its weight.
     taking_turns: Vec<u32>,
     /// Largest weight of any of these jobs.
     heaviest: f64,
 }
 
-impl Weights {
-    fn of(world: &World<'_>) -> Self {
+impl SliceWeights {
+    fn of(world: &RoundState<'_>) -> Self {
         let mut weights = Self {
             taking_turns: vec![0; world.problem.tenants.len()],
             heaviest: f64::MIN_POSITIVE,
@@ -425,7 +425,7 @@ impl Weights {
 
     /// Weight of a job: its part of its tenant's weight, doubled for every 25 of priority. So a
     /// tenant gets no more time by having more jobs.
-    fn weight(&self, world: &World<'_>, live: &LiveJob<'_>) -> f64 {
+    fn weight(&self, world: &RoundState<'_>, live: &PlannedJob<'_>) -> f64 {
         let tenant = live.tenant as usize;
         let part =
             world.problem.tenants[tenant].weight / f64::from(self.taking_turns[tenant].max(1));
@@ -434,7 +434,7 @@ impl Weights {
 
     /// Slice of a job in milliseconds. The job with the largest weight has the whole quantum, and
     /// others have less in proportion. So no slice exceeds one quantum.
-    fn slice_ms(&self, world: &World<'_>, live: &LiveJob<'_>, slicing: Slicing) -> i64 {
+    fn slice_ms(&self, world: &RoundState<'_>, live: &PlannedJob<'_>, slicing: Slicing) -> i64 {
         let share = (self.weight(world, live) / self.heaviest).clamp(SHORTEST, 1.0);
         (ms(slicing.quantum_ms) as f64 * share) as i64
     }
@@ -442,9 +442,9 @@ impl Weights {
 
 /// Milliseconds until the slice of the first waiter in line can begin at the earliest, if no job
 /// ends. Lent GPUs are returned by then.
-pub(super) fn loan_ms(world: &World<'_>, slicing: Slicing, index: usize) -> i64 {
-    let weights = Weights::of(world);
-    let ends_ms = |live: &LiveJob<'_>| {
+pub(super) fn loan_ms(world: &RoundState<'_>, slicing: Slicing, index: usize) -> i64 {
+    let weights = SliceWeights::of(world);
+    let ends_ms = |live: &PlannedJob<'_>| {
         if takes_turns(live.job) {
             let slice_ms = weights.slice_ms(world, live, slicing);
             live.job.turn_began_ms().saturating_add(slice_ms)
@@ -453,16 +453,16 @@ pub(super) fn loan_ms(world: &World<'_>, slicing: Slicing, index: usize) -> i64 
         }
     };
     let stays =
-        |live: &&LiveJob<'_>| live.standing.stays() && live.host.is_none() && !live.job.lent;
+        |live: &&PlannedJob<'_>| live.standing.stays() && live.host.is_none() && !live.job.lent;
     let begins_ms = match world.jobs[index].standing {
-        Standing::Suspended => {
+        SchedulingState::Suspended => {
             let home = home(world, index);
             let there = world.jobs.iter().filter(stays);
             let there = there.filter(|live| overlaps(live, &home));
             there.map(ends_ms).max().unwrap_or(world.now_ms)
         }
         _ => {
-            let mut there: Vec<(i64, &LiveJob<'_>)> = world
+            let mut there: Vec<(i64, &PlannedJob<'_>)> = world
                 .jobs
                 .iter()
                 .filter(stays)
@@ -477,7 +477,7 @@ pub(super) fn loan_ms(world: &World<'_>, slicing: Slicing, index: usize) -> i64 
 
 /// Time of the first of these ends after which the smallest gang of a job fits, if all lent GPUs
 /// are returned too. Unix ms; `i64::MAX` if it never fits.
-fn fits_after(world: &World<'_>, index: usize, ends: &[(i64, &LiveJob<'_>)]) -> i64 {
+fn fits_after(world: &RoundState<'_>, index: usize, ends: &[(i64, &PlannedJob<'_>)]) -> i64 {
     let shape = world.jobs[index].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = world.free.clone();
@@ -507,11 +507,12 @@ pub(super) fn shortest_ms(slicing: Slicing) -> i64 {
 
 /// Next time at which a slice expires, or at which a queued job has waited for a quantum and may
 /// start. Unix ms.
-pub(super) fn next_ms(world: &World<'_>) -> Option<i64> {
+pub(super) fn next_ms(world: &RoundState<'_>) -> Option<i64> {
     let slicing = world.policy.slicing?;
-    let weights = Weights::of(world);
+    let weights = SliceWeights::of(world);
     let running = world.jobs.iter();
-    let running = running.filter(|live| live.standing == Standing::Running && takes_part(live));
+    let running =
+        running.filter(|live| live.standing == SchedulingState::Running && takes_part(live));
     let over = running.map(|live| {
         let slice_ms = weights.slice_ms(world, live, slicing);
         live.job.turn_began_ms().saturating_add(slice_ms)

@@ -2,29 +2,33 @@
 
 use super::dense::dense_node;
 use super::index::{NodeIndex, TenantIndex};
-use super::{LiveJob, World, room_of, seconds};
+use super::{PlannedJob, RoundState, room_of, seconds};
 use crate::live::calm;
-use crate::live::free::{FreeNode, Holding, Room, bits};
-use crate::live::gang::{Shape, Unfit, add};
-use crate::live::memory::Memory;
+use crate::live::free::{FreeNode, Holding, HostCapacity, bits};
+use crate::live::gang::{GangShape, Unfit, add};
+use crate::live::memory::EstimateCache;
 use crate::live::moving;
 use crate::live::outlook::Kinds;
-use crate::live::packing::{self, Pairs, Second};
+use crate::live::packing::{self, PackedJob, Pairs};
 use crate::live::resize::gone;
-use crate::live::settle::{Settled, done_workers, settle};
-use crate::live::standing::{Standing, gpus_of};
+use crate::live::settle::{ObservedJob, done_workers, settle};
+use crate::live::standing::{SchedulingState, gpus_of};
 use crate::live::turns;
 use crate::plan::Action;
 use crate::policy::Policy;
-use crate::problem::{self, Problem};
-use crate::snapshot::{Job, Node, Snapshot, Task};
+use crate::problem::{self, SchedulingProblem};
+use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::id::{StudyId, TenantId};
 use muster_model::spec::Range;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-impl<'a> World<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memory: &mut Memory) -> Self {
+impl<'a> RoundState<'a> {
+    pub(crate) fn new(
+        snapshot: &'a ClusterSnapshot,
+        policy: &'a Policy,
+        memory: &mut EstimateCache,
+    ) -> Self {
         let share = policy.share.share();
         let kinds = Kinds::of(&snapshot.nodes);
         let racks = racks(&snapshot.nodes);
@@ -41,11 +45,11 @@ impl<'a> World<'a> {
             empty: free.clone(),
             free,
             jobs: Vec::with_capacity(snapshot.jobs.len()),
-            problem: Problem {
+            problem: SchedulingProblem {
                 now_s: seconds(snapshot.now_ms),
                 round_s: 1.0,
                 kinds: kinds.names(),
-                ..Problem::default()
+                ..SchedulingProblem::default()
             },
             kinds,
             studies: studies(snapshot),
@@ -57,7 +61,7 @@ impl<'a> World<'a> {
             journal: None,
             moves: Vec::new(),
             inherited: BTreeMap::new(),
-            seats: packing::Seats::default(),
+            seats: packing::JobsByGpu::default(),
         };
         for (free, node) in world.free.iter_mut().zip(&snapshot.nodes) {
             free.fresh = calm::fresh(node, snapshot.now_ms, policy);
@@ -80,7 +84,7 @@ impl<'a> World<'a> {
         }
         memory.end();
         packing::join(&mut world, &pairs);
-        world.seats = packing::Seats::of(&world, |id| nodes.find(id));
+        world.seats = packing::JobsByGpu::of(&world, |id| nodes.find(id));
         moving::expect(&mut world);
         world.keep_excluded();
         world
@@ -106,7 +110,7 @@ impl<'a> World<'a> {
             .collect();
         index.sort_unstable();
         for tenant in &self.snapshot.tenants {
-            self.problem.tenants.push(problem::Tenant {
+            self.problem.tenants.push(problem::ProblemTenant {
                 weight: tenant.weight,
                 gpu_quota: tenant.gpu_quota,
                 parent: None,
@@ -120,15 +124,15 @@ impl<'a> World<'a> {
     /// then holds only CPU and memory there.
     fn add(
         &mut self,
-        settled: Settled<'a>,
-        (tenant, second): (u32, Option<&Second>),
+        settled: ObservedJob<'a>,
+        (tenant, second): (u32, Option<&PackedJob>),
         nodes: &NodeIndex,
-        memory: &mut Memory,
+        memory: &mut EstimateCache,
     ) {
         let job = settled.job;
-        let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
+        let standing = SchedulingState::of(&settled.state, settled.not_before_ms, self.now_ms);
         let left = left_of_a_command(job, standing);
-        let shape = Shape {
+        let shape = GangShape {
             workers: left.map_or_else(
                 || range(job, standing),
                 |left| Range {
@@ -147,8 +151,8 @@ impl<'a> World<'a> {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),
             _ => (Vec::new(), false),
         };
-        let stays = |task: &&Task| !leave.contains(&task.id);
-        let theirs = |tasks: Vec<&Task>| {
+        let stays = |task: &&SnapshotTask| !leave.contains(&task.id);
+        let theirs = |tasks: Vec<&SnapshotTask>| {
             let mut held = holdings(job, nodes, tasks.into_iter());
             if let Some(second) = second {
                 second.yields(&mut held, |id| nodes.find(id));
@@ -160,7 +164,7 @@ impl<'a> World<'a> {
         let leaving = theirs(job.leaving.iter().chain(told).collect());
         self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
         self.hold(standing, &kept, &leaving);
-        if standing == Standing::Suspended {
+        if standing == SchedulingState::Suspended {
             let idle = theirs(turns::goes_later(job, &settled.state).collect());
             self.keep_memory_of(idle);
         }
@@ -178,7 +182,7 @@ impl<'a> World<'a> {
         let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, &self.kinds);
         let index = self.jobs.len();
         let is_member = (standing.stays() && second.is_none()) || standing.waits();
-        self.jobs.push(LiveJob {
+        self.jobs.push(PlannedJob {
             job,
             tenant,
             priority: job.priority,
@@ -196,7 +200,7 @@ impl<'a> World<'a> {
             },
             revision: job.revision + u64::from(resized),
             holdings: kept,
-            is_resizing: standing == Standing::Running
+            is_resizing: standing == SchedulingState::Running
                 && (!leaving.is_empty() || job.is_resizing()),
             leaving,
             destination,
@@ -217,12 +221,12 @@ impl<'a> World<'a> {
     }
 
     /// Subtracts what the tasks of a job hold. Resources of leaving tasks are free once these end.
-    fn hold(&mut self, standing: Standing, kept: &[Holding], leaving: &[Holding]) {
+    fn hold(&mut self, standing: SchedulingState, kept: &[Holding], leaving: &[Holding]) {
         let kept = kept.iter().map(|held| (held, !standing.stays()));
         for (held, goes) in kept.chain(leaving.iter().map(|held| (held, true))) {
             let node = &mut self.free[held.node as usize];
             node.hold(held);
-            if goes && standing != Standing::Suspended {
+            if goes && standing != SchedulingState::Suspended {
                 node.release_later(held);
             }
         }
@@ -240,7 +244,7 @@ impl<'a> World<'a> {
 
 /// Range of workers. A job outside of a changed range may keep its size; the stage `out_of_range`
 /// does the rest.
-fn range(job: &Job, standing: Standing) -> Range {
+fn range(job: &SnapshotJob, standing: SchedulingState) -> Range {
     let (has, _) = job.size();
     if standing.stays() && has > 0 {
         Range {
@@ -254,7 +258,7 @@ fn range(job: &Job, standing: Standing) -> Range {
 
 /// Remaining workers of a command of which some have ended. The job is not grown or completed,
 /// because the ended workers would start from the beginning.
-fn left_of_a_command(job: &Job, standing: Standing) -> Option<u32> {
+fn left_of_a_command(job: &SnapshotJob, standing: SchedulingState) -> Option<u32> {
     let done = done_workers(job);
     let left = job.size().0.saturating_sub(done);
     (standing.stays() && done > 0 && left > 0).then_some(left)
@@ -262,9 +266,9 @@ fn left_of_a_command(job: &Job, standing: Standing) -> Option<u32> {
 
 /// Resources of the tasks that have not been released.
 fn holdings<'t>(
-    job: &Job,
+    job: &SnapshotJob,
     nodes: &NodeIndex,
-    tasks: impl Iterator<Item = &'t Task>,
+    tasks: impl Iterator<Item = &'t SnapshotTask>,
 ) -> Vec<Holding> {
     let mut holdings = Vec::new();
     for task in tasks.filter(|task| !task.state.is_released()) {
@@ -288,12 +292,12 @@ fn holdings<'t>(
 }
 
 /// CPU and memory of a task; a suspended task keeps memory and uses no CPU.
-fn held_room(job: &Job, task: &Task) -> Room {
+fn held_room(job: &SnapshotJob, task: &SnapshotTask) -> HostCapacity {
     let room = room_of(job, task.role);
     if task.state.holds_gpus() {
         room
     } else {
-        Room {
+        HostCapacity {
             cpu_milli: 0,
             ..room
         }
@@ -302,7 +306,7 @@ fn held_room(job: &Job, task: &Task) -> Room {
 
 /// Rack numbers by name. All nodes without a rack have number 0: they are as near to each other as
 /// nodes of one rack.
-fn racks(nodes: &[Node]) -> BTreeMap<&str, u32> {
+fn racks(nodes: &[SnapshotNode]) -> BTreeMap<&str, u32> {
     let names: BTreeSet<&str> = nodes
         .iter()
         .filter_map(|node| node.rack.as_deref())
@@ -310,12 +314,12 @@ fn racks(nodes: &[Node]) -> BTreeMap<&str, u32> {
     names.into_iter().zip(1..).collect()
 }
 
-fn rack_of(racks: &BTreeMap<&str, u32>, node: &Node) -> u32 {
+fn rack_of(racks: &BTreeMap<&str, u32>, node: &SnapshotNode) -> u32 {
     let rack = node.rack.as_deref();
     rack.and_then(|name| racks.get(name).copied()).unwrap_or(0)
 }
 
-fn studies(snapshot: &Snapshot) -> Vec<StudyId> {
+fn studies(snapshot: &ClusterSnapshot) -> Vec<StudyId> {
     let trials = snapshot.jobs.iter().filter_map(|job| job.trial);
     let studies: BTreeSet<StudyId> = trials.map(|trial| trial.study).collect();
     studies.into_iter().collect()

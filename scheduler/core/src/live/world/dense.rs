@@ -1,19 +1,19 @@
 //! Jobs and nodes as the policy sees them.
 
-use super::{World, seconds, seconds_of};
+use super::{RoundState, seconds, seconds_of};
 use crate::live::calm;
 use crate::live::cost;
 use crate::live::free::Holding;
-use crate::live::gang::Shape;
-use crate::problem::{self, Demand, Part};
-use crate::snapshot::Node;
+use crate::live::gang::GangShape;
+use crate::problem::{self, Demand, NodeAllocation};
+use crate::snapshot::SnapshotNode;
 
-impl World<'_> {
+impl RoundState<'_> {
     /// The job as the policy sees it.
-    pub(crate) fn dense(&self, index: usize) -> problem::Job {
+    pub(crate) fn dense(&self, index: usize) -> problem::ProblemJob {
         let live = &self.jobs[index];
         let (job, shape) = (live.job, &live.shape);
-        let present: Vec<Part> = match &live.destination {
+        let present: Vec<NodeAllocation> = match &live.destination {
             Some(placed) => parts(&placed.holdings(shape)),
             None if live.standing.stays() => parts(&live.holdings),
             None => Vec::new(),
@@ -26,7 +26,7 @@ impl World<'_> {
         if let Some(held_s) = held_s.get_mut(usize::from(kind)) {
             *held_s = job.trained_s;
         }
-        problem::Job {
+        problem::ProblemJob {
             tenant: live.tenant,
             priority: live.priority,
             submitted_s: seconds(job.submitted_ms),
@@ -54,7 +54,7 @@ impl World<'_> {
             preemptible: true,
             trial: job.trial.and_then(|trial| {
                 let study = self.studies.binary_search(&trial.study).ok()?;
-                Some(problem::Trial {
+                Some(problem::ProblemTrial {
                     study: u32::try_from(study).ok()?,
                     gain: trial.gain,
                 })
@@ -65,7 +65,7 @@ impl World<'_> {
 }
 
 /// Demand of one worker, with its part of the shards of the smallest gang.
-fn unit(shape: &Shape) -> Demand {
+fn unit(shape: &GangShape) -> Demand {
     let (workers, shards) = (
         u64::from(shape.workers.min.max(1)),
         u64::from(shape.ps_shards.min),
@@ -84,8 +84,8 @@ fn unit(shape: &Shape) -> Demand {
     }
 }
 
-pub(crate) fn dense_node(node: &Node, (kind, rack): (u16, u32)) -> problem::Node {
-    problem::Node {
+pub(crate) fn dense_node(node: &SnapshotNode, (kind, rack): (u16, u32)) -> problem::ProblemNode {
+    problem::ProblemNode {
         kind,
         gpus: if node.is_open() { node.own_gpus() } else { 0 },
         cpu_milli: node.cpu_milli,
@@ -95,10 +95,10 @@ pub(crate) fn dense_node(node: &Node, (kind, rack): (u16, u32)) -> problem::Node
 }
 
 /// GPUs of each node on which it holds any.
-fn parts(holdings: &[Holding]) -> Vec<Part> {
+fn parts(holdings: &[Holding]) -> Vec<NodeAllocation> {
     let with_gpus = holdings.iter().filter(|held| held.gpus != 0);
     with_gpus
-        .map(|held| Part {
+        .map(|held| NodeAllocation {
             node: held.node,
             gpus: held.gpus.count_ones(),
         })

@@ -1,8 +1,8 @@
 //! Dense indices of nodes and tenants in a round, by id.
 
-use super::World;
+use super::RoundState;
 use crate::problem;
-use crate::snapshot::Snapshot;
+use crate::snapshot::ClusterSnapshot;
 use muster_model::id::{NodeId, TenantId};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub(super) struct NodeIndex(HashMap<NodeId, u32, BuildHasherDefault<IdHasher>>);
 
 impl NodeIndex {
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    pub(super) fn of(snapshot: &ClusterSnapshot) -> Self {
         let ids = snapshot.nodes.iter().map(|node| node.id);
         Self(ids.zip(0..).collect())
     }
@@ -50,13 +50,13 @@ impl Hasher for IdHasher {
 pub(super) struct TenantIndex(pub(super) Vec<(TenantId, u32)>);
 
 impl TenantIndex {
-    pub(super) fn find(&self, world: &mut World<'_>, id: TenantId) -> u32 {
+    pub(super) fn find(&self, world: &mut RoundState<'_>, id: TenantId) -> u32 {
         if let Ok(at) = self.0.binary_search_by_key(&id, |&(id, _)| id) {
             return self.0[at].1;
         }
         let known = self.0.len();
         if world.problem.tenants.len() == known {
-            world.problem.tenants.push(problem::Tenant {
+            world.problem.tenants.push(problem::ProblemTenant {
                 weight: 1.0,
                 gpu_quota: None,
                 parent: None,

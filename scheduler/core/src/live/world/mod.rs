@@ -8,20 +8,20 @@ mod build;
 mod dense;
 mod index;
 
-use super::free::{FreeNode, Holding, Room};
-use super::gang::{Placed, Shape};
-use super::outlook::{Kinds, Sizing};
-use super::packing::{self, Seats};
+use super::free::{FreeNode, Holding, HostCapacity};
+use super::gang::{GangPlacement, GangShape};
+use super::outlook::{JobScaling, Kinds};
+use super::packing::{self, JobsByGpu};
 use super::settle::once_gone;
-use super::standing::{Standing, gpus_of};
+use super::standing::{SchedulingState, gpus_of};
 use super::turns;
 use crate::estimate::Estimate;
 use crate::plan::Action;
-use crate::policies::{Promises, Share};
+use crate::policies::{PolicyCapabilities, SchedulingPolicy};
 use crate::policy::Policy;
-use crate::problem::{self, Problem};
+use crate::problem::{self, SchedulingProblem};
 use crate::report::MoveReport;
-use crate::snapshot::{Job, Snapshot};
+use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 pub(crate) use dense::dense_node;
 use muster_model::id::{StudyId, TaskId};
 use muster_model::job::JobState;
@@ -29,19 +29,19 @@ use muster_model::task::Role;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-pub(crate) struct World<'a> {
-    pub snapshot: &'a Snapshot,
+pub(crate) struct RoundState<'a> {
+    pub snapshot: &'a ClusterSnapshot,
     pub policy: &'a Policy,
-    pub share: Box<dyn Share>,
-    pub promises: Promises,
+    pub share: Box<dyn SchedulingPolicy>,
+    pub promises: PolicyCapabilities,
     pub now_ms: i64,
     pub kinds: Kinds,
     pub free: Vec<FreeNode>,
     /// Free resources of the empty cluster.
     pub empty: Vec<FreeNode>,
     /// In the order of the snapshot.
-    pub jobs: Vec<LiveJob<'a>>,
-    pub problem: Problem,
+    pub jobs: Vec<PlannedJob<'a>>,
+    pub problem: SchedulingProblem,
     /// Ids of the studies that jobs are trials of, ascending.
     studies: Vec<StudyId>,
     /// Index in `jobs` of each job of the problem (member).
@@ -55,29 +55,29 @@ pub(crate) struct World<'a> {
     /// Reserved GPUs that may be lent until that time slice begins.
     pub lendable: BTreeMap<u32, u64>,
     /// Journal of a trial: previous state of each changed job.
-    pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
+    pub journal: Option<Vec<(usize, PlannedJob<'a>, Option<problem::ProblemJob>)>>,
     /// Migrations that this round has begun, for the report.
     pub moves: Vec<MoveReport>,
     /// GPUs that a guest keeps once its host has left, by node.
     pub inherited: BTreeMap<u32, u64>,
     /// Jobs on the GPUs that are shared or may be shared.
-    pub seats: Seats,
+    pub seats: JobsByGpu,
 }
 
 /// A job during the round.
 #[derive(Debug, Clone)]
-pub(crate) struct LiveJob<'a> {
-    pub job: &'a Job,
+pub(crate) struct PlannedJob<'a> {
+    pub job: &'a SnapshotJob,
     pub tenant: u32,
     pub priority: i32,
     pub state: JobState,
-    pub standing: Standing,
+    pub standing: SchedulingState,
     pub not_before_ms: Option<i64>,
     /// Decisions so far, in order.
     pub actions: Vec<Action>,
-    pub shape: Shape,
+    pub shape: GangShape,
     pub estimate: Estimate,
-    pub sizing: Sizing,
+    pub sizing: JobScaling,
     pub placed_ms: Option<i64>,
     pub revision: u64,
     /// Holdings of the unreleased tasks that stay.
@@ -85,7 +85,7 @@ pub(crate) struct LiveJob<'a> {
     /// Holdings of tasks that leave by a resize in place.
     pub leaving: Vec<Holding>,
     /// Reserved destination of a moving job, until it has stopped.
-    pub destination: Option<Placed>,
+    pub destination: Option<GangPlacement>,
     /// Holdings of tasks that join by a resize of this round.
     pub joining: Vec<Holding>,
     /// Tasks that leave by a resize of this round.
@@ -107,7 +107,7 @@ pub(crate) struct LiveJob<'a> {
     pub shared: u32,
 }
 
-impl<'a> World<'a> {
+impl<'a> RoundState<'a> {
     /// Adds a job to the policy's problem, for example after its suspension.
     pub(crate) fn enlist(&mut self, index: usize) {
         assert!(
@@ -130,13 +130,13 @@ impl<'a> World<'a> {
             None if live.standing.stays() => live.size.0,
             None => 0,
         };
-        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, &self.kinds);
+        live.sizing = JobScaling::of(&live.estimate, &live.shape, step, workers, &self.kinds);
         let dense = self.dense(index);
         self.problem.jobs.insert(at, dense);
     }
 
     /// Starts a job on a placement.
-    pub(crate) fn start(&mut self, index: usize, placed: &Placed, why: String) {
+    pub(crate) fn start(&mut self, index: usize, placed: &GangPlacement, why: String) {
         self.remember(index);
         let now_ms = self.now_ms;
         // A trial needs only the start itself. Nodes that the trial added are not in the snapshot.
@@ -177,7 +177,7 @@ impl<'a> World<'a> {
             self.free[held.node as usize].release_later(held);
         }
         let step = live.job.progress.step;
-        live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, &self.kinds);
+        live.sizing = JobScaling::of(&live.estimate, &live.shape, step, 0, &self.kinds);
         self.refresh(index);
         self.keep_excluded();
     }
@@ -188,7 +188,7 @@ impl<'a> World<'a> {
         let (policy, now_ms) = (self.policy, self.now_ms);
         let live = &mut self.jobs[index];
         (live.state, live.not_before_ms) = once_gone(live, policy, now_ms);
-        live.standing = Standing::of(&live.state, live.not_before_ms, now_ms);
+        live.standing = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
         let holdings = std::mem::take(&mut live.holdings);
         self.held[live.tenant as usize] -= std::mem::take(&mut live.shared);
         self.give_back(index, &holdings);
@@ -258,17 +258,17 @@ impl<'a> World<'a> {
     }
 
     /// Milliseconds since the job was placed.
-    pub(crate) fn ran_ms(&self, live: &LiveJob<'_>) -> u64 {
+    pub(crate) fn ran_ms(&self, live: &PlannedJob<'_>) -> u64 {
         let since_ms = live.placed_ms.unwrap_or(i64::MIN);
         u64::try_from(self.now_ms.saturating_sub(since_ms)).unwrap_or(0)
     }
 
-    pub(crate) fn quota(&self, live: &LiveJob<'_>) -> Option<u32> {
+    pub(crate) fn quota(&self, live: &PlannedJob<'_>) -> Option<u32> {
         self.problem.tenants[live.tenant as usize].gpu_quota
     }
 }
 
-impl LiveJob<'_> {
+impl PlannedJob<'_> {
     /// GPUs that count against the tenant's quota.
     pub(crate) fn charged(&self) -> u32 {
         gpus_of(&self.holdings) + self.shared
@@ -295,15 +295,15 @@ impl LiveJob<'_> {
                 .apply(event)
                 .unwrap_or_else(|refused| panic!("job {}: {refused}", self.job.id));
         }
-        self.standing = Standing::of(&self.state, self.not_before_ms, now_ms);
+        self.standing = SchedulingState::of(&self.state, self.not_before_ms, now_ms);
         self.actions.push(action);
     }
 }
 
-pub(crate) fn room_of(job: &Job, role: Role) -> Room {
+pub(crate) fn room_of(job: &SnapshotJob, role: Role) -> HostCapacity {
     match role {
-        Role::Worker { .. } => Room::worker(&job.worker),
-        Role::PsShard { .. } => Room::shard(&job.ps_shard),
+        Role::Worker { .. } => HostCapacity::worker(&job.worker),
+        Role::PsShard { .. } => HostCapacity::shard(&job.ps_shard),
     }
 }
 

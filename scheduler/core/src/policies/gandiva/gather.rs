@@ -1,17 +1,17 @@
 //! Gathering of scattered gangs.
 
 use super::{is_settled, time_left_s};
-use crate::policies::room::{Room, Style};
-use crate::problem::{Part, gpus_of, nodes_of};
+use crate::policies::room::{AllocationState, Style};
+use crate::problem::{NodeAllocation, gpus_of, nodes_of};
 use std::cmp::Reverse;
 
 /// Moves gangs from several nodes onto one, where other jobs may have to migrate for it. A gang
 /// moves only if it then ends earlier by more than the cost of all these restarts. `start` has the
 /// present allocations, `given` the planned ones. Returns `None` if no gang moves.
 pub fn scattered<'a>(
-    start: &Room<'a>,
-    given: &[Option<Vec<Part>>],
-) -> Option<Vec<Option<Vec<Part>>>> {
+    start: &AllocationState<'a>,
+    given: &[Option<Vec<NodeAllocation>>],
+) -> Option<Vec<Option<Vec<NodeAllocation>>>> {
     let mut room = start.clone();
     for (job, parts) in given.iter().enumerate() {
         if let Some(parts) = parts {
@@ -28,7 +28,11 @@ pub fn scattered<'a>(
 }
 
 /// Returns the state in which the gang is on one node.
-fn gather<'a>(start: &Room<'a>, room: &Room<'a>, job: usize) -> Option<Room<'a>> {
+fn gather<'a>(
+    start: &AllocationState<'a>,
+    room: &AllocationState<'a>,
+    job: usize,
+) -> Option<AllocationState<'a>> {
     let parts = room.given(job)?;
     let starts_now = parts != start.present(job);
     if nodes_of(parts) < 2 || !(starts_now || is_settled(start, job, Some(parts))) {
@@ -45,7 +49,7 @@ fn gather<'a>(start: &Room<'a>, room: &Room<'a>, job: usize) -> Option<Room<'a>>
         .into_iter()
         .find_map(|node| {
             let mut trial = without.clone();
-            let together = [Part {
+            let together = [NodeAllocation {
                 node,
                 gpus: gpus_of(parts),
             }];
@@ -59,7 +63,7 @@ fn gather<'a>(start: &Room<'a>, room: &Room<'a>, job: usize) -> Option<Room<'a>>
         })
 }
 
-fn emptiest_first(room: &Room<'_>, kind: u16) -> Vec<u32> {
+fn emptiest_first(room: &AllocationState<'_>, kind: u16) -> Vec<u32> {
     let nodes = (0..).zip(room.problem.nodes.iter().zip(&room.tally.free));
     let mut nodes: Vec<(u32, u32)> = nodes
         .filter(|(_, (node, _))| node.kind == kind)
@@ -71,7 +75,12 @@ fn emptiest_first(room: &Room<'_>, kind: u16) -> Vec<u32> {
 
 /// Moves small jobs from the node elsewhere until the gang fits there. Returns the cost of their
 /// restarts, or `None` if the gang does not fit.
-fn vacate(start: &Room<'_>, room: &mut Room<'_>, gang: usize, place: &[Part]) -> Option<f64> {
+fn vacate(
+    start: &AllocationState<'_>,
+    room: &mut AllocationState<'_>,
+    gang: usize,
+    place: &[NodeAllocation],
+) -> Option<f64> {
     let node = place[0].node;
     let unit = &room.problem.jobs[gang].unit;
     let mut movers: Vec<(u32, usize)> = (0..room.problem.jobs.len())

@@ -4,14 +4,14 @@
 use super::Objective;
 use super::weights::shares;
 use crate::policies::order::request;
-use crate::policies::room::Room;
-use crate::policies::seat::{Wish, free_by_kind};
+use crate::policies::room::AllocationState;
+use crate::policies::seat::{SizeWish, free_by_kind};
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Variable};
 
 /// Variable of the programme: a job on a kind on which it can run.
 #[derive(Debug, Clone, Copy)]
-pub struct Chance {
-    pub wish: Wish,
+pub struct TimeFraction {
+    pub wish: SizeWish,
     /// Work per second on the kind.
     pub speed: f64,
     /// Fraction of its time that the job should spend on the kind.
@@ -24,8 +24,12 @@ const SUM_WEIGHT: f64 = 1e-3;
 
 /// Returns the solved variables by job, for the jobs that can run. Capacity and quotas are those
 /// left in `room`.
-pub fn solve(objective: Objective, room: &Room<'_>, jobs: &[usize]) -> Vec<Vec<Chance>> {
-    let mut chances: Vec<Vec<Chance>> = jobs.iter().map(|&job| of_job(room, job)).collect();
+pub fn solve(
+    objective: Objective,
+    room: &AllocationState<'_>,
+    jobs: &[usize],
+) -> Vec<Vec<TimeFraction>> {
+    let mut chances: Vec<Vec<TimeFraction>> = jobs.iter().map(|&job| of_job(room, job)).collect();
     chances.retain(|of_job| !of_job.is_empty());
     let values = values(objective, room, &chances);
     let mut programme = match objective {
@@ -45,7 +49,7 @@ pub fn solve(objective: Objective, room: &Room<'_>, jobs: &[usize]) -> Vec<Vec<C
 }
 
 /// Returns the kinds on which a job runs at its size, if the free capacity and its quota allow it.
-fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
+fn of_job(room: &AllocationState<'_>, job: usize) -> Vec<TimeFraction> {
     let of = &room.problem.jobs[job];
     let gpus = request(of);
     if gpus > of.max_gpus || !room.quota_allows(of.tenant, gpus) {
@@ -55,8 +59,8 @@ fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
     let kinds = room.kinds().iter();
     kinds
         .filter(|&&(kind, _)| gpus <= free[usize::from(kind)])
-        .map(|&(kind, _)| Chance {
-            wish: Wish { job, kind, gpus },
+        .map(|&(kind, _)| TimeFraction {
+            wish: SizeWish { job, kind, gpus },
             speed: room.speed(job, kind, gpus),
             fraction: 0.0,
         })
@@ -65,10 +69,14 @@ fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
 }
 
 /// Returns the coefficient of each variable in the objective.
-fn values(objective: Objective, room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Vec<f64>> {
+fn values(
+    objective: Objective,
+    room: &AllocationState<'_>,
+    chances: &[Vec<TimeFraction>],
+) -> Vec<Vec<f64>> {
     let jobs: Vec<usize> = chances.iter().map(|of_job| of_job[0].wish.job).collect();
     let shares = shares(room.problem, &jobs);
-    let of_job = |(chances, share): (&Vec<Chance>, f64)| -> Vec<f64> {
+    let of_job = |(chances, share): (&Vec<TimeFraction>, f64)| -> Vec<f64> {
         let scale = match objective {
             Objective::MaxSum => 1.0,
             // The throughput of an equal share of every kind, up to a factor common to all jobs.
@@ -105,7 +113,7 @@ impl Programme {
     /// - `sum_k X[j, k] <= 1` for each job;
     /// - `sum_j gpus[j] X[j, k] <= GPUs[k]` for each kind;
     /// - `sum_j gpus[j] X[j, .] <= quota` for each tenant with a quota.
-    fn new(room: &Room<'_>, chances: &[Vec<Chance>], sum: &[Vec<f64>]) -> Self {
+    fn new(room: &AllocationState<'_>, chances: &[Vec<TimeFraction>], sum: &[Vec<f64>]) -> Self {
         let mut microlp = microlp::Problem::new(OptimizationDirection::Maximize);
         let of_job = |values: &Vec<f64>| -> Vec<Variable> {
             let add = |&value| microlp.add_var(value, (0.0, 1.0));
@@ -119,7 +127,7 @@ impl Programme {
             let chances = chances.iter().flatten();
             chances.zip(variables.iter().flatten().copied())
         };
-        let mut limit = |counts: &dyn Fn(&Wish) -> bool, gpus: u32| {
+        let mut limit = |counts: &dyn Fn(&SizeWish) -> bool, gpus: u32| {
             let counted = flat().filter(|(chance, _)| counts(&chance.wish));
             let terms: LinearExpr = counted
                 .map(|(chance, x)| (x, f64::from(chance.wish.gpus)))
@@ -131,7 +139,7 @@ impl Programme {
             limit(&|wish| wish.kind == kind, free[usize::from(kind)]);
         }
         for (tenant, left) in room.quota.rows() {
-            let of = |wish: &Wish| room.problem.jobs[wish.job].tenant;
+            let of = |wish: &SizeWish| room.problem.jobs[wish.job].tenant;
             limit(
                 &|wish| room.quota.lineage(of(wish)).any(|above| above == tenant),
                 left,
@@ -153,7 +161,7 @@ impl Programme {
     /// Solves the programme and stores the fractions. If the solver fails on a numerically
     /// difficult programme, every job gets equal fractions of the kinds on which it runs. Rotation
     /// by priority still works then.
-    fn fill_in(self, chances: &mut [Vec<Chance>]) {
+    fn fill_in(self, chances: &mut [Vec<TimeFraction>]) {
         let solution = self
             .microlp
             .solve()

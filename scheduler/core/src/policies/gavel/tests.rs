@@ -1,10 +1,10 @@
 use super::Gavel;
-use crate::policies::Share;
+use crate::policies::SchedulingPolicy;
 use crate::policies::scene::{after, cluster, holds, job, later, part, power, tenant};
-use crate::problem::{Job, Problem};
+use crate::problem::{ProblemJob, SchedulingProblem};
 
 /// Returns a job with these speeds on a slow and a fast kind.
-fn on_both(slow: f64, fast: f64) -> Job {
+fn on_both(slow: f64, fast: f64) -> ProblemJob {
     job(vec![power(slow, 1.0), power(fast, 1.0)])
 }
 
@@ -13,7 +13,7 @@ fn both() -> [Gavel; 2] {
 }
 
 /// Returns the seconds that each job was served on each kind in `rounds` rounds.
-fn rounds(policy: Gavel, mut problem: Problem, rounds: u32) -> Vec<Vec<f64>> {
+fn rounds(policy: Gavel, mut problem: SchedulingProblem, rounds: u32) -> Vec<Vec<f64>> {
     for _ in 0..rounds {
         let decision = policy.share(&problem);
         problem = later(after(&problem, &decision), 360.0);

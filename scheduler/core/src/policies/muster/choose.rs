@@ -2,17 +2,17 @@
 //! descending value per GPU. On several kinds, an exact search chooses the sizes, or prices if
 //! there are many jobs. Then single improvements follow.
 
-use super::climb::Climb;
-use super::menu::{Dish, Menu};
+use super::climb::GreedyHull;
+use super::menu::{AllocationOption, JobOptions};
 use super::shares::Classes;
 use super::{exact, prices};
 use crate::policies::quota::Quota;
-use crate::problem::{Problem, Tally};
+use crate::problem::{FreeResources, SchedulingProblem};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 /// Option that a job gets, as an index into its menu.
-pub(super) type Choice = Option<usize>;
+pub(super) type OptionIndex = Option<usize>;
 
 /// Maximum number of rounds of single improvements.
 const ROUNDS: usize = 4;
@@ -21,19 +21,23 @@ const ROUNDS: usize = 4;
 const MANY_JOBS: usize = 1_000;
 
 /// Remaining capacity while sizes are chosen.
-struct Giving<'a> {
-    problem: &'a Problem,
-    menus: &'a [Menu<'a>],
+struct RemainingCapacity<'a> {
+    problem: &'a SchedulingProblem,
+    menus: &'a [JobOptions<'a>],
     quota: Quota<'a>,
     /// Remaining GPUs by kind.
     left: Vec<u32>,
     /// Whether any tenant has a quota.
     limited: bool,
-    chosen: Vec<Choice>,
+    chosen: Vec<OptionIndex>,
 }
 
-pub(super) fn choose(problem: &Problem, menus: &[Menu<'_>], classes: &Classes) -> Vec<Choice> {
-    let mut giving = Giving::new(problem, menus);
+pub(super) fn choose(
+    problem: &SchedulingProblem,
+    menus: &[JobOptions<'_>],
+    classes: &Classes,
+) -> Vec<OptionIndex> {
+    let mut giving = RemainingCapacity::new(problem, menus);
     if giving.left.iter().filter(|gpus| **gpus > 0).count() > 1 {
         let wanted = exact::best(problem, menus, classes, &giving.left, &giving.quota)
             .unwrap_or_else(|| prices::at_prices(menus, classes, &giving.left));
@@ -51,8 +55,11 @@ pub(super) fn choose(problem: &Problem, menus: &[Menu<'_>], classes: &Classes) -
 
 /// Returns the choice in which all jobs keep their sizes and free GPUs are distributed. Returns
 /// `None` if no job keeps a size.
-pub(super) fn stay(problem: &Problem, menus: &[Menu<'_>]) -> Option<Vec<Choice>> {
-    let mut giving = Giving::new(problem, menus);
+pub(super) fn stay(
+    problem: &SchedulingProblem,
+    menus: &[JobOptions<'_>],
+) -> Option<Vec<OptionIndex>> {
+    let mut giving = RemainingCapacity::new(problem, menus);
     let mut any = false;
     for (job, menu) in menus.iter().enumerate() {
         if let Some(present) = menu.present {
@@ -70,17 +77,17 @@ pub(super) fn stay(problem: &Problem, menus: &[Menu<'_>]) -> Option<Vec<Choice>>
 /// Whether `one` serves more jobs of a higher class than `other`, or is worth more with equally
 /// many.
 pub(super) fn is_better(
-    menus: &[Menu<'_>],
+    menus: &[JobOptions<'_>],
     classes: &Classes,
-    one: &[Choice],
-    other: &[Choice],
+    one: &[OptionIndex],
+    other: &[OptionIndex],
 ) -> bool {
     let mut by_class: std::collections::BTreeMap<i64, i64> = std::collections::BTreeMap::new();
     let (mut gained, mut total) = (0.0, 0.0);
     for (job, (a, b)) in one.iter().zip(other).enumerate() {
         let served = i64::from(a.is_some()) - i64::from(b.is_some());
         *by_class.entry(classes[job]).or_default() += served;
-        let value = |choice: &Choice| choice.map_or(0.0, |dish| menus[job].dishes[dish].value);
+        let value = |choice: &OptionIndex| choice.map_or(0.0, |dish| menus[job].dishes[dish].value);
         gained += value(a) - value(b);
         total += value(b);
     }
@@ -96,12 +103,12 @@ pub(super) fn is_better(
     }
 }
 
-impl<'a> Giving<'a> {
-    fn new(problem: &'a Problem, menus: &'a [Menu<'a>]) -> Self {
+impl<'a> RemainingCapacity<'a> {
+    fn new(problem: &'a SchedulingProblem, menus: &'a [JobOptions<'a>]) -> Self {
         let mut quota = Quota::whole(problem);
         let kinds = problem.nodes.iter().map(|node| usize::from(node.kind) + 1);
         let mut left = vec![0; kinds.max().unwrap_or(0)];
-        let tally = Tally::beside_fixed(problem);
+        let tally = FreeResources::beside_fixed(problem);
         for (node, free) in problem.nodes.iter().zip(&tally.free) {
             left[usize::from(node.kind)] += free;
         }
@@ -119,7 +126,7 @@ impl<'a> Giving<'a> {
         }
     }
 
-    fn dish(&self, job: usize) -> Option<Dish> {
+    fn dish(&self, job: usize) -> Option<AllocationOption> {
         self.chosen[job].map(|dish| self.menus[job].dishes[dish])
     }
 
@@ -159,7 +166,7 @@ impl<'a> Giving<'a> {
         if self.is_spent() {
             return;
         }
-        let mut climb = Climb::new(self.menus, classes, |job| self.chosen[job].is_none());
+        let mut climb = GreedyHull::new(self.menus, classes, |job| self.chosen[job].is_none());
         if let [left] = self.left[..]
             && self.menus.len() >= MANY_JOBS
             && !self.limited
@@ -200,10 +207,10 @@ impl<'a> Giving<'a> {
         }
     }
 
-    fn improvement(&self, job: usize) -> Choice {
+    fn improvement(&self, job: usize) -> OptionIndex {
         let has = self.dish(job);
         let value = has.map_or(0.0, |dish| dish.value);
-        let free = |dish: &Dish| {
+        let free = |dish: &AllocationOption| {
             let own = has.filter(|has| has.kind == dish.kind);
             self.left[usize::from(dish.kind)] + own.map_or(0, |has| has.gpus) >= dish.gpus
         };

@@ -1,8 +1,8 @@
 //! Steps along the hulls of the menus: the sizes that can be optimal, and the order in which jobs
 //! take them.
 
-use super::choose::Choice;
-use super::menu::{Dish, Menu};
+use super::choose::OptionIndex;
+use super::menu::{AllocationOption, JobOptions};
 use std::cmp::Ordering;
 
 /// Number of steps at which the selection stops and the queue takes over.
@@ -10,7 +10,7 @@ const FEW: usize = 64;
 
 /// Next step of a job along the upper hull of its menu, ordered by precedence.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Step {
+pub(super) struct HullStep {
     /// Class of the step. Only first steps are ordered by class; all further steps have the lowest
     /// one.
     class: i64,
@@ -25,15 +25,19 @@ pub(super) struct Step {
 
 /// Corners of all hulls, as indices of options, and the next step of every job that has one. The
 /// density of a job's steps falls, so only its next step has to be considered.
-pub(super) struct Climb {
+pub(super) struct GreedyHull {
     pub corners: Vec<u32>,
-    pub next: Vec<Step>,
+    pub next: Vec<HullStep>,
     pub lowest: i64,
 }
 
-impl Climb {
+impl GreedyHull {
     /// Returns the hulls and first steps of the jobs for which `of` holds.
-    pub(super) fn new(menus: &[Menu<'_>], classes: &[i64], of: impl Fn(usize) -> bool) -> Self {
+    pub(super) fn new(
+        menus: &[JobOptions<'_>],
+        classes: &[i64],
+        of: impl Fn(usize) -> bool,
+    ) -> Self {
         let mut corners: Vec<u32> = Vec::with_capacity(4 * menus.len());
         let mut next = Vec::with_capacity(menus.len());
         for (job, (menu, &class)) in menus.iter().zip(classes).enumerate() {
@@ -43,7 +47,7 @@ impl Climb {
             }
             if corners.len() > corner {
                 let (gpus, density) = rise(menu.dishes, None, corners[corner] as usize);
-                next.push(Step {
+                next.push(HullStep {
                     class,
                     density,
                     gpus,
@@ -63,7 +67,11 @@ impl Climb {
     /// Takes the steps that are certainly taken: those before the step at which `left` GPUs run
     /// out. Their order does not matter because all of them fit. A selection by halves finds them
     /// without a sort. Returns the option that each job reaches; `next` then has the steps above.
-    pub(super) fn surely(&mut self, menus: &[Menu<'_>], mut left: u32) -> Vec<(usize, usize)> {
+    pub(super) fn surely(
+        &mut self,
+        menus: &[JobOptions<'_>],
+        mut left: u32,
+    ) -> Vec<(usize, usize)> {
         let mut steps = self.all_steps(menus);
         let mut reached = vec![0; menus.len()];
         let mut rest = &mut steps[..];
@@ -91,14 +99,14 @@ impl Climb {
                 return true;
             };
             taken.push((job, corners[corner as usize] as usize));
-            let above = Step { corner, ..*step }.above(menus[job].dishes, corners, lowest);
+            let above = HullStep { corner, ..*step }.above(menus[job].dishes, corners, lowest);
             above.inspect(|above| *step = *above).is_some()
         });
         taken
     }
 
     /// Returns the next steps of all jobs and all steps above them.
-    fn all_steps(&self, menus: &[Menu<'_>]) -> Vec<Step> {
+    fn all_steps(&self, menus: &[JobOptions<'_>]) -> Vec<HullStep> {
         let mut steps = Vec::with_capacity(self.corners.len());
         for &first in &self.next {
             steps.push(first);
@@ -117,9 +125,14 @@ impl Climb {
     }
 }
 
-impl Step {
+impl HullStep {
     /// Returns the next step of the job.
-    pub(super) fn above(self, dishes: &[Dish], corners: &[u32], lowest: i64) -> Option<Self> {
+    pub(super) fn above(
+        self,
+        dishes: &[AllocationOption],
+        corners: &[u32],
+        lowest: i64,
+    ) -> Option<Self> {
         let corner = self.corner + 1;
         if corner == self.end {
             return None;
@@ -136,9 +149,9 @@ impl Step {
     }
 }
 
-impl Eq for Step {}
+impl Eq for HullStep {}
 
-impl Ord for Step {
+impl Ord for HullStep {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_class = self.class.cmp(&other.class);
         let by_worth = by_class.then(self.density.total_cmp(&other.density));
@@ -146,14 +159,14 @@ impl Ord for Step {
     }
 }
 
-impl PartialOrd for Step {
+impl PartialOrd for HullStep {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Returns the GPUs of a step and the value that each of them adds.
-fn rise(dishes: &[Dish], from: Choice, to: usize) -> (u32, f64) {
+fn rise(dishes: &[AllocationOption], from: OptionIndex, to: usize) -> (u32, f64) {
     let (gpus, value) = from.map_or((0, 0.0), |dish| (dishes[dish].gpus, dishes[dish].value));
     let gpus = dishes[to].gpus - gpus;
     (gpus, (dishes[to].value - value) / f64::from(gpus))
@@ -165,7 +178,7 @@ fn dense(index: usize) -> u32 {
 
 /// Adds the corners of the upper concave hull over the origin and the options of one kind, which
 /// ascend in GPUs.
-fn hull(dishes: &[Dish], corners: &mut Vec<u32>) {
+fn hull(dishes: &[AllocationOption], corners: &mut Vec<u32>) {
     let start = corners.len();
     let point = |corner: Option<&u32>| {
         corner.map_or((0.0, 0.0), |&dish| {

@@ -2,11 +2,11 @@
 //! within the GPUs of each kind and the quotas. For a few dozen jobs it finds noticeably better
 //! choices than prices.
 
-use super::choose::Choice;
-use super::menu::{Dish, Menu};
+use super::choose::OptionIndex;
+use super::menu::{AllocationOption, JobOptions};
 use super::shares::Classes;
 use crate::policies::quota::Quota;
-use crate::problem::Problem;
+use crate::problem::SchedulingProblem;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
 
 /// Maximum number of jobs. For more jobs prices are used, because the search would take too long.
@@ -22,12 +22,12 @@ const MOST_RANKS: i32 = 3;
 /// Returns the best solution within the node limit. Returns `None` if there are too many jobs or no
 /// solution was found.
 pub(super) fn best(
-    problem: &Problem,
-    menus: &[Menu<'_>],
+    problem: &SchedulingProblem,
+    menus: &[JobOptions<'_>],
     classes: &Classes,
     left: &[u32],
     quota: &Quota<'_>,
-) -> Option<Vec<Choice>> {
+) -> Option<Vec<OptionIndex>> {
     let jobs = menus.iter().filter(|menu| !menu.dishes.is_empty()).count();
     if jobs == 0 || jobs > MOST_JOBS {
         return None;
@@ -44,14 +44,14 @@ pub(super) fn best(
         } else {
             (jobs as f64 + 1.0).powi(rank)
         };
-        let add = |dish: &Dish| programme.add_binary_var(dish.value / most + bonus);
+        let add = |dish: &AllocationOption| programme.add_binary_var(dish.value / most + bonus);
         variables.push(menu.dishes.iter().map(add).collect());
     }
     for of_job in variables.iter().filter(|of_job| !of_job.is_empty()) {
         let one = of_job.iter().map(|&x| (x, 1.0));
         programme.add_constraint(one, ComparisonOp::Le, 1.0);
     }
-    let mut limit = |counts: &dyn Fn(usize, &Dish) -> bool, gpus: u32| {
+    let mut limit = |counts: &dyn Fn(usize, &AllocationOption) -> bool, gpus: u32| {
         let mut terms = LinearExpr::empty();
         for (job, (menu, of_job)) in menus.iter().zip(&variables).enumerate() {
             for (dish, &x) in menu.dishes.iter().zip(of_job) {

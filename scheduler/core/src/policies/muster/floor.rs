@@ -1,26 +1,26 @@
-//! Placement index (`Floor`): the nodes by kind and free GPUs, so that a place is found without a
+//! Placement index (`PlacementIndex`): the nodes by kind and free GPUs, so that a place is found without a
 //! scan of all nodes.
 
 use crate::policies::place;
-use crate::problem::{Demand, Part, Problem, Tally};
+use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
 
 /// Candidates that are examined for one node before the next larger gap. CPU or memory can exclude
 /// some.
 const LOOKS: usize = 16;
 
 /// Free GPUs of every node, and the nodes indexed by them.
-pub(super) struct Floor<'a> {
-    problem: &'a Problem,
-    tally: Tally,
+pub(super) struct PlacementIndex<'a> {
+    problem: &'a SchedulingProblem,
+    tally: FreeResources,
     /// Nodes by kind and free GPUs. Entries can be stale: nodes with other free GPUs by now are
     /// skipped.
     gaps: Vec<Vec<Vec<u32>>>,
 }
 
-impl<'a> Floor<'a> {
+impl<'a> PlacementIndex<'a> {
     /// Returns the index of the capacity that immovable jobs leave.
-    pub(super) fn new(problem: &'a Problem) -> Self {
-        let tally = Tally::beside_fixed(problem);
+    pub(super) fn new(problem: &'a SchedulingProblem) -> Self {
+        let tally = FreeResources::beside_fixed(problem);
         Self {
             problem,
             tally,
@@ -29,8 +29,8 @@ impl<'a> Floor<'a> {
     }
 
     /// Takes the parts if they are all free and of one kind.
-    pub(super) fn take(&mut self, parts: &[Part], unit: &Demand) -> bool {
-        let kind = |part: &Part| self.problem.nodes[part.node as usize].kind;
+    pub(super) fn take(&mut self, parts: &[NodeAllocation], unit: &Demand) -> bool {
+        let kind = |part: &NodeAllocation| self.problem.nodes[part.node as usize].kind;
         let one_kind = parts
             .windows(2)
             .all(|pair| kind(&pair[0]) == kind(&pair[1]));
@@ -47,13 +47,13 @@ impl<'a> Floor<'a> {
         self.tally.free[node as usize]
     }
 
-    pub(super) fn give(&mut self, parts: &[Part], unit: &Demand) {
+    pub(super) fn give(&mut self, parts: &[NodeAllocation], unit: &Demand) {
         self.tally.give(parts, unit);
         self.sort_in(parts);
     }
 
     /// Takes parts that are known to be free.
-    pub(super) fn hold(&mut self, parts: &[Part], unit: &Demand) {
+    pub(super) fn hold(&mut self, parts: &[NodeAllocation], unit: &Demand) {
         self.tally.take(parts, unit);
     }
 
@@ -89,7 +89,7 @@ impl<'a> Floor<'a> {
         gpus: u32,
         nodes: u32,
         unit: &Demand,
-    ) -> Option<Vec<Part>> {
+    ) -> Option<Vec<NodeAllocation>> {
         let parts = self.anywhere(kind, gpus, nodes, unit)?;
         let rack = |node| place::rack(self.problem, node);
         if place::are_together(&parts, rack) {
@@ -101,9 +101,15 @@ impl<'a> Floor<'a> {
         Some(near.unwrap_or(parts))
     }
 
-    fn anywhere(&mut self, kind: u16, gpus: u32, nodes: u32, unit: &Demand) -> Option<Vec<Part>> {
+    fn anywhere(
+        &mut self,
+        kind: u16,
+        gpus: u32,
+        nodes: u32,
+        unit: &Demand,
+    ) -> Option<Vec<NodeAllocation>> {
         let each = unit.gpus.max(1);
-        let mut parts: Vec<Part> = Vec::with_capacity(nodes as usize);
+        let mut parts: Vec<NodeAllocation> = Vec::with_capacity(nodes as usize);
         let mut left = gpus;
         for to_come in (0..nodes).rev() {
             // The remaining nodes take at least one unit each.
@@ -124,16 +130,22 @@ impl<'a> Floor<'a> {
         kind: u16,
         gpus: u32,
         unit: &Demand,
-        taken: &[Part],
-    ) -> Option<Part> {
+        taken: &[NodeAllocation],
+    ) -> Option<NodeAllocation> {
         let most = self.gaps.get(usize::from(kind))?.len();
         (gpus as usize..most).find_map(|free| {
             let node = self.node_with(kind, free, gpus, unit, taken)?;
-            Some(Part { node, gpus })
+            Some(NodeAllocation { node, gpus })
         })
     }
 
-    fn largest_gap(&mut self, kind: u16, most: u32, unit: &Demand, taken: &[Part]) -> Option<Part> {
+    fn largest_gap(
+        &mut self,
+        kind: u16,
+        most: u32,
+        unit: &Demand,
+        taken: &[NodeAllocation],
+    ) -> Option<NodeAllocation> {
         let gaps = self.gaps.get(usize::from(kind))?.len();
         (1..gaps).rev().find_map(|free| {
             let wanted = u32::try_from(free).unwrap_or(u32::MAX).min(most);
@@ -142,7 +154,7 @@ impl<'a> Floor<'a> {
                 return None;
             }
             let node = self.node_with(kind, free, whole, unit, taken)?;
-            Some(Part { node, gpus: whole })
+            Some(NodeAllocation { node, gpus: whole })
         })
     }
 
@@ -153,7 +165,7 @@ impl<'a> Floor<'a> {
         free: usize,
         gpus: u32,
         unit: &Demand,
-        taken: &[Part],
+        taken: &[NodeAllocation],
     ) -> Option<u32> {
         let gap = self.gaps.get_mut(usize::from(kind))?.get_mut(free)?;
         let tally = &self.tally;
@@ -173,7 +185,7 @@ impl<'a> Floor<'a> {
         gap.iter().rev().take(looks).find(fits).copied()
     }
 
-    fn sort_in(&mut self, parts: &[Part]) {
+    fn sort_in(&mut self, parts: &[NodeAllocation]) {
         if self.gaps.is_empty() {
             return;
         }

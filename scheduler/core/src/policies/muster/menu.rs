@@ -1,11 +1,11 @@
 //! Options of every job (its menu) and their values.
 
 use super::Muster;
-use crate::problem::{Job, Problem};
+use crate::problem::{ProblemJob, SchedulingProblem};
 
 /// Option of a job: a size on one GPU kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Dish {
+pub(super) struct AllocationOption {
     pub kind: u16,
     pub gpus: u32,
     /// Number of nodes of the option: the fewest that hold it.
@@ -17,22 +17,22 @@ pub(super) struct Dish {
 
 /// Options of a job by kind and size, and the index of the present one if it is among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Menu<'b> {
-    pub dishes: &'b [Dish],
+pub(super) struct JobOptions<'b> {
+    pub dishes: &'b [AllocationOption],
     pub present: Option<usize>,
 }
 
 /// Options of all jobs in one vector. A decision on many jobs mostly scans it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Board {
-    dishes: Vec<Dish>,
+pub(super) struct OptionTable {
+    dishes: Vec<AllocationOption>,
     /// End of each job's menu, and the index of its present option in it.
     menus: Vec<(usize, Option<usize>)>,
 }
 
 /// GPU kind with GPUs in this problem.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct KindCapacity {
     index: u16,
     node_gpus: u32,
     gpus: u32,
@@ -44,9 +44,9 @@ const USUAL_DISHES: usize = 12;
 /// Weight of a higher speed on idle GPUs, relative to one on GPUs that are well used.
 const IDLE_WORTH: f64 = 0.01;
 
-impl Board {
+impl OptionTable {
     /// Returns the options of the movable jobs. Other jobs have none.
-    pub(super) fn of(problem: &Problem, policy: &Muster) -> Self {
+    pub(super) fn of(problem: &SchedulingProblem, policy: &Muster) -> Self {
         let kinds = kinds(problem);
         let mut board = Self {
             dishes: Vec::with_capacity(USUAL_DISHES * problem.jobs.len()),
@@ -62,21 +62,21 @@ impl Board {
         board
     }
 
-    pub(super) fn menus(&self) -> Vec<Menu<'_>> {
+    pub(super) fn menus(&self) -> Vec<JobOptions<'_>> {
         let mut start = 0;
         let menu = |&(end, present): &(usize, Option<usize>)| {
             let dishes = &self.dishes[start..end];
             start = end;
-            Menu { dishes, present }
+            JobOptions { dishes, present }
         };
         self.menus.iter().map(menu).collect()
     }
 }
 
-pub(super) fn kinds(problem: &Problem) -> Vec<Kind> {
+pub(super) fn kinds(problem: &SchedulingProblem) -> Vec<KindCapacity> {
     let most = problem.nodes.iter().map(|node| node.kind).max();
-    let mut kinds: Vec<Kind> = (0..=most.unwrap_or(0))
-        .map(|index| Kind {
+    let mut kinds: Vec<KindCapacity> = (0..=most.unwrap_or(0))
+        .map(|index| KindCapacity {
             index,
             node_gpus: 0,
             gpus: 0,
@@ -93,11 +93,11 @@ pub(super) fn kinds(problem: &Problem) -> Vec<Kind> {
 
 /// Fills in the options of a job and returns the index of the present one.
 pub(super) fn menu(
-    problem: &Problem,
+    problem: &SchedulingProblem,
     policy: &Muster,
-    kinds: &[Kind],
-    job: &Job,
-    dishes: &mut Vec<Dish>,
+    kinds: &[KindCapacity],
+    job: &ProblemJob,
+    dishes: &mut Vec<AllocationOption>,
 ) -> Option<usize> {
     if !job.is_movable() {
         return None;
@@ -107,7 +107,7 @@ pub(super) fn menu(
     let present = present.map(|part| (problem.nodes[part.node as usize].kind, held));
     sizes(policy, kinds, job, held, dishes);
     // At this point the value of each option is its speed.
-    let per_gpu = |dish: &Dish| dish.value / f64::from(dish.gpus);
+    let per_gpu = |dish: &AllocationOption| dish.value / f64::from(dish.gpus);
     let best = dishes.iter().map(per_gpu).fold(0.0, f64::max);
     worth_their_gpus(dishes, policy.floor * best, present);
     let restart_s = job.restart_s.max(1e-3);
@@ -135,13 +135,19 @@ pub(super) fn menu(
     }
     idle_growth(dishes);
     dishes.retain(|dish| dish.value.is_finite() && dish.value > 0.0);
-    let has = |dish: &Dish| present == Some((dish.kind, dish.gpus));
+    let has = |dish: &AllocationOption| present == Some((dish.kind, dish.gpus));
     dishes.iter().position(has)
 }
 
 /// Adds the sizes of a job, with the speed as their value. On one node any number of units is
 /// possible, on several only whole nodes. The minimum and the present size are always included.
-fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec<Dish>) {
+fn sizes(
+    policy: &Muster,
+    kinds: &[KindCapacity],
+    job: &ProblemJob,
+    held: u32,
+    dishes: &mut Vec<AllocationOption>,
+) {
     let unit = job.unit.gpus.max(1);
     let least = job.min_gpus.max(1).div_ceil(unit) * unit;
     let measured = job.outlook.largest_gpus.max(1);
@@ -159,7 +165,7 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec
             let nodes = gpus.div_ceil(whole);
             let speed = curve.speed(gpus, nodes);
             if speed > 0.0 && speed < f64::INFINITY {
-                dishes.push(Dish {
+                dishes.push(AllocationOption {
                     kind: kind.index,
                     gpus,
                     nodes,
@@ -192,7 +198,7 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec
 
 /// Raises the value of options that are faster than a smaller one but not worth their GPUs. They
 /// become slightly better than the smaller one, so they are taken when their GPUs would be idle.
-fn idle_growth(dishes: &mut [Dish]) {
+fn idle_growth(dishes: &mut [AllocationOption]) {
     for of_kind in dishes.chunk_by_mut(|a, b| a.kind == b.kind) {
         let (mut value, mut haste) = (0.0, f64::NEG_INFINITY);
         for dish in of_kind {
@@ -208,8 +214,8 @@ fn idle_growth(dishes: &mut [Dish]) {
 
 /// Removes sizes whose further GPUs add less than `least` each to the speed of the next smaller
 /// kept one.
-fn worth_their_gpus(dishes: &mut Vec<Dish>, least: f64, present: Option<(u16, u32)>) {
-    let mut last: Option<Dish> = None;
+fn worth_their_gpus(dishes: &mut Vec<AllocationOption>, least: f64, present: Option<(u16, u32)>) {
+    let mut last: Option<AllocationOption> = None;
     dishes.retain(|dish| {
         let adds = match last.filter(|last| last.kind == dish.kind) {
             Some(last) => dish.value - last.value >= least * f64::from(dish.gpus - last.gpus),

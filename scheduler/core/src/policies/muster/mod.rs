@@ -33,9 +33,9 @@ mod seat;
 mod shares;
 mod standing;
 
-use super::{Promises, Share};
-use crate::problem::{Decision, Problem, gpus_of};
-pub use standing::{Change, Standing};
+use super::{PolicyCapabilities, SchedulingPolicy};
+use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
+pub use standing::{AllocationChange, IncrementalState};
 
 /// The policy with its parameters. They were tuned on published workloads, at two loads and with
 /// one and three GPU kinds. Nearby values give nearly the same results.
@@ -97,23 +97,23 @@ impl Muster {
     /// Returns the objective of this policy: the sum of the values of all sizes. A job on a size
     /// that is not among its options counts 0.
     #[must_use]
-    pub fn objective(&self, problem: &Problem, decision: &Decision) -> f64 {
-        let board = menu::Board::of(problem, self);
+    pub fn objective(&self, problem: &SchedulingProblem, decision: &PolicyDecision) -> f64 {
+        let board = menu::OptionTable::of(problem, self);
         let menus = board.menus().into_iter().enumerate();
-        let worth = |(job, menu): (usize, menu::Menu<'_>)| {
+        let worth = |(job, menu): (usize, menu::JobOptions<'_>)| {
             let parts = decision.holds(problem, job);
             let kind = problem.nodes[parts.first()?.node as usize].kind;
             let size = (kind, gpus_of(parts));
-            let held = |dish: &&menu::Dish| (dish.kind, dish.gpus) == size;
+            let held = |dish: &&menu::AllocationOption| (dish.kind, dish.gpus) == size;
             Some(menu.dishes.iter().find(held)?.value)
         };
         menus.filter_map(worth).sum()
     }
 }
 
-impl Share for Muster {
-    fn share(&self, problem: &Problem) -> Decision {
-        let board = menu::Board::of(problem, self);
+impl SchedulingPolicy for Muster {
+    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let board = menu::OptionTable::of(problem, self);
         let menus = board.menus();
         let classes = shares::priorities(problem, self, &menus);
         let mut chosen = choose::choose(problem, &menus, &classes);
@@ -129,8 +129,8 @@ impl Share for Muster {
         seat::decision(problem, &menus, if better { anew } else { stays })
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
+    fn promises(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             restarts_pay: true,
             bounded_waiting: true,
             takes_turns: true,

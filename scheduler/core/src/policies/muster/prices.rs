@@ -5,8 +5,8 @@
 //! by kind by bisection, in several sweeps. GPUs that remain free are distributed afterwards. The
 //! method is used for more jobs than the exact search can handle.
 
-use super::choose::Choice;
-use super::menu::{Dish, Menu};
+use super::choose::OptionIndex;
+use super::menu::{AllocationOption, JobOptions};
 use super::shares::Classes;
 
 /// Sweeps over the kinds, and bisection steps per price.
@@ -15,7 +15,11 @@ const HALVINGS: usize = 20;
 
 /// Returns the option of every job at prices at which the demand for each kind is within its
 /// supply. Classes are served in descending order, each from the GPUs that the higher ones leave.
-pub(super) fn at_prices(menus: &[Menu<'_>], classes: &Classes, left: &[u32]) -> Vec<Choice> {
+pub(super) fn at_prices(
+    menus: &[JobOptions<'_>],
+    classes: &Classes,
+    left: &[u32],
+) -> Vec<OptionIndex> {
     let mut left = left.to_vec();
     let mut chosen = vec![None; menus.len()];
     let mut order: Vec<i64> = classes.clone();
@@ -25,7 +29,8 @@ pub(super) fn at_prices(menus: &[Menu<'_>], classes: &Classes, left: &[u32]) -> 
         let of_class: Vec<usize> = (0..menus.len())
             .filter(|&job| classes[job] == class)
             .collect();
-        let dishes: Vec<&[Dish]> = of_class.iter().map(|&job| menus[job].dishes).collect();
+        let dishes: Vec<&[AllocationOption]> =
+            of_class.iter().map(|&job| menus[job].dishes).collect();
         for (job, choice) in of_class.into_iter().zip(within(&dishes, &left)) {
             chosen[job] = choice;
             if let Some(dish) = choice.map(|dish| menus[job].dishes[dish]) {
@@ -36,7 +41,7 @@ pub(super) fn at_prices(menus: &[Menu<'_>], classes: &Classes, left: &[u32]) -> 
     chosen
 }
 
-fn within(menus: &[&[Dish]], left: &[u32]) -> Vec<Choice> {
+fn within(menus: &[&[AllocationOption]], left: &[u32]) -> Vec<OptionIndex> {
     let mut prices = vec![0.0; left.len()];
     let dishes = menus.iter().copied().flatten();
     let dearest = dishes
@@ -62,7 +67,7 @@ fn within(menus: &[&[Dish]], left: &[u32]) -> Vec<Choice> {
     }
     // Demand of other kinds may have moved to a kind whose price was found earlier.
     let mut left = left.to_vec();
-    let take = |menu: &&[Dish]| {
+    let take = |menu: &&[AllocationOption]| {
         let choice = best(menu, &prices)?;
         let free = &mut left[usize::from(menu[choice].kind)];
         *free = free.checked_sub(menu[choice].gpus)?;
@@ -71,7 +76,7 @@ fn within(menus: &[&[Dish]], left: &[u32]) -> Vec<Choice> {
     menus.iter().map(take).collect()
 }
 
-fn demand(menus: &[&[Dish]], prices: &[f64], kind: usize) -> u32 {
+fn demand(menus: &[&[AllocationOption]], prices: &[f64], kind: usize) -> u32 {
     let wanted = menus
         .iter()
         .filter_map(|menu| Some(menu[best(menu, prices)?]));
@@ -79,7 +84,7 @@ fn demand(menus: &[&[Dish]], prices: &[f64], kind: usize) -> u32 {
     of_kind.map(|dish| dish.gpus).sum()
 }
 
-fn best(menu: &[Dish], prices: &[f64]) -> Choice {
+fn best(menu: &[AllocationOption], prices: &[f64]) -> OptionIndex {
     let mut best: Option<(f64, usize)> = None;
     for (index, dish) in menu.iter().enumerate() {
         let profit = dish.value - prices[usize::from(dish.kind)] * f64::from(dish.gpus);

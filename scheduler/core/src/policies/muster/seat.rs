@@ -5,18 +5,18 @@
 //! not help, all smaller gangs leave as many nodes as the gang needs. Otherwise a cluster of small
 //! jobs would never have whole nodes for it. If that fails too, the gang takes its next best size.
 
-use super::choose::Choice;
-use super::floor::Floor;
-use super::menu::{Dish, Menu};
-use crate::problem::{Decision, Demand, Part, Problem, Worth};
+use super::choose::OptionIndex;
+use super::floor::PlacementIndex;
+use super::menu::{AllocationOption, JobOptions};
+use crate::problem::{Demand, NodeAllocation, PolicyDecision, SchedulingProblem, Worth};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 /// Placed jobs.
-pub(super) struct Seating {
+pub(super) struct PlacedOptions {
     /// Option that each job really has.
-    pub held: Vec<Choice>,
-    parts: Vec<Option<Vec<Part>>>,
+    pub held: Vec<OptionIndex>,
+    parts: Vec<Option<Vec<NodeAllocation>>>,
 }
 
 /// Maximum number of kept gangs that are tried as the one to move aside, per placed gang.
@@ -26,10 +26,14 @@ const MOST_ASIDE: usize = 8;
 /// one.
 const MOST_CLEARINGS: u32 = 8;
 
-pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -> Seating {
-    let mut floor = Floor::new(problem);
-    let mut held: Vec<Choice> = vec![None; chosen.len()];
-    let mut parts: Vec<Option<Vec<Part>>> = vec![None; chosen.len()];
+pub(super) fn seat(
+    problem: &SchedulingProblem,
+    menus: &[JobOptions<'_>],
+    chosen: Vec<OptionIndex>,
+) -> PlacedOptions {
+    let mut floor = PlacementIndex::new(problem);
+    let mut held: Vec<OptionIndex> = vec![None; chosen.len()];
+    let mut parts: Vec<Option<Vec<NodeAllocation>>> = vec![None; chosen.len()];
     let mut waiting: BinaryHeap<(u32, Reverse<usize>)> = BinaryHeap::new();
     for (job, choice) in chosen.iter().enumerate() {
         let Some(dish) = *choice else { continue };
@@ -42,7 +46,7 @@ pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -
         }
     }
     floor.open();
-    let mut kept = Kept::of(problem, &held);
+    let mut kept = GangsOnNode::of(problem, &held);
     while let Some((_, Reverse(job))) = waiting.pop() {
         let of = &problem.jobs[job];
         let Some(wanted) = chosen[job] else { continue };
@@ -52,7 +56,7 @@ pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -
                 held[job] = Some(dish);
                 break;
             }
-            let Dish {
+            let AllocationOption {
                 kind, gpus, nodes, ..
             } = menus[job].dishes[dish];
             let mut found = floor.find(kind, gpus, nodes, &of.unit);
@@ -76,11 +80,11 @@ pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -
             }
         }
     }
-    Seating { held, parts }
+    PlacedOptions { held, parts }
 }
 
 /// Returns the other options of at most as many GPUs as the wanted one, by descending value.
-fn downwards(menu: &Menu<'_>, wanted: usize) -> impl Iterator<Item = usize> + use<> {
+fn downwards(menu: &JobOptions<'_>, wanted: usize) -> impl Iterator<Item = usize> + use<> {
     let most = menu.dishes[wanted].gpus;
     let mut rest: Vec<(f64, usize)> = Vec::new();
     for (index, dish) in menu.dishes.iter().enumerate() {
@@ -93,15 +97,15 @@ fn downwards(menu: &Menu<'_>, wanted: usize) -> impl Iterator<Item = usize> + us
 }
 
 /// Kept gangs on one node. They are sorted by size when first used.
-struct Kept {
+struct GangsOnNode {
     jobs: Vec<(u32, usize)>,
     sorted: bool,
     /// Remaining number of clearings.
     clearings: u32,
 }
 
-impl Kept {
-    fn of(problem: &Problem, held: &[Choice]) -> Self {
+impl GangsOnNode {
+    fn of(problem: &SchedulingProblem, held: &[OptionIndex]) -> Self {
         let stays = |&job: &usize| held[job].is_some() && problem.jobs[job].present.len() == 1;
         let jobs = (0..held.len()).filter(stays);
         Self {
@@ -117,11 +121,11 @@ impl Kept {
     /// no longer kept.
     fn aside(
         &mut self,
-        problem: &Problem,
-        floor: &mut Floor<'_>,
-        dish: &Dish,
+        problem: &SchedulingProblem,
+        floor: &mut PlacementIndex<'_>,
+        dish: &AllocationOption,
         unit: &Demand,
-    ) -> Option<(Vec<usize>, Vec<Part>)> {
+    ) -> Option<(Vec<usize>, Vec<NodeAllocation>)> {
         let kind = |job: usize| problem.nodes[problem.jobs[job].present[0].node as usize].kind;
         if !self.sorted {
             self.jobs.sort_unstable();
@@ -152,11 +156,11 @@ impl Kept {
     /// first.
     fn clear(
         &mut self,
-        problem: &Problem,
-        floor: &mut Floor<'_>,
-        dish: &Dish,
+        problem: &SchedulingProblem,
+        floor: &mut PlacementIndex<'_>,
+        dish: &AllocationOption,
         unit: &Demand,
-    ) -> Option<(Vec<usize>, Vec<Part>)> {
+    ) -> Option<(Vec<usize>, Vec<NodeAllocation>)> {
         self.clearings = self.clearings.checked_sub(1)?;
         let mut by_node: BTreeMap<u32, (u32, Vec<usize>)> = BTreeMap::new();
         for &(gpus, job) in self.jobs.iter().filter(|(gpus, _)| *gpus < dish.gpus) {
@@ -195,8 +199,12 @@ impl Kept {
 }
 
 /// Converts the placement into a decision.
-pub(super) fn decision(problem: &Problem, menus: &[Menu<'_>], seating: Seating) -> Decision {
-    let mut decision = Decision::keep(problem);
+pub(super) fn decision(
+    problem: &SchedulingProblem,
+    menus: &[JobOptions<'_>],
+    seating: PlacedOptions,
+) -> PolicyDecision {
+    let mut decision = PolicyDecision::keep(problem);
     decision.worth = vec![Worth::default(); problem.jobs.len()];
     let seats = seating.held.into_iter().zip(seating.parts);
     for (job, (held, parts)) in seats.enumerate() {
@@ -214,7 +222,7 @@ pub(super) fn decision(problem: &Problem, menus: &[Menu<'_>], seating: Seating) 
 }
 
 /// Returns the gain per GPU of the last step to an option and of the next one.
-fn worth(menu: &Menu<'_>, held: Choice) -> Worth {
+fn worth(menu: &JobOptions<'_>, held: OptionIndex) -> Worth {
     let (gpus, value, kind) = held.map_or((0, 0.0, None), |dish| {
         let dish = menu.dishes[dish];
         (dish.gpus, dish.value, Some(dish.kind))

@@ -2,11 +2,11 @@
 //! than their share while their jobs wait.
 
 use super::Muster;
-use super::choose::Choice;
-use super::menu::{Dish, Menu};
+use super::choose::OptionIndex;
+use super::menu::{AllocationOption, JobOptions};
 use crate::policies::quota::Quota;
 use crate::policies::tenant_share;
-use crate::problem::{Job, Problem};
+use crate::problem::{ProblemJob, SchedulingProblem};
 use std::cmp::Reverse;
 
 /// Class of each job. All jobs of a class get at least their minimum before any job of a lower
@@ -19,7 +19,11 @@ const MOST_OVERDUE: usize = 4;
 
 /// Returns the classes by priority with overdue jobs first. The numbers leave room for jobs that
 /// are owed a share.
-pub(super) fn priorities(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Classes {
+pub(super) fn priorities(
+    problem: &SchedulingProblem,
+    policy: &Muster,
+    menus: &[JobOptions<'_>],
+) -> Classes {
     let of = |priority: i32| 4 * i64::from(priority);
     let mut classes: Classes = problem.jobs.iter().map(|job| of(job.priority)).collect();
     for job in overdue(problem, policy, menus) {
@@ -33,7 +37,7 @@ pub(super) fn priorities(problem: &Problem, policy: &Muster, menus: &[Menu<'_>])
 ///
 /// The value of waiting alone does not bound the wait: under permanent overload some other job
 /// always weighs more.
-fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize> {
+fn overdue(problem: &SchedulingProblem, policy: &Muster, menus: &[JobOptions<'_>]) -> Vec<usize> {
     let quota = Quota::whole(problem);
     let is_overdue = |index: usize| {
         let job = &problem.jobs[index];
@@ -41,7 +45,7 @@ fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize>
         if age_s < 0.0 || !quota.allows(job.tenant, job.min_gpus) {
             return false;
         }
-        let speed = |dish: &Dish| job.outlook.speed(dish.kind, dish.gpus, dish.nodes);
+        let speed = |dish: &AllocationOption| job.outlook.speed(dish.kind, dish.gpus, dish.nodes);
         let fastest = menus[index].dishes.iter().map(speed).fold(0.0, f64::max);
         let work = job.outlook.work_done + job.outlook.work_left;
         fastest > 0.0 && age_s >= policy.overdue_lengths * work / fastest
@@ -61,10 +65,10 @@ fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize>
 /// Returns classes in which the jobs of tenants below their share come first, as far as the share
 /// goes. Returns `None` if no tenant is owed a share.
 pub(super) fn owed(
-    problem: &Problem,
-    menus: &[Menu<'_>],
+    problem: &SchedulingProblem,
+    menus: &[JobOptions<'_>],
     classes: &Classes,
-    chosen: &[Choice],
+    chosen: &[OptionIndex],
 ) -> Option<Classes> {
     let jobs = problem.jobs.iter().map(|job| job.tenant);
     let shares = tenant_share::of(&problem.tenants, jobs, problem.gpus())?;
@@ -119,7 +123,12 @@ pub(super) fn owed(
 /// It is due if its part of the GPU time since the submission would have sufficed to end it by its
 /// earliest possible end. Without this rule, gangs wider than any share would wait as long as other
 /// tenants have jobs.
-fn is_due(problem: &Problem, job: &Job, dish: Dish, share: f64) -> bool {
+fn is_due(
+    problem: &SchedulingProblem,
+    job: &ProblemJob,
+    dish: AllocationOption,
+    share: f64,
+) -> bool {
     let width = f64::from(dish.gpus) / share.max(1e-12);
     let (work, speed) = (
         job.outlook.work_left,

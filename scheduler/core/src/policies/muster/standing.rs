@@ -10,10 +10,10 @@
 //! the next waiting job would pay if that is higher.
 
 use super::Muster;
-use super::floor::Floor;
-use super::menu::{Dish, Kind, kinds, menu};
+use super::floor::PlacementIndex;
+use super::menu::{AllocationOption, KindCapacity, kinds, menu};
 use crate::policies::quota::Quota;
-use crate::problem::{Decision, Job, Part, Problem, gpus_of};
+use crate::problem::{NodeAllocation, PolicyDecision, ProblemJob, SchedulingProblem, gpus_of};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -23,23 +23,23 @@ const MOST_LOOKS: usize = 256;
 const MOST_TRIED: usize = 32;
 
 /// Precedence of a job: priority, then the bits of its value per GPU.
-type Turn = (Reverse<i32>, Reverse<u64>, usize);
+type JobPrecedence = (Reverse<i32>, Reverse<u64>, usize);
 
 /// State after a whole decision and later events.
-pub struct Standing<'p> {
+pub struct IncrementalState<'p> {
     policy: Muster,
-    problem: &'p Problem,
-    kinds: Vec<Kind>,
-    floor: Floor<'p>,
+    problem: &'p SchedulingProblem,
+    kinds: Vec<KindCapacity>,
+    floor: PlacementIndex<'p>,
     quota: Quota<'p>,
     /// Jobs that arrived later or lost their allocation, in their present form.
-    changed: BTreeMap<usize, Job>,
-    holds: Vec<Vec<Part>>,
+    changed: BTreeMap<usize, ProblemJob>,
+    holds: Vec<Vec<NodeAllocation>>,
     /// Jobs by the nodes on which they were placed. Entries can be stale.
     on_node: Vec<Vec<usize>>,
     /// Waiting jobs, each with the GPUs of its smallest option.
-    waiting: BTreeMap<Turn, u32>,
-    turns: Vec<Option<Turn>>,
+    waiting: BTreeMap<JobPrecedence, u32>,
+    turns: Vec<Option<JobPrecedence>>,
     /// Nodes that are lost or were overloaded from the start. GPUs released there are not reused.
     closed: Vec<bool>,
     free: u32,
@@ -49,21 +49,25 @@ pub struct Standing<'p> {
 
 /// Allocation that one event gives to a job or takes from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct AllocationChange {
     pub job: usize,
     /// Empty if the job stops.
-    pub parts: Vec<Part>,
+    pub parts: Vec<NodeAllocation>,
 }
 
-impl<'p> Standing<'p> {
+impl<'p> IncrementalState<'p> {
     /// Returns the state after a whole decision.
     #[must_use]
-    pub fn after(policy: Muster, problem: &'p Problem, decision: &Decision) -> Self {
+    pub fn after(
+        policy: Muster,
+        problem: &'p SchedulingProblem,
+        decision: &PolicyDecision,
+    ) -> Self {
         let mut standing = Self {
             policy,
             problem,
             kinds: kinds(problem),
-            floor: Floor::new(problem),
+            floor: PlacementIndex::new(problem),
             quota: Quota::whole(problem),
             changed: BTreeMap::new(),
             holds: vec![Vec::new(); problem.jobs.len()],
@@ -101,12 +105,12 @@ impl<'p> Standing<'p> {
 
     /// Returns the present allocation of a job. Arrived jobs continue the numbering.
     #[must_use]
-    pub fn holds(&self, job: usize) -> &[Part] {
+    pub fn holds(&self, job: usize) -> &[NodeAllocation] {
         &self.holds[job]
     }
 
     /// Adds a job.
-    pub fn arrived(&mut self, job: Job) -> Vec<Change> {
+    pub fn arrived(&mut self, job: ProblemJob) -> Vec<AllocationChange> {
         let index = self.holds.len();
         self.holds.push(Vec::new());
         self.turns.push(None);
@@ -116,7 +120,7 @@ impl<'p> Standing<'p> {
     }
 
     /// Removes a job that ended or was withdrawn.
-    pub fn ended(&mut self, job: usize) -> Vec<Change> {
+    pub fn ended(&mut self, job: usize) -> Vec<AllocationChange> {
         self.take_from(job);
         if let Some(turn) = self.turns[job].take() {
             self.waiting.remove(&turn);
@@ -125,7 +129,7 @@ impl<'p> Standing<'p> {
     }
 
     /// Removes a node. All gangs on it lose their allocations on other nodes too.
-    pub fn lost(&mut self, node: u32) -> Vec<Change> {
+    pub fn lost(&mut self, node: u32) -> Vec<AllocationChange> {
         let mut changes = Vec::new();
         self.closed[node as usize] = true;
         self.free -= self.floor.close(node as usize);
@@ -139,7 +143,7 @@ impl<'p> Standing<'p> {
             self.queue(job, &lost);
             self.changed.insert(job, lost);
             let parts = Vec::new();
-            changes.push(Change { job, parts });
+            changes.push(AllocationChange { job, parts });
         }
         let filled = self.fill();
         changes.retain(|stopped| filled.iter().all(|given| given.job != stopped.job));
@@ -147,12 +151,12 @@ impl<'p> Standing<'p> {
         changes
     }
 
-    fn job(&self, index: usize) -> &Job {
+    fn job(&self, index: usize) -> &ProblemJob {
         let came = || &self.problem.jobs[index];
         self.changed.get(&index).unwrap_or_else(came)
     }
 
-    fn put(&mut self, job: usize, parts: Vec<Part>) {
+    fn put(&mut self, job: usize, parts: Vec<NodeAllocation>) {
         for part in &parts {
             self.on_node[part.node as usize].push(job);
         }
@@ -169,10 +173,10 @@ impl<'p> Standing<'p> {
     }
 
     /// Queues a job, if it can run at any size.
-    fn queue(&mut self, index: usize, job: &Job) {
+    fn queue(&mut self, index: usize, job: &ProblemJob) {
         let mut dishes = Vec::new();
         menu(self.problem, &self.policy, &self.kinds, job, &mut dishes);
-        let per_gpu = |dish: &Dish| dish.value / f64::from(dish.gpus);
+        let per_gpu = |dish: &AllocationOption| dish.value / f64::from(dish.gpus);
         let best = dishes.iter().map(per_gpu).fold(0.0, f64::max);
         if let Some(least) = dishes.iter().map(|dish| dish.gpus).min() {
             // The bits of positive floats have the same order as the floats.
@@ -183,7 +187,7 @@ impl<'p> Standing<'p> {
     }
 
     /// Allocates free GPUs to waiting jobs by precedence.
-    fn fill(&mut self) -> Vec<Change> {
+    fn fill(&mut self) -> Vec<AllocationChange> {
         let mut changes = Vec::new();
         if self.free == 0 {
             return changes;
@@ -191,7 +195,7 @@ impl<'p> Standing<'p> {
         let free = self.free;
         let looked = self.waiting.iter().take(MOST_LOOKS);
         let fitting = looked.filter(|&(_, &least)| least <= free);
-        let turns: Vec<Turn> = fitting.map(|(&turn, _)| turn).take(MOST_TRIED).collect();
+        let turns: Vec<JobPrecedence> = fitting.map(|(&turn, _)| turn).take(MOST_TRIED).collect();
         for (at, &(_, _, index)) in turns.iter().enumerate() {
             // Value per GPU of the next waiting job.
             let next = turns.get(at + 1).map_or(0, |&(_, Reverse(bits), _)| bits);
@@ -200,7 +204,7 @@ impl<'p> Standing<'p> {
                 self.turns[index] = None;
                 self.free -= gpus_of(&parts);
                 self.put(index, parts.clone());
-                changes.push(Change { job: index, parts });
+                changes.push(AllocationChange { job: index, parts });
             }
             if self.free == 0 {
                 break;
@@ -210,13 +214,13 @@ impl<'p> Standing<'p> {
     }
 
     /// Takes the place of the fitting size with the largest value beyond its price.
-    fn seat(&mut self, index: usize, price: f64) -> Option<Vec<Part>> {
+    fn seat(&mut self, index: usize, price: f64) -> Option<Vec<NodeAllocation>> {
         let mut dishes = Vec::new();
         let job = self.job(index);
         let (tenant, unit) = (job.tenant, job.unit);
         menu(self.problem, &self.policy, &self.kinds, job, &mut dishes);
         dishes.retain(|dish| dish.gpus <= self.free && self.quota.allows(tenant, dish.gpus));
-        let profit = |dish: &Dish| dish.value - price * f64::from(dish.gpus);
+        let profit = |dish: &AllocationOption| dish.value - price * f64::from(dish.gpus);
         dishes.sort_by(|a, b| profit(b).total_cmp(&profit(a)).then(a.gpus.cmp(&b.gpus)));
         let found = dishes.iter().find_map(|dish| {
             let found = self.floor.find(dish.kind, dish.gpus, dish.nodes, &unit)?;
@@ -228,7 +232,7 @@ impl<'p> Standing<'p> {
 }
 
 /// Returns the nodes that have less than is held there, because they shrank under immovable jobs.
-fn overloaded(problem: &Problem, decision: &Decision) -> Vec<bool> {
+fn overloaded(problem: &SchedulingProblem, decision: &PolicyDecision) -> Vec<bool> {
     let mut left: Vec<(i64, i128, i128)> = problem
         .nodes
         .iter()

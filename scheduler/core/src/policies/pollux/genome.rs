@@ -1,9 +1,9 @@
 //! Allocation of all jobs, and its repair to a valid one.
 
-use super::speedup::Contender;
+use super::speedup::SearchJob;
 use crate::policies::quota::Quota;
-use crate::policies::room::Room;
-use crate::problem::{Part, Tally, gpus_of};
+use crate::policies::room::AllocationState;
+use crate::problem::{FreeResources, NodeAllocation, gpus_of};
 
 /// Maximum number of nodes of one job.
 const NODES: usize = 16;
@@ -15,7 +15,7 @@ const NODES: usize = 16;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Genome {
     /// Parts of every contender, in the order of the nodes.
-    pub rows: Vec<Vec<Part>>,
+    pub rows: Vec<Vec<NodeAllocation>>,
     /// Inverse speedups by contender.
     costs: Vec<f64>,
     /// Sum of the inverse speedups; smaller is better.
@@ -23,22 +23,22 @@ pub struct Genome {
 }
 
 /// Remaining capacity while a genome is built.
-struct Left<'a> {
-    tally: Tally,
+struct GenomeCapacity<'a> {
+    tally: FreeResources,
     quota: Quota<'a>,
     /// Whether the node has a spread job.
     spread: Vec<bool>,
 }
 
 /// Environment of the search: capacity, contenders, and nodes with spread jobs.
-pub struct Ground<'r, 'a> {
-    pub room: &'r Room<'a>,
-    pub contenders: Vec<Contender<'a>>,
+pub struct SearchEnvironment<'r, 'a> {
+    pub room: &'r AllocationState<'a>,
+    pub contenders: Vec<SearchJob<'a>>,
     spread: Vec<bool>,
 }
 
-impl<'r, 'a> Ground<'r, 'a> {
-    pub fn new(room: &'r Room<'a>, jobs: &[usize]) -> Self {
+impl<'r, 'a> SearchEnvironment<'r, 'a> {
+    pub fn new(room: &'r AllocationState<'a>, jobs: &[usize]) -> Self {
         let mut spread = vec![false; room.problem.nodes.len()];
         for (job, of) in room.problem.jobs.iter().enumerate() {
             let fixed = if of.is_movable() {
@@ -55,7 +55,7 @@ impl<'r, 'a> Ground<'r, 'a> {
         }
         Self {
             room,
-            contenders: jobs.iter().map(|&job| Contender::new(room, job)).collect(),
+            contenders: jobs.iter().map(|&job| SearchJob::new(room, job)).collect(),
             spread,
         }
     }
@@ -68,8 +68,8 @@ impl<'r, 'a> Ground<'r, 'a> {
 
     /// Returns the valid genome nearest to these rows. Rows take capacity in order, from `first` on
     /// and then from the beginning. Later rows get what is left of theirs.
-    pub fn repaired(&self, mut rows: Vec<Vec<Part>>, first: usize) -> Genome {
-        let mut left = Left {
+    pub fn repaired(&self, mut rows: Vec<Vec<NodeAllocation>>, first: usize) -> Genome {
+        let mut left = GenomeCapacity {
             tally: self.room.tally.clone(),
             quota: self.room.quota.clone(),
             spread: self.spread.clone(),
@@ -84,7 +84,12 @@ impl<'r, 'a> Ground<'r, 'a> {
         Genome { rows, costs, cost }
     }
 
-    fn repair(&self, row: &mut Vec<Part>, contender: &Contender<'a>, left: &mut Left<'a>) {
+    fn repair(
+        &self,
+        row: &mut Vec<NodeAllocation>,
+        contender: &SearchJob<'a>,
+        left: &mut GenomeCapacity<'a>,
+    ) {
         let Some(kind) = row.first().map(|part| self.kind(part)) else {
             return;
         };
@@ -118,7 +123,7 @@ impl<'r, 'a> Ground<'r, 'a> {
         }
     }
 
-    pub fn kind(&self, part: &Part) -> u16 {
+    pub fn kind(&self, part: &NodeAllocation) -> u16 {
         self.room.problem.nodes[part.node as usize].kind
     }
 }

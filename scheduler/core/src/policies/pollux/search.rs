@@ -1,11 +1,11 @@
 //! Genetic search: tournament selection, crossover over jobs, mutation, and survival of the best of
 //! parents and children.
 
-use super::genome::{Genome, Ground};
-use super::speedup::{Contender, by_node};
+use super::genome::{Genome, SearchEnvironment};
+use super::speedup::{SearchJob, by_node};
 use crate::policies::place;
-use crate::policies::room::Room;
-use crate::problem::Part;
+use crate::policies::room::AllocationState;
+use crate::problem::NodeAllocation;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -15,15 +15,15 @@ const GENERATIONS: usize = 100;
 const RESET: f64 = 0.1;
 
 /// State of one search.
-pub struct Search<'r, 'a> {
-    ground: Ground<'r, 'a>,
+pub struct GeneticSearch<'r, 'a> {
+    ground: SearchEnvironment<'r, 'a>,
     /// Nodes with free GPUs, from which mutations draw.
     nodes: Vec<u32>,
     random: ChaCha8Rng,
 }
 
-impl<'r, 'a> Search<'r, 'a> {
-    pub fn new(room: &'r Room<'a>, jobs: Vec<usize>) -> Self {
+impl<'r, 'a> GeneticSearch<'r, 'a> {
+    pub fn new(room: &'r AllocationState<'a>, jobs: Vec<usize>) -> Self {
         let nodes = (0..).zip(&room.tally.free);
         Self {
             nodes: nodes
@@ -33,12 +33,12 @@ impl<'r, 'a> Search<'r, 'a> {
             // The instant is the seed. The same problem gives the same decision, and the next one
             // another search.
             random: ChaCha8Rng::seed_from_u64(room.problem.now_s.to_bits()),
-            ground: Ground::new(room, &jobs),
+            ground: SearchEnvironment::new(room, &jobs),
         }
     }
 
     /// Returns the allocation of every contender.
-    pub fn run(mut self) -> Vec<(usize, Vec<Part>)> {
+    pub fn run(mut self) -> Vec<(usize, Vec<NodeAllocation>)> {
         let present = self.ground.present();
         let mut rows = present.rows.clone();
         if !self.nodes.is_empty() {
@@ -81,7 +81,7 @@ impl<'r, 'a> Search<'r, 'a> {
         let gpus =
             self.ground.room.tally.gpus() / u32::try_from(contenders.len()).unwrap_or(1).max(1);
         let mut tally = self.ground.room.tally.clone();
-        let place = |of: &Contender<'_>| {
+        let place = |of: &SearchJob<'_>| {
             let unit = &of.of.unit;
             let gpus = (gpus.min(of.most) / unit.gpus.max(1) * unit.gpus.max(1)).max(of.least);
             let kinds = self.ground.room.kinds_for(of.job, gpus);
@@ -98,7 +98,7 @@ impl<'r, 'a> Search<'r, 'a> {
         let (a, b) = (self.parent(population), self.parent(population));
         let point = self.below(a.rows.len() + 1);
         let rows = a.rows[..point].iter().chain(&b.rows[point..]);
-        let rows: Vec<Vec<Part>> = rows.cloned().collect();
+        let rows: Vec<Vec<NodeAllocation>> = rows.cloned().collect();
         // One mutation per child on average. With two or four, a hundred generations come less near
         // to the result of thousands.
         let rate = 1.0 / rows.len() as f64;
@@ -112,7 +112,7 @@ impl<'r, 'a> Search<'r, 'a> {
         &population[a.min(b)]
     }
 
-    fn mutated(&mut self, mut rows: Vec<Vec<Part>>, rate: f64) -> Genome {
+    fn mutated(&mut self, mut rows: Vec<Vec<NodeAllocation>>, rate: f64) -> Genome {
         let mut first = 0;
         for (index, row) in rows.iter_mut().enumerate() {
             if !self.happens(rate) {
@@ -131,7 +131,7 @@ impl<'r, 'a> Search<'r, 'a> {
     }
 
     /// Clears the row, or draws a new number of GPUs on one node, or both.
-    fn mutate(&mut self, index: usize, row: &mut Vec<Part>) {
+    fn mutate(&mut self, index: usize, row: &mut Vec<NodeAllocation>) {
         if self.happens(0.5) {
             row.clear();
             if self.happens(0.5) {
@@ -148,7 +148,7 @@ impl<'r, 'a> Search<'r, 'a> {
         };
         let unit = self.ground.contenders[index].of.unit.gpus.max(1);
         let units = self.ground.room.problem.nodes[node as usize].gpus / unit;
-        let drawn = Part {
+        let drawn = NodeAllocation {
             node,
             gpus: unit * self.below(units as usize + 1) as u32,
         };

@@ -1,12 +1,12 @@
 use super::Pollux;
-use super::genome::Ground;
+use super::genome::SearchEnvironment;
 use super::speedup::by_node;
-use crate::policies::Share;
-use crate::policies::room::Room;
+use crate::policies::SchedulingPolicy;
+use crate::policies::room::AllocationState;
 use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
-use crate::problem::{Decision, Problem, gpus_of, nodes_of};
+use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of, nodes_of};
 
-fn random(seed: u64, jobs: u32) -> Problem {
+fn random(seed: u64, jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(seed);
     let mut problem = cluster(&[(4, 4)]);
     for _ in 0..jobs {
@@ -20,14 +20,14 @@ fn random(seed: u64, jobs: u32) -> Problem {
 }
 
 /// Returns the value that the search minimises.
-fn cost(problem: &Problem, decision: &Decision) -> f64 {
-    let room = Room::beside_fixed(problem);
+fn cost(problem: &SchedulingProblem, decision: &PolicyDecision) -> f64 {
+    let room = AllocationState::beside_fixed(problem);
     let jobs: Vec<usize> = (0..problem.jobs.len()).collect();
     let rows = jobs
         .iter()
         .map(|&job| by_node(decision.holds(problem, job)))
         .collect();
-    Ground::new(&room, &jobs).repaired(rows, 0).cost
+    SearchEnvironment::new(&room, &jobs).repaired(rows, 0).cost
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn pollux_finds_optimum_of_small_problem() {
         let mut problem = random(seed, 3);
         problem.nodes.truncate(2);
         problem.nodes.iter_mut().for_each(|node| node.gpus = 2);
-        let room = Room::beside_fixed(&problem);
-        let ground = Ground::new(&room, &[0, 1, 2]);
+        let room = AllocationState::beside_fixed(&problem);
+        let ground = SearchEnvironment::new(&room, &[0, 1, 2]);
         let best = (0..3_u32.pow(6)).map(|number| {
             let digit = |index: u32| number / 3_u32.pow(index) % 3;
             let row = |job: u32| vec![part(0, digit(2 * job)), part(1, digit(2 * job + 1))];
@@ -94,7 +94,7 @@ fn pollux_repeated_at_same_instant_changes_nothing() {
                 Pollux.share(&problem),
                 "the same problem, seed {seed}"
             );
-            let worse = cost(&problem, &decision) > cost(&problem, &Decision::keep(&problem));
+            let worse = cost(&problem, &decision) > cost(&problem, &PolicyDecision::keep(&problem));
             assert!(!worse, "seed {seed}");
             problem = after(&problem, &decision);
             let again = Pollux.share(&problem);
@@ -121,8 +121,8 @@ fn repair_bounds_growth_and_spread_jobs_per_node() {
     let mut problem = cluster(&[(3, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
     problem.jobs[0].outlook.largest_gpus = 2;
-    let room = Room::beside_fixed(&problem);
-    let ground = Ground::new(&room, &[0, 1, 2]);
+    let room = AllocationState::beside_fixed(&problem);
+    let ground = SearchEnvironment::new(&room, &[0, 1, 2]);
     let spread = vec![part(0, 2), part(1, 3)];
     let rows = vec![spread.clone(), spread.clone(), vec![part(0, 9)]];
     let genome = ground.repaired(rows.clone(), 0);

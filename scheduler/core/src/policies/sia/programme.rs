@@ -1,8 +1,8 @@
 //! Integer programme of Sia: at most one configuration per job, within the GPUs of each kind and
 //! the quotas.
 
-use super::choices::{Choice, Choices};
-use crate::policies::room::Room;
+use super::choices::{SiaConfiguration, SiaConfigurations};
+use crate::policies::room::AllocationState;
 use crate::policies::seat::free_by_kind;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
 
@@ -11,7 +11,7 @@ use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Var
 const NODES: u64 = 2_000;
 
 /// Returns the chosen configuration of each job.
-pub fn solve(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
+pub fn solve(room: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
     let simple = greedy(room, choices);
     match optimum(room, choices) {
         Some(best) if gain(choices, &best) > gain(choices, &simple) + 1e-9 => best,
@@ -21,10 +21,13 @@ pub fn solve(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
 }
 
 /// Returns the optimum, or the best solution within the node limit.
-fn optimum(room: &Room<'_>, choices: &[Choices]) -> Option<Vec<Option<usize>>> {
+fn optimum(
+    room: &AllocationState<'_>,
+    choices: &[SiaConfigurations],
+) -> Option<Vec<Option<usize>>> {
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
-    let of_job = |of_job: &Choices| -> Vec<Variable> {
-        let add = |choice: &Choice| programme.add_binary_var(choice.gain);
+    let of_job = |of_job: &SiaConfigurations| -> Vec<Variable> {
+        let add = |choice: &SiaConfiguration| programme.add_binary_var(choice.gain);
         of_job.all.iter().map(add).collect()
     };
     let variables: Vec<Vec<Variable>> = choices.iter().map(of_job).collect();
@@ -48,7 +51,7 @@ fn optimum(room: &Room<'_>, choices: &[Choices]) -> Option<Vec<Option<usize>>> {
 }
 
 /// Keeps all jobs in place and gives the rest to the others by gain per GPU.
-fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
+fn greedy(room: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
     let all = choices.iter().enumerate();
     let mut all: Vec<(usize, usize)> = all
         .flat_map(|(job, of_job)| (0..of_job.all.len()).map(move |index| (job, index)))
@@ -56,7 +59,7 @@ fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     let choice = |(job, index): (usize, usize)| &choices[job].all[index];
     all.sort_by(|&a, &b| {
         let (a, b) = (choice(a), choice(b));
-        let density = |choice: &Choice| choice.gain / f64::from(choice.wish.gpus);
+        let density = |choice: &SiaConfiguration| choice.gain / f64::from(choice.wish.gpus);
         let by_density = density(b).total_cmp(&density(a));
         b.present.cmp(&a.present).then(by_density)
     });
@@ -76,25 +79,25 @@ fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     taken
 }
 
-fn gain(choices: &[Choices], taken: &[Option<usize>]) -> f64 {
+fn gain(choices: &[SiaConfigurations], taken: &[Option<usize>]) -> f64 {
     let taken = choices.iter().zip(taken);
     taken
         .filter_map(|(of_job, index)| index.map(|index| of_job.all[index].gain))
         .sum()
 }
 
-type Counts<'a> = Box<dyn Fn(&Choice) -> bool + 'a>;
+type ConfigurationFilter<'a> = Box<dyn Fn(&SiaConfiguration) -> bool + 'a>;
 
 /// Returns groups of choices with the number of GPUs that each group may take.
-fn limits<'a>(room: &'a Room<'_>) -> Vec<(Counts<'a>, u32)> {
+fn limits<'a>(room: &'a AllocationState<'_>) -> Vec<(ConfigurationFilter<'a>, u32)> {
     let free = free_by_kind(room);
     let kinds = room.kinds().iter().map(|&(kind, _)| {
-        let counts: Counts<'a> = Box::new(move |choice| choice.wish.kind == kind);
+        let counts: ConfigurationFilter<'a> = Box::new(move |choice| choice.wish.kind == kind);
         (counts, free[usize::from(kind)])
     });
     let tenants = room.quota.rows().map(|(tenant, left)| {
-        let of = |choice: &Choice| room.problem.jobs[choice.wish.job].tenant;
-        let counts: Counts<'a> =
+        let of = |choice: &SiaConfiguration| room.problem.jobs[choice.wish.job].tenant;
+        let counts: ConfigurationFilter<'a> =
             Box::new(move |choice| room.quota.lineage(of(choice)).any(|above| above == tenant));
         (counts, left)
     });

@@ -1,15 +1,15 @@
-use super::choices::Choices;
+use super::choices::SiaConfigurations;
 use super::{Sia, programme};
-use crate::policies::Share;
-use crate::policies::room::Room;
+use crate::policies::SchedulingPolicy;
+use crate::policies::room::AllocationState;
 use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
-use crate::problem::{Curve, Problem, gpus_of, nodes_of};
+use crate::problem::{SchedulingProblem, SpeedCurve, gpus_of, nodes_of};
 
-fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> Problem {
+fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(seed);
     let mut problem = cluster(kinds);
     for _ in 0..jobs {
-        let curves: Vec<Curve> = kinds
+        let curves: Vec<SpeedCurve> = kinds
             .iter()
             .map(|_| power(0.2 + dice.part(), 0.2 + 0.8 * dice.part()))
             .collect();
@@ -133,8 +133,10 @@ fn sia_programme_finds_the_optimum() {
         problem.jobs[1].tenant = 1;
         problem.jobs[2].tenant = 1;
         problem.jobs[3].outlook.largest_gpus = 2;
-        let room = Room::beside_fixed(&problem);
-        let choices: Vec<Choices> = (0..4).map(|job| Choices::of_job(&room, job)).collect();
+        let room = AllocationState::beside_fixed(&problem);
+        let choices: Vec<SiaConfigurations> = (0..4)
+            .map(|job| SiaConfigurations::of_job(&room, job))
+            .collect();
         let gain = |taken: &[Option<usize>]| -> f64 {
             let taken = choices.iter().zip(taken);
             let gains =
