@@ -318,7 +318,7 @@ fn begun_anew(mut job: core::SnapshotJob, has_sampled: bool) -> core::SnapshotJo
         | JobState::Cancelled => false,
     };
     if !is_at_work {
-        job.progress.step = job.kept_step();
+        job.progress.step = job.resumable_step();
     }
     job
 }

@@ -62,11 +62,11 @@ fn main() {
         report(&format!("{size}: from nothing"), &queued, times);
         let mut busy = queued;
         let late = busy.jobs.split_off((jobs - jobs / 10) as usize);
-        busy = carried_out(&busy, &Muster::STANDARD.share(&busy));
+        busy = carried_out(&busy, &Muster::STANDARD.allocate(&busy));
         busy.now_s += 3_600.0;
         busy.jobs.extend(late);
         report(&format!("{size}: a tenth of the jobs came"), &busy, times);
-        let mut event = carried_out(&busy, &Muster::STANDARD.share(&busy));
+        let mut event = carried_out(&busy, &Muster::STANDARD.allocate(&busy));
         event.now_s += 1.0;
         event.jobs.push(elastic(&mut dice, most));
         report(&format!("{size}: one job came"), &event, times);
@@ -86,7 +86,7 @@ fn main() {
 fn events(size: &str, before: &SchedulingProblem, dice: &mut Dice, most: u32) {
     const EVENTS: u32 = 300;
     let mut standing =
-        IncrementalState::after(Muster::STANDARD, before, &Muster::STANDARD.share(before));
+        IncrementalState::after(Muster::STANDARD, before, &Muster::STANDARD.allocate(before));
     let mut after = before.clone();
     let (mut worked_ms, mut took_ms) = (Vec::new(), Vec::new());
     let mut ended = vec![false; before.jobs.len()];
@@ -130,7 +130,7 @@ fn worth(after: &SchedulingProblem, standing: &IncrementalState<'_>, ended: &[bo
         job.fixed = ended[index];
         job.present = standing.holds(index).to_vec();
     }
-    let whole = Muster::STANDARD.share(&after);
+    let whole = Muster::STANDARD.allocate(&after);
     let of = |decision| Muster::STANDARD.objective(&after, decision);
     100.0 * of(&PolicyDecision::keep(&after)) / of(&whole)
 }
@@ -139,7 +139,7 @@ fn report(what: &str, problem: &SchedulingProblem, times: usize) {
     let (mut worked_ms, mut took_ms) = (Vec::new(), Vec::new());
     for _ in 0..times {
         let (began, worked) = (now(), worked_s());
-        black_box(Muster::STANDARD.share(black_box(problem)));
+        black_box(Muster::STANDARD.allocate(black_box(problem)));
         worked_ms.push((worked_s() - worked) * 1e3);
         took_ms.push(began.elapsed().as_secs_f64() * 1e3);
     }

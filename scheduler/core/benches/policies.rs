@@ -22,21 +22,21 @@ fn cases() -> impl Iterator<Item = (PolicyName, u32)> {
 #[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
 fn full_queue(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
     let problem = queued(jobs);
-    let policy = name.share();
-    bencher.bench(|| policy.share(divan::black_box(&problem)));
+    let policy = name.policy();
+    bencher.bench(|| policy.allocate(divan::black_box(&problem)));
 }
 
 /// Decision six minutes after the last one, when Gavel's next round begins. A tenth of the jobs is
 /// new.
 #[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
 fn busy_cluster(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
-    let policy = name.share();
+    let policy = name.policy();
     let mut problem = queued(jobs);
     let late = problem.jobs.split_off((jobs - jobs / 10) as usize);
-    problem = carried_out(&problem, &policy.share(&problem));
+    problem = carried_out(&problem, &policy.allocate(&problem));
     problem.now_s += 360.0;
     problem.jobs.extend(late);
-    bencher.bench(|| policy.share(divan::black_box(&problem)));
+    bencher.bench(|| policy.allocate(divan::black_box(&problem)));
 }
 
 /// Returns a queue of jobs of 1 to 64 GPUs of random scalability, with a request of one to eight

@@ -65,7 +65,7 @@ fn charge(snapshot: &mut ClusterSnapshot, job: usize, late: &[TaskId]) {
 
 /// Promotes guests to lane 0 of GPUs that their hosts have left. The store does this in the
 /// transaction that releases the GPU.
-pub fn move_up(snapshot: &mut ClusterSnapshot) {
+pub fn promote_guests(snapshot: &mut ClusterSnapshot) {
     let tasks = |jobs: &[SnapshotJob]| {
         let held = jobs.iter().flat_map(SnapshotJob::held_tasks);
         let held = held.filter(|task| task.state.holds_gpus() && task.lane == 0);

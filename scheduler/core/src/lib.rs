@@ -3,7 +3,7 @@
 //! [`plan`] reads one [`snapshot::ClusterSnapshot`] of the cluster and a [`policy::Policy`]. It returns a
 //! [`RoundPlan`] and a [`RoundReport`] with the reasons. [`check`] lists the rules that a plan breaks.
 //!
-//! Every policy decides on the dense [`problem`] through one trait, [`policies::SchedulingPolicy`]. `live`
+//! Every policy decides on the dense [`problem`] through one trait, [`policies::SchedulingPolicy`]. `planner`
 //! translates a snapshot into a problem and the policy's answer into a plan. A simulator can do the
 //! same with a state of its own.
 //!
@@ -14,8 +14,8 @@ pub mod apply;
 pub mod check;
 mod estimate;
 pub mod learn;
-mod live;
 pub mod plan;
+mod planner;
 pub mod policies;
 pub mod policy;
 pub mod problem;
@@ -23,8 +23,8 @@ pub mod report;
 mod runtimes;
 pub mod snapshot;
 
-pub use apply::{ApplyError, apply, move_up};
+pub use apply::{ApplyError, apply, promote_guests};
 pub use check::{Violation, check, sound};
-pub use live::{EstimateCache, apply_change};
 pub use plan::{Action, JobDecision, PlannedTask, RoundPlan, plan, plan_again};
+pub use planner::{EstimateCache, apply_change};
 pub use report::RoundReport;

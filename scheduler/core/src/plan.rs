@@ -1,6 +1,6 @@
 //! Output of a round. A plan is complete: its execution needs no further decision.
 
-use crate::live::EstimateCache;
+use crate::planner::EstimateCache;
 use crate::policy::Policy;
 use crate::report::RoundReport;
 use crate::snapshot::{ClusterSnapshot, StaleWait};
@@ -131,7 +131,7 @@ pub struct PlannedTask {
 /// Plans one round. The same snapshot and policy give the same bytes.
 #[must_use]
 pub fn plan(snapshot: &ClusterSnapshot, policy: &Policy) -> (RoundPlan, RoundReport) {
-    crate::live::run(snapshot, policy)
+    crate::planner::plan_round(snapshot, policy)
 }
 
 /// Plans one round with the estimates of the last one. They shorten the computation and do not
@@ -142,7 +142,7 @@ pub fn plan_again(
     policy: &Policy,
     memory: &mut EstimateCache,
 ) -> (RoundPlan, RoundReport) {
-    crate::live::run_again(snapshot, policy, memory)
+    crate::planner::plan_round_with_cache(snapshot, policy, memory)
 }
 
 impl RoundPlan {

@@ -50,7 +50,7 @@ fn walk(seed: u64) -> Result<(), TestCaseError> {
         (job.fixed, job.preemptible) = (false, true);
     }
     let others = random::problem(&mut dice, 3).jobs;
-    let decision = Muster::STANDARD.share(&before);
+    let decision = Muster::STANDARD.allocate(&before);
     let mut standing = IncrementalState::after(Muster::STANDARD, &before, &decision);
     let mut now = Now {
         holds: (0..before.jobs.len())
@@ -112,7 +112,7 @@ fn waiting_job_starts_when_another_job_ends() {
         crate::dense::runs(crate::dense::job(4, 1_000.0), &[(0, 4)], 0.0),
         crate::dense::job(2, 1e7),
     ];
-    let decision = Muster::STANDARD.share(&problem);
+    let decision = Muster::STANDARD.allocate(&problem);
     let mut standing = IncrementalState::after(Muster::STANDARD, &problem, &decision);
     assert_eq!(standing.holds(1), []);
     let started = |job, gpus| AllocationChange {

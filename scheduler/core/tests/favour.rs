@@ -3,8 +3,8 @@
 
 use crate::dense::random::{self, Dice};
 use crate::dense::{cluster, job, violations};
-use muster_core::policies::favour::favour;
 use muster_core::policies::name::PolicyName;
+use muster_core::policies::prioritise_trials::prioritise_trials;
 use muster_core::problem::{
     NodeAllocation, PolicyDecision, ProblemJob, ProblemTrial, SchedulingProblem, gpus_of,
 };
@@ -46,8 +46,8 @@ proptest! {
             }
         }
         for name in [PolicyName::Muster, PolicyName::Srtf, PolicyName::Optimus, PolicyName::Drf] {
-            let plain = name.share().share(&problem);
-            let favoured = favour(&problem, plain.clone());
+            let plain = name.policy().allocate(&problem);
+            let favoured = prioritise_trials(&problem, plain.clone());
             prop_assert_eq!(sums(&problem, &plain), sums(&problem, &favoured));
             let before = violations(&problem, &plain);
             let after = violations(&problem, &favoured);
@@ -58,7 +58,7 @@ proptest! {
                 let stopped = favoured.holds(&problem, index).is_empty() && !plain.holds(&problem, index).is_empty();
                 prop_assert!(!stopped || job.present.is_empty(), "{name:?} stopped one who runs");
             }
-            let again = favour(&problem, favoured.clone());
+            let again = prioritise_trials(&problem, favoured.clone());
             prop_assert_eq!(again, favoured, "once is enough");
         }
     }
@@ -92,9 +92,9 @@ fn promising_trials_start_first_within_their_study() {
         waiting(0, 0.5),
     ];
     let problem = problem(jobs, 2);
-    let plain = PolicyName::Fifo.share().share(&problem);
+    let plain = PolicyName::Fifo.policy().allocate(&problem);
     assert_eq!(sizes(&problem, &plain), [1, 1, 0, 0]);
-    let favoured = favour(&problem, plain);
+    let favoured = prioritise_trials(&problem, plain);
     assert_eq!(sizes(&problem, &favoured), [0, 1, 1, 0]);
 }
 
@@ -110,7 +110,7 @@ fn promising_trials_grow_first_without_stopping_others() {
         parts: vec![Some(vec![NodeAllocation { node: 0, gpus: 3 }]), None, None],
         worth: Vec::new(),
     };
-    let favoured = favour(&problem, grown);
+    let favoured = prioritise_trials(&problem, grown);
     assert_eq!(sizes(&problem, &favoured), [1, 3, 0]);
 }
 
@@ -126,5 +126,5 @@ fn running_trial_is_not_stopped_for_less_promising_one() {
         parts: vec![Some(here), Some(Vec::new())],
         worth: Vec::new(),
     };
-    assert_eq!(favour(&problem, turned).parts, [None, None]);
+    assert_eq!(prioritise_trials(&problem, turned).parts, [None, None]);
 }

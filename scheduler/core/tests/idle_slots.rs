@@ -5,7 +5,7 @@ use crate::scene::{Scene, gone, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SpeedPoint};
-use muster_core::{Action, apply, check, move_up, plan};
+use muster_core::{Action, apply, check, plan, promote_guests};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobState, RequeueCause};
 use muster_model::packing::{Company, UsageReport};
@@ -195,7 +195,7 @@ impl Course {
             jobs.map(|job| self.company(job)).collect()
         };
         for (job, company) in self.snapshot.jobs.iter_mut().zip(company) {
-            let stands = job.state == JobState::Suspended && job.stands_still();
+            let stands = job.state == JobState::Suspended && job.are_workers_suspended();
             if job.workers.max != 1 || !(stands || job.state == JobState::Running) {
                 continue;
             }
@@ -263,7 +263,7 @@ impl Course {
         apply(&mut self.snapshot, &plan).expect("a checked plan");
         let jobs = &mut self.snapshot.jobs;
         jobs.retain(|job| !job.state.phase().is_terminal());
-        move_up(&mut self.snapshot);
+        promote_guests(&mut self.snapshot);
     }
 
     /// Returns the number of slots that no task holds.

@@ -4,7 +4,7 @@ use crate::scene::{Scene, job, tenant};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotTenant};
-use muster_core::{Action, apply, check, move_up, plan};
+use muster_core::{Action, apply, check, plan, promote_guests};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::packing::{Company, Hurt, Rate, UsageReport};
 use muster_model::spec::Range;
@@ -113,7 +113,7 @@ impl Course {
         jobs.retain(|job| !job.state.phase().is_terminal());
         lanes_are_held_once(&self.snapshot);
         let obeyed = self.obey();
-        move_up(&mut self.snapshot);
+        promote_guests(&mut self.snapshot);
         lanes_are_held_once(&self.snapshot);
         quiet && !obeyed
     }
@@ -173,7 +173,7 @@ impl Course {
             jobs.map(|job| self.company(job)).collect()
         };
         for (job, company) in self.snapshot.jobs.iter_mut().zip(company) {
-            if job.state == JobState::Suspended && job.stands_still() && self.tells {
+            if job.state == JobState::Suspended && job.are_workers_suspended() && self.tells {
                 let report = UsageReport {
                     memory_bytes: Some(self.memory[&job.name] / 4 * self.keeps),
                     stands: true,
@@ -626,7 +626,7 @@ fn failure_in_a_pair_is_not_charged_and_ends_packing() {
         } else {
             let outcome = Outcome::signalled(9);
             job.tasks[0].state = TaskState::Released { outcome };
-            move_up(&mut course.snapshot);
+            promote_guests(&mut course.snapshot);
         }
         course.run(2 * TICK_MS);
         // The caller clears the report of the last revision, as the store does.
@@ -741,7 +741,7 @@ proptest! {
                             task.state = TaskState::Released { outcome: Outcome::signalled(9) };
                         }
                     }
-                    move_up(&mut course.snapshot);
+                    promote_guests(&mut course.snapshot);
                 }
                 10 => course.together = 0.3 + 0.1 * which as f64,
                 11 if jobs > 0 => {

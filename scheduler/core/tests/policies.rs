@@ -75,7 +75,7 @@ proptest! {
     fn decisions_of_all_policies_are_valid(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {
-            let decision = name.share().share(&problem);
+            let decision = name.policy().allocate(&problem);
             let wrong = violations(&problem, &decision);
             prop_assert!(wrong.is_empty(), "{name}: {wrong:?}\n{decision:?}\n{}", told(&problem));
         }
@@ -85,7 +85,7 @@ proptest! {
     fn same_problem_gives_same_decision(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {
-            let decide = || name.share().share(&problem.clone());
+            let decide = || name.policy().allocate(&problem.clone());
             prop_assert_eq!(decide(), decide(), "{}", name);
         }
     }
@@ -102,7 +102,7 @@ proptest! {
             if !promises(name).work_conserving {
                 continue;
             }
-            let decision = name.share().share(&problem);
+            let decision = name.policy().allocate(&problem);
             let after = carried_out(&problem, &decision);
             for job in 0..problem.jobs.len() {
                 prop_assert!(
@@ -121,7 +121,7 @@ fn decides_once(seed: u64) -> Result<(), TestCaseError> {
     let kinds = dice.between(1, 3);
     let problem = random::problem(&mut dice, kinds);
     for name in policies(seed) {
-        let decision = name.share().share(&problem);
+        let decision = name.policy().allocate(&problem);
         let after = carried_out(&problem, &decision);
         let pinned = || {
             let mut jobs = problem.jobs.iter().zip(&after.jobs);
@@ -143,7 +143,7 @@ fn decides_once(seed: u64) -> Result<(), TestCaseError> {
         if !promised {
             continue;
         }
-        let again = name.share().share(&after);
+        let again = name.policy().allocate(&after);
         for job in 0..problem.jobs.len() {
             prop_assert_eq!(
                 again.holds(&after, job),
@@ -224,7 +224,7 @@ proptest! {
 
 /// Returns the waiting time of the gang, or `None` if it exceeds the bound.
 fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
-    let policy = patience.name.share();
+    let policy = patience.name.policy();
     let (nodes, gpus) = (dice.between(1, 4), dice.between(2, 8));
     let mut problem = cluster(nodes as usize, gpus);
     problem.now_s = 0.0;
@@ -247,7 +247,7 @@ fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
         ..job(wide, patience.length_s)
     });
     while problem.now_s <= patience.per_job_s * f64::from(before + 1) {
-        let decision = policy.share(&problem);
+        let decision = policy.allocate(&problem);
         problem = carried_out(&problem, &decision);
         let wide = problem.jobs.iter().find(|job| job.tenant == 1)?;
         if !wide.present.is_empty() {

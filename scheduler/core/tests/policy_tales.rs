@@ -7,7 +7,7 @@ use muster_core::problem::{Demand, FittedLoss, ProblemJob, SchedulingProblem, Sp
 
 /// Returns the GPUs of every job after the policy's decision, which must be valid.
 fn decide(name: PolicyName, problem: &SchedulingProblem) -> Vec<u32> {
-    let decision = name.share().share(problem);
+    let decision = name.policy().allocate(problem);
     assert_eq!(violations(problem, &decision), Vec::<String>::new());
     sizes(problem, &decision)
 }
@@ -291,7 +291,7 @@ fn gandiva_rotates_jobs_after_a_quantum() {
         "in its first quantum"
     );
     problem.now_s = 3_610.0;
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     assert_eq!(sizes(&problem, &decision), [0, 4], "its turn is over");
     let mut after = carried_out(&problem, &decision);
     after.now_s += 59.0;
@@ -309,7 +309,7 @@ fn gandiva_grows_into_idle_gpus_and_releases_them() {
     let mut growing = runs(elastic(0.9, 1e5), &[(0, 2)], 0.0);
     growing.request_gpus = 2;
     let problem = with(cluster(1, 4), vec![growing]);
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     assert_eq!(sizes(&problem, &decision), [4]);
     let mut after = carried_out(&problem, &decision);
     after.jobs.push(job(1, 100.0));
@@ -333,7 +333,7 @@ fn gandiva_migrates_small_job_to_gather_gang() {
     let mut problem = cluster(1, 2);
     problem.nodes.push(node(0, 3));
     problem.jobs = vec![gang, small, held];
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     let place = |job: usize| -> Vec<(u32, u32)> {
         let parts = decision.holds(&problem, job).iter();
         parts.map(|part| (part.node, part.gpus)).collect()
@@ -343,7 +343,7 @@ fn gandiva_migrates_small_job_to_gather_gang() {
 
     // No migration if its cost exceeds its gain.
     problem.jobs[1].restart_s = 1e6;
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     assert_eq!(decision.parts, vec![None; 3]);
 }
 
@@ -357,7 +357,7 @@ fn gandiva_places_jobs_of_equal_size_together() {
         job(1, 1e5),
         job(4, 1e5),
     ];
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     let places: Vec<u32> = (2..5)
         .map(|job| decision.holds(&problem, job)[0].node)
         .collect();
@@ -418,7 +418,7 @@ fn muster_keeps_running_jobs_in_place_without_gain() {
         job.outlook.largest_gpus = 8;
         job.restart_s = 60.0;
     }
-    let decision = PolicyName::Muster.share().share(&problem);
+    let decision = PolicyName::Muster.policy().allocate(&problem);
     assert_eq!(decision.parts, [None, None]);
 }
 
@@ -457,7 +457,7 @@ fn muster_assigns_gpu_kinds_by_total_value() {
         job
     };
     problem.jobs = vec![gains(1.1), gains(8.0)];
-    let decision = PolicyName::Muster.share().share(&problem);
+    let decision = PolicyName::Muster.policy().allocate(&problem);
     let on = |job: usize| decision.holds(&problem, job)[0].node;
     assert_eq!((on(0), on(1)), (0, 1));
 }
@@ -507,7 +507,7 @@ fn muster_clears_node_of_small_jobs_for_gang() {
     }
     problem.jobs.push(job(4, 1_000.0));
     problem.jobs.iter_mut().for_each(|job| job.restart_s = 3.0);
-    let decision = PolicyName::Muster.share().share(&problem);
+    let decision = PolicyName::Muster.policy().allocate(&problem);
     assert_eq!(decide(PolicyName::Muster, &problem), [1, 1, 1, 1, 4]);
     assert_eq!(decision.holds(&problem, 4).len(), 1, "{decision:?}");
 }

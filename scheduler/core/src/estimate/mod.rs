@@ -4,11 +4,11 @@
 
 mod convergence;
 mod gains;
-mod left;
 mod loss_curve;
+mod memo;
 mod nnls;
 mod probe;
-mod remembered;
+mod remaining_steps;
 mod speed;
 mod surface;
 mod trend;
@@ -18,9 +18,9 @@ use crate::report::Length;
 use crate::snapshot::SnapshotJob;
 use convergence::LastEpoch;
 pub(crate) use gains::Gains;
-use left::StepsLeft;
+pub(crate) use memo::EstimateMemo;
 use muster_model::spec::Range;
-pub(crate) use remembered::EstimateMemo;
+use remaining_steps::StepsLeft;
 pub(crate) use speed::Speed;
 use std::sync::Arc;
 

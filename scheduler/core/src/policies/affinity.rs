@@ -1,24 +1,24 @@
 //! Affinity of Gandiva (Xiao et al., OSDI 2018, section 3.2): a node collects jobs of one size.
 //! Such a node is divided without a remainder, and its jobs fit into each other's places.
 
-use super::room::AllocationState;
+use super::allocation_state::AllocationState;
 use crate::problem::NodeAllocation;
 
 /// Returns the node of a kind that holds the whole gang. Nodes whose jobs all have the gang's size
 /// come first, then empty nodes, then the others. Among equals the node with the fewest free GPUs
 /// comes first. Returns `None` if no single node holds the gang.
 pub fn find(
-    room: &AllocationState<'_>,
+    state: &AllocationState<'_>,
     job: usize,
     kind: u16,
     gpus: u32,
 ) -> Option<Vec<NodeAllocation>> {
-    let labels = labels(room);
-    let unit = &room.problem.jobs[job].unit;
-    let nodes = room.problem.nodes.iter().zip(&labels).enumerate();
+    let labels = labels(state);
+    let unit = &state.problem.jobs[job].unit;
+    let nodes = state.problem.nodes.iter().zip(&labels).enumerate();
     let best = nodes
         .filter(|(_, (node, _))| node.kind == kind)
-        .map(|(index, (_, label))| (index, room.tally.available(index, unit), label))
+        .map(|(index, (_, label))| (index, state.tally.available(index, unit), label))
         .filter(|&(_, free, _)| free >= gpus)
         .min_by_key(|&(index, free, label)| (strangeness(*label, gpus), free, index))?;
     let node = u32::try_from(best.0).ok()?;
@@ -33,11 +33,11 @@ enum Label {
     Mixed,
 }
 
-fn labels(room: &AllocationState<'_>) -> Vec<Label> {
-    let mut labels = vec![Label::Empty; room.problem.nodes.len()];
-    for (job, of) in room.problem.jobs.iter().enumerate() {
+fn labels(state: &AllocationState<'_>) -> Vec<Label> {
+    let mut labels = vec![Label::Empty; state.problem.nodes.len()];
+    for (job, of) in state.problem.jobs.iter().enumerate() {
         let parts = if of.is_movable() {
-            room.given(job).unwrap_or_default()
+            state.given(job).unwrap_or_default()
         } else {
             &of.present
         };

@@ -16,7 +16,7 @@
 //! - Gangs keep their requested size, and the jobs of a tenant are in order of submission. A job
 //!   that does not fit is skipped, so a large gang can wait without a bound.
 
-use super::room::{AllocationState, Style};
+use super::allocation_state::{AllocationState, Style};
 use super::{SchedulingPolicy, gang, resources};
 use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of};
 use std::collections::VecDeque;
@@ -26,11 +26,11 @@ use std::collections::VecDeque;
 pub struct Drf;
 
 impl SchedulingPolicy for Drf {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let start = AllocationState::beside_fixed(problem);
         let queue = || {
             let mut filling = Filling::begin(problem);
-            move |room: &AllocationState<'_>| filling.next(room)
+            move |state: &AllocationState<'_>| filling.next(state)
         };
         gang::run(&start, Style::Packed, queue).decision()
     }
@@ -90,8 +90,8 @@ impl<'a> Filling<'a> {
         filling
     }
 
-    fn next(&mut self, room: &AllocationState<'_>) -> Option<usize> {
-        if let Some((job, parts)) = self.asked.and_then(|job| Some((job, room.given(job)?))) {
+    fn next(&mut self, state: &AllocationState<'_>) -> Option<usize> {
+        if let Some((job, parts)) = self.asked.and_then(|job| Some((job, state.given(job)?))) {
             self.count(job, parts);
         }
         while self.below(&self.roots) == 0 {

@@ -1,8 +1,8 @@
 //! Rigid gangs in an order: each job that fits beside the jobs before it runs at its requested
 //! size.
 
+use super::allocation_state::{AllocationState, Style};
 use super::order::request;
-use super::room::{AllocationState, Style};
 use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
 
 /// Serves the jobs in the order of `queue`, from the capacity `start`. `queue` is called once per
@@ -45,24 +45,24 @@ pub fn in_order(problem: &SchedulingProblem, style: Style, order: &[usize]) -> P
 /// Places each job in turn: on its present nodes if they are free, else where it fits. Also returns
 /// the order.
 fn walk<'a>(
-    mut room: AllocationState<'a>,
+    mut state: AllocationState<'a>,
     style: Style,
     mut queue: impl FnMut(&AllocationState<'_>) -> Option<usize>,
 ) -> (Vec<usize>, AllocationState<'a>) {
     let mut order = Vec::new();
-    while let Some(job) = queue(&room) {
+    while let Some(job) = queue(&state) {
         order.push(job);
-        let of = &room.problem.jobs[job];
+        let of = &state.problem.jobs[job];
         if !of.is_movable() {
             continue;
         }
-        if gpus_of(room.present(job)) == request(of) && room.can_keep(job) {
-            room.keep(job);
+        if gpus_of(state.present(job)) == request(of) && state.can_keep(job) {
+            state.keep(job);
         } else {
-            room.place(job, request(of), style);
+            state.place(job, request(of), style);
         }
     }
-    (order, room)
+    (order, state)
 }
 
 /// Places the jobs that run after the walk. As many as possible keep their nodes.
@@ -72,23 +72,23 @@ fn settle<'a>(
     walked: &AllocationState<'a>,
     style: Style,
 ) -> Option<AllocationState<'a>> {
-    let mut room = start.clone();
+    let mut state = start.clone();
     let mut anew: Vec<(usize, u16, u32)> = Vec::new();
     for &job in order {
         let Some(parts) = walked.given(job) else {
             continue;
         };
-        let (kind, gpus) = (room.kind_of(parts)?, gpus_of(parts));
-        let present = room.present(job);
-        let stays = gpus_of(present) == gpus && room.kind_of(present) == Some(kind);
-        if stays && room.can_keep(job) {
-            room.keep(job);
+        let (kind, gpus) = (state.kind_of(parts)?, gpus_of(parts));
+        let present = state.present(job);
+        let stays = gpus_of(present) == gpus && state.kind_of(present) == Some(kind);
+        if stays && state.can_keep(job) {
+            state.keep(job);
         } else {
             anew.push((job, kind, gpus));
         }
     }
     let mut placed = anew.into_iter();
     placed
-        .all(|(job, kind, gpus)| room.place_on(job, kind, gpus, style))
-        .then_some(room)
+        .all(|(job, kind, gpus)| state.place_on(job, kind, gpus, style))
+        .then_some(state)
 }

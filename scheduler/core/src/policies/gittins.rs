@@ -14,7 +14,7 @@
 //! Without history (fewer than `ENOUGH` jobs, or none with that much service) the class alone
 //! decides, the least first.
 
-use super::room::Style;
+use super::allocation_state::Style;
 use super::{SchedulingPolicy, gang, order};
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
@@ -32,7 +32,7 @@ const CLASSES: [f64; 7] = [
 ];
 
 impl SchedulingPolicy for TiresiasGittins {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let ranks = ranks(&problem.history_gpu_s);
         let class = |attained_gpu_s: f64| {
             let begun = CLASSES.iter().filter(|&&begin| begin <= attained_gpu_s);

@@ -6,8 +6,8 @@
 //! same problem gives the same decision.
 
 mod affinity;
+pub mod allocation_state;
 pub mod drf;
-pub mod favour;
 pub mod fifo;
 pub mod gandiva;
 pub mod gang;
@@ -20,12 +20,11 @@ pub mod optimus;
 pub mod order;
 pub mod place;
 pub mod pollux;
+pub mod prioritise_trials;
 pub mod quota;
 mod resources;
-pub mod room;
 #[cfg(test)]
 mod scene;
-mod seat;
 pub mod sia;
 pub mod slaq;
 pub mod srtf;
@@ -33,6 +32,7 @@ pub(crate) mod tenant_share;
 pub mod tetris;
 pub mod themis;
 pub mod tiresias;
+mod wish_placement;
 
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
@@ -41,10 +41,10 @@ pub trait SchedulingPolicy: Send + Sync {
     /// Decides the allocation of every job of the problem. The decision never exceeds a node's
     /// GPUs. Jobs that are not movable keep their allocation. A job holds nothing or at least its
     /// minimum.
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision;
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision;
 
     /// Returns the guarantees of the policy, which a live round then need not enforce itself.
-    fn promises(&self) -> PolicyCapabilities {
+    fn capabilities(&self) -> PolicyCapabilities {
         PolicyCapabilities::default()
     }
 }

@@ -91,7 +91,7 @@ impl PolicyName {
 
     /// Returns the policy of this name.
     #[must_use]
-    pub fn share(self) -> Box<dyn SchedulingPolicy> {
+    pub fn policy(self) -> Box<dyn SchedulingPolicy> {
         match self {
             Self::Muster => Box::new(Muster::STANDARD),
             Self::Fifo => Box::new(Fifo),

@@ -14,8 +14,8 @@
 //!   but not in the prototype.
 //! - The cost of a restart is not considered, as in the paper.
 
+use super::allocation_state::AllocationState;
 use super::grow::{self, GrowthStep};
-use super::room::AllocationState;
 use super::{PolicyCapabilities, SchedulingPolicy};
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
@@ -24,11 +24,11 @@ use crate::problem::{PolicyDecision, SchedulingProblem};
 pub struct Optimus;
 
 impl SchedulingPolicy for Optimus {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         grow::sizes(problem, seconds_saved).place(problem)
     }
 
-    fn promises(&self) -> PolicyCapabilities {
+    fn capabilities(&self) -> PolicyCapabilities {
         PolicyCapabilities {
             takes_turns: false,
             gathers: false,
@@ -38,7 +38,7 @@ impl SchedulingPolicy for Optimus {
 }
 
 /// Returns the seconds by which the job ends earlier.
-fn seconds_saved(room: &AllocationState<'_>, step: GrowthStep) -> f64 {
-    let step_s = |gpus| 1.0 / room.speed(step.job, step.kind, gpus);
-    (step_s(step.from) - step_s(step.to)) * room.problem.jobs[step.job].outlook.work_left
+fn seconds_saved(state: &AllocationState<'_>, step: GrowthStep) -> f64 {
+    let step_s = |gpus| 1.0 / state.speed(step.job, step.kind, gpus);
+    (step_s(step.from) - step_s(step.to)) * state.problem.jobs[step.job].outlook.work_left
 }

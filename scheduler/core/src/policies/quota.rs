@@ -26,7 +26,7 @@ impl<'a> Quota<'a> {
     }
 
     /// Returns the GPUs that the quotas of a tenant and of its ancestors still allow.
-    pub fn room(&self, tenant: u32) -> u32 {
+    pub fn remaining(&self, tenant: u32) -> u32 {
         let left = self.lineage(tenant).filter_map(|of| self.left[of]);
         left.min().unwrap_or(u32::MAX)
     }

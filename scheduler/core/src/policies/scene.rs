@@ -55,7 +55,7 @@ pub fn job(curves: Vec<SpeedCurve>) -> ProblemJob {
         held_s: vec![0.0; kinds],
         restarts: 0,
         restart_s: 30.0,
-        haste: 1.0,
+        restart_cost_factor: 1.0,
         at_risk_s: 0.0,
         preemptible: true,
         trial: None,

@@ -10,8 +10,8 @@
 //! omitted (the outlook has the one of Optimus). SLAQ shares CPU cores; this policy shares GPUs.
 
 use super::SchedulingPolicy;
+use super::allocation_state::AllocationState;
 use super::grow::{self, GrowthStep};
-use super::room::AllocationState;
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that sizes jobs by the fall of their loss.
@@ -19,22 +19,22 @@ use crate::problem::{PolicyDecision, SchedulingProblem};
 pub struct Slaq;
 
 impl SchedulingPolicy for Slaq {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         grow::sizes(problem, quality_gained).place(problem)
     }
 }
 
 /// Returns the additional fall of the loss in the next round, relative to the largest loss.
-fn quality_gained(room: &AllocationState<'_>, step: GrowthStep) -> f64 {
-    let outlook = &room.problem.jobs[step.job].outlook;
+fn quality_gained(state: &AllocationState<'_>, step: GrowthStep) -> f64 {
+    let outlook = &state.problem.jobs[step.job].outlook;
     // Decisions without a period are caused by events only. They look one minute ahead.
-    let period_s = if room.problem.round_s > 0.0 {
-        room.problem.round_s
+    let period_s = if state.problem.round_s > 0.0 {
+        state.problem.round_s
     } else {
         60.0
     };
     let after = |gpus| {
-        let work = period_s * room.speed(step.job, step.kind, gpus);
+        let work = period_s * state.speed(step.job, step.kind, gpus);
         work.min(outlook.work_left)
     };
     let (less, more) = (after(step.from), after(step.to));

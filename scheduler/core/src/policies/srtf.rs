@@ -7,8 +7,8 @@
 //! The size of the gang is not weighed. Shortest remaining GPU-time first would serve small gangs
 //! before wide ones.
 
+use super::allocation_state::{AllocationState, Style};
 use super::order::{self, request};
-use super::room::{AllocationState, Style};
 use super::{SchedulingPolicy, gang};
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
@@ -17,7 +17,7 @@ use crate::problem::{PolicyDecision, SchedulingProblem};
 pub struct Srtf;
 
 impl SchedulingPolicy for Srtf {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let order = order::by_key(problem, &times_left_s(problem));
         gang::in_order(problem, Style::Packed, &order)
     }
@@ -25,10 +25,10 @@ impl SchedulingPolicy for Srtf {
 
 /// Returns the remaining seconds of each job at its requested size; infinite where it cannot run.
 pub fn times_left_s(problem: &SchedulingProblem) -> Vec<f64> {
-    let room = AllocationState::beside_fixed(problem);
+    let state = AllocationState::beside_fixed(problem);
     let time_left_s = |job: usize| {
         let of = &problem.jobs[job];
-        let speed = room.best_speed(job, request(of));
+        let speed = state.best_speed(job, request(of));
         of.outlook.work_left / speed
     };
     (0..problem.jobs.len()).map(time_left_s).collect()

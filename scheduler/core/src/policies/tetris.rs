@@ -15,9 +15,9 @@
 //!
 //! Large gangs score well in an empty cluster, but can wait without a bound in a full one.
 
+use super::allocation_state::{AllocationState, Style};
 use super::order::request;
 use super::resources::{self, ResourceVector};
-use super::room::{AllocationState, Style};
 use super::srtf::times_left_s;
 use super::{SchedulingPolicy, gang};
 use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
@@ -27,12 +27,12 @@ use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
 pub struct Tetris;
 
 impl SchedulingPolicy for Tetris {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let start = AllocationState::beside_fixed(problem);
         let candidates = candidates(problem);
         let queue = || {
             let mut packing = TetrisQueue::begin(problem, candidates.clone());
-            move |room: &AllocationState<'_>| packing.next(room)
+            move |state: &AllocationState<'_>| packing.next(state)
         };
         gang::run(&start, Style::Packed, queue).decision()
     }
@@ -99,8 +99,8 @@ impl<'a> TetrisQueue<'a> {
         }
     }
 
-    fn next(&mut self, room: &AllocationState<'_>) -> Option<usize> {
-        if let Some(asked) = self.asked.filter(|asked| room.given(asked.job).is_some()) {
+    fn next(&mut self, state: &AllocationState<'_>) -> Option<usize> {
+        if let Some(asked) = self.asked.filter(|asked| state.given(asked.job).is_some()) {
             take(&mut self.free, &asked.demand);
         }
         let key = |candidate: &TetrisCandidate| {

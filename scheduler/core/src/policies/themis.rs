@@ -14,8 +14,8 @@
 //!   outlooks and jobs do not bid.
 //! - Applications of several jobs are not modelled.
 
+use super::allocation_state::{AllocationState, Style};
 use super::order::{self, minimum, request};
-use super::room::{AllocationState, Style};
 use super::{SchedulingPolicy, gang};
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
@@ -27,7 +27,7 @@ pub struct Themis;
 const F: f64 = 0.8;
 
 impl SchedulingPolicy for Themis {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let fates = fates(problem);
         gang::in_order(problem, Style::Packed, &order(problem, &fates))
     }
@@ -42,14 +42,14 @@ struct FinishTimeFairness {
 }
 
 fn fates(problem: &SchedulingProblem) -> Vec<FinishTimeFairness> {
-    let room = AllocationState::beside_fixed(problem);
+    let state = AllocationState::beside_fixed(problem);
     let part = f64::from(problem.gpus()) / problem.jobs.len().max(1) as f64;
     let fate = |job: usize| {
         let of = &problem.jobs[job];
         let size = request(of);
         let work = of.outlook.work_done + of.outlook.work_left;
-        let alone_s = work / part_speed(&room, job, part);
-        let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / room.best_speed(job, size);
+        let alone_s = work / part_speed(&state, job, part);
+        let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / state.best_speed(job, size);
         let lease_ends_s = of.since_s + problem.round_s;
         FinishTimeFairness {
             // A job that cannot run in its part, or anywhere, loses nothing by waiting.
@@ -67,16 +67,16 @@ fn fates(problem: &SchedulingProblem) -> Vec<FinishTimeFairness> {
 
 /// Returns the work per second in a part of the cluster: the speed on as many GPUs, or a fraction
 /// of the smallest gang's speed.
-fn part_speed(room: &AllocationState<'_>, job: usize, part: f64) -> f64 {
-    let of = &room.problem.jobs[job];
+fn part_speed(state: &AllocationState<'_>, job: usize, part: f64) -> f64 {
+    let of = &state.problem.jobs[job];
     let (least, most) = (minimum(of), request(of));
     if part < f64::from(least) {
-        return room.best_speed(job, least) * part / f64::from(least);
+        return state.best_speed(job, least) * part / f64::from(least);
     }
     let unit = of.unit.gpus.max(1);
     let sizes = (least..=most).filter(|size| size % unit == 0 && f64::from(*size) <= part);
     sizes
-        .map(|size| room.best_speed(job, size))
+        .map(|size| state.best_speed(job, size))
         .fold(0.0, f64::max)
 }
 

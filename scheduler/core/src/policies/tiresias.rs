@@ -13,7 +13,7 @@
 //! - No job is promoted out of the lower queue (the artefact's setting is "never"). Under endless
 //!   small jobs a large job can wait without a bound.
 
-use super::room::Style;
+use super::allocation_state::Style;
 use super::{SchedulingPolicy, gang, order};
 use crate::problem::{PolicyDecision, ProblemJob, SchedulingProblem};
 
@@ -25,7 +25,7 @@ pub const DEMOTED_GPU_S: f64 = 57_600.0;
 pub struct Tiresias;
 
 impl SchedulingPolicy for Tiresias {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         // The upper queue is in order of submission, the lower one in order of demotion. A job that
         // this decision demotes comes last.
         let demoted_s = |job: &ProblemJob| {

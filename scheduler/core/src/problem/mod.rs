@@ -8,12 +8,12 @@
 //! that the translator chooses.
 
 mod decision;
-mod outlook;
-mod tally;
+mod free_resources;
+mod scaling_model;
 
 pub use decision::{NodeAllocation, PolicyDecision, Worth, gpus_of, nodes_of};
-pub use outlook::{FittedLoss, ScalingModel, SpeedCurve};
-pub use tally::FreeResources;
+pub use free_resources::FreeResources;
+pub use scaling_model::{FittedLoss, ScalingModel, SpeedCurve};
 
 /// Consistent view of the cluster at `now_s`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -87,7 +87,7 @@ pub struct ProblemJob {
     /// Seconds without progress that a change of the allocation costs.
     pub restart_s: f64,
     /// Factor on `restart_s` in the cost of a change now: 1, and more soon after the last change.
-    pub haste: f64,
+    pub restart_cost_factor: f64,
     /// Seconds of work that a change now would lose, in addition to `restart_s`.
     pub at_risk_s: f64,
     /// Whether the job can be stopped and can continue from its state. If not, it is never
@@ -147,7 +147,7 @@ impl ProblemJob {
     /// Returns the seconds that a change of the allocation must save now.
     #[must_use]
     pub fn change_s(&self) -> f64 {
-        self.restart_s * self.haste + self.at_risk_s
+        self.restart_s * self.restart_cost_factor + self.at_risk_s
     }
 
     /// Returns the seconds since the submission.

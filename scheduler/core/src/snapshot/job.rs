@@ -319,7 +319,7 @@ impl SnapshotJob {
     /// Time since which the job is in its present time slice or wait (running, starting, suspended
     /// or queued), Unix ms. A resize in place sets `placed_ms` but starts no new slice.
     #[must_use]
-    pub fn turn_began_ms(&self) -> i64 {
+    pub fn slice_began_ms(&self) -> i64 {
         let since_ms = self.running_ms.or(self.placed_ms);
         let since_ms = since_ms.unwrap_or(self.submitted_ms);
         self.turned_ms.map_or(since_ms, |ms| ms.max(since_ms))
@@ -343,7 +343,7 @@ impl SnapshotJob {
 
     /// Whether all workers that have not ended are suspended.
     #[must_use]
-    pub fn stands_still(&self) -> bool {
+    pub fn are_workers_suspended(&self) -> bool {
         let there = |task: &&SnapshotTask| task.is_worker() && !task.state.is_released();
         let mut workers = self.tasks.iter().filter(there).peekable();
         self.state == JobState::Suspended
@@ -357,7 +357,7 @@ impl SnapshotJob {
     /// nothing until it has once continued from a checkpoint. After that it is expected to lose the
     /// mean number of steps it lost before.
     #[must_use]
-    pub fn kept_step(&self) -> u64 {
+    pub fn resumable_step(&self) -> u64 {
         if self.command.is_none() {
             return self.progress.step;
         }
@@ -372,7 +372,7 @@ impl SnapshotJob {
 
     /// Marks the last measurements as current at `now_ms`, because a simulated future has no
     /// reports.
-    pub fn goes_on_as_told(&mut self, now_ms: i64) {
+    pub fn refresh_measurements(&mut self, now_ms: i64) {
         let Some(known) = &mut self.measured else {
             return;
         };

@@ -60,7 +60,7 @@ pub fn job(gpus: u32, left_s: f64) -> ProblemJob {
         held_s: vec![0.0],
         restarts: 0,
         restart_s: 0.0,
-        haste: 1.0,
+        restart_cost_factor: 1.0,
         at_risk_s: 0.0,
         preemptible: true,
         trial: None,

@@ -111,7 +111,7 @@ fn job(
         held_s: vec![0.0; usize::from(kinds)],
         restarts: dice.roll(3),
         restart_s: f64::from(dice.roll(60)),
-        haste: 1.0,
+        restart_cost_factor: 1.0,
         at_risk_s: 0.0,
         preemptible: !dice.one_in(6),
         trial: None,

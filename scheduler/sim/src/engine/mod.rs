@@ -261,7 +261,7 @@ impl<'s> Engine<'s> {
             // Tasks that left in a shrink do not count as released GPUs: a resize gave them to
             // another job.
             job.leaving.clear();
-            if job.stands_still() {
+            if job.are_workers_suspended() {
                 self.holds.close(job_number(job.id), self.snapshot.now_ms);
             }
         }

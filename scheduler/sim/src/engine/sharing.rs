@@ -6,7 +6,7 @@
 use super::ids::job_number;
 use super::{Engine, freed};
 use crate::scenario::Sharing;
-use muster_core::move_up;
+use muster_core::promote_guests;
 use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotTask};
 use muster_model::id::{JobId, NodeId};
 use muster_model::packing::{Company, Hurt, UsageReport};
@@ -78,7 +78,7 @@ impl Engine<'_> {
         let first_ms = (now_ms.div_euclid(every_ms) + 1) * every_ms;
         let at_ms = || (first_ms..=until_ms).step_by(usize::try_from(every_ms).unwrap_or(1));
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
-            let stands = job.stands_still();
+            let stands = job.are_workers_suspended();
             if job.size() != (1, 0) || !(stands || speed.is_some()) {
                 continue;
             }
@@ -142,7 +142,7 @@ impl Engine<'_> {
         if guests.is_empty() {
             return;
         }
-        move_up(&mut self.snapshot);
+        promote_guests(&mut self.snapshot);
         let now_ms = self.snapshot.now_ms;
         for job in &self.snapshot.jobs {
             let holds = |task: &SnapshotTask| task.state.holds_gpus() && task.lane == 0;

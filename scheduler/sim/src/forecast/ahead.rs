@@ -109,7 +109,7 @@ impl Live {
     /// Returns the job to its last checkpoint. `done` are the true steps before the run, which can
     /// differ from the reported steps.
     fn roll_back(&mut self, job: &mut SnapshotJob, done: f64) {
-        let kept = job.kept_step();
+        let kept = job.resumable_step();
         if kept > 0 {
             let lost = job.progress.step.saturating_sub(kept);
             self.steps -= lost as f64;
@@ -290,7 +290,7 @@ impl Ahead {
         }
         jobs()
             .filter(|job| job.state == JobState::Running && job.suspends && !job.exclusive)
-            .map(|job| job.turn_began_ms().saturating_add(quantum_ms))
+            .map(|job| job.slice_began_ms().saturating_add(quantum_ms))
             .filter(|&over_ms| over_ms > self.snapshot.now_ms)
             .min()
     }
@@ -328,7 +328,7 @@ impl Ahead {
         self.snapshot.now_ms = next_ms;
         // Refreshes the measurements; a pair with old values would be separated.
         let jobs = self.snapshot.jobs.iter_mut();
-        jobs.for_each(|job| job.goes_on_as_told(next_ms));
+        jobs.for_each(|job| job.refresh_measurements(next_ms));
         self.tasks_follow();
         let mut came = false;
         while let Some(next) = self

@@ -202,7 +202,7 @@ impl<'a> Ticking<'a> {
     fn decide(&mut self, watch: &mut dyn FnMut() -> f64) {
         let began_s = watch();
         let problem = self.problem();
-        let decision = self.contestant.share.share(&problem);
+        let decision = self.contestant.share.allocate(&problem);
         self.decision_s.push(watch() - began_s);
         for (position, parts) in decision.parts.into_iter().enumerate() {
             let Some(parts) = parts else { continue };
@@ -255,7 +255,7 @@ impl<'a> Ticking<'a> {
                 held_s: training.held_s.clone(),
                 restarts: training.restarts.unwrap_or(0),
                 restart_s: self.rules.restart_s(&training.application.name),
-                haste: 1.0,
+                restart_cost_factor: 1.0,
                 at_risk_s: 0.0,
                 preemptible: true,
                 trial: None,

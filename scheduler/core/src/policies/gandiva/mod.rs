@@ -14,11 +14,11 @@
 //! - Time slices rotate over the whole cluster and not node by node.
 //! - There is no profiling. The outlook tells whether a migration or a growth pays.
 
-mod gather;
+mod consolidation;
 mod grow;
 
+use super::allocation_state::{AllocationState, Style};
 use super::order::request;
-use super::room::{AllocationState, Style};
 use super::{PolicyCapabilities, SchedulingPolicy, gang};
 use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem};
 use std::cmp::Reverse;
@@ -38,7 +38,7 @@ const MIGRATIONS: usize = 8;
 const PATIENCE_S: f64 = 2.0 * QUANTUM_S;
 
 impl SchedulingPolicy for Gandiva {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let bases: Vec<Option<Vec<NodeAllocation>>> = (0..problem.jobs.len())
             .map(|job| Some(base(problem, job)))
             .collect();
@@ -51,8 +51,8 @@ impl SchedulingPolicy for Gandiva {
             let mut named: Option<usize> = None;
             let mut held_back: Option<i32> = None;
             let impatient = &impatient;
-            move |room: &AllocationState<'_>| {
-                if let Some(job) = named.filter(|&job| impatient[job] && room.given(job).is_none())
+            move |state: &AllocationState<'_>| {
+                if let Some(job) = named.filter(|&job| impatient[job] && state.given(job).is_none())
                 {
                     held_back = Some(problem.jobs[job].priority);
                 }
@@ -69,7 +69,7 @@ impl SchedulingPolicy for Gandiva {
         };
         let mut given = serve(&bases, &start);
         for _ in 0..MIGRATIONS {
-            let Some(gathered) = gather::scattered(&start, &given) else {
+            let Some(gathered) = consolidation::scattered(&start, &given) else {
                 break;
             };
             // The moves may have made room for other jobs.
@@ -78,7 +78,7 @@ impl SchedulingPolicy for Gandiva {
         grow::into_idle(&start, given).decision()
     }
 
-    fn promises(&self) -> PolicyCapabilities {
+    fn capabilities(&self) -> PolicyCapabilities {
         PolicyCapabilities {
             gathers: true,
             ..PolicyCapabilities::default()
@@ -154,6 +154,6 @@ fn is_settled(start: &AllocationState<'_>, job: usize, given: Option<&[NodeAlloc
 }
 
 /// Returns the remaining seconds of a job on these GPUs.
-fn time_left_s(room: &AllocationState<'_>, job: usize, parts: &[NodeAllocation]) -> f64 {
-    room.problem.jobs[job].outlook.work_left / room.speed_on(job, parts)
+fn time_left_s(state: &AllocationState<'_>, job: usize, parts: &[NodeAllocation]) -> f64 {
+    state.problem.jobs[job].outlook.work_left / state.speed_on(job, parts)
 }

@@ -19,8 +19,8 @@ mod tests;
 mod weights;
 
 use super::SchedulingPolicy;
-use super::room::AllocationState;
-use super::seat::{self, SizeWish, free_by_kind};
+use super::allocation_state::AllocationState;
+use super::wish_placement::{self, SizeWish, free_by_kind};
 use crate::problem::{PolicyDecision, SchedulingProblem};
 use fractions::TimeFraction;
 
@@ -73,26 +73,26 @@ struct KindClaim {
 }
 
 impl SchedulingPolicy for Gavel {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
-        let mut room = AllocationState::beside_fixed(problem);
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut state = AllocationState::beside_fixed(problem);
         if !begins_round(problem) {
-            keep_running(&mut room);
+            keep_running(&mut state);
         }
-        for mut level in seat::levels(problem) {
-            level.retain(|&job| room.given(job).is_none());
-            let chances = fractions::solve(self.objective, &room, &level);
-            let entries = entries(&room, &chances);
-            let wishes = fill(&room, &entries);
-            seat::seat(&mut room, &wishes);
+        for mut level in wish_placement::levels(problem) {
+            level.retain(|&job| state.given(job).is_none());
+            let chances = fractions::solve(self.objective, &state, &level);
+            let entries = entries(&state, &chances);
+            let wishes = fill(&state, &entries);
+            wish_placement::place_wishes(&mut state, &wishes);
             // Whole units, fragmentation, CPU and memory can exclude a wish. Any job that fits
             // takes the rest.
             for entry in &entries {
-                if room.given(entry.wish.job).is_none() {
-                    seat::seat_tight(&mut room, entry.wish);
+                if state.given(entry.wish.job).is_none() {
+                    wish_placement::place_tight(&mut state, entry.wish);
                 }
             }
         }
-        room.decision()
+        state.decision()
     }
 }
 
@@ -102,26 +102,26 @@ fn begins_round(problem: &SchedulingProblem) -> bool {
     problem.round_s <= 0.0 || round(problem.now_s) > round(problem.now_s - problem.round_s)
 }
 
-fn keep_running(room: &mut AllocationState<'_>) {
-    for job in 0..room.problem.jobs.len() {
-        if room.problem.jobs[job].is_movable() && room.can_keep(job) {
-            room.keep(job);
+fn keep_running(state: &mut AllocationState<'_>) {
+    for job in 0..state.problem.jobs.len() {
+        if state.problem.jobs[job].is_movable() && state.can_keep(job) {
+            state.keep(job);
         }
     }
 }
 
 /// Returns every job on every kind on which it runs, by descending priority.
-fn entries(room: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<KindClaim> {
+fn entries(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<KindClaim> {
     let received = |job: usize, kind: u16| {
-        let held = &room.problem.jobs[job].held_s;
+        let held = &state.problem.jobs[job].held_s;
         // Half a round for every job, so that new jobs have a finite priority, as in the artefact.
         held.get(usize::from(kind)).copied().unwrap_or(0.0) + ROUND_S / 2.0
     };
     let all_received = |kind: u16| -> f64 {
-        let jobs = 0..room.problem.jobs.len();
+        let jobs = 0..state.problem.jobs.len();
         jobs.map(|job| received(job, kind)).sum()
     };
-    let totals: Vec<(u16, f64)> = room
+    let totals: Vec<(u16, f64)> = state
         .kinds()
         .iter()
         .map(|&(k, _)| (k, all_received(k)))
@@ -150,14 +150,14 @@ fn entries(room: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<Kin
 }
 
 /// Returns the wishes that fit in this order, by GPU counts and quotas alone.
-fn fill(room: &AllocationState<'_>, entries: &[KindClaim]) -> Vec<SizeWish> {
-    let mut free = free_by_kind(room);
-    let mut served = vec![false; room.problem.jobs.len()];
-    let mut quota = room.quota.clone();
+fn fill(state: &AllocationState<'_>, entries: &[KindClaim]) -> Vec<SizeWish> {
+    let mut free = free_by_kind(state);
+    let mut served = vec![false; state.problem.jobs.len()];
+    let mut quota = state.quota.clone();
     let mut wishes = Vec::new();
     for KindClaim { wish, .. } in entries {
         let left = &mut free[usize::from(wish.kind)];
-        let tenant = room.problem.jobs[wish.job].tenant;
+        let tenant = state.problem.jobs[wish.job].tenant;
         if served[wish.job] || *left < wish.gpus || !quota.allows(tenant, wish.gpus) {
             continue;
         }

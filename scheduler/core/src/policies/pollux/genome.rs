@@ -1,8 +1,8 @@
 //! Allocation of all jobs, and its repair to a valid one.
 
 use super::speedup::SearchJob;
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::quota::Quota;
-use crate::policies::room::AllocationState;
 use crate::problem::{FreeResources, NodeAllocation, gpus_of};
 
 /// Maximum number of nodes of one job.
@@ -32,21 +32,21 @@ struct GenomeCapacity<'a> {
 
 /// Environment of the search: capacity, contenders, and nodes with spread jobs.
 pub struct SearchEnvironment<'r, 'a> {
-    pub room: &'r AllocationState<'a>,
+    pub state: &'r AllocationState<'a>,
     pub contenders: Vec<SearchJob<'a>>,
     spread: Vec<bool>,
 }
 
 impl<'r, 'a> SearchEnvironment<'r, 'a> {
-    pub fn new(room: &'r AllocationState<'a>, jobs: &[usize]) -> Self {
-        let mut spread = vec![false; room.problem.nodes.len()];
-        for (job, of) in room.problem.jobs.iter().enumerate() {
+    pub fn new(state: &'r AllocationState<'a>, jobs: &[usize]) -> Self {
+        let mut spread = vec![false; state.problem.nodes.len()];
+        for (job, of) in state.problem.jobs.iter().enumerate() {
             let fixed = if of.is_movable() {
                 &[][..]
             } else {
                 &of.present
             };
-            let parts = room.given(job).unwrap_or(fixed);
+            let parts = state.given(job).unwrap_or(fixed);
             if parts.iter().any(|part| part.node != parts[0].node) {
                 parts
                     .iter()
@@ -54,8 +54,8 @@ impl<'r, 'a> SearchEnvironment<'r, 'a> {
             }
         }
         Self {
-            room,
-            contenders: jobs.iter().map(|&job| SearchJob::new(room, job)).collect(),
+            state,
+            contenders: jobs.iter().map(|&job| SearchJob::new(state, job)).collect(),
             spread,
         }
     }
@@ -70,15 +70,15 @@ impl<'r, 'a> SearchEnvironment<'r, 'a> {
     /// and then from the beginning. Later rows get what is left of theirs.
     pub fn repaired(&self, mut rows: Vec<Vec<NodeAllocation>>, first: usize) -> Genome {
         let mut left = GenomeCapacity {
-            tally: self.room.tally.clone(),
-            quota: self.room.quota.clone(),
+            tally: self.state.tally.clone(),
+            quota: self.state.quota.clone(),
             spread: self.spread.clone(),
         };
         let mut costs = vec![0.0; rows.len()];
         for index in (first..rows.len()).chain(0..first) {
             let contender = &self.contenders[index];
             self.repair(&mut rows[index], contender, &mut left);
-            costs[index] = contender.cost(self.room, &rows[index]);
+            costs[index] = contender.cost(self.state, &rows[index]);
         }
         let cost = costs.iter().sum();
         Genome { rows, costs, cost }
@@ -101,11 +101,11 @@ impl<'r, 'a> SearchEnvironment<'r, 'a> {
             row.truncate(NODES);
         }
         let tenant = contender.of.tenant;
-        let mut room = contender.most.min(left.quota.room(tenant));
+        let mut capacity = contender.most.min(left.quota.remaining(tenant));
         for part in row.iter_mut() {
             let free = left.tally.available(part.node as usize, unit);
-            part.gpus = part.gpus.min(free).min(room) / step * step;
-            room -= part.gpus;
+            part.gpus = part.gpus.min(free).min(capacity) / step * step;
+            capacity -= part.gpus;
         }
         row.retain(|part| part.gpus > 0);
         let gpus = gpus_of(row);
@@ -124,6 +124,6 @@ impl<'r, 'a> SearchEnvironment<'r, 'a> {
     }
 
     pub fn kind(&self, part: &NodeAllocation) -> u16 {
-        self.room.problem.nodes[part.node as usize].kind
+        self.state.problem.nodes[part.node as usize].kind
     }
 }

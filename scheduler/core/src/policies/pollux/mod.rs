@@ -23,8 +23,8 @@ mod speedup;
 mod tests;
 
 use super::SchedulingPolicy;
-use super::room::AllocationState;
-use super::seat;
+use super::allocation_state::AllocationState;
+use super::wish_placement;
 use crate::problem::{PolicyDecision, SchedulingProblem};
 use search::GeneticSearch;
 
@@ -33,20 +33,20 @@ use search::GeneticSearch;
 pub struct Pollux;
 
 impl SchedulingPolicy for Pollux {
-    fn share(&self, problem: &SchedulingProblem) -> PolicyDecision {
-        let mut room = AllocationState::beside_fixed(problem);
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut state = AllocationState::beside_fixed(problem);
         if decided_now(problem) {
-            keep_all(&mut room);
-            return room.decision();
+            keep_all(&mut state);
+            return state.decision();
         }
-        for level in seat::levels(problem) {
-            for (job, parts) in GeneticSearch::new(&room, level).run() {
+        for level in wish_placement::levels(problem) {
+            for (job, parts) in GeneticSearch::new(&state, level).run() {
                 if !parts.is_empty() {
-                    room.give(job, parts);
+                    state.give(job, parts);
                 }
             }
         }
-        room.decision()
+        state.decision()
     }
 }
 
@@ -59,10 +59,10 @@ fn decided_now(problem: &SchedulingProblem) -> bool {
     })
 }
 
-fn keep_all(room: &mut AllocationState<'_>) {
-    for job in 0..room.problem.jobs.len() {
-        if room.problem.jobs[job].is_movable() && room.can_keep(job) {
-            room.keep(job);
+fn keep_all(state: &mut AllocationState<'_>) {
+    for job in 0..state.problem.jobs.len() {
+        if state.problem.jobs[job].is_movable() && state.can_keep(job) {
+            state.keep(job);
         }
     }
 }

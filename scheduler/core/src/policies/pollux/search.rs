@@ -3,8 +3,8 @@
 
 use super::genome::{Genome, SearchEnvironment};
 use super::speedup::{SearchJob, by_node};
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::place;
-use crate::policies::room::AllocationState;
 use crate::problem::NodeAllocation;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -23,8 +23,8 @@ pub struct GeneticSearch<'r, 'a> {
 }
 
 impl<'r, 'a> GeneticSearch<'r, 'a> {
-    pub fn new(room: &'r AllocationState<'a>, jobs: Vec<usize>) -> Self {
-        let nodes = (0..).zip(&room.tally.free);
+    pub fn new(state: &'r AllocationState<'a>, jobs: Vec<usize>) -> Self {
+        let nodes = (0..).zip(&state.tally.free);
         Self {
             nodes: nodes
                 .filter(|&(_, &free)| free > 0)
@@ -32,8 +32,8 @@ impl<'r, 'a> GeneticSearch<'r, 'a> {
                 .collect(),
             // The instant is the seed. The same problem gives the same decision, and the next one
             // another search.
-            random: ChaCha8Rng::seed_from_u64(room.problem.now_s.to_bits()),
-            ground: SearchEnvironment::new(room, &jobs),
+            random: ChaCha8Rng::seed_from_u64(state.problem.now_s.to_bits()),
+            ground: SearchEnvironment::new(state, &jobs),
         }
     }
 
@@ -76,15 +76,15 @@ impl<'r, 'a> GeneticSearch<'r, 'a> {
 
     /// Returns the genome in which all jobs get an equal part of the GPUs, packed on nodes.
     fn fair(&self) -> Genome {
-        let problem = self.ground.room.problem;
+        let problem = self.ground.state.problem;
         let contenders = &self.ground.contenders;
         let gpus =
-            self.ground.room.tally.gpus() / u32::try_from(contenders.len()).unwrap_or(1).max(1);
-        let mut tally = self.ground.room.tally.clone();
+            self.ground.state.tally.gpus() / u32::try_from(contenders.len()).unwrap_or(1).max(1);
+        let mut tally = self.ground.state.tally.clone();
         let place = |of: &SearchJob<'_>| {
             let unit = &of.of.unit;
             let gpus = (gpus.min(of.most) / unit.gpus.max(1) * unit.gpus.max(1)).max(of.least);
-            let kinds = self.ground.room.kinds_for(of.job, gpus);
+            let kinds = self.ground.state.kinds_for(of.job, gpus);
             let mut places = kinds.into_iter();
             let parts =
                 places.find_map(|kind| place::packed(&mut tally, problem, kind, unit, gpus));
@@ -147,7 +147,7 @@ impl<'r, 'a> GeneticSearch<'r, 'a> {
             self.nodes[drawn]
         };
         let unit = self.ground.contenders[index].of.unit.gpus.max(1);
-        let units = self.ground.room.problem.nodes[node as usize].gpus / unit;
+        let units = self.ground.state.problem.nodes[node as usize].gpus / unit;
         let drawn = NodeAllocation {
             node,
             gpus: unit * self.below(units as usize + 1) as u32,

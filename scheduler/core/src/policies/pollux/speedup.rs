@@ -1,7 +1,7 @@
 //! Value of an allocation: the goodput of the job there over the goodput of its fair share.
 
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::order::{maximum, minimum};
-use crate::policies::room::AllocationState;
 use crate::problem::{NodeAllocation, ProblemJob, ScalingModel, gpus_of, nodes_of};
 
 /// Maximum growth of a job, as a multiple of its largest measured size.
@@ -28,8 +28,8 @@ pub struct SearchJob<'a> {
 }
 
 impl<'a> SearchJob<'a> {
-    pub fn new(room: &AllocationState<'a>, job: usize) -> Self {
-        let problem = room.problem;
+    pub fn new(state: &AllocationState<'a>, job: usize) -> Self {
+        let problem = state.problem;
         let of = &problem.jobs[job];
         let most = maximum(of).min(
             of.outlook
@@ -38,17 +38,17 @@ impl<'a> SearchJob<'a> {
                 .max(minimum(of)),
         );
         let mut present = Vec::new();
-        if room.can_keep(job) {
-            present = by_node(room.present(job));
+        if state.can_keep(job) {
+            present = by_node(state.present(job));
         }
-        let node_gpus = room.kinds().iter().map(|&(_, node_gpus)| node_gpus);
+        let node_gpus = state.kinds().iter().map(|&(_, node_gpus)| node_gpus);
         let jobs = u32::try_from(problem.jobs.len()).unwrap_or(u32::MAX);
         Self {
             job,
             of,
             least: minimum(of),
             most,
-            fair: fair(room, of, problem.gpus().div_ceil(jobs.max(1))),
+            fair: fair(state, of, problem.gpus().div_ceil(jobs.max(1))),
             restart: restart(of, present.is_empty(), problem.now_s),
             present,
             node_gpus: f64::from(node_gpus.max().unwrap_or(1)),
@@ -65,8 +65,8 @@ impl<'a> SearchJob<'a> {
     }
 
     /// Returns the inverse speedup, in units of the GPUs of one node. The search minimises the sum.
-    pub fn cost(&self, room: &AllocationState<'_>, parts: &[NodeAllocation]) -> f64 {
-        let Some(kind) = room.kind_of(parts) else {
+    pub fn cost(&self, state: &AllocationState<'_>, parts: &[NodeAllocation]) -> f64 {
+        let Some(kind) = state.kind_of(parts) else {
             return 1.0 / NOTHING;
         };
         let goodput = self.of.outlook.speed(kind, gpus_of(parts), nodes_of(parts));
@@ -93,11 +93,11 @@ pub fn by_node(parts: &[NodeAllocation]) -> Vec<NodeAllocation> {
 
 /// Returns the goodput of `gpus` GPUs on one node, averaged over the kinds on which the job runs.
 /// If the speed at that size on one node is unknown, the largest smaller size counts.
-fn fair(room: &AllocationState<'_>, job: &ProblemJob, gpus: u32) -> f64 {
+fn fair(state: &AllocationState<'_>, job: &ProblemJob, gpus: u32) -> f64 {
     let on = |kind: u16| local(&job.outlook, kind, gpus.clamp(minimum(job), maximum(job)));
     let (mut sum, mut weights) = (0.0, 0.0);
-    for &(kind, _) in room.kinds() {
-        let weight = f64::from(room.problem.gpus_of_kind(kind));
+    for &(kind, _) in state.kinds() {
+        let weight = f64::from(state.problem.gpus_of_kind(kind));
         if let Some(goodput) = on(kind) {
             sum += goodput * weight;
             weights += weight;

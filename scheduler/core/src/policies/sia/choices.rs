@@ -1,8 +1,8 @@
 //! Configurations that a job may take, and their gains.
 
+use crate::policies::allocation_state::{AllocationState, Style};
 use crate::policies::order::{maximum, minimum};
-use crate::policies::room::{AllocationState, Style};
-use crate::policies::seat::{SizeWish, free_by_kind};
+use crate::policies::wish_placement::{SizeWish, free_by_kind};
 use crate::problem::{ProblemJob, Worth, gpus_of};
 
 /// Exponent of the goodput in the minimised sum. It determines the preference for jobs of little
@@ -42,19 +42,19 @@ pub struct SiaConfigurations {
 
 impl SiaConfigurations {
     /// Returns the configurations that fit into the room now and reduce the sum.
-    pub fn of_job(room: &AllocationState<'_>, job: usize) -> Self {
-        let of = &room.problem.jobs[job];
-        let configurations = configurations(room, job);
+    pub fn of_job(state: &AllocationState<'_>, job: usize) -> Self {
+        let of = &state.problem.jobs[job];
+        let configurations = configurations(state, job);
         let goodputs = configurations.iter().map(|&(_, goodput)| goodput);
         let smallest = goodputs.fold(f64::INFINITY, f64::min);
         let fewest = configurations.iter().map(|(wish, _)| wish.gpus).min();
         let mut choices = Self {
             all: Vec::new(),
             scale: f64::from(fewest.unwrap_or(1)) / smallest,
-            discount: discount(of, room.problem.now_s),
-            gpus: f64::from(room.problem.gpus().max(1)),
+            discount: discount(of, state.problem.now_s),
+            gpus: f64::from(state.problem.gpus().max(1)),
         };
-        let held = held(room, job);
+        let held = held(state, job);
         let others = configurations.into_iter();
         let others = others.filter(|(wish, _)| held.is_none_or(|(present, _)| present != *wish));
         let all = others.map(|(wish, goodput)| (wish, goodput, false));
@@ -78,10 +78,10 @@ impl SiaConfigurations {
     }
 
     /// Returns the reduction of the sum by the place that the job was allocated.
-    pub fn gained(&self, room: &AllocationState<'_>, job: usize) -> f64 {
-        room.given(job).map_or(0.0, |parts| {
-            let stays = room.present(job) == parts;
-            self.gain(room.speed_on(job, parts), gpus_of(parts), stays)
+    pub fn gained(&self, state: &AllocationState<'_>, job: usize) -> f64 {
+        state.given(job).map_or(0.0, |parts| {
+            let stays = state.present(job) == parts;
+            self.gain(state.speed_on(job, parts), gpus_of(parts), stays)
         })
     }
 
@@ -110,11 +110,11 @@ impl SiaConfigurations {
 }
 
 /// Returns the configurations and their goodput at the place that the room offers now.
-fn configurations(room: &AllocationState<'_>, job: usize) -> Vec<(SizeWish, f64)> {
-    let of = &room.problem.jobs[job];
-    let free = free_by_kind(room);
+fn configurations(state: &AllocationState<'_>, job: usize) -> Vec<(SizeWish, f64)> {
+    let of = &state.problem.jobs[job];
+    let free = free_by_kind(state);
     let mut configurations = Vec::new();
-    for &(kind, node_gpus) in room.kinds() {
+    for &(kind, node_gpus) in state.kinds() {
         let limit = maximum(of)
             .min(
                 of.outlook
@@ -125,8 +125,8 @@ fn configurations(room: &AllocationState<'_>, job: usize) -> Vec<(SizeWish, f64)
             .min(free[usize::from(kind)]);
         for gpus in sizes(of, node_gpus, limit) {
             // `None` if the quota, CPU or memory forbid it, or if the job has no speed there.
-            if let Some(parts) = room.find(job, kind, gpus, Style::Packed) {
-                let goodput = room.speed_on(job, &parts);
+            if let Some(parts) = state.find(job, kind, gpus, Style::Packed) {
+                let goodput = state.speed_on(job, &parts);
                 configurations.push((SizeWish { job, kind, gpus }, goodput));
             }
         }
@@ -135,15 +135,15 @@ fn configurations(room: &AllocationState<'_>, job: usize) -> Vec<(SizeWish, f64)
 }
 
 /// Returns the present configuration and its speed, if the job may keep it.
-fn held(room: &AllocationState<'_>, job: usize) -> Option<(SizeWish, f64)> {
-    let parts = room.present(job);
-    let of = &room.problem.jobs[job];
-    if !room.can_keep(job) {
+fn held(state: &AllocationState<'_>, job: usize) -> Option<(SizeWish, f64)> {
+    let parts = state.present(job);
+    let of = &state.problem.jobs[job];
+    if !state.can_keep(job) {
         return None;
     }
-    let (kind, gpus) = (room.kind_of(parts)?, gpus_of(parts));
+    let (kind, gpus) = (state.kind_of(parts)?, gpus_of(parts));
     let right = (minimum(of)..=maximum(of)).contains(&gpus);
-    right.then(|| (SizeWish { job, kind, gpus }, room.speed_on(job, parts)))
+    right.then(|| (SizeWish { job, kind, gpus }, state.speed_on(job, parts)))
 }
 
 /// Returns the sizes: units times powers of two on one node, whole nodes above, and the smallest

@@ -2,8 +2,8 @@
 //! the quotas.
 
 use super::choices::{SiaConfiguration, SiaConfigurations};
-use crate::policies::room::AllocationState;
-use crate::policies::seat::free_by_kind;
+use crate::policies::allocation_state::AllocationState;
+use crate::policies::wish_placement::free_by_kind;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
 
 /// Maximum number of nodes of the search tree; the best solution so far is then used. The bound
@@ -11,9 +11,9 @@ use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Var
 const NODES: u64 = 2_000;
 
 /// Returns the chosen configuration of each job.
-pub fn solve(room: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
-    let simple = greedy(room, choices);
-    match optimum(room, choices) {
+pub fn solve(state: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
+    let simple = greedy(state, choices);
+    match optimum(state, choices) {
         Some(best) if gain(choices, &best) > gain(choices, &simple) + 1e-9 => best,
         // The solver failed, or found nothing better within its node limit.
         _ => simple,
@@ -22,7 +22,7 @@ pub fn solve(room: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<O
 
 /// Returns the optimum, or the best solution within the node limit.
 fn optimum(
-    room: &AllocationState<'_>,
+    state: &AllocationState<'_>,
     choices: &[SiaConfigurations],
 ) -> Option<Vec<Option<usize>>> {
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
@@ -34,7 +34,7 @@ fn optimum(
     for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
         programme.add_constraint(of_job.iter().map(|&x| (x, 1.0)), ComparisonOp::Le, 1.0);
     }
-    for (counts, gpus) in limits(room) {
+    for (counts, gpus) in limits(state) {
         let all = choices.iter().flat_map(|of_job| &of_job.all);
         let all = all.zip(variables.iter().flatten());
         let terms: LinearExpr = all
@@ -51,7 +51,7 @@ fn optimum(
 }
 
 /// Keeps all jobs in place and gives the rest to the others by gain per GPU.
-fn greedy(room: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
+fn greedy(state: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
     let all = choices.iter().enumerate();
     let mut all: Vec<(usize, usize)> = all
         .flat_map(|(job, of_job)| (0..of_job.all.len()).map(move |index| (job, index)))
@@ -63,12 +63,12 @@ fn greedy(room: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Opti
         let by_density = density(b).total_cmp(&density(a));
         b.present.cmp(&a.present).then(by_density)
     });
-    let mut free = free_by_kind(room);
-    let mut quota = room.quota.clone();
+    let mut free = free_by_kind(state);
+    let mut quota = state.quota.clone();
     let mut taken = vec![None; choices.len()];
     for (job, index) in all {
         let wish = choices[job].all[index].wish;
-        let tenant = room.problem.jobs[wish.job].tenant;
+        let tenant = state.problem.jobs[wish.job].tenant;
         let left = &mut free[usize::from(wish.kind)];
         if taken[job].is_none() && *left >= wish.gpus && quota.allows(tenant, wish.gpus) {
             *left -= wish.gpus;
@@ -89,16 +89,16 @@ fn gain(choices: &[SiaConfigurations], taken: &[Option<usize>]) -> f64 {
 type ConfigurationFilter<'a> = Box<dyn Fn(&SiaConfiguration) -> bool + 'a>;
 
 /// Returns groups of choices with the number of GPUs that each group may take.
-fn limits<'a>(room: &'a AllocationState<'_>) -> Vec<(ConfigurationFilter<'a>, u32)> {
-    let free = free_by_kind(room);
-    let kinds = room.kinds().iter().map(|&(kind, _)| {
+fn limits<'a>(state: &'a AllocationState<'_>) -> Vec<(ConfigurationFilter<'a>, u32)> {
+    let free = free_by_kind(state);
+    let kinds = state.kinds().iter().map(|&(kind, _)| {
         let counts: ConfigurationFilter<'a> = Box::new(move |choice| choice.wish.kind == kind);
         (counts, free[usize::from(kind)])
     });
-    let tenants = room.quota.rows().map(|(tenant, left)| {
-        let of = |choice: &SiaConfiguration| room.problem.jobs[choice.wish.job].tenant;
+    let tenants = state.quota.rows().map(|(tenant, left)| {
+        let of = |choice: &SiaConfiguration| state.problem.jobs[choice.wish.job].tenant;
         let counts: ConfigurationFilter<'a> =
-            Box::new(move |choice| room.quota.lineage(of(choice)).any(|above| above == tenant));
+            Box::new(move |choice| state.quota.lineage(of(choice)).any(|above| above == tenant));
         (counts, left)
     });
     kinds.chain(tenants).collect()
