@@ -9,8 +9,9 @@ use muster_model::job::JobPhase;
 use std::collections::BTreeSet;
 
 impl ClusterSnapshot {
-    /// Clears [`SnapshotJob::suspends`] of jobs with a task in a pod, and of jobs without tasks that can
-    /// start only as pods. Jobs that are already suspended keep it, so that they can resume.
+    /// Clears [`SnapshotJob::suspends`] of jobs with a task in a pod, and of jobs without tasks
+    /// that can start only as pods. Jobs that are already suspended keep it, so that they can
+    /// resume.
     pub fn leave_pods_out_of_turns(&mut self) {
         let pods: BTreeSet<NodeId> = self
             .nodes

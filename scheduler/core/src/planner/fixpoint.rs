@@ -194,8 +194,8 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
                 InPlace::Now(change) => self.round.resize(index, &change, why),
                 // The GPUs that it grows into are not free yet; it trains on until they are.
                 InPlace::Later => continue,
-                // Outside its owner's range it restarts only with a reserved place; `range_enforcement`
-                // does that.
+                // Outside its owner's range it restarts only with a reserved place;
+                // `range_enforcement` does that.
                 InPlace::Never if self.is_out_of_range(member) => continue,
                 InPlace::Never if self.is_displaced(member) => {
                     self.round.stop(index, requeue(cause, why));

@@ -1,7 +1,7 @@
 //! Hysteresis. A running job is not resized while an earlier decision is in progress, during its
 //! cooldown, or into GPUs released a moment ago.
 //!
-//! This module holds predicates only; `choose` asks the policy again.
+//! This module holds predicates only; `policy_guard` asks the policy again.
 
 use super::cost;
 use super::free::bits;

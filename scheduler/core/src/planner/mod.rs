@@ -13,7 +13,8 @@
 //! - `migration`, `defragment`, `cost`: migrations and their costs.
 //! - `shards`: number of PS shards of jobs whose workers stay.
 //! - `time_slicing`, `packing`: time slicing, and jobs that share a GPU.
-//! - `explain`, `unblocking_changes`, `assumed_change`, `what_if`: wait reasons and smallest changes.
+//! - `explain`, `unblocking_changes`, `assumed_change`, `what_if`: wait reasons and smallest
+//!   changes.
 //! - `report`: the report.
 
 mod assumed_change;

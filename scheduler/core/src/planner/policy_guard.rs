@@ -111,8 +111,8 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
             self.round.problem.jobs[member].fixed = true;
         }
         let problem = &self.round.problem;
-        // `prioritise_trials` exchanges GPUs among trials of one study only, so it keeps all properties of the
-        // policy's answer.
+        // `prioritise_trials` exchanges GPUs among trials of one study only, so it keeps all
+        // properties of the policy's answer.
         prioritise_trials(problem, self.round.scheduling_policy.allocate(problem))
     }
 

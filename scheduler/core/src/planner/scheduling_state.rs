@@ -1,4 +1,4 @@
-//! Scheduling state of a job after `settle`, and the order of waiting jobs.
+//! Scheduling state of a job after `observations`, and the order of waiting jobs.
 
 use super::free::Holding;
 use super::round_state::PlannedJob;

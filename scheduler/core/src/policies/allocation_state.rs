@@ -1,8 +1,8 @@
 //! Free capacity during a decision, and the allocations of the decision so far.
 //!
-//! Every allocation of a policy goes through [`AllocationState`]. A composition can therefore not exceed a
-//! node or a quota, split a unit or mix GPU kinds in a gang. It cannot run a job where it has no
-//! speed, or change a fixed job.
+//! Every allocation of a policy goes through [`AllocationState`]. A composition can therefore not
+//! exceed a node or a quota, split a unit or mix GPU kinds in a gang. It cannot run a job where it
+//! has no speed, or change a fixed job.
 
 use super::affinity;
 use super::place;

@@ -1,5 +1,5 @@
-//! Scheduling policies. A policy decides on a dense [`SchedulingProblem`] which jobs hold which GPUs. It does
-//! not know where the problem came from.
+//! Scheduling policies. A policy decides on a dense [`SchedulingProblem`] which jobs hold which
+//! GPUs. It does not know where the problem came from.
 //!
 //! A policy composes an order or a gain (which job starts first, which job grows) and a placement
 //! (on which nodes). It is pure: all that it needs of earlier decisions is in the problem, so the

@@ -44,7 +44,8 @@ impl FreeResources {
         tally
     }
 
-    /// Returns the resources that the jobs without [`is_movable`](super::ProblemJob::is_movable) leave.
+    /// Returns the resources that the jobs without [`is_movable`](super::ProblemJob::is_movable)
+    /// leave.
     #[must_use]
     pub fn beside_fixed(problem: &SchedulingProblem) -> Self {
         let mut tally = Self::empty(problem);

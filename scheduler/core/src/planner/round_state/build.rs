@@ -242,8 +242,8 @@ impl<'a> RoundState<'a> {
     }
 }
 
-/// Range of workers. A job outside of a changed range may keep its size; the stage `out_of_range`
-/// does the rest.
+/// Range of workers. A job outside of a changed range may keep its size; the stage
+/// `range_enforcement` does the rest.
 fn range(job: &SnapshotJob, standing: SchedulingState) -> Range {
     let (has, _) = job.size();
     if standing.stays() && has > 0 {

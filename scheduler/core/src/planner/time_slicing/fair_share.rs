@@ -48,8 +48,8 @@ impl TenantShares {
         Some(of)
     }
 
-    /// Whether a queued job must not be served for its age: its tenant would exceed its share, and a
-    /// queued job of another tenant fits that tenant's share.
+    /// Whether a queued job must not be served for its age: its tenant would exceed its share, and
+    /// a queued job of another tenant fits that tenant's share.
     pub fn defers(&self, round: &RoundState<'_>, waiter: Waiter) -> bool {
         let tenant = round.jobs[waiter.index].tenant;
         !waiter.stands

@@ -105,10 +105,10 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     }
 
     /// Protects the GPUs of the first waiter that cannot be served yet, until all of them can be
-    /// vacated at once. [`before`] reserves those that become free, so a suspension there for
-    /// another waiter would not give it a GPU.
+    /// vacated at once. [`before_policy`] reserves those that become free, so a suspension there
+    /// for another waiter would not give it a GPU.
     ///
-    /// [`before`]: super::before()
+    /// [`before_policy`]: super::before_policy()
     fn await_all(&mut self, gpus: &NodeGpuMasks) {
         if self.awaited.is_some() {
             return;

@@ -1,5 +1,5 @@
-//! Placement index (`PlacementIndex`): the nodes by kind and free GPUs, so that a place is found without a
-//! scan of all nodes.
+//! Placement index (`PlacementIndex`): the nodes by kind and free GPUs, so that a place is found
+//! without a scan of all nodes.
 
 use crate::policies::place;
 use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
