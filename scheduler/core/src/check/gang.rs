@@ -52,14 +52,14 @@ impl<'s> Checker<'s> {
     /// Surviving tasks must be running and include rank 0. With the joining tasks they must form a
     /// complete gang.
     pub(super) fn resize(&mut self, job: &'s SnapshotJob, leave: &[TaskId], join: &[PlannedTask]) {
-        let told: BTreeSet<TaskId> = leave.iter().copied().collect();
+        let leaving_tasks: BTreeSet<TaskId> = leave.iter().copied().collect();
         let known = leave
             .iter()
             .all(|id| job.tasks.iter().any(|task| task.id == *id));
         let stays: Vec<&SnapshotTask> = job
             .tasks
             .iter()
-            .filter(|task| !told.contains(&task.id))
+            .filter(|task| !leaving_tasks.contains(&task.id))
             .collect();
         let chief = Role::Worker { rank: 0 };
         let loses = |task: &SnapshotTask| !job.replicated && !was_refused(task);
@@ -74,7 +74,7 @@ impl<'s> Checker<'s> {
         if leave.is_empty() && join.is_empty() {
             wrong("and nothing changes");
         }
-        if !known || told.len() != leave.len() {
+        if !known || leaving_tasks.len() != leave.len() {
             wrong("and a task leaves that is not there");
         }
         if stays.iter().any(|task| is_gone(&task.state)) {
@@ -121,7 +121,7 @@ impl<'s> Checker<'s> {
         for task in join {
             self.place(job, task);
         }
-        self.told.insert(job.id, told);
+        self.leaving_tasks.insert(job.id, leaving_tasks);
     }
 
     /// Returns the smallest allowed number of shards. The replica of a lost shard serves in its
@@ -142,8 +142,8 @@ impl<'s> Checker<'s> {
         leave: &[TaskId],
     ) -> impl Iterator<Item = &'s SnapshotTask> {
         let is_up = |node| self.snapshot.nodes.iter().any(|it| it.id == node && it.up);
-        let told = shards(job).filter(|task| leave.contains(&task.id));
-        told.filter(move |task| is_gone(&task.state) || !is_up(task.node))
+        let leaving_tasks = shards(job).filter(|task| leave.contains(&task.id));
+        leaving_tasks.filter(move |task| is_gone(&task.state) || !is_up(task.node))
     }
 
     fn place(&mut self, job: &'s SnapshotJob, task: &PlannedTask) {

@@ -49,7 +49,7 @@ struct Checker<'s> {
     /// GPUs on which this plan gives a tenant a second lane.
     seated: BTreeSet<(TenantId, NodeId, u32)>,
     /// Tasks that leave by a resize in place.
-    told: BTreeMap<JobId, BTreeSet<TaskId>>,
+    leaving_tasks: BTreeMap<JobId, BTreeSet<TaskId>>,
     violations: Vec<Violation>,
 }
 
@@ -67,7 +67,7 @@ impl<'s> Checker<'s> {
             memory_bytes: BTreeMap::new(),
             started: BTreeMap::new(),
             seated: BTreeSet::new(),
-            told: BTreeMap::new(),
+            leaving_tasks: BTreeMap::new(),
             violations: Vec::new(),
         };
         for node in snapshot.nodes.iter().filter(|node| node.is_open()) {
@@ -103,11 +103,11 @@ impl<'s> Checker<'s> {
     fn left_out(&mut self, plan: &RoundPlan) {
         let untold = self.snapshot.left_out.iter().flat_map(|one| &one.untold);
         let untold: BTreeSet<(JobId, u64)> = untold.map(|one| (one.job, one.revision)).collect();
-        for told in plan.behind.iter().flat_map(|behind| &behind.jobs) {
-            let is_known = untold.contains(&(told.job, told.revision));
-            if !is_known || self.states.contains_key(&told.job) {
+        for stale in plan.behind.iter().flat_map(|behind| &behind.jobs) {
+            let is_known = untold.contains(&(stale.job, stale.revision));
+            if !is_known || self.states.contains_key(&stale.job) {
                 self.violations
-                    .push(Violation::UnknownJob { job: told.job });
+                    .push(Violation::UnknownJob { job: stale.job });
             }
         }
     }

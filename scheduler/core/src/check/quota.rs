@@ -68,9 +68,11 @@ impl Checker<'_> {
         for (job, state, _) in self.states.values() {
             if matches!(state, JobState::Starting | JobState::Running) {
                 // Tasks that leave in this plan do not count.
-                let told = self.told.get(&job.id);
+                let leaving_tasks = self.leaving_tasks.get(&job.id);
                 let stays = |task: &&SnapshotTask| {
-                    !is_gone(&task.state) && told.is_none_or(|told| !told.contains(&task.id))
+                    !is_gone(&task.state)
+                        && leaving_tasks
+                            .is_none_or(|leaving_tasks| !leaving_tasks.contains(&task.id))
                 };
                 let gpus = job.tasks.iter().filter(stays).flat_map(gpus_of);
                 kept.entry(job.tenant).or_default().extend(gpus);

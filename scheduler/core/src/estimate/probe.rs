@@ -68,13 +68,13 @@ pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
             .sum();
         places[a].covariance(&places[b]) - known
     };
-    let told = |a: usize| {
+    let deviation = |a: usize| {
         let all: f64 = (0..places.len()).map(|b| left(a, b).powi(2)).sum();
         all / (left(a, a) + NOISE * NOISE)
     };
     (0..candidates.len())
         .filter(|&a| !measured.contains(&candidates[a]))
-        .map(|a| (a, told(a)))
+        .map(|a| (a, deviation(a)))
         // The first of equals, independent of rounding in `max_by`.
         .reduce(|best, next| if next.1 > best.1 { next } else { best })
         .map(|(a, _)| candidates[a])

@@ -253,7 +253,7 @@ fn end(round: &mut RoundState<'_>, job: JobId, then: AfterStop) -> bool {
     let Some(index) = round.jobs.iter().position(|live| live.job.id == job) else {
         return false;
     };
-    if !round.jobs[index].standing.stays() {
+    if !round.jobs[index].scheduling_state.stays() {
         return false;
     }
     let why = String::new();
@@ -293,7 +293,7 @@ fn open(round: &mut RoundState<'_>, at: usize, node: &SnapshotNode) {
     for live in &round.jobs {
         for held in live.holdings.iter().filter(|held| held.node as usize == at) {
             free.hold(held);
-            if !live.standing.stays() {
+            if !live.scheduling_state.stays() {
                 free.release_later(held);
             }
         }

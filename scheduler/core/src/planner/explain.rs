@@ -26,7 +26,10 @@ const MOST_AHEAD: usize = 8;
 
 /// Wait reason of each job, in the order of the snapshot; `None` for a job that does not wait. The
 /// state is that after the plan, because users change something after they have read the reason.
-pub(crate) fn waiting(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> Vec<Option<Waiting>> {
+pub(crate) fn waiting(
+    round: &mut RoundState<'_>,
+    fixpoint: &RoundFixpoint,
+) -> Vec<Option<Waiting>> {
     let mut queue: Vec<usize> = (0..round.jobs.len())
         .filter(|&index| round.jobs[index].state.phase() == JobPhase::Queued)
         .collect();
@@ -36,9 +39,9 @@ pub(crate) fn waiting(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> Vec<O
         .iter()
         .map(|live| (live.state == JobState::Paused).then(suspended))
         .collect();
-    let all = Reach::of(round, rest, false);
-    let of_pods = Reach::of(round, rest, true);
-    let used = used(round, rest);
+    let all = Reach::of(round, fixpoint, false);
+    let of_pods = Reach::of(round, fixpoint, true);
+    let used = used(round, fixpoint);
     let mut stage = None;
     for (position, index) in (1_u32..).zip(queue) {
         let reach = if round.jobs[index].shape.pods {
@@ -48,7 +51,7 @@ pub(crate) fn waiting(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> Vec<O
         };
         let explaining = WaitExplainer {
             round: &*round,
-            rest,
+            fixpoint,
             reach,
             used: &used,
         };
@@ -59,7 +62,7 @@ pub(crate) fn waiting(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> Vec<O
         let candidates = if position <= round.policy.explained_jobs && is_sure {
             let remedies = UnblockingChanges {
                 round,
-                rest,
+                fixpoint,
                 free_gpus: reach.free_gpus,
             };
             remedies.of(index, &why)
@@ -94,20 +97,20 @@ pub(crate) fn behind(snapshot: &ClusterSnapshot) -> Vec<RemainderWait> {
         .collect()
 }
 
-/// Whether a wait reason differs enough from the reported one, `told`, to be written.
+/// Whether a wait reason differs enough from the reported one, `previous`, to be written.
 ///
 /// At the head of the queue every difference is written. Behind it positions and holders change
 /// with every start. There a reason is written if it is another one, or if the position has moved
 /// by a quarter of the reported one. The number of writes per job grows with the logarithm of its
 /// position.
-pub(crate) fn is_news(told: &Waiting, new: &Waiting, policy: &Policy) -> bool {
-    if told == new {
+pub(crate) fn is_news(previous: &Waiting, new: &Waiting, policy: &Policy) -> bool {
+    if previous == new {
         return false;
     }
-    let moved = told.position.abs_diff(new.position);
-    new.position.min(told.position) <= policy.explained_jobs
-        || told.why.name() != new.why.name()
-        || moved >= told.position.div_ceil(4)
+    let moved = previous.position.abs_diff(new.position);
+    new.position.min(previous.position) <= policy.explained_jobs
+        || previous.why.name() != new.why.name()
+        || moved >= previous.position.div_ceil(4)
 }
 
 /// The first candidate that lets the job start. Its time slice is one of the candidates, if it has
@@ -137,8 +140,8 @@ fn smallest(
     if comes_to_its_turn(round, index, why) {
         let stage = stage.get_or_insert_with(|| WhatIfState::of(round));
         if let Some(&turn_ms) = stage.turns().get(&job) {
-            let told = turn(&round.jobs[index], turn_ms);
-            candidates = with_turn(candidates, told, round.now_ms);
+            let previous = turn(&round.jobs[index], turn_ms);
+            candidates = with_turn(candidates, previous, round.now_ms);
         }
     }
     let affordable = is_affordable(round, position);
@@ -192,14 +195,14 @@ struct Reach {
 
 impl Reach {
     /// For all nodes, or only for those whose tasks are pods.
-    fn of(round: &RoundState<'_>, rest: &RoundFixpoint, only_pods: bool) -> Self {
+    fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint, only_pods: bool) -> Self {
         let is_there = |node: &FreeNode| node.pods || !only_pods;
-        let free = rest.free.iter().filter(|node| is_there(node));
+        let free = fixpoint.free.iter().filter(|node| is_there(node));
         let held = |live: &PlannedJob<'_>| -> u32 {
             let there = live
                 .holdings
                 .iter()
-                .filter(|holding| is_there(&rest.free[holding.node as usize]));
+                .filter(|holding| is_there(&fixpoint.free[holding.node as usize]));
             there.map(|holding| holding.gpus.count_ones()).sum()
         };
         let free_gpus: u32 = free.map(|node| node.gpus(When::Now)).sum();
@@ -213,17 +216,17 @@ impl Reach {
         Self {
             free_gpus,
             kept_gpus: unheld_gpus.saturating_sub(free_gpus),
-            kept_for: kept_for(round, rest),
+            kept_for: kept_for(round, fixpoint),
             holders,
         }
     }
 }
 
 /// GPUs that the jobs of each tenant hold or are promised.
-fn used(round: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<u32> {
+fn used(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<u32> {
     let mut used = vec![0; round.held.len()];
     for (member, job) in round.problem.jobs.iter().enumerate() {
-        let held = rest.decision.holds(&round.problem, member);
+        let held = fixpoint.decision.holds(&round.problem, member);
         used[job.tenant as usize] += problem::gpus_of(held);
     }
     used
@@ -243,10 +246,10 @@ fn unheld_gpus(round: &RoundState<'_>, only_pods: bool) -> u32 {
 }
 
 /// Jobs for which GPUs are reserved or promised: for a time slice, a restart or a start.
-fn kept_for(round: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<JobId> {
+fn kept_for(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<JobId> {
     let owner = round.reserved.as_ref().map(|(owner, _)| *owner);
     let jobs = round.jobs.iter().enumerate().filter(|(index, live)| {
-        let is_promised = |member: usize| rest.promised.contains_key(&member);
+        let is_promised = |member: usize| fixpoint.promised.contains_key(&member);
         owner == Some(*index) || live.destination.is_some() || live.member.is_some_and(is_promised)
     });
     jobs.map(|(_, live)| live.job.id).collect()
@@ -254,7 +257,7 @@ fn kept_for(round: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<JobId> {
 
 struct WaitExplainer<'e, 'a> {
     round: &'e RoundState<'a>,
-    rest: &'e RoundFixpoint,
+    fixpoint: &'e RoundFixpoint,
     reach: &'e Reach,
     /// GPUs that the jobs of each tenant hold or are promised.
     used: &'e [u32],
@@ -273,7 +276,7 @@ impl WaitExplainer<'_, '_> {
         let Some(member) = live.member else {
             return Wait::NotConsidered;
         };
-        if let Some(promised) = self.rest.promised.get(&member) {
+        if let Some(promised) = self.fixpoint.promised.get(&member) {
             return Wait::WaitingForPreemptedWorkloads {
                 jobs: self.stopping(promised),
             };
@@ -297,7 +300,7 @@ impl WaitExplainer<'_, '_> {
                 quota_gpus,
             };
         }
-        if let Some(&ahead) = self.rest.behind.get(&member) {
+        if let Some(&ahead) = self.fixpoint.behind.get(&member) {
             let free_gpus = self.reach.free_gpus + self.reach.kept_gpus;
             return Wait::WaitingForGpus {
                 needed_gpus,

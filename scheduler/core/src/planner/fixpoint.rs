@@ -59,15 +59,16 @@ pub(crate) fn complete_plan(round: &mut RoundState<'_>) -> RoundFixpoint {
 /// Repeats passes until one changes nothing.
 pub(crate) fn run_to_fixpoint(round: &mut RoundState<'_>) -> RoundFixpoint {
     loop {
-        if let Some(rest) = pass(round) {
-            return rest;
+        if let Some(fixpoint) = pass(round) {
+            return fixpoint;
         }
     }
 }
 
 /// Repeats passes until the job starts, or a pass changes nothing. Returns whether it starts.
 pub(crate) fn run_until_started(round: &mut RoundState<'_>, index: usize) -> bool {
-    let starts = |round: &RoundState<'_>| round.jobs[index].standing == SchedulingState::Starting;
+    let starts =
+        |round: &RoundState<'_>| round.jobs[index].scheduling_state == SchedulingState::Starting;
     while !starts(round) {
         if pass(round).is_some() {
             return false;
@@ -83,7 +84,7 @@ fn evacuate_drained_nodes(round: &mut RoundState<'_>) {
     for index in 0..round.jobs.len() {
         let live = &round.jobs[index];
         let drained = |node: u32| round.snapshot.nodes[node as usize].drained;
-        if !live.standing.stays() {
+        if !live.scheduling_state.stays() {
             continue;
         }
         let why = "its node is drained";
@@ -109,7 +110,7 @@ fn evacuate_drained_nodes(round: &mut RoundState<'_>) {
 
 /// Whether a resize in place is in progress and too recent for a restart.
 fn will_be_able(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
-    let is_running = live.job.in_place && live.standing == SchedulingState::Running;
+    let is_running = live.job.in_place && live.scheduling_state == SchedulingState::Running;
     is_running && live.is_resizing && round.ran_ms(live) < round.policy.min_run_ms
 }
 
@@ -117,7 +118,7 @@ fn will_be_able(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
 fn replace_lost_shards(round: &mut RoundState<'_>) {
     for index in 0..round.jobs.len() {
         let live = &round.jobs[index];
-        if live.standing.stays()
+        if live.scheduling_state.stays()
             && !in_backoff(round, live)
             && let Some(change) = in_place::restore(live, &round.free)
         {
@@ -279,7 +280,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
     /// GPUs of the tenant's jobs that stay.
     fn kept(&self, tenant: u32) -> u32 {
         let jobs = self.round.jobs.iter();
-        jobs.filter(|live| live.tenant == tenant && live.standing.stays())
+        jobs.filter(|live| live.tenant == tenant && live.scheduling_state.stays())
             .map(PlannedJob::charged)
             .sum()
     }
@@ -309,7 +310,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         parts
             .filter_map(|(member, parts)| Some((member, parts.as_deref()?)))
             .filter(|(_, parts)| !parts.is_empty())
-            .filter(|&(member, _)| round.jobs[round.members[member]].standing.waits())
+            .filter(|&(member, _)| round.jobs[round.members[member]].scheduling_state.waits())
             .collect()
     }
 
@@ -447,7 +448,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
     /// that the tenant's tasks hold.
     fn may_start(&self, member: usize, gpus: u32) -> bool {
         let live = &self.round.jobs[self.round.members[member]];
-        live.standing == SchedulingState::Queued && self.quota_has_room(live, gpus)
+        live.scheduling_state == SchedulingState::Queued && self.quota_has_room(live, gpus)
     }
 
     /// Promises the job the place of the decision until all of it is free.

@@ -16,7 +16,7 @@ use muster_model::job::Charge;
 /// Whether no earlier decision is in progress. A decision has its effect only when all jobs that
 /// stopped for it have started again.
 pub(crate) fn is_settled(round: &RoundState<'_>) -> bool {
-    round.jobs.iter().all(|live| match live.standing {
+    round.jobs.iter().all(|live| match live.scheduling_state {
         SchedulingState::Starting => round.ran_ms(live) >= round.policy.min_run_ms,
         SchedulingState::Returning | SchedulingState::Displaced => false,
         SchedulingState::Resting | SchedulingState::Ending => live.holdings.is_empty(),
@@ -82,7 +82,7 @@ pub(crate) fn in_backoff(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool 
     let put_off = live.job.put_off.saturating_add(u32::from(refused));
     let doubled = policy.min_run_ms.saturating_mul(1 << put_off.min(32));
     let rest_ms = doubled.min(policy.backoff_max_ms.max(policy.min_run_ms));
-    live.standing == SchedulingState::Running && put_off > 0 && round.ran_ms(live) < rest_ms
+    live.scheduling_state == SchedulingState::Running && put_off > 0 && round.ran_ms(live) < rest_ms
 }
 
 /// Whether a job that usually resizes in place has run too short a time for a restart for speed.
@@ -93,7 +93,7 @@ pub(crate) fn is_too_soon_to_restart(round: &RoundState<'_>, live: &PlannedJob<'
 /// Factor by which the gain of a change must exceed its cost. It is 2 at the end of the cooldown
 /// and falls to 1 after twice that time.
 pub(crate) fn restart_cost_factor(round: &RoundState<'_>, live: &PlannedJob<'_>) -> f64 {
-    if live.standing != SchedulingState::Running {
+    if live.scheduling_state != SchedulingState::Running {
         return 1.0;
     }
     let (rest_ms, ran_ms) = (cooldown_ms(round, live), round.ran_ms(live));

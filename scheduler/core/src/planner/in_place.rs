@@ -204,7 +204,7 @@ impl TaskSetChange {
 /// Tasks that remain in this round so far, each with its node.
 fn tasks<'l>(live: &'l PlannedJob<'_>) -> impl Iterator<Item = (u32, &'l SnapshotTask)> {
     let tasks = live.places.iter().copied().zip(&live.job.tasks);
-    tasks.filter(|(_, task)| !live.told.contains(&task.id))
+    tasks.filter(|(_, task)| !live.leaving_tasks.contains(&task.id))
 }
 
 /// Workers in order of rank, each with its node.

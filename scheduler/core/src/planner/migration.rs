@@ -57,7 +57,7 @@ pub(crate) fn reserve_destinations(round: &mut RoundState<'_>) {
             node.open && there & held.gpus == held.gpus
         };
         let fits = takes(live.job, placed.size());
-        if fits && held.iter().all(is_free) && live.standing.waits() {
+        if fits && held.iter().all(is_free) && live.scheduling_state.waits() {
             held.iter()
                 .for_each(|held| round.free[held.node as usize].keep(held));
         } else {
@@ -88,7 +88,7 @@ fn give_up(round: &mut RoundState<'_>, index: usize) {
 pub(crate) fn start_at_destinations(round: &mut RoundState<'_>) {
     for index in 0..round.jobs.len() {
         let live = &round.jobs[index];
-        if live.standing != SchedulingState::Queued || live.destination.is_none() {
+        if live.scheduling_state != SchedulingState::Queued || live.destination.is_none() {
             continue;
         }
         let Some(placed) = round.jobs[index].destination.take() else {

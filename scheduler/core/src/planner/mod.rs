@@ -86,25 +86,25 @@ fn decide(
     memory: &mut EstimateCache,
 ) -> (RoundPlan, RoundReport) {
     let mut round = RoundState::new(snapshot, policy, memory);
-    let mut rest = fixpoint::complete_plan(&mut round);
-    if defragment::propose_migrations(&mut round, &rest) {
-        rest = fixpoint::run_to_fixpoint(&mut round);
+    let mut fixpoint = fixpoint::complete_plan(&mut round);
+    if defragment::propose_migrations(&mut round, &fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
     }
-    if time_slicing::resume_on_free_gpus(&mut round, &mut rest) {
-        rest = fixpoint::run_to_fixpoint(&mut round);
+    if time_slicing::resume_on_free_gpus(&mut round, &mut fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
     }
-    if range_enforcement::grow(&mut round, &rest) {
-        rest = fixpoint::run_to_fixpoint(&mut round);
+    if range_enforcement::grow(&mut round, &fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
     }
-    if shards::adopt(&mut round, &rest) {
-        rest = fixpoint::run_to_fixpoint(&mut round);
+    if shards::adopt(&mut round, &fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
     }
     packing::pack(&mut round);
-    time_slicing::after_policy(&mut round, &rest);
+    time_slicing::after_policy(&mut round, &fixpoint);
     packing::follow(&mut round);
     straggler_detection::record_suspects(&mut round);
-    let waiting = explain::waiting(&mut round, &rest);
-    let report = report::report(&round, &rest, &waiting);
+    let waiting = explain::waiting(&mut round, &fixpoint);
+    let report = report::report(&round, &fixpoint, &waiting);
     let mut decisions = Vec::new();
     for (live, waiting) in round.jobs.into_iter().zip(waiting) {
         let (job, silent) = (live.job, live.actions.is_empty());
@@ -115,8 +115,9 @@ fn decide(
         };
         decisions.extend(live.actions.into_iter().map(decided));
         // Every transition clears the job's wait reason.
-        let told = job.waiting.as_ref().filter(|_| silent);
-        let is_news = |waiting: &Waiting| told.is_none_or(|told| is_news(told, waiting, policy));
+        let previous = job.waiting.as_ref().filter(|_| silent);
+        let is_news =
+            |waiting: &Waiting| previous.is_none_or(|previous| is_news(previous, waiting, policy));
         if let Some(waiting) = waiting.filter(is_news) {
             decisions.push(decided(Action::Wait { waiting }));
         }

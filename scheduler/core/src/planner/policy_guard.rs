@@ -61,7 +61,7 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
                 // A restart outside of the range needs a place for the whole job, which no policy
                 // reserves.
                 let is_stuck = !live.job.in_place && is_outside(live);
-                live.standing == SchedulingState::Running
+                live.scheduling_state == SchedulingState::Running
                     && (!settled
                         || is_partly_done
                         || is_stuck
@@ -96,14 +96,14 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
     /// Asks the policy once.
     fn question(&mut self, fixed: &[usize]) -> PolicyDecision {
         for member in 0..self.round.members.len() {
-            let standing = self.standing(member);
+            let scheduling_state = self.scheduling_state(member);
             // A member can end only in a trial; it receives nothing.
-            let settled = standing == SchedulingState::Starting
+            let settled = scheduling_state == SchedulingState::Starting
                 || self.round.jobs[self.round.members[member]].is_resizing
                 || self.round.jobs[self.round.members[member]]
                     .destination
                     .is_some()
-                || !(standing.stays() || standing.waits());
+                || !(scheduling_state.stays() || scheduling_state.waits());
             self.round.problem.jobs[member].fixed =
                 settled || self.blocked[member] || self.held[member];
         }
@@ -116,13 +116,13 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         prioritise_trials(problem, self.round.scheduling_policy.allocate(problem))
     }
 
-    fn standing(&self, member: usize) -> SchedulingState {
-        self.round.jobs[self.round.members[member]].standing
+    fn scheduling_state(&self, member: usize) -> SchedulingState {
+        self.round.jobs[self.round.members[member]].scheduling_state
     }
 
     fn running(&self) -> Vec<usize> {
         (0..self.round.members.len())
-            .filter(|&member| self.standing(member) == SchedulingState::Running)
+            .filter(|&member| self.scheduling_state(member) == SchedulingState::Running)
             .collect()
     }
 
@@ -137,7 +137,7 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
     fn given(&self, decision: &PolicyDecision) -> Vec<usize> {
         let problem = &self.round.problem;
         (0..self.round.members.len())
-            .filter(|&member| self.standing(member).waits())
+            .filter(|&member| self.scheduling_state(member).waits())
             .filter(|&member| !decision.holds(problem, member).is_empty())
             .collect()
     }
@@ -294,7 +294,7 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         let members = 0..self.round.members.len();
         let problem = &self.round.problem;
         let waits = |&member: &usize| {
-            self.standing(member).waits()
+            self.scheduling_state(member).waits()
                 && !self.blocked[member]
                 && decision.holds(problem, member).is_empty()
         };
@@ -386,7 +386,7 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
     fn barriers(&self, decision: &PolicyDecision) -> BTreeMap<usize, JobId> {
         let round = &*self.round;
         let mut waiting: Vec<(QueueOrder, usize)> = (0..round.members.len())
-            .filter(|&member| self.standing(member).waits() && !self.blocked[member])
+            .filter(|&member| self.scheduling_state(member).waits() && !self.blocked[member])
             .map(|member| (QueueOrder::of(&round.jobs[round.members[member]]), member))
             .collect();
         waiting.sort_unstable();
@@ -424,7 +424,7 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         let Some(quota) = round.problem.tenants[job.tenant as usize].gpu_quota else {
             return false;
         };
-        let stays = (0..round.members.len()).filter(|&other| self.standing(other).stays());
+        let stays = (0..round.members.len()).filter(|&other| self.scheduling_state(other).stays());
         let used: u32 = stays
             .chain(self.given(decision))
             .filter(|&other| round.problem.jobs[other].tenant == job.tenant)
@@ -436,7 +436,7 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
 
 /// Whether a decision moves, resizes or stops a running job.
 pub(crate) fn is_moved(round: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> bool {
-    round.jobs[round.members[member]].standing == SchedulingState::Running
+    round.jobs[round.members[member]].scheduling_state == SchedulingState::Running
         && decision.parts[member]
             .as_ref()
             .is_some_and(|parts| !same(parts, &round.problem.jobs[member].present))

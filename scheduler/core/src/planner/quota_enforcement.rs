@@ -54,7 +54,7 @@ fn holders(round: &RoundState<'_>, tenant: usize) -> Vec<(usize, u32)> {
     let mut holders: Vec<(usize, u32)> = (0..round.jobs.len())
         .filter(|&index| {
             let live = &round.jobs[index];
-            live.tenant as usize == tenant && live.standing.stays()
+            live.tenant as usize == tenant && live.scheduling_state.stays()
         })
         .map(|index| (index, round.jobs[index].charged()))
         .collect();

@@ -77,8 +77,8 @@ fn why_smaller(had: u32, what: &str, most: u32) -> String {
 
 /// Grows jobs below their minimum into free GPUs that no waiting job could use. In place they grow
 /// as far as possible, by a restart only to the whole minimum. Returns whether any job grows.
-pub(crate) fn grow(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
-    let mut free = rest.free.clone();
+pub(crate) fn grow(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool {
+    let mut free = fixpoint.free.clone();
     let (mut any, mut tried) = (false, 0);
     for index in in_rotation(round) {
         let live = &round.jobs[index];
@@ -87,7 +87,7 @@ pub(crate) fn grow(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
         if !is_settled(live) || in_backoff(round, live) || !is_short {
             continue;
         }
-        let grows = had < wanted && !is_waited_for(round, rest, live);
+        let grows = had < wanted && !is_waited_for(round, fixpoint, live);
         if live.job.in_place {
             let larger = grows
                 .then(|| more_workers(round, index, &free))
@@ -160,17 +160,18 @@ fn in_rotation(round: &RoundState<'_>) -> impl Iterator<Item = usize> + use<> {
 /// Jobs of lower priority do not count. Jobs that wait only for their tenant's quota count if this
 /// job has the same tenant. The policy may keep GPUs for a job without parts in its decision, such
 /// as an overdue job or the first job of `fifo`.
-fn is_waited_for(round: &RoundState<'_>, rest: &RoundFixpoint, live: &PlannedJob<'_>) -> bool {
+fn is_waited_for(round: &RoundState<'_>, fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> bool {
     let quota = round.quota(live);
     round.jobs.iter().any(|other| {
-        let waits = other.standing.waits() || other.standing == SchedulingState::Suspended;
+        let waits =
+            other.scheduling_state.waits() || other.scheduling_state == SchedulingState::Suspended;
         if !waits || other.job.intent != Intent::Run || other.priority < live.priority {
             return false;
         }
         let is_own = other.tenant == live.tenant;
         let is_served = other
             .member
-            .is_some_and(|member| rest.promised.contains_key(&member));
+            .is_some_and(|member| fixpoint.promised.contains_key(&member));
         if is_served {
             return is_own && quota.is_some();
         }
@@ -182,7 +183,7 @@ fn is_waited_for(round: &RoundState<'_>, rest: &RoundFixpoint, live: &PlannedJob
 fn quota_is_short(round: &RoundState<'_>, waits: &PlannedJob<'_>) -> bool {
     let of_tenant = round.jobs.iter().filter(|live| live.tenant == waits.tenant);
     let kept: u32 = of_tenant
-        .filter(|live| live.standing.stays())
+        .filter(|live| live.scheduling_state.stays())
         .map(PlannedJob::charged)
         .sum();
     let quota = round.quota(waits);
@@ -192,7 +193,7 @@ fn quota_is_short(round: &RoundState<'_>, waits: &PlannedJob<'_>) -> bool {
 /// Whether a running job has a size outside of its owner's range. A command with finished workers
 /// is never outside.
 pub(crate) fn is_outside(live: &PlannedJob<'_>) -> bool {
-    live.standing == SchedulingState::Running
+    live.scheduling_state == SchedulingState::Running
         && done_workers(live.job) == 0
         && !migration::takes(live.job, live.size)
 }
@@ -201,7 +202,7 @@ pub(crate) fn is_outside(live: &PlannedJob<'_>) -> bool {
 /// would run again.
 fn is_settled(live: &PlannedJob<'_>) -> bool {
     let moves = live.is_resizing || live.destination.is_some();
-    live.standing == SchedulingState::Running && !moves && done_workers(live.job) == 0
+    live.scheduling_state == SchedulingState::Running && !moves && done_workers(live.job) == 0
 }
 
 /// Change to this number of workers in place: first on its present nodes, then on the nodes with

@@ -14,10 +14,10 @@ use muster_model::wait::Waiting;
 /// Builds the report from the state after the plan.
 pub(crate) fn report(
     round: &RoundState<'_>,
-    rest: &RoundFixpoint,
+    fixpoint: &RoundFixpoint,
     waiting: &[Option<Waiting>],
 ) -> RoundReport {
-    let runner_up = runner_up(round, rest);
+    let runner_up = runner_up(round, fixpoint);
     let jobs = round.jobs.iter().zip(waiting);
     RoundReport {
         round: round.snapshot.round,
@@ -26,9 +26,9 @@ pub(crate) fn report(
         jobs: jobs
             .enumerate()
             .map(|(index, (live, waiting))| {
-                let mut report = job(round, rest, live, waiting.as_ref(), runner_up);
+                let mut report = job(round, fixpoint, live, waiting.as_ref(), runner_up);
                 // A shared GPU explains the job's speed at any size.
-                if let Some(pair) = packing::told(round, index) {
+                if let Some(pair) = packing::pair_report(round, index) {
                     report.why = format!("{}; {pair}", report.why);
                 }
                 report
@@ -38,13 +38,13 @@ pub(crate) fn report(
     }
 }
 
-fn worth(rest: &RoundFixpoint, live: &PlannedJob<'_>) -> Option<Worth> {
-    rest.decision.worth.get(live.member?).copied()
+fn worth(fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> Option<Worth> {
+    fixpoint.decision.worth.get(live.member?).copied()
 }
 
 /// Job that would have received the next GPU.
-fn runner_up(round: &RoundState<'_>, rest: &RoundFixpoint) -> Option<RunnerUp> {
-    let worths = round.members.iter().zip(&rest.decision.worth);
+fn runner_up(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Option<RunnerUp> {
+    let worths = round.members.iter().zip(&fixpoint.decision.worth);
     let next = worths.map(|(&index, worth)| (worth.next_gain, index));
     let best = next
         .filter(|&(gain, _)| gain > 0.0)
@@ -57,15 +57,15 @@ fn runner_up(round: &RoundState<'_>, rest: &RoundFixpoint) -> Option<RunnerUp> {
 
 fn job(
     round: &RoundState<'_>,
-    rest: &RoundFixpoint,
+    fixpoint: &RoundFixpoint,
     live: &PlannedJob<'_>,
     waiting: Option<&Waiting>,
     runner_up: Option<RunnerUp>,
 ) -> JobReport {
-    let size = size(round, rest, live);
+    let size = size(round, fixpoint, live);
     let shown = (size.0.max(1), size.1.max(1));
     let estimate = &live.estimate;
-    let worth = worth(rest, live).filter(|_| size.0 > 0);
+    let worth = worth(fixpoint, live).filter(|_| size.0 > 0);
     JobReport {
         job: live.job.id,
         name: live.job.name.clone(),
@@ -97,14 +97,14 @@ fn job(
 }
 
 /// Size that the job has, or will have once room is made.
-fn size(round: &RoundState<'_>, rest: &RoundFixpoint, live: &PlannedJob<'_>) -> (u32, u32) {
-    if live.standing.stays() {
+fn size(round: &RoundState<'_>, fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> (u32, u32) {
+    if live.scheduling_state.stays() {
         return live.size;
     }
     let Some(member) = live.member else {
         return (0, 0);
     };
-    let gpus = parts_gpus(rest.decision.holds(&round.problem, member));
+    let gpus = parts_gpus(fixpoint.decision.holds(&round.problem, member));
     let workers = gpus / live.shape.worker.gpus.max(1);
     match workers {
         0 => (0, 0),
@@ -156,7 +156,7 @@ fn why(
     if let Some(why) = moves {
         return why;
     }
-    match live.standing {
+    match live.scheduling_state {
         SchedulingState::Suspended => "suspended until its next time slice".to_owned(),
         SchedulingState::Starting => "starts; it is not resized before it is up".to_owned(),
         SchedulingState::Running => why_this_size(live, worth, runner_up),

@@ -34,7 +34,7 @@ impl RoundState<'_> {
             live.revision -= 1;
         }
         live.take(action, now_ms);
-        live.told.extend(&change.leave);
+        live.leaving_tasks.extend(&change.leave);
         live.part(change);
         live.placed_ms = Some(now_ms);
         live.revision += 1;
@@ -103,7 +103,7 @@ impl PlannedJob<'_> {
                 gpus: bits(&task.gpus),
                 room: room_of(self.job, task.role),
             };
-            if self.told.contains(&task.id) {
+            if self.leaving_tasks.contains(&task.id) {
                 add(&mut leaving, held);
             } else {
                 add(&mut kept, held);

@@ -15,7 +15,7 @@ use super::scheduling_state::SchedulingState;
 use muster_model::job::Intent;
 
 /// Changes the number of shards of jobs that gain by it. Returns whether any job was changed.
-pub(crate) fn adopt(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
+pub(crate) fn adopt(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool {
     if !is_settled(round) {
         return false;
     }
@@ -25,7 +25,7 @@ pub(crate) fn adopt(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
         let Some(best) = better(round, &round.jobs[index]) else {
             continue;
         };
-        let free = left.get_or_insert_with(|| beside_waiting(round, &rest.free));
+        let free = left.get_or_insert_with(|| beside_waiting(round, &fixpoint.free));
         let live = &round.jobs[index];
         let Some(change) = in_place::reshard(live, free, best) else {
             continue;
@@ -51,7 +51,7 @@ pub(crate) fn adopt(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
 /// change.
 fn better(round: &RoundState<'_>, live: &PlannedJob<'_>) -> Option<u32> {
     let (workers, ps_shards) = live.size;
-    let is_settled = live.standing == SchedulingState::Running
+    let is_settled = live.scheduling_state == SchedulingState::Running
         && live.job.intent == Intent::Run
         && live.member.is_some()
         && in_place::is_able(live)
@@ -73,7 +73,8 @@ fn pays(round: &RoundState<'_>, live: &PlannedJob<'_>, ps_shards: u32) -> bool {
 /// are subtracted.
 pub(crate) fn beside_waiting(round: &RoundState<'_>, free: &[FreeNode]) -> Vec<FreeNode> {
     let mut left = free.to_vec();
-    let waits = |live: &&PlannedJob<'_>| live.standing.waits() && live.job.intent == Intent::Run;
+    let waits =
+        |live: &&PlannedJob<'_>| live.scheduling_state.waits() && live.job.intent == Intent::Run;
     let mut shapes = Vec::new();
     for live in round.jobs.iter().filter(waits) {
         let shape = live.shape.least();

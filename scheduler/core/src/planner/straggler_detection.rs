@@ -108,10 +108,10 @@ fn is_watched(live: &PlannedJob<'_>) -> bool {
     let job = live.job;
     let is_done = |task: &SnapshotTask| job.command.is_some() && task.state.is_released();
     let workers = job.tasks.iter().filter(|task| task.is_worker()).count();
-    live.standing == SchedulingState::Running
+    live.scheduling_state == SchedulingState::Running
         && job.state == JobState::Running
         && !live.is_resizing
-        && live.told.is_empty()
+        && live.leaving_tasks.is_empty()
         && workers >= 2
         && job.tasks.iter().all(|task| task.is_up() || is_done(task))
 }
@@ -137,12 +137,12 @@ fn look<'j>(
     nodes: &[SnapshotNode],
     now_ms: i64,
 ) -> Option<Vec<SuspectRank<'j>>> {
-    let told = |task: &'j SnapshotTask| Some((task, task.pace.as_ref()?));
+    let with_pace = |task: &'j SnapshotTask| Some((task, task.pace.as_ref()?));
     let ranks: Vec<(&SnapshotTask, &Pace)> = job
         .tasks
         .iter()
         .filter(|task| task.is_worker() && task.is_up())
-        .filter_map(told)
+        .filter_map(with_pace)
         .collect();
     // A rank that falls silent during such work is no longer excused.
     let is_excused = |(task, pace): &(&SnapshotTask, &Pace)| {

@@ -28,7 +28,7 @@ const HIGHEST: i32 = 100;
 
 pub(crate) struct UnblockingChanges<'e, 'a> {
     pub round: &'e RoundState<'a>,
-    pub rest: &'e RoundFixpoint,
+    pub fixpoint: &'e RoundFixpoint,
     /// GPUs that are free after the round where the job may run, and not promised.
     pub free_gpus: u32,
 }
@@ -94,7 +94,7 @@ impl UnblockingChanges<'_, '_> {
 
     fn running(&self) -> impl Iterator<Item = &PlannedJob<'_>> {
         let jobs = self.round.jobs.iter();
-        jobs.filter(|live| live.standing == SchedulingState::Running)
+        jobs.filter(|live| live.scheduling_state == SchedulingState::Running)
     }
 
     /// Waits for the earliest expected ends: for as many jobs as together hold the missing GPUs,
@@ -107,7 +107,7 @@ impl UnblockingChanges<'_, '_> {
         ends.sort_by_key(|&(end_ms, other)| (end_ms, other.job.id));
         ends.truncate(ENDS);
         let mut freed = 0;
-        let mut candidates: Vec<Change> = self.told(live).into_iter().collect();
+        let mut candidates: Vec<Change> = self.reported_change(live).into_iter().collect();
         for (count, &(until_unix_ms, other)) in (1..).zip(&ends) {
             if !of_tenant || other.tenant == live.tenant {
                 freed += gpus_of(&other.holdings);
@@ -125,12 +125,12 @@ impl UnblockingChanges<'_, '_> {
 
     /// The wait that the owner sees, while it is still expected. Estimates change with each report,
     /// and a small change is not worth a new message.
-    fn told(&self, live: &PlannedJob<'_>) -> Option<Change> {
-        let told = live.job.waiting.as_ref()?.smallest_change.clone()?;
+    fn reported_change(&self, live: &PlannedJob<'_>) -> Option<Change> {
+        let reported = live.job.waiting.as_ref()?.smallest_change.clone()?;
         let Change::Wait {
             until_unix_ms,
             ended,
-        } = &told
+        } = &reported
         else {
             return None;
         };
@@ -146,7 +146,7 @@ impl UnblockingChanges<'_, '_> {
         let left_ms = until_unix_ms.saturating_sub(self.round.now_ms);
         let moved_ms = last_ms.saturating_sub(*until_unix_ms).unsigned_abs();
         let is_same = left_ms > 0 && moved_ms as f64 <= MOVED * left_ms as f64;
-        is_same.then_some(told)
+        is_same.then_some(reported)
     }
 
     /// Expected end of a running job, Unix ms.
@@ -161,7 +161,8 @@ impl UnblockingChanges<'_, '_> {
     /// Priorities just above those of jobs that hold GPUs or wait, lowest first.
     fn priorities(&self, live: &PlannedJob<'_>) -> Vec<Change> {
         let others = self.round.jobs.iter();
-        let others = others.filter(|other| other.standing.stays() || other.standing.waits());
+        let others =
+            others.filter(|other| other.scheduling_state.stays() || other.scheduling_state.waits());
         let above: BTreeSet<i32> = others
             .map(|other| other.priority.saturating_add(1))
             .filter(|&to| to > live.priority && to <= HIGHEST)
@@ -232,7 +233,7 @@ impl UnblockingChanges<'_, '_> {
     }
 
     fn for_room(&self, live: &PlannedJob<'_>, needed_gpus: u32) -> Vec<Change> {
-        let free = self.rest.free.iter();
+        let free = self.fixpoint.free.iter();
         let free = free.filter(|node| node.suits(&live.shape));
         let gaps = free.map(|node| node.gpus_of_a_task(When::Now));
         let largest_gap = gaps.max().unwrap_or(0);
@@ -268,7 +269,7 @@ pub(crate) fn never_could_start(round: &RoundState<'_>, live: &PlannedJob<'_>, w
 /// The wait for a time slice. The reported time is kept while it is close to the simulated one.
 pub(crate) fn turn(live: &PlannedJob<'_>, turn_ms: i64) -> Change {
     let waiting = live.job.waiting.as_ref();
-    let told = waiting.and_then(|waiting| match &waiting.smallest_change {
+    let reported = waiting.and_then(|waiting| match &waiting.smallest_change {
         Some(Change::Wait {
             until_unix_ms,
             ended,
@@ -277,7 +278,7 @@ pub(crate) fn turn(live: &PlannedJob<'_>, turn_ms: i64) -> Change {
     });
     let is_same = |told_ms: &i64| turn_ms.saturating_sub(*told_ms).abs() <= SAME_TURN_MS;
     Change::Wait {
-        until_unix_ms: told.filter(is_same).unwrap_or(turn_ms),
+        until_unix_ms: reported.filter(is_same).unwrap_or(turn_ms),
         ended: Vec::new(),
     }
 }

@@ -18,7 +18,7 @@ const ACROSS: f64 = 0.98;
 const MOST_GATHERED: usize = 64;
 
 /// Gathers the job that gains most, if any. Returns whether a job was moved.
-pub(super) fn consolidate(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
+pub(super) fn consolidate(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool {
     if round.capabilities.gathers {
         return false;
     }
@@ -42,7 +42,7 @@ pub(super) fn consolidate(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> b
             continue;
         }
         looked += 1;
-        let views = views.get_or_insert_with(|| Views::of(round, rest));
+        let views = views.get_or_insert_with(|| Views::of(round, fixpoint));
         let Some((class, placed)) = nearer(round, views, live, now) else {
             continue;
         };
@@ -80,12 +80,14 @@ fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
 struct Views(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
 
 impl Views {
-    fn of(round: &RoundState<'_>, rest: &RoundFixpoint) -> Self {
+    fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Self {
         let rack = |node: u32| rack_of(round, node);
-        let racks: BTreeSet<&str> = (0..rest.free.len() as u32).filter_map(rack).collect();
-        let kinds: BTreeSet<u16> = rest.free.iter().map(|node| node.kind).collect();
+        let racks: BTreeSet<&str> = (0..fixpoint.free.len() as u32).filter_map(rack).collect();
+        let kinds: BTreeSet<u16> = fixpoint.free.iter().map(|node| node.kind).collect();
         let views = kinds.into_iter().map(|kind| {
-            let all = without(&rest.free, |node| rest.free[node as usize].kind != kind);
+            let all = without(&fixpoint.free, |node| {
+                fixpoint.free[node as usize].kind != kind
+            });
             let of_rack = |name: &&str| without(&all, |node| rack(node) != Some(*name));
             let has_room = |view: &Vec<FreeNode>| view.iter().any(|node| node.now != 0);
             let of_racks = racks.iter().map(of_rack).filter(has_room).collect();

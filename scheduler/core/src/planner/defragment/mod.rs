@@ -60,28 +60,28 @@ enum Locality {
 
 /// Migrates jobs if that pays. Returns whether any job migrates. The last pass must have changed
 /// nothing.
-pub(crate) fn propose_migrations(round: &mut RoundState<'_>, rest: &RoundFixpoint) -> bool {
+pub(crate) fn propose_migrations(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool {
     let on_the_way = round.jobs.iter().any(|live| live.destination.is_some());
     if on_the_way || round.jobs.len() > MOST_JOBS {
         return false;
     }
-    let waiting = waiting(round, rest);
+    let waiting = waiting(round, fixpoint);
     if waiting.is_empty() {
-        return is_settled(round) && consolidate(round, rest);
+        return is_settled(round) && consolidate(round, fixpoint);
     }
     let mut waiting = waiting.into_iter().take(IN_FRONT);
-    waiting.any(|index| make_room(round, rest, index))
+    waiting.any(|index| make_room(round, fixpoint, index))
 }
 
 /// Queued jobs without promised GPUs, in queue order.
-fn waiting(round: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<usize> {
+fn waiting(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<usize> {
     let mut waiting: Vec<usize> = (0..round.jobs.len())
         .filter(|&index| {
             let live = &round.jobs[index];
             let served = |member: usize| {
-                rest.promised.contains_key(&member) || rest.behind.contains_key(&member)
+                fixpoint.promised.contains_key(&member) || fixpoint.behind.contains_key(&member)
             };
-            live.standing == SchedulingState::Queued
+            live.scheduling_state == SchedulingState::Queued
                 && live.job.intent == Intent::Run
                 && live.member.is_some_and(|member| !served(member))
         })
@@ -92,24 +92,24 @@ fn waiting(round: &RoundState<'_>, rest: &RoundFixpoint) -> Vec<usize> {
 
 /// Migrates other jobs to make room for a gang for which enough GPUs are free, but not where it
 /// fits.
-fn make_room(round: &mut RoundState<'_>, rest: &RoundFixpoint, index: usize) -> bool {
+fn make_room(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint, index: usize) -> bool {
     let live = &round.jobs[index];
     let (shape, tenant) = (live.shape, live.tenant as usize);
     let needs = shape.min_gpus();
     let quota = round.quota(live);
     let least = (shape.workers.min, shape.ps_shards.min);
-    let free: u32 = rest.free.iter().map(|node| node.gpus(When::Now)).sum();
+    let free: u32 = fixpoint.free.iter().map(|node| node.gpus(When::Now)).sum();
     let has_quota = quota.is_none_or(|quota| round.held[tenant].saturating_add(needs) <= quota);
-    let fits = || place::find(&rest.free, &shape, least, When::Later).is_some();
+    let fits = || place::find(&fixpoint.free, &shape, least, When::Later).is_some();
     if free < needs || !has_quota || fits() {
         return false;
     }
-    let Some(moves) = clearing(round, rest, index) else {
+    let Some(moves) = clearing(round, fixpoint, index) else {
         return false;
     };
     let stop_s = moves.iter().map(|one| one.stop_s).fold(0.0, f64::max);
     let costs_gpu_s: f64 = moves.iter().map(|one| one.costs_gpu_s).sum();
-    let wait_s = wait_s(round, rest, &shape);
+    let wait_s = wait_s(round, fixpoint, &shape);
     let saves_gpu_s = (wait_s - stop_s) * f64::from(needs);
     if saves_gpu_s < REPAID * costs_gpu_s {
         return false;
@@ -199,13 +199,13 @@ fn names(
 /// none.
 fn clearing(
     round: &RoundState<'_>,
-    rest: &RoundFixpoint,
+    fixpoint: &RoundFixpoint,
     gang: usize,
 ) -> Option<Vec<JobMigration>> {
     let shape = round.jobs[gang].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
     let priority = round.jobs[gang].priority;
-    let mut free = rest.free.clone();
+    let mut free = fixpoint.free.clone();
     let mut cleared: BTreeSet<u32> = BTreeSet::new();
     let mut moves: Vec<JobMigration> = Vec::new();
     while place::find(&free, &shape, least, When::Later).is_none() {
@@ -325,10 +325,13 @@ fn without(free: &[FreeNode], closed: impl Fn(u32) -> bool) -> Vec<FreeNode> {
 }
 
 /// Estimated seconds until the gang fits because other jobs end.
-fn wait_s(round: &RoundState<'_>, rest: &RoundFixpoint, shape: &GangShape) -> f64 {
-    let mut free = rest.free.clone();
+fn wait_s(round: &RoundState<'_>, fixpoint: &RoundFixpoint, shape: &GangShape) -> f64 {
+    let mut free = fixpoint.free.clone();
     let least = (shape.workers.min, shape.ps_shards.min);
-    let stays = round.jobs.iter().filter(|live| live.standing.stays());
+    let stays = round
+        .jobs
+        .iter()
+        .filter(|live| live.scheduling_state.stays());
     let mut ends: Vec<(f64, &PlannedJob<'_>)> = stays
         .map(|live| (live.estimate.time_s(live.size), live))
         .filter(|(left_s, _)| *left_s < LONGEST_WAIT_S)
@@ -350,7 +353,7 @@ fn wait_s(round: &RoundState<'_>, rest: &RoundFixpoint, shape: &GangShape) -> f6
 
 /// Whether a whole running gang is out of its cooldown, not exclusive, and can migrate.
 fn is_movable(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
-    live.standing == SchedulingState::Running
+    live.scheduling_state == SchedulingState::Running
         && migration::takes(live.job, live.size)
         && !live.is_resizing
         && live.host.is_none()

@@ -17,7 +17,7 @@ impl JobsByGpu {
             return Self::default();
         }
         let is_looked_at = |live: &&PlannedJob<'_>| {
-            live.standing == SchedulingState::Suspended || live.host.is_some()
+            live.scheduling_state == SchedulingState::Suspended || live.host.is_some()
         };
         let wanted = round.jobs.iter().filter(is_looked_at).filter_map(seat);
         let wanted: BTreeSet<(u32, u32)> = wanted.collect();

@@ -57,13 +57,13 @@ impl PackingPair<'_> {
     /// not measure report nothing.
     pub fn memory(&self, packing: &Packing) -> Option<PairMemory> {
         let stale_ms = signed(packing.stale_ms);
-        let told = |job: &'_ SnapshotJob| {
+        let measured = |job: &'_ SnapshotJob| {
             let known = of(job)?.clone();
             let is_new = self.now_ms.saturating_sub(known.told_ms?) <= stale_ms;
             (is_new && known.memory_bytes.is_some()).then_some(known)
         };
         let kept = |job: &SnapshotJob| {
-            let known = told(job)?;
+            let known = measured(job)?;
             // A job that is not suspended yet may keep all that it uses now.
             if known.stands {
                 known.memory_bytes
@@ -74,8 +74,8 @@ impl PackingPair<'_> {
         let mut others = self.others.iter().map(|job| kept(job));
         let others = others.try_fold(0_u64, |sum, kept| Some(sum.saturating_add(kept?)))?;
         Some(PairMemory {
-            host: told(self.host)?.peak_bytes?,
-            guest: told(self.guest)?.peak_bytes?,
+            host: measured(self.host)?.peak_bytes?,
+            guest: measured(self.guest)?.peak_bytes?,
             others,
             of: self.of_bytes,
             is_one_tenants: self.is_one_tenants(),

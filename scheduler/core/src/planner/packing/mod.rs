@@ -34,7 +34,7 @@ const CONSIDERED: usize = 64;
 pub(crate) fn unpack(round: &mut RoundState<'_>) {
     for guest in 0..round.jobs.len() {
         let live = &round.jobs[guest];
-        let Some(host) = live.host.filter(|_| live.standing.stays()) else {
+        let Some(host) = live.host.filter(|_| live.scheduling_state.stays()) else {
             continue;
         };
         if let Some(why) = parts_because(round, host, guest) {
@@ -79,7 +79,7 @@ pub(crate) fn pack(round: &mut RoundState<'_>) {
     let (Some(packing), Some(slicing)) = (round.policy.packing, round.policy.slicing) else {
         return;
     };
-    let line = time_slicing::in_line(round);
+    let line = time_slicing::waiting_for_slice(round);
     let has_newcomers = time_slicing::has_newcomers(round);
     for &guest in line.iter().take(CONSIDERED) {
         let Some(host) = host_of(round, guest) else {
@@ -88,7 +88,7 @@ pub(crate) fn pack(round: &mut RoundState<'_>) {
         // Another job's time slice is due on that GPU and would separate the pair at once.
         let (live, other) = (&round.jobs[host], &round.jobs[guest]);
         let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
-        let is_over = time_slicing::has_had(round, live) >= quantum_ms;
+        let is_over = time_slicing::slice_age_ms(round, live) >= quantum_ms;
         let is_wanted =
             |&waiter: &usize| waiter != guest && seat(&round.jobs[waiter]) == seat(other);
         let is_wanted = is_over && (has_newcomers || line.iter().any(is_wanted));
@@ -105,12 +105,12 @@ pub(crate) fn pack(round: &mut RoundState<'_>) {
 pub(crate) fn follow(round: &mut RoundState<'_>) {
     for guest in 0..round.jobs.len() {
         let live = &round.jobs[guest];
-        let Some(host) = live.host.filter(|_| live.standing.stays()) else {
+        let Some(host) = live.host.filter(|_| live.scheduling_state.stays()) else {
             continue;
         };
         let other = &round.jobs[host];
         let grows = |action: &Action| matches!(action, Action::Resize { .. });
-        if !other.standing.stays() || other.actions.iter().any(grows) {
+        if !other.scheduling_state.stays() || other.actions.iter().any(grows) {
             let whose = other.named_to(live.tenant);
             let why = format!("{whose}, beside which it was, leaves its GPU");
             part(round, guest, why);
@@ -137,7 +137,7 @@ pub(crate) fn leave(round: &mut RoundState<'_>, guest: usize) {
 }
 
 /// Text about a job that shares its GPU, for the report.
-pub(crate) fn told(round: &RoundState<'_>, index: usize) -> Option<String> {
+pub(crate) fn pair_report(round: &RoundState<'_>, index: usize) -> Option<String> {
     let packing = round.policy.packing?;
     let live = &round.jobs[index];
     let (host, guest, other) = match (live.host, live.guest) {
@@ -146,7 +146,10 @@ pub(crate) fn told(round: &RoundState<'_>, index: usize) -> Option<String> {
         (None, None) => return None,
     };
     let both = [host, guest];
-    if !both.iter().all(|&one| round.jobs[one].standing.stays()) {
+    if !both
+        .iter()
+        .all(|&one| round.jobs[one].scheduling_state.stays())
+    {
         return None;
     }
     let pair = pair(round, host, guest);
@@ -194,7 +197,7 @@ fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
         && live.guest.is_none()
         && live.host.is_none()
         && !live.is_resizing;
-    let stays = live.standing == SchedulingState::Running && live.job.intent == Intent::Run;
+    let stays = live.scheduling_state == SchedulingState::Running && live.job.intent == Intent::Run;
     let is_holder = |task: &SnapshotTask| task.is_up() && task.lane == 0;
     let is_alone = seat(live) == Some(at) && live.job.tasks.iter().all(is_holder);
     (is_at_rest && stays && is_alone).then_some(host)

@@ -97,7 +97,7 @@ pub(crate) fn join(round: &mut RoundState<'_>, pairs: &Pairs) {
         let live = &mut round.jobs[index];
         live.shared = pays;
         round.held[live.tenant as usize] += pays;
-        if !live.standing.stays() {
+        if !live.scheduling_state.stays() {
             continue;
         }
         live.host = Some(holder);

@@ -97,7 +97,10 @@ impl<'a> RoundState<'a> {
                 continue;
             }
             let there = |held: &&Holding| held.node as usize == place;
-            let stays = self.jobs.iter().filter(|live| live.standing.stays());
+            let stays = self
+                .jobs
+                .iter()
+                .filter(|live| live.scheduling_state.stays());
             let held = stays.flat_map(|live| live.holdings.iter().filter(there));
             self.problem.nodes[place].gpus = held.map(|held| held.gpus.count_ones()).sum();
         }
@@ -130,11 +133,12 @@ impl<'a> RoundState<'a> {
         memory: &mut EstimateCache,
     ) {
         let job = settled.job;
-        let standing = SchedulingState::of(&settled.state, settled.not_before_ms, self.now_ms);
-        let left = left_of_a_command(job, standing);
+        let scheduling_state =
+            SchedulingState::of(&settled.state, settled.not_before_ms, self.now_ms);
+        let left = left_of_a_command(job, scheduling_state);
         let shape = GangShape {
             workers: left.map_or_else(
-                || range(job, standing),
+                || range(job, scheduling_state),
                 |left| Range {
                     min: left,
                     max: left,
@@ -160,11 +164,11 @@ impl<'a> RoundState<'a> {
             held
         };
         let kept = theirs(job.tasks.iter().filter(stays).collect());
-        let told = job.tasks.iter().filter(|task| !stays(task));
-        let leaving = theirs(job.leaving.iter().chain(told).collect());
+        let leaving_now = job.tasks.iter().filter(|task| !stays(task));
+        let leaving = theirs(job.leaving.iter().chain(leaving_now).collect());
         self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
-        self.hold(standing, &kept, &leaving);
-        if standing == SchedulingState::Suspended {
+        self.hold(scheduling_state, &kept, &leaving);
+        if scheduling_state == SchedulingState::Suspended {
             let idle = theirs(time_slicing::goes_later(job, &settled.state).collect());
             self.keep_memory_of(idle);
         }
@@ -176,18 +180,18 @@ impl<'a> RoundState<'a> {
         let destination = migration::destination(job, &settled.state, |id| nodes.find(id));
         let present = match &destination {
             Some(placed) => placed.size().0,
-            None if standing.stays() => size.0,
+            None if scheduling_state.stays() => size.0,
             None => 0,
         };
         let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, &self.kinds);
         let index = self.jobs.len();
-        let is_member = (standing.stays() && second.is_none()) || standing.waits();
+        let is_member = (scheduling_state.stays() && second.is_none()) || scheduling_state.waits();
         self.jobs.push(PlannedJob {
             job,
             tenant,
             priority: job.priority,
             state: settled.state,
-            standing,
+            scheduling_state,
             not_before_ms: settled.not_before_ms,
             actions: settled.actions,
             shape,
@@ -200,12 +204,12 @@ impl<'a> RoundState<'a> {
             },
             revision: job.revision + u64::from(resized),
             holdings: kept,
-            is_resizing: standing == SchedulingState::Running
+            is_resizing: scheduling_state == SchedulingState::Running
                 && (!leaving.is_empty() || job.is_resizing()),
             leaving,
             destination,
             joining: Vec::new(),
-            told: leave,
+            leaving_tasks: leave,
             places: places.map(|node| node.unwrap_or(u32::MAX)).collect(),
             size,
             member: is_member.then_some(self.members.len()),
@@ -221,12 +225,12 @@ impl<'a> RoundState<'a> {
     }
 
     /// Subtracts what the tasks of a job hold. Resources of leaving tasks are free once these end.
-    fn hold(&mut self, standing: SchedulingState, kept: &[Holding], leaving: &[Holding]) {
-        let kept = kept.iter().map(|held| (held, !standing.stays()));
+    fn hold(&mut self, scheduling_state: SchedulingState, kept: &[Holding], leaving: &[Holding]) {
+        let kept = kept.iter().map(|held| (held, !scheduling_state.stays()));
         for (held, goes) in kept.chain(leaving.iter().map(|held| (held, true))) {
             let node = &mut self.free[held.node as usize];
             node.hold(held);
-            if goes && standing != SchedulingState::Suspended {
+            if goes && scheduling_state != SchedulingState::Suspended {
                 node.release_later(held);
             }
         }
@@ -244,9 +248,9 @@ impl<'a> RoundState<'a> {
 
 /// Range of workers. A job outside of a changed range may keep its size; the stage
 /// `range_enforcement` does the rest.
-fn range(job: &SnapshotJob, standing: SchedulingState) -> Range {
+fn range(job: &SnapshotJob, scheduling_state: SchedulingState) -> Range {
     let (has, _) = job.size();
-    if standing.stays() && has > 0 {
+    if scheduling_state.stays() && has > 0 {
         Range {
             min: job.workers.min.min(has),
             max: job.workers.max.max(has),
@@ -258,10 +262,10 @@ fn range(job: &SnapshotJob, standing: SchedulingState) -> Range {
 
 /// Remaining workers of a command of which some have ended. The job is not grown or completed,
 /// because the ended workers would start from the beginning.
-fn left_of_a_command(job: &SnapshotJob, standing: SchedulingState) -> Option<u32> {
+fn left_of_a_command(job: &SnapshotJob, scheduling_state: SchedulingState) -> Option<u32> {
     let done = done_workers(job);
     let left = job.size().0.saturating_sub(done);
-    (standing.stays() && done > 0 && left > 0).then_some(left)
+    (scheduling_state.stays() && done > 0 && left > 0).then_some(left)
 }
 
 /// Resources of the tasks that have not been released.

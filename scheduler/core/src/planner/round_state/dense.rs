@@ -15,7 +15,7 @@ impl RoundState<'_> {
         let (job, shape) = (live.job, &live.shape);
         let present: Vec<NodeAllocation> = match &live.destination {
             Some(placed) => parts(&placed.holdings(shape)),
-            None if live.standing.stays() => parts(&live.holdings),
+            None if live.scheduling_state.stays() => parts(&live.holdings),
             None => Vec::new(),
         };
         let per_worker = shape.worker.gpus.max(1);

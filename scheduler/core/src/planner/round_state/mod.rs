@@ -71,7 +71,7 @@ pub(crate) struct PlannedJob<'a> {
     pub tenant: u32,
     pub priority: i32,
     pub state: JobState,
-    pub standing: SchedulingState,
+    pub scheduling_state: SchedulingState,
     pub not_before_ms: Option<i64>,
     /// Decisions so far, in order.
     pub actions: Vec<Action>,
@@ -89,7 +89,7 @@ pub(crate) struct PlannedJob<'a> {
     /// Holdings of tasks that join by a resize of this round.
     pub joining: Vec<Holding>,
     /// Tasks that leave by a resize of this round.
-    pub told: Vec<TaskId>,
+    pub leaving_tasks: Vec<TaskId>,
     /// Whether a task has still to leave or to join. Nothing else is decided for the job meanwhile.
     pub is_resizing: bool,
     /// Node index of each task of the job in the snapshot.
@@ -127,7 +127,7 @@ impl<'a> RoundState<'a> {
         let step = live.job.progress.step;
         let workers = match &live.destination {
             Some(placed) => placed.size().0,
-            None if live.standing.stays() => live.size.0,
+            None if live.scheduling_state.stays() => live.size.0,
             None => 0,
         };
         live.sizing = JobScaling::of(&live.estimate, &live.shape, step, workers, &self.kinds);
@@ -188,12 +188,12 @@ impl<'a> RoundState<'a> {
         let (policy, now_ms) = (self.policy, self.now_ms);
         let live = &mut self.jobs[index];
         (live.state, live.not_before_ms) = once_gone(live, policy, now_ms);
-        live.standing = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
+        live.scheduling_state = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
         let holdings = std::mem::take(&mut live.holdings);
         self.held[live.tenant as usize] -= std::mem::take(&mut live.shared);
         self.give_back(index, &holdings);
         self.part_with(index);
-        if self.jobs[index].member.is_none() && self.jobs[index].standing.waits() {
+        if self.jobs[index].member.is_none() && self.jobs[index].scheduling_state.waits() {
             self.jobs[index].member = Some(self.members.len());
             let dense = self.dense(index);
             self.problem.jobs.push(dense);
@@ -295,7 +295,7 @@ impl PlannedJob<'_> {
                 .apply(event)
                 .unwrap_or_else(|refused| panic!("job {}: {refused}", self.job.id));
         }
-        self.standing = SchedulingState::of(&self.state, self.not_before_ms, now_ms);
+        self.scheduling_state = SchedulingState::of(&self.state, self.not_before_ms, now_ms);
         self.actions.push(action);
     }
 }

@@ -27,7 +27,7 @@ impl TenantShares {
         let shares = tenant_share::of(tenants, of_jobs, round.problem.gpus())?;
         let mut used: Vec<f64> = round.held.iter().copied().map(f64::from).collect();
         for (index, live) in round.jobs.iter().enumerate() {
-            if live.standing == SchedulingState::Suspended {
+            if live.scheduling_state == SchedulingState::Suspended {
                 used[live.tenant as usize] += f64::from(count(&home(round, index)));
             }
         }
@@ -38,7 +38,7 @@ impl TenantShares {
         };
         for index in line.iter().map(|waiter| waiter.index) {
             let live = &round.jobs[index];
-            let is_owed = live.standing == SchedulingState::Queued
+            let is_owed = live.scheduling_state == SchedulingState::Queued
                 && of.fits(round, index)
                 && quota_has_room(round, index, needs(round, index));
             if is_owed {
@@ -52,7 +52,7 @@ impl TenantShares {
     /// a queued job of another tenant fits that tenant's share.
     pub fn defers(&self, round: &RoundState<'_>, waiter: Waiter) -> bool {
         let tenant = round.jobs[waiter.index].tenant;
-        !waiter.stands
+        !waiter.is_suspended
             && !self.fits(round, waiter.index)
             && self.owed.iter().any(|&owed| owed != tenant)
     }

@@ -47,7 +47,7 @@ struct Waiter {
     since_ms: i64,
     /// Tie-break: a queued job precedes a suspended job, because a job was already suspended for
     /// it.
-    stands: bool,
+    is_suspended: bool,
     index: usize,
 }
 
@@ -58,15 +58,15 @@ pub(crate) fn takes_turns(job: &SnapshotJob) -> bool {
 
 /// Number of suspended jobs, or jobs about to be suspended, by node and GPU.
 fn suspended_by_gpu(round: &RoundState<'_>) -> BTreeMap<(u32, u32), u32> {
-    let mut standing = BTreeMap::new();
+    let mut suspended = BTreeMap::new();
     for index in 0..round.jobs.len() {
-        if round.jobs[index].standing == SchedulingState::Suspended {
+        if round.jobs[index].scheduling_state == SchedulingState::Suspended {
             for gpu in each(&home(round, index)) {
-                *standing.entry(gpu).or_default() += 1;
+                *suspended.entry(gpu).or_default() += 1;
             }
         }
     }
-    standing
+    suspended
 }
 
 /// Whether a job fits the empty cluster. A job that never fits does not delay others. The empty
@@ -92,7 +92,7 @@ fn could_run(round: &RoundState<'_>, index: usize) -> bool {
             }
         };
         let jobs = round.jobs.iter();
-        jobs.map(|live| live.standing != SchedulingState::Queued || could_run(live))
+        jobs.map(|live| live.scheduling_state != SchedulingState::Queued || could_run(live))
             .collect()
     };
     round.could_run.get_or_init(all)[index]
@@ -100,7 +100,7 @@ fn could_run(round: &RoundState<'_>, index: usize) -> bool {
 
 /// GPUs that a job needs to run.
 fn needs(round: &RoundState<'_>, index: usize) -> u32 {
-    match round.jobs[index].standing {
+    match round.jobs[index].scheduling_state {
         SchedulingState::Suspended => count(&home(round, index)),
         _ => round.jobs[index].shape.min_gpus(),
     }
@@ -115,26 +115,30 @@ fn quota_has_room(round: &RoundState<'_>, index: usize, gpus: u32) -> bool {
 
 /// After the policy: resumes suspended jobs on GPUs that the policy did not use. Returns whether
 /// any job was resumed; the policy then has to see it.
-pub(crate) fn resume_on_free_gpus(round: &mut RoundState<'_>, rest: &mut RoundFixpoint) -> bool {
-    let mut went_on = Vec::new();
+pub(crate) fn resume_on_free_gpus(
+    round: &mut RoundState<'_>,
+    fixpoint: &mut RoundFixpoint,
+) -> bool {
+    let mut resumed = Vec::new();
     for waiter in suspended_waiters(round) {
         let home = home(round, waiter.index);
-        let is_free = |(node, gpus): (&u32, &u64)| rest.free[*node as usize].now & gpus == *gpus;
+        let is_free =
+            |(node, gpus): (&u32, &u64)| fixpoint.free[*node as usize].now & gpus == *gpus;
         if home.iter().all(is_free) && resume(round, waiter.index, "its GPUs are free") {
             for (node, gpus) in home {
-                rest.free[node as usize].now &= !gpus;
+                fixpoint.free[node as usize].now &= !gpus;
             }
-            went_on.push(waiter.index);
+            resumed.push(waiter.index);
         }
     }
-    went_on.iter().for_each(|&index| round.enlist(index));
-    !went_on.is_empty()
+    resumed.iter().for_each(|&index| round.enlist(index));
+    !resumed.is_empty()
 }
 
 /// Suspended jobs that wait only for their time slice, longest wait first.
-pub(crate) fn in_line(round: &RoundState<'_>) -> Vec<usize> {
-    let standing = suspended_waiters(round).into_iter();
-    standing.map(|waiter| waiter.index).collect()
+pub(crate) fn waiting_for_slice(round: &RoundState<'_>) -> Vec<usize> {
+    let waiters = suspended_waiters(round).into_iter();
+    waiters.map(|waiter| waiter.index).collect()
 }
 
 /// Whether a queued job waits for its first time slice.
@@ -144,25 +148,25 @@ pub(crate) fn has_newcomers(round: &RoundState<'_>) -> bool {
 }
 
 /// Milliseconds since the job's present time slice began.
-pub(crate) fn has_had(round: &RoundState<'_>, live: &PlannedJob<'_>) -> i64 {
+pub(crate) fn slice_age_ms(round: &RoundState<'_>, live: &PlannedJob<'_>) -> i64 {
     round.now_ms.saturating_sub(live.job.slice_began_ms())
 }
 
 /// Jobs whose whole gang is suspended and whose intent is to run, longest wait first.
 fn suspended_waiters(round: &RoundState<'_>) -> Vec<Waiter> {
-    let stands = |live: &PlannedJob<'_>| {
-        live.standing == SchedulingState::Suspended
+    let is_suspended = |live: &PlannedJob<'_>| {
+        live.scheduling_state == SchedulingState::Suspended
             && live.actions.is_empty()
             && live.job.intent == Intent::Run
             && live.job.are_workers_suspended()
     };
     let jobs = round.jobs.iter().enumerate();
     let mut waiters: Vec<Waiter> = jobs
-        .filter(|(_, live)| stands(live))
+        .filter(|(_, live)| is_suspended(live))
         .map(|(index, live)| Waiter {
             place_ms: live.job.slice_began_ms(),
             since_ms: live.job.slice_began_ms(),
-            stands: true,
+            is_suspended: true,
             index,
         })
         .collect();
@@ -175,7 +179,7 @@ fn suspended_waiters(round: &RoundState<'_>) -> Vec<Waiter> {
 fn queued(round: &RoundState<'_>, slicing: Slicing) -> Vec<Waiter> {
     let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
     let jobs = round.jobs.iter().enumerate();
-    jobs.filter(|(_, live)| live.standing == SchedulingState::Queued)
+    jobs.filter(|(_, live)| live.scheduling_state == SchedulingState::Queued)
         .filter(|(_, live)| takes_turns(live.job))
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .filter(|(index, _)| could_run(round, *index))
@@ -190,7 +194,7 @@ fn queued(round: &RoundState<'_>, slicing: Slicing) -> Vec<Waiter> {
             Waiter {
                 place_ms: since_ms.saturating_sub(ahead_ms),
                 since_ms,
-                stands: false,
+                is_suspended: false,
                 index,
             }
         })
@@ -268,7 +272,7 @@ pub(crate) fn may_grow_on_loan(round: &RoundState<'_>, index: usize) -> bool {
     };
     let (live, owner_stands) = (
         &round.jobs[index],
-        round.jobs[owner].standing == SchedulingState::Suspended,
+        round.jobs[owner].scheduling_state == SchedulingState::Suspended,
     );
     owner_stands && takes_turns(live.job) && overlaps(live, &home(round, owner))
 }
@@ -293,7 +297,7 @@ pub(crate) fn reclaim_lent(round: &mut RoundState<'_>, index: usize) -> bool {
     let live = &mut round.jobs[index];
     live.actions.pop();
     live.state = JobState::Suspended;
-    live.standing = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
+    live.scheduling_state = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
     for held in &mut live.holdings {
         let needed = cpu_milli.get(&held.node).copied().unwrap_or(0);
         let given = gpus.get(&held.node).copied().unwrap_or(0);

@@ -23,16 +23,16 @@ use std::collections::{BTreeMap, BTreeSet};
 const SHORTEST: f64 = 1.0 / 8.0;
 
 /// Suspends jobs whose time slice has expired, for waiting jobs.
-pub(crate) fn after_policy(round: &mut RoundState<'_>, rest: &RoundFixpoint) {
+pub(crate) fn after_policy(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) {
     if let Some(slicing) = round.policy.slicing {
-        SliceRotation::new(round, rest, slicing).turn();
+        SliceRotation::new(round, fixpoint, slicing).rotate();
     }
 }
 
 /// One rotation: which jobs are suspended for which.
 struct SliceRotation<'w, 'a, 'r> {
     round: &'w mut RoundState<'a>,
-    rest: &'r RoundFixpoint,
+    fixpoint: &'r RoundFixpoint,
     slicing: Slicing,
     /// Free and unpromised resources, plus those of jobs suspended in this round.
     free: Vec<FreeNode>,
@@ -45,20 +45,20 @@ struct SliceRotation<'w, 'a, 'r> {
 }
 
 impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
-    fn new(round: &'w mut RoundState<'a>, rest: &'r RoundFixpoint, slicing: Slicing) -> Self {
+    fn new(round: &'w mut RoundState<'a>, fixpoint: &'r RoundFixpoint, slicing: Slicing) -> Self {
         let idle = suspended_by_gpu(round);
         Self {
             weights: SliceWeights::of(round),
-            free: rest.free.clone(),
+            free: fixpoint.free.clone(),
             round,
-            rest,
+            fixpoint,
             slicing,
             idle,
             awaited: None,
         }
     }
 
-    fn turn(&mut self) {
+    fn rotate(&mut self) {
         let mut line = queued(self.round, self.slicing);
         line.retain(|waiter| !self.is_served(waiter.index));
         line.extend(suspended_waiters(self.round));
@@ -66,7 +66,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         if let Some(shares) = TenantShares::of(self.round, &line) {
             line.retain(|waiter| !shares.defers(self.round, *waiter));
         }
-        let mut running = self.over();
+        let mut running = self.expired();
         let lent = self.lent(&running);
         let yielding: Vec<usize> = lent.iter().chain(&running).copied().collect();
         // A waiter that does not fit its tenant's quota, even without all jobs in `yielding`,
@@ -84,18 +84,18 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         // Lent GPUs belong to the reservation of the first waiter that is due.
         let owner = line.iter().position(|waiter| self.is_due(*waiter));
         for (place, waiter) in line.into_iter().enumerate() {
-            let over = if owner == Some(place) {
+            let expired = if owner == Some(place) {
                 let there = |index: &&usize| running.contains(index) || lent.contains(index);
                 yielding.iter().filter(there).copied().collect()
             } else {
                 running.clone()
             };
-            let victims = match self.round.jobs[waiter.index].standing {
-                SchedulingState::Suspended => self.at_home(waiter.index, &over),
-                _ => self.for_newcomer(waiter, &over),
+            let victims = match self.round.jobs[waiter.index].scheduling_state {
+                SchedulingState::Suspended => self.victims_at_home(waiter.index, &expired),
+                _ => self.victims_for_newcomer(waiter, &expired),
             };
             for &victim in &victims {
-                self.turn_out(victim, waiter.index);
+                self.suspend_for(victim, waiter.index);
             }
             let awaited = self.awaited.as_ref();
             running.retain(|index| {
@@ -124,19 +124,19 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     /// Whether the job is already promised GPUs of stopping tasks.
     fn is_served(&self, index: usize) -> bool {
         let member = self.round.jobs[index].member;
-        member.is_none_or(|member| self.rest.promised.contains_key(&member))
+        member.is_none_or(|member| self.fixpoint.promised.contains_key(&member))
     }
 
     /// Whether GPUs may be reserved for a waiter: it is suspended, or has waited for a quantum.
     fn is_due(&self, waiter: Waiter) -> bool {
         let waited_ms = self.round.now_ms.saturating_sub(waiter.since_ms);
-        waiter.stands || waited_ms >= ms(self.slicing.quantum_ms)
+        waiter.is_suspended || waited_ms >= ms(self.slicing.quantum_ms)
     }
 
     /// Jobs that can be suspended.
     fn movable(&self) -> impl Iterator<Item = (usize, &PlannedJob<'a>)> {
         let jobs = self.round.jobs.iter().enumerate();
-        jobs.filter(|(_, live)| live.standing == SchedulingState::Running)
+        jobs.filter(|(_, live)| live.scheduling_state == SchedulingState::Running)
             // A job that comes up in this round begins its slice now.
             .filter(|(_, live)| live.actions.is_empty())
             .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
@@ -145,17 +145,17 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
             .filter(|(_, live)| !self.has_just_met(live))
     }
 
-    /// Jobs on lent GPUs, except those in `over`.
-    fn lent(&self, over: &[usize]) -> Vec<usize> {
+    /// Jobs on lent GPUs, except those in `expired`.
+    fn lent(&self, expired: &[usize]) -> Vec<usize> {
         let lent = self.movable().filter(|(_, live)| live.job.lent);
         let lent = lent.map(|(index, _)| index);
-        lent.filter(|index| !over.contains(index)).collect()
+        lent.filter(|index| !expired.contains(index)).collect()
     }
 
     /// Running jobs whose slice has expired, longest slice first.
-    fn over(&self) -> Vec<usize> {
+    fn expired(&self) -> Vec<usize> {
         let round = &*self.round;
-        let mut over: Vec<(i64, usize)> = self
+        let mut expired: Vec<(i64, usize)> = self
             .movable()
             .map(|(index, live)| (live.job.slice_began_ms(), index))
             .filter(|&(since_ms, index)| {
@@ -165,8 +165,8 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
                 round.now_ms.saturating_sub(since_ms) >= slice_ms
             })
             .collect();
-        over.sort_unstable();
-        over.into_iter().map(|(_, index)| index).collect()
+        expired.sort_unstable();
+        expired.into_iter().map(|(_, index)| index).collect()
     }
 
     fn has_just_met(&self, live: &PlannedJob<'_>) -> bool {
@@ -176,19 +176,19 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
 
     /// Jobs that hold GPUs of a suspended job, if the slices of all of them have expired; otherwise
     /// none.
-    fn at_home(&mut self, index: usize, over: &[usize]) -> Vec<usize> {
+    fn victims_at_home(&mut self, index: usize, expired: &[usize]) -> Vec<usize> {
         let home = home(self.round, index);
         let blockers: Vec<usize> = (0..self.round.jobs.len())
             .filter(|&other| other != index && overlaps(&self.round.jobs[other], &home))
             .collect();
-        let Some(guests) = self.guests_for_quota(index, &blockers, over) else {
+        let Some(guests) = self.guests_for_quota(index, &blockers, expired) else {
             return Vec::new();
         };
         // The job trades places with them, so it no longer counts as suspended there.
-        self.leaves(&home);
-        let ready = |other: &usize| over.contains(other) && self.has_memory(*other);
+        self.uncount_suspended(&home);
+        let ready = |other: &usize| expired.contains(other) && self.has_memory(*other);
         if !blockers.iter().all(ready) {
-            self.stands(&home);
+            self.count_suspended(&home);
             // A blocker without time slices would have to be awaited for ever.
             if blockers
                 .iter()
@@ -206,13 +206,13 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
 
     /// Jobs to suspend so that the smallest gang of a queued job fits, longest slice first. Jobs
     /// that turn out not to be needed are left out.
-    fn for_newcomer(&mut self, waiter: Waiter, over: &[usize]) -> Vec<usize> {
+    fn victims_for_newcomer(&mut self, waiter: Waiter, expired: &[usize]) -> Vec<usize> {
         let index = waiter.index;
         let shape = self.round.jobs[index].shape;
         let considered = 4 * shape.min_gpus() as usize + 16;
         // A guest frees no GPU.
         let jobs = &self.round.jobs;
-        let mut movable: Vec<usize> = over
+        let mut movable: Vec<usize> = expired
             .iter()
             .copied()
             .filter(|&victim| jobs[victim].host.is_none() && self.has_memory(victim))
@@ -233,7 +233,9 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         let Some((mut victims, free)) = found else {
             if self.awaited.is_none() && self.is_due(waiter) {
                 let running: Vec<usize> = (0..self.round.jobs.len())
-                    .filter(|&other| self.round.jobs[other].standing == SchedulingState::Running)
+                    .filter(|&other| {
+                        self.round.jobs[other].scheduling_state == SchedulingState::Running
+                    })
                     .filter(|&other| takes_part(&self.round.jobs[other]))
                     .filter(|&other| self.has_memory(other))
                     .collect();
@@ -242,7 +244,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
             }
             return Vec::new();
         };
-        let Some(guests) = self.guests_for_quota(index, &victims, over) else {
+        let Some(guests) = self.guests_for_quota(index, &victims, expired) else {
             return Vec::new();
         };
         victims.extend(guests);
@@ -340,11 +342,11 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         &self,
         index: usize,
         victims: &[usize],
-        over: &[usize],
+        expired: &[usize],
     ) -> Option<Vec<usize>> {
         let tenant = self.round.jobs[index].tenant;
         let mut all = victims.to_vec();
-        for &guest in over {
+        for &guest in expired {
             if self.quota_has_room(index, &all) {
                 break;
             }
@@ -362,21 +364,21 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
             .then(|| all.split_off(victims.len()))
     }
 
-    fn stands(&mut self, home: &NodeGpuMasks) {
+    fn count_suspended(&mut self, home: &NodeGpuMasks) {
         for gpu in each(home) {
             *self.idle.entry(gpu).or_default() += 1;
         }
     }
 
-    fn leaves(&mut self, home: &NodeGpuMasks) {
+    fn uncount_suspended(&mut self, home: &NodeGpuMasks) {
         for gpu in each(home) {
             self.idle.entry(gpu).and_modify(|count| *count -= 1);
         }
     }
 
-    fn turn_out(&mut self, index: usize, waiter: usize) {
+    fn suspend_for(&mut self, index: usize, waiter: usize) {
         let home = home(self.round, index);
-        self.stands(&home);
+        self.count_suspended(&home);
         let (live, other) = (&self.round.jobs[index], &self.round.jobs[waiter]);
         let whose = other.named_to(live.tenant);
         let why = format!("its time slice has expired; replaced by {whose}");
@@ -390,7 +392,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
 /// Whether the job's intent is to run and it may be suspended for others.
 fn takes_part(live: &PlannedJob<'_>) -> bool {
     let is_there = matches!(
-        live.standing,
+        live.scheduling_state,
         SchedulingState::Running | SchedulingState::Suspended | SchedulingState::Queued
     );
     is_there && takes_turns(live.job) && live.job.intent == Intent::Run
@@ -452,9 +454,10 @@ pub(super) fn loan_ms(round: &RoundState<'_>, slicing: Slicing, index: usize) ->
             i64::MAX
         }
     };
-    let stays =
-        |live: &&PlannedJob<'_>| live.standing.stays() && live.host.is_none() && !live.job.lent;
-    let begins_ms = match round.jobs[index].standing {
+    let stays = |live: &&PlannedJob<'_>| {
+        live.scheduling_state.stays() && live.host.is_none() && !live.job.lent
+    };
+    let begins_ms = match round.jobs[index].scheduling_state {
         SchedulingState::Suspended => {
             let home = home(round, index);
             let there = round.jobs.iter().filter(stays);
@@ -511,15 +514,16 @@ pub(super) fn next_ms(round: &RoundState<'_>) -> Option<i64> {
     let slicing = round.policy.slicing?;
     let weights = SliceWeights::of(round);
     let running = round.jobs.iter();
-    let running =
-        running.filter(|live| live.standing == SchedulingState::Running && takes_part(live));
-    let over = running.map(|live| {
+    let running = running
+        .filter(|live| live.scheduling_state == SchedulingState::Running && takes_part(live));
+    let expired = running.map(|live| {
         let slice_ms = weights.slice_ms(round, live, slicing);
         live.job.slice_began_ms().saturating_add(slice_ms)
     });
     let waited = queued(round, slicing).into_iter();
     let waited = waited.map(|waiter| waiter.since_ms.saturating_add(ms(slicing.quantum_ms)));
-    over.chain(waited)
+    expired
+        .chain(waited)
         .filter(|&at_ms| at_ms > round.now_ms)
         .min()
 }

@@ -36,7 +36,7 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
         None => i64::try_from(round.policy.min_run_ms).unwrap_or(i64::MAX),
     };
     let urgent = urgent(round);
-    let mut looked = 0;
+    let mut considered = 0;
     for waiter in line.iter().copied() {
         let waited_ms = round.now_ms.saturating_sub(waiter.since_ms);
         // A job that waits for its tenant's quota does not delay others.
@@ -45,12 +45,12 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
         }
         // The policy would stop it again for these jobs. After the policy it can get the remaining
         // GPUs.
-        if waiter.stands
+        if waiter.is_suspended
             && urgent.is_some_and(|urgent| round.jobs[waiter.index].job.priority < urgent)
         {
             continue;
         }
-        if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
+        if considered == CONSIDERED || !(waiter.is_suspended || waited_ms >= quantum_ms) {
             break;
         }
         // The policy then decides about the free GPUs.
@@ -60,20 +60,23 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
         {
             continue;
         }
-        looked += 1;
-        let served = if waiter.stands {
+        considered += 1;
+        let served = if waiter.is_suspended {
             resume(round, waiter.index, "its time slice begins")
         } else {
             begin(round, waiter.index, &crowded)
         };
-        if served && waiter.stands {
+        if served && waiter.is_suspended {
             round.enlist(waiter.index);
         } else if served {
             shares = TenantShares::of(round, &line);
-        } else if waiter.stands && waited_ms >= patience_ms && is_shut_out(round, waiter.index) {
-            go_elsewhere(round, waiter.index);
+        } else if waiter.is_suspended
+            && waited_ms >= patience_ms
+            && is_shut_out(round, waiter.index)
+        {
+            restart_elsewhere(round, waiter.index);
         } else if round.reserved.is_none() {
-            let wanted = if waiter.stands {
+            let wanted = if waiter.is_suspended {
                 home(round, waiter.index)
             } else {
                 gang_of(round, waiter.index, &crowded)
@@ -90,7 +93,8 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
 fn urgent(round: &RoundState<'_>) -> Option<i32> {
     let jobs = round.jobs.iter().enumerate();
     let queued = jobs.filter(|(index, live)| {
-        let waits = live.standing == SchedulingState::Queued && live.job.intent == Intent::Run;
+        let waits =
+            live.scheduling_state == SchedulingState::Queued && live.job.intent == Intent::Run;
         waits && could_run(round, *index)
     });
     queued.map(|(_, live)| live.job.priority).max()
@@ -104,13 +108,16 @@ fn is_shut_out(round: &RoundState<'_>, index: usize) -> bool {
         round.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
     };
     round.jobs.iter().enumerate().any(|(other, live)| {
-        other != index && live.standing.stays() && !takes_turns(live) && overlaps(live, &home)
+        other != index
+            && live.scheduling_state.stays()
+            && !takes_turns(live)
+            && overlaps(live, &home)
     })
 }
 
 /// Restarts a suspended job that cannot resume on its GPUs: from its checkpoint, where there is
 /// room. Without room the job waits in the queue and shows the reason.
-fn go_elsewhere(round: &mut RoundState<'_>, index: usize) {
+fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
     let live = &round.jobs[index];
     let (shape, size) = (live.shape, live.size);
     let gpus = count(&home(round, index));
@@ -159,7 +166,7 @@ fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> Node
     let shape = round.jobs[index].shape;
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
-    let runs = |live: &&PlannedJob<'_>| live.standing == SchedulingState::Running;
+    let runs = |live: &&PlannedJob<'_>| live.scheduling_state == SchedulingState::Running;
     for live in round.jobs.iter().filter(runs) {
         if live.job.suspends && !live.job.exclusive {
             vacate(&mut free, live);
