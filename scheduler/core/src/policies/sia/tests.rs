@@ -183,7 +183,7 @@ fn sia_moves_small_job_to_join_fragments() {
     assert_eq!((gpus_of(pair), nodes_of(pair)), (2, 1));
     assert!(holds(&problem, &decision, 0).is_some() && holds(&problem, &decision, 1).is_some());
     let moved = [0, 1].map(|job| decision.parts[job].is_some());
-    assert_ne!(moved[0], moved[1], "one makes state, the other stays");
+    assert_ne!(moved[0], moved[1], "one makes room, the other stays");
 }
 
 #[test]
