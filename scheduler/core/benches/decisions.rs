@@ -15,7 +15,8 @@ use dense::random::Dice;
 use muster_core::policies::SchedulingPolicy;
 use muster_core::policies::muster::{IncrementalState, Muster};
 use muster_core::problem::{
-    Demand, PolicyDecision, ProblemJob, ProblemNode, ScalingModel, SchedulingProblem, SpeedCurve,
+    Demand, KindSpeedCurve, PolicyDecision, ProblemJob, ProblemNode, ScalingModel,
+    SchedulingProblem,
 };
 use std::hint::black_box;
 use std::time::Instant;
@@ -193,7 +194,7 @@ fn elastic(dice: &mut Dice, most: u32) -> ProblemJob {
     job.outlook = ScalingModel {
         work_left,
         largest_gpus: most,
-        curves: vec![SpeedCurve { local, spread }].into(),
+        curves: vec![KindSpeedCurve { local, spread }].into(),
         ..job.outlook
     };
     job

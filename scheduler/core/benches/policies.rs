@@ -6,7 +6,7 @@ mod dense;
 use dense::random::Dice;
 use dense::{carried_out, cluster, job};
 use muster_core::policies::name::PolicyName;
-use muster_core::problem::{ProblemJob, ScalingModel, SchedulingProblem, SpeedCurve};
+use muster_core::problem::{KindSpeedCurve, ProblemJob, ScalingModel, SchedulingProblem};
 
 fn main() {
     divan::main();
@@ -67,7 +67,7 @@ fn elastic(dice: &mut Dice) -> ProblemJob {
     job.restart_s = 30.0;
     job.outlook = ScalingModel {
         work_left,
-        curves: vec![SpeedCurve { local, spread }].into(),
+        curves: vec![KindSpeedCurve { local, spread }].into(),
         largest_gpus: 64,
         ..job.outlook
     };

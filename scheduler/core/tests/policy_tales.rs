@@ -3,7 +3,7 @@
 use crate::dense::{carried_out, cluster, job, node, power, runs, sizes, tenant, violations};
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
-use muster_core::problem::{Demand, FittedLoss, ProblemJob, SchedulingProblem, SpeedCurve};
+use muster_core::problem::{Demand, FittedLoss, KindSpeedCurve, ProblemJob, SchedulingProblem};
 
 /// Returns the GPUs of every job after the policy's decision, which must be valid.
 fn decide(name: PolicyName, problem: &SchedulingProblem) -> Vec<u32> {
@@ -62,7 +62,7 @@ fn fifo_backfills_only_without_delay_of_the_first_job() {
         runs(job(3, 1e6), &[(1, 3)], 3_500.0),
         job(4, 50.0),
     ];
-    kept_apart[2].outlook.curves = vec![SpeedCurve {
+    kept_apart[2].outlook.curves = vec![KindSpeedCurve {
         spread: vec![0.0; 64],
         ..power(1.0, 1.0)
     }]

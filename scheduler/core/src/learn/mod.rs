@@ -14,7 +14,7 @@ pub use batch::{BatchLimits, BatchSplit, Batching};
 pub use efficiency::{NoiseScale, Noises};
 pub use throughput::{PlacementShape, StepTime, Throughput};
 
-use crate::problem::SpeedCurve;
+use crate::problem::KindSpeedCurve;
 
 /// Model of one family.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,9 +123,9 @@ impl Family {
         sizes: CurveBounds,
         share_done: f64,
         batching: Batching,
-    ) -> SpeedCurve {
+    ) -> KindSpeedCurve {
         let Some(throughput) = self.throughput(kind) else {
-            return SpeedCurve::default();
+            return KindSpeedCurve::default();
         };
         let stretches = self.noises.stretches::<STRETCHES>(share_done);
         let limits = self.limits[usize::from(kind)];
@@ -144,7 +144,7 @@ impl Family {
                 0.0
             }
         });
-        SpeedCurve {
+        KindSpeedCurve {
             local: local.collect(),
             spread: spread.collect(),
         }

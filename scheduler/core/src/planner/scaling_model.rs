@@ -3,7 +3,7 @@
 
 use super::gang::GangShape;
 use crate::estimate::Estimate;
-use crate::problem::{ScalingModel, SpeedCurve};
+use crate::problem::{KindSpeedCurve, ScalingModel};
 use crate::snapshot::SnapshotNode;
 use muster_model::node::is_part;
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ impl Kinds {
 
     /// Curves by kind. A job has no speed on kinds on which it does not run. These are parts of
     /// GPUs if its workers have several GPUs, and nodes without pods if it needs pods.
-    fn curves(&self, curve: &SpeedCurve, shape: &GangShape) -> Arc<[SpeedCurve]> {
+    fn curves(&self, curve: &KindSpeedCurve, shape: &GangShape) -> Arc<[KindSpeedCurve]> {
         let runs = |kind: &NodeGpuKind| {
             let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
             whole && (kind.pods || !shape.pods || !self.is_mixed)
@@ -78,7 +78,7 @@ impl Kinds {
             if runs(kind) {
                 curve.clone()
             } else {
-                SpeedCurve::default()
+                KindSpeedCurve::default()
             }
         };
         self.kinds.iter().map(of).collect()
@@ -97,7 +97,7 @@ pub(crate) struct JobScaling {
 /// Speeds of a job at all sizes.
 #[derive(Debug, Clone)]
 pub(crate) struct ScalingCurves {
-    curves: Arc<[SpeedCurve]>,
+    curves: Arc<[KindSpeedCurve]>,
     /// For `workers.min + i` workers.
     ps_shards: Arc<[u32]>,
     largest_gpus: u32,
@@ -134,7 +134,7 @@ impl ScalingCurves {
             }
         }
         let spread = local.iter().map(|speed| speed * SPREAD).collect();
-        let curve = SpeedCurve { local, spread };
+        let curve = KindSpeedCurve { local, spread };
         // A job that never ran may start at any size: its owner has stated the range, and a wrong
         // size costs one restart.
         let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);

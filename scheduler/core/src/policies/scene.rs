@@ -1,8 +1,8 @@
 //! Small problems for the unit tests of policies.
 
 use crate::problem::{
-    Demand, NodeAllocation, PolicyDecision, ProblemJob, ProblemNode, ProblemTenant, ScalingModel,
-    SchedulingProblem, SpeedCurve,
+    Demand, KindSpeedCurve, NodeAllocation, PolicyDecision, ProblemJob, ProblemNode, ProblemTenant,
+    ScalingModel, SchedulingProblem,
 };
 
 /// Returns a cluster of (nodes, GPUs per node) by kind, with one tenant and no jobs.
@@ -37,7 +37,7 @@ pub fn tenant() -> ProblemTenant {
 }
 
 /// Returns a waiting job of 1 to 64 GPUs with these speed curves.
-pub fn job(curves: Vec<SpeedCurve>) -> ProblemJob {
+pub fn job(curves: Vec<KindSpeedCurve>) -> ProblemJob {
     let kinds = curves.len();
     ProblemJob {
         tenant: 0,
@@ -71,17 +71,17 @@ pub fn job(curves: Vec<SpeedCurve>) -> ProblemJob {
 }
 
 /// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
-pub fn power(speed: f64, exponent: f64) -> SpeedCurve {
+pub fn power(speed: f64, exponent: f64) -> KindSpeedCurve {
     let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
     let speeds: Vec<f64> = (1..=64).map(at).collect();
-    SpeedCurve {
+    KindSpeedCurve {
         local: speeds.clone(),
         spread: speeds,
     }
 }
 
 /// Like [`power`], with the factor `spread` on several nodes.
-pub fn local(speed: f64, exponent: f64, spread: f64) -> SpeedCurve {
+pub fn local(speed: f64, exponent: f64, spread: f64) -> KindSpeedCurve {
     let mut curve = power(speed, exponent);
     curve.spread.iter_mut().for_each(|speed| *speed *= spread);
     curve

@@ -13,7 +13,7 @@ mod scaling_model;
 
 pub use decision::{NodeAllocation, PolicyDecision, Worth, gpus_of, nodes_of};
 pub use free_resources::FreeResources;
-pub use scaling_model::{FittedLoss, ScalingModel, SpeedCurve};
+pub use scaling_model::{FittedLoss, KindSpeedCurve, ScalingModel};
 
 /// Consistent view of the cluster at `now_s`.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -13,7 +13,7 @@ pub struct ScalingModel {
     /// Relative standard error of the time left.
     pub uncertainty: f64,
     /// Speed curve by GPU kind. Jobs with equal curves share them.
-    pub curves: Arc<[SpeedCurve]>,
+    pub curves: Arc<[KindSpeedCurve]>,
     /// Largest number of GPUs at which the job, or a job of its family, was measured.
     pub largest_gpus: u32,
     /// Fitted training loss, for policies that share by quality.
@@ -23,7 +23,7 @@ pub struct ScalingModel {
 /// Speed on one GPU kind, in work per second. Entry `n - 1` is the speed on `n` GPUs, or 0 where
 /// the job cannot run.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct SpeedCurve {
+pub struct KindSpeedCurve {
     /// Speeds on one node.
     pub local: Vec<f64>,
     /// Speeds on several nodes: the fewest that hold the GPUs.
@@ -57,7 +57,7 @@ impl ScalingModel {
     }
 }
 
-impl SpeedCurve {
+impl KindSpeedCurve {
     /// Returns the work per second on `gpus` GPUs on `nodes` nodes; 0 where the job cannot run.
     #[must_use]
     pub fn speed(&self, gpus: u32, nodes: u32) -> f64 {

@@ -5,8 +5,8 @@ pub mod random;
 
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
 use muster_core::problem::{
-    Demand, NodeAllocation, PolicyDecision, ProblemJob, ProblemNode, ProblemTenant, ScalingModel,
-    SchedulingProblem, SpeedCurve, gpus_of, nodes_of,
+    Demand, KindSpeedCurve, NodeAllocation, PolicyDecision, ProblemJob, ProblemNode, ProblemTenant,
+    ScalingModel, SchedulingProblem, gpus_of, nodes_of,
 };
 
 /// Returns nodes of one kind with ample CPU and memory and one tenant without a quota, at one hour.
@@ -86,10 +86,10 @@ pub fn runs(mut job: ProblemJob, parts: &[(u32, u32)], since_s: f64) -> ProblemJ
 }
 
 /// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
-pub fn power(speed: f64, exponent: f64) -> SpeedCurve {
+pub fn power(speed: f64, exponent: f64) -> KindSpeedCurve {
     let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
     let speeds: Vec<f64> = (1..=64).map(at).collect();
-    SpeedCurve {
+    KindSpeedCurve {
         local: speeds.clone(),
         spread: speeds,
     }
@@ -133,7 +133,7 @@ pub fn told(problem: &SchedulingProblem) -> String {
         ));
     }
     for (index, job) in problem.jobs.iter().enumerate() {
-        let speeds = |kind: &SpeedCurve| {
+        let speeds = |kind: &KindSpeedCurve| {
             let request = job.request_gpus as usize - 1;
             kind.local
                 .get(request)

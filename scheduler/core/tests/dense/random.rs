@@ -4,8 +4,8 @@
 
 use super::{node, power, tenant};
 use muster_core::problem::{
-    Demand, FittedLoss, FreeResources, NodeAllocation, ProblemJob, ProblemNode, ProblemTenant,
-    ScalingModel, SchedulingProblem, SpeedCurve, gpus_of, nodes_of,
+    Demand, FittedLoss, FreeResources, KindSpeedCurve, NodeAllocation, ProblemJob, ProblemNode,
+    ProblemTenant, ScalingModel, SchedulingProblem, gpus_of, nodes_of,
 };
 
 /// SplitMix64: a small generator with the same sequence on every platform.
@@ -157,7 +157,7 @@ fn present(
 }
 
 fn outlook(dice: &mut Dice, kinds: u16) -> ScalingModel {
-    let curves: Vec<SpeedCurve> = (0..kinds).map(|_| curve(dice)).collect();
+    let curves: Vec<KindSpeedCurve> = (0..kinds).map(|_| curve(dice)).collect();
     let loss = FittedLoss {
         b0: f64::from(dice.between(1, 9)) / 1_000.0,
         b1: f64::from(dice.between(1, 9)) / 10.0,
@@ -174,9 +174,9 @@ fn outlook(dice: &mut Dice, kinds: u16) -> ScalingModel {
     }
 }
 
-fn curve(dice: &mut Dice) -> SpeedCurve {
+fn curve(dice: &mut Dice) -> KindSpeedCurve {
     if dice.one_in(8) {
-        return SpeedCurve::default();
+        return KindSpeedCurve::default();
     }
     let exponent = f64::from(dice.between(3, 10)) / 10.0;
     let mut curve = power(f64::from(dice.between(1, 20)), exponent);

@@ -5,7 +5,7 @@ use super::training::{Training, iteration_s, packed};
 use muster_core::learn::{
     BatchLimits, BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
 };
-use muster_core::problem::{ProblemNode, ScalingModel, SpeedCurve};
+use muster_core::problem::{KindSpeedCurve, ProblemNode, ScalingModel};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const COURSE: f64 = 100.0;
 
 /// Cached curves by application, batching and hundredth of the course, with the version of the
 /// family that they were computed from.
-type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[SpeedCurve]>)>;
+type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[KindSpeedCurve]>)>;
 
 /// Converts trainings to outlooks and learns from them.
 pub(super) struct Eyes<'a> {
@@ -113,7 +113,7 @@ impl<'a> Eyes<'a> {
         let work_left = (declared - training.progress).max(1.0);
         let family = self.families.get(application.name.as_str());
         let Some(family) = family.filter(|family| family.largest_gpus() > 0) else {
-            let unknown = SpeedCurve {
+            let unknown = KindSpeedCurve {
                 local: vec![declared / UNKNOWN_S],
                 spread: Vec::new(),
             };
@@ -136,7 +136,7 @@ impl<'a> Eyes<'a> {
                 let curve = |(kind, &sizes)| {
                     family.curve(kind, sizes, f64::from(course) / COURSE, batching)
                 };
-                let curves: Arc<[SpeedCurve]> = (0_u16..).zip(&self.kinds).map(curve).collect();
+                let curves: Arc<[KindSpeedCurve]> = (0_u16..).zip(&self.kinds).map(curve).collect();
                 self.curves
                     .insert(key, (family.version(), Arc::clone(&curves)));
                 curves
@@ -167,7 +167,7 @@ impl<'a> Eyes<'a> {
                 true_curve(measured, limits, batch, sizes)
             };
             let slowdown = training.rules.slowdown(&application.name);
-            let slow = |mut curve: SpeedCurve| {
+            let slow = |mut curve: KindSpeedCurve| {
                 let speeds = curve.local.iter_mut().chain(&mut curve.spread);
                 speeds.for_each(|speed| *speed /= slowdown);
                 curve
@@ -196,7 +196,7 @@ fn true_curve(
     limits: BatchLimits,
     batch: u32,
     sizes: CurveBounds,
-) -> SpeedCurve {
+) -> KindSpeedCurve {
     let speed = |placement: &[u32]| {
         let gpus: u32 = placement.iter().sum();
         let split = if gpus == 1 {
@@ -212,7 +212,7 @@ fn true_curve(
         _ if gpus <= node_gpus => speed(&[gpus / 2, gpus - gpus / 2]),
         _ => speed(&packed(gpus, node_gpus)),
     };
-    SpeedCurve {
+    KindSpeedCurve {
         local: (1..=node_gpus).map(|gpus| speed(&[gpus])).collect(),
         spread: (1..=sizes.gpus).map(spread).collect(),
     }

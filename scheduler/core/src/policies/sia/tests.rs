@@ -3,13 +3,13 @@ use super::{Sia, programme};
 use crate::policies::SchedulingPolicy;
 use crate::policies::allocation_state::AllocationState;
 use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
-use crate::problem::{SchedulingProblem, SpeedCurve, gpus_of, nodes_of};
+use crate::problem::{KindSpeedCurve, SchedulingProblem, gpus_of, nodes_of};
 
 fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(seed);
     let mut problem = cluster(kinds);
     for _ in 0..jobs {
-        let curves: Vec<SpeedCurve> = kinds
+        let curves: Vec<KindSpeedCurve> = kinds
             .iter()
             .map(|_| power(0.2 + dice.part(), 0.2 + 0.8 * dice.part()))
             .collect();
