@@ -177,7 +177,7 @@ impl<'s> Checker<'s> {
     }
 
     fn grows(&self, job: &SnapshotJob) -> bool {
-        self.told.contains_key(&job.id)
+        self.leaving_tasks.contains_key(&job.id)
     }
 
     /// Whether the tenant already holds this GPU by another job.
