@@ -62,8 +62,9 @@ impl<'s> Checker<'s> {
             .filter(|task| !leaving_tasks.contains(&task.id))
             .collect();
         let chief = Role::Worker { rank: 0 };
-        let loses = |task: &SnapshotTask| !job.replicated && !was_refused(task);
-        let is_lost = self.lost_shards(job, leave).any(loses);
+        let is_lost = self
+            .lost_shards(job, leave)
+            .any(|task| !job.replicated && !was_refused(task));
         let mut wrong = |what| {
             let violation = Violation::ImpossibleResize { job: job.id, what };
             self.violations.push(violation);

@@ -69,12 +69,15 @@ impl Checker<'_> {
             if matches!(state, JobState::Starting | JobState::Running) {
                 // Tasks that leave in this plan do not count.
                 let leaving_tasks = self.leaving_tasks.get(&job.id);
-                let stays = |task: &&SnapshotTask| {
-                    !is_gone(&task.state)
-                        && leaving_tasks
-                            .is_none_or(|leaving_tasks| !leaving_tasks.contains(&task.id))
-                };
-                let gpus = job.tasks.iter().filter(stays).flat_map(gpus_of);
+                let gpus = job
+                    .tasks
+                    .iter()
+                    .filter(|task| {
+                        !is_gone(&task.state)
+                            && leaving_tasks
+                                .is_none_or(|leaving_tasks| !leaving_tasks.contains(&task.id))
+                    })
+                    .flat_map(gpus_of);
                 kept.entry(job.tenant).or_default().extend(gpus);
             }
         }

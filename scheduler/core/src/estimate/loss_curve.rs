@@ -93,12 +93,15 @@ fn best_of(tried: &[(LossCurve, f64)]) -> Option<(LossCurve, f64)> {
 /// losses are the most informative.
 fn weighted(losses: &[(u64, f64)]) -> Vec<LossPoint> {
     let count = losses.len();
-    let point = |(i, &(epoch, loss)): (usize, &(u64, f64))| LossPoint {
-        epoch: epoch as f64,
-        loss,
-        weight: [1.0, 4.0, 16.0][3 * i / count],
-    };
-    losses.iter().enumerate().map(point).collect()
+    losses
+        .iter()
+        .enumerate()
+        .map(|(i, &(epoch, loss))| LossPoint {
+            epoch: epoch as f64,
+            loss,
+            weight: [1.0, 4.0, 16.0][3 * i / count],
+        })
+        .collect()
 }
 
 /// Replaces a loss that deviates from both neighbours by half or more with the mean of these. The

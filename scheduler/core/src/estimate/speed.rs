@@ -13,7 +13,7 @@
 use super::surface::{Cholesky, NOISE, Size, SurfacePoint};
 use super::trend::{Formula, StepTimePoint, Trend};
 use crate::policy::Policy;
-use crate::snapshot::{SnapshotJob, SpeedPoint};
+use crate::snapshot::SnapshotJob;
 use muster_model::spec::Range;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -61,12 +61,12 @@ impl Assumed {
 
     /// Returns the curve scaled to the measured sizes.
     fn rescaled(self, measured: &BTreeMap<Size, (f64, f64)>) -> Self {
-        let ratio = |(&size, &(step_s, trust)): (&Size, &(f64, f64))| {
-            (trust * step_s / self.step_s(size), trust)
-        };
-        let (sum, weight) = measured.iter().map(ratio).fold((0.0, 0.0), |total, next| {
-            (total.0 + next.0, total.1 + next.1)
-        });
+        let (sum, weight) = measured
+            .iter()
+            .map(|(&size, &(step_s, trust))| (trust * step_s / self.step_s(size), trust))
+            .fold((0.0, 0.0), |total, next| {
+                (total.0 + next.0, total.1 + next.1)
+            });
         let base_s = if weight > 0.0 {
             self.base_s * sum / weight
         } else {
@@ -78,17 +78,16 @@ impl Assumed {
 
 impl Speed {
     pub(crate) fn of(job: &SnapshotJob, policy: &Policy) -> Self {
-        let usable = |point: &&SpeedPoint| {
-            point.steps_per_s.is_finite()
-                && point.steps_per_s > 0.0
-                && point.samples > 0
-                && point.workers > 0
-        };
         let full = policy.full_weight_samples.max(1) as f64;
         let measured = job
             .speeds
             .iter()
-            .filter(usable)
+            .filter(|point| {
+                point.steps_per_s.is_finite()
+                    && point.steps_per_s > 0.0
+                    && point.samples > 0
+                    && point.workers > 0
+            })
             .map(|point| {
                 let trust = (point.samples as f64 / full).min(1.0);
                 (

@@ -187,10 +187,13 @@ impl Throughput {
             .map(|(shape, batch, step_s)| (shape, self.computing_s(batch), step_s))
             .collect();
         let error = |fit: &ThroughputFit| -> f64 {
-            let of = |&(shape, grad_s, step_s): &(PlacementShape, f64, f64)| {
-                (overlapped(grad_s, fit.sync_s(shape), fit.gamma) / step_s - 1.0).powi(2)
-            };
-            points.iter().map(of).sum::<f64>() + 1e-3 * (fit.gamma - 1.0)
+            points
+                .iter()
+                .map(|&(shape, grad_s, step_s)| {
+                    (overlapped(grad_s, fit.sync_s(shape), fit.gamma) / step_s - 1.0).powi(2)
+                })
+                .sum::<f64>()
+                + 1e-3 * (fit.gamma - 1.0)
         };
         GAMMAS
             .into_iter()

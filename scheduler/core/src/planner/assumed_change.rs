@@ -93,11 +93,13 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
 /// The first node whose GPUs suit the worker; the first node of all if none does. Parts of GPUs do
 /// not suit a worker with several GPUs, and nodes without pods do not suit a job that needs pods.
 fn like(nodes: &[SnapshotNode], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&SnapshotNode> {
-    let suits = |node: &&SnapshotNode| {
-        let whole = gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
-        whole && (node.has_pods() || !needs_pods)
-    };
-    nodes.iter().find(suits).or(nodes.first())
+    nodes
+        .iter()
+        .find(|node| {
+            let whole = gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
+            whole && (node.has_pods() || !needs_pods)
+        })
+        .or(nodes.first())
 }
 
 /// A node like that one, with this number of GPUs and with CPU and memory for all tasks. Its name

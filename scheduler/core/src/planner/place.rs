@@ -60,8 +60,7 @@ fn fill(
         .filter(|&(_, units)| units > 0)
         .collect();
     nodes.sort_by_key(|&(index, units)| (Reverse(units), index));
-    let rack = |node: u32| free[node as usize].rack;
-    let mut parts = in_one_rack(&nodes, rack, workers, tight)?;
+    let mut parts = in_one_rack(&nodes, |node| free[node as usize].rack, workers, tight)?;
     for part in &mut parts {
         part.gpus *= shape.worker.gpus.max(1);
     }

@@ -175,10 +175,13 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
             } else if self.pays(&decision, &base, &moved) {
                 return decision;
             } else {
-                let alone = |&member: &usize| {
-                    self.shrinks(&decision, member) || !self.pays(&decision, &base, &[member])
-                };
-                let unprofitable: Vec<usize> = moved.iter().copied().filter(alone).collect();
+                let unprofitable: Vec<usize> = moved
+                    .iter()
+                    .copied()
+                    .filter(|&member| {
+                        self.shrinks(&decision, member) || !self.pays(&decision, &base, &[member])
+                    })
+                    .collect();
                 if unprofitable.is_empty() {
                     return decision;
                 }
@@ -232,8 +235,11 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
 
     /// Moved members that give up nothing.
     fn unaffected(&self, decision: &PolicyDecision, moved: &[usize]) -> Vec<usize> {
-        let stays = |member: &&usize| !self.shrinks(decision, **member);
-        moved.iter().filter(stays).copied().collect()
+        moved
+            .iter()
+            .filter(|member| !self.shrinks(decision, **member))
+            .copied()
+            .collect()
     }
 
     fn shrinks(&self, decision: &PolicyDecision, member: usize) -> bool {
@@ -293,12 +299,14 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
     fn allow_priority_preemption(&mut self, decision: PolicyDecision) -> PolicyDecision {
         let members = 0..self.round.members.len();
         let problem = &self.round.problem;
-        let waits = |&member: &usize| {
-            self.scheduling_state(member).waits()
-                && !self.blocked[member]
-                && decision.holds(problem, member).is_empty()
-        };
-        let urgent: Vec<usize> = members.clone().filter(waits).collect();
+        let urgent: Vec<usize> = members
+            .clone()
+            .filter(|&member| {
+                self.scheduling_state(member).waits()
+                    && !self.blocked[member]
+                    && decision.holds(problem, member).is_empty()
+            })
+            .collect();
         let Some(highest) = urgent.iter().map(|&m| problem.jobs[m].priority).max() else {
             return decision;
         };
@@ -333,8 +341,11 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
             disturbed = self.ask(&others);
         }
         let helped = |given: &PolicyDecision| -> Vec<usize> {
-            let is_helped = |m: &usize| !given.holds(&self.round.problem, *m).is_empty();
-            urgent.iter().copied().filter(is_helped).collect()
+            urgent
+                .iter()
+                .copied()
+                .filter(|m| !given.holds(&self.round.problem, *m).is_empty())
+                .collect()
         };
         let newly = helped(&disturbed);
         if newly.is_empty() || !self.unjustified_preemptions(&disturbed).is_empty() {

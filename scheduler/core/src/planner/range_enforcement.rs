@@ -54,8 +54,9 @@ pub(crate) fn enforce_ranges(round: &mut RoundState<'_>) {
                 tried += 1;
                 let free = migration::once_stopped(round, index);
                 let mut sizes = (round.jobs[index].job.workers.min..=most).rev();
-                let fits = |workers| place_anew(round, index, &free, workers);
-                if let Some(placed) = sizes.find_map(fits) {
+                if let Some(placed) =
+                    sizes.find_map(|workers| place_anew(round, index, &free, workers))
+                {
                     round.relocate(index, placed, why);
                 }
             }

@@ -123,8 +123,11 @@ fn totals(round: &RoundState<'_>) -> Totals {
         .filter(|held| is_up(held.node))
         .map(|held| gpus_of(std::slice::from_ref(held)))
         .sum();
-    let queued = |live: &&PlannedJob<'_>| live.state.phase() == JobPhase::Queued;
-    let waiting_jobs = round.jobs.iter().filter(queued).count();
+    let waiting_jobs = round
+        .jobs
+        .iter()
+        .filter(|live| live.state.phase() == JobPhase::Queued)
+        .count();
     let waiting_jobs = u32::try_from(waiting_jobs).unwrap_or(u32::MAX);
     let left_out = round.snapshot.left_out.iter();
     let left_out = left_out.fold(0_u32, |sum, one| sum.saturating_add(one.jobs));

@@ -48,14 +48,16 @@ impl Kinds {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        let name = |kind: &NodeGpuKind| {
-            if kind.pods {
-                format!("{} in pods", kind.model)
-            } else {
-                kind.model.clone()
-            }
-        };
-        self.kinds.iter().map(name).collect()
+        self.kinds
+            .iter()
+            .map(|kind| {
+                if kind.pods {
+                    format!("{} in pods", kind.model)
+                } else {
+                    kind.model.clone()
+                }
+            })
+            .collect()
     }
 
     /// Index of the node's kind; 0 if the kind is unknown.
@@ -74,14 +76,16 @@ impl Kinds {
             let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
             whole && (kind.pods || !shape.pods || !self.is_mixed)
         };
-        let of = |kind: &NodeGpuKind| {
-            if runs(kind) {
-                curve.clone()
-            } else {
-                KindSpeedCurve::default()
-            }
-        };
-        self.kinds.iter().map(of).collect()
+        self.kinds
+            .iter()
+            .map(|kind| {
+                if runs(kind) {
+                    curve.clone()
+                } else {
+                    KindSpeedCurve::default()
+                }
+            })
+            .collect()
     }
 }
 

@@ -276,9 +276,10 @@ pub(crate) fn turn(live: &PlannedJob<'_>, turn_ms: i64) -> Change {
         }) if ended.is_empty() => Some(*until_unix_ms),
         _ => None,
     });
-    let is_same = |told_ms: &i64| turn_ms.saturating_sub(*told_ms).abs() <= SAME_TURN_MS;
     Change::Wait {
-        until_unix_ms: reported.filter(is_same).unwrap_or(turn_ms),
+        until_unix_ms: reported
+            .filter(|told_ms| turn_ms.saturating_sub(*told_ms).abs() <= SAME_TURN_MS)
+            .unwrap_or(turn_ms),
         ended: Vec::new(),
     }
 }
@@ -289,11 +290,10 @@ pub(crate) fn with_turn(mut candidates: Vec<Change>, turn: Change, now_ms: i64) 
         Change::Wait { until_unix_ms, .. } => Some(*until_unix_ms),
         _ => None,
     };
-    let is_larger = |change: &Change| {
+    let at = candidates.iter().position(|change| {
         let is_later = until(change).is_some_and(|at_ms| Some(at_ms) > until(&turn));
         is_later || change.rank(now_ms) > turn.rank(now_ms)
-    };
-    let at = candidates.iter().position(is_larger);
+    });
     candidates.insert(at.unwrap_or(candidates.len()), turn);
     candidates
 }

@@ -138,8 +138,12 @@ impl<'a> AllocationState<'a> {
             return self.take_back(job);
         }
         // A lost or drained node has no capacity to release.
-        let there = |part: &&NodeAllocation| self.problem.nodes[part.node as usize].gpus > 0;
-        let parts: Vec<NodeAllocation> = of.present.iter().filter(there).copied().collect();
+        let parts: Vec<NodeAllocation> = of
+            .present
+            .iter()
+            .filter(|part| self.problem.nodes[part.node as usize].gpus > 0)
+            .copied()
+            .collect();
         self.tally.give(&parts, &of.unit);
         self.quota.refund(of.tenant, of.held_gpus());
         for part in parts {

@@ -28,11 +28,11 @@ pub struct Drf;
 impl SchedulingPolicy for Drf {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let start = AllocationState::beside_fixed(problem);
-        let queue = || {
+        gang::run(&start, Style::Packed, || {
             let mut filling = Filling::begin(problem);
             move |state: &AllocationState<'_>| filling.next(state)
-        };
-        gang::run(&start, Style::Packed, queue).decision()
+        })
+        .decision()
     }
 }
 

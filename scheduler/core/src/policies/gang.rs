@@ -35,11 +35,11 @@ where
 
 /// Like [`run`], for an order that is known beforehand.
 pub fn in_order(problem: &SchedulingProblem, style: Style, order: &[usize]) -> PolicyDecision {
-    let queue = || {
+    run(&AllocationState::beside_fixed(problem), style, || {
         let mut order = order.iter().copied();
         move |_: &AllocationState<'_>| order.next()
-    };
-    run(&AllocationState::beside_fixed(problem), style, queue).decision()
+    })
+    .decision()
 }
 
 /// Places each job in turn: on its present nodes if they are free, else where it fits. Also returns

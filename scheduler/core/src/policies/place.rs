@@ -31,11 +31,13 @@ pub fn pack(
     gpus: u32,
 ) -> Option<Vec<NodeAllocation>> {
     // Most gangs fit on one node. This path finds it without sorting the nodes.
-    let holds = |node: u32| {
-        let free = available(tally, problem, kind, unit, node, gpus)?;
-        (free >= gpus).then_some((free, node))
-    };
-    if let Some((_, node)) = ids(problem).filter_map(holds).min() {
+    if let Some((_, node)) = ids(problem)
+        .filter_map(|node| {
+            let free = available(tally, problem, kind, unit, node, gpus)?;
+            (free >= gpus).then_some((free, node))
+        })
+        .min()
+    {
         return Some(vec![NodeAllocation { node, gpus }]);
     }
     let nodes = emptiest_first(tally, problem, kind, unit, gpus);
@@ -123,8 +125,12 @@ pub fn emptiest(
         _ => {}
     }
     let nodes = emptiest_first(tally, problem, kind, unit, gpus);
-    let in_order = |nodes: &[Gap], gpus| fill(nodes.iter().copied(), gpus);
-    in_one_rack(&nodes, |node| rack(problem, node), gpus, in_order)
+    in_one_rack(
+        &nodes,
+        |node| rack(problem, node),
+        gpus,
+        |nodes, gpus| fill(nodes.iter().copied(), gpus),
+    )
 }
 
 fn ids(problem: &SchedulingProblem) -> impl Iterator<Item = u32> {

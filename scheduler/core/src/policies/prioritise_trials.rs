@@ -36,12 +36,16 @@ pub fn prioritise_trials(
 
 /// Whether an allocation was exchanged.
 fn pass(problem: &SchedulingProblem, decision: &mut PolicyDecision, order: &[usize]) -> bool {
-    let is_given = |&job: &usize| {
-        decision.parts[job]
-            .as_ref()
-            .is_some_and(|parts| !parts.is_empty())
-    };
-    let given: Vec<usize> = order.iter().rev().copied().filter(is_given).collect();
+    let given: Vec<usize> = order
+        .iter()
+        .rev()
+        .copied()
+        .filter(|&job| {
+            decision.parts[job]
+                .as_ref()
+                .is_some_and(|parts| !parts.is_empty())
+        })
+        .collect();
     let mut any = false;
     for &better in order {
         for &worse in &given {

@@ -72,8 +72,9 @@ pub fn job(curves: Vec<KindSpeedCurve>) -> ProblemJob {
 
 /// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
 pub fn power(speed: f64, exponent: f64) -> KindSpeedCurve {
-    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
-    let speeds: Vec<f64> = (1..=64).map(at).collect();
+    let speeds: Vec<f64> = (1_u32..=64)
+        .map(|gpus| speed * f64::from(gpus).powf(exponent))
+        .collect();
     KindSpeedCurve {
         local: speeds.clone(),
         spread: speeds,

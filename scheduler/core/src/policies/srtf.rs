@@ -26,10 +26,11 @@ impl SchedulingPolicy for Srtf {
 /// Returns the remaining seconds of each job at its requested size; infinite where it cannot run.
 pub fn times_left_s(problem: &SchedulingProblem) -> Vec<f64> {
     let state = AllocationState::beside_fixed(problem);
-    let time_left_s = |job: usize| {
-        let of = &problem.jobs[job];
-        let speed = state.best_speed(job, request(of));
-        of.outlook.work_left / speed
-    };
-    (0..problem.jobs.len()).map(time_left_s).collect()
+    (0..problem.jobs.len())
+        .map(|job| {
+            let of = &problem.jobs[job];
+            let speed = state.best_speed(job, request(of));
+            of.outlook.work_left / speed
+        })
+        .collect()
 }

@@ -30,11 +30,11 @@ impl SchedulingPolicy for Tetris {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let start = AllocationState::beside_fixed(problem);
         let candidates = candidates(problem);
-        let queue = || {
+        gang::run(&start, Style::Packed, || {
             let mut packing = TetrisQueue::begin(problem, candidates.clone());
             move |state: &AllocationState<'_>| packing.next(state)
-        };
-        gang::run(&start, Style::Packed, queue).decision()
+        })
+        .decision()
     }
 }
 

@@ -15,7 +15,7 @@
 
 use super::allocation_state::Style;
 use super::{SchedulingPolicy, gang, order};
-use crate::problem::{PolicyDecision, ProblemJob, SchedulingProblem};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// GPU-seconds after which a job belongs to the lower queue: 16 GPU-hours.
 pub const DEMOTED_GPU_S: f64 = 57_600.0;
@@ -28,14 +28,17 @@ impl SchedulingPolicy for Tiresias {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         // The upper queue is in order of submission, the lower one in order of demotion. A job that
         // this decision demotes comes last.
-        let demoted_s = |job: &ProblemJob| {
-            if job.attained_gpu_s < DEMOTED_GPU_S {
-                f64::NEG_INFINITY
-            } else {
-                job.demoted_s.unwrap_or(problem.now_s)
-            }
-        };
-        let keys: Vec<f64> = problem.jobs.iter().map(demoted_s).collect();
+        let keys: Vec<f64> = problem
+            .jobs
+            .iter()
+            .map(|job| {
+                if job.attained_gpu_s < DEMOTED_GPU_S {
+                    f64::NEG_INFINITY
+                } else {
+                    job.demoted_s.unwrap_or(problem.now_s)
+                }
+            })
+            .collect();
         let order = order::by_key(problem, &keys);
         gang::in_order(problem, Style::Emptiest, &order)
     }

@@ -20,8 +20,10 @@ pub fn levels(problem: &SchedulingProblem) -> Vec<Vec<usize>> {
     let jobs = 0..problem.jobs.len();
     let mut movable: Vec<usize> = jobs.filter(|&job| problem.jobs[job].is_movable()).collect();
     movable.sort_by_key(|&job| Reverse(problem.jobs[job].priority));
-    let same = |a: &usize, b: &usize| problem.jobs[*a].priority == problem.jobs[*b].priority;
-    movable.chunk_by(same).map(<[usize]>::to_vec).collect()
+    movable
+        .chunk_by(|a, b| problem.jobs[*a].priority == problem.jobs[*b].priority)
+        .map(<[usize]>::to_vec)
+        .collect()
 }
 
 /// Returns the fewest nodes of a kind that hold a gang of whole units. Returns `None` if no unit

@@ -88,9 +88,11 @@ impl Views {
             let all = without(&fixpoint.free, |node| {
                 fixpoint.free[node as usize].kind != kind
             });
-            let of_rack = |name: &&str| without(&all, |node| rack(node) != Some(*name));
-            let has_room = |view: &Vec<FreeNode>| view.iter().any(|node| node.now != 0);
-            let of_racks = racks.iter().map(of_rack).filter(has_room).collect();
+            let of_racks = racks
+                .iter()
+                .map(|name| without(&all, |node| rack(node) != Some(*name)))
+                .filter(|view| view.iter().any(|node| node.now != 0))
+                .collect();
             (kind, (all, of_racks))
         });
         Self(views.collect())

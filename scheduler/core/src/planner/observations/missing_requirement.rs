@@ -19,12 +19,9 @@ pub(super) fn is_lack(job: &SnapshotJob) -> bool {
 pub(super) fn nowhere(job: &SnapshotJob, nodes: &[SnapshotNode]) -> Option<String> {
     let lacks = job.failed.as_ref()?.lacks.as_ref()?;
     let per_worker = job.worker.gpus.max(1);
-    let suits = |node: &&SnapshotNode| {
-        node.is_open() && node.gpus >= per_worker && (node.has_pods() || !job.pods)
-    };
     let left = nodes
         .iter()
-        .filter(suits)
+        .filter(|node| node.is_open() && node.gpus >= per_worker && (node.has_pods() || !job.pods))
         .filter(|node| !job.unfit.contains(&node.id));
     let room: u32 = left.map(|node| node.gpus / per_worker).sum();
     let looked = job.unfit.len();

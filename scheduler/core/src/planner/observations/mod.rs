@@ -44,8 +44,10 @@ pub(crate) fn apply_observations<'a>(
     let drained = snapshot.nodes.iter().filter(|node| node.drained);
     let drained = drained.map(|node| node.id).collect();
     // A job that is suspended on a node without new tasks cannot resume there.
-    let shut = |node: &&SnapshotNode| node.excluded || node.cordoned;
-    let excluded = snapshot.nodes.iter().filter(shut);
+    let excluded = snapshot
+        .nodes
+        .iter()
+        .filter(|node| node.excluded || node.cordoned);
     let excluded = excluded.map(|node| node.id).collect();
     let processes = snapshot
         .nodes

@@ -16,10 +16,13 @@ impl JobsByGpu {
         if round.policy.packing.is_none() {
             return Self::default();
         }
-        let is_looked_at = |live: &&PlannedJob<'_>| {
-            live.scheduling_state == SchedulingState::Suspended || live.host.is_some()
-        };
-        let wanted = round.jobs.iter().filter(is_looked_at).filter_map(seat);
+        let wanted = round
+            .jobs
+            .iter()
+            .filter(|live| {
+                live.scheduling_state == SchedulingState::Suspended || live.host.is_some()
+            })
+            .filter_map(seat);
         let wanted: BTreeSet<(u32, u32)> = wanted.collect();
         let mut seats: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         if wanted.is_empty() {

@@ -96,12 +96,15 @@ impl<'a> RoundState<'a> {
             if !(node.excluded || node.cordoned) || !node.up || node.drained {
                 continue;
             }
-            let there = |held: &&Holding| held.node as usize == place;
             let stays = self
                 .jobs
                 .iter()
                 .filter(|live| live.scheduling_state.stays());
-            let held = stays.flat_map(|live| live.holdings.iter().filter(there));
+            let held = stays.flat_map(|live| {
+                live.holdings
+                    .iter()
+                    .filter(|held| held.node as usize == place)
+            });
             self.problem.nodes[place].gpus = held.map(|held| held.gpus.count_ones()).sum();
         }
     }

@@ -371,10 +371,11 @@ pub(crate) fn goes_later<'j>(
     job: &'j SnapshotJob,
     settled: &JobState,
 ) -> impl Iterator<Item = &'j SnapshotTask> {
-    let suspending = |task: &&SnapshotTask| task.is_worker() && task.state.holds_gpus();
     let tasks = match settled {
         JobState::Suspended => job.tasks.as_slice(),
         _ => &[],
     };
-    tasks.iter().filter(suspending)
+    tasks
+        .iter()
+        .filter(|task| task.is_worker() && task.state.holds_gpus())
 }

@@ -9,7 +9,7 @@ use crate::planner::estimate_cache::EstimateCache;
 use crate::planner::plan_round_with_cache;
 use crate::planner::round_state::RoundState;
 use crate::policy::Policy;
-use crate::snapshot::{ClusterSnapshot, SnapshotJob};
+use crate::snapshot::ClusterSnapshot;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome, TaskEvent, TaskState};
@@ -32,12 +32,11 @@ pub(crate) fn turns(mut snapshot: ClusterSnapshot, policy: &Policy) -> BTreeMap<
     let mut memory = EstimateCache::default();
     // The simulation has no reports, so missing ones mean nothing.
     snapshot.jobs.iter_mut().for_each(|job| job.watch = None);
-    let waits = |job: &SnapshotJob| {
-        job.state == JobState::Queued && job.intent == Intent::Run && takes_turns(job)
-    };
     for _ in 0..SLICES {
         if settle(&mut snapshot, policy, &mut memory, &mut turns).is_none()
-            || !snapshot.jobs.iter().any(waits)
+            || !snapshot.jobs.iter().any(|job| {
+                job.state == JobState::Queued && job.intent == Intent::Run && takes_turns(job)
+            })
         {
             break;
         }

@@ -36,8 +36,10 @@ pub fn solve(
         Objective::MaxSum => Programme::new(state, &chances, &values),
         Objective::MaxMin => {
             let weight = SUM_WEIGHT / chances.len().max(1) as f64;
-            let of_job = |of_job: &Vec<f64>| of_job.iter().map(|value| value * weight).collect();
-            let sum: Vec<Vec<f64>> = values.iter().map(of_job).collect();
+            let sum: Vec<Vec<f64>> = values
+                .iter()
+                .map(|of_job| of_job.iter().map(|value| value * weight).collect())
+                .collect();
             Programme::new(state, &chances, &sum)
         }
     };
@@ -116,8 +118,10 @@ impl Programme {
     fn new(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>], sum: &[Vec<f64>]) -> Self {
         let mut microlp = microlp::Problem::new(OptimizationDirection::Maximize);
         let of_job = |values: &Vec<f64>| -> Vec<Variable> {
-            let add = |&value| microlp.add_var(value, (0.0, 1.0));
-            values.iter().map(add).collect()
+            values
+                .iter()
+                .map(|&value| microlp.add_var(value, (0.0, 1.0)))
+                .collect()
         };
         let variables: Vec<Vec<Variable>> = sum.iter().map(of_job).collect();
         for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {

@@ -152,8 +152,9 @@ impl<'p> IncrementalState<'p> {
     }
 
     fn job(&self, index: usize) -> &ProblemJob {
-        let came = || &self.problem.jobs[index];
-        self.changed.get(&index).unwrap_or_else(came)
+        self.changed
+            .get(&index)
+            .unwrap_or_else(|| &self.problem.jobs[index])
     }
 
     fn put(&mut self, job: usize, parts: Vec<NodeAllocation>) {
@@ -176,8 +177,10 @@ impl<'p> IncrementalState<'p> {
     fn queue(&mut self, index: usize, job: &ProblemJob) {
         let mut options = Vec::new();
         options_of(self.problem, &self.policy, &self.kinds, job, &mut options);
-        let per_gpu = |option: &AllocationOption| option.value / f64::from(option.gpus);
-        let best = options.iter().map(per_gpu).fold(0.0, f64::max);
+        let best = options
+            .iter()
+            .map(|option| option.value / f64::from(option.gpus))
+            .fold(0.0, f64::max);
         if let Some(least) = options.iter().map(|option| option.gpus).min() {
             // The bits of positive floats have the same order as the floats.
             let turn = (Reverse(job.priority), Reverse(best.to_bits()), index);
@@ -255,6 +258,7 @@ fn overloaded(problem: &SchedulingProblem, decision: &PolicyDecision) -> Vec<boo
             left.2 -= units * i128::from(job.unit.memory_bytes);
         }
     }
-    let is_short = |&(gpus, cpu, memory): &(i64, i128, i128)| gpus < 0 || cpu < 0 || memory < 0;
-    left.iter().map(is_short).collect()
+    left.iter()
+        .map(|&(gpus, cpu, memory)| gpus < 0 || cpu < 0 || memory < 0)
+        .collect()
 }

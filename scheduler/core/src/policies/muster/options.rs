@@ -64,12 +64,14 @@ impl OptionTable {
 
     pub(super) fn all_options(&self) -> Vec<JobOptions<'_>> {
         let mut start = 0;
-        let job_options = |&(end, present): &(usize, Option<usize>)| {
-            let options = &self.options[start..end];
-            start = end;
-            JobOptions { options, present }
-        };
-        self.ends.iter().map(job_options).collect()
+        self.ends
+            .iter()
+            .map(|&(end, present)| {
+                let options = &self.options[start..end];
+                start = end;
+                JobOptions { options, present }
+            })
+            .collect()
     }
 }
 
@@ -107,8 +109,10 @@ pub(super) fn options_of(
     let present = present.map(|part| (problem.nodes[part.node as usize].kind, held));
     sizes(policy, kinds, job, held, options);
     // At this point the value of each option is its speed.
-    let per_gpu = |option: &AllocationOption| option.value / f64::from(option.gpus);
-    let best = options.iter().map(per_gpu).fold(0.0, f64::max);
+    let best = options
+        .iter()
+        .map(|option| option.value / f64::from(option.gpus))
+        .fold(0.0, f64::max);
     worth_their_gpus(options, policy.min_marginal_speed * best, present);
     let restart_s = job.restart_s.max(1e-3);
     let offset_s = policy.offset_restarts * restart_s;
@@ -139,8 +143,9 @@ pub(super) fn options_of(
     }
     idle_growth(options);
     options.retain(|option| option.value.is_finite() && option.value > 0.0);
-    let has = |option: &AllocationOption| present == Some((option.kind, option.gpus));
-    options.iter().position(has)
+    options
+        .iter()
+        .position(|option| present == Some((option.kind, option.gpus)))
 }
 
 /// Adds the sizes of a job, with the speed as their value. On one node any number of units is

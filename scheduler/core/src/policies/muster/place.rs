@@ -110,8 +110,8 @@ struct GangsOnNode {
 
 impl GangsOnNode {
     fn of(problem: &SchedulingProblem, held: &[OptionIndex]) -> Self {
-        let stays = |&job: &usize| held[job].is_some() && problem.jobs[job].present.len() == 1;
-        let jobs = (0..held.len()).filter(stays);
+        let jobs = (0..held.len())
+            .filter(|&job| held[job].is_some() && problem.jobs[job].present.len() == 1);
         Self {
             jobs: jobs
                 .map(|job| (problem.jobs[job].held_gpus(), job))

@@ -176,13 +176,16 @@ impl<'a> PlacementIndex<'a> {
         {
             gap.pop();
         }
-        let fits = |node: &&u32| {
-            tally.free[**node as usize] as usize == free
-                && tally.available(**node as usize, unit) >= gpus
-                && taken.iter().all(|part| part.node != **node)
-        };
         let looks = LOOKS + taken.len();
-        gap.iter().rev().take(looks).find(fits).copied()
+        gap.iter()
+            .rev()
+            .take(looks)
+            .find(|node| {
+                tally.free[**node as usize] as usize == free
+                    && tally.available(**node as usize, unit) >= gpus
+                    && taken.iter().all(|part| part.node != **node)
+            })
+            .copied()
     }
 
     fn sort_in(&mut self, parts: &[NodeAllocation]) {

@@ -27,8 +27,11 @@ fn optimum(
 ) -> Option<Vec<Option<usize>>> {
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
     let of_job = |of_job: &SiaConfigurations| -> Vec<Variable> {
-        let add = |choice: &SiaConfiguration| programme.add_binary_var(choice.gain);
-        of_job.all.iter().map(add).collect()
+        of_job
+            .all
+            .iter()
+            .map(|choice| programme.add_binary_var(choice.gain))
+            .collect()
     };
     let variables: Vec<Vec<Variable>> = choices.iter().map(of_job).collect();
     for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
@@ -46,8 +49,12 @@ fn optimum(
     let mut options = SolveOptions::default();
     options.node_limit = Some(NODES);
     let solution = programme.solve_with(options).ok()?.into_solution().ok()?;
-    let taken = |of_job: &Vec<Variable>| of_job.iter().position(|&x| solution.var_value(x) > 0.5);
-    Some(variables.iter().map(taken).collect())
+    Some(
+        variables
+            .iter()
+            .map(|of_job| of_job.iter().position(|&x| solution.var_value(x) > 0.5))
+            .collect(),
+    )
 }
 
 /// Keeps all jobs in place and gives the rest to the others by gain per GPU.

@@ -155,12 +155,14 @@ fn sia_programme_finds_the_optimum() {
         };
         let sizes: Vec<usize> = choices.iter().map(|of_job| of_job.all.len() + 1).collect();
         let all = (0..sizes.iter().product::<usize>()).map(|mut number| {
-            let digit = |&size: &usize| {
-                let digit = number % size;
-                number /= size;
-                digit.checked_sub(1)
-            };
-            sizes.iter().map(digit).collect::<Vec<_>>()
+            sizes
+                .iter()
+                .map(|&size| {
+                    let digit = number % size;
+                    number /= size;
+                    digit.checked_sub(1)
+                })
+                .collect::<Vec<_>>()
         });
         let best = all.filter(|taken| fits(taken)).map(|taken| gain(&taken));
         let best = best.fold(0.0, f64::max);
