@@ -8,7 +8,7 @@ use crate::policy::Policy;
 
 /// Seconds without progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Restart {
+pub(crate) struct RestartCost {
     /// From the stop order until the GPUs are free, including the last checkpoint.
     pub stop_s: f64,
     /// From the start order until the job trains again.
@@ -19,7 +19,7 @@ pub(crate) struct Restart {
     pub measured: bool,
 }
 
-impl Restart {
+impl RestartCost {
     pub(crate) fn total_s(&self) -> f64 {
         self.stop_s + self.start_s + self.lost_s
     }
@@ -27,7 +27,7 @@ impl Restart {
 
 /// Returns the restart cost of a job. Before a measurement, stop and start each cost half of
 /// `resize_cost_ms`, and no lost work is assumed.
-pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> Restart {
+pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> RestartCost {
     let half_s = seconds_of(policy.resize_cost_ms) / 2.0;
     let known = live.job.restarts.unwrap_or_default();
     let mean = |sum: f64, count: u32| (count > 0).then(|| (sum / f64::from(count)).max(0.0));
@@ -40,7 +40,7 @@ pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> Restart {
         Some(steps) if speed > 0.0 => steps / speed,
         _ => 0.0,
     };
-    Restart {
+    RestartCost {
         stop_s: stop_s.unwrap_or(half_s),
         start_s: start_s.unwrap_or(half_s),
         lost_s,

@@ -4,7 +4,7 @@
 
 use super::assumed_change::{could_start, would_start};
 use super::fixpoint::RoundFixpoint;
-use super::free::{FreeNode, When};
+use super::free::{Availability, FreeNode};
 use super::observations::{is_refused, refused_starts};
 use super::place::fits_empty;
 use super::round_state::{PlannedJob, RoundState};
@@ -39,8 +39,8 @@ pub(crate) fn waiting(
         .iter()
         .map(|live| (live.state == JobState::Paused).then(suspended))
         .collect();
-    let all = Reach::of(round, fixpoint, false);
-    let of_pods = Reach::of(round, fixpoint, true);
+    let all = ReachableGpus::of(round, fixpoint, false);
+    let of_pods = ReachableGpus::of(round, fixpoint, true);
     let used = used(round, fixpoint);
     let mut stage = None;
     for (position, index) in (1_u32..).zip(queue) {
@@ -182,7 +182,7 @@ fn suspended() -> Waiting {
 }
 
 /// GPUs of the nodes on which a job may run, and their users.
-struct Reach {
+struct ReachableGpus {
     /// GPUs that are free after the round and not promised.
     free_gpus: u32,
     /// GPUs that no task holds after the round and that are reserved or promised.
@@ -193,7 +193,7 @@ struct Reach {
     holders: Vec<(Reverse<u32>, JobId)>,
 }
 
-impl Reach {
+impl ReachableGpus {
     /// For all nodes, or only for those whose tasks are pods.
     fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint, only_pods: bool) -> Self {
         let is_there = |node: &FreeNode| node.pods || !only_pods;
@@ -205,7 +205,7 @@ impl Reach {
                 .filter(|holding| is_there(&fixpoint.free[holding.node as usize]));
             there.map(|holding| holding.gpus.count_ones()).sum()
         };
-        let free_gpus: u32 = free.map(|node| node.gpus(When::Now)).sum();
+        let free_gpus: u32 = free.map(|node| node.gpus(Availability::Now)).sum();
         let unheld_gpus = unheld_gpus(round, only_pods);
         let jobs = round.jobs.iter();
         let mut holders: Vec<(Reverse<u32>, JobId)> = jobs
@@ -258,7 +258,7 @@ fn kept_for(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<JobId> {
 struct WaitExplainer<'e, 'a> {
     round: &'e RoundState<'a>,
     fixpoint: &'e RoundFixpoint,
-    reach: &'e Reach,
+    reach: &'e ReachableGpus,
     /// GPUs that the jobs of each tenant hold or are promised.
     used: &'e [u32],
 }

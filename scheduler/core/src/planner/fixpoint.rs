@@ -3,7 +3,7 @@
 //! tasks wait for them.
 
 use super::defragment;
-use super::free::{FreeNode, When};
+use super::free::{Availability, FreeNode};
 use super::gang::{self, NodeTaskCounts};
 use super::hysteresis::{self, in_backoff};
 use super::in_place::{self, InPlace};
@@ -273,8 +273,8 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         let (mut free, shape) = (migration::once_stopped(round, index), &live.shape);
         let shares = self
             .best_shards(member, parts)
-            .find_map(|ps_shards| gang::at(&free, shape, parts, ps_shards, When::Now))?;
-        Some(gang::take(&mut free, shape, &shares, When::Now))
+            .find_map(|ps_shards| gang::at(&free, shape, parts, ps_shards, Availability::Now))?;
+        Some(gang::take(&mut free, shape, &shares, Availability::Now))
     }
 
     /// GPUs of the tenant's jobs that stay.
@@ -399,13 +399,13 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         let found = sizes.filter(|&to| shape.takes(to)).find_map(|workers| {
             let size = (workers, shape.ps_shards.min);
             let may_start = self.may_start(member, shape.gpus(workers));
-            let found = may_start.then(|| place::find(&free, &shape, size, When::Now));
+            let found = may_start.then(|| place::find(&free, &shape, size, Availability::Now));
             found.flatten()
         });
         let Some(shares) = found else {
             return false;
         };
-        let placed = gang::take(&mut free, &shape, &shares, When::Now);
+        let placed = gang::take(&mut free, &shape, &shares, Availability::Now);
         let why = "on GPUs that are kept for another job's turn, until that comes".to_owned();
         self.round.start(index, &placed, why);
         // The remaining GPUs stay reserved.
@@ -423,9 +423,9 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
             return false;
         }
         let live = &self.round.jobs[self.round.members[member]];
-        let shares = self
-            .best_shards(member, parts)
-            .find_map(|ps_shards| gang::at(&self.free, &live.shape, parts, ps_shards, When::Now));
+        let shares = self.best_shards(member, parts).find_map(|ps_shards| {
+            gang::at(&self.free, &live.shape, parts, ps_shards, Availability::Now)
+        });
         if let Some(shares) = &shares {
             self.commit(member, shares);
         }
@@ -455,10 +455,10 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
     fn promise(&mut self, member: usize, parts: &[NodeAllocation]) -> Option<Vec<NodeTaskCounts>> {
         let live = &self.round.jobs[self.round.members[member]];
         let shape = live.shape;
-        let shares = self
-            .best_shards(member, parts)
-            .find_map(|ps_shards| gang::at(&self.free, &shape, parts, ps_shards, When::Later))?;
-        let placed = gang::take(&mut self.free, &shape, &shares, When::Later);
+        let shares = self.best_shards(member, parts).find_map(|ps_shards| {
+            gang::at(&self.free, &shape, parts, ps_shards, Availability::Later)
+        })?;
+        let placed = gang::take(&mut self.free, &shape, &shares, Availability::Later);
         self.promised.insert(member, placed.workers);
         Some(shares)
     }
@@ -472,7 +472,12 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         let live = &self.round.jobs[self.round.members[member]];
         let workers = gpus_of(parts) / live.shape.worker.gpus.max(1);
         let found = self.best_shards(member, parts).find_map(|ps_shards| {
-            place::find(&self.free, &live.shape, (workers, ps_shards), When::Now)
+            place::find(
+                &self.free,
+                &live.shape,
+                (workers, ps_shards),
+                Availability::Now,
+            )
         });
         if let Some(shares) = &found {
             self.commit(member, shares);
@@ -484,7 +489,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
     fn commit(&mut self, member: usize, shares: &[NodeTaskCounts]) {
         let index = self.round.members[member];
         let shape = self.round.jobs[index].shape;
-        let placed = gang::take(&mut self.free, &shape, shares, When::Now);
+        let placed = gang::take(&mut self.free, &shape, shares, Availability::Now);
         let why = match &self.round.journal {
             Some(_) => String::new(),
             None => why_start(&self.round.jobs[index], placed.size()),

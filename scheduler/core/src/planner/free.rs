@@ -51,7 +51,7 @@ pub(crate) struct Holding {
 
 /// Whether resources must be free now, or may belong to stopping tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum Availability {
     Now,
     Later,
 }
@@ -130,15 +130,15 @@ impl FreeNode {
         }
     }
 
-    pub(crate) fn gpus(&self, when: When) -> u32 {
+    pub(crate) fn gpus(&self, when: Availability) -> u32 {
         match when {
-            When::Now => self.now.count_ones(),
-            When::Later => (self.now | self.later).count_ones(),
+            Availability::Now => self.now.count_ones(),
+            Availability::Later => (self.now | self.later).count_ones(),
         }
     }
 
     /// Maximum number of GPUs of one task.
-    pub(crate) fn gpus_of_a_task(&self, when: When) -> u32 {
+    pub(crate) fn gpus_of_a_task(&self, when: Availability) -> u32 {
         if self.parts {
             self.gpus(when).min(1)
         } else {
@@ -154,10 +154,10 @@ impl FreeNode {
 
     /// CPU and memory at that time. Present ones exclude what is promised to jobs that wait for the
     /// rest of their resources.
-    pub(crate) fn room(&self, when: When) -> HostCapacity {
+    pub(crate) fn room(&self, when: Availability) -> HostCapacity {
         match when {
-            When::Later => self.later_room,
-            When::Now => HostCapacity {
+            Availability::Later => self.later_room,
+            Availability::Now => HostCapacity {
                 cpu_milli: self.now_room.cpu_milli.min(self.later_room.cpu_milli),
                 memory_bytes: self.now_room.memory_bytes.min(self.later_room.memory_bytes),
             },
@@ -166,10 +166,10 @@ impl FreeNode {
 
     /// Takes `count` GPUs. For `Later`, GPUs of stopping tasks come first, so that free ones stay
     /// available for jobs that can start.
-    pub(crate) fn take_gpus(&mut self, count: u32, when: When) -> u64 {
+    pub(crate) fn take_gpus(&mut self, count: u32, when: Availability) -> u64 {
         let mut taken = 0;
         for _ in 0..count {
-            let from = if when == When::Later && self.later != 0 {
+            let from = if when == Availability::Later && self.later != 0 {
                 &mut self.later
             } else {
                 &mut self.now
@@ -182,9 +182,9 @@ impl FreeNode {
         taken
     }
 
-    pub(crate) fn take_room(&mut self, room: HostCapacity, when: When) {
+    pub(crate) fn take_room(&mut self, room: HostCapacity, when: Availability) {
         self.later_room.take(room);
-        if when == When::Now {
+        if when == Availability::Now {
             self.now_room.take(room);
         }
     }

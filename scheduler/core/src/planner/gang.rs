@@ -2,7 +2,7 @@
 //! them (placement of Optimus, Peng et al., EuroSys 2018, section 4.2). CPU and memory are counted
 //! per task.
 
-use super::free::{FreeNode, Holding, HostCapacity, When, bits, indices};
+use super::free::{Availability, FreeNode, Holding, HostCapacity, bits, indices};
 use crate::plan::PlannedTask;
 use crate::problem::NodeAllocation;
 use crate::snapshot::SnapshotNode;
@@ -27,15 +27,15 @@ pub(crate) struct GangShape {
     /// Whether the tasks must be pods.
     pub pods: bool,
     /// Nodes on which the tasks do not start.
-    pub unfit: Unfit,
+    pub unfit: UnfitNodes,
 }
 
 /// Indices of unfit nodes in the snapshot. The number is small, because the job fails at the
 /// maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unfit([u32; MAX_UNFIT_NODES]);
+pub(crate) struct UnfitNodes([u32; MAX_UNFIT_NODES]);
 
-impl Unfit {
+impl UnfitNodes {
     pub(crate) fn of(nodes: impl Iterator<Item = u32>) -> Self {
         let mut all = [u32::MAX; MAX_UNFIT_NODES];
         all.iter_mut().zip(nodes).for_each(|(at, node)| *at = node);
@@ -96,7 +96,7 @@ pub(crate) fn at(
     shape: &GangShape,
     parts: &[NodeAllocation],
     ps_shards: u32,
-    when: When,
+    when: Availability,
 ) -> Option<Vec<NodeTaskCounts>> {
     let mut shares: Vec<NodeTaskCounts> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -152,7 +152,7 @@ fn elsewhere(
     free: &[FreeNode],
     shape: &GangShape,
     taken: &[NodeTaskCounts],
-    when: When,
+    when: Availability,
 ) -> Option<u32> {
     let shard = HostCapacity::shard(&shape.ps_shard);
     (0_u32..)
@@ -172,7 +172,7 @@ pub(crate) fn take(
     free: &mut [FreeNode],
     shape: &GangShape,
     shares: &[NodeTaskCounts],
-    when: When,
+    when: Availability,
 ) -> GangPlacement {
     let mut placed = GangPlacement::default();
     let mut left = shares.to_vec();

@@ -2,7 +2,7 @@
 //!
 //! This module changes no state. It computes the change, or finds that only a restart is possible.
 
-use super::free::{FreeNode, HostCapacity, When, indices};
+use super::free::{Availability, FreeNode, HostCapacity, indices};
 use super::round_state::PlannedJob;
 use crate::plan::PlannedTask;
 use crate::problem::NodeAllocation;
@@ -72,8 +72,8 @@ pub(crate) fn resize(
         let there = &mut free[node as usize];
         let gpus = live.shape.gpus(count);
         let has = |when| there.gpus(when) >= gpus && there.room(when).holds(worker.times(count));
-        if !has(When::Now) {
-            return if has(When::Later) {
+        if !has(Availability::Now) {
+            return if has(Availability::Later) {
                 InPlace::Later
             } else {
                 InPlace::Never
@@ -81,8 +81,8 @@ pub(crate) fn resize(
         }
         for _ in 0..count {
             let rank = unused(&mut ranks);
-            let gpus = there.take_gpus(live.shape.worker.gpus, When::Now);
-            there.take_room(worker, When::Now);
+            let gpus = there.take_gpus(live.shape.worker.gpus, Availability::Now);
+            there.take_room(worker, Availability::Now);
             change.join.push((Role::Worker { rank }, node, gpus));
         }
     }
@@ -266,7 +266,7 @@ fn shards(live: &PlannedJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mu
     while there < wanted {
         let has_room = |node: u32| {
             let there = &free[node as usize];
-            there.takes(&live.shape) && there.room(When::Now).holds(shard)
+            there.takes(&live.shape) && there.room(Availability::Now).holds(shard)
         };
         let near = beside
             .iter()
@@ -277,7 +277,7 @@ fn shards(live: &PlannedJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mu
         let Some(node) = near.or_else(anywhere) else {
             return;
         };
-        free[node as usize].take_room(shard, When::Now);
+        free[node as usize].take_room(shard, Availability::Now);
         *beside.entry(node).or_default() += 1;
         let index = unused(&mut indices);
         change.join.push((Role::PsShard { index }, node, 0));

@@ -1,10 +1,10 @@
 //! Placement of a gang where the policy's place is not available: on as few nodes of one kind as
 //! possible, within their CPU and memory.
 
-use super::free::{FreeNode, HostCapacity, When};
+use super::free::{Availability, FreeNode, HostCapacity};
 use super::gang::{self, GangShape, NodeTaskCounts};
 use super::round_state::{PlannedJob, RoundState};
-use crate::policies::place::{Gap, in_one_rack, tight};
+use crate::policies::place::{FreeNodeGpus, in_one_rack, tight};
 use crate::problem::NodeAllocation;
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ pub(crate) fn find(
     free: &[FreeNode],
     shape: &GangShape,
     (workers, ps_shards): (u32, u32),
-    when: When,
+    when: Availability,
 ) -> Option<Vec<NodeTaskCounts>> {
     let mut kinds: Vec<u16> = free
         .iter()
@@ -40,7 +40,7 @@ pub(crate) fn could_ever_run(round: &RoundState<'_>, live: &PlannedJob<'_>) -> b
 /// Whether the smallest gang fits the empty cluster.
 pub(crate) fn fits_empty(round: &RoundState<'_>, shape: &GangShape) -> bool {
     let least = (shape.workers.min, shape.ps_shards.min);
-    find(&round.empty, shape, least, When::Now).is_some()
+    find(&round.empty, shape, least, Availability::Now).is_some()
 }
 
 /// Places workers on nodes of one kind. The fullest node that holds all of them is used, so that
@@ -51,9 +51,9 @@ fn fill(
     shape: &GangShape,
     kind: u16,
     workers: u32,
-    when: When,
+    when: Availability,
 ) -> Option<Vec<NodeAllocation>> {
-    let mut nodes: Vec<Gap> = (0_u32..)
+    let mut nodes: Vec<FreeNodeGpus> = (0_u32..)
         .zip(free)
         .filter(|(_, node)| node.kind == kind)
         .map(|(index, node)| (index, units(node, shape, when)))
@@ -68,7 +68,7 @@ fn fill(
 }
 
 /// Number of workers for which a node has room.
-pub(crate) fn units(node: &FreeNode, shape: &GangShape, when: When) -> u32 {
+pub(crate) fn units(node: &FreeNode, shape: &GangShape, when: Availability) -> u32 {
     if !node.takes(shape) || node.gpus_of_a_task(when) < shape.worker.gpus {
         return 0;
     }
@@ -91,7 +91,7 @@ fn shards_first(
     shape: &GangShape,
     kind: u16,
     (workers, ps_shards): (u32, u32),
-    when: When,
+    when: Availability,
 ) -> Option<Vec<NodeTaskCounts>> {
     let mut left = free.to_vec();
     let mut shares: Vec<NodeTaskCounts> = Vec::new();

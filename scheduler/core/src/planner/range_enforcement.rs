@@ -11,7 +11,7 @@
 //! free GPUs stay reserved for waiting jobs.
 
 use super::fixpoint::RoundFixpoint;
-use super::free::{FreeNode, When};
+use super::free::{Availability, FreeNode};
 use super::gang::{self, GangPlacement};
 use super::hysteresis::in_backoff;
 use super::in_place::{self, InPlace};
@@ -221,7 +221,7 @@ fn larger(
     let mut nodes: Vec<(bool, u32, u32)> = (0_u32..)
         .zip(free)
         .filter(|(_, node)| node.kind == kind)
-        .map(|(at, node)| (at, place::units(node, &live.shape, When::Now)))
+        .map(|(at, node)| (at, place::units(node, &live.shape, Availability::Now)))
         .map(|(at, units)| (parts.iter().any(|part| part.node == at), units, at))
         .collect();
     nodes.sort_by_key(|&(has_some, units, at)| (Reverse(has_some), Reverse(units), at));
@@ -285,12 +285,12 @@ fn place_anew(
     }
     let shards = live.job.ps_shards;
     let size = (workers, live.size.1.clamp(shards.min, shards.max));
-    let shares = place::find(free, &live.shape, size, When::Now)?;
+    let shares = place::find(free, &live.shape, size, Availability::Now)?;
     Some(gang::take(
         &mut free.to_vec(),
         &live.shape,
         &shares,
-        When::Now,
+        Availability::Now,
     ))
 }
 

@@ -5,7 +5,7 @@ use super::packing;
 use super::round_state::{PlannedJob, RoundState};
 use super::scheduling_state::{SchedulingState, gpus_of};
 use crate::plan::Action;
-use crate::problem::{Worth, gpus_of as parts_gpus};
+use crate::problem::{SizeValue, gpus_of as parts_gpus};
 use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
 use crate::snapshot::SnapshotNode;
 use muster_model::job::JobPhase;
@@ -38,7 +38,7 @@ pub(crate) fn report(
     }
 }
 
-fn worth(fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> Option<Worth> {
+fn worth(fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> Option<SizeValue> {
     fixpoint.decision.worth.get(live.member?).copied()
 }
 
@@ -142,7 +142,7 @@ fn totals(round: &RoundState<'_>) -> Totals {
 fn why(
     live: &PlannedJob<'_>,
     waiting: Option<&Waiting>,
-    worth: Option<Worth>,
+    worth: Option<SizeValue>,
     runner_up: Option<RunnerUp>,
 ) -> String {
     if let Some(waiting) = waiting {
@@ -175,7 +175,7 @@ fn why(
 /// Reason for the present size: its marginal gain compared with the runner-up's.
 fn why_this_size(
     live: &PlannedJob<'_>,
-    worth: Option<Worth>,
+    worth: Option<SizeValue>,
     runner_up: Option<RunnerUp>,
 ) -> String {
     let next = worth

@@ -6,7 +6,7 @@
 //! restart keeps its number until its next start.
 
 use super::fixpoint::RoundFixpoint;
-use super::free::{FreeNode, HostCapacity, When};
+use super::free::{Availability, FreeNode, HostCapacity};
 use super::hysteresis::{in_cooldown, is_settled};
 use super::in_place;
 use super::place;
@@ -84,14 +84,14 @@ pub(crate) fn beside_waiting(round: &RoundState<'_>, free: &[FreeNode]) -> Vec<F
     }
     for node in &mut left {
         let kept = shapes.iter().map(|shape| {
-            let workers = place::units(node, shape, When::Later);
+            let workers = place::units(node, shape, Availability::Later);
             HostCapacity::worker(&shape.worker).times(workers)
         });
         let kept = kept.reduce(|a, b| HostCapacity {
             cpu_milli: a.cpu_milli.max(b.cpu_milli),
             memory_bytes: a.memory_bytes.max(b.memory_bytes),
         });
-        node.take_room(kept.unwrap_or_default(), When::Now);
+        node.take_room(kept.unwrap_or_default(), Availability::Now);
     }
     left
 }

@@ -9,7 +9,7 @@
 
 use super::cost;
 use super::fixpoint::requeue;
-use super::free::{HostCapacity, When};
+use super::free::{Availability, HostCapacity};
 use super::in_place::{self, TaskSetChange};
 use super::round_state::{PlannedJob, RoundState};
 use super::scheduling_state::SchedulingState;
@@ -372,8 +372,8 @@ fn elsewhere(round: &RoundState<'_>, live: &PlannedJob<'_>, own: u32) -> Option<
         node != own
             && there.open
             && there.kind == kind
-            && there.gpus(When::Now) >= gpus
-            && there.room(When::Now).holds(room)
+            && there.gpus(Availability::Now) >= gpus
+            && there.room(Availability::Now).holds(room)
     };
     let nodes = (0..u32::try_from(round.free.len()).unwrap_or(u32::MAX)).filter(has_room);
     let rack = |node: u32| round.free[node as usize].rack;
@@ -383,7 +383,7 @@ fn elsewhere(round: &RoundState<'_>, live: &PlannedJob<'_>, own: u32) -> Option<
         (!is_beside, !is_near(*node), *node)
     })?;
     let mut there = round.free[node as usize];
-    Some((node, there.take_gpus(gpus, When::Now)))
+    Some((node, there.take_gpus(gpus, Availability::Now)))
 }
 
 /// Lowest unused rank, the leaving one counted as used: reports of the two must not be confused.

@@ -4,7 +4,7 @@
 //! is proposed only within the waiting job's tenant.
 
 use super::fixpoint::RoundFixpoint;
-use super::free::When;
+use super::free::Availability;
 use super::place;
 use super::round_state::{PlannedJob, RoundState};
 use super::scheduling_state::{QueueOrder, SchedulingState, gpus_of};
@@ -184,8 +184,10 @@ impl UnblockingChanges<'_, '_> {
             return Vec::new();
         }
         let nodes = || self.round.empty.iter();
-        let cluster = nodes().map(|node| node.gpus(When::Now)).sum::<u32>();
-        let of_a_task = nodes().map(|node| node.gpus_of_a_task(When::Now));
+        let cluster = nodes()
+            .map(|node| node.gpus(Availability::Now))
+            .sum::<u32>();
+        let of_a_task = nodes().map(|node| node.gpus_of_a_task(Availability::Now));
         let largest = of_a_task.max().unwrap_or(0);
         let quota = self.round.quota(live).unwrap_or(u32::MAX);
         let (least, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
@@ -213,7 +215,7 @@ impl UnblockingChanges<'_, '_> {
         let sizes: Vec<u32> = (1..=most).filter(|&to| shape.takes(to)).collect();
         let fits = |&to: &u32| {
             let size = (to, shape.ps_shards.min);
-            place::find(&self.round.empty, shape, size, When::Now).is_some()
+            place::find(&self.round.empty, shape, size, Availability::Now).is_some()
         };
         // If a number fits, all smaller ones fit.
         let fitting = sizes.partition_point(fits);
@@ -235,7 +237,7 @@ impl UnblockingChanges<'_, '_> {
     fn for_room(&self, live: &PlannedJob<'_>, needed_gpus: u32) -> Vec<Change> {
         let free = self.fixpoint.free.iter();
         let free = free.filter(|node| node.suits(&live.shape));
-        let gaps = free.map(|node| node.gpus_of_a_task(When::Now));
+        let gaps = free.map(|node| node.gpus_of_a_task(Availability::Now));
         let largest_gap = gaps.max().unwrap_or(0);
         let mut candidates = self.closed();
         candidates.extend(lower_min_workers(live, self.free_gpus));

@@ -27,14 +27,14 @@ pub fn find(
 
 /// Common size of the jobs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Label {
+enum NodeJobSize {
     Empty,
     Jobs(u32),
     Mixed,
 }
 
-fn labels(state: &AllocationState<'_>) -> Vec<Label> {
-    let mut labels = vec![Label::Empty; state.problem.nodes.len()];
+fn labels(state: &AllocationState<'_>) -> Vec<NodeJobSize> {
+    let mut labels = vec![NodeJobSize::Empty; state.problem.nodes.len()];
     for (job, of) in state.problem.jobs.iter().enumerate() {
         let parts = if of.is_movable() {
             state.given(job).unwrap_or_default()
@@ -45,19 +45,19 @@ fn labels(state: &AllocationState<'_>) -> Vec<Label> {
         for part in parts {
             let label = &mut labels[part.node as usize];
             *label = match *label {
-                Label::Empty => Label::Jobs(size),
-                Label::Jobs(same) if same == size => Label::Jobs(size),
-                Label::Jobs(_) | Label::Mixed => Label::Mixed,
+                NodeJobSize::Empty => NodeJobSize::Jobs(size),
+                NodeJobSize::Jobs(same) if same == size => NodeJobSize::Jobs(size),
+                NodeJobSize::Jobs(_) | NodeJobSize::Mixed => NodeJobSize::Mixed,
             };
         }
     }
     labels
 }
 
-fn strangeness(label: Label, gpus: u32) -> u8 {
+fn strangeness(label: NodeJobSize, gpus: u32) -> u8 {
     match label {
-        Label::Jobs(size) if size == gpus => 0,
-        Label::Empty => 1,
-        Label::Jobs(_) | Label::Mixed => 2,
+        NodeJobSize::Jobs(size) if size == gpus => 0,
+        NodeJobSize::Empty => 1,
+        NodeJobSize::Jobs(_) | NodeJobSize::Mixed => 2,
     }
 }

@@ -13,7 +13,7 @@ use crate::problem::{
 
 /// Choice of nodes for a gang within a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum PlacementStyle {
     /// The node with the most free GPUs first, as in the reference simulators.
     Emptiest,
     /// As few nodes as possible, and the fullest of those.
@@ -154,7 +154,7 @@ impl<'a> AllocationState<'a> {
 
     /// Allocates `gpus` GPUs of one kind to a job, on the fastest kind that has them. Returns
     /// `false` if none has.
-    pub fn place(&mut self, job: usize, gpus: u32, style: Style) -> bool {
+    pub fn place(&mut self, job: usize, gpus: u32, style: PlacementStyle) -> bool {
         let Some(parts) = self.seek(job, gpus, style) else {
             return false;
         };
@@ -163,13 +163,18 @@ impl<'a> AllocationState<'a> {
     }
 
     /// Returns the place that [`Self::place`] would allocate.
-    pub fn seek(&self, job: usize, gpus: u32, style: Style) -> Option<Vec<NodeAllocation>> {
+    pub fn seek(
+        &self,
+        job: usize,
+        gpus: u32,
+        style: PlacementStyle,
+    ) -> Option<Vec<NodeAllocation>> {
         let mut kinds = self.kinds_for(job, gpus).into_iter();
         kinds.find_map(|kind| self.find(job, kind, gpus, style))
     }
 
     /// Like [`Self::place`], on a given kind.
-    pub fn place_on(&mut self, job: usize, kind: u16, gpus: u32, style: Style) -> bool {
+    pub fn place_on(&mut self, job: usize, kind: u16, gpus: u32, style: PlacementStyle) -> bool {
         let Some(parts) = self.find(job, kind, gpus, style) else {
             return false;
         };
@@ -183,7 +188,7 @@ impl<'a> AllocationState<'a> {
         job: usize,
         kind: u16,
         gpus: u32,
-        style: Style,
+        style: PlacementStyle,
     ) -> Option<Vec<NodeAllocation>> {
         let of = &self.problem.jobs[job];
         if gpus == 0 || !self.quota_allows(of.tenant, gpus) {
@@ -191,9 +196,11 @@ impl<'a> AllocationState<'a> {
         }
         let packed = || place::pack(&self.tally, self.problem, kind, &of.unit, gpus);
         let parts = match style {
-            Style::Emptiest => place::emptiest(&self.tally, self.problem, kind, &of.unit, gpus)?,
-            Style::Packed => packed()?,
-            Style::Affine => affinity::find(self, job, kind, gpus).or_else(packed)?,
+            PlacementStyle::Emptiest => {
+                place::emptiest(&self.tally, self.problem, kind, &of.unit, gpus)?
+            }
+            PlacementStyle::Packed => packed()?,
+            PlacementStyle::Affine => affinity::find(self, job, kind, gpus).or_else(packed)?,
         };
         if self.runs_on(job, &parts) {
             return Some(parts);

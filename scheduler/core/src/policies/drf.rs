@@ -16,7 +16,7 @@
 //! - Gangs keep their requested size, and the jobs of a tenant are in order of submission. A job
 //!   that does not fit is skipped, so a large gang can wait without a bound.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::{SchedulingPolicy, gang, resources};
 use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub struct Drf;
 impl SchedulingPolicy for Drf {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let start = AllocationState::beside_fixed(problem);
-        gang::run(&start, Style::Packed, || {
+        gang::run(&start, PlacementStyle::Packed, || {
             let mut filling = Filling::begin(problem);
             move |state: &AllocationState<'_>| filling.next(state)
         })

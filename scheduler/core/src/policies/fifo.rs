@@ -9,7 +9,7 @@
 //! Reservations for further jobs (conservative backfill) are omitted. End times are estimates, so a
 //! reservation can move, but no job is overtaken without a bound.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
 use super::{PolicyCapabilities, SchedulingPolicy};
 use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of};
@@ -94,11 +94,11 @@ fn seek(state: &AllocationState<'_>, job: usize, lower: &[usize]) -> Option<Vec<
                 beside.keep(other);
             }
         }
-        if let Some(parts) = beside.seek(job, size, Style::Packed) {
+        if let Some(parts) = beside.seek(job, size, PlacementStyle::Packed) {
             return Some(parts);
         }
     }
-    state.seek(job, size, Style::Packed)
+    state.seek(job, size, PlacementStyle::Packed)
 }
 
 /// Whether the job holds its requested size.
@@ -127,7 +127,7 @@ fn reserve<'a>(state: &AllocationState<'a>, job: usize) -> Option<Reservation<'a
     let mut then = state.clone();
     for (at_s, other) in ends {
         then.end(other);
-        if then.place(job, size, Style::Packed) {
+        if then.place(job, size, PlacementStyle::Packed) {
             return Some(Reservation { at_s, state: then });
         }
     }
@@ -148,7 +148,7 @@ fn spare(
     let mut beside = state.clone();
     beside.tally = state.tally.common(&first.state.tally);
     let of = &state.problem.jobs[job];
-    let parts = beside.seek(job, request(of), Style::Packed)?;
+    let parts = beside.seek(job, request(of), PlacementStyle::Packed)?;
     let fits = first.state.quota_allows(of.tenant, gpus_of(&parts));
     fits.then(|| first.state.give(job, parts.clone()))?;
     Some(parts)

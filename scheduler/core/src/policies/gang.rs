@@ -1,7 +1,7 @@
 //! Rigid gangs in an order: each job that fits beside the jobs before it runs at its requested
 //! size.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
 use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
 
@@ -16,7 +16,7 @@ use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
 /// The result is stable: a walk on it gives every job the same place.
 pub fn run<'a, Q>(
     start: &AllocationState<'a>,
-    style: Style,
+    style: PlacementStyle,
     queue: impl Fn() -> Q,
 ) -> AllocationState<'a>
 where
@@ -34,7 +34,11 @@ where
 }
 
 /// Like [`run`], for an order that is known beforehand.
-pub fn in_order(problem: &SchedulingProblem, style: Style, order: &[usize]) -> PolicyDecision {
+pub fn in_order(
+    problem: &SchedulingProblem,
+    style: PlacementStyle,
+    order: &[usize],
+) -> PolicyDecision {
     run(&AllocationState::beside_fixed(problem), style, || {
         let mut order = order.iter().copied();
         move |_: &AllocationState<'_>| order.next()
@@ -46,7 +50,7 @@ pub fn in_order(problem: &SchedulingProblem, style: Style, order: &[usize]) -> P
 /// the order.
 fn walk<'a>(
     mut state: AllocationState<'a>,
-    style: Style,
+    style: PlacementStyle,
     mut queue: impl FnMut(&AllocationState<'_>) -> Option<usize>,
 ) -> (Vec<usize>, AllocationState<'a>) {
     let mut order = Vec::new();
@@ -70,7 +74,7 @@ fn settle<'a>(
     start: &AllocationState<'a>,
     order: &[usize],
     walked: &AllocationState<'a>,
-    style: Style,
+    style: PlacementStyle,
 ) -> Option<AllocationState<'a>> {
     let mut state = start.clone();
     let mut anew: Vec<(usize, u16, u32)> = Vec::new();

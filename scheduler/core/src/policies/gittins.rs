@@ -14,7 +14,7 @@
 //! Without history (fewer than `ENOUGH` jobs, or none with that much service) the class alone
 //! decides, the least first.
 
-use super::allocation_state::Style;
+use super::allocation_state::PlacementStyle;
 use super::{SchedulingPolicy, gang, order};
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
@@ -41,7 +41,7 @@ impl SchedulingPolicy for TiresiasGittins {
         let jobs = problem.jobs.iter();
         let keys: Vec<f64> = jobs.map(|job| ranks[class(job.attained_gpu_s)]).collect();
         let order = order::by_key(problem, &keys);
-        gang::in_order(problem, Style::Packed, &order)
+        gang::in_order(problem, PlacementStyle::Packed, &order)
     }
 }
 

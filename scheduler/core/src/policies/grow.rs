@@ -1,9 +1,9 @@
 //! Elastic sizes by marginal gain: every job gets its minimum first. Then each further GPU goes to
 //! the job that gains most from it.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::{self, maximum, minimum};
-use crate::problem::{PolicyDecision, SchedulingProblem, Worth};
+use crate::problem::{PolicyDecision, SchedulingProblem, SizeValue};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
@@ -23,7 +23,7 @@ pub struct WantedSizes {
     order: Vec<usize>,
     /// Kind and GPUs by job; `None` for jobs that wait.
     wanted: Vec<Option<(u16, u32)>>,
-    worth: Vec<Worth>,
+    worth: Vec<SizeValue>,
 }
 
 /// Sizes all jobs by the gain of a step per GPU.
@@ -45,7 +45,7 @@ pub fn sizes(
     let order = order::by_submission(problem);
     let mut sizes = WantedSizes {
         wanted: vec![None; problem.jobs.len()],
-        worth: vec![Worth::default(); problem.jobs.len()],
+        worth: vec![SizeValue::default(); problem.jobs.len()],
         order,
     };
     for &job in &sizes.order {
@@ -128,7 +128,7 @@ fn fit(state: &mut AllocationState<'_>, job: usize, kind: u16, gpus: u32) {
         if has && state.can_keep(job) {
             return state.keep(job);
         }
-        if state.place_on(job, kind, size, Style::Emptiest) {
+        if state.place_on(job, kind, size, PlacementStyle::Emptiest) {
             return;
         }
         size -= unit;
@@ -141,7 +141,7 @@ fn start(state: &mut AllocationState<'_>, job: usize) {
         return state.keep(job);
     }
     for (kind, least) in starts(state, job) {
-        if state.place_on(job, kind, least, Style::Emptiest) {
+        if state.place_on(job, kind, least, PlacementStyle::Emptiest) {
             return;
         }
     }
@@ -153,7 +153,7 @@ fn grow(
     left: &mut [(u16, u32)],
     class: &[usize],
     wanted: &mut [Option<(u16, u32)>],
-    worth: &mut [Worth],
+    worth: &mut [SizeValue],
     gain: &impl Fn(&AllocationState<'_>, GrowthStep) -> f64,
 ) {
     let mut heap: BinaryHeap<StepGain> = class
@@ -176,7 +176,7 @@ fn grow(
         state.charge(tenant, more);
         wanted[step.job] = Some((step.kind, step.to));
         let next = offer(state, step.job, (step.kind, step.to), gain);
-        worth[step.job] = Worth {
+        worth[step.job] = SizeValue {
             last_gain: gained,
             next_gain: next.map_or(0.0, |next| next.gain),
         };

@@ -45,11 +45,11 @@ pub fn pack(
 }
 
 /// Node and its free GPUs.
-pub(crate) type Gap = (u32, u32);
+pub(crate) type FreeNodeGpus = (u32, u32);
 
 /// Fills the nodes in their order with a gang. The rest of it goes to the fullest node that holds
 /// it.
-pub(crate) fn tight(nodes: &[Gap], gpus: u32) -> Option<Vec<NodeAllocation>> {
+pub(crate) fn tight(nodes: &[FreeNodeGpus], gpus: u32) -> Option<Vec<NodeAllocation>> {
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
         // Fully used nodes come first, so the rest may go to any later node.
@@ -65,21 +65,21 @@ pub(crate) fn tight(nodes: &[Gap], gpus: u32) -> Option<Vec<NodeAllocation>> {
 /// Returns the place that `place` finds on these nodes, or one on as many nodes of a single rack.
 /// The rack with the fewest free GPUs that fits is used, so larger gaps stay whole.
 pub(crate) fn in_one_rack(
-    nodes: &[Gap],
+    nodes: &[FreeNodeGpus],
     rack: impl Fn(u32) -> u32,
     gpus: u32,
-    place: impl Fn(&[Gap], u32) -> Option<Vec<NodeAllocation>>,
+    place: impl Fn(&[FreeNodeGpus], u32) -> Option<Vec<NodeAllocation>>,
 ) -> Option<Vec<NodeAllocation>> {
     let parts = place(nodes, gpus)?;
     if are_together(&parts, &rack) {
         return Some(parts);
     }
-    let mut racks: BTreeMap<u32, Vec<Gap>> = BTreeMap::new();
+    let mut racks: BTreeMap<u32, Vec<FreeNodeGpus>> = BTreeMap::new();
     for &(node, free) in nodes {
         racks.entry(rack(node)).or_default().push((node, free));
     }
-    let free = |nodes: &[Gap]| nodes.iter().map(|(_, free)| free).sum::<u32>();
-    let mut racks: Vec<(u32, Vec<Gap>)> = racks
+    let free = |nodes: &[FreeNodeGpus]| nodes.iter().map(|(_, free)| free).sum::<u32>();
+    let mut racks: Vec<(u32, Vec<FreeNodeGpus>)> = racks
         .into_values()
         .map(|nodes| (free(&nodes), nodes))
         .filter(|(free, _)| *free >= gpus)
@@ -163,8 +163,8 @@ pub(crate) fn emptiest_first(
     kind: u16,
     unit: &Demand,
     gpus: u32,
-) -> Vec<Gap> {
-    let mut nodes: Vec<Gap> = (0..)
+) -> Vec<FreeNodeGpus> {
+    let mut nodes: Vec<FreeNodeGpus> = (0..)
         .zip(problem.nodes.iter().enumerate())
         .filter(|(_, (_, node))| node.kind == kind)
         .map(|(node, (index, _))| (node, tally.available(index, unit)))
@@ -178,7 +178,7 @@ pub(crate) fn emptiest_first(
 }
 
 /// Takes from the nodes in their order until the gang is complete.
-fn fill(nodes: impl Iterator<Item = Gap>, gpus: u32) -> Option<Vec<NodeAllocation>> {
+fn fill(nodes: impl Iterator<Item = FreeNodeGpus>, gpus: u32) -> Option<Vec<NodeAllocation>> {
     let mut parts = Vec::new();
     let mut left = gpus;
     for (node, free) in nodes {

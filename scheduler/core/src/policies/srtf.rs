@@ -7,7 +7,7 @@
 //! The size of the gang is not weighed. Shortest remaining GPU-time first would serve small gangs
 //! before wide ones.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::{self, request};
 use super::{SchedulingPolicy, gang};
 use crate::problem::{PolicyDecision, SchedulingProblem};
@@ -19,7 +19,7 @@ pub struct Srtf;
 impl SchedulingPolicy for Srtf {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let order = order::by_key(problem, &times_left_s(problem));
-        gang::in_order(problem, Style::Packed, &order)
+        gang::in_order(problem, PlacementStyle::Packed, &order)
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! Large gangs score well in an empty cluster, but can wait without a bound in a full one.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
 use super::resources::{self, ResourceVector};
 use super::srtf::times_left_s;
@@ -30,7 +30,7 @@ impl SchedulingPolicy for Tetris {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let start = AllocationState::beside_fixed(problem);
         let candidates = candidates(problem);
-        gang::run(&start, Style::Packed, || {
+        gang::run(&start, PlacementStyle::Packed, || {
             let mut packing = TetrisQueue::begin(problem, candidates.clone());
             move |state: &AllocationState<'_>| packing.next(state)
         })

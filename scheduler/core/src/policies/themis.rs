@@ -14,7 +14,7 @@
 //!   outlooks and jobs do not bid.
 //! - Applications of several jobs are not modelled.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::{self, minimum, request};
 use super::{SchedulingPolicy, gang};
 use crate::problem::{PolicyDecision, SchedulingProblem};
@@ -29,7 +29,7 @@ const F: f64 = 0.8;
 impl SchedulingPolicy for Themis {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let fates = fates(problem);
-        gang::in_order(problem, Style::Packed, &order(problem, &fates))
+        gang::in_order(problem, PlacementStyle::Packed, &order(problem, &fates))
     }
 }
 

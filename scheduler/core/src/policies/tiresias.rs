@@ -13,7 +13,7 @@
 //! - No job is promoted out of the lower queue (the artefact's setting is "never"). Under endless
 //!   small jobs a large job can wait without a bound.
 
-use super::allocation_state::Style;
+use super::allocation_state::PlacementStyle;
 use super::{SchedulingPolicy, gang, order};
 use crate::problem::{PolicyDecision, SchedulingProblem};
 
@@ -40,6 +40,6 @@ impl SchedulingPolicy for Tiresias {
             })
             .collect();
         let order = order::by_key(problem, &keys);
-        gang::in_order(problem, Style::Emptiest, &order)
+        gang::in_order(problem, PlacementStyle::Emptiest, &order)
     }
 }

@@ -1,7 +1,7 @@
 //! Placement of sizes: shared by policies that first choose the kind and the number of GPUs of each
 //! job.
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use crate::problem::{NodeAllocation, ProblemJob, SchedulingProblem, gpus_of, nodes_of};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -103,7 +103,7 @@ pub fn place_tight(state: &mut AllocationState<'_>, wish: SizeWish) -> bool {
 fn find_tight(state: &AllocationState<'_>, wish: SizeWish) -> Option<Vec<NodeAllocation>> {
     let job = &state.problem.jobs[wish.job];
     let nodes = fewest_nodes(state, job, wish.kind, wish.gpus)?;
-    let parts = state.find(wish.job, wish.kind, wish.gpus, Style::Packed)?;
+    let parts = state.find(wish.job, wish.kind, wish.gpus, PlacementStyle::Packed)?;
     (nodes_of(&parts) <= nodes).then_some(parts)
 }
 
@@ -148,7 +148,7 @@ impl WishPlacer<'_, '_> {
 
     fn wide(&mut self, wish: usize) -> bool {
         let SizeWish { job, kind, gpus } = self.wishes[wish];
-        self.state.place_on(job, kind, gpus, Style::Packed)
+        self.state.place_on(job, kind, gpus, PlacementStyle::Packed)
     }
 
     /// Displaces the smallest kept job that makes enough room. If no single one does, displaces all

@@ -16,12 +16,12 @@ pub struct PolicyDecision {
     /// empty list stops the job.
     pub parts: Vec<Option<Vec<NodeAllocation>>>,
     /// Reason for the size by job. Empty if the policy does not compare sizes.
-    pub worth: Vec<Worth>,
+    pub worth: Vec<SizeValue>,
 }
 
 /// Value of a job's size, per GPU, in the unit of the policy's objective.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Worth {
+pub struct SizeValue {
     /// Gain of the last step to the present size.
     pub last_gain: f64,
     /// Gain of the next step; 0 at the largest size.

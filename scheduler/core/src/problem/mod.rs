@@ -11,7 +11,7 @@ mod decision;
 mod free_resources;
 mod scaling_model;
 
-pub use decision::{NodeAllocation, PolicyDecision, Worth, gpus_of, nodes_of};
+pub use decision::{NodeAllocation, PolicyDecision, SizeValue, gpus_of, nodes_of};
 pub use free_resources::FreeResources;
 pub use scaling_model::{FittedLoss, KindSpeedCurve, ScalingModel};
 

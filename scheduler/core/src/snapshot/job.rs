@@ -65,7 +65,7 @@ pub struct SnapshotJob {
     #[serde(default, skip_serializing_if = "is_false")]
     pub replicated: bool,
     /// Whether the workers can be suspended and resumed while other jobs use their GPUs
-    /// ([`ClusterSnapshot::leave_pods_out_of_turns`]).
+    /// ([`super::ClusterSnapshot::leave_pods_out_of_turns`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspends: bool,
     /// Whether the job is kept out of time slicing, packing and defragmentation. A policy may still

@@ -5,7 +5,7 @@ use super::{
     without,
 };
 use crate::planner::fixpoint::RoundFixpoint;
-use crate::planner::free::{FreeNode, When};
+use crate::planner::free::{Availability, FreeNode};
 use crate::planner::gang::{self, GangPlacement};
 use crate::planner::place;
 use crate::planner::round_state::{PlannedJob, RoundState};
@@ -42,7 +42,7 @@ pub(super) fn consolidate(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) 
             continue;
         }
         looked += 1;
-        let views = views.get_or_insert_with(|| Views::of(round, fixpoint));
+        let views = views.get_or_insert_with(|| FreeByRack::of(round, fixpoint));
         let Some((class, placed)) = nearer(round, views, live, now) else {
             continue;
         };
@@ -77,9 +77,9 @@ fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
 }
 
 /// Free resources by kind: on all nodes of the kind, and rack by rack.
-struct Views(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
+struct FreeByRack(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
 
-impl Views {
+impl FreeByRack {
     fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Self {
         let rack = |node: u32| rack_of(round, node);
         let racks: BTreeSet<&str> = (0..fixpoint.free.len() as u32).filter_map(rack).collect();
@@ -102,7 +102,7 @@ impl Views {
 /// Closest free place for the whole job that is better than the present one: one node, or one rack.
 fn nearer(
     round: &RoundState<'_>,
-    views: &Views,
+    views: &FreeByRack,
     live: &PlannedJob<'_>,
     now: Locality,
 ) -> Option<(Locality, GangPlacement)> {
@@ -115,10 +115,10 @@ fn nearer(
     };
     let mut best: Option<(Locality, GangPlacement)> = None;
     for free in std::iter::once(everywhere).chain(of_racks) {
-        let Some(shares) = place::find(free, &live.shape, live.size, When::Now) else {
+        let Some(shares) = place::find(free, &live.shape, live.size, Availability::Now) else {
             continue;
         };
-        let placed = gang::take(&mut free.clone(), &live.shape, &shares, When::Now);
+        let placed = gang::take(&mut free.clone(), &live.shape, &shares, Availability::Now);
         let class = locality(round, &with_gpus(placed.workers.iter().copied()));
         if class < now && best.as_ref().is_none_or(|(least, _)| class < *least) {
             best = Some((class, placed));

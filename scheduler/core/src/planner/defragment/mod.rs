@@ -12,7 +12,7 @@ mod consolidation;
 use super::assumed_change::{WAVES, would_start_after};
 use super::cost;
 use super::fixpoint::RoundFixpoint;
-use super::free::{FreeNode, Holding, HostCapacity, When};
+use super::free::{Availability, FreeNode, Holding, HostCapacity};
 use super::gang::{self, GangPlacement, GangShape};
 use super::hysteresis::{in_cooldown, is_settled};
 use super::migration;
@@ -98,9 +98,13 @@ fn make_room(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint, index: usize)
     let needs = shape.min_gpus();
     let quota = round.quota(live);
     let least = (shape.workers.min, shape.ps_shards.min);
-    let free: u32 = fixpoint.free.iter().map(|node| node.gpus(When::Now)).sum();
+    let free: u32 = fixpoint
+        .free
+        .iter()
+        .map(|node| node.gpus(Availability::Now))
+        .sum();
     let has_quota = quota.is_none_or(|quota| round.held[tenant].saturating_add(needs) <= quota);
-    let fits = || place::find(&fixpoint.free, &shape, least, When::Later).is_some();
+    let fits = || place::find(&fixpoint.free, &shape, least, Availability::Later).is_some();
     if free < needs || !has_quota || fits() {
         return false;
     }
@@ -208,7 +212,7 @@ fn clearing(
     let mut free = fixpoint.free.clone();
     let mut cleared: BTreeSet<u32> = BTreeSet::new();
     let mut moves: Vec<JobMigration> = Vec::new();
-    while place::find(&free, &shape, least, When::Later).is_none() {
+    while place::find(&free, &shape, least, Availability::Later).is_none() {
         let taken: BTreeSet<usize> = moves.iter().map(|one| one.index).collect();
         let movers = |node: u32| {
             let mut movers: Vec<usize> = (0..round.jobs.len())
@@ -249,7 +253,12 @@ fn shortest_of(free: &[FreeNode], shape: &GangShape, cleared: &BTreeSet<u32>) ->
     let mut nodes: Vec<(u32, u32)> = (0_u32..)
         .zip(free)
         .filter(|(index, node)| node.takes(shape) && !cleared.contains(index))
-        .map(|(index, node)| (per_worker - node.gpus(When::Later) % per_worker, index))
+        .map(|(index, node)| {
+            (
+                per_worker - node.gpus(Availability::Later) % per_worker,
+                index,
+            )
+        })
         .collect();
     nodes.sort_unstable();
     nodes.truncate(MOST_NODES);
@@ -265,7 +274,7 @@ fn clear(
     (node, cleared): (u32, &BTreeSet<u32>),
     movers: Vec<usize>,
 ) -> Option<(Vec<JobMigration>, Vec<FreeNode>)> {
-    let units = |free: &[FreeNode]| place::units(&free[node as usize], shape, When::Later);
+    let units = |free: &[FreeNode]| place::units(&free[node as usize], shape, Availability::Later);
     let before = units(free);
     let mut free = free.to_vec();
     let mut moves = Vec::new();
@@ -273,7 +282,7 @@ fn clear(
         let live = &round.jobs[index];
         let closed = |at: &u32| *at == node || cleared.contains(at);
         let beside = without(&free, |at| closed(&at));
-        let Some(shares) = place::find(&beside, &live.shape, live.size, When::Now) else {
+        let Some(shares) = place::find(&beside, &live.shape, live.size, Availability::Now) else {
             continue;
         };
         let own: Vec<u32> = live.holdings.iter().map(|held| held.node).collect();
@@ -281,7 +290,7 @@ fn clear(
         if locality(round, &goes) > locality(round, &own) || goes.len() > own.len() {
             continue;
         }
-        let placed = gang::take(&mut free, &live.shape, &shares, When::Now);
+        let placed = gang::take(&mut free, &live.shape, &shares, Availability::Now);
         for held in &live.holdings {
             free[held.node as usize].release_later(held);
         }
@@ -344,7 +353,7 @@ fn wait_s(round: &RoundState<'_>, fixpoint: &RoundFixpoint, shape: &GangShape) -
         for held in &live.holdings {
             free[held.node as usize].release_later(held);
         }
-        if place::find(&free, shape, least, When::Later).is_some() {
+        if place::find(&free, shape, least, Availability::Later).is_some() {
             return left_s;
         }
     }

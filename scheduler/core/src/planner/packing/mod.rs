@@ -25,7 +25,7 @@ pub(crate) use jobs_by_gpu::JobsByGpu;
 use jobs_by_gpu::seat;
 use measurements::PackingPair;
 use muster_model::job::{Intent, RequeueCause};
-pub(crate) use pairs::{PackedJob, Pairs, join};
+pub(crate) use pairs::{PackedJob, PackedPairs, join};
 
 /// Maximum number of suspended jobs that a round considers.
 const CONSIDERED: usize = 64;

@@ -8,7 +8,7 @@ use muster_model::id::{JobId, NodeId};
 use std::collections::BTreeMap;
 
 /// The second job of each pair, by id.
-pub(crate) struct Pairs(BTreeMap<JobId, PackedJob>);
+pub(crate) struct PackedPairs(BTreeMap<JobId, PackedJob>);
 
 /// A job on a shared GPU that counts as the other job's.
 pub(crate) struct PackedJob {
@@ -17,7 +17,7 @@ pub(crate) struct PackedJob {
     gpus: u64,
 }
 
-impl Pairs {
+impl PackedPairs {
     /// A GPU counts as the host's while the host stays, then as the guest's. So it is never given
     /// to a third job while a guest runs on it.
     pub fn of(settled: &[ObservedJob<'_>], now_ms: i64) -> Self {
@@ -85,7 +85,7 @@ impl PackedJob {
 
 /// Links hosts and guests and charges quotas, once all jobs are known. A tenant pays once for each
 /// GPU that any of its jobs uses.
-pub(crate) fn join(round: &mut RoundState<'_>, pairs: &Pairs) {
+pub(crate) fn join(round: &mut RoundState<'_>, pairs: &PackedPairs) {
     if pairs.0.is_empty() {
         return;
     }

@@ -6,11 +6,11 @@ use super::{PlannedJob, RoundState, room_of, seconds};
 use crate::plan::Action;
 use crate::planner::estimate_cache::EstimateCache;
 use crate::planner::free::{FreeNode, Holding, HostCapacity, bits};
-use crate::planner::gang::{GangShape, Unfit, add};
+use crate::planner::gang::{GangShape, UnfitNodes, add};
 use crate::planner::hysteresis;
 use crate::planner::migration;
 use crate::planner::observations::{ObservedJob, apply_observations, done_workers};
-use crate::planner::packing::{self, PackedJob, Pairs};
+use crate::planner::packing::{self, PackedJob, PackedPairs};
 use crate::planner::resize::gone;
 use crate::planner::scaling_model::Kinds;
 use crate::planner::scheduling_state::{SchedulingState, gpus_of};
@@ -76,7 +76,7 @@ impl<'a> RoundState<'a> {
         let nodes = NodeIndex::of(snapshot);
         memory.begin(policy);
         let settled = apply_observations(snapshot, policy);
-        let pairs = Pairs::of(&settled, snapshot.now_ms);
+        let pairs = PackedPairs::of(&settled, snapshot.now_ms);
         for settled in settled {
             let tenant = tenants.find(&mut round, settled.job.tenant);
             let place = (tenant, pairs.second(settled.job.id));
@@ -152,7 +152,7 @@ impl<'a> RoundState<'a> {
             worker: job.worker,
             ps_shard: job.ps_shard,
             pods: job.pods,
-            unfit: Unfit::of(job.unfit.iter().filter_map(|&id| nodes.find(id))),
+            unfit: UnfitNodes::of(job.unfit.iter().filter_map(|&id| nodes.find(id))),
         };
         let (leave, resized) = match settled.actions.last() {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::plan::Action;
 use crate::planner::fixpoint::RoundFixpoint;
-use crate::planner::free::{FreeNode, When};
+use crate::planner::free::{Availability, FreeNode};
 use crate::planner::gang;
 use crate::planner::observations::is_whole;
 use crate::planner::packing;
@@ -262,10 +262,10 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         }
         let least = (shape.workers.min, shape.ps_shards.min);
         let mut places = NodeGpuMasks::new();
-        for share in place::find(&free, &shape, least, When::Later)? {
+        for share in place::find(&free, &shape, least, Availability::Later)? {
             let wanted = share.workers * shape.worker.gpus;
             *places.entry(share.node).or_default() |=
-                free[share.node as usize].take_gpus(wanted, When::Later);
+                free[share.node as usize].take_gpus(wanted, Availability::Later);
         }
         Some(places)
     }
@@ -277,14 +277,14 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         let least = (shape.workers.min, shape.ps_shards.min);
         let mut victims = Vec::new();
         let mut free = self.free.clone();
-        let mut found = place::find(&free, &shape, least, When::Later);
+        let mut found = place::find(&free, &shape, least, Availability::Later);
         for &victim in candidates {
             if found.is_some() {
                 break;
             }
             vacate(&mut free, &self.round.jobs[victim]);
             victims.push(victim);
-            found = place::find(&free, &shape, least, When::Later);
+            found = place::find(&free, &shape, least, Availability::Later);
         }
         let mut shares = found?;
         for victim in victims.clone() {
@@ -297,11 +297,11 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
             for &other in &others {
                 vacate(&mut without, &self.round.jobs[other]);
             }
-            if let Some(fewer) = place::find(&without, &shape, least, When::Later) {
+            if let Some(fewer) = place::find(&without, &shape, least, Availability::Later) {
                 (victims, free, shares) = (others, without, fewer);
             }
         }
-        gang::take(&mut free, &shape, &shares, When::Later);
+        gang::take(&mut free, &shape, &shares, Availability::Later);
         Some((victims, free))
     }
 
@@ -493,7 +493,7 @@ fn fits_after(round: &RoundState<'_>, index: usize, ends: &[(i64, &PlannedJob<'_
         let mut free = free.clone();
         let gone = ends[..count].iter();
         gone.for_each(|(_, live)| vacate(&mut free, live));
-        place::find(&free, &shape, least, When::Later).is_some()
+        place::find(&free, &shape, least, Availability::Later).is_some()
     };
     let counts: Vec<usize> = (0..=ends.len()).collect();
     let count = counts.partition_point(|&count| !fits(count));

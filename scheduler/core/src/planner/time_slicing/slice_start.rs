@@ -8,7 +8,7 @@ use super::{
     resume, suspended_by_gpu, suspended_waiters, vacate,
 };
 use crate::planner::fixpoint::requeue;
-use crate::planner::free::{FreeNode, When};
+use crate::planner::free::{Availability, FreeNode};
 use crate::planner::gang;
 use crate::planner::place;
 use crate::planner::round_state::{PlannedJob, RoundState};
@@ -123,13 +123,13 @@ fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
     let gpus = count(&home(round, index));
     let why = "its GPUs are held by a job without time slices";
     let found = if quota_has_room(round, index, gpus) {
-        place::find(&round.free, &shape, size, When::Now)
+        place::find(&round.free, &shape, size, Availability::Now)
     } else {
         None
     };
     match found {
         Some(shares) => {
-            let placed = gang::take(&mut round.free.clone(), &shape, &shares, When::Now);
+            let placed = gang::take(&mut round.free.clone(), &shape, &shares, Availability::Now);
             let why = format!("{why}: it continues elsewhere from its checkpoint");
             round.relocate(index, placed, why);
         }
@@ -147,15 +147,15 @@ fn begin(round: &mut RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> bo
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
-    let mut found = place::find(&free, &shape, least, When::Now);
+    let mut found = place::find(&free, &shape, least, Availability::Now);
     if found.is_none() && !round.lendable.is_empty() {
         free = round.with_lendable(&free);
-        found = place::find(&free, &shape, least, When::Now);
+        found = place::find(&free, &shape, least, Availability::Now);
     }
     let Some(shares) = found else {
         return false;
     };
-    let placed = gang::take(&mut free, &shape, &shares, When::Now);
+    let placed = gang::take(&mut free, &shape, &shares, Availability::Now);
     round.start(index, &placed, "its time slice begins".to_owned());
     true
 }
@@ -174,7 +174,7 @@ fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> Node
     }
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut gang = NodeGpuMasks::new();
-    let Some(shares) = place::find(&free, &shape, least, When::Later) else {
+    let Some(shares) = place::find(&free, &shape, least, Availability::Later) else {
         return gang;
     };
     // Only GPUs that are free now can be reserved.
@@ -182,7 +182,7 @@ fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> Node
         let node = &mut free[share.node as usize];
         let wanted = share.workers * shape.worker.gpus;
         let now = wanted.min(node.now.count_ones());
-        *gang.entry(share.node).or_default() |= node.take_gpus(now, When::Now);
+        *gang.entry(share.node).or_default() |= node.take_gpus(now, Availability::Now);
     }
     gang
 }

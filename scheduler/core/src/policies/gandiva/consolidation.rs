@@ -1,7 +1,7 @@
 //! Gathering of scattered gangs.
 
 use super::{is_settled, time_left_s};
-use crate::policies::allocation_state::{AllocationState, Style};
+use crate::policies::allocation_state::{AllocationState, PlacementStyle};
 use crate::problem::{NodeAllocation, gpus_of, nodes_of};
 use std::cmp::Reverse;
 
@@ -97,7 +97,7 @@ fn vacate(
         let (gpus, job) = movers.next()?;
         let kind = state.problem.nodes[node as usize].kind;
         // Search while the job still holds its GPUs, so that these do not count as room for it.
-        let elsewhere = state.find(job, kind, gpus, Style::Affine)?;
+        let elsewhere = state.find(job, kind, gpus, PlacementStyle::Affine)?;
         if nodes_of(&elsewhere) > 1 || elsewhere[0].node == node {
             return None;
         }

@@ -17,7 +17,7 @@
 mod consolidation;
 mod grow;
 
-use super::allocation_state::{AllocationState, Style};
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
 use super::{PolicyCapabilities, SchedulingPolicy, gang};
 use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem};
@@ -65,7 +65,7 @@ impl SchedulingPolicy for Gandiva {
         };
         let serve = |given: &[Option<Vec<NodeAllocation>>], start: &AllocationState<'_>| {
             let start = start.clone().with_present(given);
-            gang::run(&start, Style::Affine, queue).into_given()
+            gang::run(&start, PlacementStyle::Affine, queue).into_given()
         };
         let mut given = serve(&bases, &start);
         for _ in 0..MIGRATIONS {
@@ -141,7 +141,9 @@ fn impatient(start: &AllocationState<'_>) -> Vec<bool> {
         let of = &problem.jobs[job];
         of.present.is_empty()
             && problem.now_s - of.since_s > PATIENCE_S
-            && start.seek(job, request(of), Style::Packed).is_some()
+            && start
+                .seek(job, request(of), PlacementStyle::Packed)
+                .is_some()
     };
     (0..problem.jobs.len()).map(waits_long).collect()
 }

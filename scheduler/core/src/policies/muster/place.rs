@@ -8,7 +8,7 @@
 use super::choose::OptionIndex;
 use super::options::{AllocationOption, JobOptions};
 use super::placement_index::PlacementIndex;
-use crate::problem::{Demand, NodeAllocation, PolicyDecision, SchedulingProblem, Worth};
+use crate::problem::{Demand, NodeAllocation, PolicyDecision, SchedulingProblem, SizeValue};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -211,7 +211,7 @@ pub(super) fn decision(
     seating: PlacedOptions,
 ) -> PolicyDecision {
     let mut decision = PolicyDecision::keep(problem);
-    decision.worth = vec![Worth::default(); problem.jobs.len()];
+    decision.worth = vec![SizeValue::default(); problem.jobs.len()];
     let seats = seating.held.into_iter().zip(seating.parts);
     for (job, (held, parts)) in seats.enumerate() {
         let of = &problem.jobs[job];
@@ -228,7 +228,7 @@ pub(super) fn decision(
 }
 
 /// Returns the gain per GPU of the last step to an option and of the next one.
-fn worth(job_options: &JobOptions<'_>, held: OptionIndex) -> Worth {
+fn worth(job_options: &JobOptions<'_>, held: OptionIndex) -> SizeValue {
     let (gpus, value, kind) = held.map_or((0, 0.0, None), |option| {
         let option = job_options.options[option];
         (option.gpus, option.value, Some(option.kind))
@@ -237,7 +237,7 @@ fn worth(job_options: &JobOptions<'_>, held: OptionIndex) -> Worth {
         .options
         .iter()
         .filter(|option| kind.is_none_or(|kind| option.kind == kind));
-    let mut worth = Worth::default();
+    let mut worth = SizeValue::default();
     let mut below = (0, 0.0);
     for option in same {
         if option.gpus < gpus && option.gpus > below.0 {

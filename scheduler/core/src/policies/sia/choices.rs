@@ -1,9 +1,9 @@
 //! Configurations that a job may take, and their gains.
 
-use crate::policies::allocation_state::{AllocationState, Style};
+use crate::policies::allocation_state::{AllocationState, PlacementStyle};
 use crate::policies::order::{maximum, minimum};
 use crate::policies::wish_placement::{SizeWish, free_by_kind};
-use crate::problem::{ProblemJob, Worth, gpus_of};
+use crate::problem::{ProblemJob, SizeValue, gpus_of};
 
 /// Exponent of the goodput in the minimised sum. It determines the preference for jobs of little
 /// goodput.
@@ -87,7 +87,7 @@ impl SiaConfigurations {
 
     /// Returns the gain per GPU of the last step to a configuration and of the next step on the
     /// same kind.
-    pub fn worth(&self, chosen: SizeWish) -> Worth {
+    pub fn worth(&self, chosen: SizeWish) -> SizeValue {
         let here = self
             .all
             .iter()
@@ -102,7 +102,7 @@ impl SiaConfigurations {
         let larger = sizes.iter().filter(|&&(other, _)| other > gpus);
         let next = larger.min_by_key(|&&(other, _)| other);
         let step = |more: f64, gpus: u32| more / f64::from(gpus.max(1));
-        Worth {
+        SizeValue {
             last_gain: step(gain - least, gpus - below),
             next_gain: next.map_or(0.0, |&(above, more)| step(more - gain, above - gpus)),
         }
@@ -125,7 +125,7 @@ fn configurations(state: &AllocationState<'_>, job: usize) -> Vec<(SizeWish, f64
             .min(free[usize::from(kind)]);
         for gpus in sizes(of, node_gpus, limit) {
             // `None` if the quota, CPU or memory forbid it, or if the job has no speed there.
-            if let Some(parts) = state.find(job, kind, gpus, Style::Packed) {
+            if let Some(parts) = state.find(job, kind, gpus, PlacementStyle::Packed) {
                 let goodput = state.speed_on(job, &parts);
                 configurations.push((SizeWish { job, kind, gpus }, goodput));
             }

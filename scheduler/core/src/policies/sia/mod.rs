@@ -14,7 +14,7 @@ mod tests;
 use super::SchedulingPolicy;
 use super::allocation_state::AllocationState;
 use super::wish_placement::{self, SizeWish};
-use crate::problem::{PolicyDecision, SchedulingProblem, Worth};
+use crate::problem::{PolicyDecision, SchedulingProblem, SizeValue};
 use choices::{SiaConfiguration, SiaConfigurations};
 
 /// Policy of goodput over GPU kinds by an integer programme.
@@ -24,7 +24,7 @@ pub struct Sia;
 impl SchedulingPolicy for Sia {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let mut state = AllocationState::beside_fixed(problem);
-        let mut worth = vec![Worth::default(); problem.jobs.len()];
+        let mut worth = vec![SizeValue::default(); problem.jobs.len()];
         for level in wish_placement::levels(problem) {
             let choices: Vec<SiaConfigurations> = level
                 .iter()
