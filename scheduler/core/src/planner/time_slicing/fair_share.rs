@@ -3,7 +3,7 @@
 //! Waiting jobs are served in the order of their wait. A tenant with a long queue would therefore
 //! hold up every other tenant until its whole queue had run.
 
-use super::{Waiter, count, home, needs, quota_has_room};
+use super::{SliceWaiter, count, home, needs, quota_has_room};
 use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
 use crate::policies::tenant_share;
@@ -21,7 +21,7 @@ pub(super) struct TenantShares {
 
 impl TenantShares {
     /// Returns `None` if fewer than two tenants have jobs.
-    pub fn of(round: &RoundState<'_>, line: &[Waiter]) -> Option<Self> {
+    pub fn of(round: &RoundState<'_>, line: &[SliceWaiter]) -> Option<Self> {
         let tenants = &round.problem.tenants;
         let of_jobs = round.jobs.iter().map(|live| live.tenant);
         let shares = tenant_share::of(tenants, of_jobs, round.problem.gpus())?;
@@ -50,7 +50,7 @@ impl TenantShares {
 
     /// Whether a queued job must not be served for its age: its tenant would exceed its share, and
     /// a queued job of another tenant fits that tenant's share.
-    pub fn defers(&self, round: &RoundState<'_>, waiter: Waiter) -> bool {
+    pub fn defers(&self, round: &RoundState<'_>, waiter: SliceWaiter) -> bool {
         let tenant = round.jobs[waiter.index].tenant;
         !waiter.is_suspended
             && !self.fits(round, waiter.index)

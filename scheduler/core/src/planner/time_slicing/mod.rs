@@ -38,7 +38,7 @@ type NodeGpuMasks = BTreeMap<u32, u64>;
 
 /// A job that waits for GPUs, in the order of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiter {
+struct SliceWaiter {
     /// Position in the line. A job that never had a slice counts as one quantum older. Otherwise
     /// the first of several new jobs would suspend a job, which would then precede the later new
     /// jobs and reserve its own GPUs. The bonus is limited to one quantum so that a stream of new
@@ -153,7 +153,7 @@ pub(crate) fn slice_age_ms(round: &RoundState<'_>, live: &PlannedJob<'_>) -> i64
 }
 
 /// Jobs whose whole gang is suspended and whose intent is to run, longest wait first.
-fn suspended_waiters(round: &RoundState<'_>) -> Vec<Waiter> {
+fn suspended_waiters(round: &RoundState<'_>) -> Vec<SliceWaiter> {
     let is_suspended = |live: &PlannedJob<'_>| {
         live.scheduling_state == SchedulingState::Suspended
             && live.actions.is_empty()
@@ -161,9 +161,9 @@ fn suspended_waiters(round: &RoundState<'_>) -> Vec<Waiter> {
             && live.job.are_workers_suspended()
     };
     let jobs = round.jobs.iter().enumerate();
-    let mut waiters: Vec<Waiter> = jobs
+    let mut waiters: Vec<SliceWaiter> = jobs
         .filter(|(_, live)| is_suspended(live))
-        .map(|(index, live)| Waiter {
+        .map(|(index, live)| SliceWaiter {
             place_ms: live.job.slice_began_ms(),
             since_ms: live.job.slice_began_ms(),
             is_suspended: true,
@@ -176,7 +176,7 @@ fn suspended_waiters(round: &RoundState<'_>) -> Vec<Waiter> {
 
 /// Queued jobs for which other jobs may be suspended. They can be suspended themselves, so that the
 /// others need not wait for their end.
-fn queued(round: &RoundState<'_>, slicing: Slicing) -> Vec<Waiter> {
+fn queued(round: &RoundState<'_>, slicing: Slicing) -> Vec<SliceWaiter> {
     let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
     let jobs = round.jobs.iter().enumerate();
     jobs.filter(|(_, live)| live.scheduling_state == SchedulingState::Queued)
@@ -191,7 +191,7 @@ fn queued(round: &RoundState<'_>, slicing: Slicing) -> Vec<Waiter> {
             };
             let is_new = live.job.turned_ms.is_none() && live.job.placed_ms.is_none();
             let ahead_ms = if is_new { quantum_ms } else { 0 };
-            Waiter {
+            SliceWaiter {
                 place_ms: since_ms.saturating_sub(ahead_ms),
                 since_ms,
                 is_suspended: false,

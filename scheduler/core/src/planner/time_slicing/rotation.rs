@@ -2,7 +2,7 @@
 
 use super::fair_share::TenantShares;
 use super::{
-    CONSIDERED, NodeGpuMasks, Waiter, could_run, each, home, needs, overlaps, queued,
+    CONSIDERED, NodeGpuMasks, SliceWaiter, could_run, each, home, needs, overlaps, queued,
     suspended_by_gpu, suspended_waiters, takes_turns, vacate,
 };
 use crate::plan::Action;
@@ -128,7 +128,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     }
 
     /// Whether GPUs may be reserved for a waiter: it is suspended, or has waited for a quantum.
-    fn is_due(&self, waiter: Waiter) -> bool {
+    fn is_due(&self, waiter: SliceWaiter) -> bool {
         let waited_ms = self.round.now_ms.saturating_sub(waiter.since_ms);
         waiter.is_suspended || waited_ms >= ms(self.slicing.quantum_ms)
     }
@@ -206,7 +206,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
 
     /// Jobs to suspend so that the smallest gang of a queued job fits, longest slice first. Jobs
     /// that turn out not to be needed are left out.
-    fn victims_for_newcomer(&mut self, waiter: Waiter, expired: &[usize]) -> Vec<usize> {
+    fn victims_for_newcomer(&mut self, waiter: SliceWaiter, expired: &[usize]) -> Vec<usize> {
         let index = waiter.index;
         let shape = self.round.jobs[index].shape;
         let considered = 4 * shape.min_gpus() as usize + 16;
