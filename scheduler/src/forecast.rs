@@ -6,7 +6,7 @@ use crate::compute;
 use crate::passes;
 use crate::translate::{self, date};
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Job, Snapshot};
+use muster_core::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
 use muster_model::job::JobState;
@@ -149,7 +149,10 @@ async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn live(pool: &Pool, loader: &mut Loader) -> Result<(Snapshot, Learnt), StoreError> {
+pub async fn live(
+    pool: &Pool,
+    loader: &mut Loader,
+) -> Result<(ClusterSnapshot, Learnt), StoreError> {
     let read = in_time(read(pool, loader)).await?;
     Ok(compute::apart(move || known(read)).await)
 }
@@ -178,7 +181,7 @@ async fn read(pool: &Pool, loader: &mut Loader) -> Result<Read, StoreError> {
     Ok(read)
 }
 
-fn known(read: Read) -> (Snapshot, Learnt) {
+fn known(read: Read) -> (ClusterSnapshot, Learnt) {
     let mut snapshot = translate::snapshot(0, read.loaded);
     let now_ms = snapshot.now_ms;
     for job in &mut snapshot.jobs {
@@ -240,7 +243,7 @@ fn pace(around_s: Option<f64>) -> sim::Pace {
 }
 
 /// Seconds of work of a program that are done and will not be lost, as far as known.
-fn done_s(job: &Job, now_ms: i64) -> f64 {
+fn done_s(job: &SnapshotJob, now_ms: i64) -> f64 {
     let keeps = job.restarts.is_some_and(|known| known.resumed > 0);
     match job.state {
         _ if keeps => job.trained_s,
@@ -262,7 +265,7 @@ fn done_s(job: &Job, now_ms: i64) -> f64 {
 
 /// Settings of a forecast. More jobs get fewer runs, so that a forecast takes seconds.
 #[must_use]
-pub fn settings(snapshot: &Snapshot, learnt: Learnt) -> sim::Settings {
+pub fn settings(snapshot: &ClusterSnapshot, learnt: Learnt) -> sim::Settings {
     let jobs = u32::try_from(snapshot.jobs.len()).unwrap_or(u32::MAX);
     sim::Settings {
         runs: (JOBS_RUN / jobs.max(1)).clamp(RUNS.0, RUNS.1),

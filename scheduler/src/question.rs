@@ -9,7 +9,7 @@ use crate::passes;
 use crate::translate::date;
 use crate::wakes::Wakes;
 use muster_core::policy::Policy;
-use muster_core::snapshot::Snapshot;
+use muster_core::snapshot::ClusterSnapshot;
 use muster_model::error_chain::chain;
 use muster_model::id::TenantId;
 use muster_model::question::{Answer, Question};
@@ -87,7 +87,7 @@ pub async fn once(
 /// [`ForecastError`].
 pub async fn once_by(
     answer: impl FnOnce(
-        &Snapshot,
+        &ClusterSnapshot,
         &Open,
         &[Change],
         &Policy,
@@ -179,7 +179,11 @@ fn too_long() -> String {
 }
 
 /// Assumed changes of the question, with evidence of earlier jobs of its documents.
-async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Change>, StoreError> {
+async fn changes(
+    pool: &Pool,
+    snapshot: &ClusterSnapshot,
+    open: &Open,
+) -> Result<Vec<Change>, StoreError> {
     let mut changes = match &open.question {
         Question::Plan { job, begins } => vec![Change::AddJob {
             tenant: name_of(snapshot, open.tenant),
@@ -212,7 +216,7 @@ async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Ch
 }
 
 fn answer(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     open: &Open,
     changes: &[Change],
     policy: &Policy,
@@ -239,7 +243,7 @@ fn answer(
     })
 }
 
-fn name_of(snapshot: &Snapshot, id: TenantId) -> String {
+fn name_of(snapshot: &ClusterSnapshot, id: TenantId) -> String {
     let mut tenants = snapshot.tenants.iter();
     let found = tenants.find(|tenant| tenant.id == id);
     found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())

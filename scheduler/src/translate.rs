@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::others::{Uses, others, uses};
-use muster_core::plan::{Action as Planned, Plan, PlannedTask};
+use muster_core::plan::{Action as Planned, PlannedTask, RoundPlan};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::job::JobState;
@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 
 /// Snapshot for the core.
 #[must_use]
-pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
+pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
     let (mut faults, mut freed) = (loaded.faults, loaded.freed);
     let uses = uses(&loaded.jobs);
     let nodes = loaded.nodes.into_iter().map(|one| {
@@ -27,7 +27,7 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
         let uses = uses.get(&one.id);
         node(one, &charges, &freed, uses)
     });
-    let mut snapshot = core::Snapshot {
+    let mut snapshot = core::ClusterSnapshot {
         round,
         now_ms: unix_ms(loaded.now),
         nodes: nodes.collect(),
@@ -43,7 +43,7 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
 /// Steps for the store. Creates the ids of new tasks and the secret of a new revision, because the
 /// core has no randomness.
 #[must_use]
-pub fn steps(plan: &Plan) -> Vec<store::Step> {
+pub fn steps(plan: &RoundPlan) -> Vec<store::Step> {
     let decided = plan.decisions.iter().map(|decision| store::Step {
         job_id: decision.job,
         expected_revision: decision.expected_revision,
@@ -134,8 +134,8 @@ struct Told {
     guests: BTreeSet<TaskId>,
 }
 
-fn task(task: Task, told: &Told) -> core::Task {
-    core::Task {
+fn task(task: Task, told: &Told) -> core::SnapshotTask {
+    core::SnapshotTask {
         pace: told.paces.get(&task.id).copied(),
         lane: u32::from(told.guests.contains(&task.id)),
         id: task.id,
@@ -151,8 +151,8 @@ fn node(
     charges: &[Charge],
     freed: &[(u32, OffsetDateTime)],
     uses: Option<&Uses>,
-) -> core::Node {
-    let given_back = |&(gpu, at): &(u32, OffsetDateTime)| core::Freed {
+) -> core::SnapshotNode {
+    let given_back = |&(gpu, at): &(u32, OffsetDateTime)| core::FreedGpu {
         gpu,
         at_ms: unix_ms(at),
     };
@@ -167,7 +167,7 @@ fn node(
         .first()
         .map_or_else(String::new, |gpu| gpu.model.clone());
     let there = u32::try_from(gpus.len()).expect("a session admits at most 64 GPUs");
-    core::Node {
+    core::SnapshotNode {
         excluded: node.excluded.is_some() && !node.is_unfit(),
         cordoned: node.is_cordoned() || node.is_unfit(),
         taken: others(there, node.taken(), uses),
@@ -188,20 +188,20 @@ fn node(
     }
 }
 
-fn left_out(left_out: store::LeftOut) -> core::LeftOut {
+fn left_out(left_out: store::LeftOut) -> core::QueueRemainder {
     let untold = left_out.untold.into_iter();
-    core::LeftOut {
+    core::QueueRemainder {
         tenant: left_out.tenant,
         considered: left_out.considered,
         jobs: left_out.jobs,
         untold: untold
-            .map(|(job, revision)| core::Untold { job, revision })
+            .map(|(job, revision)| core::StaleWait { job, revision })
             .collect(),
     }
 }
 
-fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
-    core::Tenant {
+fn tenant(tenant: muster_model::tenant::Tenant) -> core::SnapshotTenant {
+    core::SnapshotTenant {
         id: tenant.id,
         name: tenant.name,
         gpu_quota: tenant.gpu_quota,
@@ -209,7 +209,7 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
     }
 }
 
-fn job(loaded: store::LoadedJob) -> core::Job {
+fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
     let progress = progress(&loaded);
     let has_sampled = loaded.has_sampled;
     let adaptive = adaptive(&loaded);
@@ -223,7 +223,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         let tasks = tasks.into_iter().map(|one| task(one, &told));
         tasks.collect()
     };
-    let translated = core::Job {
+    let translated = core::SnapshotJob {
         id: job.id,
         tenant: job.tenant_id,
         name: job.spec.name.clone(),
@@ -252,8 +252,8 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         lent: loaded.lent,
         trial: loaded
             .trial
-            .map(|(study, gain)| core::Trial { study, gain }),
-        asked: loaded.asked.map(|(by, at)| core::Asked {
+            .map(|(study, gain)| core::StudyMembership { study, gain }),
+        asked: loaded.asked.map(|(by, at)| core::IntentOrigin {
             by: by.map(|by| by.to_string()),
             at_ms: unix_ms(at),
         }),
@@ -294,7 +294,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         lasts: job
             .spec
             .longest_s()
-            .map(|longest_s| core::Lasts::at_most(longest_s, loaded.trained_s)),
+            .map(|longest_s| core::TrainingLength::at_most(longest_s, loaded.trained_s)),
         ran: None,
         placed_ms: loaded.placed_at.map(unix_ms),
         running_ms: loaded.running_since.map(unix_ms),
@@ -306,7 +306,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
 
 /// Until a restarted program reports a step, the newest report is of an earlier start. The job then
 /// continues from its last checkpoint.
-fn begun_anew(mut job: core::Job, has_sampled: bool) -> core::Job {
+fn begun_anew(mut job: core::SnapshotJob, has_sampled: bool) -> core::SnapshotJob {
     let is_at_work = match job.state {
         JobState::Running | JobState::Suspended => has_sampled,
         JobState::Starting
@@ -318,7 +318,7 @@ fn begun_anew(mut job: core::Job, has_sampled: bool) -> core::Job {
         | JobState::Cancelled => false,
     };
     if !is_at_work {
-        job.progress.step = job.kept_step();
+        job.progress.step = job.resumable_step();
     }
     job
 }

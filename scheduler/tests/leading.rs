@@ -3,7 +3,7 @@
 use crate::support::{Greeting, Node, PATIENCE, Shell, Store};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::snapshot::Snapshot;
+use muster_core::snapshot::ClusterSnapshot;
 use muster_model::job::{Job, JobPhase};
 use muster_model::question::{Answer, Question};
 use muster_model::wait::Wait;
@@ -28,7 +28,7 @@ async fn heartbeats_are_acknowledged_while_a_round_plans() {
     let mut node = shell.joined("node-1").await;
     let (planning, plans) = oneshot::channel();
     let (acknowledged, until_acknowledged) = mpsc::channel();
-    let planner = move |snapshot: &Snapshot, policy: &Policy, memory: &mut _| {
+    let planner = move |snapshot: &ClusterSnapshot, policy: &Policy, memory: &mut _| {
         planning.send(()).expect("the test waits");
         let waited = until_acknowledged.recv_timeout(PATIENCE);
         waited.expect("a heartbeat is acknowledged before the plan is made");

@@ -12,9 +12,12 @@ mod dense;
 
 use dense::carried_out;
 use dense::random::Dice;
-use muster_core::policies::Share;
-use muster_core::policies::muster::{Muster, Standing};
-use muster_core::problem::{Curve, Decision, Demand, Job, Node, Outlook, Problem};
+use muster_core::policies::SchedulingPolicy;
+use muster_core::policies::muster::{IncrementalState, Muster};
+use muster_core::problem::{
+    Demand, KindSpeedCurve, PolicyDecision, ProblemJob, ProblemNode, ScalingModel,
+    SchedulingProblem,
+};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -60,17 +63,17 @@ fn main() {
         report(&format!("{size}: from nothing"), &queued, times);
         let mut busy = queued;
         let late = busy.jobs.split_off((jobs - jobs / 10) as usize);
-        busy = carried_out(&busy, &Muster::STANDARD.share(&busy));
+        busy = carried_out(&busy, &Muster::STANDARD.allocate(&busy));
         busy.now_s += 3_600.0;
         busy.jobs.extend(late);
         report(&format!("{size}: a tenth of the jobs came"), &busy, times);
-        let mut event = carried_out(&busy, &Muster::STANDARD.share(&busy));
+        let mut event = carried_out(&busy, &Muster::STANDARD.allocate(&busy));
         event.now_s += 1.0;
         event.jobs.push(elastic(&mut dice, most));
         report(&format!("{size}: one job came"), &event, times);
         events(&size, &event, &mut dice, most);
         let bytes: usize = event.jobs.iter().map(bytes).sum();
-        let per_node = std::mem::size_of::<Node>() * event.nodes.len();
+        let per_node = std::mem::size_of::<ProblemNode>() * event.nodes.len();
         println!(
             "{:<50} {:>10.1} MiB",
             format!("{size}: the problem"),
@@ -81,9 +84,10 @@ fn main() {
 
 /// Applies ended jobs, new jobs and lost nodes one by one between two whole decisions. Prints the
 /// value of the resulting state relative to a whole decision.
-fn events(size: &str, before: &Problem, dice: &mut Dice, most: u32) {
+fn events(size: &str, before: &SchedulingProblem, dice: &mut Dice, most: u32) {
     const EVENTS: u32 = 300;
-    let mut standing = Standing::after(Muster::STANDARD, before, &Muster::STANDARD.share(before));
+    let mut standing =
+        IncrementalState::after(Muster::STANDARD, before, &Muster::STANDARD.allocate(before));
     let mut after = before.clone();
     let (mut worked_ms, mut took_ms) = (Vec::new(), Vec::new());
     let mut ended = vec![false; before.jobs.len()];
@@ -120,23 +124,23 @@ fn events(size: &str, before: &Problem, dice: &mut Dice, most: u32) {
 }
 
 /// Returns the value of the state without a whole decision, in percent of the value after one.
-fn worth(after: &Problem, standing: &Standing<'_>, ended: &[bool]) -> f64 {
+fn worth(after: &SchedulingProblem, standing: &IncrementalState<'_>, ended: &[bool]) -> f64 {
     let mut after = after.clone();
     for (index, job) in after.jobs.iter_mut().enumerate() {
         // A fixed job without parts: an ended job requests nothing.
         job.fixed = ended[index];
         job.present = standing.holds(index).to_vec();
     }
-    let whole = Muster::STANDARD.share(&after);
+    let whole = Muster::STANDARD.allocate(&after);
     let of = |decision| Muster::STANDARD.objective(&after, decision);
-    100.0 * of(&Decision::keep(&after)) / of(&whole)
+    100.0 * of(&PolicyDecision::keep(&after)) / of(&whole)
 }
 
-fn report(what: &str, problem: &Problem, times: usize) {
+fn report(what: &str, problem: &SchedulingProblem, times: usize) {
     let (mut worked_ms, mut took_ms) = (Vec::new(), Vec::new());
     for _ in 0..times {
         let (began, worked) = (now(), worked_s());
-        black_box(Muster::STANDARD.share(black_box(problem)));
+        black_box(Muster::STANDARD.allocate(black_box(problem)));
         worked_ms.push((worked_s() - worked) * 1e3);
         took_ms.push(began.elapsed().as_secs_f64() * 1e3);
     }
@@ -156,22 +160,22 @@ fn show(what: &str, mut worked_ms: Vec<f64>, mut took_ms: Vec<f64>) {
     );
 }
 
-fn cluster(nodes: u32, gpus: u32) -> Problem {
-    let node = Node {
+fn cluster(nodes: u32, gpus: u32) -> SchedulingProblem {
+    let node = ProblemNode {
         kind: 0,
         gpus,
         cpu_milli: u64::from(gpus) * 8_000,
         memory_bytes: u64::from(gpus) << 35,
         rack: 0,
     };
-    Problem {
+    SchedulingProblem {
         nodes: vec![node; nodes as usize],
         ..dense::cluster(1, gpus)
     }
 }
 
 /// Returns a job of 1 to `most` GPUs of random length and scalability, with a curve of its own.
-fn elastic(dice: &mut Dice, most: u32) -> Job {
+fn elastic(dice: &mut Dice, most: u32) -> ProblemJob {
     let mut percent = |low, high| f64::from(dice.between(low, high)) / 100.0;
     let (speed, exponent, torn) = (percent(10, 200), percent(30, 98), percent(60, 100));
     let submitted_s = percent(0, 300_000);
@@ -187,19 +191,19 @@ fn elastic(dice: &mut Dice, most: u32) -> Job {
         cpu_milli: 4_000,
         memory_bytes: 1 << 34,
     };
-    job.outlook = Outlook {
+    job.outlook = ScalingModel {
         work_left,
         largest_gpus: most,
-        curves: vec![Curve { local, spread }].into(),
+        curves: vec![KindSpeedCurve { local, spread }].into(),
         ..job.outlook
     };
     job
 }
 
-fn bytes(job: &Job) -> usize {
+fn bytes(job: &ProblemJob) -> usize {
     let curves = job.outlook.curves.iter();
     let speeds: usize = curves
         .map(|curve| curve.local.len() + curve.spread.len())
         .sum();
-    std::mem::size_of::<Job>() + 8 * speeds + 8 * job.present.len() + 8 * job.held_s.len()
+    std::mem::size_of::<ProblemJob>() + 8 * speeds + 8 * job.present.len() + 8 * job.held_s.len()
 }

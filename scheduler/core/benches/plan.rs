@@ -5,7 +5,7 @@
 #[path = "../tests/scene/mod.rs"]
 mod scene;
 
-use muster_core::snapshot::{Snapshot, SpeedPoint};
+use muster_core::snapshot::{ClusterSnapshot, SpeedPoint};
 use muster_core::{plan, policy::Policy};
 use muster_model::spec::Convergence;
 use scene::Scene;
@@ -28,7 +28,7 @@ fn queued(nodes: u32, gpus: u32, jobs: u32) -> Scene {
     scene
 }
 
-fn busy(nodes: u32, gpus: u32, jobs: u32) -> Snapshot {
+fn busy(nodes: u32, gpus: u32, jobs: u32) -> ClusterSnapshot {
     let mut scene = queued(nodes, gpus, jobs);
     for _ in 0..3 {
         scene.round();
@@ -56,7 +56,7 @@ fn busy_cluster(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32,
 
 /// Returns a cluster whose jobs were measured at eight sizes and over forty epochs and end by
 /// convergence.
-fn learned(nodes: u32, gpus: u32, jobs: u32) -> Snapshot {
+fn learned(nodes: u32, gpus: u32, jobs: u32) -> ClusterSnapshot {
     let mut snapshot = busy(nodes, gpus, jobs);
     for job in &mut snapshot.jobs {
         let size = |number: u32| (1 + number % 4, 1 + number / 4);

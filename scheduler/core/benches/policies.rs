@@ -6,7 +6,7 @@ mod dense;
 use dense::random::Dice;
 use dense::{carried_out, cluster, job};
 use muster_core::policies::name::PolicyName;
-use muster_core::problem::{Curve, Job, Outlook, Problem};
+use muster_core::problem::{KindSpeedCurve, ProblemJob, ScalingModel, SchedulingProblem};
 
 fn main() {
     divan::main();
@@ -22,35 +22,35 @@ fn cases() -> impl Iterator<Item = (PolicyName, u32)> {
 #[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
 fn full_queue(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
     let problem = queued(jobs);
-    let policy = name.share();
-    bencher.bench(|| policy.share(divan::black_box(&problem)));
+    let policy = name.policy();
+    bencher.bench(|| policy.allocate(divan::black_box(&problem)));
 }
 
 /// Decision six minutes after the last one, when Gavel's next round begins. A tenth of the jobs is
 /// new.
 #[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
 fn busy_cluster(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
-    let policy = name.share();
+    let policy = name.policy();
     let mut problem = queued(jobs);
     let late = problem.jobs.split_off((jobs - jobs / 10) as usize);
-    problem = carried_out(&problem, &policy.share(&problem));
+    problem = carried_out(&problem, &policy.allocate(&problem));
     problem.now_s += 360.0;
     problem.jobs.extend(late);
-    bencher.bench(|| policy.share(divan::black_box(&problem)));
+    bencher.bench(|| policy.allocate(divan::black_box(&problem)));
 }
 
 /// Returns a queue of jobs of 1 to 64 GPUs of random scalability, with a request of one to eight
 /// GPUs.
-fn queued(jobs: u32) -> Problem {
+fn queued(jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(1);
     let mut problem = cluster(16, 4);
     problem.jobs = (0..jobs).map(|_| elastic(&mut dice)).collect();
-    let by_age = |a: &Job, b: &Job| a.submitted_s.total_cmp(&b.submitted_s);
+    let by_age = |a: &ProblemJob, b: &ProblemJob| a.submitted_s.total_cmp(&b.submitted_s);
     problem.jobs.sort_by(by_age);
     problem
 }
 
-fn elastic(dice: &mut Dice) -> Job {
+fn elastic(dice: &mut Dice) -> ProblemJob {
     let mut percent = |low, high| f64::from(dice.between(low, high)) / 100.0;
     let (speed, exponent, spread) = (percent(10, 200), percent(30, 98), percent(60, 100));
     let submitted_s = percent(0, 300_000);
@@ -65,9 +65,9 @@ fn elastic(dice: &mut Dice) -> Job {
     job.submitted_s = submitted_s;
     job.since_s = submitted_s;
     job.restart_s = 30.0;
-    job.outlook = Outlook {
+    job.outlook = ScalingModel {
         work_left,
-        curves: vec![Curve { local, spread }].into(),
+        curves: vec![KindSpeedCurve { local, spread }].into(),
         largest_gpus: 64,
         ..job.outlook
     };

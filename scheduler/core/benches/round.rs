@@ -8,7 +8,7 @@ mod scene;
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Slicing;
-use muster_core::snapshot::{Snapshot, SpeedPoint};
+use muster_core::snapshot::{ClusterSnapshot, SpeedPoint};
 use muster_core::{apply, plan, policy::Policy};
 use scene::Scene;
 
@@ -64,7 +64,7 @@ fn round(scene: &mut Scene) {
 
 /// Returns a full cluster whose running jobs were measured at two sizes, for longer than a resize
 /// takes.
-fn busy(size: Size) -> Snapshot {
+fn busy(size: Size) -> ClusterSnapshot {
     let mut scene = queued(size);
     scene.policy = policy(PolicyName::Optimus, 0);
     for _ in 0..3 {
@@ -100,7 +100,7 @@ fn busy(size: Size) -> Snapshot {
 }
 
 /// Returns the busy cluster with one more job.
-fn arrival(size: Size) -> Snapshot {
+fn arrival(size: Size) -> ClusterSnapshot {
     let mut snapshot = busy(size);
     let number = u32::try_from(snapshot.jobs.len()).expect("few jobs");
     let mut job = scene::job(number, "new", snapshot.now_ms);
@@ -201,7 +201,7 @@ mod turns {
 
     /// Returns a full cluster whose slices end one after the other. The wait reasons are already
     /// written.
-    fn full(Full(nodes, run): Full, jobs: u32, explained_jobs: u32) -> Snapshot {
+    fn full(Full(nodes, run): Full, jobs: u32, explained_jobs: u32) -> ClusterSnapshot {
         let mut scene = Scene::cluster(nodes, 8);
         scene.policy = turning(explained_jobs);
         let workers = nodes * 8 / run;

@@ -1,8 +1,8 @@
 //! Carries out a plan on a snapshot, as the store does on its rows. Tests, replays and the
 //! simulator use it.
 
-use crate::plan::{Action, Decision, Plan, PlannedTask};
-use crate::snapshot::{Fault, Job, Snapshot, Task};
+use crate::plan::{Action, JobDecision, PlannedTask, RoundPlan};
+use crate::snapshot::{ClusterSnapshot, Fault, SnapshotJob, SnapshotTask};
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{Charge, InvalidTransition, JobState};
@@ -25,7 +25,7 @@ pub enum ApplyError {
 /// # Errors
 /// [`ApplyError`] if a decision names an unknown job, or an event that the job's state rejects. The
 /// snapshot is then partly changed.
-pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
+pub fn apply(snapshot: &mut ClusterSnapshot, plan: &RoundPlan) -> Result<(), ApplyError> {
     let now_ms = snapshot.now_ms;
     let ids = snapshot.jobs.iter().map(|job| job.id);
     let places: BTreeMap<JobId, usize> = ids.zip(0..).collect();
@@ -48,7 +48,7 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
 }
 
 /// Records one fault for each node that did not start a task of this job in time.
-fn charge(snapshot: &mut Snapshot, job: usize, late: &[TaskId]) {
+fn charge(snapshot: &mut ClusterSnapshot, job: usize, late: &[TaskId]) {
     let (job, at_ms) = (&snapshot.jobs[job], snapshot.now_ms);
     let late = job.tasks.iter().filter(|task| late.contains(&task.id));
     let late: BTreeSet<NodeId> = late.map(|task| task.node).collect();
@@ -65,9 +65,9 @@ fn charge(snapshot: &mut Snapshot, job: usize, late: &[TaskId]) {
 
 /// Promotes guests to lane 0 of GPUs that their hosts have left. The store does this in the
 /// transaction that releases the GPU.
-pub fn move_up(snapshot: &mut Snapshot) {
-    let tasks = |jobs: &[Job]| {
-        let held = jobs.iter().flat_map(Job::held_tasks);
+pub fn promote_guests(snapshot: &mut ClusterSnapshot) {
+    let tasks = |jobs: &[SnapshotJob]| {
+        let held = jobs.iter().flat_map(SnapshotJob::held_tasks);
         let held = held.filter(|task| task.state.holds_gpus() && task.lane == 0);
         let gpus = held.flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)));
         gpus.collect::<BTreeSet<_>>()
@@ -84,7 +84,7 @@ pub fn move_up(snapshot: &mut Snapshot) {
     }
 }
 
-fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), ApplyError> {
+fn apply_one(job: &mut SnapshotJob, decision: &JobDecision, now_ms: i64) -> Result<(), ApplyError> {
     // A run ends the series of placement rejections; only a refused start continues it.
     let has_run = !matches!(job.state, JobState::Starting | JobState::Stopping { .. });
     if let Some(event) = decision.action.event() {
@@ -169,7 +169,7 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
     Ok(())
 }
 
-fn count(job: &mut Job, charge: Charge) {
+fn count(job: &mut SnapshotJob, charge: Charge) {
     match charge {
         Charge::None => {}
         Charge::Refusal => job.put_off = job.put_off.saturating_add(1),
@@ -179,7 +179,7 @@ fn count(job: &mut Job, charge: Charge) {
 
 /// Applies a suspension or resumption to the workers. PS shards hold no GPU and block while the
 /// workers are suspended.
-fn turn(job: &mut Job, event: &TaskEvent, now_ms: i64) {
+fn turn(job: &mut SnapshotJob, event: &TaskEvent, now_ms: i64) {
     job.turned_ms = Some(now_ms);
     for task in job.tasks.iter_mut().filter(|task| task.is_worker()) {
         if let Ok(state) = task.state.clone().apply(event.clone()) {
@@ -188,7 +188,7 @@ fn turn(job: &mut Job, event: &TaskEvent, now_ms: i64) {
     }
 }
 
-fn start(job: &mut Job, tasks: &[PlannedTask], now_ms: i64) {
+fn start(job: &mut SnapshotJob, tasks: &[PlannedTask], now_ms: i64) {
     job.revision += 1;
     job.placed_ms = Some(now_ms);
     (job.turned_ms, job.running_ms) = (None, None);
@@ -197,14 +197,14 @@ fn start(job: &mut Job, tasks: &[PlannedTask], now_ms: i64) {
     job.tasks = assigned(job, tasks);
 }
 
-fn resize(job: &mut Job, leave: &[TaskId], join: &[PlannedTask], now_ms: i64) {
+fn resize(job: &mut SnapshotJob, leave: &[TaskId], join: &[PlannedTask], now_ms: i64) {
     job.revision += 1;
     job.placed_ms = Some(now_ms);
     let (leaving, kept) = std::mem::take(&mut job.tasks)
         .into_iter()
         .partition(|task| leave.contains(&task.id));
     job.tasks = kept;
-    let leaving: Vec<Task> = leaving;
+    let leaving: Vec<SnapshotTask> = leaving;
     for mut task in leaving {
         if let Ok(state) = task.state.clone().apply(TaskEvent::Stop) {
             task.state = state;
@@ -218,10 +218,10 @@ fn resize(job: &mut Job, leave: &[TaskId], join: &[PlannedTask], now_ms: i64) {
     job.tasks.sort_by_key(|task| (task.role, task.id));
 }
 
-fn assigned(job: &Job, tasks: &[PlannedTask]) -> Vec<Task> {
+fn assigned(job: &SnapshotJob, tasks: &[PlannedTask]) -> Vec<SnapshotTask> {
     let tasks = (0_u128..).zip(tasks).map(|(place, task)| {
         let salt = (u128::from(job.revision) << 16 | place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Task {
+        SnapshotTask {
             id: TaskId(Uuid::from_u128(job.id.0.as_u128() ^ salt)),
             role: task.role,
             node: task.node,

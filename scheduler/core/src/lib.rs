@@ -1,11 +1,12 @@
 //! Decisions of the scheduler, as a pure function.
 //!
-//! [`plan`] reads one [`snapshot::Snapshot`] of the cluster and a [`policy::Policy`]. It returns a
-//! [`Plan`] and a [`RoundReport`] with the reasons. [`check`] lists the rules that a plan breaks.
+//! [`plan`] reads one [`snapshot::ClusterSnapshot`] of the cluster and a [`policy::Policy`]. It
+//! returns a [`RoundPlan`] and a [`RoundReport`] with the reasons. [`check`] lists the rules that a
+//! plan breaks.
 //!
-//! Every policy decides on the dense [`problem`] through one trait, [`policies::Share`]. `live`
-//! translates a snapshot into a problem and the policy's answer into a plan. A simulator can do the
-//! same with a state of its own.
+//! Every policy decides on the dense [`problem`] through one trait, [`policies::SchedulingPolicy`].
+//! `planner` translates a snapshot into a problem and the policy's answer into a plan. A simulator
+//! can do the same with a state of its own.
 //!
 //! Architecture invariant: no IO, no clock, no randomness, no logging, no async. Time is a field of
 //! the snapshot. The same snapshot and policy give the same bytes.
@@ -14,8 +15,8 @@ pub mod apply;
 pub mod check;
 mod estimate;
 pub mod learn;
-mod live;
 pub mod plan;
+mod planner;
 pub mod policies;
 pub mod policy;
 pub mod problem;
@@ -23,8 +24,8 @@ pub mod report;
 mod runtimes;
 pub mod snapshot;
 
-pub use apply::{ApplyError, apply, move_up};
+pub use apply::{ApplyError, apply, promote_guests};
 pub use check::{Violation, check, sound};
-pub use live::{Memory, apply_change};
-pub use plan::{Action, Decision, Plan, PlannedTask, plan, plan_again};
+pub use plan::{Action, JobDecision, PlannedTask, RoundPlan, plan, plan_again};
+pub use planner::{EstimateCache, apply_change};
 pub use report::RoundReport;

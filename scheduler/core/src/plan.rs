@@ -1,9 +1,9 @@
 //! Output of a round. A plan is complete: its execution needs no further decision.
 
-use crate::live::Memory;
+use crate::planner::EstimateCache;
 use crate::policy::Policy;
 use crate::report::RoundReport;
-use crate::snapshot::{Snapshot, Untold};
+use crate::snapshot::{ClusterSnapshot, StaleWait};
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, Charge, JobEvent};
 use muster_model::pace::Suspect;
@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 /// Changes of one round. Decisions for the same job apply in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
-    pub decisions: Vec<Decision>,
+pub struct RoundPlan {
+    pub decisions: Vec<JobDecision>,
     /// Nodes that take no new tasks from now on; this plan places none there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<NodeDecision>,
     /// Wait reasons of jobs that the round does not consider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub behind: Vec<Behind>,
+    pub behind: Vec<RemainderWait>,
 }
 
 /// Wait reason of queued jobs of one tenant behind those that the round considers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Behind {
+pub struct RemainderWait {
     pub waiting: Waiting,
-    pub jobs: Vec<Untold>,
+    pub jobs: Vec<StaleWait>,
 }
 
 /// A node that is excluded from new tasks.
@@ -43,7 +43,7 @@ pub struct NodeDecision {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Decision {
+pub struct JobDecision {
     pub job: JobId,
     /// Revision of the job in the snapshot, for compare-and-set.
     pub expected_revision: u64,
@@ -130,22 +130,22 @@ pub struct PlannedTask {
 
 /// Plans one round. The same snapshot and policy give the same bytes.
 #[must_use]
-pub fn plan(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
-    crate::live::run(snapshot, policy)
+pub fn plan(snapshot: &ClusterSnapshot, policy: &Policy) -> (RoundPlan, RoundReport) {
+    crate::planner::plan_round(snapshot, policy)
 }
 
 /// Plans one round with the estimates of the last one. They shorten the computation and do not
 /// change the result.
 #[must_use]
 pub fn plan_again(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     policy: &Policy,
-    memory: &mut Memory,
-) -> (Plan, RoundReport) {
-    crate::live::run_again(snapshot, policy, memory)
+    memory: &mut EstimateCache,
+) -> (RoundPlan, RoundReport) {
+    crate::planner::plan_round_with_cache(snapshot, policy, memory)
 }
 
-impl Plan {
+impl RoundPlan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.decisions.is_empty() && self.excluded.is_empty() && self.behind.is_empty()

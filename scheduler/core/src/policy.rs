@@ -198,7 +198,7 @@ impl Policy {
     /// itself gets 3 s, the cost on a local cluster, and may resize after 10 s.
     #[must_use]
     pub fn named(share: PolicyName) -> Self {
-        let weighs = share.share().promises().restarts_pay;
+        let weighs = share.policy().capabilities().restarts_pay;
         Self {
             share,
             resize_cost_ms: if weighs { 3_000 } else { 5_000 },

@@ -3,14 +3,15 @@
 //! A pod keeps its GPUs, CPU and memory in Kubernetes while it exists, and the kubelet rejects
 //! other pods for them. Other jobs could not use the GPUs of such a job while it is suspended.
 
-use crate::snapshot::{Job, Snapshot};
+use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::id::NodeId;
 use muster_model::job::JobPhase;
 use std::collections::BTreeSet;
 
-impl Snapshot {
-    /// Clears [`Job::suspends`] of jobs with a task in a pod, and of jobs without tasks that can
-    /// start only as pods. Jobs that are already suspended keep it, so that they can resume.
+impl ClusterSnapshot {
+    /// Clears [`SnapshotJob::suspends`] of jobs with a task in a pod, and of jobs without tasks
+    /// that can start only as pods. Jobs that are already suspended keep it, so that they can
+    /// resume.
     pub fn leave_pods_out_of_turns(&mut self) {
         let pods: BTreeSet<NodeId> = self
             .nodes
@@ -29,7 +30,7 @@ impl Snapshot {
 }
 
 /// Whether other jobs can use the job's present or future GPUs while it is suspended.
-fn gives_back(job: &Job, pods: &BTreeSet<NodeId>, only_pods: bool) -> bool {
+fn gives_back(job: &SnapshotJob, pods: &BTreeSet<NodeId>, only_pods: bool) -> bool {
     let mut there = job.held_tasks().peekable();
     if job.state.phase() == JobPhase::Suspended {
         return true;

@@ -1,8 +1,8 @@
 //! The reason of an action names the user that requested it.
 
 use crate::scene::Scene;
-use muster_core::snapshot::{Asked, Trial};
-use muster_core::{Action, Plan};
+use muster_core::snapshot::{IntentOrigin, StudyMembership};
+use muster_core::{Action, RoundPlan};
 use muster_model::id::StudyId;
 use muster_model::job::{Intent, JobPhase};
 use uuid::Uuid;
@@ -11,7 +11,7 @@ fn ask(scene: &mut Scene, intent: Intent, by: Option<&str>) {
     let at_ms = scene.snapshot.now_ms;
     let job = scene.find("a");
     job.intent = intent;
-    job.asked = Some(Asked {
+    job.asked = Some(IntentOrigin {
         by: by.map(str::to_owned),
         at_ms,
     });
@@ -26,7 +26,7 @@ fn running() -> Scene {
 }
 
 /// Returns the reasons of the decisions of a plan.
-fn whys(plan: &Plan) -> Vec<&str> {
+fn whys(plan: &RoundPlan) -> Vec<&str> {
     let whys = plan.decisions.iter().filter_map(|one| match &one.action {
         Action::Stop { why, .. } | Action::Suspend { why } | Action::Continue { why, .. } => {
             Some(why.as_str())
@@ -52,7 +52,7 @@ fn stop_reason_names_requesting_user() {
         assert_eq!(whys(&scene.round()), [why]);
     }
     let mut scene = running();
-    scene.find("a").trial = Some(Trial {
+    scene.find("a").trial = Some(StudyMembership {
         study: StudyId(Uuid::from_u128(1)),
         gain: 0.5,
     });

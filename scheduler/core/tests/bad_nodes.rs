@@ -1,7 +1,7 @@
 //! Bad nodes: a node with failures of several jobs takes no new tasks.
 
 use crate::scene::{JobIn, Scene};
-use muster_core::Plan;
+use muster_core::RoundPlan;
 use muster_core::snapshot::Fault;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
@@ -22,7 +22,7 @@ fn charge_with(scene: &mut Scene, node: usize, job: Option<u128>, ago_ms: i64, w
         .push(Fault { job, what, at_ms });
 }
 
-fn excluded(plan: &Plan) -> Vec<NodeId> {
+fn excluded(plan: &RoundPlan) -> Vec<NodeId> {
     plan.excluded.iter().map(|one| one.node).collect()
 }
 

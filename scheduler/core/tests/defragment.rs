@@ -4,7 +4,7 @@
 use crate::scene::{Scene, gone};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Restarts, Task};
+use muster_core::snapshot::{Restarts, SnapshotTask};
 use muster_core::{Action, apply, check, plan};
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Range;
@@ -20,7 +20,7 @@ fn runs(scene: &mut Scene, name: &str, node: usize, gpu: u32) {
     job.state = JobState::Running;
     job.revision = 1;
     job.placed_ms = Some(placed_ms);
-    job.tasks = vec![Task {
+    job.tasks = vec![SnapshotTask {
         id: muster_model::id::TaskId(uuid::Uuid::from_u128(
             job.id.0.as_u128() + u128::from(gpu) + 1,
         )),
@@ -174,7 +174,7 @@ fn jobs_do_not_move_when_cost_exceeds_gain() {
 
 #[test]
 fn fresh_exclusive_and_higher_priority_jobs_do_not_move() {
-    let spoil: [fn(&mut muster_core::snapshot::Job, i64); 3] = [
+    let spoil: [fn(&mut muster_core::snapshot::SnapshotJob, i64); 3] = [
         |job, now_ms| job.placed_ms = Some(now_ms - 1_000),
         |job, _| job.exclusive = true,
         |job, _| job.priority = 5,
@@ -226,7 +226,7 @@ fn move_destination_is_reserved_until_its_node_closes() {
         scene.obey();
         scene.round();
         let after = scene.find(&moved[0]);
-        let there = |task: &Task| seats.contains(&(task.node, task.gpus.clone()));
+        let there = |task: &SnapshotTask| seats.contains(&(task.node, task.gpus.clone()));
         let arrived = !after.tasks.is_empty() && after.tasks.iter().all(there);
         assert_eq!(
             arrived && after.state == JobState::Starting,

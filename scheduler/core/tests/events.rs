@@ -2,20 +2,20 @@
 
 use crate::dense::random::{self, Dice};
 use crate::dense::{told, violations};
-use muster_core::policies::Share;
-use muster_core::policies::muster::{Change, Muster, Standing};
-use muster_core::problem::{Decision, Part, Problem};
+use muster_core::policies::SchedulingPolicy;
+use muster_core::policies::muster::{AllocationChange, IncrementalState, Muster};
+use muster_core::problem::{NodeAllocation, PolicyDecision, SchedulingProblem};
 use proptest::prelude::*;
 
 /// Present problem and allocations.
 struct Now {
-    problem: Problem,
-    holds: Vec<Vec<Part>>,
+    problem: SchedulingProblem,
+    holds: Vec<Vec<NodeAllocation>>,
     ended: Vec<bool>,
 }
 
 impl Now {
-    fn take(&mut self, changes: &[Change]) -> Result<(), TestCaseError> {
+    fn take(&mut self, changes: &[AllocationChange]) -> Result<(), TestCaseError> {
         for change in changes {
             prop_assert!(!self.ended[change.job], "{change:?} of who ended");
             // A running job is changed only by a lost node, as a stop.
@@ -29,11 +29,11 @@ impl Now {
         Ok(())
     }
 
-    fn examine(&self, standing: &Standing<'_>) -> Result<(), TestCaseError> {
+    fn examine(&self, standing: &IncrementalState<'_>) -> Result<(), TestCaseError> {
         for (job, holds) in self.holds.iter().enumerate() {
             prop_assert_eq!(standing.holds(job), &holds[..], "job {}", job);
         }
-        let decision = Decision {
+        let decision = PolicyDecision {
             parts: self.holds.iter().cloned().map(Some).collect(),
             worth: Vec::new(),
         };
@@ -50,8 +50,8 @@ fn walk(seed: u64) -> Result<(), TestCaseError> {
         (job.fixed, job.preemptible) = (false, true);
     }
     let others = random::problem(&mut dice, 3).jobs;
-    let decision = Muster::STANDARD.share(&before);
-    let mut standing = Standing::after(Muster::STANDARD, &before, &decision);
+    let decision = Muster::STANDARD.allocate(&before);
+    let mut standing = IncrementalState::after(Muster::STANDARD, &before, &decision);
     let mut now = Now {
         holds: (0..before.jobs.len())
             .map(|job| decision.holds(&before, job).to_vec())
@@ -112,19 +112,19 @@ fn waiting_job_starts_when_another_job_ends() {
         crate::dense::runs(crate::dense::job(4, 1_000.0), &[(0, 4)], 0.0),
         crate::dense::job(2, 1e7),
     ];
-    let decision = Muster::STANDARD.share(&problem);
-    let mut standing = Standing::after(Muster::STANDARD, &problem, &decision);
+    let decision = Muster::STANDARD.allocate(&problem);
+    let mut standing = IncrementalState::after(Muster::STANDARD, &problem, &decision);
     assert_eq!(standing.holds(1), []);
-    let started = |job, gpus| Change {
+    let started = |job, gpus| AllocationChange {
         job,
-        parts: vec![Part { node: 0, gpus }],
+        parts: vec![NodeAllocation { node: 0, gpus }],
     };
     assert_eq!(standing.ended(0), [started(1, 2)]);
     assert_eq!(
         standing.arrived(crate::dense::job(2, 10.0)),
         [started(2, 2)]
     );
-    let waits = |job| Change {
+    let waits = |job| AllocationChange {
         job,
         parts: Vec::new(),
     };

@@ -3,17 +3,19 @@
 
 use crate::dense::random::{self, Dice};
 use crate::dense::{cluster, job, violations};
-use muster_core::policies::favour::favour;
 use muster_core::policies::name::PolicyName;
-use muster_core::problem::{Decision, Job, Part, Problem, Trial, gpus_of};
+use muster_core::policies::prioritise_trials::prioritise_trials;
+use muster_core::problem::{
+    NodeAllocation, PolicyDecision, ProblemJob, ProblemTrial, SchedulingProblem, gpus_of,
+};
 use proptest::prelude::*;
 
-fn trial(study: u32, gain: f64) -> Option<Trial> {
-    Some(Trial { study, gain })
+fn trial(study: u32, gain: f64) -> Option<ProblemTrial> {
+    Some(ProblemTrial { study, gain })
 }
 
 /// Returns the GPUs held by each tenant, by priority, and the GPUs allocated on each node.
-fn sums(problem: &Problem, decision: &Decision) -> (Vec<u32>, Vec<u32>) {
+fn sums(problem: &SchedulingProblem, decision: &PolicyDecision) -> (Vec<u32>, Vec<u32>) {
     let mut of_tenants = vec![0; problem.tenants.len() * 3];
     let mut of_nodes = vec![0; problem.nodes.len()];
     for (index, job) in problem.jobs.iter().enumerate() {
@@ -44,8 +46,8 @@ proptest! {
             }
         }
         for name in [PolicyName::Muster, PolicyName::Srtf, PolicyName::Optimus, PolicyName::Drf] {
-            let plain = name.share().share(&problem);
-            let favoured = favour(&problem, plain.clone());
+            let plain = name.policy().allocate(&problem);
+            let favoured = prioritise_trials(&problem, plain.clone());
             prop_assert_eq!(sums(&problem, &plain), sums(&problem, &favoured));
             let before = violations(&problem, &plain);
             let after = violations(&problem, &favoured);
@@ -56,27 +58,27 @@ proptest! {
                 let stopped = favoured.holds(&problem, index).is_empty() && !plain.holds(&problem, index).is_empty();
                 prop_assert!(!stopped || job.present.is_empty(), "{name:?} stopped one who runs");
             }
-            let again = favour(&problem, favoured.clone());
+            let again = prioritise_trials(&problem, favoured.clone());
             prop_assert_eq!(again, favoured, "once is enough");
         }
     }
 }
 
-fn problem(jobs: Vec<Job>, gpus: u32) -> Problem {
-    Problem {
+fn problem(jobs: Vec<ProblemJob>, gpus: u32) -> SchedulingProblem {
+    SchedulingProblem {
         jobs,
         ..cluster(1, gpus)
     }
 }
 
-fn waiting(study: u32, gain: f64) -> Job {
-    Job {
+fn waiting(study: u32, gain: f64) -> ProblemJob {
+    ProblemJob {
         trial: trial(study, gain),
         ..job(1, 100.0)
     }
 }
 
-fn sizes(problem: &Problem, decision: &Decision) -> Vec<u32> {
+fn sizes(problem: &SchedulingProblem, decision: &PolicyDecision) -> Vec<u32> {
     let of = |index| gpus_of(decision.holds(problem, index));
     (0..problem.jobs.len()).map(of).collect()
 }
@@ -90,39 +92,39 @@ fn promising_trials_start_first_within_their_study() {
         waiting(0, 0.5),
     ];
     let problem = problem(jobs, 2);
-    let plain = PolicyName::Fifo.share().share(&problem);
+    let plain = PolicyName::Fifo.policy().allocate(&problem);
     assert_eq!(sizes(&problem, &plain), [1, 1, 0, 0]);
-    let favoured = favour(&problem, plain);
+    let favoured = prioritise_trials(&problem, plain);
     assert_eq!(sizes(&problem, &favoured), [0, 1, 1, 0]);
 }
 
 #[test]
 fn promising_trials_grow_first_without_stopping_others() {
-    let running = |gain| Job {
-        present: vec![Part { node: 0, gpus: 1 }],
+    let running = |gain| ProblemJob {
+        present: vec![NodeAllocation { node: 0, gpus: 1 }],
         max_gpus: 4,
         ..waiting(0, gain)
     };
     let problem = problem(vec![running(0.2), running(0.9), waiting(0, 1.0)], 4);
-    let grown = Decision {
-        parts: vec![Some(vec![Part { node: 0, gpus: 3 }]), None, None],
+    let grown = PolicyDecision {
+        parts: vec![Some(vec![NodeAllocation { node: 0, gpus: 3 }]), None, None],
         worth: Vec::new(),
     };
-    let favoured = favour(&problem, grown);
+    let favoured = prioritise_trials(&problem, grown);
     assert_eq!(sizes(&problem, &favoured), [1, 3, 0]);
 }
 
 #[test]
 fn running_trial_is_not_stopped_for_less_promising_one() {
-    let here = vec![Part { node: 0, gpus: 1 }];
-    let running = Job {
+    let here = vec![NodeAllocation { node: 0, gpus: 1 }];
+    let running = ProblemJob {
         present: here.clone(),
         ..waiting(0, 0.9)
     };
     let problem = problem(vec![waiting(0, 0.2), running], 1);
-    let turned = Decision {
+    let turned = PolicyDecision {
         parts: vec![Some(here), Some(Vec::new())],
         worth: Vec::new(),
     };
-    assert_eq!(favour(&problem, turned).parts, [None, None]);
+    assert_eq!(prioritise_trials(&problem, turned).parts, [None, None]);
 }

@@ -4,7 +4,7 @@
 use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::Job;
+use muster_core::snapshot::SnapshotJob;
 use muster_model::id::JobId;
 use muster_model::job::JobState;
 use muster_model::spec::Range;
@@ -28,7 +28,7 @@ fn turning(nodes: u32, gpus: u32, share: PolicyName) -> Scene {
 }
 
 /// Submits a job of fixed size without an end.
-fn submit<'s>(scene: &'s mut Scene, name: &str, workers: u32) -> &'s mut Job {
+fn submit<'s>(scene: &'s mut Scene, name: &str, workers: u32) -> &'s mut SnapshotJob {
     let job = scene.job(name).workers(workers, workers).0;
     job.ps_shards = Range::NONE;
     job.progress.max_steps = None;
@@ -36,7 +36,7 @@ fn submit<'s>(scene: &'s mut Scene, name: &str, workers: u32) -> &'s mut Job {
 }
 
 /// Returns the forecast start of a job's slice, or `None` if its smallest change is another one.
-fn told(job: &Job) -> Option<i64> {
+fn told(job: &SnapshotJob) -> Option<i64> {
     match job.waiting.as_ref()?.smallest_change.as_ref()? {
         Change::Wait {
             until_unix_ms,

@@ -4,7 +4,7 @@
 use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::{Freed, Job, Restarts};
+use muster_core::snapshot::{FreedGpu, Restarts, SnapshotJob};
 use muster_core::{Action, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
@@ -35,13 +35,14 @@ fn resizes(action: &Action) -> bool {
 
 /// Whether a job needs GPUs or is about to.
 fn is_demand(scene: &Scene) -> bool {
-    let waits = |job: &Job| matches!(job.state, JobState::Queued | JobState::Stopping { .. });
+    let waits =
+        |job: &SnapshotJob| matches!(job.state, JobState::Queued | JobState::Stopping { .. });
     scene.snapshot.jobs.iter().any(waits)
 }
 
 /// Returns the minimum interval between two resizes, computed independently: the policy's, and the
 /// one in which a restart is three tenths.
-fn least_ms(job: &Job, policy: &Policy) -> i64 {
+fn least_ms(job: &SnapshotJob, policy: &Policy) -> i64 {
     let cost_s = match (job.in_place, job.restarts) {
         (true, _) => policy.in_place_cost_ms as f64 / 1_000.0,
         (false, Some(known)) => {
@@ -166,7 +167,7 @@ fn job_does_not_grow_into_gpu_released_a_moment_ago() {
         let gpu = scene.find("trial").tasks[0].gpus[0];
         scene.snapshot.jobs.retain(|job| job.name != "trial");
         let freed_ms = scene.snapshot.now_ms;
-        let freed = Freed {
+        let freed = FreedGpu {
             gpu,
             at_ms: freed_ms,
         };
@@ -184,7 +185,7 @@ fn job_does_not_grow_into_gpu_released_a_moment_ago() {
 fn waiting_job_starts_at_once_on_released_gpus() {
     let mut scene = Scene::cluster(1, 2);
     let at_ms = scene.snapshot.now_ms;
-    let freed = |gpu| Freed { gpu, at_ms };
+    let freed = |gpu| FreedGpu { gpu, at_ms };
     scene.snapshot.nodes[0].freed = vec![freed(0), freed(1)];
     scene.job("new").workers(2, 2).ps_shards(0, 0);
     scene.round();

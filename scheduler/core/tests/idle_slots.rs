@@ -4,8 +4,8 @@
 use crate::scene::{Scene, gone, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
-use muster_core::snapshot::{Job, Snapshot, SpeedPoint};
-use muster_core::{Action, apply, check, move_up, plan};
+use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SpeedPoint};
+use muster_core::{Action, apply, check, plan, promote_guests};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobState, RequeueCause};
 use muster_model::packing::{Company, UsageReport};
@@ -27,7 +27,7 @@ const GIB: u64 = 1 << 30;
 
 /// Simulated cluster with a clock. Tasks obey an order within a second.
 struct Course {
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     policy: Policy,
     /// Remaining work by job in seconds: of one worker for engine jobs, of the whole gang for
     /// commands.
@@ -72,7 +72,7 @@ impl Course {
         }
     }
 
-    fn submit(&mut self, name: &str, (min, max): (u32, u32), seconds: u32) -> &mut Job {
+    fn submit(&mut self, name: &str, (min, max): (u32, u32), seconds: u32) -> &mut SnapshotJob {
         let number = u32::try_from(self.left_s.len()).expect("few");
         let mut new = job(number, name, self.snapshot.now_ms);
         new.workers = Range { min, max };
@@ -83,20 +83,20 @@ impl Course {
         self.snapshot.jobs.last_mut().expect("just added")
     }
 
-    fn command(&mut self, name: &str, workers: u32, seconds: u32) -> &mut Job {
+    fn command(&mut self, name: &str, workers: u32, seconds: u32) -> &mut SnapshotJob {
         let new = self.submit(name, (workers, workers), seconds);
         new.command = Some(Ends::AllWorkers);
         new.progress.max_steps = None;
         new
     }
 
-    fn elastic(&mut self, name: &str, (min, max): (u32, u32), seconds: u32) -> &mut Job {
+    fn elastic(&mut self, name: &str, (min, max): (u32, u32), seconds: u32) -> &mut SnapshotJob {
         let new = self.submit(name, (min, max), seconds);
         new.in_place = true;
         new
     }
 
-    fn find(&self, name: &str) -> Option<&Job> {
+    fn find(&self, name: &str) -> Option<&SnapshotJob> {
         self.snapshot.jobs.iter().find(|job| job.name == name)
     }
 
@@ -170,16 +170,16 @@ impl Course {
 
     /// Returns the other job on the slot of a job of one worker, and the time since which both are
     /// there.
-    fn company(&self, job: &Job) -> Option<Company> {
+    fn company(&self, job: &SnapshotJob) -> Option<Company> {
         let [task] = job.tasks.as_slice() else {
             return None;
         };
-        let there = |other: &&Job| {
+        let there = |other: &&SnapshotJob| {
             let mut tasks = other.held_tasks().filter(|task| task.state.holds_gpus());
             other.id != job.id && tasks.any(|it| it.node == task.node && it.gpus == task.gpus)
         };
         let other = self.snapshot.jobs.iter().find(there)?;
-        let came_ms = |job: &Job| job.turned_ms.max(job.placed_ms).unwrap_or(0);
+        let came_ms = |job: &SnapshotJob| job.turned_ms.max(job.placed_ms).unwrap_or(0);
         let since_ms = came_ms(job).max(came_ms(other));
         Some(Company {
             job: other.id,
@@ -195,7 +195,7 @@ impl Course {
             jobs.map(|job| self.company(job)).collect()
         };
         for (job, company) in self.snapshot.jobs.iter_mut().zip(company) {
-            let stands = job.state == JobState::Suspended && job.stands_still();
+            let stands = job.state == JobState::Suspended && job.are_workers_suspended();
             if job.workers.max != 1 || !(stands || job.state == JobState::Running) {
                 continue;
             }
@@ -263,13 +263,13 @@ impl Course {
         apply(&mut self.snapshot, &plan).expect("a checked plan");
         let jobs = &mut self.snapshot.jobs;
         jobs.retain(|job| !job.state.phase().is_terminal());
-        move_up(&mut self.snapshot);
+        promote_guests(&mut self.snapshot);
     }
 
     /// Returns the number of slots that no task holds.
     fn free(&self) -> u32 {
         let slots: u32 = self.snapshot.nodes.iter().map(|node| node.gpus).sum();
-        let tasks = self.snapshot.jobs.iter().flat_map(Job::held_tasks);
+        let tasks = self.snapshot.jobs.iter().flat_map(SnapshotJob::held_tasks);
         // A guest is on a slot that another task holds.
         let held = tasks.filter(|task| task.state.holds_gpus() && task.lane == 0);
         slots - u32::try_from(held.count()).expect("few")
@@ -389,13 +389,13 @@ fn wait_reason_counts_reserved_free_slots() {
 #[derive(Debug, Clone, Copy)]
 struct Coming {
     at_s: u32,
-    kind: Kind,
+    kind: JobForm,
     workers: (u32, u32),
     seconds: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum JobForm {
     /// User's own program.
     Command,
     /// Engine job that is resized in place.
@@ -406,9 +406,9 @@ enum Kind {
 
 fn coming() -> impl Strategy<Value = Coming> {
     let kind = prop_oneof![
-        3 => Just(Kind::Command),
-        2 => Just(Kind::InPlace),
-        1 => Just(Kind::Restarting),
+        3 => Just(JobForm::Command),
+        2 => Just(JobForm::InPlace),
+        1 => Just(JobForm::Restarting),
     ];
     let workers = (1_u32..=6, 0_u32..=4).prop_map(|(min, more)| (min.div_ceil(2), more));
     (0_u32..160, kind, workers, 4_u32..200).prop_map(|(at_s, kind, (min, more), seconds)| Coming {
@@ -433,9 +433,9 @@ fn course(nodes: u32, slots: u32, share: PolicyName, jobs: &[Coming]) -> Course 
             let (min, max) = (job.workers.0.min(all), job.workers.1.min(all));
             let name = format!("{:?}-{number}", job.kind);
             match job.kind {
-                Kind::Command => course.command(&name, min, job.seconds),
-                Kind::InPlace => course.elastic(&name, (min, max), job.seconds),
-                Kind::Restarting => course.submit(&name, (min, max), job.seconds),
+                JobForm::Command => course.command(&name, min, job.seconds),
+                JobForm::InPlace => course.elastic(&name, (min, max), job.seconds),
+                JobForm::Restarting => course.submit(&name, (min, max), job.seconds),
             };
         }
         course.run(1);

@@ -1,12 +1,12 @@
 //! Resizes in place: which tasks stay, join and leave, and when a restart is needed after all.
 
 use crate::scene::{Scene, gone, tenant};
-use muster_core::snapshot::Tenant;
-use muster_core::{Action, Plan};
+use muster_core::snapshot::SnapshotTenant;
+use muster_core::{Action, RoundPlan};
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::{Outcome, Role, TaskState};
 
-fn stops(plan: &Plan) -> usize {
+fn stops(plan: &RoundPlan) -> usize {
     let stops = |action: &Action| matches!(action, Action::Stop { .. });
     plan.decisions
         .iter()
@@ -15,7 +15,7 @@ fn stops(plan: &Plan) -> usize {
 }
 
 /// Returns the numbers of leaving and joining tasks of the only resize of a plan.
-fn resize(plan: &Plan) -> (usize, usize) {
+fn resize(plan: &RoundPlan) -> (usize, usize) {
     let mut resizes = plan.decisions.iter().filter_map(|one| match &one.action {
         Action::Resize { leave, join, .. } => Some((leave.len(), join.len())),
         _ => None,
@@ -88,7 +88,7 @@ fn in_place_job_shrinks_for_new_job_and_regrows() {
 fn lost_worker_is_dropped_and_replaced_later() {
     let mut scene = running(4);
     let rank_2 = Role::Worker { rank: 2 };
-    let lost = |task: &&mut muster_core::snapshot::Task| task.role == rank_2;
+    let lost = |task: &&mut muster_core::snapshot::SnapshotTask| task.role == rank_2;
     let task = scene.find("a").tasks.iter_mut().find(lost).expect("rank 2");
     task.state = gone(Outcome::signalled(9));
     let plan = scene.round();
@@ -113,7 +113,7 @@ fn lost_replicated_shard_is_replaced_in_place() {
     scene.job("a").workers(1, 2).replicated(2, 2);
     scene.settle();
     let lost = Role::PsShard { index: 0 };
-    let is_lost = |task: &&mut muster_core::snapshot::Task| task.role == lost;
+    let is_lost = |task: &&mut muster_core::snapshot::SnapshotTask| task.role == lost;
     let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
     task.state = gone(Outcome::signalled(9));
     let plan = scene.round();
@@ -132,7 +132,7 @@ fn orderly_stopped_replicated_shard_is_replaced() {
     scene.job("a").workers(1, 2).replicated(2, 2);
     scene.settle();
     let lost = Role::PsShard { index: 0 };
-    let is_lost = |task: &&mut muster_core::snapshot::Task| task.role == lost;
+    let is_lost = |task: &&mut muster_core::snapshot::SnapshotTask| task.role == lost;
     let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
     task.state = gone(Outcome::exited(0));
     let plan = scene.round();
@@ -163,7 +163,7 @@ fn job_fails_when_worker_failures_exhaust_retries() {
     let mut scene = running(3);
     scene.find("a").retries = 1;
     for (failures, phase) in [(1, JobPhase::Running), (2, JobPhase::Stopping)] {
-        let worker = |task: &&mut muster_core::snapshot::Task| matches!(task.role, Role::Worker { rank } if rank > 0);
+        let worker = |task: &&mut muster_core::snapshot::SnapshotTask| matches!(task.role, Role::Worker { rank } if rank > 0);
         let task = scene
             .find("a")
             .tasks
@@ -180,7 +180,7 @@ fn job_fails_when_worker_failures_exhaust_retries() {
 #[test]
 fn lost_node_costs_in_place_job_only_its_tasks_there() {
     let mut scene = running(4);
-    let chief = |task: &&muster_core::snapshot::Task| task.role == Role::Worker { rank: 0 };
+    let chief = |task: &&muster_core::snapshot::SnapshotTask| task.role == Role::Worker { rank: 0 };
     let (home, shard) = {
         let tasks = &scene.find("a").tasks;
         let home = tasks.iter().find(chief).expect("a chief").node;
@@ -222,7 +222,7 @@ fn job_restarts_without_coordinator_shard_or_minimum() {
 #[test]
 fn drained_node_loses_only_workers_of_in_place_job() {
     let mut scene = running(4);
-    let chief = |task: &&muster_core::snapshot::Task| task.role == Role::Worker { rank: 0 };
+    let chief = |task: &&muster_core::snapshot::SnapshotTask| task.role == Role::Worker { rank: 0 };
     let home = scene
         .find("a")
         .tasks
@@ -243,7 +243,7 @@ fn drained_node_loses_only_workers_of_in_place_job() {
 #[test]
 fn lowered_quota_shrinks_job_in_place() {
     let mut scene = running(4);
-    scene.snapshot.tenants = vec![Tenant {
+    scene.snapshot.tenants = vec![SnapshotTenant {
         id: tenant(0),
         name: "t0".to_owned(),
         gpu_quota: Some(2),

@@ -3,7 +3,7 @@
 
 use crate::scene::Scene;
 use muster_core::policy::StartLimit;
-use muster_core::{Action, Plan};
+use muster_core::{Action, RoundPlan};
 use muster_model::id::NodeId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::TaskState;
@@ -21,7 +21,7 @@ fn scene(nodes: u32, pods: Option<bool>) -> Scene {
     scene
 }
 
-fn given_up(plan: &Plan) -> usize {
+fn given_up(plan: &RoundPlan) -> usize {
     let tasks = plan.decisions.iter().map(|one| match &one.action {
         Action::GiveUp { tasks, .. } => tasks.len(),
         _ => 0,

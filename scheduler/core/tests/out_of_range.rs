@@ -2,7 +2,7 @@
 
 use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
-use muster_core::{Action, Plan, policy::Policy};
+use muster_core::{Action, RoundPlan, policy::Policy};
 use muster_model::job::{Intent, JobPhase};
 use muster_model::spec::Range;
 
@@ -32,7 +32,7 @@ fn want(scene: &mut Scene, name: &str, min: u32, max: u32) {
     scene.find(name).workers = Range { min, max };
 }
 
-fn stops(plan: &Plan) -> usize {
+fn stops(plan: &RoundPlan) -> usize {
     let stops = |action: &Action| matches!(action, Action::Stop { .. });
     plan.decisions
         .iter()

@@ -3,8 +3,8 @@
 use crate::scene::{Scene, job, tenant};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
-use muster_core::snapshot::{Job, Snapshot, Tenant};
-use muster_core::{Action, apply, check, move_up, plan};
+use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotTenant};
+use muster_core::{Action, apply, check, plan, promote_guests};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::packing::{Company, Hurt, Rate, UsageReport};
 use muster_model::spec::Range;
@@ -18,7 +18,7 @@ const GIB: u64 = 1 << 30;
 
 /// Simulated cluster with a clock, on which packed jobs slow each other down and are measured.
 struct Course {
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     policy: Policy,
     /// Relative rate of each of two jobs on a GPU.
     together: f64,
@@ -64,7 +64,7 @@ impl Course {
         }
     }
 
-    fn submit(&mut self, name: &str) -> &mut Job {
+    fn submit(&mut self, name: &str) -> &mut SnapshotJob {
         let number = u32::try_from(self.memory.len()).expect("few");
         let mut new = job(number, name, self.snapshot.now_ms + i64::from(number));
         new.workers = Range { min: 1, max: 1 };
@@ -75,7 +75,7 @@ impl Course {
         self.snapshot.jobs.last_mut().expect("just added")
     }
 
-    fn find(&mut self, name: &str) -> &mut Job {
+    fn find(&mut self, name: &str) -> &mut SnapshotJob {
         let mut jobs = self.snapshot.jobs.iter_mut();
         jobs.find(|job| job.name == name).expect("is there")
     }
@@ -113,7 +113,7 @@ impl Course {
         jobs.retain(|job| !job.state.phase().is_terminal());
         lanes_are_held_once(&self.snapshot);
         let obeyed = self.obey();
-        move_up(&mut self.snapshot);
+        promote_guests(&mut self.snapshot);
         lanes_are_held_once(&self.snapshot);
         quiet && !obeyed
     }
@@ -150,16 +150,16 @@ impl Course {
     }
 
     /// Returns the other job on the same GPU, and the time since which both are there.
-    fn company(&self, job: &Job) -> Option<Company> {
+    fn company(&self, job: &SnapshotJob) -> Option<Company> {
         let [task] = job.tasks.as_slice() else {
             return None;
         };
-        let there = |other: &&Job| {
+        let there = |other: &&SnapshotJob| {
             let mut tasks = other.held_tasks().filter(|it| it.state.holds_gpus());
             other.id != job.id && tasks.any(|it| it.node == task.node && it.gpus == task.gpus)
         };
         let other = self.snapshot.jobs.iter().find(there)?;
-        let came_ms = |job: &Job| job.turned_ms.max(job.placed_ms).unwrap_or(0);
+        let came_ms = |job: &SnapshotJob| job.turned_ms.max(job.placed_ms).unwrap_or(0);
         Some(Company {
             job: other.id,
             since_ms: came_ms(job).max(came_ms(other)),
@@ -173,7 +173,7 @@ impl Course {
             jobs.map(|job| self.company(job)).collect()
         };
         for (job, company) in self.snapshot.jobs.iter_mut().zip(company) {
-            if job.state == JobState::Suspended && job.stands_still() && self.tells {
+            if job.state == JobState::Suspended && job.are_workers_suspended() && self.tells {
                 let report = UsageReport {
                     memory_bytes: Some(self.memory[&job.name] / 4 * self.keeps),
                     stands: true,
@@ -237,9 +237,9 @@ impl Course {
     }
 }
 
-fn lanes_are_held_once(snapshot: &Snapshot) {
+fn lanes_are_held_once(snapshot: &ClusterSnapshot) {
     let mut held = BTreeSet::new();
-    for task in snapshot.jobs.iter().flat_map(Job::held_tasks) {
+    for task in snapshot.jobs.iter().flat_map(SnapshotJob::held_tasks) {
         for &gpu in task.gpus.iter().filter(|_| task.state.holds_gpus()) {
             let lane = (task.node, gpu, task.lane);
             assert!(task.lane <= 1 && held.insert(lane), "{:#?}", snapshot.jobs);
@@ -255,7 +255,7 @@ fn pair(course: &mut Course) {
 
 /// Returns the names of the host and of the guest.
 fn lanes(course: &Course) -> [String; 2] {
-    let mut jobs: Vec<&Job> = course.snapshot.jobs.iter().collect();
+    let mut jobs: Vec<&SnapshotJob> = course.snapshot.jobs.iter().collect();
     jobs.sort_by_key(|job| job.tasks[0].lane);
     let [host, guest] = jobs.as_slice() else {
         panic!("not two: {jobs:#?}");
@@ -356,7 +356,11 @@ fn memory_limit_prevents_or_ends_packing() {
 fn exclusive_unequal_or_wide_jobs_are_not_packed() {
     // Each case on a cluster on which the same jobs are packed without the change.
     for (change, gpus, turns) in [
-        ((|job: &mut Job| job.priority = 10) as fn(&mut Job), 1, true),
+        (
+            (|job: &mut SnapshotJob| job.priority = 10) as fn(&mut SnapshotJob),
+            1,
+            true,
+        ),
         (|job| job.exclusive = true, 1, false),
         (|job| job.workers = Range { min: 2, max: 2 }, 2, true),
     ] {
@@ -380,9 +384,10 @@ fn exclusive_unequal_or_wide_jobs_are_not_packed() {
         assert_eq!(!course.said.is_empty(), turns, "{:#?}", course.said);
     }
     // A pair is separated when one of its jobs becomes such a job.
-    for change in [(|job: &mut Job| job.priority = 10) as fn(&mut Job), |job| {
-        job.exclusive = true
-    }] {
+    for change in [
+        (|job: &mut SnapshotJob| job.priority = 10) as fn(&mut SnapshotJob),
+        |job| job.exclusive = true,
+    ] {
         let mut course = Course::new(1);
         pair(&mut course);
         assert!(course.is_shared());
@@ -438,7 +443,7 @@ fn shared_gpu_is_charged_once_per_tenant() {
             .snapshot
             .tenants
             .retain(|one| one.id != tenant(number));
-        course.snapshot.tenants.push(Tenant {
+        course.snapshot.tenants.push(SnapshotTenant {
             id: tenant(number),
             name: format!("t{number}"),
             gpu_quota,
@@ -621,7 +626,7 @@ fn failure_in_a_pair_is_not_charged_and_ends_packing() {
         } else {
             let outcome = Outcome::signalled(9);
             job.tasks[0].state = TaskState::Released { outcome };
-            move_up(&mut course.snapshot);
+            promote_guests(&mut course.snapshot);
         }
         course.run(2 * TICK_MS);
         // The caller clears the report of the last revision, as the store does.
@@ -650,7 +655,7 @@ fn failure_in_a_pair_is_not_charged_and_ends_packing() {
 #[test]
 fn guest_is_suspended_for_jobs_of_its_tenant() {
     let mut course = Course::new(2);
-    course.snapshot.tenants.push(Tenant {
+    course.snapshot.tenants.push(SnapshotTenant {
         id: tenant(1),
         name: "t1".to_owned(),
         gpu_quota: Some(1),
@@ -700,7 +705,7 @@ proptest! {
         (course.slowness, course.keeps) = (slowness, keeps);
         let share = [PolicyName::Fifo, PolicyName::Muster, PolicyName::Drf][share];
         course.policy = Policy { slicing: course.policy.slicing, packing: course.policy.packing, ..Policy::named(share) };
-        course.snapshot.tenants = (0..2).map(|number| Tenant {
+        course.snapshot.tenants = (0..2).map(|number| SnapshotTenant {
             id: tenant(number), name: format!("t{number}"), gpu_quota: None, weight: 1.0,
         }).collect();
         for number in 0..3 {
@@ -736,7 +741,7 @@ proptest! {
                             task.state = TaskState::Released { outcome: Outcome::signalled(9) };
                         }
                     }
-                    move_up(&mut course.snapshot);
+                    promote_guests(&mut course.snapshot);
                 }
                 10 => course.together = 0.3 + 0.1 * which as f64,
                 11 if jobs > 0 => {

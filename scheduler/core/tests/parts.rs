@@ -4,7 +4,7 @@
 use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::snapshot::Snapshot;
+use muster_core::snapshot::ClusterSnapshot;
 use muster_core::{apply_change, check, plan};
 use muster_model::job::JobPhase;
 use muster_model::wait::{Change, Wait, Waiting};
@@ -25,7 +25,7 @@ fn cluster(share: PolicyName, nodes: &[(u32, &str)]) -> Scene {
 }
 
 /// Returns the models on which a job's workers run, without duplicates.
-fn models(snapshot: &Snapshot, name: &str) -> Vec<String> {
+fn models(snapshot: &ClusterSnapshot, name: &str) -> Vec<String> {
     let job = snapshot.jobs.iter().find(|job| job.name == name);
     let tasks = &job.expect("a job of that name").tasks;
     let on = |node| snapshot.nodes.iter().find(|one| one.id == node);

@@ -3,8 +3,8 @@
 use crate::scene::{JobIn, Scene};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::Job;
-use muster_core::{Action, Decision, Plan, Violation, check, plan};
+use muster_core::snapshot::SnapshotJob;
+use muster_core::{Action, JobDecision, RoundPlan, Violation, check, plan};
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Change, Wait};
@@ -26,7 +26,7 @@ fn in_pods<'s>(job: JobIn<'s>) -> JobIn<'s> {
 }
 
 /// Whether all tasks of the job are on nodes with pods.
-fn is_in_pods(scene: &Scene, job: &Job) -> bool {
+fn is_in_pods(scene: &Scene, job: &SnapshotJob) -> bool {
     let is_of_pods = |id| {
         let mut nodes = scene.snapshot.nodes.iter();
         nodes.any(|node| node.id == id && node.has_pods())
@@ -332,13 +332,13 @@ fn check_rejects_suspension_of_a_pod() {
     scene.job("first").workers(4, 4).ps_shards(0, 0);
     scene.settle();
     let job = scene.find("first").clone();
-    let plan = Plan {
-        decisions: vec![Decision {
+    let plan = RoundPlan {
+        decisions: vec![JobDecision {
             job: job.id,
             expected_revision: job.revision,
             action: Action::Suspend { why: String::new() },
         }],
-        ..Plan::default()
+        ..RoundPlan::default()
     };
     let what = "some of whose tasks are pods";
     let expected = Violation::WrongTurn { job: job.id, what };

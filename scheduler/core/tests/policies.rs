@@ -4,11 +4,11 @@
 use crate::dense::random::{self, Dice};
 use crate::dense::{carried_out, cluster, job, tenant, told, violations};
 use muster_core::policies::name::PolicyName;
-use muster_core::problem::{Job, Problem, Tally, gpus_of, nodes_of};
+use muster_core::problem::{FreeResources, ProblemJob, SchedulingProblem, gpus_of, nodes_of};
 use proptest::prelude::*;
 
 /// Guarantees of a policy beyond a valid decision.
-struct Promises {
+struct ExpectedCapabilities {
     /// When a repeated decision on the applied result changes nothing.
     stability: Stability,
     /// No job waits that would fit into the remaining GPUs.
@@ -28,7 +28,7 @@ enum Stability {
     No,
 }
 
-fn promises(name: PolicyName) -> Promises {
+fn promises(name: PolicyName) -> ExpectedCapabilities {
     use PolicyName as Name;
     let (stability, work_conserving) = match name {
         Name::Srtf | Name::Tiresias | Name::TiresiasGittins | Name::Themis => {
@@ -44,7 +44,7 @@ fn promises(name: PolicyName) -> Promises {
         Name::Pollux => (Stability::Always, false),
         _ => (Stability::No, false),
     };
-    Promises {
+    ExpectedCapabilities {
         stability,
         work_conserving,
     }
@@ -75,7 +75,7 @@ proptest! {
     fn decisions_of_all_policies_are_valid(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {
-            let decision = name.share().share(&problem);
+            let decision = name.policy().allocate(&problem);
             let wrong = violations(&problem, &decision);
             prop_assert!(wrong.is_empty(), "{name}: {wrong:?}\n{decision:?}\n{}", told(&problem));
         }
@@ -85,7 +85,7 @@ proptest! {
     fn same_problem_gives_same_decision(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {
-            let decide = || name.share().share(&problem.clone());
+            let decide = || name.policy().allocate(&problem.clone());
             prop_assert_eq!(decide(), decide(), "{}", name);
         }
     }
@@ -102,7 +102,7 @@ proptest! {
             if !promises(name).work_conserving {
                 continue;
             }
-            let decision = name.share().share(&problem);
+            let decision = name.policy().allocate(&problem);
             let after = carried_out(&problem, &decision);
             for job in 0..problem.jobs.len() {
                 prop_assert!(
@@ -121,7 +121,7 @@ fn decides_once(seed: u64) -> Result<(), TestCaseError> {
     let kinds = dice.between(1, 3);
     let problem = random::problem(&mut dice, kinds);
     for name in policies(seed) {
-        let decision = name.share().share(&problem);
+        let decision = name.policy().allocate(&problem);
         let after = carried_out(&problem, &decision);
         let pinned = || {
             let mut jobs = problem.jobs.iter().zip(&after.jobs);
@@ -143,7 +143,7 @@ fn decides_once(seed: u64) -> Result<(), TestCaseError> {
         if !promised {
             continue;
         }
-        let again = name.share().share(&after);
+        let again = name.policy().allocate(&after);
         for job in 0..problem.jobs.len() {
             prop_assert_eq!(
                 again.holds(&after, job),
@@ -224,12 +224,12 @@ proptest! {
 
 /// Returns the waiting time of the gang, or `None` if it exceeds the bound.
 fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
-    let policy = patience.name.share();
+    let policy = patience.name.policy();
     let (nodes, gpus) = (dice.between(1, 4), dice.between(2, 8));
     let mut problem = cluster(nodes as usize, gpus);
     problem.now_s = 0.0;
     problem.round_s = f64::from(dice.between(10, 60));
-    let small = |dice: &mut Dice, now_s: f64| Job {
+    let small = |dice: &mut Dice, now_s: f64| ProblemJob {
         submitted_s: now_s,
         since_s: now_s,
         ..job(
@@ -242,12 +242,12 @@ fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
     // Identified by its tenant, because jobs before it end.
     problem.tenants.push(tenant());
     let wide = dice.between(nodes * gpus / 2 + 1, nodes * gpus);
-    problem.jobs.push(Job {
+    problem.jobs.push(ProblemJob {
         tenant: 1,
         ..job(wide, patience.length_s)
     });
     while problem.now_s <= patience.per_job_s * f64::from(before + 1) {
-        let decision = policy.share(&problem);
+        let decision = policy.allocate(&problem);
         problem = carried_out(&problem, &decision);
         let wide = problem.jobs.iter().find(|job| job.tenant == 1)?;
         if !wide.present.is_empty() {
@@ -270,14 +270,14 @@ fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
 }
 
 /// Whether the requested gang fits into the free GPUs: on one node, or on the emptiest nodes first.
-fn could_start(problem: &Problem, job: usize) -> bool {
+fn could_start(problem: &SchedulingProblem, job: usize) -> bool {
     let of = &problem.jobs[job];
     let unit = of.unit.gpus;
     let wanted = (of.request_gpus / unit * unit).max(of.min_gpus.div_ceil(unit) * unit);
     let mut with = problem.clone();
     // `violations` would not check an immovable job.
     with.jobs[job].preemptible = true;
-    let tally = Tally::present(problem);
+    let tally = FreeResources::present(problem);
     (0..problem.kinds.len()).any(|kind| {
         let mut free: Vec<(u32, u32)> = (0..)
             .zip(&problem.nodes)
@@ -290,7 +290,7 @@ fn could_start(problem: &Problem, job: usize) -> bool {
         for (free, node) in free {
             let gpus = free.min(left);
             if gpus > 0 {
-                parts.push(muster_core::problem::Part { node, gpus });
+                parts.push(muster_core::problem::NodeAllocation { node, gpus });
                 left -= gpus;
             }
         }
@@ -302,6 +302,6 @@ fn could_start(problem: &Problem, job: usize) -> bool {
         with.jobs[job].present = parts;
         left == 0
             && runs
-            && violations(&with, &muster_core::problem::Decision::keep(&with)).is_empty()
+            && violations(&with, &muster_core::problem::PolicyDecision::keep(&with)).is_empty()
     })
 }

@@ -3,22 +3,22 @@
 use crate::dense::{carried_out, cluster, job, node, power, runs, sizes, tenant, violations};
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
-use muster_core::problem::{Curve, Demand, Job, Loss, Problem};
+use muster_core::problem::{Demand, FittedLoss, KindSpeedCurve, ProblemJob, SchedulingProblem};
 
 /// Returns the GPUs of every job after the policy's decision, which must be valid.
-fn decide(name: PolicyName, problem: &Problem) -> Vec<u32> {
-    let decision = name.share().share(problem);
+fn decide(name: PolicyName, problem: &SchedulingProblem) -> Vec<u32> {
+    let decision = name.policy().allocate(problem);
     assert_eq!(violations(problem, &decision), Vec::<String>::new());
     sizes(problem, &decision)
 }
 
-fn with(mut problem: Problem, jobs: Vec<Job>) -> Problem {
+fn with(mut problem: SchedulingProblem, jobs: Vec<ProblemJob>) -> SchedulingProblem {
     problem.jobs = jobs;
     problem
 }
 
 /// Returns an elastic job of 1 to 8 GPUs.
-fn elastic(exponent: f64, work_left: f64) -> Job {
+fn elastic(exponent: f64, work_left: f64) -> ProblemJob {
     let mut job = job(1, work_left);
     job.max_gpus = 8;
     job.outlook.curves = vec![power(1.0, exponent)].into();
@@ -62,7 +62,7 @@ fn fifo_backfills_only_without_delay_of_the_first_job() {
         runs(job(3, 1e6), &[(1, 3)], 3_500.0),
         job(4, 50.0),
     ];
-    kept_apart[2].outlook.curves = vec![Curve {
+    kept_apart[2].outlook.curves = vec![KindSpeedCurve {
         spread: vec![0.0; 64],
         ..power(1.0, 1.0)
     }]
@@ -106,7 +106,7 @@ fn drf_equalizes_dominant_shares_as_in_the_paper() {
     problem.nodes[0].cpu_milli = 9_000;
     problem.nodes[0].memory_bytes = 18;
     problem.tenants = vec![tenant(), tenant()];
-    let task = |tenant: u32, cpus: u64, memory_bytes: u64| Job {
+    let task = |tenant: u32, cpus: u64, memory_bytes: u64| ProblemJob {
         tenant,
         unit: Demand {
             gpus: 1,
@@ -127,7 +127,7 @@ fn drf_divides_by_weight_organisations_first_then_teams() {
     // One organisation of weight 1 with two teams of weights 1 and 2, and one of weight 2 with one
     // team.
     let mut problem = cluster(3, 6);
-    let under = |parent, weight| muster_core::problem::Tenant {
+    let under = |parent, weight| muster_core::problem::ProblemTenant {
         parent,
         weight,
         ..tenant()
@@ -139,7 +139,7 @@ fn drf_divides_by_weight_organisations_first_then_teams() {
         under(Some(0), 2.0),
         under(Some(1), 1.0),
     ];
-    let of = |tenant| Job {
+    let of = |tenant| ProblemJob {
         tenant,
         ..job(1, 100.0)
     };
@@ -157,7 +157,7 @@ fn tetris_prefers_demand_aligned_with_free_resources() {
     let mut problem = cluster(1, 2);
     problem.nodes[0].cpu_milli = 10_000;
     problem.nodes[0].memory_bytes = 10;
-    let task = |cpus: u64, memory_bytes: u64| Job {
+    let task = |cpus: u64, memory_bytes: u64| ProblemJob {
         unit: Demand {
             gpus: 1,
             cpu_milli: cpus * 1_000,
@@ -190,7 +190,7 @@ fn tiresias_demotes_job_after_sixteen_gpu_hours() {
 
     // In the lower queue the job that was demoted first comes first, not the one that was submitted
     // first.
-    let demoted = |at_s: f64| Job {
+    let demoted = |at_s: f64| ProblemJob {
         attained_gpu_s: DEMOTED_GPU_S,
         demoted_s: Some(at_s),
         ..job(4, 1.0)
@@ -201,7 +201,7 @@ fn tiresias_demotes_job_after_sixteen_gpu_hours() {
 
 #[test]
 fn gittins_orders_old_jobs_by_history() {
-    let old = Job {
+    let old = ProblemJob {
         attained_gpu_s: 3_600.0,
         ..job(4, 1.0)
     };
@@ -248,7 +248,7 @@ fn slaq_gives_gpus_to_jobs_with_falling_loss() {
     let trained = |work_done: f64| {
         let mut job = elastic(1.0, 1e6);
         job.outlook.work_done = work_done;
-        job.outlook.loss = Some(Loss {
+        job.outlook.loss = Some(FittedLoss {
             b0: 0.01,
             b1: 0.1,
             b2: 0.5,
@@ -279,7 +279,7 @@ fn themis_serves_worst_off_job_and_keeps_leases() {
 
 #[test]
 fn gandiva_rotates_jobs_after_a_quantum() {
-    let waiting = Job {
+    let waiting = ProblemJob {
         since_s: 3_590.0,
         ..job(4, 1e6)
     };
@@ -291,7 +291,7 @@ fn gandiva_rotates_jobs_after_a_quantum() {
         "in its first quantum"
     );
     problem.now_s = 3_610.0;
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     assert_eq!(sizes(&problem, &decision), [0, 4], "its turn is over");
     let mut after = carried_out(&problem, &decision);
     after.now_s += 59.0;
@@ -309,7 +309,7 @@ fn gandiva_grows_into_idle_gpus_and_releases_them() {
     let mut growing = runs(elastic(0.9, 1e5), &[(0, 2)], 0.0);
     growing.request_gpus = 2;
     let problem = with(cluster(1, 4), vec![growing]);
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     assert_eq!(sizes(&problem, &decision), [4]);
     let mut after = carried_out(&problem, &decision);
     after.jobs.push(job(1, 100.0));
@@ -333,7 +333,7 @@ fn gandiva_migrates_small_job_to_gather_gang() {
     let mut problem = cluster(1, 2);
     problem.nodes.push(node(0, 3));
     problem.jobs = vec![gang, small, held];
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     let place = |job: usize| -> Vec<(u32, u32)> {
         let parts = decision.holds(&problem, job).iter();
         parts.map(|part| (part.node, part.gpus)).collect()
@@ -343,7 +343,7 @@ fn gandiva_migrates_small_job_to_gather_gang() {
 
     // No migration if its cost exceeds its gain.
     problem.jobs[1].restart_s = 1e6;
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     assert_eq!(decision.parts, vec![None; 3]);
 }
 
@@ -357,7 +357,7 @@ fn gandiva_places_jobs_of_equal_size_together() {
         job(1, 1e5),
         job(4, 1e5),
     ];
-    let decision = PolicyName::Gandiva.share().share(&problem);
+    let decision = PolicyName::Gandiva.policy().allocate(&problem);
     let places: Vec<u32> = (2..5)
         .map(|job| decision.holds(&problem, job)[0].node)
         .collect();
@@ -418,7 +418,7 @@ fn muster_keeps_running_jobs_in_place_without_gain() {
         job.outlook.largest_gpus = 8;
         job.restart_s = 60.0;
     }
-    let decision = PolicyName::Muster.share().share(&problem);
+    let decision = PolicyName::Muster.policy().allocate(&problem);
     assert_eq!(decision.parts, [None, None]);
 }
 
@@ -457,7 +457,7 @@ fn muster_assigns_gpu_kinds_by_total_value() {
         job
     };
     problem.jobs = vec![gains(1.1), gains(8.0)];
-    let decision = PolicyName::Muster.share().share(&problem);
+    let decision = PolicyName::Muster.policy().allocate(&problem);
     let on = |job: usize| decision.holds(&problem, job)[0].node;
     assert_eq!((on(0), on(1)), (0, 1));
 }
@@ -507,7 +507,7 @@ fn muster_clears_node_of_small_jobs_for_gang() {
     }
     problem.jobs.push(job(4, 1_000.0));
     problem.jobs.iter_mut().for_each(|job| job.restart_s = 3.0);
-    let decision = PolicyName::Muster.share().share(&problem);
+    let decision = PolicyName::Muster.policy().allocate(&problem);
     assert_eq!(decide(PolicyName::Muster, &problem), [1, 1, 1, 1, 4]);
     assert_eq!(decision.holds(&problem, 4).len(), 1, "{decision:?}");
 }

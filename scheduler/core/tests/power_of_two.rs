@@ -50,7 +50,7 @@ proptest! {
         }
         let shares = PolicyName::ALL.iter().filter(|&&share| !is_slow(share) || dice.one_in(20));
         for share in shares {
-            let decision = share.share().share(&problem);
+            let decision = share.policy().allocate(&problem);
             prop_assert_eq!(
                 crate::dense::violations(&problem, &decision), Vec::<String>::new(),
                 "{:?} in {}", share, crate::dense::told(&problem),

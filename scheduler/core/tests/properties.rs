@@ -2,11 +2,12 @@
 //! lost, drained and returning nodes, orders of owners, and random speeds.
 
 use crate::scene::{Scene, gone, job, tenant};
-use muster_core::plan::Decision;
+use muster_core::plan::JobDecision;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{BadNodes, Policy, Slicing};
 use muster_core::snapshot::{
-    FailedReport, Fault, Finished, Job, Snapshot, SpeedPoint, Task, Tenant,
+    ClusterSnapshot, FailedReport, Fault, Finished, SnapshotJob, SnapshotTask, SnapshotTenant,
+    SpeedPoint,
 };
 use muster_core::{Action, apply, apply_change, check, plan};
 use muster_model::fault::NodeFault;
@@ -36,7 +37,7 @@ impl Dice {
     }
 }
 
-fn world(dice: &mut Dice) -> Snapshot {
+fn world(dice: &mut Dice) -> ClusterSnapshot {
     let mut scene = Scene::cluster(1 + dice.roll(5), 1 + dice.roll(4));
     let cpu_milli = if dice.one_in(3) { 500 } else { 64_000 };
     scene
@@ -45,7 +46,7 @@ fn world(dice: &mut Dice) -> Snapshot {
         .iter_mut()
         .for_each(|node| node.cpu_milli = cpu_milli);
     scene.snapshot.tenants = (0..3)
-        .map(|number| Tenant {
+        .map(|number| SnapshotTenant {
             id: tenant(number),
             name: format!("t{number}"),
             gpu_quota: (number > 0).then(|| dice.roll(10)),
@@ -56,7 +57,7 @@ fn world(dice: &mut Dice) -> Snapshot {
     scene.snapshot
 }
 
-fn submit(snapshot: &mut Snapshot, dice: &mut Dice, number: u32) {
+fn submit(snapshot: &mut ClusterSnapshot, dice: &mut Dice, number: u32) {
     let mut new = job(number, &format!("j{number}"), snapshot.now_ms);
     let min = 1 + dice.roll(3);
     new.workers = Range {
@@ -90,7 +91,7 @@ fn submit(snapshot: &mut Snapshot, dice: &mut Dice, number: u32) {
 }
 
 /// Applies random events between two rounds.
-fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
+fn happen(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
     snapshot.now_ms += i64::from(dice.roll(60_000));
     if dice.one_in(6) {
         let index = dice.roll(u32::try_from(snapshot.nodes.len()).expect("few")) as usize;
@@ -167,7 +168,7 @@ fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
     snapshot.sort();
 }
 
-fn train(job: &mut muster_core::snapshot::Job, dice: &mut Dice) {
+fn train(job: &mut muster_core::snapshot::SnapshotJob, dice: &mut Dice) {
     job.progress.step += u64::from(dice.roll(3_000));
     let epoch = job.progress.step / job.progress.steps_per_epoch;
     if epoch > job.progress.epoch_losses.last().map_or(0, |last| last.0) {
@@ -218,7 +219,7 @@ fn is_wait(action: &Action) -> bool {
 }
 
 /// Checks all invariants in one state. Returns the state after the round.
-fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseError> {
+fn examine(snapshot: &ClusterSnapshot, policy: &Policy) -> Result<ClusterSnapshot, TestCaseError> {
     let (first, _) = plan(snapshot, policy);
     prop_assert_eq!(check(snapshot, &first), Vec::new(), "plan {:#?}", first);
 
@@ -234,7 +235,7 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
     // A job that its owner suspends and that has just lost a worker first continues without it: no
     // plan does both. A suspended job that cannot resume stops once its GPUs went to a job that
     // cannot be suspended.
-    let obeys = |one: &&Decision| {
+    let obeys = |one: &&JobDecision| {
         let job = after.jobs.iter().find(|job| job.id == one.job);
         job.is_some_and(|job| match one.action {
             Action::Suspend { .. } => job.intent == Intent::Suspend,
@@ -258,7 +259,8 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
     }
     // The smallest change of a waiting job is tried without suspended jobs. It may be wrong until
     // they resume.
-    let turns = |job: &Job| job.intent == Intent::Suspend || job.state == JobState::Suspended;
+    let turns =
+        |job: &SnapshotJob| job.intent == Intent::Suspend || job.state == JobState::Suspended;
     if snapshot.jobs.iter().chain(&after.jobs).any(turns) {
         return Ok(after);
     }
@@ -282,7 +284,7 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
     Ok(after)
 }
 
-fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
+fn waits_are_true(snapshot: &ClusterSnapshot, policy: &Policy) -> Result<(), TestCaseError> {
     // With more nodes, more could be excluded at once. The smallest change assumes the nodes that
     // are open now.
     let bad_nodes = BadNodes {
@@ -337,14 +339,14 @@ fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseEr
 }
 
 /// Whether the job starts at once on an otherwise empty cluster.
-fn starts_alone(snapshot: &Snapshot, job: JobId, policy: &Policy) -> bool {
+fn starts_alone(snapshot: &ClusterSnapshot, job: JobId, policy: &Policy) -> bool {
     let mut alone = snapshot.clone();
     alone.jobs.retain(|one| one.id == job);
     starts_in_a_round(&mut alone, job, policy)
 }
 
 /// Plans and applies a round, then ends the stopping tasks. Returns whether the job starts.
-fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bool {
+fn starts_in_a_round(snapshot: &mut ClusterSnapshot, job: JobId, policy: &Policy) -> bool {
     let (plan, _) = plan(snapshot, policy);
     assert_eq!(check(snapshot, &plan), Vec::new());
     apply(snapshot, &plan).expect("a checked plan");
@@ -356,7 +358,7 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
         }
     }
     jobs.retain(|job| !job.state.phase().is_terminal());
-    let is_start = |one: &Decision| matches!(one.action, Action::Start { .. });
+    let is_start = |one: &JobDecision| matches!(one.action, Action::Start { .. });
     plan.decisions
         .iter()
         .any(|one| one.job == job && is_start(one))
@@ -365,7 +367,7 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
 /// Widest ranges of workers and shards that owners have set so far, by job.
 type Ranges = BTreeMap<JobId, [Range; 2]>;
 
-fn widen(ranges: &mut Ranges, snapshot: &Snapshot) {
+fn widen(ranges: &mut Ranges, snapshot: &ClusterSnapshot) {
     for job in &snapshot.jobs {
         let wanted = [job.workers, job.ps_shards];
         let widest = ranges.entry(job.id).or_insert(wanted);
@@ -377,7 +379,7 @@ fn widen(ranges: &mut Ranges, snapshot: &Snapshot) {
 }
 
 /// Checks that gangs with tasks are complete.
-fn gangs_are_whole(snapshot: &Snapshot, ranges: &Ranges) -> Result<(), TestCaseError> {
+fn gangs_are_whole(snapshot: &ClusterSnapshot, ranges: &Ranges) -> Result<(), TestCaseError> {
     for job in snapshot
         .jobs
         .iter()
@@ -409,13 +411,13 @@ fn gangs_are_whole(snapshot: &Snapshot, ranges: &Ranges) -> Result<(), TestCaseE
 }
 
 /// Checks that the same snapshot gives the same bytes, also after serialisation.
-fn replays(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
-    let bytes = |snapshot: &Snapshot| {
+fn replays(snapshot: &ClusterSnapshot, policy: &Policy) -> Result<(), TestCaseError> {
+    let bytes = |snapshot: &ClusterSnapshot| {
         let (plan, report) = plan(snapshot, policy);
         serde_json::to_vec(&(plan, report)).expect("JSON")
     };
     let stored = serde_json::to_vec(snapshot).expect("JSON");
-    let read: Snapshot = serde_json::from_slice(&stored).expect("JSON");
+    let read: ClusterSnapshot = serde_json::from_slice(&stored).expect("JSON");
     prop_assert_eq!(bytes(snapshot), bytes(&read));
     Ok(())
 }
@@ -423,9 +425,9 @@ fn replays(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
 /// Checks that a round with the memory of the last one gives the same plan and report as one
 /// without.
 fn remembers(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     policy: &Policy,
-    memory: &mut muster_core::Memory,
+    memory: &mut muster_core::EstimateCache,
 ) -> Result<(), TestCaseError> {
     let json = |planned| serde_json::to_string(&planned).expect("JSON");
     let (anew, again) = (
@@ -438,7 +440,10 @@ fn remembers(
 
 /// Returns the state after a valid round. A newly suspended job is no longer in the policy's
 /// problem, so the policy may decide otherwise in the next round.
-fn carried_out(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseError> {
+fn carried_out(
+    snapshot: &ClusterSnapshot,
+    policy: &Policy,
+) -> Result<ClusterSnapshot, TestCaseError> {
     let (plan, _) = plan(snapshot, policy);
     prop_assert_eq!(check(snapshot, &plan), Vec::new(), "plan {:#?}", plan);
     let mut after = snapshot.clone();
@@ -460,12 +465,12 @@ fn walk_where(
     policy: &Policy,
     seed: u64,
     rounds: u32,
-    mut also: impl FnMut(&mut Snapshot),
+    mut also: impl FnMut(&mut ClusterSnapshot),
 ) -> Result<(), TestCaseError> {
     let mut dice = Dice(seed);
     let mut snapshot = world(&mut dice);
     let mut submitted = 0;
-    let mut memory = muster_core::Memory::default();
+    let mut memory = muster_core::EstimateCache::default();
     let mut ranges = Ranges::new();
     for round in 0..rounds {
         for _ in 0..dice.roll(4) {
@@ -488,7 +493,7 @@ fn walk_where(
 }
 
 /// Charges nodes with faults, and lets administrators clear exclusions.
-fn charge(snapshot: &mut Snapshot, dice: &mut Dice) {
+fn charge(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
     let (now_ms, jobs) = (snapshot.now_ms, &snapshot.jobs);
     for node in &mut snapshot.nodes {
         if dice.one_in(8) {
@@ -505,7 +510,7 @@ fn charge(snapshot: &mut Snapshot, dice: &mut Dice) {
 }
 
 /// Changes the range of shards of jobs that are resized in place, and lets nodes refuse new shards.
-fn reshard(snapshot: &mut Snapshot, dice: &mut Dice) {
+fn reshard(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
     let jobs = snapshot.jobs.iter_mut();
     for job in jobs.filter(|job| job.in_place && job.ps_shards.min > 0) {
         if dice.one_in(5) {
@@ -513,7 +518,7 @@ fn reshard(snapshot: &mut Snapshot, dice: &mut Dice) {
             let max = min + dice.roll(3);
             job.ps_shards = Range { min, max };
         }
-        let is_on_its_way = |task: &&mut Task| {
+        let is_on_its_way = |task: &&mut SnapshotTask| {
             matches!(task.role, Role::PsShard { .. }) && task.state == TaskState::Assigned
         };
         for task in job.tasks.iter_mut().filter(is_on_its_way) {
@@ -525,7 +530,7 @@ fn reshard(snapshot: &mut Snapshot, dice: &mut Dice) {
 }
 
 /// Puts random GPUs that no job holds into external use.
-fn occupy(snapshot: &mut Snapshot, dice: &mut Dice) {
+fn occupy(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
     let tasks = snapshot.jobs.iter();
     let tasks = tasks.flat_map(|job| job.tasks.iter().chain(&job.leaving));
     let held: BTreeSet<(NodeId, u32)> = tasks

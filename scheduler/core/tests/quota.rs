@@ -2,7 +2,7 @@
 
 use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
-use muster_core::{Action, Plan, policy::Policy};
+use muster_core::{Action, RoundPlan, policy::Policy};
 use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
 use muster_model::wait::Wait;
 
@@ -30,7 +30,7 @@ fn held(scene: &Scene) -> u32 {
     scene.snapshot.jobs.iter().map(|job| job.held_gpus()).sum()
 }
 
-fn stopped(plan: &Plan, scene: &Scene) -> Vec<String> {
+fn stopped(plan: &RoundPlan, scene: &Scene) -> Vec<String> {
     let name = |id| {
         let job = scene.snapshot.jobs.iter().find(|job| job.id == id);
         job.expect("is there").name.clone()

@@ -6,7 +6,7 @@ use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policies::place;
 use muster_core::policy::Policy;
-use muster_core::problem::{Demand, Part, Problem, Tally, nodes_of};
+use muster_core::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem, nodes_of};
 use muster_model::job::JobPhase;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -70,21 +70,21 @@ fn gang_takes_rack_with_fewest_remaining_gpus() {
     for (node, rack) in problem.nodes.iter_mut().zip([1, 2, 2, 2, 3, 3, 4]) {
         node.rack = rack;
     }
-    let tally = Tally::empty(&problem);
+    let tally = FreeResources::empty(&problem);
     let parts = place::pack(&tally, &problem, 0, &Demand::GPU, 8).expect("it fits");
     let nodes: Vec<u32> = parts.iter().map(|part| part.node).collect();
     assert_eq!(nodes, [4, 5], "another gang of twelve finds its rack still");
 }
 
 /// Returns a cluster with partly taken nodes.
-fn fragmented(dice: &mut Dice) -> (Problem, Tally) {
+fn fragmented(dice: &mut Dice) -> (SchedulingProblem, FreeResources) {
     let mut problem = crate::dense::cluster(2 + dice.roll(10) as usize, 8);
-    let mut tally = Tally::empty(&problem);
+    let mut tally = FreeResources::empty(&problem);
     for (number, node) in problem.nodes.iter_mut().enumerate() {
         node.rack = dice.roll(4);
         let gpus = dice.roll(9);
         let node = u32::try_from(number).expect("few");
-        tally.take(&[Part { node, gpus }], &Demand::GPU);
+        tally.take(&[NodeAllocation { node, gpus }], &Demand::GPU);
     }
     (problem, tally)
 }

@@ -31,7 +31,7 @@ fn second(scene: &mut Scene) -> bool {
     let plan = scene.round();
     let taken = scene.snapshot.nodes[1].id;
     for job in &mut scene.snapshot.jobs {
-        let joins = |task: &&mut muster_core::snapshot::Task| {
+        let joins = |task: &&mut muster_core::snapshot::SnapshotTask| {
             task.node == taken && task.state == TaskState::Assigned
         };
         for task in job.tasks.iter_mut().filter(joins) {

@@ -2,15 +2,15 @@
 //! and the throughput model. No job restarts for that while a shard has the parameters.
 
 use crate::scene::{Scene, gone};
-use muster_core::plan::Decision;
-use muster_core::snapshot::{SpeedPoint, Task};
-use muster_core::{Action, Plan, Violation, check};
+use muster_core::plan::JobDecision;
+use muster_core::snapshot::{SnapshotTask, SpeedPoint};
+use muster_core::{Action, RoundPlan, Violation, check};
 use muster_model::id::NodeId;
 use muster_model::job::{Charge, JobPhase};
 use muster_model::spec::Range;
 use muster_model::task::{Outcome, Role, TaskState};
 
-fn stops(plan: &Plan) -> usize {
+fn stops(plan: &RoundPlan) -> usize {
     let stops = |action: &Action| matches!(action, Action::Stop { .. });
     plan.decisions
         .iter()
@@ -19,7 +19,7 @@ fn stops(plan: &Plan) -> usize {
 }
 
 /// Returns the numbers of leaving and joining tasks of the only resize of a plan without stops.
-fn resize(plan: &Plan) -> (usize, usize) {
+fn resize(plan: &RoundPlan) -> (usize, usize) {
     let mut resizes = plan.decisions.iter().filter_map(|one| match &one.action {
         Action::Resize { leave, join, .. } => Some((leave.len(), join.len())),
         _ => None,
@@ -32,14 +32,14 @@ fn resize(plan: &Plan) -> (usize, usize) {
 }
 
 /// Whether the plan decides nothing but wait reasons.
-fn is_quiet(plan: &Plan) -> bool {
+fn is_quiet(plan: &RoundPlan) -> bool {
     let waits = |action: &Action| matches!(action, Action::Wait { .. });
     plan.decisions.iter().all(|one| waits(&one.action))
 }
 
 /// Returns index and node of every shard of the present revision.
 fn shards(scene: &mut Scene, name: &str) -> Vec<(u32, NodeId)> {
-    let shard = |task: &Task| match task.role {
+    let shard = |task: &SnapshotTask| match task.role {
         Role::PsShard { index } => Some((index, task.node)),
         Role::Worker { .. } => None,
     };
@@ -54,7 +54,7 @@ fn running(nodes: u32, ps_shards: u32) -> Scene {
     job.ps_shards(ps_shards, ps_shards).steps(2_000_000);
     scene.settle();
     let second = scene.snapshot.nodes[1].id;
-    let first = |task: &&mut Task| task.role == Role::PsShard { index: 0 };
+    let first = |task: &&mut SnapshotTask| task.role == Role::PsShard { index: 0 };
     let shard = scene.find("a").tasks.iter_mut().find(first);
     shard.expect("a shard").node = second;
     for workers in 1..=2 {
@@ -111,7 +111,7 @@ fn shard_leaves_drained_node_in_place() {
 fn worker_and_shard_leave_drained_node_together() {
     let mut scene = running(3, 1);
     let second = scene.snapshot.nodes[1].id;
-    let other = |task: &&mut Task| task.role == Role::Worker { rank: 1 };
+    let other = |task: &&mut SnapshotTask| task.role == Role::Worker { rank: 1 };
     let worker = scene.find("a").tasks.iter_mut().find(other);
     worker.expect("a worker").node = second;
     drain(&mut scene, 1);
@@ -214,7 +214,7 @@ fn shards_follow_the_owners_range() {
 fn gap_between_shard_indices_moves_no_shard() {
     let mut scene = running(3, 3);
     want(&mut scene, 2, 3);
-    let middle = |task: &Task| task.role != Role::PsShard { index: 1 };
+    let middle = |task: &SnapshotTask| task.role != Role::PsShard { index: 1 };
     scene.find("a").tasks.retain(middle);
     want(&mut scene, 2, 2);
     assert!(is_quiet(&scene.round()));
@@ -292,7 +292,7 @@ fn refused_new_shard_causes_no_restart() {
         want(&mut scene, wanted.0, wanted.1);
         scene.obey();
         let refused = Outcome::refused("OutOfcpu".to_owned());
-        let last = |task: &&mut Task| task.role == Role::PsShard { index: 2 };
+        let last = |task: &&mut SnapshotTask| task.role == Role::PsShard { index: 2 };
         let task = scene.find("a").tasks.iter_mut().find(last);
         task.expect("a newcomer").state = gone(refused);
         assert_eq!(resize(&scene.round()), (1, 0));
@@ -332,14 +332,14 @@ fn check_rejects_resize_without_parameters_of_lost_shard() {
             why: String::new(),
             charge: Charge::None,
         };
-        let decision = Decision {
+        let decision = JobDecision {
             job: job.id,
             expected_revision: job.revision,
             action,
         };
-        let plan = Plan {
+        let plan = RoundPlan {
             decisions: vec![decision],
-            ..Plan::default()
+            ..RoundPlan::default()
         };
         check(&scene.snapshot, &plan)
     };

@@ -6,7 +6,10 @@ use muster_core::policy::Policy;
 use muster_core::{Action, apply, check, plan, sound};
 use muster_model::spec::Range;
 
-fn two_starts() -> (muster_core::snapshot::Snapshot, muster_core::Plan) {
+fn two_starts() -> (
+    muster_core::snapshot::ClusterSnapshot,
+    muster_core::RoundPlan,
+) {
     let mut snapshot = Scene::cluster(1, 2).snapshot;
     for number in 0..2 {
         let mut new = job(number, &format!("j{number}"), snapshot.now_ms);

@@ -1,13 +1,13 @@
 //! Behaviour that a user of a small cluster sees.
 
 use crate::scene::{Scene, gone, tenant};
-use muster_core::snapshot::{FailedReport, Finished, SpeedPoint, Task};
-use muster_core::{Action, Plan};
+use muster_core::snapshot::{FailedReport, Finished, SnapshotTask, SpeedPoint};
+use muster_core::{Action, RoundPlan};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::{Change, Short, Wait};
 
-fn stops(plan: &Plan) -> usize {
+fn stops(plan: &RoundPlan) -> usize {
     plan.decisions
         .iter()
         .filter(|one| matches!(one.action, Action::Stop { .. }))
@@ -75,7 +75,7 @@ fn job_without_shards_gets_workers_and_measured_speed() {
     scene.settle();
     let tasks = &scene.find("a").tasks;
     assert_eq!(tasks.len(), 4);
-    let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
+    let is_worker = |task: &SnapshotTask| matches!(task.role, Role::Worker { .. });
     assert!(tasks.iter().all(is_worker));
     for workers in [4, 2] {
         scene.find("a").speeds.push(SpeedPoint {
@@ -480,12 +480,15 @@ fn gang_takes_fewest_nodes_with_shards_spread_evenly() {
 fn quota_of_one_tenant_does_not_block_another() {
     let mut scene = Scene::cluster(1, 4);
     scene.snapshot.tenants[0].gpu_quota = Some(1);
-    scene.snapshot.tenants.push(muster_core::snapshot::Tenant {
-        id: tenant(1),
-        name: "t1".to_owned(),
-        gpu_quota: None,
-        weight: 1.0,
-    });
+    scene
+        .snapshot
+        .tenants
+        .push(muster_core::snapshot::SnapshotTenant {
+            id: tenant(1),
+            name: "t1".to_owned(),
+            gpu_quota: None,
+            weight: 1.0,
+        });
     scene.job("a");
     scene.job("b");
     scene.job("c").tenant(1).workers(1, 8);
@@ -501,7 +504,7 @@ fn plan_and_report_hide_names_of_other_tenants() {
     for &share in PolicyName::ALL {
         let mut scene = Scene::cluster(1, 4);
         scene.policy = muster_core::policy::Policy::named(share);
-        let other = muster_core::snapshot::Tenant {
+        let other = muster_core::snapshot::SnapshotTenant {
             id: tenant(1),
             name: "t1".to_owned(),
             gpu_quota: None,

@@ -3,7 +3,7 @@
 use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::snapshot::Snapshot;
+use muster_core::snapshot::ClusterSnapshot;
 use muster_model::job::JobPhase;
 use muster_model::wait::Wait;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ fn node(share: PolicyName, gpus: u32, taken: &[u32]) -> Scene {
 }
 
 /// Returns the GPUs that jobs hold.
-fn held(snapshot: &Snapshot) -> BTreeSet<u32> {
+fn held(snapshot: &ClusterSnapshot) -> BTreeSet<u32> {
     let tasks = snapshot.jobs.iter().flat_map(|job| &job.tasks);
     let held = tasks.filter(|task| task.state.holds_gpus());
     held.flat_map(|task| task.gpus.iter().copied()).collect()

@@ -4,7 +4,7 @@
 use crate::scene::{Scene, job, tenant};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::{Job, Snapshot};
+use muster_core::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_core::{Action, apply, check, plan};
 use muster_model::id::TenantId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
@@ -29,7 +29,7 @@ fn policy(share: PolicyName) -> Policy {
 
 /// Simulated cluster with a clock. Nodes obey at once, and the working time of each job is counted.
 struct Course {
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     policy: Policy,
     /// Milliseconds of work by job name.
     worked: BTreeMap<String, i64>,
@@ -58,7 +58,7 @@ impl Course {
         }
     }
 
-    fn submit(&mut self, name: &str, workers: u32) -> &mut Job {
+    fn submit(&mut self, name: &str, workers: u32) -> &mut SnapshotJob {
         let number = self.submitted;
         self.submitted += 1;
         let mut new = job(number, name, self.snapshot.now_ms + i64::from(number));
@@ -72,7 +72,7 @@ impl Course {
         self.snapshot.jobs.last_mut().expect("just added")
     }
 
-    fn find(&mut self, name: &str) -> &mut Job {
+    fn find(&mut self, name: &str) -> &mut SnapshotJob {
         let mut jobs = self.snapshot.jobs.iter_mut();
         jobs.find(|job| job.name == name).expect("is there")
     }
@@ -152,7 +152,8 @@ impl Course {
 
     /// Ends every running job of a tenant with success.
     fn end_running(&mut self, tenant: TenantId) {
-        let running = |job: &&mut Job| job.state == JobState::Running && job.tenant == tenant;
+        let running =
+            |job: &&mut SnapshotJob| job.state == JobState::Running && job.tenant == tenant;
         for job in self.snapshot.jobs.iter_mut().filter(running) {
             for task in &mut job.tasks {
                 task.state = crate::scene::gone(Outcome::exited(0));
@@ -165,7 +166,7 @@ impl Course {
     }
 }
 
-fn no_gpu_is_used_twice(snapshot: &Snapshot) {
+fn no_gpu_is_used_twice(snapshot: &ClusterSnapshot) {
     let mut held = BTreeSet::new();
     for job in &snapshot.jobs {
         for task in job.tasks.iter().filter(|task| task.state.holds_gpus()) {
@@ -284,7 +285,8 @@ fn wide_job_gets_slice_among_many_single_gpu_jobs() {
             let at_ms = course.snapshot.now_ms - 10_000_000 + (round * 16 + node) * 1_000;
             let id = course.snapshot.nodes[usize::try_from(node).expect("few")].id;
             let gpu = u32::try_from(round).expect("few");
-            let holds = |job: &&mut Job| job.tasks.iter().any(|t| t.node == id && t.gpus == [gpu]);
+            let holds =
+                |job: &&mut SnapshotJob| job.tasks.iter().any(|t| t.node == id && t.gpus == [gpu]);
             let job = course.snapshot.jobs.iter_mut().find(holds).expect("runs");
             (job.placed_ms, job.running_ms) = (Some(at_ms), Some(at_ms));
         }
@@ -358,12 +360,15 @@ fn resumed_job_is_not_preempted_in_the_same_round() {
 /// Returns a course with a second tenant of this quota.
 fn beside_who_never_starts(nodes: u32, gpus: u32, share: PolicyName, quota: Option<u32>) -> Course {
     let mut course = Course::new(nodes, gpus, share);
-    course.snapshot.tenants.push(muster_core::snapshot::Tenant {
-        id: tenant(1),
-        name: "t1".to_owned(),
-        gpu_quota: quota,
-        weight: 1.0,
-    });
+    course
+        .snapshot
+        .tenants
+        .push(muster_core::snapshot::SnapshotTenant {
+            id: tenant(1),
+            name: "t1".to_owned(),
+            gpu_quota: quota,
+            weight: 1.0,
+        });
     course
 }
 
@@ -523,7 +528,7 @@ fn shares_follow_tenant_weights() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.snapshot.tenants = [(0, 3.0), (1, 1.0)]
         .into_iter()
-        .map(|(number, weight)| muster_core::snapshot::Tenant {
+        .map(|(number, weight)| muster_core::snapshot::SnapshotTenant {
             id: tenant(number),
             name: format!("t{number}"),
             gpu_quota: None,
@@ -575,7 +580,7 @@ fn tenant_time_does_not_depend_on_number_of_jobs() {
     });
     course.snapshot.tenants = [0, 1]
         .into_iter()
-        .map(|number| muster_core::snapshot::Tenant {
+        .map(|number| muster_core::snapshot::SnapshotTenant {
             id: tenant(number),
             name: format!("t{number}"),
             gpu_quota: None,
@@ -668,12 +673,14 @@ fn jobs_waiting_for_quota_do_not_block_rotation() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.snapshot.tenants = [(0, None), (1, Some(0))]
         .into_iter()
-        .map(|(number, gpu_quota)| muster_core::snapshot::Tenant {
-            id: tenant(number),
-            name: format!("t{number}"),
-            gpu_quota,
-            weight: 1.0,
-        })
+        .map(
+            |(number, gpu_quota)| muster_core::snapshot::SnapshotTenant {
+                id: tenant(number),
+                name: format!("t{number}"),
+                gpu_quota,
+                weight: 1.0,
+            },
+        )
         .collect();
     for number in 0..70 {
         course.submit(&format!("refused-{number}"), 1).tenant = tenant(1);

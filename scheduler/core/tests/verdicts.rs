@@ -1,8 +1,8 @@
 //! Verdicts: when a rank is judged, what the remedy is, and when no rank may be judged.
 
 use crate::scene::{Scene, gone};
-use muster_core::snapshot::Task;
-use muster_core::{Action, Plan};
+use muster_core::snapshot::SnapshotTask;
+use muster_core::{Action, RoundPlan};
 use muster_model::job::{AfterStop, Charge, Intent, JobPhase};
 use muster_model::pace::{Doing, Pace, Watch};
 use muster_model::spec::Ends;
@@ -43,7 +43,7 @@ fn command() -> Scene {
     watched(scene)
 }
 
-fn rank(task: &Task) -> Option<u32> {
+fn rank(task: &SnapshotTask) -> Option<u32> {
     match task.role {
         Role::Worker { rank } => Some(rank),
         Role::PsShard { .. } => None,
@@ -79,7 +79,7 @@ fn ticks(
     scene: &mut Scene,
     for_ms: u64,
     told: impl Fn(u32) -> Option<(f64, Doing, bool)>,
-) -> Option<(Verdict, Plan)> {
+) -> Option<(Verdict, RoundPlan)> {
     let mut passed_ms = 0;
     while passed_ms < for_ms {
         scene.later(TICK_MS);
@@ -113,7 +113,7 @@ fn slow(times: f64) -> impl Fn(u32) -> Option<(f64, Doing, bool)> {
 fn slow_rank_is_replaced_alone_on_another_node() {
     let mut scene = engine();
     let before = scene.find("a").tasks.clone();
-    let is_slow = |task: &&Task| rank(task) == Some(1);
+    let is_slow = |task: &&SnapshotTask| rank(task) == Some(1);
     let slow_one = before.iter().find(is_slow).expect("rank 1").clone();
     assert!(ticks(&mut scene, STRAGGLER_MS, slow(2.5)).is_none());
     let (verdict, plan) = ticks(&mut scene, 3 * TICK_MS as u64, slow(2.5)).expect("a verdict");

@@ -2,15 +2,15 @@
 //! written.
 
 use crate::scene::Scene;
-use muster_core::plan::{Action, Behind, Plan};
-use muster_core::snapshot::{LeftOut, Untold};
+use muster_core::plan::{Action, RemainderWait, RoundPlan};
+use muster_core::snapshot::{QueueRemainder, StaleWait};
 use muster_core::{Violation, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::wait::Wait;
 use uuid::Uuid;
 
-fn untold(number: u128) -> Untold {
-    Untold {
+fn untold(number: u128) -> StaleWait {
+    StaleWait {
         job: JobId(Uuid::from_u128(number)),
         revision: 0,
     }
@@ -26,7 +26,7 @@ fn queue(jobs: u32) -> Scene {
     scene
 }
 
-fn waits(plan: &Plan) -> usize {
+fn waits(plan: &RoundPlan) -> usize {
     let waits = plan.decisions.iter();
     let waits = waits.filter(|one| matches!(one.action, Action::Wait { .. }));
     waits.count()
@@ -35,7 +35,7 @@ fn waits(plan: &Plan) -> usize {
 #[test]
 fn left_out_jobs_get_reason_and_are_counted() {
     let mut scene = queue(2);
-    scene.snapshot.left_out = vec![LeftOut {
+    scene.snapshot.left_out = vec![QueueRemainder {
         tenant: scene.snapshot.tenants[0].id,
         considered: 1,
         jobs: 40,
@@ -43,7 +43,7 @@ fn left_out_jobs_get_reason_and_are_counted() {
     }];
     let (plan, report) = plan(&scene.snapshot, &scene.policy);
     assert_eq!(check(&scene.snapshot, &plan), []);
-    let [Behind { waiting, jobs }] = &plan.behind[..] else {
+    let [RemainderWait { waiting, jobs }] = &plan.behind[..] else {
         panic!("one tenant is told: {:?}", plan.behind);
     };
     assert_eq!(waiting.why, Wait::BehindEarlierJobs { considered: 1 });
@@ -57,11 +57,11 @@ fn left_out_jobs_get_reason_and_are_counted() {
 #[test]
 fn considered_job_in_left_out_list_is_a_violation() {
     let mut scene = queue(2);
-    let considered = Untold {
+    let considered = StaleWait {
         job: scene.snapshot.jobs[1].id,
         revision: 0,
     };
-    scene.snapshot.left_out = vec![LeftOut {
+    scene.snapshot.left_out = vec![QueueRemainder {
         tenant: scene.snapshot.tenants[0].id,
         considered: 1,
         jobs: 1,

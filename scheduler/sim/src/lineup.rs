@@ -55,7 +55,7 @@ pub fn contestant(given: &str) -> Result<Contestant, UnknownContestant> {
     };
     Ok(Contestant {
         name: given.to_owned(),
-        share: policy.share(),
+        share: policy.policy(),
         sight: if sees_all {
             Sight::Oracle
         } else {

@@ -1,10 +1,10 @@
 //! Replay of a stored round: the same bytes under its own policy, or the decisions of another
 //! policy.
 
-use muster_core::plan::{Action, Plan};
+use muster_core::plan::{Action, RoundPlan};
 use muster_core::policy::Policy;
 use muster_core::report::{RoundReport, Totals};
-use muster_core::snapshot::Snapshot;
+use muster_core::snapshot::ClusterSnapshot;
 use muster_model::id::{JobId, NodeId};
 use muster_model::task::Role;
 use serde::Serialize;
@@ -65,8 +65,8 @@ pub enum ReplayError {
 /// [`ReplayError`] if the record cannot be read, or if it contains no policy and `other` is `None`.
 pub fn replay(recorded: Recorded<'_>, other: Option<&Policy>) -> Result<Replay, ReplayError> {
     let round = recorded.number;
-    let snapshot: Snapshot = read(round, "snapshot", recorded.snapshot)?;
-    let was: Plan = read(round, "plan", recorded.plan)?;
+    let snapshot: ClusterSnapshot = read(round, "snapshot", recorded.snapshot)?;
+    let was: RoundPlan = read(round, "plan", recorded.plan)?;
     let said: RoundReport = read(round, "report", recorded.report)?;
     let own: Policy;
     let policy = match (other, recorded.policy) {
@@ -110,7 +110,7 @@ fn same<T: Serialize>(value: &T, text: &str) -> bool {
     serde_json::to_string(value).is_ok_and(|replayed| replayed == text)
 }
 
-fn differences(snapshot: &Snapshot, was: &Plan, is: &Plan) -> Vec<Difference> {
+fn differences(snapshot: &ClusterSnapshot, was: &RoundPlan, is: &RoundPlan) -> Vec<Difference> {
     let (was, is) = (words(snapshot, was), words(snapshot, is));
     let jobs = snapshot.jobs.iter().filter_map(|job| {
         let recorded = was.get(&job.id).cloned().unwrap_or_default();
@@ -126,7 +126,7 @@ fn differences(snapshot: &Snapshot, was: &Plan, is: &Plan) -> Vec<Difference> {
 }
 
 /// Decisions on each job as text.
-fn words(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<JobId, String> {
+fn words(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> BTreeMap<JobId, String> {
     let mut words: BTreeMap<JobId, String> = BTreeMap::new();
     for decision in &plan.decisions {
         let text = words.entry(decision.job).or_default();
@@ -138,7 +138,7 @@ fn words(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<JobId, String> {
     words
 }
 
-fn action(snapshot: &Snapshot, action: &Action) -> String {
+fn action(snapshot: &ClusterSnapshot, action: &Action) -> String {
     match action {
         Action::Start { tasks, .. } => {
             let workers = tasks
@@ -174,7 +174,7 @@ fn action(snapshot: &Snapshot, action: &Action) -> String {
     }
 }
 
-fn node_name(snapshot: &Snapshot, id: NodeId) -> &str {
+fn node_name(snapshot: &ClusterSnapshot, id: NodeId) -> &str {
     let found = snapshot.nodes.iter().find(|node| node.id == id);
     found.map_or("a node that is gone", |node| &node.name)
 }

@@ -3,7 +3,9 @@
 use crate::cancel::Cancel;
 use crate::forecast::{Forecast, ForecastError, Interval, Settings, forecast};
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Job, Lasts, Node, Progress, Ran, Snapshot};
+use muster_core::snapshot::{
+    ClusterSnapshot, PastDuration, Progress, SnapshotJob, SnapshotNode, TrainingLength,
+};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::JobSpec;
@@ -14,8 +16,8 @@ use uuid::Uuid;
 /// other jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Past {
-    pub lasts: Option<Lasts>,
-    pub ran: Option<Ran>,
+    pub lasts: Option<TrainingLength>,
+    pub ran: Option<PastDuration>,
 }
 
 /// Assumed change of the cluster.
@@ -90,7 +92,7 @@ pub enum WhatIfError {
 /// # Errors
 /// [`WhatIfError`].
 pub fn what_if(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     changes: &[Change],
     policy: &Policy,
     settings: &Settings,
@@ -131,13 +133,17 @@ pub fn what_if(
     })
 }
 
-fn carry_out(snapshot: &mut Snapshot, change: &Change, number: u64) -> Result<(), WhatIfError> {
+fn carry_out(
+    snapshot: &mut ClusterSnapshot,
+    change: &Change,
+    number: u64,
+) -> Result<(), WhatIfError> {
     match change {
         Change::AddNodes { nodes, gpus } => {
             let open = snapshot.nodes.iter().filter(|node| node.is_open());
             let model = open.max_by_key(|node| node.gpus).cloned();
             let model = model.ok_or(WhatIfError::NoNode)?;
-            snapshot.nodes.extend((0..*nodes).map(|index| Node {
+            snapshot.nodes.extend((0..*nodes).map(|index| SnapshotNode {
                 id: NodeId(Uuid::from_u64_pair(u64::MAX - number, u64::from(index))),
                 name: format!("added-{number}-{index}"),
                 gpus: *gpus,
@@ -170,7 +176,7 @@ fn carry_out(snapshot: &mut Snapshot, change: &Change, number: u64) -> Result<()
     Ok(())
 }
 
-fn tenant_id(snapshot: &Snapshot, name: &str) -> Result<TenantId, WhatIfError> {
+fn tenant_id(snapshot: &ClusterSnapshot, name: &str) -> Result<TenantId, WhatIfError> {
     let found = snapshot.tenants.iter().find(|tenant| tenant.name == name);
     found
         .map(|tenant| tenant.id)
@@ -180,8 +186,8 @@ fn tenant_id(snapshot: &Snapshot, name: &str) -> Result<TenantId, WhatIfError> {
 }
 
 /// Job as a round sees it directly after its submission.
-fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
-    Job {
+fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> SnapshotJob {
+    SnapshotJob {
         id,
         tenant,
         name: spec.name.clone(),
@@ -229,7 +235,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         trained_s: 0.0,
         lasts: spec
             .longest_s()
-            .map(|longest_s| Lasts::at_most(longest_s, 0.0)),
+            .map(|longest_s| TrainingLength::at_most(longest_s, 0.0)),
         ran: None,
         placed_ms: None,
         running_ms: None,
@@ -241,7 +247,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
     }
 }
 
-fn outlook(tenant: &str, jobs: &[JobOutlook], snapshot: &Snapshot) -> TenantOutlook {
+fn outlook(tenant: &str, jobs: &[JobOutlook], snapshot: &ClusterSnapshot) -> TenantOutlook {
     let own: Vec<&JobOutlook> = jobs.iter().filter(|job| job.tenant == tenant).collect();
     let mean = |time: fn(&Forecast) -> Option<Interval>| {
         let pairs: Vec<Pair> = own

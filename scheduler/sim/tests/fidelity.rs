@@ -29,7 +29,7 @@ fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
         let jobs = muster_sim::trace::read(&path.display().to_string(), workload, &text).unwrap();
         let contestant = Contestant {
             name: policy.to_string(),
-            share: policy.share(),
+            share: policy.policy(),
             sight: Sight::Oracle,
             adapts_batch: false,
             is_elastic,

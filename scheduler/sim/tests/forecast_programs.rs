@@ -6,7 +6,7 @@ use crate::kept::{Dice, Kept};
 use crate::live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Snapshot, SpeedPoint};
+use muster_core::snapshot::{ClusterSnapshot, SpeedPoint};
 use muster_model::id::JobId;
 use muster_model::spec::{Ends, Range};
 use muster_sim::Cancel;
@@ -102,10 +102,10 @@ fn run(seed: u64) -> (Kept, Kept) {
 
 /// The state that the scheduler sees.
 fn known(
-    world: &Snapshot,
+    world: &ClusterSnapshot,
     programs: &BTreeMap<JobId, Program>,
     took_s: &[Vec<f64>; DOCUMENTS.len()],
-) -> Snapshot {
+) -> ClusterSnapshot {
     let mut known = world.clone();
     for job in &mut known.jobs {
         // A program without steps has no speed.

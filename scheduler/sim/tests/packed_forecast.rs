@@ -3,7 +3,7 @@
 use crate::live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
-use muster_core::snapshot::{Job, Snapshot, SpeedPoint, Task};
+use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotTask, SpeedPoint};
 use muster_model::id::{JobId, TaskId};
 use muster_model::job::JobState;
 use muster_model::packing::{Company, Measured, Rate, Together};
@@ -16,7 +16,7 @@ const GIB: u64 = 1 << 30;
 const STEPS: u64 = 10_000;
 
 /// Running job in `lane` with ten steps per second alone and eight beside the other.
-fn packed(number: usize, lane: u32, snapshot: &Snapshot, beside: JobId) -> Job {
+fn packed(number: usize, lane: u32, snapshot: &ClusterSnapshot, beside: JobId) -> SnapshotJob {
     let mut job = job(number, -500_000, STEPS);
     job.workers = Range { min: 1, max: 1 };
     job.ps_shards = Range::NONE;
@@ -24,7 +24,7 @@ fn packed(number: usize, lane: u32, snapshot: &Snapshot, beside: JobId) -> Job {
     (job.placed_ms, job.running_ms) = (Some(-400_000), Some(-100_000));
     job.turned_ms = Some(-100_000);
     job.progress.step = 2_000;
-    job.tasks = vec![Task {
+    job.tasks = vec![SnapshotTask {
         id: TaskId(Uuid::from_u128(0x9000 + number as u128)),
         role: Role::Worker { rank: 0 },
         node: snapshot.nodes[0].id,

@@ -3,7 +3,7 @@
 use crate::live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::{Job, Lasts, Restarts, Snapshot};
+use muster_core::snapshot::{ClusterSnapshot, Restarts, SnapshotJob, TrainingLength};
 use muster_model::forecast::Unforeseen;
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{Ends, JobSpec, Range};
@@ -39,7 +39,7 @@ fn in_turns() -> Policy {
 }
 
 /// One node of four GPUs and four jobs that need all of it; three of them wait.
-fn full() -> Snapshot {
+fn full() -> ClusterSnapshot {
     let mut snapshot = cluster(1);
     for number in 0..4 {
         let mut job = job(number, 0, 20_000);
@@ -244,7 +244,7 @@ fn waiting_job_is_forecast_to_start_within_a_quantum() {
 }
 
 /// Program on all four GPUs with 300 of 1,000 steps done at ten per second and no known checkpoint.
-fn program(steps: Option<u64>) -> (Snapshot, Job) {
+fn program(steps: Option<u64>) -> (ClusterSnapshot, SnapshotJob) {
     let mut snapshot = cluster(1);
     let mut program = job(0, 0, 1_000);
     program.command = Some(Ends::AllWorkers);
@@ -293,7 +293,7 @@ fn urgent() -> Change {
 }
 
 /// Median of the end, in seconds from now.
-fn ends_s(snapshot: &Snapshot, changes: &[Change], name: &str) -> f64 {
+fn ends_s(snapshot: &ClusterSnapshot, changes: &[Change], name: &str) -> f64 {
     let told =
         what_if(snapshot, changes, &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let job = told.jobs.iter().find(|job| job.name == name);
@@ -325,7 +325,7 @@ fn preempted_program_without_checkpoint_restarts_from_zero() {
 #[test]
 fn program_with_earlier_restore_loses_same_steps_again() {
     let (mut snapshot, program) = program(Some(1_000));
-    let later_s = |snapshot: &Snapshot| {
+    let later_s = |snapshot: &ClusterSnapshot| {
         ends_s(snapshot, &[urgent()], &program.name) - ends_s(snapshot, &[], &program.name)
     };
     let all_s = later_s(&snapshot);
@@ -413,7 +413,7 @@ fn slicing_beside_unknown_length_gives_start_and_wide_end() {
 fn earlier_durations_give_end_of_program_without_length() {
     let (mut snapshot, program) = program(None);
     let lasts = |done_s: f64| {
-        Some(Lasts {
+        Some(TrainingLength {
             middle_s: 100.0,
             spread: 0.1,
             done_s,
@@ -482,7 +482,7 @@ fn time_limit_is_not_used_as_length() {
 fn forecast_end_is_at_most_time_limit() {
     let mut change = limited();
     if let Change::AddJob { past, .. } = &mut change {
-        past.lasts = Some(Lasts {
+        past.lasts = Some(TrainingLength {
             middle_s: 3_600.0,
             spread: 0.1,
             done_s: 0.0,

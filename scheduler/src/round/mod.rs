@@ -12,8 +12,8 @@ use crate::translate;
 use crate::wakes::Wakes;
 use muster_core::plan::{Action, NodeDecision};
 use muster_core::policy::Policy;
-use muster_core::snapshot::Snapshot;
-use muster_core::{Memory, Plan, RoundReport, Violation};
+use muster_core::snapshot::ClusterSnapshot;
+use muster_core::{EstimateCache, RoundPlan, RoundReport, Violation};
 use muster_model::error_chain::chain;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -65,7 +65,7 @@ impl Default for Remembered {
 /// State of the planning step.
 #[derive(Debug, Default)]
 struct Known {
-    memory: Memory,
+    memory: EstimateCache,
     defects: Defects,
 }
 
@@ -170,7 +170,9 @@ pub async fn once(
 /// # Panics
 /// If the planner panics.
 pub async fn once_by(
-    planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport) + Send + 'static,
+    planner: impl FnOnce(&ClusterSnapshot, &Policy, &mut EstimateCache) -> (RoundPlan, RoundReport)
+    + Send
+    + 'static,
     pool: &Pool,
     policy: &Policy,
     remembered: &mut Remembered,
@@ -243,8 +245,8 @@ struct ToKeep {
 
 /// Plans and checks. Takes seconds of one core for a long queue.
 fn decide(
-    planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport),
-    snapshot: &Snapshot,
+    planner: impl FnOnce(&ClusterSnapshot, &Policy, &mut EstimateCache) -> (RoundPlan, RoundReport),
+    snapshot: &ClusterSnapshot,
     policy: &Policy,
     mut known: Known,
 ) -> Result<Decided, RoundError> {
@@ -258,7 +260,7 @@ fn decide(
     let given = if broken.is_empty() {
         Vec::new()
     } else {
-        muster_core::check(snapshot, &Plan::default())
+        muster_core::check(snapshot, &RoundPlan::default())
     };
     let defects = known.defects.to_keep(&broken, &given);
     // An empty round with a new defect is stored once, for analysis.
@@ -288,10 +290,10 @@ fn decide(
 }
 
 /// Queued jobs after the plan, by wait reason.
-fn queue(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<&'static str, u64> {
+fn queue(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> BTreeMap<&'static str, u64> {
     let queued = snapshot.jobs.iter();
     let queued = queued.filter(|job| job.state.phase() == JobPhase::Queued);
-    let told = |job: &muster_core::snapshot::Job| {
+    let told = |job: &muster_core::snapshot::SnapshotJob| {
         let waiting = job.waiting.as_ref();
         waiting.map_or("NotConsidered", |waiting| waiting.why.name())
     };
@@ -347,9 +349,9 @@ async fn commit(
 
 /// Snapshot, policy, plan and report in stored form for replays.
 fn record(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     policy: &Policy,
-    plan: &Plan,
+    plan: &RoundPlan,
     report: &RoundReport,
 ) -> Result<RoundRecord, RoundError> {
     const LEVEL: i32 = 3;

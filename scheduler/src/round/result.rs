@@ -1,12 +1,12 @@
 //! Result of one round.
 
-use muster_core::{Plan, RoundReport};
+use muster_core::{RoundPlan, RoundReport};
 use muster_store::plan::CommitOutcome;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub struct Round {
-    pub plan: Plan,
+    pub plan: RoundPlan,
     pub report: RoundReport,
     pub outcome: CommitOutcome,
     /// Number of broken rules in the plan.

@@ -3,14 +3,14 @@
 use super::violation::Violation;
 use super::{Checker, asked, is_gone};
 use crate::plan::PlannedTask;
-use crate::snapshot::{Job, Task};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::id::TaskId;
 use muster_model::node::is_part;
 use muster_model::task::{Role, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'s> Checker<'s> {
-    pub(super) fn start(&mut self, job: &'s Job, tasks: &[PlannedTask]) {
+    pub(super) fn start(&mut self, job: &'s SnapshotJob, tasks: &[PlannedTask]) {
         let mut counts: BTreeMap<(bool, u32), u32> = BTreeMap::new();
         for task in tasks {
             let key = match task.role {
@@ -51,19 +51,20 @@ impl<'s> Checker<'s> {
 
     /// Surviving tasks must be running and include rank 0. With the joining tasks they must form a
     /// complete gang.
-    pub(super) fn resize(&mut self, job: &'s Job, leave: &[TaskId], join: &[PlannedTask]) {
-        let told: BTreeSet<TaskId> = leave.iter().copied().collect();
+    pub(super) fn resize(&mut self, job: &'s SnapshotJob, leave: &[TaskId], join: &[PlannedTask]) {
+        let leaving_tasks: BTreeSet<TaskId> = leave.iter().copied().collect();
         let known = leave
             .iter()
             .all(|id| job.tasks.iter().any(|task| task.id == *id));
-        let stays: Vec<&Task> = job
+        let stays: Vec<&SnapshotTask> = job
             .tasks
             .iter()
-            .filter(|task| !told.contains(&task.id))
+            .filter(|task| !leaving_tasks.contains(&task.id))
             .collect();
         let chief = Role::Worker { rank: 0 };
-        let loses = |task: &Task| !job.replicated && !was_refused(task);
-        let is_lost = self.lost_shards(job, leave).any(loses);
+        let is_lost = self
+            .lost_shards(job, leave)
+            .any(|task| !job.replicated && !was_refused(task));
         let mut wrong = |what| {
             let violation = Violation::ImpossibleResize { job: job.id, what };
             self.violations.push(violation);
@@ -74,7 +75,7 @@ impl<'s> Checker<'s> {
         if leave.is_empty() && join.is_empty() {
             wrong("and nothing changes");
         }
-        if !known || told.len() != leave.len() {
+        if !known || leaving_tasks.len() != leave.len() {
             wrong("and a task leaves that is not there");
         }
         if stays.iter().any(|task| is_gone(&task.state)) {
@@ -121,13 +122,13 @@ impl<'s> Checker<'s> {
         for task in join {
             self.place(job, task);
         }
-        self.told.insert(job.id, told);
+        self.leaving_tasks.insert(job.id, leaving_tasks);
     }
 
     /// Returns the smallest allowed number of shards. The replica of a lost shard serves in its
     /// place, and a shard that its node refused never held anything. The job may be below its
     /// minimum by the number of these shards.
-    fn fewest_shards(&self, job: &'s Job, leave: &[TaskId]) -> u32 {
+    fn fewest_shards(&self, job: &'s SnapshotJob, leave: &[TaskId]) -> u32 {
         let there = shards(job).count();
         let lost = self.lost_shards(job, leave).count();
         let [there, lost] = [there, lost].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
@@ -136,13 +137,17 @@ impl<'s> Checker<'s> {
     }
 
     /// Returns the shards that a resize removes because they are gone.
-    fn lost_shards(&self, job: &'s Job, leave: &[TaskId]) -> impl Iterator<Item = &'s Task> {
+    fn lost_shards(
+        &self,
+        job: &'s SnapshotJob,
+        leave: &[TaskId],
+    ) -> impl Iterator<Item = &'s SnapshotTask> {
         let is_up = |node| self.snapshot.nodes.iter().any(|it| it.id == node && it.up);
-        let told = shards(job).filter(|task| leave.contains(&task.id));
-        told.filter(move |task| is_gone(&task.state) || !is_up(task.node))
+        let leaving_tasks = shards(job).filter(|task| leave.contains(&task.id));
+        leaving_tasks.filter(move |task| is_gone(&task.state) || !is_up(task.node))
     }
 
-    fn place(&mut self, job: &'s Job, task: &PlannedTask) {
+    fn place(&mut self, job: &'s SnapshotJob, task: &PlannedTask) {
         // Only nodes that take tasks have an entry.
         if !self.cpu_milli.contains_key(&task.node) {
             self.violations.push(Violation::ClosedNode {
@@ -214,12 +219,12 @@ impl<'s> Checker<'s> {
     }
 }
 
-fn shards(job: &Job) -> impl Iterator<Item = &Task> {
+fn shards(job: &SnapshotJob) -> impl Iterator<Item = &SnapshotTask> {
     let tasks = job.tasks.iter();
     tasks.filter(|task| matches!(task.role, Role::PsShard { .. }))
 }
 
 /// Whether the node refused the task, so that it never held parameters.
-fn was_refused(task: &Task) -> bool {
+fn was_refused(task: &SnapshotTask) -> bool {
     matches!(&task.state, TaskState::Released { outcome } if outcome.is_refusal())
 }

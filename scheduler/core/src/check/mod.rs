@@ -11,8 +11,8 @@ mod turns;
 mod verdict;
 mod violation;
 
-use crate::plan::{Action, Decision, Plan};
-use crate::snapshot::{Job, Snapshot};
+use crate::plan::{Action, JobDecision, RoundPlan};
+use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
 use muster_model::task::{Outcome, Role, TaskState};
@@ -22,7 +22,7 @@ pub use violation::Violation;
 
 /// Returns all rules that the plan breaks; empty for a correct plan.
 #[must_use]
-pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
+pub fn check(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> Vec<Violation> {
     let mut checker = Checker::new(snapshot);
     checker.exclusions(&plan.excluded);
     checker.keep_places(plan);
@@ -38,8 +38,8 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
 }
 
 struct Checker<'s> {
-    snapshot: &'s Snapshot,
-    states: BTreeMap<JobId, (&'s Job, JobState, Option<i64>)>,
+    snapshot: &'s ClusterSnapshot,
+    states: BTreeMap<JobId, (&'s SnapshotJob, JobState, Option<i64>)>,
     /// Free GPUs of the nodes that take tasks.
     free: BTreeSet<(NodeId, u32)>,
     cpu_milli: BTreeMap<NodeId, i128>,
@@ -49,12 +49,12 @@ struct Checker<'s> {
     /// GPUs on which this plan gives a tenant a second lane.
     seated: BTreeSet<(TenantId, NodeId, u32)>,
     /// Tasks that leave by a resize in place.
-    told: BTreeMap<JobId, BTreeSet<TaskId>>,
+    leaving_tasks: BTreeMap<JobId, BTreeSet<TaskId>>,
     violations: Vec<Violation>,
 }
 
 impl<'s> Checker<'s> {
-    fn new(snapshot: &'s Snapshot) -> Self {
+    fn new(snapshot: &'s ClusterSnapshot) -> Self {
         let mut checker = Self {
             snapshot,
             states: snapshot
@@ -67,7 +67,7 @@ impl<'s> Checker<'s> {
             memory_bytes: BTreeMap::new(),
             started: BTreeMap::new(),
             seated: BTreeSet::new(),
-            told: BTreeMap::new(),
+            leaving_tasks: BTreeMap::new(),
             violations: Vec::new(),
         };
         for node in snapshot.nodes.iter().filter(|node| node.is_open()) {
@@ -100,19 +100,19 @@ impl<'s> Checker<'s> {
     }
 
     /// The plan may write the reason of being left out only for jobs that the round leaves out.
-    fn left_out(&mut self, plan: &Plan) {
+    fn left_out(&mut self, plan: &RoundPlan) {
         let untold = self.snapshot.left_out.iter().flat_map(|one| &one.untold);
         let untold: BTreeSet<(JobId, u64)> = untold.map(|one| (one.job, one.revision)).collect();
-        for told in plan.behind.iter().flat_map(|behind| &behind.jobs) {
-            let is_known = untold.contains(&(told.job, told.revision));
-            if !is_known || self.states.contains_key(&told.job) {
+        for stale in plan.behind.iter().flat_map(|behind| &behind.jobs) {
+            let is_known = untold.contains(&(stale.job, stale.revision));
+            if !is_known || self.states.contains_key(&stale.job) {
                 self.violations
-                    .push(Violation::UnknownJob { job: told.job });
+                    .push(Violation::UnknownJob { job: stale.job });
             }
         }
     }
 
-    fn decision(&mut self, decision: &Decision) {
+    fn decision(&mut self, decision: &JobDecision) {
         let Some((job, state, not_before_ms)) = self.states.get(&decision.job).cloned() else {
             self.violations
                 .push(Violation::UnknownJob { job: decision.job });
@@ -150,7 +150,7 @@ impl<'s> Checker<'s> {
     }
 
     /// Checks that the facts of the snapshot justify the action.
-    fn facts(&mut self, job: &'s Job, action: &Action, not_before_ms: Option<i64>) {
+    fn facts(&mut self, job: &'s SnapshotJob, action: &Action, not_before_ms: Option<i64>) {
         match action {
             Action::Start { tasks, .. } => {
                 if let Some(not_before_ms) = not_before_ms.filter(|&at| at > self.snapshot.now_ms) {
@@ -227,14 +227,14 @@ impl<'s> Checker<'s> {
     }
 
     /// Releases the CPU of a suspended task. It keeps its memory.
-    fn idle(&mut self, job: &Job, role: Role, node: NodeId) {
+    fn idle(&mut self, job: &SnapshotJob, role: Role, node: NodeId) {
         let (cpu_milli, _) = asked(job, role);
         if let Some(left) = self.cpu_milli.get_mut(&node) {
             *left += i128::from(cpu_milli);
         }
     }
 
-    fn charge(&mut self, job: &Job, role: Role, node: NodeId) {
+    fn charge(&mut self, job: &SnapshotJob, role: Role, node: NodeId) {
         let (cpu_milli, memory_bytes) = asked(job, role);
         if let Some(left) = self.cpu_milli.get_mut(&node) {
             *left -= i128::from(cpu_milli);
@@ -247,7 +247,7 @@ impl<'s> Checker<'s> {
 
 /// Returns the CPU in thousandths of a core and the memory in bytes that a task of this role
 /// requests.
-fn asked(job: &Job, role: Role) -> (u64, u64) {
+fn asked(job: &SnapshotJob, role: Role) -> (u64, u64) {
     match role {
         Role::Worker { .. } => (job.worker.cpu_milli, job.worker.memory_bytes),
         Role::PsShard { .. } => (job.ps_shard.cpu_milli, job.ps_shard.memory_bytes),
@@ -255,7 +255,7 @@ fn asked(job: &Job, role: Role) -> (u64, u64) {
 }
 
 /// Whether the task runs. A process of a command may have ended before others are up.
-fn is_up_or_done(job: &Job, state: &TaskState) -> bool {
+fn is_up_or_done(job: &SnapshotJob, state: &TaskState) -> bool {
     let done = TaskState::Released {
         outcome: Outcome::exited(0),
     };

@@ -2,8 +2,8 @@
 
 use super::violation::Violation;
 use super::{Checker, asked, holds};
-use crate::plan::{Action, Plan};
-use crate::snapshot::Job;
+use crate::plan::{Action, RoundPlan};
+use crate::snapshot::SnapshotJob;
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{AfterStop, JobState, Seat};
 use muster_model::task::Role;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl<'s> Checker<'s> {
     /// Reserves the destinations of moving jobs. A destination is not reserved if one of its GPUs
     /// is no longer available or the move ends in this plan.
-    pub(super) fn keep_places(&mut self, plan: &Plan) {
+    pub(super) fn keep_places(&mut self, plan: &RoundPlan) {
         let given_up: BTreeSet<JobId> = plan
             .decisions
             .iter()
@@ -45,7 +45,7 @@ impl<'s> Checker<'s> {
 
     /// Checks that a moved job is complete at its destination, on free GPUs or its own. Reserves
     /// these GPUs.
-    pub(super) fn moves(&mut self, job: &'s Job, to: &[Seat]) {
+    pub(super) fn moves(&mut self, job: &'s SnapshotJob, to: &[Seat]) {
         for (is_worker, role, range) in [
             (true, "worker", job.workers),
             (false, "ps shard", job.ps_shards),
@@ -96,7 +96,7 @@ impl<'s> Checker<'s> {
 
     /// Checks that CPU and memory are available at the destination. They are not charged, because
     /// the stopping job may still start elsewhere.
-    fn fits(&mut self, job: &Job, to: &[Seat]) {
+    fn fits(&mut self, job: &SnapshotJob, to: &[Seat]) {
         let mut asks: BTreeMap<NodeId, (i128, i128)> = BTreeMap::new();
         for seat in to {
             let (cpu_milli, memory_bytes) = asked(job, seat.role);
@@ -130,7 +130,7 @@ impl<'s> Checker<'s> {
 }
 
 /// Returns the GPUs that tasks of the job hold.
-fn own_gpus(job: &Job) -> BTreeSet<(NodeId, u32)> {
+fn own_gpus(job: &SnapshotJob) -> BTreeSet<(NodeId, u32)> {
     let held = job.held_tasks().filter(|task| holds(&task.state));
     let each = held.flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)));
     each.collect()

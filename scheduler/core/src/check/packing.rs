@@ -2,19 +2,19 @@
 
 use super::violation::Violation;
 use super::{Checker, holds, is_gone};
-use crate::plan::{Action, Plan};
-use crate::snapshot::{Job, Task};
+use crate::plan::{Action, RoundPlan};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{Intent, JobState};
 use muster_model::task::TaskState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tasks by GPU: the job, its task and its lane.
-type Seats<'s> = BTreeMap<(NodeId, u32), Vec<(&'s Job, &'s Task, u32)>>;
+type TasksByGpu<'s> = BTreeMap<(NodeId, u32), Vec<(&'s SnapshotJob, &'s SnapshotTask, u32)>>;
 
 impl<'s> Checker<'s> {
     /// Checks that a suspended job resumes as the guest of the one running job on its GPU.
-    pub(super) fn go_on_beside(&mut self, job: &'s Job, host: JobId) {
+    pub(super) fn go_on_beside(&mut self, job: &'s SnapshotJob, host: JobId) {
         let Some(host) = self.snapshot.jobs.iter().find(|other| other.id == host) else {
             return self.unjust(job, "with a job that the snapshot does not have");
         };
@@ -31,7 +31,7 @@ impl<'s> Checker<'s> {
         if host.intent != Intent::Run || other.0.state != TaskState::Running || other.0.lane != 0 {
             self.unjust(job, "beside one that is not at work");
         }
-        let measured = |job: &Job| {
+        let measured = |job: &SnapshotJob| {
             let known = job.measured.as_ref();
             known.is_some_and(|it| it.alone.samples > 0 && it.alone_ms > 0 && it.hurt.is_none())
         };
@@ -47,7 +47,7 @@ impl<'s> Checker<'s> {
     }
 
     /// Charges the CPU of a resumed task and checks its node.
-    fn go_on_at(&mut self, job: &'s Job, task: &Task) {
+    fn go_on_at(&mut self, job: &'s SnapshotJob, task: &SnapshotTask) {
         let node = task.node;
         match self.cpu_milli.get_mut(&node) {
             None => {
@@ -65,7 +65,7 @@ impl<'s> Checker<'s> {
 
     /// Checks every GPU with more than one task, including pairs that the plan leaves as they are.
     /// No lane is held twice. Two jobs that keep running have equal priority and enough memory.
-    pub(super) fn pairs(&mut self, plan: &Plan) {
+    pub(super) fn pairs(&mut self, plan: &RoundPlan) {
         let guests: BTreeSet<JobId> = plan
             .decisions
             .iter()
@@ -83,7 +83,7 @@ impl<'s> Checker<'s> {
         if guests.is_empty() && !self.snapshot.jobs.iter().any(has_guest) {
             return;
         }
-        let (mut seats, mut standing) = (Seats::new(), Seats::new());
+        let (mut seats, mut standing) = (TasksByGpu::new(), TasksByGpu::new());
         for job in &self.snapshot.jobs {
             for task in job.tasks.iter().chain(&job.leaving) {
                 let goes_on = guests.contains(&job.id);
@@ -129,10 +129,10 @@ impl<'s> Checker<'s> {
     fn pair(
         &mut self,
         at: (NodeId, u32),
-        (guest, host): (&'s Job, &'s Job),
-        keep: &[(&Job, &Task, u32)],
+        (guest, host): (&'s SnapshotJob, &'s SnapshotJob),
+        keep: &[(&SnapshotJob, &SnapshotTask, u32)],
     ) {
-        let stays = |checker: &Self, job: &Job| {
+        let stays = |checker: &Self, job: &SnapshotJob| {
             let state = checker.states.get(&job.id).map(|(_, state, _)| state);
             state == Some(&JobState::Running)
         };
@@ -154,8 +154,8 @@ impl<'s> Checker<'s> {
         if guest.priority != host.priority {
             self.unjust(guest, "with one of another priority");
         }
-        let peak = |job: &Job| Some(u128::from(job.measured.as_ref()?.peak_bytes?));
-        let left = |job: &Job| {
+        let peak = |job: &SnapshotJob| Some(u128::from(job.measured.as_ref()?.peak_bytes?));
+        let left = |job: &SnapshotJob| {
             let known = job.measured.as_ref()?;
             let bytes = if known.stands {
                 known.memory_bytes
@@ -176,31 +176,31 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn grows(&self, job: &Job) -> bool {
-        self.told.contains_key(&job.id)
+    fn grows(&self, job: &SnapshotJob) -> bool {
+        self.leaving_tasks.contains_key(&job.id)
     }
 
     /// Whether the tenant already holds this GPU by another job.
-    fn has(&self, job: &Job, node: NodeId, gpu: u32) -> bool {
+    fn has(&self, job: &SnapshotJob, node: NodeId, gpu: u32) -> bool {
         let jobs = self.snapshot.jobs.iter();
         let own = jobs.filter(|other| other.tenant == job.tenant);
-        let mut tasks = own.flat_map(Job::held_tasks);
+        let mut tasks = own.flat_map(SnapshotJob::held_tasks);
         tasks.any(|task| holds(&task.state) && task.node == node && task.gpus.contains(&gpu))
     }
 
-    fn unjust(&mut self, job: &Job, what: &'static str) {
+    fn unjust(&mut self, job: &SnapshotJob, what: &'static str) {
         let job = job.id;
         self.violations.push(Violation::UnjustPacking { job, what });
     }
 }
 
-fn has_guest(job: &Job) -> bool {
+fn has_guest(job: &SnapshotJob) -> bool {
     let mut tasks = job.tasks.iter().chain(&job.leaving);
     tasks.any(|task| task.lane > 0 && holds(&task.state))
 }
 
 /// Returns the only task of a job and its only GPU.
-fn only(job: &Job) -> Option<(&Task, u32)> {
+fn only(job: &SnapshotJob) -> Option<(&SnapshotTask, u32)> {
     match (job.tasks.as_slice(), job.leaving.as_slice()) {
         ([task], []) => match task.gpus.as_slice() {
             &[gpu] => Some((task, gpu)),

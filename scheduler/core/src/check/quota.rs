@@ -2,14 +2,14 @@
 
 use super::violation::Violation;
 use super::{Checker, holds, is_gone};
-use crate::snapshot::{Job, Task};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::id::{NodeId, TenantId};
 use muster_model::job::JobState;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Checker<'_> {
     /// A job may be preempted only if a job of strictly higher priority has not ended.
-    pub(super) fn preemption(&mut self, job: &Job) {
+    pub(super) fn preemption(&mut self, job: &SnapshotJob) {
         let somebody = self.snapshot.jobs.iter().any(|other| {
             other.priority > job.priority
                 && matches!(
@@ -68,11 +68,16 @@ impl Checker<'_> {
         for (job, state, _) in self.states.values() {
             if matches!(state, JobState::Starting | JobState::Running) {
                 // Tasks that leave in this plan do not count.
-                let told = self.told.get(&job.id);
-                let stays = |task: &&Task| {
-                    !is_gone(&task.state) && told.is_none_or(|told| !told.contains(&task.id))
-                };
-                let gpus = job.tasks.iter().filter(stays).flat_map(gpus_of);
+                let leaving_tasks = self.leaving_tasks.get(&job.id);
+                let gpus = job
+                    .tasks
+                    .iter()
+                    .filter(|task| {
+                        !is_gone(&task.state)
+                            && leaving_tasks
+                                .is_none_or(|leaving_tasks| !leaving_tasks.contains(&task.id))
+                    })
+                    .flat_map(gpus_of);
                 kept.entry(job.tenant).or_default().extend(gpus);
             }
         }
@@ -90,6 +95,6 @@ impl Checker<'_> {
     }
 }
 
-fn gpus_of(task: &Task) -> impl Iterator<Item = (NodeId, u32)> + use<'_> {
+fn gpus_of(task: &SnapshotTask) -> impl Iterator<Item = (NodeId, u32)> + use<'_> {
     task.gpus.iter().map(|&gpu| (task.node, gpu))
 }

@@ -1,8 +1,8 @@
 //! Reduction of an invalid plan to the part that can be committed.
 
 use super::{Violation, check};
-use crate::plan::{Action, Decision, Plan};
-use crate::snapshot::Snapshot;
+use crate::plan::{Action, JobDecision, RoundPlan};
+use crate::snapshot::ClusterSnapshot;
 use muster_model::id::JobId;
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const SOUGHT: u32 = 16;
 /// give GPUs and all exclusions are removed, and finally all decisions. So a job that the planner
 /// handles wrongly in every round does not stop the scheduling of the others.
 #[must_use]
-pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {
+pub fn sound(snapshot: &ClusterSnapshot, plan: RoundPlan) -> (RoundPlan, Vec<Violation>) {
     let (mut plan, mut broken, mut sought) = (plan, Vec::new(), 0);
     loop {
         let wrong = check(snapshot, &plan);
@@ -26,7 +26,7 @@ pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {
         }
         // A violation that exists without a plan, such as two jobs on a GPU, cannot be fixed by
         // removing decisions.
-        let given = check(snapshot, &Plan::default());
+        let given = check(snapshot, &RoundPlan::default());
         let by_plan = wrong.iter().filter(|one| !given.contains(one));
         let by_plan: Vec<Violation> = by_plan.cloned().collect();
         let named: BTreeSet<JobId> = by_plan.iter().filter_map(|one| one.job()).collect();
@@ -59,12 +59,12 @@ pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {
 
 /// Returns the job whose decision first breaks one of these rules, by bisection. Returns `None` if
 /// they are broken without any decision.
-fn first_wrong(snapshot: &Snapshot, plan: &Plan, rules: &[Violation]) -> Option<JobId> {
+fn first_wrong(snapshot: &ClusterSnapshot, plan: &RoundPlan, rules: &[Violation]) -> Option<JobId> {
     let breaks = |count: usize| {
-        let part = Plan {
+        let part = RoundPlan {
             decisions: plan.decisions[..count].to_vec(),
             excluded: plan.excluded.clone(),
-            ..Plan::default()
+            ..RoundPlan::default()
         };
         check(snapshot, &part).iter().any(|one| rules.contains(one))
     };
@@ -84,7 +84,7 @@ fn first_wrong(snapshot: &Snapshot, plan: &Plan, rules: &[Violation]) -> Option<
 }
 
 /// Whether the decision gives GPUs to a job.
-fn gives(decision: &Decision) -> bool {
+fn gives(decision: &JobDecision) -> bool {
     matches!(
         decision.action,
         Action::Start { .. } | Action::Resize { .. } | Action::Continue { .. }

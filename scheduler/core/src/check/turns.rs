@@ -2,15 +2,15 @@
 
 use super::violation::Violation;
 use super::{Checker, is_gone};
-use crate::plan::{Action, Plan};
-use crate::snapshot::{Job, Task};
+use crate::plan::{Action, RoundPlan};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::BTreeSet;
 
 impl<'s> Checker<'s> {
     /// A job gets at most one order per round: after a suspension or resumption, no other of these
     /// and no stop.
-    pub(super) fn turned_once(&mut self, plan: &Plan) {
+    pub(super) fn turned_once(&mut self, plan: &RoundPlan) {
         let mut turned = BTreeSet::new();
         for decision in &plan.decisions {
             let (job, action) = (decision.job, &decision.action);
@@ -26,7 +26,7 @@ impl<'s> Checker<'s> {
     }
 
     /// Checks that the whole gang runs and can be suspended.
-    pub(super) fn suspend(&mut self, job: &'s Job) {
+    pub(super) fn suspend(&mut self, job: &'s SnapshotJob) {
         let mut wrong = |what| {
             let violation = Violation::WrongTurn { job: job.id, what };
             self.violations.push(violation);
@@ -35,7 +35,7 @@ impl<'s> Checker<'s> {
             wrong("which cannot be suspended");
         }
         // Kubernetes reserves the resources of a pod, so no other job could use them.
-        let is_pod = |task: &Task| {
+        let is_pod = |task: &SnapshotTask| {
             let mut nodes = self.snapshot.nodes.iter();
             nodes.any(|node| node.id == task.node && node.has_pods())
         };
@@ -46,14 +46,14 @@ impl<'s> Checker<'s> {
             wrong("which is exclusive");
         }
         // A process of a command may have ended before the others.
-        let is_done = |task: &Task| {
+        let is_done = |task: &SnapshotTask| {
             let outcome = match &task.state {
                 TaskState::Released { outcome } => outcome,
                 _ => return false,
             };
             job.command.is_some() && *outcome == Outcome::exited(0)
         };
-        let is_up = |task: &Task| task.state == TaskState::Running;
+        let is_up = |task: &SnapshotTask| task.state == TaskState::Running;
         let all = job.tasks.iter().all(|task| is_up(task) || is_done(task));
         if !job.leaving.is_empty() || !all || !job.tasks.iter().any(is_up) {
             wrong("not all of whose tasks are up");
@@ -61,7 +61,7 @@ impl<'s> Checker<'s> {
     }
 
     /// Checks that the whole gang is suspended and that all of its GPUs are free.
-    pub(super) fn go_on(&mut self, job: &'s Job) {
+    pub(super) fn go_on(&mut self, job: &'s SnapshotJob) {
         let mut wrong = |what| {
             let violation = Violation::WrongTurn { job: job.id, what };
             self.violations.push(violation);
@@ -69,8 +69,9 @@ impl<'s> Checker<'s> {
         if job.intent != muster_model::job::Intent::Run {
             wrong("against its owner's intent");
         }
-        let is_there =
-            |task: &&Task| matches!(task.role, Role::Worker { .. }) && !is_gone(&task.state);
+        let is_there = |task: &&SnapshotTask| {
+            matches!(task.role, Role::Worker { .. }) && !is_gone(&task.state)
+        };
         let workers = || job.tasks.iter().filter(is_there);
         if workers().any(|task| task.state != TaskState::Suspended) || workers().next().is_none() {
             wrong("with workers that are not suspended");

@@ -2,7 +2,7 @@
 
 use super::Checker;
 use super::violation::Violation;
-use crate::snapshot::{Job, Task};
+use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::job::JobState;
 use muster_model::pace::Doing;
 use muster_model::verdict::{Finding, Verdict};
@@ -10,7 +10,7 @@ use muster_model::verdict::{Finding, Verdict};
 impl Checker<'_> {
     /// The rank must exist and not be the only worker, the job must be running, and the limits of
     /// its document must have expired.
-    pub(super) fn verdict(&mut self, job: &Job, verdict: &Verdict) {
+    pub(super) fn verdict(&mut self, job: &SnapshotJob, verdict: &Verdict) {
         let mut wrong = |what| {
             let violation = Violation::UnjustVerdict { job: job.id, what };
             self.violations.push(violation);
@@ -26,7 +26,7 @@ impl Checker<'_> {
             wrong("while others come or go");
         }
         let now_ms = self.snapshot.now_ms;
-        let excused = |task: &Task| {
+        let excused = |task: &SnapshotTask| {
             task.pace.is_some_and(|pace| {
                 matches!(pace.doing, Doing::Busy | Doing::Standing)
                     && now_ms.saturating_sub(pace.heard_ms) < 10_000

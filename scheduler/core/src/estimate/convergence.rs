@@ -1,7 +1,7 @@
 //! Convergence estimate: the epoch after which a job's convergence rule will end it, with an 80 %
 //! interval, predicted from the losses so far by Optimus' curve.
 
-use super::loss_curve::{self, Curve};
+use super::loss_curve::{self, LossCurve};
 use muster_model::spec::Convergence;
 
 /// Largest distance in epochs for which a prediction is returned.
@@ -27,7 +27,7 @@ pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Opti
     }
     let newest = epoch_losses.last()?.0;
     let fit = loss_curve::fit(epoch_losses)?;
-    let end = |curve: &Curve| {
+    let end = |curve: &LossCurve| {
         let flat = first_flat(*curve, newest, rule.relative_loss_drop);
         flat + rule.epochs.saturating_sub(1)
     };
@@ -49,7 +49,7 @@ pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Opti
 /// Returns the first epoch after `newest` in which the loss falls by less than `drop` of itself, at
 /// most `MOST_EPOCHS` + 1 epochs later. The relative drop of the curve falls with the epoch. So
 /// this epoch begins the run that ends the job, and bisection finds it.
-fn first_flat(curve: Curve, newest: u64, drop: f64) -> u64 {
+fn first_flat(curve: LossCurve, newest: u64, drop: f64) -> u64 {
     let is_flat = |epoch: u64| {
         let before = curve.loss(epoch.saturating_sub(1));
         (before - curve.loss(epoch)) / before < drop
@@ -75,20 +75,20 @@ mod tests {
         epochs: 3,
     };
 
-    fn losses(curve: Curve, epochs: u64) -> Vec<(u64, f64)> {
+    fn losses(curve: LossCurve, epochs: u64) -> Vec<(u64, f64)> {
         (1..=epochs)
             .map(|epoch| (epoch, curve.loss(epoch)))
             .collect()
     }
 
-    const KNOWN: Curve = Curve {
+    const KNOWN: LossCurve = LossCurve {
         b0: 0.3,
         b1: 0.4,
         b2: 0.25,
     };
 
     /// Returns the last epoch by the curve itself.
-    fn truth(curve: Curve) -> u64 {
+    fn truth(curve: LossCurve) -> u64 {
         first_flat(curve, 1, RULE.relative_loss_drop) + RULE.epochs - 1
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let mut noise = Noise(1);
         let (mut held, mut cases, mut width) = (0, 0, 0.0);
         while cases < CASES {
-            let curve = Curve {
+            let curve = LossCurve {
                 b0: 0.05 + 0.5 * noise.uniform(),
                 b1: 0.2 + 0.6 * noise.uniform(),
                 b2: 0.1 + 0.4 * noise.uniform(),

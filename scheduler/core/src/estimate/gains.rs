@@ -3,7 +3,7 @@
 //! reported. Speed times gain is the goodput.
 
 use crate::learn::NoiseScale;
-use crate::snapshot::{Adaptive, Job};
+use crate::snapshot::{Adaptive, SnapshotJob};
 
 /// Noise scale before the first measurement, which needs two workers. With it, two workers gain
 /// about what the assumed speed promises (see `speed`). So a job explores, and its measurement
@@ -19,7 +19,7 @@ pub(crate) struct Gains {
 }
 
 impl Gains {
-    pub(crate) fn of(job: &Job) -> Self {
+    pub(crate) fn of(job: &SnapshotJob) -> Self {
         let noise = |Adaptive { noise }: Adaptive| {
             let sound = noise.filter(|noise| noise.is_finite() && *noise >= 0.0);
             sound.map_or(UNKNOWN, NoiseScale)

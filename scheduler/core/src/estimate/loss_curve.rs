@@ -18,7 +18,7 @@ const ENOUGH: f64 = 1e-3;
 
 /// Loss by epoch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Curve {
+pub(super) struct LossCurve {
     pub b0: f64,
     pub b1: f64,
     pub b2: f64,
@@ -27,20 +27,20 @@ pub(super) struct Curve {
 /// Best curve, and all tried curves that the losses do not rule out at 80 % confidence. They
 /// include the best one.
 #[derive(Debug, Clone)]
-pub(super) struct Fit {
-    pub best: Curve,
-    pub plausible: Vec<Curve>,
+pub(super) struct LossCurveFit {
+    pub best: LossCurve,
+    pub plausible: Vec<LossCurve>,
 }
 
 /// Loss with the weight of its residual.
 #[derive(Debug, Clone, Copy)]
-struct Point {
+struct LossPoint {
     epoch: f64,
     loss: f64,
     weight: f64,
 }
 
-impl Curve {
+impl LossCurve {
     pub(super) fn loss(self, epoch: u64) -> f64 {
         // Epochs are far below 2^52.
         self.at(epoch as f64)
@@ -59,7 +59,7 @@ impl Curve {
 
 /// Fits positive, finite losses of ascending epochs. Returns `None` if there are too few or they do
 /// not fall.
-pub(super) fn fit(losses: &[(u64, f64)]) -> Option<Fit> {
+pub(super) fn fit(losses: &[(u64, f64)]) -> Option<LossCurveFit> {
     if losses.len() < FEWEST {
         return None;
     }
@@ -68,7 +68,7 @@ pub(super) fn fit(losses: &[(u64, f64)]) -> Option<Fit> {
     let newest = &points[points.len() - points.len().div_ceil(3)..];
     let top = newest.iter().map(|point| point.loss).sum::<f64>() / newest.len() as f64;
     let step = top / f64::from(COARSE);
-    let mut tried: Vec<(Curve, f64)> = (0..COARSE)
+    let mut tried: Vec<(LossCurve, f64)> = (0..COARSE)
         .filter_map(|i| with_asymptote(&points, step * f64::from(i)))
         .collect();
     let (about, _) = best_of(&tried)?;
@@ -82,23 +82,26 @@ pub(super) fn fit(losses: &[(u64, f64)]) -> Option<Fit> {
         .filter(|&(_, error)| error <= allowed)
         .map(|(curve, _)| curve)
         .collect();
-    Some(Fit { best, plausible })
+    Some(LossCurveFit { best, plausible })
 }
 
-fn best_of(tried: &[(Curve, f64)]) -> Option<(Curve, f64)> {
+fn best_of(tried: &[(LossCurve, f64)]) -> Option<(LossCurve, f64)> {
     tried.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Weights three segments, each four times the one before, as in the Optimus prototype. The newest
 /// losses are the most informative.
-fn weighted(losses: &[(u64, f64)]) -> Vec<Point> {
+fn weighted(losses: &[(u64, f64)]) -> Vec<LossPoint> {
     let count = losses.len();
-    let point = |(i, &(epoch, loss)): (usize, &(u64, f64))| Point {
-        epoch: epoch as f64,
-        loss,
-        weight: [1.0, 4.0, 16.0][3 * i / count],
-    };
-    losses.iter().enumerate().map(point).collect()
+    losses
+        .iter()
+        .enumerate()
+        .map(|(i, &(epoch, loss))| LossPoint {
+            epoch: epoch as f64,
+            loss,
+            weight: [1.0, 4.0, 16.0][3 * i / count],
+        })
+        .collect()
 }
 
 /// Replaces a loss that deviates from both neighbours by half or more with the mean of these. The
@@ -122,8 +125,8 @@ fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
 }
 
 /// Returns the best falling curve with this asymptote, and its weighted squared error.
-fn with_asymptote(points: &[Point], b2: f64) -> Option<(Curve, f64)> {
-    let curve = |[b0, b1]: [f64; 2]| Curve { b0, b1, b2 };
+fn with_asymptote(points: &[LossPoint], b2: f64) -> Option<(LossCurve, f64)> {
+    let curve = |[b0, b1]: [f64; 2]| LossCurve { b0, b1, b2 };
     // 1 / (loss - b2) is linear in b0 and b1. A loss that noise puts below the asymptote counts as
     // just above.
     let highest = points.iter().map(|point| point.loss).fold(0.0, f64::max);
@@ -185,7 +188,7 @@ fn non_negative(rows: impl Iterator<Item = ([f64; 2], f64)>) -> [f64; 2] {
     }
 }
 
-fn squared_error(points: &[Point], curve: Curve) -> f64 {
+fn squared_error(points: &[LossPoint], curve: LossCurve) -> f64 {
     points
         .iter()
         .map(|point| (point.weight * (curve.at(point.epoch) - point.loss)).powi(2))
@@ -198,7 +201,7 @@ fn squared_error(points: &[Point], curve: Curve) -> f64 {
 /// the square of Student's t. The weights favour the newest losses instead, and noise tends to fall
 /// with the loss. The variance of the asymptote is therefore the sandwich estimator (Huber 1967)
 /// with residuals corrected by their leverage (HC2, MacKinnon and White 1985).
-fn allowance(points: &[Point], best: Curve) -> f64 {
+fn allowance(points: &[LossPoint], best: LossCurve) -> f64 {
     let freedom = (points.len().saturating_sub(3)).max(1) as f64;
     // Student's t, two-sided 80 %, by the first term of Fisher's expansion about the normal
     // quantile.

@@ -4,23 +4,23 @@
 
 mod convergence;
 mod gains;
-mod left;
 mod loss_curve;
+mod memo;
 mod nnls;
 mod probe;
-mod remembered;
+mod remaining_steps;
 mod speed;
 mod surface;
 mod trend;
 
 use crate::policy::Policy;
 use crate::report::Length;
-use crate::snapshot::Job;
+use crate::snapshot::SnapshotJob;
 use convergence::LastEpoch;
 pub(crate) use gains::Gains;
-use left::StepsLeft;
+pub(crate) use memo::EstimateMemo;
 use muster_model::spec::Range;
-pub(crate) use remembered::Remembered;
+use remaining_steps::StepsLeft;
 pub(crate) use speed::Speed;
 use std::sync::Arc;
 
@@ -42,11 +42,16 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    pub(crate) fn of(job: &Job, policy: &Policy) -> Self {
-        Remembered::default().estimate(job, policy).0
+    pub(crate) fn of(job: &SnapshotJob, policy: &Policy) -> Self {
+        EstimateMemo::default().estimate(job, policy).0
     }
 
-    fn with(job: &Job, policy: &Policy, speed: Arc<Speed>, converged: Option<LastEpoch>) -> Self {
+    fn with(
+        job: &SnapshotJob,
+        policy: &Policy,
+        speed: Arc<Speed>,
+        converged: Option<LastEpoch>,
+    ) -> Self {
         let bound = |largest: u32, min: u32, max: u32| {
             let explored = (f64::from(largest) * policy.explore_factor).floor();
             // A cast of a float saturates.
@@ -83,11 +88,11 @@ impl Estimate {
     /// Returns the size, as (workers, shards), whose measurement would reduce the uncertainty of
     /// the speed most, among the sizes that the job may get now. Returns `None` before the first
     /// measurement and when the budget of probes is spent.
-    pub(crate) fn next_probe(&self, job: &Job) -> Option<(u32, u32)> {
+    pub(crate) fn next_probe(&self, job: &SnapshotJob) -> Option<(u32, u32)> {
         *self.speed.next_probe.get_or_init(|| self.plan_probe(job))
     }
 
-    fn plan_probe(&self, job: &Job) -> Option<(u32, u32)> {
+    fn plan_probe(&self, job: &SnapshotJob) -> Option<(u32, u32)> {
         let measured = self.speed.sizes();
         if measured.is_empty() || measured.len() >= probe::BUDGET {
             return None;

@@ -5,7 +5,7 @@
 //! This is the integrated mean squared error of Sacks et al. (Statistical Science 1989), one step
 //! ahead. Sizes that were measured for other reasons count too.
 
-use super::surface::{Cholesky, NOISE, Place, Size};
+use super::surface::{Cholesky, NOISE, Size, SurfacePoint};
 use muster_model::spec::Range;
 
 /// Maximum number of probed sizes of a job. Beyond them, noise dominates the error.
@@ -50,12 +50,12 @@ pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
     if measured.len() >= BUDGET {
         return None;
     }
-    let known: Vec<Place> = measured.iter().copied().map(Place::of).collect();
+    let known: Vec<SurfacePoint> = measured.iter().copied().map(SurfacePoint::of).collect();
     let cholesky = Cholesky::of(known.len(), |i, j| {
         let noise = if i == j { NOISE * NOISE } else { 0.0 };
         known[i].covariance(&known[j]) + noise
     });
-    let places: Vec<Place> = candidates.iter().copied().map(Place::of).collect();
+    let places: Vec<SurfacePoint> = candidates.iter().copied().map(SurfacePoint::of).collect();
     let explained: Vec<Vec<f64>> = places
         .iter()
         .map(|place| cholesky.forward(known.iter().map(|known| known.covariance(place))))
@@ -68,13 +68,13 @@ pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
             .sum();
         places[a].covariance(&places[b]) - known
     };
-    let told = |a: usize| {
+    let deviation = |a: usize| {
         let all: f64 = (0..places.len()).map(|b| left(a, b).powi(2)).sum();
         all / (left(a, a) + NOISE * NOISE)
     };
     (0..candidates.len())
         .filter(|&a| !measured.contains(&candidates[a]))
-        .map(|a| (a, told(a)))
+        .map(|a| (a, deviation(a)))
         // The first of equals, independent of rounding in `max_by`.
         .reduce(|best, next| if next.1 > best.1 { next } else { best })
         .map(|(a, _)| candidates[a])

@@ -10,10 +10,10 @@
 //! sizes the assumed curve stays in the fit, with a weight that falls with their number. So two
 //! points do not promise implausible speeds far from them, and eight points dominate.
 
-use super::surface::{Cholesky, NOISE, Place, Size};
-use super::trend::{Formula, Point, Trend};
+use super::surface::{Cholesky, NOISE, Size, SurfacePoint};
+use super::trend::{Formula, StepTimePoint, Trend};
 use crate::policy::Policy;
-use crate::snapshot::{Job, SpeedPoint};
+use crate::snapshot::SnapshotJob;
 use muster_model::spec::Range;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -25,11 +25,11 @@ pub(crate) struct Speed {
     /// `None` while fewer than two sizes are measured.
     trend: Option<Trend>,
     /// Kriging weight of each size in the trend, from its residual.
-    missed: Vec<(Place, f64)>,
+    missed: Vec<(SurfacePoint, f64)>,
     /// Measured seconds per step with their trust, 0 to 1.
     measured: BTreeMap<Size, (f64, f64)>,
     /// Measured sizes, and the factor of their covariance.
-    known: Vec<Place>,
+    known: Vec<SurfacePoint>,
     covariance: Cholesky,
     pub mean_relative_error: Option<f64>,
     /// Next size to measure, computed on first use. It depends on the measurements and the job's
@@ -61,12 +61,12 @@ impl Assumed {
 
     /// Returns the curve scaled to the measured sizes.
     fn rescaled(self, measured: &BTreeMap<Size, (f64, f64)>) -> Self {
-        let ratio = |(&size, &(step_s, trust)): (&Size, &(f64, f64))| {
-            (trust * step_s / self.step_s(size), trust)
-        };
-        let (sum, weight) = measured.iter().map(ratio).fold((0.0, 0.0), |total, next| {
-            (total.0 + next.0, total.1 + next.1)
-        });
+        let (sum, weight) = measured
+            .iter()
+            .map(|(&size, &(step_s, trust))| (trust * step_s / self.step_s(size), trust))
+            .fold((0.0, 0.0), |total, next| {
+                (total.0 + next.0, total.1 + next.1)
+            });
         let base_s = if weight > 0.0 {
             self.base_s * sum / weight
         } else {
@@ -77,18 +77,17 @@ impl Assumed {
 }
 
 impl Speed {
-    pub(crate) fn of(job: &Job, policy: &Policy) -> Self {
-        let usable = |point: &&SpeedPoint| {
-            point.steps_per_s.is_finite()
-                && point.steps_per_s > 0.0
-                && point.samples > 0
-                && point.workers > 0
-        };
+    pub(crate) fn of(job: &SnapshotJob, policy: &Policy) -> Self {
         let full = policy.full_weight_samples.max(1) as f64;
         let measured = job
             .speeds
             .iter()
-            .filter(usable)
+            .filter(|point| {
+                point.steps_per_s.is_finite()
+                    && point.steps_per_s > 0.0
+                    && point.samples > 0
+                    && point.workers > 0
+            })
             .map(|point| {
                 let trust = (point.samples as f64 / full).min(1.0);
                 (
@@ -119,16 +118,19 @@ impl Speed {
             exchange_share: policy.prior_exchange_share,
         }
         .rescaled(&measured);
-        let mut points: Vec<Point> = measured
+        let mut points: Vec<StepTimePoint> = measured
             .iter()
-            .map(|(&size, &(step_s, trust))| Point {
+            .map(|(&size, &(step_s, trust))| StepTimePoint {
                 size,
                 step_s,
                 weight: trust.sqrt(),
             })
             .collect();
-        let known: Vec<Place> = points.iter().map(|point| Place::of(point.size)).collect();
-        let covariance = kriging(&points, &known, Place::covariance);
+        let known: Vec<SurfacePoint> = points
+            .iter()
+            .map(|point| SurfacePoint::of(point.size))
+            .collect();
+        let covariance = kriging(&points, &known, SurfacePoint::covariance);
         let trend = if measured.len() >= 2 {
             let weight = policy.prior_weight * 2.0 / measured.len() as f64;
             Trend::fit(formula, &mut points, &promises(assumed, ranges, weight))
@@ -136,8 +138,11 @@ impl Speed {
             None
         };
         let missed = trend.map_or_else(Vec::new, |trend| {
-            let places: Vec<Place> = points.iter().map(|point| Place::of(point.size)).collect();
-            let shares = kriging(&points, &places, Place::roughness)
+            let places: Vec<SurfacePoint> = points
+                .iter()
+                .map(|point| SurfacePoint::of(point.size))
+                .collect();
+            let shares = kriging(&points, &places, SurfacePoint::roughness)
                 .solve(points.iter().map(|point| trend.residual(point)));
             places.into_iter().zip(shares).collect()
         });
@@ -170,7 +175,7 @@ impl Speed {
 
     /// Returns the standard error of the logarithm of the speed at a size: 0.1 is about 10 %.
     pub(crate) fn standard_error(&self, workers: u32, ps_shards: u32) -> f64 {
-        let place = Place::of((workers, ps_shards));
+        let place = SurfacePoint::of((workers, ps_shards));
         let explained = self
             .covariance
             .forward(self.known.iter().map(|known| known.covariance(&place)));
@@ -206,7 +211,7 @@ impl Speed {
         let Some(trend) = &self.trend else {
             return self.assumed.step_s(size);
         };
-        let place = Place::of(size);
+        let place = SurfacePoint::of(size);
         let missed: f64 = self
             .missed
             .iter()
@@ -236,12 +241,16 @@ impl Speed {
 
 /// Returns the assumed curve at the ends and in the middle of the job's ranges, as points of the
 /// fit.
-fn promises(assumed: Assumed, (workers, ps_shards): (Range, Range), weight: f64) -> Vec<Point> {
+fn promises(
+    assumed: Assumed,
+    (workers, ps_shards): (Range, Range),
+    weight: f64,
+) -> Vec<StepTimePoint> {
     [workers.min, workers.max.div_ceil(2), workers.max]
         .into_iter()
         .flat_map(|w| [(w, ps_shards.min), (w, ps_shards.max)])
         .filter(|_| weight > 0.0)
-        .map(|size| Point {
+        .map(|size| StepTimePoint {
             size,
             step_s: assumed.step_s(size),
             weight,
@@ -252,9 +261,9 @@ fn promises(assumed: Assumed, (workers, ps_shards): (Range, Range), weight: f64)
 /// Returns the covariance of measurements: the one of their sizes, plus independent noise that
 /// falls with their trust.
 fn kriging(
-    points: &[Point],
-    places: &[Place],
-    covariance: impl Fn(&Place, &Place) -> f64,
+    points: &[StepTimePoint],
+    places: &[SurfacePoint],
+    covariance: impl Fn(&SurfacePoint, &SurfacePoint) -> f64,
 ) -> Cholesky {
     Cholesky::of(points.len(), |i, j| {
         let noise = if i == j {

@@ -14,14 +14,14 @@ pub(super) const NOISE: f64 = 0.05;
 
 /// Deviation of the level, which is unknown.
 const LEVEL: f64 = 1.0;
-/// Deviations of the smooth terms, in the order of [`Place::smooth`].
+/// Deviations of the smooth terms, in the order of [`SurfacePoint::smooth`].
 const SMOOTH: [f64; 4] = [0.75, 1.0, 0.5, 0.4];
 /// Deviation of each rough term.
 const ROUGH: f64 = 0.05;
 
 /// Size in the coordinates of the covariance.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SurfacePoint {
     ln_w: f64,
     ln_p: f64,
     /// Smooth terms times their deviations: contention of workers for a shard, share of the work
@@ -29,7 +29,7 @@ pub(super) struct Place {
     smooth: [f64; 4],
 }
 
-impl Place {
+impl SurfacePoint {
     pub(super) fn of((workers, ps_shards): Size) -> Self {
         let (w, p) = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
         let (ln_w, ln_p) = (w.ln(), p.ln());
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn roughness_falls_with_distance_of_sizes() {
-        let here = Place::of((4, 4));
-        let rough = |size| here.roughness(&Place::of(size));
+        let here = SurfacePoint::of((4, 4));
+        let rough = |size| here.roughness(&SurfacePoint::of(size));
         assert!(rough((4, 4)) > rough((5, 4)) && rough((5, 4)) > rough((9, 9)));
         assert!((rough((4, 4)) - 3.0 * ROUGH * ROUGH).abs() < 1e-15);
     }

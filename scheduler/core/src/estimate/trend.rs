@@ -39,7 +39,7 @@ pub(super) struct Formula {
 
 /// Step time with its weight in the fit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Point {
+pub(super) struct StepTimePoint {
     pub size: Size,
     pub step_s: f64,
     /// Weight of the residual; 1 for a well measured point.
@@ -73,8 +73,8 @@ impl Trend {
     /// kept.
     pub(super) fn fit(
         formula: Formula,
-        measured: &mut Vec<Point>,
-        assumed: &[Point],
+        measured: &mut Vec<StepTimePoint>,
+        assumed: &[StepTimePoint],
     ) -> Option<Self> {
         let mut trend = Self::through(formula, measured, assumed)?;
         for _ in 0..MOST_DOUBTED {
@@ -108,14 +108,19 @@ impl Trend {
     }
 
     /// Returns the logarithm of the measured step time over the trend's.
-    pub(super) fn residual(&self, point: &Point) -> f64 {
+    pub(super) fn residual(&self, point: &StepTimePoint) -> f64 {
         (point.step_s / self.step_s(point.size)).ln()
     }
 
-    fn through(formula: Formula, measured: &[Point], assumed: &[Point]) -> Option<Self> {
+    fn through(
+        formula: Formula,
+        measured: &[StepTimePoint],
+        assumed: &[StepTimePoint],
+    ) -> Option<Self> {
         let points = || measured.iter().chain(assumed);
         // The fit of the relative error comes first, because it needs no starting point.
-        let relative = |point: &Point| formula.terms(point.size).map(|term| term / point.step_s);
+        let relative =
+            |point: &StepTimePoint| formula.terms(point.size).map(|term| term / point.step_s);
         let rows: Vec<([f64; TERMS], f64)> = points()
             .map(|point| {
                 (
@@ -147,7 +152,7 @@ impl Trend {
     }
 
     /// Returns the measured point with the largest deviation, if it is disturbed.
-    fn disturbed(&self, measured: &[Point]) -> Option<usize> {
+    fn disturbed(&self, measured: &[StepTimePoint]) -> Option<usize> {
         if measured.len() < FEWEST_TO_DOUBT {
             return None;
         }

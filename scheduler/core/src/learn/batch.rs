@@ -14,7 +14,7 @@ pub struct BatchLimits {
 
 /// Split of a batch over a given number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Batch {
+pub struct BatchSplit {
     /// Examples that one GPU processes at once.
     pub local: u32,
     /// Passes before the last one whose gradients are summed before the exchange.
@@ -36,7 +36,7 @@ const CANDIDATES: u32 = 24;
 /// Added before rounding up, so that an exact quotient is not rounded to the next.
 const ROUNDING: f64 = 1e-8;
 
-impl Batch {
+impl BatchSplit {
     /// Returns the examples per step over all GPUs.
     #[must_use]
     pub fn total(self, gpus: u32) -> u32 {
@@ -51,18 +51,18 @@ impl BatchLimits {
     /// One GPU beyond the initial batch size accumulates at least once, because gradient noise is
     /// measured between passes (Pollux).
     #[must_use]
-    pub fn split(self, batch: u32, gpus: u32) -> Batch {
+    pub fn split(self, batch: u32, gpus: u32) -> BatchSplit {
         self.split_with(batch, gpus, gpus == 1 && batch > self.init)
     }
 
     /// Splits a batch on one GPU that always accumulates, as the Pollux artefact predicts for
     /// Optimus.
     #[must_use]
-    pub fn split_accumulating(self, batch: u32) -> Batch {
+    pub fn split_accumulating(self, batch: u32) -> BatchSplit {
         self.split_with(batch, 1, true)
     }
 
-    fn split_with(self, batch: u32, gpus: u32, must_accumulate: bool) -> Batch {
+    fn split_with(self, batch: u32, gpus: u32, must_accumulate: bool) -> BatchSplit {
         let local = up(f64::from(batch) / f64::from(gpus.max(1)));
         let mut accumulated = up(local / f64::from(self.max_local)).max(1.0) - 1.0;
         if must_accumulate {
@@ -70,7 +70,7 @@ impl BatchLimits {
         }
         let atomic = up(local / (accumulated + 1.0));
         let most = (f64::from(self.max) / (f64::from(gpus) * (accumulated + 1.0))).floor();
-        Batch {
+        BatchSplit {
             // Quotients of u32s fit.
             local: atomic.min(most).max(1.0) as u32,
             accumulated: accumulated as u32,
@@ -79,7 +79,7 @@ impl BatchLimits {
 
     /// Returns the batch of a job of which nothing is known.
     #[must_use]
-    pub fn first(self, gpus: u32) -> Batch {
+    pub fn first(self, gpus: u32) -> BatchSplit {
         self.split(self.init.max(self.min_local.saturating_mul(gpus)), gpus)
     }
 
@@ -94,7 +94,7 @@ impl BatchLimits {
     }
 
     /// Returns splits from the smallest to the largest batch that the bounds allow on `gpus` GPUs.
-    pub fn candidates(self, gpus: u32) -> impl Iterator<Item = Batch> {
+    pub fn candidates(self, gpus: u32) -> impl Iterator<Item = BatchSplit> {
         let low = f64::from(self.init.max(self.min_local.saturating_mul(gpus)));
         let high = f64::from(self.max).max(low);
         let ratio = (high / low).powf(1.0 / f64::from(CANDIDATES - 1));

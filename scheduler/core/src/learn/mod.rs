@@ -10,11 +10,11 @@ mod batch;
 mod efficiency;
 mod throughput;
 
-pub use batch::{Batch, BatchLimits, Batching};
+pub use batch::{BatchLimits, BatchSplit, Batching};
 pub use efficiency::{NoiseScale, Noises};
-pub use throughput::{Shape, StepTime, Throughput};
+pub use throughput::{PlacementShape, StepTime, Throughput};
 
-use crate::problem::Curve;
+use crate::problem::KindSpeedCurve;
 
 /// Model of one family.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Family {
 
 /// Sizes for which curves are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct CurveBounds {
     /// GPUs of one node.
     pub node_gpus: u32,
     /// GPUs of the kind in total.
@@ -59,7 +59,13 @@ impl Family {
     }
 
     /// Records the measured time of a step.
-    pub fn observe_step(&mut self, kind: u16, shape: Shape, local_batch: u32, time: StepTime) {
+    pub fn observe_step(
+        &mut self,
+        kind: u16,
+        shape: PlacementShape,
+        local_batch: u32,
+        time: StepTime,
+    ) {
         let throughput = &mut self.throughputs[usize::from(kind)];
         if throughput.observe(shape, local_batch, time) {
             self.version += 1;
@@ -83,7 +89,13 @@ impl Family {
     /// Returns the batch with the best goodput on a shape at this share of the work. Returns the
     /// declared first batch before the first measurement.
     #[must_use]
-    pub fn batch(&self, kind: u16, shape: Shape, share_done: f64, batching: Batching) -> Batch {
+    pub fn batch(
+        &self,
+        kind: u16,
+        shape: PlacementShape,
+        share_done: f64,
+        batching: Batching,
+    ) -> BatchSplit {
         let limits = self.limits[usize::from(kind)];
         let adaptive = match batching {
             Batching::Fixed { batch } => return limits.split(batch, shape.gpus),
@@ -94,7 +106,7 @@ impl Family {
         let (Some(throughput), Some(noise)) = (adaptive, noise) else {
             return first;
         };
-        let goodput = |batch: &Batch| goodput(limits, throughput, shape, *batch, noise);
+        let goodput = |batch: &BatchSplit| goodput(limits, throughput, shape, *batch, noise);
         limits
             .candidates(shape.gpus)
             .map(|batch| (goodput(&batch), batch))
@@ -105,14 +117,20 @@ impl Family {
     /// Returns the mean speed over the remaining work by size, in steps of the initial batch size
     /// per second. Empty if no kind was measured.
     #[must_use]
-    pub fn curve(&self, kind: u16, sizes: Sizes, share_done: f64, batching: Batching) -> Curve {
+    pub fn curve(
+        &self,
+        kind: u16,
+        sizes: CurveBounds,
+        share_done: f64,
+        batching: Batching,
+    ) -> KindSpeedCurve {
         let Some(throughput) = self.throughput(kind) else {
-            return Curve::default();
+            return KindSpeedCurve::default();
         };
         let stretches = self.noises.stretches::<STRETCHES>(share_done);
         let limits = self.limits[usize::from(kind)];
         let speed = |gpus: u32, nodes: u32| {
-            let shape = Shape { nodes, gpus };
+            let shape = PlacementShape { nodes, gpus };
             mean_speed(limits, throughput, shape, &stretches, batching)
         };
         let largest = limits.most_gpus(batching).min(sizes.gpus);
@@ -126,7 +144,7 @@ impl Family {
                 0.0
             }
         });
-        Curve {
+        KindSpeedCurve {
             local: local.collect(),
             spread: spread.collect(),
         }
@@ -150,11 +168,11 @@ impl Family {
 fn mean_speed(
     limits: BatchLimits,
     throughput: &Throughput,
-    shape: Shape,
+    shape: PlacementShape,
     stretches: &[(f64, NoiseScale)],
     batching: Batching,
 ) -> f64 {
-    let batches: Vec<Batch> = match batching {
+    let batches: Vec<BatchSplit> = match batching {
         Batching::Fixed { batch } => vec![limits.split(batch, shape.gpus)],
         Batching::Adaptive => limits.candidates(shape.gpus).collect(),
     };
@@ -180,8 +198,8 @@ fn mean_speed(
 fn goodput(
     limits: BatchLimits,
     throughput: &Throughput,
-    shape: Shape,
-    batch: Batch,
+    shape: PlacementShape,
+    batch: BatchSplit,
     noise: NoiseScale,
 ) -> f64 {
     let scale = f64::from(batch.total(shape.gpus)) / f64::from(limits.init);

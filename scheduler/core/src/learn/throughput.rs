@@ -5,12 +5,12 @@
 //! 10`. `T_grad` is linear in the examples per GPU. `T_sync = a + b (n - 2)` for `n` GPUs, with one
 //! pair of coefficients on one node and another over several.
 
-use super::batch::Batch;
+use super::batch::BatchSplit;
 use std::collections::BTreeMap;
 
 /// Number of GPUs, and of the nodes that they are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shape {
+pub struct PlacementShape {
     pub nodes: u32,
     pub gpus: u32,
 }
@@ -28,12 +28,12 @@ pub struct Throughput {
     /// Seconds of computation by examples per GPU.
     grad_s: BTreeMap<u32, f64>,
     /// Seconds of a step by shape and examples per GPU.
-    steps: BTreeMap<Shape, BTreeMap<u32, f64>>,
-    fit: Fit,
+    steps: BTreeMap<PlacementShape, BTreeMap<u32, f64>>,
+    fit: ThroughputFit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Fit {
+struct ThroughputFit {
     gamma: f64,
     /// Coefficients `(a, b)` of the exchange in seconds, `a + b (n - 2)`: on one node, and over
     /// several.
@@ -41,7 +41,7 @@ struct Fit {
     spread: (f64, f64),
 }
 
-impl Default for Fit {
+impl Default for ThroughputFit {
     fn default() -> Self {
         Self {
             gamma: 1.0,
@@ -66,7 +66,12 @@ const GAMMAS: [f64; 8] = [1.0, 1.3, 1.6, 2.0, 2.5, 3.5, 5.0, 10.0];
 
 impl Throughput {
     /// Records a measured step. Returns whether it is news.
-    pub(super) fn observe(&mut self, shape: Shape, local_batch: u32, time: StepTime) -> bool {
+    pub(super) fn observe(
+        &mut self,
+        shape: PlacementShape,
+        local_batch: u32,
+        time: StepTime,
+    ) -> bool {
         let usable = time.step_s.is_finite() && time.step_s > 0.0 && time.sync_s < time.step_s;
         if !usable || shape.gpus == 0 || local_batch == 0 {
             return false;
@@ -101,7 +106,7 @@ impl Throughput {
     /// Returns the seconds of one optimizer step: the accumulated passes without exchange, then one
     /// with it.
     #[must_use]
-    pub fn iteration_s(&self, shape: Shape, batch: Batch) -> f64 {
+    pub fn iteration_s(&self, shape: PlacementShape, batch: BatchSplit) -> f64 {
         let accumulated = f64::from(batch.accumulated);
         let grad_s = if accumulated > 0.0 {
             self.computing_s(batch.local) * accumulated
@@ -113,7 +118,7 @@ impl Throughput {
 
     /// Returns the seconds of a step with exchange: measured, else by the exchange measured on this
     /// shape, else by the fitted one.
-    fn step_s(&self, shape: Shape, local_batch: u32) -> f64 {
+    fn step_s(&self, shape: PlacementShape, local_batch: u32) -> f64 {
         let measured = self.steps.get(&shape);
         if let Some(&step_s) = measured.and_then(|steps| steps.get(&local_batch)) {
             return step_s;
@@ -169,8 +174,8 @@ impl Throughput {
     }
 
     /// Returns the overlap and exchange with the smallest relative error over the measurements.
-    fn fitted(&self) -> Fit {
-        let points: Vec<(Shape, f64, f64)> = self
+    fn fitted(&self) -> ThroughputFit {
+        let points: Vec<(PlacementShape, f64, f64)> = self
             .steps
             .iter()
             .filter(|(shape, _)| shape.gpus > 1)
@@ -181,22 +186,25 @@ impl Throughput {
             })
             .map(|(shape, batch, step_s)| (shape, self.computing_s(batch), step_s))
             .collect();
-        let error = |fit: &Fit| -> f64 {
-            let of = |&(shape, grad_s, step_s): &(Shape, f64, f64)| {
-                (overlapped(grad_s, fit.sync_s(shape), fit.gamma) / step_s - 1.0).powi(2)
-            };
-            points.iter().map(of).sum::<f64>() + 1e-3 * (fit.gamma - 1.0)
+        let error = |fit: &ThroughputFit| -> f64 {
+            points
+                .iter()
+                .map(|&(shape, grad_s, step_s)| {
+                    (overlapped(grad_s, fit.sync_s(shape), fit.gamma) / step_s - 1.0).powi(2)
+                })
+                .sum::<f64>()
+                + 1e-3 * (fit.gamma - 1.0)
         };
         GAMMAS
             .into_iter()
-            .map(|gamma| Fit::with(gamma, &points))
+            .map(|gamma| ThroughputFit::with(gamma, &points))
             .min_by(|a, b| error(a).total_cmp(&error(b)))
             .unwrap_or_default()
     }
 }
 
-impl Fit {
-    fn with(gamma: f64, points: &[(Shape, f64, f64)]) -> Self {
+impl ThroughputFit {
+    fn with(gamma: f64, points: &[(PlacementShape, f64, f64)]) -> Self {
         let line = |spread: bool| {
             let of_class: Vec<(f64, f64)> = points
                 .iter()
@@ -219,7 +227,7 @@ impl Fit {
         }
     }
 
-    fn sync_s(&self, shape: Shape) -> f64 {
+    fn sync_s(&self, shape: PlacementShape) -> f64 {
         if shape.gpus <= 1 {
             return 0.0;
         }

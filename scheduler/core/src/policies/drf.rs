@@ -16,29 +16,29 @@
 //! - Gangs keep their requested size, and the jobs of a tenant are in order of submission. A job
 //!   that does not fit is skipped, so a large gang can wait without a bound.
 
-use super::room::{Room, Style};
-use super::{Share, gang, resources};
-use crate::problem::{Decision, Part, Problem, gpus_of};
+use super::allocation_state::{AllocationState, PlacementStyle};
+use super::{SchedulingPolicy, gang, resources};
+use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of};
 use std::collections::VecDeque;
 
 /// Policy that serves the smallest dominant share first.
 #[derive(Debug, Clone, Copy)]
 pub struct Drf;
 
-impl Share for Drf {
-    fn share(&self, problem: &Problem) -> Decision {
-        let start = Room::beside_fixed(problem);
-        let queue = || {
+impl SchedulingPolicy for Drf {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let start = AllocationState::beside_fixed(problem);
+        gang::run(&start, PlacementStyle::Packed, || {
             let mut filling = Filling::begin(problem);
-            move |room: &Room<'_>| filling.next(room)
-        };
-        gang::run(&start, Style::Packed, queue).decision()
+            move |state: &AllocationState<'_>| filling.next(state)
+        })
+        .decision()
     }
 }
 
 /// Progressive filling.
 struct Filling<'a> {
-    problem: &'a Problem,
+    problem: &'a SchedulingProblem,
     /// Resources of the cluster.
     whole: [f64; 3],
     /// Resources held by the subtree of each tenant.
@@ -57,7 +57,7 @@ struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    fn begin(problem: &'a Problem) -> Self {
+    fn begin(problem: &'a SchedulingProblem) -> Self {
         let tenants = tenants(problem);
         let mut children = vec![Vec::new(); tenants];
         let mut roots = Vec::new();
@@ -90,8 +90,8 @@ impl<'a> Filling<'a> {
         filling
     }
 
-    fn next(&mut self, room: &Room<'_>) -> Option<usize> {
-        if let Some((job, parts)) = self.asked.and_then(|job| Some((job, room.given(job)?))) {
+    fn next(&mut self, state: &AllocationState<'_>) -> Option<usize> {
+        if let Some((job, parts)) = self.asked.and_then(|job| Some((job, state.given(job)?))) {
             self.count(job, parts);
         }
         while self.below(&self.roots) == 0 {
@@ -130,7 +130,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn count(&mut self, job: usize, parts: &[Part]) {
+    fn count(&mut self, job: usize, parts: &[NodeAllocation]) {
         let of = &self.problem.jobs[job];
         let taken = resources::demand(of, gpus_of(parts));
         let add = |held: &mut [f64; 3]| held.iter_mut().zip(taken).for_each(|(h, t)| *h += t);
@@ -164,14 +164,14 @@ fn dominant(held: &[f64; 3], whole: &[f64; 3]) -> f64 {
 }
 
 /// Returns the number of tenants, including those that only a job refers to.
-fn tenants(problem: &Problem) -> usize {
+fn tenants(problem: &SchedulingProblem) -> usize {
     let named = problem.jobs.iter().map(|job| job.tenant as usize + 1).max();
     problem.tenants.len().max(named.unwrap_or(0))
 }
 
 /// Returns the parent of a tenant, or `None` if the parents form a cycle. Input should have no
 /// cycle.
-fn parent(problem: &Problem, tenant: usize) -> Option<usize> {
+fn parent(problem: &SchedulingProblem, tenant: usize) -> Option<usize> {
     let above = |&of: &usize| Some(problem.tenants.get(of)?.parent? as usize);
     let mut lineage = std::iter::successors(Some(tenant), above);
     let ends = lineage.nth(problem.tenants.len()).is_none();
@@ -179,6 +179,6 @@ fn parent(problem: &Problem, tenant: usize) -> Option<usize> {
 }
 
 /// Returns the tenant and its ancestors.
-fn lineage(problem: &Problem, tenant: usize) -> impl Iterator<Item = usize> {
+fn lineage(problem: &SchedulingProblem, tenant: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(tenant), |&of| parent(problem, of))
 }

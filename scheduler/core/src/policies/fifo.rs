@@ -9,10 +9,10 @@
 //! Reservations for further jobs (conservative backfill) are omitted. End times are estimates, so a
 //! reservation can move, but no job is overtaken without a bound.
 
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
-use super::room::{Room, Style};
-use super::{Promises, Share};
-use crate::problem::{Decision, Part, Problem, gpus_of};
+use super::{PolicyCapabilities, SchedulingPolicy};
+use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of};
 use std::cmp::Reverse;
 
 /// Policy that serves gangs in order of submission.
@@ -23,25 +23,26 @@ pub struct Fifo;
 /// its own result until no job starts. Two passes are usual.
 const PASSES: usize = 8;
 
-impl Share for Fifo {
-    fn share(&self, problem: &Problem) -> Decision {
-        let mut given = pass(Room::beside_fixed(problem)).into_given();
+impl SchedulingPolicy for Fifo {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut given = pass(AllocationState::beside_fixed(problem)).into_given();
         for _ in 1..PASSES {
-            let next = pass(Room::beside_fixed(problem).with_present(&given)).into_given();
+            let next =
+                pass(AllocationState::beside_fixed(problem).with_present(&given)).into_given();
             if next == given {
                 break;
             }
             given = next;
         }
-        pass(Room::beside_fixed(problem).with_present(&given)).decision()
+        pass(AllocationState::beside_fixed(problem).with_present(&given)).decision()
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             bounded_waiting: true,
             takes_turns: false,
             gathers: false,
-            ..Promises::default()
+            ..PolicyCapabilities::default()
         }
     }
 }
@@ -50,84 +51,84 @@ impl Share for Fifo {
 struct Reservation<'a> {
     at_s: f64,
     /// Resources that are free at that time beside the reserved job.
-    room: Room<'a>,
+    state: AllocationState<'a>,
 }
 
-fn pass(mut room: Room<'_>) -> Room<'_> {
-    let problem = room.problem;
+fn pass(mut state: AllocationState<'_>) -> AllocationState<'_> {
+    let problem = state.problem;
     let mut order: Vec<usize> = (0..problem.jobs.len()).collect();
-    order.sort_by_key(|&job| (Reverse(problem.jobs[job].priority), !runs(&room, job)));
+    order.sort_by_key(|&job| (Reverse(problem.jobs[job].priority), !runs(&state, job)));
     let mut first: Option<Reservation<'_>> = None;
     for (turn, &job) in order.iter().enumerate() {
         if !problem.jobs[job].is_movable() {
             continue;
         }
-        if runs(&room, job) && room.can_keep(job) {
-            room.keep(job);
+        if runs(&state, job) && state.can_keep(job) {
+            state.keep(job);
             continue;
         }
-        let Some(parts) = seek(&room, job, &order[turn + 1..]) else {
-            first = first.or_else(|| reserve(&room, job));
+        let Some(parts) = seek(&state, job, &order[turn + 1..]) else {
+            first = first.or_else(|| reserve(&state, job));
             continue;
         };
         let spared = match &mut first {
-            Some(first) => spare(&room, first, job, parts),
+            Some(first) => spare(&state, first, job, parts),
             None => Some(parts),
         };
         if let Some(parts) = spared {
-            room.give(job, parts);
+            state.give(job, parts);
         }
     }
-    room
+    state
 }
 
 /// Returns a place for the job: beside running jobs of lower priority if possible, else in their
 /// place.
-fn seek(room: &Room<'_>, job: usize, lower: &[usize]) -> Option<Vec<Part>> {
-    let size = request(&room.problem.jobs[job]);
-    let mut running = lower.iter().filter(|&&other| runs(room, other)).peekable();
+fn seek(state: &AllocationState<'_>, job: usize, lower: &[usize]) -> Option<Vec<NodeAllocation>> {
+    let size = request(&state.problem.jobs[job]);
+    let mut running = lower.iter().filter(|&&other| runs(state, other)).peekable();
     if running.peek().is_some() {
-        let mut beside = room.clone();
+        let mut beside = state.clone();
         for &other in running {
-            if room.problem.jobs[other].is_movable() && beside.can_keep(other) {
+            if state.problem.jobs[other].is_movable() && beside.can_keep(other) {
                 beside.keep(other);
             }
         }
-        if let Some(parts) = beside.seek(job, size, Style::Packed) {
+        if let Some(parts) = beside.seek(job, size, PlacementStyle::Packed) {
             return Some(parts);
         }
     }
-    room.seek(job, size, Style::Packed)
+    state.seek(job, size, PlacementStyle::Packed)
 }
 
 /// Whether the job holds its requested size.
-fn runs(room: &Room<'_>, job: usize) -> bool {
-    gpus_of(room.present(job)) == request(&room.problem.jobs[job])
+fn runs(state: &AllocationState<'_>, job: usize) -> bool {
+    gpus_of(state.present(job)) == request(&state.problem.jobs[job])
 }
 
 /// Returns the time at which the job fits, if the others end as estimated and no other job starts.
 /// Returns `None` if the job never fits.
-fn reserve<'a>(room: &Room<'a>, job: usize) -> Option<Reservation<'a>> {
-    let problem = room.problem;
+fn reserve<'a>(state: &AllocationState<'a>, job: usize) -> Option<Reservation<'a>> {
+    let problem = state.problem;
     let mut ends: Vec<(f64, usize)> = (0..problem.jobs.len())
         .filter_map(|other| {
             let fixed = !problem.jobs[other].is_movable();
             let parts = if fixed {
                 Some(&problem.jobs[other].present[..])
             } else {
-                room.given(other)
+                state.given(other)
             };
-            let end_s = end_s(room, other, parts?);
+            let end_s = end_s(state, other, parts?);
             end_s.is_finite().then_some((end_s, other))
         })
         .collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let size = request(&problem.jobs[job]);
-    let mut then = room.clone();
+    let mut then = state.clone();
     for (at_s, other) in ends {
         then.end(other);
-        if then.place(job, size, Style::Packed) {
-            return Some(Reservation { at_s, room: then });
+        if then.place(job, size, PlacementStyle::Packed) {
+            return Some(Reservation { at_s, state: then });
         }
     }
     None
@@ -136,32 +137,32 @@ fn reserve<'a>(room: &Room<'a>, job: usize) -> Option<Reservation<'a>> {
 /// Returns a place in which the job does not delay the first job of the queue. Either it ends
 /// before the reservation, or it fits beside it and is counted there.
 fn spare(
-    room: &Room<'_>,
+    state: &AllocationState<'_>,
     first: &mut Reservation<'_>,
     job: usize,
-    parts: Vec<Part>,
-) -> Option<Vec<Part>> {
-    if end_s(room, job, &parts) <= first.at_s {
+    parts: Vec<NodeAllocation>,
+) -> Option<Vec<NodeAllocation>> {
+    if end_s(state, job, &parts) <= first.at_s {
         return Some(parts);
     }
-    let mut beside = room.clone();
-    beside.tally = room.tally.common(&first.room.tally);
-    let of = &room.problem.jobs[job];
-    let parts = beside.seek(job, request(of), Style::Packed)?;
-    let fits = first.room.quota_allows(of.tenant, gpus_of(&parts));
-    fits.then(|| first.room.give(job, parts.clone()))?;
+    let mut beside = state.clone();
+    beside.tally = state.tally.common(&first.state.tally);
+    let of = &state.problem.jobs[job];
+    let parts = beside.seek(job, request(of), PlacementStyle::Packed)?;
+    let fits = first.state.quota_allows(of.tenant, gpus_of(&parts));
+    fits.then(|| first.state.give(job, parts.clone()))?;
     Some(parts)
 }
 
 /// Returns the end time of a job on these GPUs, including the rest of its start.
-fn end_s(room: &Room<'_>, job: usize, parts: &[Part]) -> f64 {
-    let of = &room.problem.jobs[job];
-    let now_s = room.problem.now_s;
+fn end_s(state: &AllocationState<'_>, job: usize, parts: &[NodeAllocation]) -> f64 {
+    let of = &state.problem.jobs[job];
+    let now_s = state.problem.now_s;
     let begun_s = if of.present == parts {
         of.since_s
     } else {
         now_s
     };
     let ready_s = (begun_s + of.restart_s).max(now_s);
-    ready_s + of.outlook.work_left / room.speed_on(job, parts)
+    ready_s + of.outlook.work_left / state.speed_on(job, parts)
 }

@@ -14,9 +14,9 @@
 //! Without history (fewer than `ENOUGH` jobs, or none with that much service) the class alone
 //! decides, the least first.
 
-use super::room::Style;
-use super::{Share, gang, order};
-use crate::problem::{Decision, Problem};
+use super::allocation_state::PlacementStyle;
+use super::{SchedulingPolicy, gang, order};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that serves the highest Gittins index first.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +31,8 @@ const CLASSES: [f64; 7] = [
     0.0, 900.0, 3_600.0, 14_400.0, 57_600.0, 230_400.0, 921_600.0,
 ];
 
-impl Share for TiresiasGittins {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for TiresiasGittins {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let ranks = ranks(&problem.history_gpu_s);
         let class = |attained_gpu_s: f64| {
             let begun = CLASSES.iter().filter(|&&begin| begin <= attained_gpu_s);
@@ -41,7 +41,7 @@ impl Share for TiresiasGittins {
         let jobs = problem.jobs.iter();
         let keys: Vec<f64> = jobs.map(|job| ranks[class(job.attained_gpu_s)]).collect();
         let order = order::by_key(problem, &keys);
-        gang::in_order(problem, Style::Packed, &order)
+        gang::in_order(problem, PlacementStyle::Packed, &order)
     }
 }
 

@@ -1,15 +1,15 @@
 //! Elastic sizes by marginal gain: every job gets its minimum first. Then each further GPU goes to
 //! the job that gains most from it.
 
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::{self, maximum, minimum};
-use super::room::{Room, Style};
-use crate::problem::{Decision, Problem, Worth};
+use crate::problem::{PolicyDecision, SchedulingProblem, SizeValue};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 /// Step of a job to its next size.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct GrowthStep {
     pub job: usize,
     pub kind: u16,
     pub from: u32,
@@ -18,12 +18,12 @@ pub struct Step {
 
 /// Wanted size of every job, before nodes are chosen.
 #[derive(Debug, Clone)]
-pub struct Sizes {
+pub struct WantedSizes {
     /// Jobs by priority, then by submission.
     order: Vec<usize>,
     /// Kind and GPUs by job; `None` for jobs that wait.
     wanted: Vec<Option<(u16, u32)>>,
-    worth: Vec<Worth>,
+    worth: Vec<SizeValue>,
 }
 
 /// Sizes all jobs by the gain of a step per GPU.
@@ -31,33 +31,36 @@ pub struct Sizes {
 /// GPUs are only counted here, by kind. A job stays on its present kind while that has capacity for
 /// its minimum. Otherwise it takes the kind on which its minimum is fastest. Jobs of higher
 /// priority grow first, but no job grows by taking GPUs that another job needs for its minimum.
-pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes {
-    let mut room = Room::beside_fixed(problem);
-    let mut left: Vec<(u16, u32)> = room.kinds().iter().map(|&(kind, _)| (kind, 0)).collect();
-    for (node, free) in problem.nodes.iter().zip(&room.tally.free) {
+pub fn sizes(
+    problem: &SchedulingProblem,
+    gain: impl Fn(&AllocationState<'_>, GrowthStep) -> f64,
+) -> WantedSizes {
+    let mut state = AllocationState::beside_fixed(problem);
+    let mut left: Vec<(u16, u32)> = state.kinds().iter().map(|&(kind, _)| (kind, 0)).collect();
+    for (node, free) in problem.nodes.iter().zip(&state.tally.free) {
         if let Some(left) = of_kind(&mut left, node.kind) {
             *left += free;
         }
     }
     let order = order::by_submission(problem);
-    let mut sizes = Sizes {
+    let mut sizes = WantedSizes {
         wanted: vec![None; problem.jobs.len()],
-        worth: vec![Worth::default(); problem.jobs.len()],
+        worth: vec![SizeValue::default(); problem.jobs.len()],
         order,
     };
     for &job in &sizes.order {
         let of = &problem.jobs[job];
         let roomy = |&(kind, least): &(u16, u32)| {
             let mut left = left.iter();
-            room.quota_allows(of.tenant, least)
+            state.quota_allows(of.tenant, least)
                 && left.any(|&(of, free)| of == kind && free >= least)
         };
-        let mut starts = starts(&room, job).into_iter();
+        let mut starts = starts(&state, job).into_iter();
         let Some((kind, least)) = starts.find(|start| of.is_movable() && roomy(start)) else {
             continue;
         };
         sizes.wanted[job] = Some((kind, least));
-        room.charge(of.tenant, least);
+        state.charge(of.tenant, least);
         *of_kind(&mut left, kind).expect("it was found there") -= least;
     }
     let mut rest = &sizes.order[..];
@@ -66,7 +69,7 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
         let same = rest.partition_point(|&job| problem.jobs[job].priority == priority);
         let (class, lower) = rest.split_at(same);
         grow(
-            &mut room,
+            &mut state,
             &mut left,
             class,
             &mut sizes.wanted,
@@ -78,13 +81,13 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
     sizes
 }
 
-impl Sizes {
+impl WantedSizes {
     /// Chooses the nodes. Jobs with an unchanged size keep their nodes. The others follow by
     /// priority, smaller sizes first, on the nodes with the most free GPUs. A job that does not fit
     /// as a whole (whole units, CPU, memory) gets the largest smaller size that fits. Jobs without
     /// a place then take their minimum from the rest.
-    pub fn place(self, problem: &Problem) -> Decision {
-        let mut room = Room::beside_fixed(problem);
+    pub fn place(self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut state = AllocationState::beside_fixed(problem);
         let mut anew: Vec<(Reverse<i32>, u32, usize, u16)> = Vec::new();
         for &job in &self.order {
             let Some((kind, gpus)) = self.wanted[job] else {
@@ -92,22 +95,22 @@ impl Sizes {
             };
             let of = &problem.jobs[job];
             let same = of.held_gpus() == gpus && present_kind(problem, job) == Some(kind);
-            if same && room.can_keep(job) {
-                room.keep(job);
+            if same && state.can_keep(job) {
+                state.keep(job);
             } else {
                 anew.push((Reverse(of.priority), gpus, job, kind));
             }
         }
         anew.sort_unstable();
         for (_, gpus, job, kind) in anew {
-            fit(&mut room, job, kind, gpus);
+            fit(&mut state, job, kind, gpus);
         }
         for &job in &self.order {
-            if problem.jobs[job].is_movable() && room.given(job).is_none() {
-                start(&mut room, job);
+            if problem.jobs[job].is_movable() && state.given(job).is_none() {
+                start(&mut state, job);
             }
         }
-        let mut decision = room.decision();
+        let mut decision = state.decision();
         decision.worth = self.worth;
         decision
     }
@@ -115,17 +118,17 @@ impl Sizes {
 
 /// Allocates the largest size up to `gpus` that fits. The present allocation is kept if it has that
 /// size.
-fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) {
-    let of = &room.problem.jobs[job];
+fn fit(state: &mut AllocationState<'_>, job: usize, kind: u16, gpus: u32) {
+    let of = &state.problem.jobs[job];
     let (unit, least) = (of.unit.gpus.max(1), minimum(of));
     let mut size = gpus;
     while size >= least {
         let has =
-            of.held_gpus() == size && present_kind(room.problem, job) == Some(kind) && size < gpus;
-        if has && room.can_keep(job) {
-            return room.keep(job);
+            of.held_gpus() == size && present_kind(state.problem, job) == Some(kind) && size < gpus;
+        if has && state.can_keep(job) {
+            return state.keep(job);
         }
-        if room.place_on(job, kind, size, Style::Emptiest) {
+        if state.place_on(job, kind, size, PlacementStyle::Emptiest) {
             return;
         }
         size -= unit;
@@ -133,12 +136,12 @@ fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) {
 }
 
 /// Allocates the present allocation of a job, or its smallest size on any kind, if that is free.
-fn start(room: &mut Room<'_>, job: usize) {
-    if room.can_keep(job) {
-        return room.keep(job);
+fn start(state: &mut AllocationState<'_>, job: usize) {
+    if state.can_keep(job) {
+        return state.keep(job);
     }
-    for (kind, least) in starts(room, job) {
-        if room.place_on(job, kind, least, Style::Emptiest) {
+    for (kind, least) in starts(state, job) {
+        if state.place_on(job, kind, least, PlacementStyle::Emptiest) {
             return;
         }
     }
@@ -146,34 +149,34 @@ fn start(room: &mut Room<'_>, job: usize) {
 
 /// Distributes the remaining GPUs to the jobs of one priority, step by step.
 fn grow(
-    room: &mut Room<'_>,
+    state: &mut AllocationState<'_>,
     left: &mut [(u16, u32)],
     class: &[usize],
     wanted: &mut [Option<(u16, u32)>],
-    worth: &mut [Worth],
-    gain: &impl Fn(&Room<'_>, Step) -> f64,
+    worth: &mut [SizeValue],
+    gain: &impl Fn(&AllocationState<'_>, GrowthStep) -> f64,
 ) {
-    let mut heap: BinaryHeap<Offer> = class
+    let mut heap: BinaryHeap<StepGain> = class
         .iter()
-        .filter_map(|&job| offer(room, job, wanted[job]?, gain))
+        .filter_map(|&job| offer(state, job, wanted[job]?, gain))
         .collect();
     for offer in &heap {
         worth[offer.step.job].next_gain = offer.gain;
     }
-    while let Some(Offer { gain: gained, step }) = heap.pop() {
+    while let Some(StepGain { gain: gained, step }) = heap.pop() {
         let more = step.to - step.from;
-        let tenant = room.problem.jobs[step.job].tenant;
+        let tenant = state.problem.jobs[step.job].tenant;
         let Some(free) = of_kind(left, step.kind).filter(|free| **free >= more) else {
             continue;
         };
-        if !room.quota_allows(tenant, more) {
+        if !state.quota_allows(tenant, more) {
             continue;
         }
         *free -= more;
-        room.charge(tenant, more);
+        state.charge(tenant, more);
         wanted[step.job] = Some((step.kind, step.to));
-        let next = offer(room, step.job, (step.kind, step.to), gain);
-        worth[step.job] = Worth {
+        let next = offer(state, step.job, (step.kind, step.to), gain);
+        worth[step.job] = SizeValue {
             last_gain: gained,
             next_gain: next.map_or(0.0, |next| next.gain),
         };
@@ -183,48 +186,48 @@ fn grow(
 
 /// Returns the job's next step, if it has a positive gain.
 fn offer(
-    room: &Room<'_>,
+    state: &AllocationState<'_>,
     job: usize,
     (kind, from): (u16, u32),
-    gain: &impl Fn(&Room<'_>, Step) -> f64,
-) -> Option<Offer> {
-    let to = size_after(room, job, kind, from)?;
-    let step = Step {
+    gain: &impl Fn(&AllocationState<'_>, GrowthStep) -> f64,
+) -> Option<StepGain> {
+    let to = size_after(state, job, kind, from)?;
+    let step = GrowthStep {
         job,
         kind,
         from,
         to,
     };
-    let gain = gain(room, step) / f64::from(to - from);
-    (gain > 0.0).then_some(Offer { gain, step })
+    let gain = gain(state, step) / f64::from(to - from);
+    (gain > 0.0).then_some(StepGain { gain, step })
 }
 
 /// Returns the kinds on which a job runs, with its smallest size there: its own kind first, then by
 /// descending speed.
-fn starts(room: &Room<'_>, job: usize) -> Vec<(u16, u32)> {
-    let own = present_kind(room.problem, job);
-    let of = &room.problem.jobs[job];
+fn starts(state: &AllocationState<'_>, job: usize) -> Vec<(u16, u32)> {
+    let own = present_kind(state.problem, job);
+    let of = &state.problem.jobs[job];
     let mut starts: Vec<(u16, u32)> = Vec::new();
-    for &(kind, _) in room.kinds() {
+    for &(kind, _) in state.kinds() {
         starts.extend(
-            size_after(room, job, kind, minimum(of).saturating_sub(1)).map(|least| (kind, least)),
+            size_after(state, job, kind, minimum(of).saturating_sub(1)).map(|least| (kind, least)),
         );
     }
-    let speed = |&(kind, least): &(u16, u32)| room.speed(job, kind, least);
+    let speed = |&(kind, least): &(u16, u32)| state.speed(job, kind, least);
     starts.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
     starts.sort_by_key(|&(kind, _)| Some(kind) != own);
     starts
 }
 
 /// Returns the next larger size at which the job runs.
-fn size_after(room: &Room<'_>, job: usize, kind: u16, from: u32) -> Option<u32> {
-    let of = &room.problem.jobs[job];
+fn size_after(state: &AllocationState<'_>, job: usize, kind: u16, from: u32) -> Option<u32> {
+    let of = &state.problem.jobs[job];
     let unit = of.unit.gpus.max(1);
     let mut larger = (from + 1..=maximum(of)).filter(|to| to % unit == 0);
-    larger.find(|&to| room.speed(job, kind, to) > 0.0)
+    larger.find(|&to| state.speed(job, kind, to) > 0.0)
 }
 
-fn present_kind(problem: &Problem, job: usize) -> Option<u16> {
+fn present_kind(problem: &SchedulingProblem, job: usize) -> Option<u16> {
     let first = problem.jobs[job].present.first()?;
     Some(problem.nodes[first.node as usize].kind)
 }
@@ -236,28 +239,28 @@ fn of_kind(left: &mut [(u16, u32)], kind: u16) -> Option<&mut u32> {
 
 /// Gain of a step. The greatest gain comes first; among equals the first job.
 #[derive(Debug, Clone, Copy)]
-struct Offer {
+struct StepGain {
     gain: f64,
-    step: Step,
+    step: GrowthStep,
 }
 
-impl Ord for Offer {
+impl Ord for StepGain {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_gain = self.gain.total_cmp(&other.gain);
         by_gain.then(other.step.job.cmp(&self.step.job))
     }
 }
 
-impl PartialOrd for Offer {
+impl PartialOrd for StepGain {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Offer {
+impl PartialEq for StepGain {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Offer {}
+impl Eq for StepGain {}

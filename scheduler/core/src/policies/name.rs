@@ -1,6 +1,6 @@
 //! Names of the policies, as used by configuration files, simulations and the command line.
 
-use super::Share;
+use super::SchedulingPolicy;
 use super::drf::Drf;
 use super::fifo::Fifo;
 use super::gandiva::Gandiva;
@@ -91,7 +91,7 @@ impl PolicyName {
 
     /// Returns the policy of this name.
     #[must_use]
-    pub fn share(self) -> Box<dyn Share> {
+    pub fn policy(self) -> Box<dyn SchedulingPolicy> {
         match self {
             Self::Muster => Box::new(Muster::STANDARD),
             Self::Fifo => Box::new(Fifo),

@@ -14,31 +14,31 @@
 //!   but not in the prototype.
 //! - The cost of a restart is not considered, as in the paper.
 
-use super::grow::{self, Step};
-use super::room::Room;
-use super::{Promises, Share};
-use crate::problem::{Decision, Problem};
+use super::allocation_state::AllocationState;
+use super::grow::{self, GrowthStep};
+use super::{PolicyCapabilities, SchedulingPolicy};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that sizes jobs by the time that a further GPU saves.
 #[derive(Debug, Clone, Copy)]
 pub struct Optimus;
 
-impl Share for Optimus {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Optimus {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         grow::sizes(problem, seconds_saved).place(problem)
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             takes_turns: false,
             gathers: false,
-            ..Promises::default()
+            ..PolicyCapabilities::default()
         }
     }
 }
 
 /// Returns the seconds by which the job ends earlier.
-fn seconds_saved(room: &Room<'_>, step: Step) -> f64 {
-    let step_s = |gpus| 1.0 / room.speed(step.job, step.kind, gpus);
-    (step_s(step.from) - step_s(step.to)) * room.problem.jobs[step.job].outlook.work_left
+fn seconds_saved(state: &AllocationState<'_>, step: GrowthStep) -> f64 {
+    let step_s = |gpus| 1.0 / state.speed(step.job, step.kind, gpus);
+    (step_s(step.from) - step_s(step.to)) * state.problem.jobs[step.job].outlook.work_left
 }

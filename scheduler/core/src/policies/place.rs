@@ -1,17 +1,17 @@
 //! Placements: the nodes of a gang. Policies are composed with them.
 
-use crate::problem::{Demand, Part, Problem, Tally};
+use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Takes the place that [`pack`] finds. Returns `None` and takes nothing if the gang does not fit.
 pub fn packed(
-    tally: &mut Tally,
-    problem: &Problem,
+    tally: &mut FreeResources,
+    problem: &SchedulingProblem,
     kind: u16,
     unit: &Demand,
     gpus: u32,
-) -> Option<Vec<Part>> {
+) -> Option<Vec<NodeAllocation>> {
     let parts = pack(tally, problem, kind, unit, gpus)?;
     tally.take(&parts, unit);
     Some(parts)
@@ -24,30 +24,32 @@ pub fn packed(
 /// nodes, a place in a single rack is preferred. Nodes precede racks because speeds are measured
 /// and estimated by number of nodes.
 pub fn pack(
-    tally: &Tally,
-    problem: &Problem,
+    tally: &FreeResources,
+    problem: &SchedulingProblem,
     kind: u16,
     unit: &Demand,
     gpus: u32,
-) -> Option<Vec<Part>> {
+) -> Option<Vec<NodeAllocation>> {
     // Most gangs fit on one node. This path finds it without sorting the nodes.
-    let holds = |node: u32| {
-        let free = available(tally, problem, kind, unit, node, gpus)?;
-        (free >= gpus).then_some((free, node))
-    };
-    if let Some((_, node)) = ids(problem).filter_map(holds).min() {
-        return Some(vec![Part { node, gpus }]);
+    if let Some((_, node)) = ids(problem)
+        .filter_map(|node| {
+            let free = available(tally, problem, kind, unit, node, gpus)?;
+            (free >= gpus).then_some((free, node))
+        })
+        .min()
+    {
+        return Some(vec![NodeAllocation { node, gpus }]);
     }
     let nodes = emptiest_first(tally, problem, kind, unit, gpus);
     in_one_rack(&nodes, |node| rack(problem, node), gpus, tight)
 }
 
 /// Node and its free GPUs.
-pub(crate) type Gap = (u32, u32);
+pub(crate) type FreeNodeGpus = (u32, u32);
 
 /// Fills the nodes in their order with a gang. The rest of it goes to the fullest node that holds
 /// it.
-pub(crate) fn tight(nodes: &[Gap], gpus: u32) -> Option<Vec<Part>> {
+pub(crate) fn tight(nodes: &[FreeNodeGpus], gpus: u32) -> Option<Vec<NodeAllocation>> {
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
         // Fully used nodes come first, so the rest may go to any later node.
@@ -63,21 +65,21 @@ pub(crate) fn tight(nodes: &[Gap], gpus: u32) -> Option<Vec<Part>> {
 /// Returns the place that `place` finds on these nodes, or one on as many nodes of a single rack.
 /// The rack with the fewest free GPUs that fits is used, so larger gaps stay whole.
 pub(crate) fn in_one_rack(
-    nodes: &[Gap],
+    nodes: &[FreeNodeGpus],
     rack: impl Fn(u32) -> u32,
     gpus: u32,
-    place: impl Fn(&[Gap], u32) -> Option<Vec<Part>>,
-) -> Option<Vec<Part>> {
+    place: impl Fn(&[FreeNodeGpus], u32) -> Option<Vec<NodeAllocation>>,
+) -> Option<Vec<NodeAllocation>> {
     let parts = place(nodes, gpus)?;
     if are_together(&parts, &rack) {
         return Some(parts);
     }
-    let mut racks: BTreeMap<u32, Vec<Gap>> = BTreeMap::new();
+    let mut racks: BTreeMap<u32, Vec<FreeNodeGpus>> = BTreeMap::new();
     for &(node, free) in nodes {
         racks.entry(rack(node)).or_default().push((node, free));
     }
-    let free = |nodes: &[Gap]| nodes.iter().map(|(_, free)| free).sum::<u32>();
-    let mut racks: Vec<(u32, Vec<Gap>)> = racks
+    let free = |nodes: &[FreeNodeGpus]| nodes.iter().map(|(_, free)| free).sum::<u32>();
+    let mut racks: Vec<(u32, Vec<FreeNodeGpus>)> = racks
         .into_values()
         .map(|nodes| (free(&nodes), nodes))
         .filter(|(free, _)| *free >= gpus)
@@ -90,13 +92,13 @@ pub(crate) fn in_one_rack(
 }
 
 /// Whether all parts are in one rack.
-pub(crate) fn are_together(parts: &[Part], rack: impl Fn(u32) -> u32) -> bool {
+pub(crate) fn are_together(parts: &[NodeAllocation], rack: impl Fn(u32) -> u32) -> bool {
     parts
         .windows(2)
         .all(|pair| rack(pair[0].node) == rack(pair[1].node))
 }
 
-pub(crate) fn rack(problem: &Problem, node: u32) -> u32 {
+pub(crate) fn rack(problem: &SchedulingProblem, node: u32) -> u32 {
     problem.nodes[node as usize].rack
 }
 
@@ -104,12 +106,12 @@ pub(crate) fn rack(problem: &Problem, node: u32) -> u32 {
 /// gang is complete. Ties go to the lower index. The reference simulators place jobs in this way.
 /// They have no racks; where racks are known, a place on as many nodes of one rack is preferred.
 pub fn emptiest(
-    tally: &Tally,
-    problem: &Problem,
+    tally: &FreeResources,
+    problem: &SchedulingProblem,
     kind: u16,
     unit: &Demand,
     gpus: u32,
-) -> Option<Vec<Part>> {
+) -> Option<Vec<NodeAllocation>> {
     let free = |node: u32| {
         Some((
             available(tally, problem, kind, unit, node, 1)?,
@@ -117,23 +119,29 @@ pub fn emptiest(
         ))
     };
     match ids(problem).filter_map(free).max() {
-        Some((free, Reverse(node))) if free >= gpus => return Some(vec![Part { node, gpus }]),
+        Some((free, Reverse(node))) if free >= gpus => {
+            return Some(vec![NodeAllocation { node, gpus }]);
+        }
         _ => {}
     }
     let nodes = emptiest_first(tally, problem, kind, unit, gpus);
-    let in_order = |nodes: &[Gap], gpus| fill(nodes.iter().copied(), gpus);
-    in_one_rack(&nodes, |node| rack(problem, node), gpus, in_order)
+    in_one_rack(
+        &nodes,
+        |node| rack(problem, node),
+        gpus,
+        |nodes, gpus| fill(nodes.iter().copied(), gpus),
+    )
 }
 
-fn ids(problem: &Problem) -> impl Iterator<Item = u32> {
+fn ids(problem: &SchedulingProblem) -> impl Iterator<Item = u32> {
     (0..).zip(&problem.nodes).map(|(node, _)| node)
 }
 
 /// Returns the GPUs that the unit may take on a node of this kind with at least `least` free ones.
 /// Returns `None` if there are none.
 fn available(
-    tally: &Tally,
-    problem: &Problem,
+    tally: &FreeResources,
+    problem: &SchedulingProblem,
     kind: u16,
     unit: &Demand,
     node: u32,
@@ -150,13 +158,13 @@ fn available(
 /// Empty if they cannot hold the gang in total: in a full cluster that is usual, and the sort is
 /// skipped.
 pub(crate) fn emptiest_first(
-    tally: &Tally,
-    problem: &Problem,
+    tally: &FreeResources,
+    problem: &SchedulingProblem,
     kind: u16,
     unit: &Demand,
     gpus: u32,
-) -> Vec<Gap> {
-    let mut nodes: Vec<Gap> = (0..)
+) -> Vec<FreeNodeGpus> {
+    let mut nodes: Vec<FreeNodeGpus> = (0..)
         .zip(problem.nodes.iter().enumerate())
         .filter(|(_, (_, node))| node.kind == kind)
         .map(|(node, (index, _))| (node, tally.available(index, unit)))
@@ -170,14 +178,14 @@ pub(crate) fn emptiest_first(
 }
 
 /// Takes from the nodes in their order until the gang is complete.
-fn fill(nodes: impl Iterator<Item = Gap>, gpus: u32) -> Option<Vec<Part>> {
+fn fill(nodes: impl Iterator<Item = FreeNodeGpus>, gpus: u32) -> Option<Vec<NodeAllocation>> {
     let mut parts = Vec::new();
     let mut left = gpus;
     for (node, free) in nodes {
         if left == 0 || free == 0 {
             break;
         }
-        let part = Part {
+        let part = NodeAllocation {
             node,
             gpus: free.min(left),
         };
@@ -190,26 +198,26 @@ fn fill(nodes: impl Iterator<Item = Gap>, gpus: u32) -> Option<Vec<Part>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Node;
+    use crate::problem::ProblemNode;
 
     /// Nodes of two kinds, partly taken. On some of them CPU is scarcer than GPUs.
-    fn fragmented(seed: u64) -> (Problem, Tally) {
+    fn fragmented(seed: u64) -> (SchedulingProblem, FreeResources) {
         let dice = |salt: u64, sides: u64| {
             let mixed = (seed * 31 + salt + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             u32::try_from((mixed >> 33) % sides).expect("small")
         };
-        let nodes = (0..12).map(|node| Node {
+        let nodes = (0..12).map(|node| ProblemNode {
             kind: u16::try_from(dice(node, 2)).expect("small"),
             gpus: dice(node + 100, 9),
             cpu_milli: u64::from(dice(node + 200, 9)) * 100,
             memory_bytes: 1 << 30,
             rack: 0,
         });
-        let problem = Problem {
+        let problem = SchedulingProblem {
             nodes: nodes.collect(),
-            ..Problem::default()
+            ..SchedulingProblem::default()
         };
-        let tally = Tally::empty(&problem);
+        let tally = FreeResources::empty(&problem);
         (problem, tally)
     }
 
@@ -232,10 +240,10 @@ mod tests {
                 let fullest = whole.min_by_key(|&&(node, free)| (free, node));
                 let packed = pack(&tally, &problem, 0, &unit, gpus);
                 if let Some(&(node, _)) = fullest {
-                    assert_eq!(packed, Some(vec![Part { node, gpus }]));
+                    assert_eq!(packed, Some(vec![NodeAllocation { node, gpus }]));
                     alone += 1;
                 } else {
-                    let count = |parts: &Option<Vec<Part>>| parts.as_ref().map(Vec::len);
+                    let count = |parts: &Option<Vec<NodeAllocation>>| parts.as_ref().map(Vec::len);
                     assert_eq!(count(&packed), count(&long));
                 }
             }

@@ -1,18 +1,18 @@
 //! Remaining quotas of tenants and their ancestors.
 
-use crate::problem::{Problem, Tenant};
+use crate::problem::{ProblemTenant, SchedulingProblem};
 
 /// GPUs that each tenant may still take.
 #[derive(Debug, Clone)]
 pub struct Quota<'a> {
-    tenants: &'a [Tenant],
+    tenants: &'a [ProblemTenant],
     /// Remaining GPUs by tenant; `None` without a quota.
     left: Vec<Option<u32>>,
 }
 
 impl<'a> Quota<'a> {
     /// Returns the full quotas.
-    pub fn whole(problem: &'a Problem) -> Self {
+    pub fn whole(problem: &'a SchedulingProblem) -> Self {
         Self {
             tenants: &problem.tenants,
             left: problem.tenants.iter().map(|of| of.gpu_quota).collect(),
@@ -26,7 +26,7 @@ impl<'a> Quota<'a> {
     }
 
     /// Returns the GPUs that the quotas of a tenant and of its ancestors still allow.
-    pub fn room(&self, tenant: u32) -> u32 {
+    pub fn remaining(&self, tenant: u32) -> u32 {
         let left = self.lineage(tenant).filter_map(|of| self.left[of]);
         left.min().unwrap_or(u32::MAX)
     }

@@ -1,12 +1,12 @@
 //! GPUs, CPU and memory as one vector, for policies that compare them.
 
-use crate::problem::{Job, Problem};
+use crate::problem::{ProblemJob, SchedulingProblem};
 
 /// GPUs, thousandths of a core, bytes.
-pub type Resources = [f64; 3];
+pub type ResourceVector = [f64; 3];
 
 /// Returns the resources of all nodes with GPUs.
-pub fn whole(problem: &Problem) -> Resources {
+pub fn whole(problem: &SchedulingProblem) -> ResourceVector {
     let nodes = || problem.nodes.iter().filter(|node| node.gpus > 0);
     [
         nodes().map(|node| f64::from(node.gpus)).sum(),
@@ -16,7 +16,7 @@ pub fn whole(problem: &Problem) -> Resources {
 }
 
 /// Returns the resources that a job takes with `gpus` GPUs.
-pub fn demand(job: &Job, gpus: u32) -> Resources {
+pub fn demand(job: &ProblemJob, gpus: u32) -> ResourceVector {
     let units = f64::from(gpus / job.unit.gpus.max(1));
     [
         f64::from(gpus),
@@ -26,7 +26,7 @@ pub fn demand(job: &Job, gpus: u32) -> Resources {
 }
 
 /// Returns the shares of the whole; 0 for a resource that the cluster does not have.
-pub fn shares(of: &Resources, whole: &Resources) -> Resources {
+pub fn shares(of: &ResourceVector, whole: &ResourceVector) -> ResourceVector {
     let share = |index: usize| {
         if whole[index] > 0.0 {
             of[index] / whole[index]

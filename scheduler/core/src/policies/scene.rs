@@ -1,11 +1,14 @@
 //! Small problems for the unit tests of policies.
 
-use crate::problem::{Curve, Decision, Demand, Job, Node, Outlook, Part, Problem, Tenant};
+use crate::problem::{
+    Demand, KindSpeedCurve, NodeAllocation, PolicyDecision, ProblemJob, ProblemNode, ProblemTenant,
+    ScalingModel, SchedulingProblem,
+};
 
 /// Returns a cluster of (nodes, GPUs per node) by kind, with one tenant and no jobs.
-pub fn cluster(kinds: &[(u32, u32)]) -> Problem {
+pub fn cluster(kinds: &[(u32, u32)]) -> SchedulingProblem {
     let of_kind = |(kind, &(nodes, gpus)): (u16, &(u32, u32))| {
-        let node = Node {
+        let node = ProblemNode {
             kind,
             gpus,
             cpu_milli: 64_000,
@@ -14,7 +17,7 @@ pub fn cluster(kinds: &[(u32, u32)]) -> Problem {
         };
         std::iter::repeat_n(node, nodes as usize)
     };
-    Problem {
+    SchedulingProblem {
         now_s: 3_600.0,
         round_s: 60.0,
         kinds: (0..kinds.len()).map(|kind| format!("k{kind}")).collect(),
@@ -25,8 +28,8 @@ pub fn cluster(kinds: &[(u32, u32)]) -> Problem {
     }
 }
 
-pub fn tenant() -> Tenant {
-    Tenant {
+pub fn tenant() -> ProblemTenant {
+    ProblemTenant {
         weight: 1.0,
         gpu_quota: None,
         parent: None,
@@ -34,9 +37,9 @@ pub fn tenant() -> Tenant {
 }
 
 /// Returns a waiting job of 1 to 64 GPUs with these speed curves.
-pub fn job(curves: Vec<Curve>) -> Job {
+pub fn job(curves: Vec<KindSpeedCurve>) -> ProblemJob {
     let kinds = curves.len();
-    Job {
+    ProblemJob {
         tenant: 0,
         priority: 0,
         submitted_s: 0.0,
@@ -52,11 +55,11 @@ pub fn job(curves: Vec<Curve>) -> Job {
         held_s: vec![0.0; kinds],
         restarts: 0,
         restart_s: 30.0,
-        haste: 1.0,
+        restart_cost_factor: 1.0,
         at_risk_s: 0.0,
         preemptible: true,
         trial: None,
-        outlook: Outlook {
+        outlook: ScalingModel {
             work_done: 0.0,
             work_left: 1e5,
             uncertainty: 0.0,
@@ -68,24 +71,25 @@ pub fn job(curves: Vec<Curve>) -> Job {
 }
 
 /// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
-pub fn power(speed: f64, exponent: f64) -> Curve {
-    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
-    let speeds: Vec<f64> = (1..=64).map(at).collect();
-    Curve {
+pub fn power(speed: f64, exponent: f64) -> KindSpeedCurve {
+    let speeds: Vec<f64> = (1_u32..=64)
+        .map(|gpus| speed * f64::from(gpus).powf(exponent))
+        .collect();
+    KindSpeedCurve {
         local: speeds.clone(),
         spread: speeds,
     }
 }
 
 /// Like [`power`], with the factor `spread` on several nodes.
-pub fn local(speed: f64, exponent: f64, spread: f64) -> Curve {
+pub fn local(speed: f64, exponent: f64, spread: f64) -> KindSpeedCurve {
     let mut curve = power(speed, exponent);
     curve.spread.iter_mut().for_each(|speed| *speed *= spread);
     curve
 }
 
 /// Applies a decision and returns the problem of the next instant.
-pub fn after(problem: &Problem, decision: &Decision) -> Problem {
+pub fn after(problem: &SchedulingProblem, decision: &PolicyDecision) -> SchedulingProblem {
     let mut next = problem.clone();
     for (job, parts) in next.jobs.iter_mut().zip(&decision.parts) {
         if let Some(parts) = parts {
@@ -98,7 +102,7 @@ pub fn after(problem: &Problem, decision: &Decision) -> Problem {
 }
 
 /// Advances the time by `seconds`. Jobs with an allocation are served.
-pub fn later(mut problem: Problem, seconds: f64) -> Problem {
+pub fn later(mut problem: SchedulingProblem, seconds: f64) -> SchedulingProblem {
     problem.now_s += seconds;
     for job in &mut problem.jobs {
         if let Some(part) = job.present.first() {
@@ -111,15 +115,19 @@ pub fn later(mut problem: Problem, seconds: f64) -> Problem {
 }
 
 /// Returns the kind and number of GPUs of a job, or `None` if it holds nothing.
-pub fn holds(problem: &Problem, decision: &Decision, job: usize) -> Option<(u16, u32)> {
+pub fn holds(
+    problem: &SchedulingProblem,
+    decision: &PolicyDecision,
+    job: usize,
+) -> Option<(u16, u32)> {
     let parts = decision.holds(problem, job);
     let first = parts.first()?;
     let kind = problem.nodes[first.node as usize].kind;
     Some((kind, crate::problem::gpus_of(parts)))
 }
 
-pub fn part(node: u32, gpus: u32) -> Part {
-    Part { node, gpus }
+pub fn part(node: u32, gpus: u32) -> NodeAllocation {
+    NodeAllocation { node, gpus }
 }
 
 /// SplitMix64: a small generator with the same sequence on every platform.

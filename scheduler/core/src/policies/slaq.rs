@@ -9,32 +9,32 @@
 //! Without a fitted curve the loss is assumed to fall evenly over the work. SLAQ's own fit is
 //! omitted (the outlook has the one of Optimus). SLAQ shares CPU cores; this policy shares GPUs.
 
-use super::Share;
-use super::grow::{self, Step};
-use super::room::Room;
-use crate::problem::{Decision, Problem};
+use super::SchedulingPolicy;
+use super::allocation_state::AllocationState;
+use super::grow::{self, GrowthStep};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that sizes jobs by the fall of their loss.
 #[derive(Debug, Clone, Copy)]
 pub struct Slaq;
 
-impl Share for Slaq {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Slaq {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         grow::sizes(problem, quality_gained).place(problem)
     }
 }
 
 /// Returns the additional fall of the loss in the next round, relative to the largest loss.
-fn quality_gained(room: &Room<'_>, step: Step) -> f64 {
-    let outlook = &room.problem.jobs[step.job].outlook;
+fn quality_gained(state: &AllocationState<'_>, step: GrowthStep) -> f64 {
+    let outlook = &state.problem.jobs[step.job].outlook;
     // Decisions without a period are caused by events only. They look one minute ahead.
-    let period_s = if room.problem.round_s > 0.0 {
-        room.problem.round_s
+    let period_s = if state.problem.round_s > 0.0 {
+        state.problem.round_s
     } else {
         60.0
     };
     let after = |gpus| {
-        let work = period_s * room.speed(step.job, step.kind, gpus);
+        let work = period_s * state.speed(step.job, step.kind, gpus);
         work.min(outlook.work_left)
     };
     let (less, more) = (after(step.from), after(step.to));

@@ -7,29 +7,30 @@
 //! The size of the gang is not weighed. Shortest remaining GPU-time first would serve small gangs
 //! before wide ones.
 
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::{self, request};
-use super::room::{Room, Style};
-use super::{Share, gang};
-use crate::problem::{Decision, Problem};
+use super::{SchedulingPolicy, gang};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that serves the shortest remaining time first.
 #[derive(Debug, Clone, Copy)]
 pub struct Srtf;
 
-impl Share for Srtf {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Srtf {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let order = order::by_key(problem, &times_left_s(problem));
-        gang::in_order(problem, Style::Packed, &order)
+        gang::in_order(problem, PlacementStyle::Packed, &order)
     }
 }
 
 /// Returns the remaining seconds of each job at its requested size; infinite where it cannot run.
-pub fn times_left_s(problem: &Problem) -> Vec<f64> {
-    let room = Room::beside_fixed(problem);
-    let time_left_s = |job: usize| {
-        let of = &problem.jobs[job];
-        let speed = room.best_speed(job, request(of));
-        of.outlook.work_left / speed
-    };
-    (0..problem.jobs.len()).map(time_left_s).collect()
+pub fn times_left_s(problem: &SchedulingProblem) -> Vec<f64> {
+    let state = AllocationState::beside_fixed(problem);
+    (0..problem.jobs.len())
+        .map(|job| {
+            let of = &problem.jobs[job];
+            let speed = state.best_speed(job, request(of));
+            of.outlook.work_left / speed
+        })
+        .collect()
 }

@@ -1,13 +1,13 @@
 //! Fair shares of tenants: the GPUs that each tenant may count on while it has jobs.
 
-use crate::problem::Tenant;
+use crate::problem::ProblemTenant;
 
 /// Returns the share of each tenant in GPUs: `gpus` divided by weight among the tenants that have
 /// jobs, level by level of the tree. Returns `None` if fewer than two tenants have jobs.
 ///
 /// `of_jobs` are the tenants of the jobs, with repetitions.
 pub(crate) fn of(
-    tenants: &[Tenant],
+    tenants: &[ProblemTenant],
     of_jobs: impl IntoIterator<Item = u32>,
     gpus: u32,
 ) -> Option<Vec<f64>> {
@@ -37,7 +37,7 @@ pub(crate) fn of(
 }
 
 /// Returns the tenant and its ancestors.
-fn lineage(tenants: &[Tenant], tenant: u32) -> impl Iterator<Item = usize> {
+fn lineage(tenants: &[ProblemTenant], tenant: u32) -> impl Iterator<Item = usize> {
     let parent = |of: &u32| tenants[*of as usize].parent;
     // `take` bounds the iteration if the parents form a cycle.
     std::iter::successors(Some(tenant), parent)
@@ -47,10 +47,10 @@ fn lineage(tenants: &[Tenant], tenant: u32) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tenant, of};
+    use super::{ProblemTenant, of};
 
-    fn tenant(weight: f64, parent: Option<u32>) -> Tenant {
-        Tenant {
+    fn tenant(weight: f64, parent: Option<u32>) -> ProblemTenant {
+        ProblemTenant {
             weight,
             gpu_quota: None,
             parent,

@@ -15,40 +15,40 @@
 //!
 //! Large gangs score well in an empty cluster, but can wait without a bound in a full one.
 
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
-use super::resources::{self, Resources};
-use super::room::{Room, Style};
+use super::resources::{self, ResourceVector};
 use super::srtf::times_left_s;
-use super::{Share, gang};
-use crate::problem::{Decision, Problem, gpus_of};
+use super::{SchedulingPolicy, gang};
+use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
 
 /// Policy that serves the best aligned and shortest job first.
 #[derive(Debug, Clone, Copy)]
 pub struct Tetris;
 
-impl Share for Tetris {
-    fn share(&self, problem: &Problem) -> Decision {
-        let start = Room::beside_fixed(problem);
+impl SchedulingPolicy for Tetris {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let start = AllocationState::beside_fixed(problem);
         let candidates = candidates(problem);
-        let queue = || {
-            let mut packing = Packing::begin(problem, candidates.clone());
-            move |room: &Room<'_>| packing.next(room)
-        };
-        gang::run(&start, Style::Packed, queue).decision()
+        gang::run(&start, PlacementStyle::Packed, || {
+            let mut packing = TetrisQueue::begin(problem, candidates.clone());
+            move |state: &AllocationState<'_>| packing.next(state)
+        })
+        .decision()
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
+struct TetrisCandidate {
     job: usize,
     /// Demand as shares of the cluster.
-    demand: Resources,
+    demand: ResourceVector,
     /// GPU-seconds left, as seconds of the whole cluster.
     work_s: f64,
 }
 
 /// Returns the movable jobs that can run on some kind.
-fn candidates(problem: &Problem) -> Vec<Candidate> {
+fn candidates(problem: &SchedulingProblem) -> Vec<TetrisCandidate> {
     let whole = resources::whole(problem);
     let times_left_s = times_left_s(problem);
     let able = (0..problem.jobs.len())
@@ -56,7 +56,7 @@ fn candidates(problem: &Problem) -> Vec<Candidate> {
     let candidate = |job: usize| {
         let of = &problem.jobs[job];
         let demand = resources::shares(&resources::demand(of, request(of)), &whole);
-        Candidate {
+        TetrisCandidate {
             job,
             demand,
             work_s: times_left_s[job] * demand[0],
@@ -65,25 +65,25 @@ fn candidates(problem: &Problem) -> Vec<Candidate> {
     able.map(candidate).collect()
 }
 
-struct Packing<'a> {
-    problem: &'a Problem,
-    left: Vec<Candidate>,
+struct TetrisQueue<'a> {
+    problem: &'a SchedulingProblem,
+    left: Vec<TetrisCandidate>,
     /// Free shares of the cluster.
-    free: Resources,
+    free: ResourceVector,
     /// Weight of one second of the whole cluster's work.
     work_weight: f64,
-    asked: Option<Candidate>,
+    asked: Option<TetrisCandidate>,
 }
 
-impl<'a> Packing<'a> {
-    fn begin(problem: &'a Problem, left: Vec<Candidate>) -> Self {
+impl<'a> TetrisQueue<'a> {
+    fn begin(problem: &'a SchedulingProblem, left: Vec<TetrisCandidate>) -> Self {
         let whole = resources::whole(problem);
         let mut free = [1.0; 3];
         for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
             let held = resources::demand(job, gpus_of(&job.present));
             take(&mut free, &resources::shares(&held, &whole));
         }
-        let total = |of: &dyn Fn(&Candidate) -> f64| left.iter().map(of).sum::<f64>();
+        let total = |of: &dyn Fn(&TetrisCandidate) -> f64| left.iter().map(of).sum::<f64>();
         let work_s = total(&|candidate| candidate.work_s);
         let alignment = total(&|candidate| dot(&candidate.demand, &free));
         Self {
@@ -99,15 +99,15 @@ impl<'a> Packing<'a> {
         }
     }
 
-    fn next(&mut self, room: &Room<'_>) -> Option<usize> {
-        if let Some(asked) = self.asked.filter(|asked| room.given(asked.job).is_some()) {
+    fn next(&mut self, state: &AllocationState<'_>) -> Option<usize> {
+        if let Some(asked) = self.asked.filter(|asked| state.given(asked.job).is_some()) {
             take(&mut self.free, &asked.demand);
         }
-        let key = |candidate: &Candidate| {
+        let key = |candidate: &TetrisCandidate| {
             let score = dot(&candidate.demand, &self.free) - self.work_weight * candidate.work_s;
             (self.problem.jobs[candidate.job].priority, score)
         };
-        let better = |a: &(usize, &Candidate), b: &(usize, &Candidate)| {
+        let better = |a: &(usize, &TetrisCandidate), b: &(usize, &TetrisCandidate)| {
             let (a, b) = (key(a.1), key(b.1));
             // The better candidate is the lesser one, because `min_by` returns the first of equals.
             b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
@@ -120,12 +120,12 @@ impl<'a> Packing<'a> {
     }
 }
 
-fn take(free: &mut Resources, demand: &Resources) {
+fn take(free: &mut ResourceVector, demand: &ResourceVector) {
     for (free, demand) in free.iter_mut().zip(demand) {
         *free -= demand;
     }
 }
 
-fn dot(a: &Resources, b: &Resources) -> f64 {
+fn dot(a: &ResourceVector, b: &ResourceVector) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

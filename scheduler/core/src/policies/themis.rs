@@ -14,10 +14,10 @@
 //!   outlooks and jobs do not bid.
 //! - Applications of several jobs are not modelled.
 
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::{self, minimum, request};
-use super::room::{Room, Style};
-use super::{Share, gang};
-use crate::problem::{Decision, Problem};
+use super::{SchedulingPolicy, gang};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// Policy that serves the jobs with the largest rho first.
 #[derive(Debug, Clone, Copy)]
@@ -26,32 +26,32 @@ pub struct Themis;
 /// Part of the jobs that gets no offer: the paper's fairness knob.
 const F: f64 = 0.8;
 
-impl Share for Themis {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Themis {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let fates = fates(problem);
-        gang::in_order(problem, Style::Packed, &order(problem, &fates))
+        gang::in_order(problem, PlacementStyle::Packed, &order(problem, &fates))
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Fate {
+struct FinishTimeFairness {
     rho: f64,
     /// Rise of rho per second without GPUs, per requested GPU.
     urgency: f64,
     leased: bool,
 }
 
-fn fates(problem: &Problem) -> Vec<Fate> {
-    let room = Room::beside_fixed(problem);
+fn fates(problem: &SchedulingProblem) -> Vec<FinishTimeFairness> {
+    let state = AllocationState::beside_fixed(problem);
     let part = f64::from(problem.gpus()) / problem.jobs.len().max(1) as f64;
     let fate = |job: usize| {
         let of = &problem.jobs[job];
         let size = request(of);
         let work = of.outlook.work_done + of.outlook.work_left;
-        let alone_s = work / part_speed(&room, job, part);
-        let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / room.best_speed(job, size);
+        let alone_s = work / part_speed(&state, job, part);
+        let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / state.best_speed(job, size);
         let lease_ends_s = of.since_s + problem.round_s;
-        Fate {
+        FinishTimeFairness {
             // A job that cannot run in its part, or anywhere, loses nothing by waiting.
             rho: if alone_s.is_finite() && shared_s.is_finite() {
                 shared_s / alone_s
@@ -67,23 +67,23 @@ fn fates(problem: &Problem) -> Vec<Fate> {
 
 /// Returns the work per second in a part of the cluster: the speed on as many GPUs, or a fraction
 /// of the smallest gang's speed.
-fn part_speed(room: &Room<'_>, job: usize, part: f64) -> f64 {
-    let of = &room.problem.jobs[job];
+fn part_speed(state: &AllocationState<'_>, job: usize, part: f64) -> f64 {
+    let of = &state.problem.jobs[job];
     let (least, most) = (minimum(of), request(of));
     if part < f64::from(least) {
-        return room.best_speed(job, least) * part / f64::from(least);
+        return state.best_speed(job, least) * part / f64::from(least);
     }
     let unit = of.unit.gpus.max(1);
     let sizes = (least..=most).filter(|size| size % unit == 0 && f64::from(*size) <= part);
     sizes
-        .map(|size| room.best_speed(job, size))
+        .map(|size| state.best_speed(job, size))
         .fold(0.0, f64::max)
 }
 
 /// Returns the jobs by priority. Within a priority leased jobs come first, then the worst-off part
 /// by urgency, then the others by submission. The worst-off part does not depend on which jobs run,
 /// so a decision is not reversed as soon as it is applied.
-fn order(problem: &Problem, fates: &[Fate]) -> Vec<usize> {
+fn order(problem: &SchedulingProblem, fates: &[FinishTimeFairness]) -> Vec<usize> {
     let rhos: Vec<f64> = fates.iter().map(|fate| -fate.rho).collect();
     let mut order = order::by_key(problem, &rhos);
     let priority = |&job: &usize| problem.jobs[job].priority;

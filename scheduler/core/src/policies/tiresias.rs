@@ -13,9 +13,9 @@
 //! - No job is promoted out of the lower queue (the artefact's setting is "never"). Under endless
 //!   small jobs a large job can wait without a bound.
 
-use super::room::Style;
-use super::{Share, gang, order};
-use crate::problem::{Decision, Job, Problem};
+use super::allocation_state::PlacementStyle;
+use super::{SchedulingPolicy, gang, order};
+use crate::problem::{PolicyDecision, SchedulingProblem};
 
 /// GPU-seconds after which a job belongs to the lower queue: 16 GPU-hours.
 pub const DEMOTED_GPU_S: f64 = 57_600.0;
@@ -24,19 +24,22 @@ pub const DEMOTED_GPU_S: f64 = 57_600.0;
 #[derive(Debug, Clone, Copy)]
 pub struct Tiresias;
 
-impl Share for Tiresias {
-    fn share(&self, problem: &Problem) -> Decision {
+impl SchedulingPolicy for Tiresias {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         // The upper queue is in order of submission, the lower one in order of demotion. A job that
         // this decision demotes comes last.
-        let demoted_s = |job: &Job| {
-            if job.attained_gpu_s < DEMOTED_GPU_S {
-                f64::NEG_INFINITY
-            } else {
-                job.demoted_s.unwrap_or(problem.now_s)
-            }
-        };
-        let keys: Vec<f64> = problem.jobs.iter().map(demoted_s).collect();
+        let keys: Vec<f64> = problem
+            .jobs
+            .iter()
+            .map(|job| {
+                if job.attained_gpu_s < DEMOTED_GPU_S {
+                    f64::NEG_INFINITY
+                } else {
+                    job.demoted_s.unwrap_or(problem.now_s)
+                }
+            })
+            .collect();
         let order = order::by_key(problem, &keys);
-        gang::in_order(problem, Style::Emptiest, &order)
+        gang::in_order(problem, PlacementStyle::Emptiest, &order)
     }
 }

@@ -8,32 +8,32 @@
 //! that the translator chooses.
 
 mod decision;
-mod outlook;
-mod tally;
+mod free_resources;
+mod scaling_model;
 
-pub use decision::{Decision, Part, Worth, gpus_of, nodes_of};
-pub use outlook::{Curve, Loss, Outlook};
-pub use tally::Tally;
+pub use decision::{NodeAllocation, PolicyDecision, SizeValue, gpus_of, nodes_of};
+pub use free_resources::FreeResources;
+pub use scaling_model::{FittedLoss, KindSpeedCurve, ScalingModel};
 
 /// Consistent view of the cluster at `now_s`.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Problem {
+pub struct SchedulingProblem {
     pub now_s: f64,
     /// Longest time until the next decision, in seconds. An event can cause an earlier decision.
     pub round_s: f64,
-    /// Names of the GPU kinds. `Node::kind` and the index of a curve refer to this list.
+    /// Names of the GPU kinds. `ProblemNode::kind` and the index of a curve refer to this list.
     pub kinds: Vec<String>,
-    pub nodes: Vec<Node>,
-    pub tenants: Vec<Tenant>,
+    pub nodes: Vec<ProblemNode>,
+    pub tenants: Vec<ProblemTenant>,
     /// Jobs in order of submission.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<ProblemJob>,
     /// GPU-seconds that each finished job used in total, newest last. Input of the Gittins index.
     pub history_gpu_s: Vec<f64>,
 }
 
 /// Machine with GPUs of one kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Node {
+pub struct ProblemNode {
     pub kind: u16,
     /// GPUs that policies may allocate. A node that is down or drained has none.
     pub gpus: u32,
@@ -45,7 +45,7 @@ pub struct Node {
 
 /// Owner of jobs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tenant {
+pub struct ProblemTenant {
     /// Weight of the tenant. Its share is its weight over the sum of the weights of its siblings.
     pub weight: f64,
     /// Maximum number of GPUs that the tenant's jobs hold at one time.
@@ -56,7 +56,7 @@ pub struct Tenant {
 
 /// Job that has not ended and may run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Job {
+pub struct ProblemJob {
     pub tenant: u32,
     /// Priority. A job of higher priority precedes every job of lower priority.
     pub priority: i32,
@@ -69,7 +69,7 @@ pub struct Job {
     /// Size that the owner requested. Policies without elasticity allocate this size.
     pub request_gpus: u32,
     /// GPUs that the job holds now, in the order of their allocation.
-    pub present: Vec<Part>,
+    pub present: Vec<NodeAllocation>,
     /// Time of the present allocation. Without one: time of the last release, or of the submission.
     pub since_s: f64,
     /// Whether the job keeps its allocation in this decision: it starts or was placed a moment ago.
@@ -87,20 +87,20 @@ pub struct Job {
     /// Seconds without progress that a change of the allocation costs.
     pub restart_s: f64,
     /// Factor on `restart_s` in the cost of a change now: 1, and more soon after the last change.
-    pub haste: f64,
+    pub restart_cost_factor: f64,
     /// Seconds of work that a change now would lose, in addition to `restart_s`.
     pub at_risk_s: f64,
     /// Whether the job can be stopped and can continue from its state. If not, it is never
     /// displaced or resized.
     pub preemptible: bool,
     /// Study and expected gain, if the job is a trial.
-    pub trial: Option<Trial>,
-    pub outlook: Outlook,
+    pub trial: Option<ProblemTrial>,
+    pub outlook: ScalingModel,
 }
 
 /// Trial of a study.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
+pub struct ProblemTrial {
     /// Index of the study.
     pub study: u32,
     /// Expected gain of more GPU time, relative to the other trials of the study: 0 (none) to 1.
@@ -115,7 +115,7 @@ pub struct Demand {
     pub memory_bytes: u64,
 }
 
-impl Problem {
+impl SchedulingProblem {
     /// Returns the number of GPUs that policies may allocate.
     #[must_use]
     pub fn gpus(&self) -> u32 {
@@ -137,7 +137,7 @@ impl Problem {
     }
 }
 
-impl Job {
+impl ProblemJob {
     /// Returns the number of GPUs that the job holds.
     #[must_use]
     pub fn held_gpus(&self) -> u32 {
@@ -147,7 +147,7 @@ impl Job {
     /// Returns the seconds that a change of the allocation must save now.
     #[must_use]
     pub fn change_s(&self) -> f64 {
-        self.restart_s * self.haste + self.at_risk_s
+        self.restart_s * self.restart_cost_factor + self.at_risk_s
     }
 
     /// Returns the seconds since the submission.

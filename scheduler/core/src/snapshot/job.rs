@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Job {
+pub struct SnapshotJob {
     pub id: JobId,
     pub tenant: TenantId,
     pub name: String,
@@ -54,10 +54,10 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<Adaptive>,
     /// Tasks of the present revision, released tasks included.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<SnapshotTask>,
     /// Tasks of earlier revisions that a resize in place stops and that still hold their resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub leaving: Vec<Task>,
+    pub leaving: Vec<SnapshotTask>,
     /// Whether the tasks can continue while other tasks join or leave.
     #[serde(default)]
     pub in_place: bool,
@@ -65,7 +65,7 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "is_false")]
     pub replicated: bool,
     /// Whether the workers can be suspended and resumed while other jobs use their GPUs
-    /// ([`Snapshot::leave_pods_out_of_turns`]).
+    /// ([`super::ClusterSnapshot::leave_pods_out_of_turns`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspends: bool,
     /// Whether the job is kept out of time slicing, packing and defragmentation. A policy may still
@@ -78,10 +78,10 @@ pub struct Job {
     pub lent: bool,
     /// For a trial of a study: its expected gain, compared with the study's other trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trial: Option<Trial>,
+    pub trial: Option<StudyMembership>,
     /// Source and time of the present intent; `None` until an intent is stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
+    pub asked: Option<IntentOrigin>,
     /// Time of the last suspension or resumption in the present revision, or of the return to the
     /// queue. Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,10 +108,10 @@ pub struct Job {
     pub trained_s: f64,
     /// Length of the job in seconds, if it is not defined by a number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lasts: Option<Lasts>,
+    pub lasts: Option<TrainingLength>,
     /// Steps and speed of earlier jobs with the same document. Set only in forecasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ran: Option<Ran>,
+    pub ran: Option<PastDuration>,
     /// Start time of the present revision, Unix ms.
     pub placed_ms: Option<i64>,
     /// Time since which all tasks are up or resumed, Unix ms.
@@ -134,7 +134,7 @@ pub struct Job {
 /// Source and time of a job's intent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct IntentOrigin {
     /// Name of the user; `None` if a study stated the intent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -144,7 +144,7 @@ pub struct Asked {
 /// Membership of a job in a study.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Trial {
+pub struct StudyMembership {
     pub study: StudyId,
     /// Expected gain of more GPU time, from 0 (none) to 1.
     pub gain: f64,
@@ -152,7 +152,7 @@ pub struct Trial {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Task {
+pub struct SnapshotTask {
     pub id: TaskId,
     pub role: Role,
     pub node: NodeId,
@@ -209,7 +209,7 @@ pub struct Adaptive {
 /// Length of a job in seconds of training.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Lasts {
+pub struct TrainingLength {
     /// Median of the length.
     pub middle_s: f64,
     /// Standard deviation of the logarithm; 0 if the length is a limit set by the owner.
@@ -218,7 +218,7 @@ pub struct Lasts {
     pub done_s: f64,
 }
 
-impl Lasts {
+impl TrainingLength {
     /// Length of a job with a limit of `longest_s` seconds set by the owner.
     #[must_use]
     pub fn at_most(longest_s: f64, done_s: f64) -> Self {
@@ -233,7 +233,7 @@ impl Lasts {
 /// Steps and speed of earlier, succeeded jobs with the same document.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ran {
+pub struct PastDuration {
     /// Median steps of a job.
     pub steps: f64,
     /// Standard deviation of the logarithm of `steps`.
@@ -278,7 +278,7 @@ pub struct SpeedPoint {
     pub samples: u64,
 }
 
-impl Job {
+impl SnapshotJob {
     /// Steps that one update with this number of workers is worth; above 1 only if the batch grows
     /// with the workers.
     #[must_use]
@@ -319,7 +319,7 @@ impl Job {
     /// Time since which the job is in its present time slice or wait (running, starting, suspended
     /// or queued), Unix ms. A resize in place sets `placed_ms` but starts no new slice.
     #[must_use]
-    pub fn turn_began_ms(&self) -> i64 {
+    pub fn slice_began_ms(&self) -> i64 {
         let since_ms = self.running_ms.or(self.placed_ms);
         let since_ms = since_ms.unwrap_or(self.submitted_ms);
         self.turned_ms.map_or(since_ms, |ms| ms.max(since_ms))
@@ -336,15 +336,15 @@ impl Job {
 
     /// Tasks that have not been released, leaving tasks included. Suspended tasks hold only host
     /// memory.
-    pub fn held_tasks(&self) -> impl Iterator<Item = &Task> {
+    pub fn held_tasks(&self) -> impl Iterator<Item = &SnapshotTask> {
         let tasks = self.tasks.iter().chain(&self.leaving);
         tasks.filter(|task| !task.state.is_released())
     }
 
     /// Whether all workers that have not ended are suspended.
     #[must_use]
-    pub fn stands_still(&self) -> bool {
-        let there = |task: &&Task| task.is_worker() && !task.state.is_released();
+    pub fn are_workers_suspended(&self) -> bool {
+        let there = |task: &&SnapshotTask| task.is_worker() && !task.state.is_released();
         let mut workers = self.tasks.iter().filter(there).peekable();
         self.state == JobState::Suspended
             && workers.peek().is_some()
@@ -357,7 +357,7 @@ impl Job {
     /// nothing until it has once continued from a checkpoint. After that it is expected to lose the
     /// mean number of steps it lost before.
     #[must_use]
-    pub fn kept_step(&self) -> u64 {
+    pub fn resumable_step(&self) -> u64 {
         if self.command.is_none() {
             return self.progress.step;
         }
@@ -372,7 +372,7 @@ impl Job {
 
     /// Marks the last measurements as current at `now_ms`, because a simulated future has no
     /// reports.
-    pub fn goes_on_as_told(&mut self, now_ms: i64) {
+    pub fn refresh_measurements(&mut self, now_ms: i64) {
         let Some(known) = &mut self.measured else {
             return;
         };
@@ -389,7 +389,7 @@ impl Job {
     /// Whether a resize in place is in progress: a task has still to leave or to join.
     #[must_use]
     pub fn is_resizing(&self) -> bool {
-        let comes = |task: &Task| task.state == TaskState::Assigned;
+        let comes = |task: &SnapshotTask| task.state == TaskState::Assigned;
         self.state == JobState::Running
             && (!self.leaving.is_empty() || self.tasks.iter().any(comes))
     }
@@ -399,7 +399,7 @@ impl Job {
     /// likewise.
     #[must_use]
     pub fn put_off_when_up(&self) -> u32 {
-        let comes = |task: &Task| task.state == TaskState::Assigned;
+        let comes = |task: &SnapshotTask| task.state == TaskState::Assigned;
         if self.state == JobState::Running && self.tasks.iter().any(comes) {
             0
         } else {
@@ -420,7 +420,7 @@ impl Job {
     }
 }
 
-impl Task {
+impl SnapshotTask {
     #[must_use]
     pub fn is_worker(&self) -> bool {
         matches!(self.role, Role::Worker { .. })
@@ -432,7 +432,7 @@ impl Task {
     }
 }
 
-fn size<'t>(tasks: impl Iterator<Item = &'t Task>) -> (u32, u32) {
+fn size<'t>(tasks: impl Iterator<Item = &'t SnapshotTask>) -> (u32, u32) {
     tasks.fold((0, 0), |(workers, shards), task| match task.role {
         Role::Worker { .. } => (workers + 1, shards),
         Role::PsShard { .. } => (workers, shards + 1),

@@ -6,8 +6,8 @@
 mod job;
 
 pub use job::{
-    Adaptive, Asked, FailedReport, Finished, Job, Lasts, Progress, Ran, Restarts, SpeedPoint, Task,
-    Trial,
+    Adaptive, FailedReport, Finished, IntentOrigin, PastDuration, Progress, Restarts, SnapshotJob,
+    SnapshotTask, SpeedPoint, StudyMembership, TrainingLength,
 };
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};
@@ -17,24 +17,24 @@ use serde::{Deserialize, Serialize};
 /// Consistent state of the cluster at one instant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Snapshot {
+pub struct ClusterSnapshot {
     pub round: u64,
     /// Instant of the snapshot, Unix time in milliseconds.
     pub now_ms: i64,
-    pub nodes: Vec<Node>,
-    pub tenants: Vec<Tenant>,
+    pub nodes: Vec<SnapshotNode>,
+    pub tenants: Vec<SnapshotTenant>,
     /// Jobs that have not ended: all jobs with resources or an intent to obey, and the queued jobs
     /// of the queue window.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<SnapshotJob>,
     /// Tenants with queued jobs outside of the queue window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<QueueRemainder>,
 }
 
 /// Queued jobs of one tenant that this round does not consider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LeftOut {
+pub struct QueueRemainder {
     pub tenant: TenantId,
     /// Number of the tenant's queued jobs that the round considers.
     pub considered: u32,
@@ -43,13 +43,13 @@ pub struct LeftOut {
     /// Some of these jobs whose wait reason is not
     /// [`Wait::BehindEarlierJobs`](muster_model::wait::Wait::BehindEarlierJobs) yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub untold: Vec<Untold>,
+    pub untold: Vec<StaleWait>,
 }
 
 /// A job outside of the snapshot whose wait reason is out of date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Untold {
+pub struct StaleWait {
     pub job: JobId,
     /// Revision of the job, for compare-and-set.
     pub revision: u64,
@@ -57,7 +57,7 @@ pub struct Untold {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Node {
+pub struct SnapshotNode {
     pub id: NodeId,
     pub name: String,
     /// Whether the node has a session or its lease has not expired.
@@ -87,7 +87,7 @@ pub struct Node {
     /// GPUs released in the last minute by a job that has ended, waits or is suspended, with the
     /// time of their last release.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub freed: Vec<Freed>,
+    pub freed: Vec<FreedGpu>,
     /// Model of the GPUs as the driver names it; a job is not spread over different models. The
     /// name shows whether it is a part of a GPU (MIG instance).
     pub gpu_model: String,
@@ -108,7 +108,7 @@ pub struct Node {
 /// A released GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Freed {
+pub struct FreedGpu {
     pub gpu: u32,
     pub at_ms: i64,
 }
@@ -126,7 +126,7 @@ pub struct Fault {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tenant {
+pub struct SnapshotTenant {
     pub id: TenantId,
     pub name: String,
     /// Maximum number of GPUs that the tenant's jobs hold at one time; `None` for no limit.
@@ -135,7 +135,7 @@ pub struct Tenant {
     pub weight: f64,
 }
 
-impl Snapshot {
+impl ClusterSnapshot {
     /// Sorts nodes by name, tenants by id, jobs by submission time and tasks by role. Two snapshots
     /// of the same facts are then equal byte for byte.
     pub fn sort(&mut self) {
@@ -166,7 +166,7 @@ impl Snapshot {
     }
 }
 
-impl Node {
+impl SnapshotNode {
     /// Whether the node takes new tasks.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -5,12 +5,13 @@ pub mod random;
 
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
 use muster_core::problem::{
-    Curve, Decision, Demand, Job, Node, Outlook, Part, Problem, Tenant, gpus_of, nodes_of,
+    Demand, KindSpeedCurve, NodeAllocation, PolicyDecision, ProblemJob, ProblemNode, ProblemTenant,
+    ScalingModel, SchedulingProblem, gpus_of, nodes_of,
 };
 
 /// Returns nodes of one kind with ample CPU and memory and one tenant without a quota, at one hour.
-pub fn cluster(nodes: usize, gpus: u32) -> Problem {
-    Problem {
+pub fn cluster(nodes: usize, gpus: u32) -> SchedulingProblem {
+    SchedulingProblem {
         now_s: 3_600.0,
         round_s: 60.0,
         kinds: vec!["v100".to_owned()],
@@ -21,8 +22,8 @@ pub fn cluster(nodes: usize, gpus: u32) -> Problem {
     }
 }
 
-pub fn node(kind: u16, gpus: u32) -> Node {
-    Node {
+pub fn node(kind: u16, gpus: u32) -> ProblemNode {
+    ProblemNode {
         kind,
         gpus,
         cpu_milli: 64_000,
@@ -31,8 +32,8 @@ pub fn node(kind: u16, gpus: u32) -> Node {
     }
 }
 
-pub fn tenant() -> Tenant {
-    Tenant {
+pub fn tenant() -> ProblemTenant {
+    ProblemTenant {
         weight: 1.0,
         gpu_quota: None,
         parent: None,
@@ -40,10 +41,10 @@ pub fn tenant() -> Tenant {
 }
 
 /// Returns a waiting job of exactly `gpus` GPUs that takes `left_s` seconds on them.
-pub fn job(gpus: u32, left_s: f64) -> Job {
+pub fn job(gpus: u32, left_s: f64) -> ProblemJob {
     let curve = power(1.0, 1.0);
     let speed = curve.speed(gpus, 1);
-    Job {
+    ProblemJob {
         tenant: 0,
         priority: 0,
         submitted_s: 0.0,
@@ -59,11 +60,11 @@ pub fn job(gpus: u32, left_s: f64) -> Job {
         held_s: vec![0.0],
         restarts: 0,
         restart_s: 0.0,
-        haste: 1.0,
+        restart_cost_factor: 1.0,
         at_risk_s: 0.0,
         preemptible: true,
         trial: None,
-        outlook: Outlook {
+        outlook: ScalingModel {
             work_done: 0.0,
             work_left: left_s * speed,
             uncertainty: 0.0,
@@ -75,34 +76,34 @@ pub fn job(gpus: u32, left_s: f64) -> Job {
 }
 
 /// Lets the job run on these parts since `since_s`.
-pub fn runs(mut job: Job, parts: &[(u32, u32)], since_s: f64) -> Job {
+pub fn runs(mut job: ProblemJob, parts: &[(u32, u32)], since_s: f64) -> ProblemJob {
     job.present = parts
         .iter()
-        .map(|&(node, gpus)| Part { node, gpus })
+        .map(|&(node, gpus)| NodeAllocation { node, gpus })
         .collect();
     job.since_s = since_s;
     job
 }
 
 /// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
-pub fn power(speed: f64, exponent: f64) -> Curve {
+pub fn power(speed: f64, exponent: f64) -> KindSpeedCurve {
     let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
     let speeds: Vec<f64> = (1..=64).map(at).collect();
-    Curve {
+    KindSpeedCurve {
         local: speeds.clone(),
         spread: speeds,
     }
 }
 
 /// Returns the GPUs of every job after a decision.
-pub fn sizes(problem: &Problem, decision: &Decision) -> Vec<u32> {
+pub fn sizes(problem: &SchedulingProblem, decision: &PolicyDecision) -> Vec<u32> {
     let jobs = 0..problem.jobs.len();
     jobs.map(|job| gpus_of(decision.holds(problem, job)))
         .collect()
 }
 
 /// Returns the problem an instant after the decision was applied.
-pub fn carried_out(problem: &Problem, decision: &Decision) -> Problem {
+pub fn carried_out(problem: &SchedulingProblem, decision: &PolicyDecision) -> SchedulingProblem {
     let mut after = problem.clone();
     for (index, job) in after.jobs.iter_mut().enumerate() {
         let parts = decision.holds(problem, index);
@@ -119,9 +120,9 @@ pub fn carried_out(problem: &Problem, decision: &Decision) -> Problem {
 }
 
 /// Returns a description of a problem for assertion messages.
-pub fn told(problem: &Problem) -> String {
-    let list = |parts: &[Part]| -> Vec<String> {
-        let part = |part: &Part| format!("{}x{}", part.gpus, part.node);
+pub fn told(problem: &SchedulingProblem) -> String {
+    let list = |parts: &[NodeAllocation]| -> Vec<String> {
+        let part = |part: &NodeAllocation| format!("{}x{}", part.gpus, part.node);
         parts.iter().map(part).collect()
     };
     let mut lines = vec![format!("at {}", problem.now_s)];
@@ -132,7 +133,7 @@ pub fn told(problem: &Problem) -> String {
         ));
     }
     for (index, job) in problem.jobs.iter().enumerate() {
-        let speeds = |kind: &Curve| {
+        let speeds = |kind: &KindSpeedCurve| {
             let request = job.request_gpus as usize - 1;
             kind.local
                 .get(request)
@@ -159,7 +160,7 @@ pub fn told(problem: &Problem) -> String {
 }
 
 /// Returns all errors of a decision. Shares no code with the policies.
-pub fn violations(problem: &Problem, decision: &Decision) -> Vec<String> {
+pub fn violations(problem: &SchedulingProblem, decision: &PolicyDecision) -> Vec<String> {
     let mut wrong = Vec::new();
     if decision.parts.len() != problem.jobs.len() {
         return vec![format!("{} answers", decision.parts.len())];
@@ -193,7 +194,11 @@ pub fn violations(problem: &Problem, decision: &Decision) -> Vec<String> {
     wrong
 }
 
-fn wrong_gang(problem: &Problem, job: &Job, parts: &[Part]) -> Option<&'static str> {
+fn wrong_gang(
+    problem: &SchedulingProblem,
+    job: &ProblemJob,
+    parts: &[NodeAllocation],
+) -> Option<&'static str> {
     let gpus = gpus_of(parts);
     let kinds: Vec<u16> = parts
         .iter()
@@ -218,7 +223,7 @@ fn wrong_gang(problem: &Problem, job: &Job, parts: &[Part]) -> Option<&'static s
     (speed <= 0.0).then_some("cannot run there")
 }
 
-fn overloaded(problem: &Problem, decision: &Decision, node: usize) -> Vec<String> {
+fn overloaded(problem: &SchedulingProblem, decision: &PolicyDecision, node: usize) -> Vec<String> {
     let taken = |movable: bool| {
         let mut taken = (0, 0, 0);
         for (index, job) in problem.jobs.iter().enumerate() {
@@ -251,7 +256,7 @@ fn overloaded(problem: &Problem, decision: &Decision, node: usize) -> Vec<String
 }
 
 /// Whether the tenant or a descendant of it owns the job.
-fn belongs(problem: &Problem, job: &Job, tenant: usize) -> bool {
+fn belongs(problem: &SchedulingProblem, job: &ProblemJob, tenant: usize) -> bool {
     let mut of = Some(job.tenant as usize);
     while let Some(owner) = of {
         if owner == tenant {

@@ -4,7 +4,8 @@
 
 use super::{node, power, tenant};
 use muster_core::problem::{
-    Curve, Demand, Job, Loss, Node, Outlook, Part, Problem, Tally, Tenant, gpus_of, nodes_of,
+    Demand, FittedLoss, FreeResources, KindSpeedCurve, NodeAllocation, ProblemJob, ProblemNode,
+    ProblemTenant, ScalingModel, SchedulingProblem, gpus_of, nodes_of,
 };
 
 /// SplitMix64: a small generator with the same sequence on every platform.
@@ -30,9 +31,9 @@ impl Dice {
 }
 
 /// Returns a problem with up to `kinds` GPU kinds.
-pub fn problem(dice: &mut Dice, kinds: u32) -> Problem {
+pub fn problem(dice: &mut Dice, kinds: u32) -> SchedulingProblem {
     let kinds = u16::try_from(dice.between(1, kinds)).expect("few");
-    let mut problem = Problem {
+    let mut problem = SchedulingProblem {
         now_s: f64::from(dice.between(1_000, 100_000)),
         round_s: 60.0,
         kinds: (0..kinds).map(|kind| format!("k{kind}")).collect(),
@@ -45,7 +46,7 @@ pub fn problem(dice: &mut Dice, kinds: u32) -> Problem {
     };
     let scarce = dice.one_in(3);
     problem.nodes = (0..dice.between(1, 5))
-        .map(|_| Node {
+        .map(|_| ProblemNode {
             cpu_milli: if scarce { 4_000 } else { 64_000 },
             ..node(
                 u16::try_from(dice.roll(u32::from(kinds))).expect("few"),
@@ -53,7 +54,7 @@ pub fn problem(dice: &mut Dice, kinds: u32) -> Problem {
             )
         })
         .collect();
-    let mut tally = Tally::empty(&problem);
+    let mut tally = FreeResources::empty(&problem);
     for _ in 0..dice.roll(9) {
         let job = job(dice, &problem, &mut tally, kinds);
         problem.jobs.push(job);
@@ -69,23 +70,28 @@ pub fn problem(dice: &mut Dice, kinds: u32) -> Problem {
     problem
 }
 
-fn tenants(dice: &mut Dice) -> Vec<Tenant> {
-    let of = |index: u32| Tenant {
+fn tenants(dice: &mut Dice) -> Vec<ProblemTenant> {
+    let of = |index: u32| ProblemTenant {
         weight: f64::from(dice.between(1, 4)),
         gpu_quota: dice.one_in(3).then(|| dice.roll(12)),
         parent: (index > 0 && dice.one_in(2)).then(|| dice.roll(index)),
     };
-    let mut tenants: Vec<Tenant> = (0..4).map(of).collect();
+    let mut tenants: Vec<ProblemTenant> = (0..4).map(of).collect();
     tenants[0] = tenant();
     tenants
 }
 
-fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job {
+fn job(
+    dice: &mut Dice,
+    problem: &SchedulingProblem,
+    tally: &mut FreeResources,
+    kinds: u16,
+) -> ProblemJob {
     let unit = [1, 1, 1, 2, 3][dice.roll(5) as usize];
     let min_gpus = dice.between(1, 4);
     let max_gpus = (min_gpus.div_ceil(unit) + dice.roll(5)) * unit;
     let age_s = f64::from(dice.roll(1_000));
-    let mut job = Job {
+    let mut job = ProblemJob {
         tenant: dice.roll(4),
         priority: [0, 0, 0, 1, -1][dice.roll(5) as usize],
         submitted_s: problem.now_s - age_s,
@@ -105,7 +111,7 @@ fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job
         held_s: vec![0.0; usize::from(kinds)],
         restarts: dice.roll(3),
         restart_s: f64::from(dice.roll(60)),
-        haste: 1.0,
+        restart_cost_factor: 1.0,
         at_risk_s: 0.0,
         preemptible: !dice.one_in(6),
         trial: None,
@@ -121,7 +127,12 @@ fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job
 }
 
 /// Returns random whole units of one kind on which the job runs.
-fn present(dice: &mut Dice, job: &Job, problem: &Problem, tally: &Tally) -> Vec<Part> {
+fn present(
+    dice: &mut Dice,
+    job: &ProblemJob,
+    problem: &SchedulingProblem,
+    tally: &FreeResources,
+) -> Vec<NodeAllocation> {
     let kind = u16::try_from(dice.roll(u32::try_from(problem.kinds.len()).expect("few")));
     let kind = kind.expect("few");
     let units = job.max_gpus / job.unit.gpus;
@@ -130,7 +141,7 @@ fn present(dice: &mut Dice, job: &Job, problem: &Problem, tally: &Tally) -> Vec<
     for (index, node) in (0..).zip(&problem.nodes) {
         let free = tally.available(index as usize, &job.unit).min(left);
         if node.kind == kind && free > 0 {
-            parts.push(Part {
+            parts.push(NodeAllocation {
                 node: index,
                 gpus: free,
             });
@@ -145,15 +156,15 @@ fn present(dice: &mut Dice, job: &Job, problem: &Problem, tally: &Tally) -> Vec<
     }
 }
 
-fn outlook(dice: &mut Dice, kinds: u16) -> Outlook {
-    let curves: Vec<Curve> = (0..kinds).map(|_| curve(dice)).collect();
-    let loss = Loss {
+fn outlook(dice: &mut Dice, kinds: u16) -> ScalingModel {
+    let curves: Vec<KindSpeedCurve> = (0..kinds).map(|_| curve(dice)).collect();
+    let loss = FittedLoss {
         b0: f64::from(dice.between(1, 9)) / 1_000.0,
         b1: f64::from(dice.between(1, 9)) / 10.0,
         b2: 0.1,
         first: 10.0,
     };
-    Outlook {
+    ScalingModel {
         work_done: f64::from(dice.roll(10_000)),
         work_left: f64::from(dice.between(1, 100_000)),
         uncertainty: 0.0,
@@ -163,9 +174,9 @@ fn outlook(dice: &mut Dice, kinds: u16) -> Outlook {
     }
 }
 
-fn curve(dice: &mut Dice) -> Curve {
+fn curve(dice: &mut Dice) -> KindSpeedCurve {
     if dice.one_in(8) {
-        return Curve::default();
+        return KindSpeedCurve::default();
     }
     let exponent = f64::from(dice.between(3, 10)) / 10.0;
     let mut curve = power(f64::from(dice.between(1, 20)), exponent);

@@ -1,8 +1,10 @@
 //! Builder of snapshots: `Scene::cluster(2, 2).job("a").workers(1, 4)`.
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
-use muster_core::snapshot::{Job, Node, Progress, Snapshot, SpeedPoint, Tenant};
-use muster_core::{Action, Plan, apply, check, plan, policy::Policy};
+use muster_core::snapshot::{
+    ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant, SpeedPoint,
+};
+use muster_core::{Action, RoundPlan, apply, check, plan, policy::Policy};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
@@ -10,21 +12,21 @@ use muster_model::task::{Outcome, TaskEvent, TaskState};
 use uuid::Uuid;
 
 pub struct Scene {
-    pub snapshot: Snapshot,
+    pub snapshot: ClusterSnapshot,
     pub policy: Policy,
 }
 
-pub struct JobIn<'s>(pub &'s mut Job);
+pub struct JobIn<'s>(pub &'s mut SnapshotJob);
 
 impl Scene {
     /// Returns nodes of equal GPUs with ample CPU and memory, and one tenant without a quota.
     pub fn cluster(nodes: u32, gpus: u32) -> Self {
         let nodes = (0..nodes).map(|n| node(n, gpus)).collect();
-        let snapshot = Snapshot {
+        let snapshot = ClusterSnapshot {
             round: 1,
             now_ms: 1_000_000,
             nodes,
-            tenants: vec![Tenant {
+            tenants: vec![SnapshotTenant {
                 id: tenant(0),
                 name: "t0".to_owned(),
                 gpu_quota: None,
@@ -54,7 +56,7 @@ impl Scene {
         JobIn(self.snapshot.jobs.last_mut().expect("just pushed"))
     }
 
-    pub fn find(&mut self, name: &str) -> &mut Job {
+    pub fn find(&mut self, name: &str) -> &mut SnapshotJob {
         self.snapshot
             .jobs
             .iter_mut()
@@ -63,7 +65,7 @@ impl Scene {
     }
 
     /// Plans, checks and applies one round.
-    pub fn round(&mut self) -> Plan {
+    pub fn round(&mut self) -> RoundPlan {
         self.snapshot.sort();
         let (plan, _) = plan(&self.snapshot, &self.policy);
         assert_eq!(
@@ -98,7 +100,7 @@ impl Scene {
     pub fn settle(&mut self) {
         for _ in 0..50 {
             let plan = self.round();
-            let resizing = self.snapshot.jobs.iter().any(Job::is_resizing);
+            let resizing = self.snapshot.jobs.iter().any(SnapshotJob::is_resizing);
             self.obey();
             let quiet = plan
                 .decisions
@@ -196,8 +198,8 @@ impl JobIn<'_> {
     }
 }
 
-pub fn node(number: u32, gpus: u32) -> Node {
-    Node {
+pub fn node(number: u32, gpus: u32) -> SnapshotNode {
+    SnapshotNode {
         id: NodeId(Uuid::from_u128(0x1000 + u128::from(number))),
         name: format!("node-{number:02}"),
         up: true,
@@ -228,8 +230,8 @@ pub fn gone(outcome: Outcome) -> TaskState {
         .expect("a running task can go")
 }
 
-pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
-    Job {
+pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
+    SnapshotJob {
         id: JobId(Uuid::from_u128(0x3000_0000 + (u128::from(number) << 64))),
         tenant: tenant(0),
         name: name.to_owned(),

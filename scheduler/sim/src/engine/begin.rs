@@ -6,7 +6,7 @@ use super::{Engine, Live, freed};
 use crate::course::Holds;
 use crate::outcome::JobOutcome;
 use crate::scenario::{GpuUse, Scenario, SimJob};
-use muster_core::snapshot::{Job, Node, Progress, Snapshot, Tenant};
+use muster_core::snapshot::{ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{PsShardResources, WorkerResources};
@@ -27,12 +27,12 @@ impl<'s> Engine<'s> {
         });
         let mut engine = Self {
             scenario,
-            snapshot: Snapshot {
+            snapshot: ClusterSnapshot {
                 round: 0,
                 now_ms: -1,
                 nodes: (0_u128..)
                     .zip(&scenario.nodes)
-                    .map(|(n, node)| Node {
+                    .map(|(n, node)| SnapshotNode {
                         id: node_id(n),
                         name: node.name.clone(),
                         up: true,
@@ -57,7 +57,7 @@ impl<'s> Engine<'s> {
                     .collect(),
                 tenants: (0_u128..)
                     .zip(&scenario.tenants)
-                    .map(|(n, tenant)| Tenant {
+                    .map(|(n, tenant)| SnapshotTenant {
                         id: tenant_id(n),
                         name: tenant.name.clone(),
                         gpu_quota: tenant.gpu_quota,
@@ -99,8 +99,8 @@ fn uses(scenario: &Scenario) -> Vec<GpuUse> {
     sharing.uses.clone()
 }
 
-pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
-    Job {
+pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
+    SnapshotJob {
         id,
         tenant: tenant_id(spec.tenant as u128),
         name: spec.name.clone(),

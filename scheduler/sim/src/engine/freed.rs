@@ -1,7 +1,7 @@
 //! Recently released GPUs, as the store reports them to the live scheduler.
 
 use super::Engine;
-use muster_core::snapshot::{Freed, Job, Node, Task};
+use muster_core::snapshot::{FreedGpu, SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 const TOLD_MS: i64 = 60_000;
 
 /// Index of each node in the snapshot. The order of nodes never changes.
-pub(super) fn places(nodes: &[Node]) -> BTreeMap<NodeId, usize> {
+pub(super) fn places(nodes: &[SnapshotNode]) -> BTreeMap<NodeId, usize> {
     let numbered = nodes.iter().enumerate();
     numbered.map(|(place, node)| (node.id, place)).collect()
 }
 
 /// Nodes and GPUs that the job's tasks hold.
-pub(super) fn held(job: &Job) -> Vec<(NodeId, Vec<u32>)> {
-    let holds = |task: &&Task| task.state.holds_gpus();
+pub(super) fn held(job: &SnapshotJob) -> Vec<(NodeId, Vec<u32>)> {
+    let holds = |task: &&SnapshotTask| task.state.holds_gpus();
     let tasks = job.tasks.iter().filter(holds);
     tasks.map(|task| (task.node, task.gpus.clone())).collect()
 }
@@ -31,7 +31,7 @@ impl Engine<'_> {
             };
             let freed = &mut self.snapshot.nodes[place].freed;
             freed.retain(|one| !gpus.contains(&one.gpu) && one.at_ms > at_ms - TOLD_MS);
-            freed.extend(gpus.iter().map(|&gpu| Freed { gpu, at_ms }));
+            freed.extend(gpus.iter().map(|&gpu| FreedGpu { gpu, at_ms }));
         }
     }
 }

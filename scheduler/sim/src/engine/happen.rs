@@ -3,7 +3,7 @@
 use super::ids::{job_id, job_number, node_id};
 use super::{Engine, Live, follow};
 use crate::scenario::{GpuUse, What};
-use muster_core::snapshot::{Job, Node, Task};
+use muster_core::snapshot::{SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent};
 
@@ -45,7 +45,7 @@ impl Engine<'_> {
         }
     }
 
-    fn node(&mut self, number: usize, what: &str, change: impl Fn(&mut Node)) {
+    fn node(&mut self, number: usize, what: &str, change: impl Fn(&mut SnapshotNode)) {
         let name = &self.scenario.nodes[number].name;
         self.snapshot
             .nodes
@@ -62,7 +62,7 @@ impl Engine<'_> {
             let checkpoint_steps = self.scenario.jobs[job_number(job.id)].checkpoint_steps;
             // A job that can continue loses no steps. The next round stops another job, which then
             // returns to its checkpoint.
-            let expendable = |task: &Task| {
+            let expendable = |task: &SnapshotTask| {
                 task.node != id
                     || task.state.is_released()
                     || matches!(task.role, Role::Worker { rank } if rank > 0)
@@ -122,7 +122,7 @@ impl Engine<'_> {
 }
 
 /// Drops the steps since the last checkpoint.
-fn roll_back(job: &mut Job, live: &mut Live, checkpoint_steps: u64) {
+fn roll_back(job: &mut SnapshotJob, live: &mut Live, checkpoint_steps: u64) {
     let kept = job.progress.step / checkpoint_steps.max(1) * checkpoint_steps.max(1);
     job.progress.step = kept;
     live.steps = kept as f64;

@@ -13,7 +13,7 @@ use crate::scenario::{GpuUse, Incident, Scenario, SimJob};
 pub(crate) use ids::node_number;
 use ids::{job_id, job_number};
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Finished, Job, Snapshot, SpeedPoint, Task};
+use muster_core::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotTask, SpeedPoint};
 use muster_core::{ApplyError, Violation, apply, check, plan};
 use muster_model::id::NodeId;
 use muster_model::job::JobState;
@@ -88,7 +88,7 @@ pub(crate) fn run_course(
 
 struct Engine<'s> {
     scenario: &'s Scenario,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     /// Future incidents, the next one last.
     incidents: Vec<Incident>,
     /// Index of each node in the snapshot.
@@ -136,7 +136,7 @@ impl<'s> Engine<'s> {
         // Without jobs no rounds are needed before the next submission.
         let round_ms =
             (!self.snapshot.jobs.is_empty()).then(|| now_ms.saturating_add(self.scenario.round_ms));
-        let of_job = |job: &Job| {
+        let of_job = |job: &SnapshotJob| {
             let due_ms = self.live[job_number(job.id)].due_ms;
             [due_ms, job.not_before_ms, self.ends_ms(job)]
         };
@@ -164,7 +164,7 @@ impl<'s> Engine<'s> {
     }
 
     /// Time at which a running job will have done its steps.
-    fn ends_ms(&self, job: &Job) -> Option<i64> {
+    fn ends_ms(&self, job: &SnapshotJob) -> Option<i64> {
         let (speed, live) = (self.speed(job)?, &self.live[job_number(job.id)]);
         let left = self.spec(job).steps as f64 - live.steps;
         Some(
@@ -175,11 +175,11 @@ impl<'s> Engine<'s> {
     }
 
     /// True steps per second of a job that trains; `None` for other jobs.
-    fn speed(&self, job: &Job) -> Option<f64> {
+    fn speed(&self, job: &SnapshotJob) -> Option<f64> {
         let trains = job.finished.is_none()
             && job.state == JobState::Running
             // A job that is resized in place trains while new tasks start.
-            && (job.in_place || job.tasks.iter().all(Task::is_up));
+            && (job.in_place || job.tasks.iter().all(SnapshotTask::is_up));
         let (workers, ps_shards) = job.up_size();
         let across = self.scenario.across_racks;
         let kept = || {
@@ -195,9 +195,9 @@ impl<'s> Engine<'s> {
         })
     }
 
-    fn is_across_racks(&self, job: &Job) -> bool {
+    fn is_across_racks(&self, job: &SnapshotJob) -> bool {
         let nodes = &self.snapshot.nodes;
-        let rack = |task: &Task| {
+        let rack = |task: &SnapshotTask| {
             let node = nodes.iter().find(|node| node.id == task.node);
             node.and_then(|node| node.rack.as_deref())
         };
@@ -206,7 +206,7 @@ impl<'s> Engine<'s> {
         racks.any(|rack| Some(rack) != first)
     }
 
-    fn spec(&self, job: &Job) -> &'s SimJob {
+    fn spec(&self, job: &SnapshotJob) -> &'s SimJob {
         &self.scenario.jobs[job_number(job.id)]
     }
 
@@ -261,7 +261,7 @@ impl<'s> Engine<'s> {
             // Tasks that left in a shrink do not count as released GPUs: a resize gave them to
             // another job.
             job.leaving.clear();
-            if job.stands_still() {
+            if job.are_workers_suspended() {
                 self.holds.close(job_number(job.id), self.snapshot.now_ms);
             }
         }
@@ -296,7 +296,7 @@ impl<'s> Engine<'s> {
         self.snapshot.round += 1;
         self.record(&plan);
         let now_ms = self.snapshot.now_ms;
-        let ended = |job: &Job| job.state.phase().is_terminal();
+        let ended = |job: &SnapshotJob| job.state.phase().is_terminal();
         for job in self.snapshot.jobs.iter().filter(|job| ended(job)) {
             let outcome = &mut self.jobs[job_number(job.id)];
             outcome.jct_ms = Some(now_ms - job.submitted_ms);
@@ -315,7 +315,7 @@ impl<'s> Engine<'s> {
 
 /// Applies the due events to all tasks: starting tasks are up, stopping tasks have exited without
 /// an error.
-pub(crate) fn come_due(job: &mut Job) {
+pub(crate) fn come_due(job: &mut SnapshotJob) {
     job.put_off = job.put_off_when_up();
     for task in &mut job.tasks {
         let event = match task.state {
@@ -338,7 +338,7 @@ fn follow(state: &mut TaskState, event: TaskEvent) {
     }
 }
 
-pub(crate) fn measure(job: &mut Job, steps_per_s: f64) {
+pub(crate) fn measure(job: &mut SnapshotJob, steps_per_s: f64) {
     let (workers, ps_shards) = job.size();
     let known = job
         .speeds

@@ -3,11 +3,11 @@
 use super::Engine;
 use super::ids::job_number;
 use crate::outcome::{Entry, Outcome};
-use muster_core::{Action, Plan};
+use muster_core::{Action, RoundPlan};
 
 impl Engine<'_> {
     /// Records the plan and sets the times at which the tasks follow it.
-    pub(super) fn record(&mut self, plan: &Plan) {
+    pub(super) fn record(&mut self, plan: &RoundPlan) {
         let now_ms = self.snapshot.now_ms;
         for decision in &plan.decisions {
             let index = job_number(decision.job);

@@ -6,8 +6,8 @@
 use super::ids::job_number;
 use super::{Engine, freed};
 use crate::scenario::Sharing;
-use muster_core::move_up;
-use muster_core::snapshot::{Job, Snapshot, Task};
+use muster_core::promote_guests;
+use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotTask};
 use muster_model::id::{JobId, NodeId};
 use muster_model::packing::{Company, Hurt, UsageReport};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub(super) type Companies = BTreeMap<JobId, Company>;
 
 /// Searches guests first, because most snapshots contain none.
-pub(super) fn companies(snapshot: &Snapshot) -> Companies {
+pub(super) fn companies(snapshot: &ClusterSnapshot) -> Companies {
     let on = |lane: u32| {
         let jobs = snapshot.jobs.iter();
         jobs.flat_map(move |job| {
@@ -25,18 +25,18 @@ pub(super) fn companies(snapshot: &Snapshot) -> Companies {
             held.flat_map(move |task| task.gpus.iter().map(move |&gpu| ((task.node, gpu), job)))
         })
     };
-    let guests: BTreeMap<(NodeId, u32), &Job> = on(1).collect();
+    let guests: BTreeMap<(NodeId, u32), &SnapshotJob> = on(1).collect();
     let mut companies = Companies::new();
     if guests.is_empty() {
         return companies;
     }
-    let came_ms = |job: &Job| job.turned_ms.max(job.placed_ms).unwrap_or(job.submitted_ms);
+    let came_ms = |job: &SnapshotJob| job.turned_ms.max(job.placed_ms).unwrap_or(job.submitted_ms);
     for (gpu, host) in on(0) {
         let Some(guest) = guests.get(&gpu) else {
             continue;
         };
         let since_ms = came_ms(host).max(came_ms(guest));
-        let beside = |job: &Job| Company {
+        let beside = |job: &SnapshotJob| Company {
             job: job.id,
             since_ms,
         };
@@ -61,7 +61,7 @@ pub(super) fn part(busy: f64, busy_of_other: f64) -> f64 {
 
 impl Engine<'_> {
     /// Factor on the job's speed beside the job that shares its GPU; 1 without one.
-    pub(super) fn kept_beside(&self, job: &Job) -> f64 {
+    pub(super) fn kept_beside(&self, job: &SnapshotJob) -> f64 {
         let Some(company) = self.companies.get(&job.id) else {
             return 1.0;
         };
@@ -78,7 +78,7 @@ impl Engine<'_> {
         let first_ms = (now_ms.div_euclid(every_ms) + 1) * every_ms;
         let at_ms = || (first_ms..=until_ms).step_by(usize::try_from(every_ms).unwrap_or(1));
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
-            let stands = job.stands_still();
+            let stands = job.are_workers_suspended();
             if job.size() != (1, 0) || !(stands || speed.is_some()) {
                 continue;
             }
@@ -134,7 +134,7 @@ impl Engine<'_> {
         if self.scenario.sharing.is_none() {
             return;
         }
-        let is_guest = |job: &&Job| job.tasks.iter().any(|task| task.lane > 0);
+        let is_guest = |job: &&SnapshotJob| job.tasks.iter().any(|task| task.lane > 0);
         let guests: Vec<JobId> = {
             let jobs = self.snapshot.jobs.iter().filter(is_guest);
             jobs.map(|job| job.id).collect()
@@ -142,10 +142,10 @@ impl Engine<'_> {
         if guests.is_empty() {
             return;
         }
-        move_up(&mut self.snapshot);
+        promote_guests(&mut self.snapshot);
         let now_ms = self.snapshot.now_ms;
         for job in &self.snapshot.jobs {
-            let holds = |task: &Task| task.state.holds_gpus() && task.lane == 0;
+            let holds = |task: &SnapshotTask| task.state.holds_gpus() && task.lane == 0;
             if guests.contains(&job.id) && job.tasks.iter().any(holds) {
                 self.holds.open(job_number(job.id), now_ms, places(job));
             }
@@ -165,7 +165,7 @@ impl Engine<'_> {
     }
 }
 
-fn places(job: &Job) -> impl Iterator<Item = (NodeId, usize)> {
+fn places(job: &SnapshotJob) -> impl Iterator<Item = (NodeId, usize)> {
     let held = freed::held(job);
     held.into_iter().map(|(node, gpus)| (node, gpus.len()))
 }

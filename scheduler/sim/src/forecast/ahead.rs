@@ -4,9 +4,9 @@
 use super::truth::Truth;
 use crate::cancel::Cancel;
 use crate::engine::{come_due, measure};
-use muster_core::plan::Decision;
+use muster_core::plan::JobDecision;
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Finished, Job, Snapshot, Task};
+use muster_core::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotTask};
 use muster_core::{Action, ApplyError, apply, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobState};
@@ -53,7 +53,7 @@ impl Pace {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrival {
     /// `submitted_ms` is the time of the submission.
-    pub job: Job,
+    pub job: SnapshotJob,
     pub truth: Truth,
 }
 
@@ -73,7 +73,7 @@ pub struct Fate {
 /// Simulation of one future.
 #[derive(Debug)]
 pub struct Ahead {
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     truths: BTreeMap<JobId, Truth>,
     live: BTreeMap<JobId, Live>,
     /// The next one last.
@@ -108,8 +108,8 @@ impl Live {
 
     /// Returns the job to its last checkpoint. `done` are the true steps before the run, which can
     /// differ from the reported steps.
-    fn roll_back(&mut self, job: &mut Job, done: f64) {
-        let kept = job.kept_step();
+    fn roll_back(&mut self, job: &mut SnapshotJob, done: f64) {
+        let kept = job.resumable_step();
         if kept > 0 {
             let lost = job.progress.step.saturating_sub(kept);
             self.steps -= lost as f64;
@@ -124,7 +124,7 @@ impl Ahead {
     /// `truths` must contain every job of the snapshot.
     #[must_use]
     pub fn new(
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         truths: BTreeMap<JobId, Truth>,
         mut arrivals: Vec<Arrival>,
         pace: Pace,
@@ -140,7 +140,7 @@ impl Ahead {
             arrivals,
             fates: BTreeMap::new(),
             pace,
-            snapshot: Snapshot {
+            snapshot: ClusterSnapshot {
                 jobs: Vec::new(),
                 ..snapshot.clone()
             },
@@ -200,7 +200,7 @@ impl Ahead {
 
     /// Current state of the cluster.
     #[must_use]
-    pub fn snapshot(&self) -> &Snapshot {
+    pub fn snapshot(&self) -> &ClusterSnapshot {
         &self.snapshot
     }
 
@@ -211,15 +211,15 @@ impl Ahead {
 
     /// Whether only endless jobs remain. Their time slices would continue for ever.
     fn is_done(&self) -> bool {
-        let goes_on = |job: &Job| self.is_endless(job) && !self.live[&job.id].fresh;
+        let goes_on = |job: &SnapshotJob| self.is_endless(job) && !self.live[&job.id].fresh;
         self.snapshot.jobs.iter().all(goes_on) && self.arrivals.is_empty()
     }
 
-    fn is_endless(&self, job: &Job) -> bool {
+    fn is_endless(&self, job: &SnapshotJob) -> bool {
         job.limit_s.is_none() && self.truths[&job.id].is_endless()
     }
 
-    fn admit(&mut self, job: Job) {
+    fn admit(&mut self, job: SnapshotJob) {
         let now_ms = self.snapshot.now_ms;
         let states = || job.tasks.iter().map(|task| &task.state);
         let stops = !job.leaving.is_empty();
@@ -266,7 +266,7 @@ impl Ahead {
         self.next_of(|job| !self.is_endless(job))
     }
 
-    fn next_of(&self, counts: impl Fn(&Job) -> bool) -> Option<i64> {
+    fn next_of(&self, counts: impl Fn(&SnapshotJob) -> bool) -> Option<i64> {
         let jobs = || self.snapshot.jobs.iter().filter(|job| counts(job));
         jobs()
             .filter_map(|job| self.live[&job.id].due_ms)
@@ -281,7 +281,7 @@ impl Ahead {
     fn turn_ms(&self) -> Option<i64> {
         let quantum_ms = self.quantum_ms?;
         let jobs = || self.snapshot.jobs.iter();
-        let waits = |job: &Job| {
+        let waits = |job: &SnapshotJob| {
             let is_kept = matches!(job.state, JobState::Queued | JobState::Suspended);
             is_kept && job.intent == Intent::Run && job.suspends && !job.exclusive
         };
@@ -290,7 +290,7 @@ impl Ahead {
         }
         jobs()
             .filter(|job| job.state == JobState::Running && job.suspends && !job.exclusive)
-            .map(|job| job.turn_began_ms().saturating_add(quantum_ms))
+            .map(|job| job.slice_began_ms().saturating_add(quantum_ms))
             .filter(|&over_ms| over_ms > self.snapshot.now_ms)
             .min()
     }
@@ -328,7 +328,7 @@ impl Ahead {
         self.snapshot.now_ms = next_ms;
         // Refreshes the measurements; a pair with old values would be separated.
         let jobs = self.snapshot.jobs.iter_mut();
-        jobs.for_each(|job| job.goes_on_as_told(next_ms));
+        jobs.for_each(|job| job.refresh_measurements(next_ms));
         self.tasks_follow();
         let mut came = false;
         while let Some(next) = self
@@ -345,11 +345,11 @@ impl Ahead {
     }
 
     /// True steps per second of a job that trains; `None` for other jobs.
-    fn speed(&self, job: &Job) -> Option<f64> {
+    fn speed(&self, job: &SnapshotJob) -> Option<f64> {
         let trains = job.finished.is_none()
             && job.state == JobState::Running
             // A job that is resized in place trains while new tasks start.
-            && (job.in_place || job.tasks.iter().all(Task::is_up));
+            && (job.in_place || job.tasks.iter().all(SnapshotTask::is_up));
         let (workers, ps_shards) = job.up_size();
         trains.then(|| {
             let alone = self.truths[&job.id].curve.steps_per_s(workers, ps_shards);
@@ -358,11 +358,11 @@ impl Ahead {
     }
 
     /// Measured relative rate beside the job that shares the GPU; 1 without one.
-    fn kept_beside(&self, job: &Job) -> f64 {
+    fn kept_beside(&self, job: &SnapshotJob) -> f64 {
         let (Some(known), [task]) = (&job.measured, job.tasks.as_slice()) else {
             return 1.0;
         };
-        let shares = |other: &&Job| match other.tasks.as_slice() {
+        let shares = |other: &&SnapshotJob| match other.tasks.as_slice() {
             [its] => {
                 its.state.holds_gpus()
                     && (its.node, &its.gpus) == (task.node, &task.gpus)
@@ -379,7 +379,7 @@ impl Ahead {
         part.map_or(1.0, |part| part.clamp(0.01, 1.0))
     }
 
-    fn ends_ms(&self, job: &Job) -> Option<i64> {
+    fn ends_ms(&self, job: &SnapshotJob) -> Option<i64> {
         let speed = self.speed(job)?;
         let left = self.truths[&job.id].steps_left - self.live[&job.id].steps;
         let limit_s = job.limit_s.unwrap_or(f64::INFINITY);
@@ -448,7 +448,7 @@ impl Ahead {
             .filter(|job| self.is_endless(job))
             .map(|job| job.id)
             .collect();
-        let waits = |one: &Decision| {
+        let waits = |one: &JobDecision| {
             matches!(one.action, Action::Wait { .. }) || endless.contains(&one.job)
         };
         let decided = !plan.decisions.iter().all(waits);

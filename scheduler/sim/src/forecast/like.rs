@@ -1,6 +1,6 @@
 //! Evidence from earlier jobs of the same document: the duration, or steps and speed.
 
-use muster_core::snapshot::{Lasts, Ran};
+use muster_core::snapshot::{PastDuration, TrainingLength};
 
 /// Prior spread of durations (standard deviation of the logarithm), and its weight as a number of
 /// jobs.
@@ -20,9 +20,9 @@ pub struct Earlier {
 /// Expected duration of a job after `done_s` seconds, from the durations of earlier jobs; `None`
 /// without any.
 #[must_use]
-pub fn like(took_s: &[f64], done_s: f64) -> Option<Lasts> {
+pub fn like(took_s: &[f64], done_s: f64) -> Option<TrainingLength> {
     let (middle_s, spread) = next(took_s.iter().map(|took_s| took_s.max(0.1)))?;
-    Some(Lasts {
+    Some(TrainingLength {
         middle_s,
         spread,
         done_s,
@@ -32,7 +32,7 @@ pub fn like(took_s: &[f64], done_s: f64) -> Option<Lasts> {
 /// Expected steps and speed of a job of at least `least` workers and shards. `earlier` is ordered
 /// newest first; `None` without any.
 #[must_use]
-pub fn ran(earlier: &[Earlier], least: (u32, u32)) -> Option<Ran> {
+pub fn ran(earlier: &[Earlier], least: (u32, u32)) -> Option<PastDuration> {
     let done = earlier.iter().filter(|one| one.steps >= 1.0);
     let size = |one: &Earlier| one.size.unwrap_or(least);
     let newest = size(done.clone().next()?);
@@ -40,7 +40,7 @@ pub fn ran(earlier: &[Earlier], least: (u32, u32)) -> Option<Ran> {
     // Speeds are comparable at one size only. The size has little effect on the steps.
     let of_size = done.filter(|one| size(one) == newest);
     let (steps_per_s, speed_spread) = next(of_size.map(|one| one.steps / one.took_s.max(0.1)))?;
-    Some(Ran {
+    Some(PastDuration {
         steps,
         steps_spread,
         steps_per_s,

@@ -15,7 +15,7 @@ use crate::cancel::Cancel;
 use muster_core::ApplyError;
 use muster_core::policy::Policy;
 use muster_core::report::Length;
-use muster_core::snapshot::{Job, Snapshot};
+use muster_core::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::forecast::Unforeseen;
 use muster_model::id::JobId;
 use serde::{Deserialize, Serialize};
@@ -90,8 +90,8 @@ pub enum ForecastError {
 /// # Errors
 /// [`ForecastError`].
 pub fn forecast(
-    snapshot: &Snapshot,
-    added: &[Job],
+    snapshot: &ClusterSnapshot,
+    added: &[SnapshotJob],
     policy: &Policy,
     settings: &Settings,
     cancel: &Cancel,
@@ -138,7 +138,7 @@ pub fn forecast(
         }
     }
     let are_open = lengths.values().any(|length| !length.is_known());
-    let said = |job: &Job| {
+    let said = |job: &SnapshotJob| {
         let fates = &fates[&job.id];
         let mut forecast = summary(job.id, fates, contexts[&job.id], full.now_ms, settings);
         // A start in some runs only is not a reliable start.
@@ -166,7 +166,7 @@ pub fn forecast(
 
 /// Multiplies measured speeds by the current gain of the batch size. A forecast cannot know the
 /// future gradient noise.
-fn fix_worth(job: &mut Job) {
+fn fix_worth(job: &mut SnapshotJob) {
     for at in 0..job.speeds.len() {
         let gain = job.gain(job.speeds[at].workers);
         job.speeds[at].steps_per_s *= gain;
@@ -176,13 +176,13 @@ fn fix_worth(job: &mut Job) {
 
 /// Distributions of every job's speed and length, from the estimators.
 #[must_use]
-pub fn believed(snapshot: &Snapshot, policy: &Policy) -> BTreeMap<JobId, Truth> {
+pub fn believed(snapshot: &ClusterSnapshot, policy: &Policy) -> BTreeMap<JobId, Truth> {
     judged(snapshot, policy).0
 }
 
 /// Same with the source of each job's length.
 fn judged(
-    snapshot: &Snapshot,
+    snapshot: &ClusterSnapshot,
     policy: &Policy,
 ) -> (BTreeMap<JobId, Truth>, BTreeMap<JobId, Length>) {
     let (_, report) = muster_core::plan(snapshot, policy);
@@ -192,7 +192,7 @@ fn judged(
     (truths.collect(), lengths.collect())
 }
 
-fn context(job: &Job, length: Length) -> Context {
+fn context(job: &SnapshotJob, length: Length) -> Context {
     let is_measured = job.speeds.iter().any(|point| point.samples > 0);
     let basis = match (length, job.ran) {
         (Length::Past, _) => Basis::Lengths,

@@ -2,7 +2,7 @@
 //! draws from their uncertainty.
 
 use muster_core::report::{JobReport, Length};
-use muster_core::snapshot::{Job, SpeedPoint};
+use muster_core::snapshot::{SnapshotJob, SpeedPoint};
 use muster_model::id::JobId;
 
 /// Without measurements: share of a step that more workers do not shorten, and share that only more
@@ -109,7 +109,7 @@ fn step_share((workers, ps_shards): (f64, f64)) -> f64 {
 
 /// Speed at every size and its spread, from measurements of the job, from earlier jobs of its
 /// document, or from the prior.
-fn speed(job: &Job, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64) {
+fn speed(job: &SnapshotJob, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64) {
     let (least, most) = MEASURED;
     let guessed = |workers: u32, ps_shards: u32, steps_per_s: f64| {
         Curve::through(vec![SpeedPoint {
@@ -150,7 +150,7 @@ fn speed(job: &Job, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64)
 impl Truth {
     /// Distribution of a job from the round's report.
     #[must_use]
-    pub fn believed(job: &Job, said: &JobReport) -> Self {
+    pub fn believed(job: &SnapshotJob, said: &JobReport) -> Self {
         let measured: Vec<SpeedPoint> = job
             .speeds
             .iter()
@@ -216,7 +216,7 @@ impl Truth {
 }
 
 /// Length in steps from the durations of earlier jobs, which are seconds.
-fn whole(job: &Job, said: &JobReport, steps_per_s: f64) -> Option<Whole> {
+fn whole(job: &SnapshotJob, said: &JobReport, steps_per_s: f64) -> Option<Whole> {
     let lasts = job.lasts.filter(|lasts| lasts.spread > 0.0)?;
     (said.length == Length::Past).then_some(Whole {
         middle: lasts.middle_s.max(0.1) * steps_per_s,

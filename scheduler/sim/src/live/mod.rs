@@ -74,7 +74,7 @@ impl Terms {
     fn round_ms(&self) -> i64 {
         if self.slicing.is_some() {
             SLICE_ROUND_MS
-        } else if self.policy.share().promises().takes_turns {
+        } else if self.policy.policy().capabilities().takes_turns {
             TURN_MS
         } else {
             ROUND_MS

@@ -2,13 +2,13 @@
 
 use super::profiles::Profiles;
 use super::sight::Sight;
-use muster_core::policies::Share;
-use muster_core::problem::Node;
+use muster_core::policies::SchedulingPolicy;
+use muster_core::problem::ProblemNode;
 
 /// Policy under test.
 pub struct Contestant {
     pub name: String,
-    pub share: Box<dyn Share>,
+    pub share: Box<dyn SchedulingPolicy>,
     pub sight: Sight,
     /// The policy chooses the batch size within the application's limits; otherwise the user's is
     /// kept.
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     /// Nodes in the form that policies read.
-    pub(super) fn nodes(&self, profiles: &Profiles) -> Result<Vec<Node>, ContestError> {
+    pub(super) fn nodes(&self, profiles: &Profiles) -> Result<Vec<ProblemNode>, ContestError> {
         let mut nodes = Vec::new();
         for group in &self.groups {
             let name = group
@@ -76,7 +76,7 @@ impl Cluster {
                     kind: name,
                     known: profiles.kinds.join(", "),
                 })?;
-            nodes.extend((0..group.nodes).map(|_| Node {
+            nodes.extend((0..group.nodes).map(|_| ProblemNode {
                 kind,
                 gpus: group.gpus,
                 cpu_milli: 0,

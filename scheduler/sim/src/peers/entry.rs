@@ -8,7 +8,7 @@ use super::rules::{Rules, TICK_S};
 use super::training::Training;
 use crate::run::JobRun;
 use crate::trace::{TraceJob, Work};
-use muster_core::learn::{Batch, Batching};
+use muster_core::learn::{BatchSplit, Batching};
 
 pub(super) struct Entry<'a> {
     pub trace: &'a TraceJob,
@@ -108,7 +108,7 @@ pub(super) fn fresh(
         rules,
         parts: Vec::new(),
         kind: 0,
-        batch: Batch {
+        batch: BatchSplit {
             local: application.min_local,
             accumulated: 0,
         },

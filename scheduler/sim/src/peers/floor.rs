@@ -8,8 +8,8 @@ use super::profiles::Profiles;
 use super::rules::Rules;
 use super::training::{iteration_s, packed};
 use crate::trace::TraceJob;
-use muster_core::learn::{Batch, BatchLimits};
-use muster_core::problem::Node;
+use muster_core::learn::{BatchLimits, BatchSplit};
+use muster_core::problem::ProblemNode;
 
 /// Freedom of a class of policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,10 +57,10 @@ pub fn seconds_at_request(
 pub(super) fn floor(
     application: &Application,
     rules: Rules,
-    nodes: &[Node],
+    nodes: &[ProblemNode],
     class: Class,
 ) -> Floor {
-    let shapes: Vec<(u32, Vec<(Batch, f64)>)> = kinds(nodes)
+    let shapes: Vec<(u32, Vec<(BatchSplit, f64)>)> = kinds(nodes)
         .into_iter()
         .filter(|&(kind, ..)| !application.measured[usize::from(kind)].is_empty())
         .flat_map(|kind| {
@@ -101,7 +101,7 @@ pub(super) fn floor(
     floor
 }
 
-fn kinds(nodes: &[Node]) -> Vec<Kind> {
+fn kinds(nodes: &[ProblemNode]) -> Vec<Kind> {
     let most = nodes.iter().map(|node| node.kind).max().unwrap_or(0);
     (0..=most)
         .map(|kind| {
@@ -131,7 +131,7 @@ fn sizes(
     })
 }
 
-fn batches(class: Class, limits: BatchLimits, gpus: u32) -> Vec<Batch> {
+fn batches(class: Class, limits: BatchLimits, gpus: u32) -> Vec<BatchSplit> {
     match class {
         Class::Elastic { batch } | Class::Rigid { batch, .. } => vec![limits.split(batch, gpus)],
         Class::Adaptive => {

@@ -3,9 +3,9 @@
 use super::throughput::Measured;
 use super::training::{Training, iteration_s, packed};
 use muster_core::learn::{
-    Batch, BatchLimits, Batching, Family, NoiseScale, Shape, Sizes, StepTime,
+    BatchLimits, BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
 };
-use muster_core::problem::{Curve, Node, Outlook};
+use muster_core::problem::{KindSpeedCurve, ProblemNode, ScalingModel};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,25 +27,25 @@ const COURSE: f64 = 100.0;
 
 /// Cached curves by application, batching and hundredth of the course, with the version of the
 /// family that they were computed from.
-type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[Curve]>)>;
+type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[KindSpeedCurve]>)>;
 
 /// Converts trainings to outlooks and learns from them.
 pub(super) struct Eyes<'a> {
     sight: Sight,
-    kinds: Vec<Sizes>,
+    kinds: Vec<CurveBounds>,
     families: BTreeMap<&'a str, Family>,
     curves: Curves<'a>,
 }
 
 impl<'a> Eyes<'a> {
-    pub(super) fn new(sight: Sight, kinds: usize, nodes: &[Node]) -> Self {
+    pub(super) fn new(sight: Sight, kinds: usize, nodes: &[ProblemNode]) -> Self {
         let sizes = |kind: usize| {
             let of_kind = || {
                 nodes
                     .iter()
                     .filter(move |node| usize::from(node.kind) == kind)
             };
-            Sizes {
+            CurveBounds {
                 node_gpus: of_kind().map(|node| node.gpus).max().unwrap_or(0),
                 gpus: of_kind().map(|node| node.gpus).sum(),
             }
@@ -59,7 +59,7 @@ impl<'a> Eyes<'a> {
     }
 
     /// Outlook of a job for the policy.
-    pub(super) fn outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+    pub(super) fn outlook(&mut self, training: &Training<'a>, batching: Batching) -> ScalingModel {
         match self.sight {
             Sight::Oracle => self.true_outlook(training, batching),
             Sight::Learned => self.learned_outlook(training, batching),
@@ -67,7 +67,7 @@ impl<'a> Eyes<'a> {
     }
 
     /// Current batch of a job.
-    pub(super) fn batch(&self, training: &Training<'a>, batching: Batching) -> Batch {
+    pub(super) fn batch(&self, training: &Training<'a>, batching: Batching) -> BatchSplit {
         let gpus = training.gpus();
         let family = self.families.get(training.application.name.as_str());
         match (batching, family) {
@@ -107,17 +107,17 @@ impl<'a> Eyes<'a> {
         family.observe_noise(done, NoiseScale(noise.var / noise.sqr.max(1e-12)));
     }
 
-    fn learned_outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+    fn learned_outlook(&mut self, training: &Training<'a>, batching: Batching) -> ScalingModel {
         let application = training.application;
         let declared = application.declared_work();
         let work_left = (declared - training.progress).max(1.0);
         let family = self.families.get(application.name.as_str());
         let Some(family) = family.filter(|family| family.largest_gpus() > 0) else {
-            let unknown = Curve {
+            let unknown = KindSpeedCurve {
                 local: vec![declared / UNKNOWN_S],
                 spread: Vec::new(),
             };
-            return Outlook {
+            return ScalingModel {
                 work_done: training.progress,
                 work_left,
                 uncertainty: 1.0,
@@ -136,13 +136,13 @@ impl<'a> Eyes<'a> {
                 let curve = |(kind, &sizes)| {
                     family.curve(kind, sizes, f64::from(course) / COURSE, batching)
                 };
-                let curves: Arc<[Curve]> = (0_u16..).zip(&self.kinds).map(curve).collect();
+                let curves: Arc<[KindSpeedCurve]> = (0_u16..).zip(&self.kinds).map(curve).collect();
                 self.curves
                     .insert(key, (family.version(), Arc::clone(&curves)));
                 curves
             }
         };
-        Outlook {
+        ScalingModel {
             work_done: training.progress,
             work_left,
             uncertainty: 0.1,
@@ -154,7 +154,7 @@ impl<'a> Eyes<'a> {
 
     /// Outlook from the profiles: the user's batch size on packed shapes, work counted in the
     /// user's steps.
-    fn true_outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+    fn true_outlook(&mut self, training: &Training<'a>, batching: Batching) -> ScalingModel {
         let application = training.application;
         let batch = match batching {
             Batching::Fixed { batch } => batch,
@@ -167,7 +167,7 @@ impl<'a> Eyes<'a> {
                 true_curve(measured, limits, batch, sizes)
             };
             let slowdown = training.rules.slowdown(&application.name);
-            let slow = |mut curve: Curve| {
+            let slow = |mut curve: KindSpeedCurve| {
                 let speeds = curve.local.iter_mut().chain(&mut curve.spread);
                 speeds.for_each(|speed| *speed /= slowdown);
                 curve
@@ -179,7 +179,7 @@ impl<'a> Eyes<'a> {
         let steps = |epochs| application.iterations(f64::from(batch), epochs);
         // The artefact counts the running epoch as done.
         let done = steps(training.epoch + 1);
-        Outlook {
+        ScalingModel {
             work_done: done,
             work_left: (steps(application.epochs) - done).max(1.0),
             uncertainty: 0.0,
@@ -191,7 +191,12 @@ impl<'a> Eyes<'a> {
 }
 
 /// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
-fn true_curve(measured: &Measured, limits: BatchLimits, batch: u32, sizes: Sizes) -> Curve {
+fn true_curve(
+    measured: &Measured,
+    limits: BatchLimits,
+    batch: u32,
+    sizes: CurveBounds,
+) -> KindSpeedCurve {
     let speed = |placement: &[u32]| {
         let gpus: u32 = placement.iter().sum();
         let split = if gpus == 1 {
@@ -207,14 +212,14 @@ fn true_curve(measured: &Measured, limits: BatchLimits, batch: u32, sizes: Sizes
         _ if gpus <= node_gpus => speed(&[gpus / 2, gpus - gpus / 2]),
         _ => speed(&packed(gpus, node_gpus)),
     };
-    Curve {
+    KindSpeedCurve {
         local: (1..=node_gpus).map(|gpus| speed(&[gpus])).collect(),
         spread: (1..=sizes.gpus).map(spread).collect(),
     }
 }
 
-fn shape(training: &Training<'_>) -> Shape {
-    Shape {
+fn shape(training: &Training<'_>) -> PlacementShape {
+    PlacementShape {
         nodes: u32::try_from(training.parts.len()).unwrap_or(u32::MAX),
         gpus: training.gpus(),
     }

@@ -9,7 +9,9 @@ use super::sight::Eyes;
 use crate::run::{Run, RunNode, Span};
 use crate::trace::Workload;
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
-use muster_core::problem::{Demand, Job, Node, Part, Problem, Tenant};
+use muster_core::problem::{
+    Demand, NodeAllocation, ProblemJob, ProblemNode, ProblemTenant, SchedulingProblem,
+};
 use std::collections::BTreeMap;
 
 /// Progress of a run.
@@ -66,7 +68,7 @@ struct Ticking<'a> {
     contestant: &'a Contestant,
     rules: Rules,
     now_s: f64,
-    nodes: Vec<Node>,
+    nodes: Vec<ProblemNode>,
     kinds: Vec<String>,
     tenants: Vec<&'a str>,
     /// In the order of the workload.
@@ -200,7 +202,7 @@ impl<'a> Ticking<'a> {
     fn decide(&mut self, watch: &mut dyn FnMut() -> f64) {
         let began_s = watch();
         let problem = self.problem();
-        let decision = self.contestant.share.share(&problem);
+        let decision = self.contestant.share.allocate(&problem);
         self.decision_s.push(watch() - began_s);
         for (position, parts) in decision.parts.into_iter().enumerate() {
             let Some(parts) = parts else { continue };
@@ -228,7 +230,7 @@ impl<'a> Ticking<'a> {
         }
     }
 
-    fn problem(&mut self) -> Problem {
+    fn problem(&mut self) -> SchedulingProblem {
         let mut jobs = Vec::with_capacity(self.active.len());
         for &index in &self.active {
             let entry = &mut self.jobs[index];
@@ -237,7 +239,7 @@ impl<'a> Ticking<'a> {
             }
             let training = &entry.training;
             let restarting = self.rules.holds_restarting() && training.restarting_s > 0.0;
-            jobs.push(Job {
+            jobs.push(ProblemJob {
                 tenant: entry.tenant,
                 priority: 0,
                 submitted_s: entry.trace.submitted_s,
@@ -253,20 +255,20 @@ impl<'a> Ticking<'a> {
                 held_s: training.held_s.clone(),
                 restarts: training.restarts.unwrap_or(0),
                 restart_s: self.rules.restart_s(&training.application.name),
-                haste: 1.0,
+                restart_cost_factor: 1.0,
                 at_risk_s: 0.0,
                 preemptible: true,
                 trial: None,
                 outlook: self.eyes.outlook(training, entry.batching),
             });
         }
-        Problem {
+        SchedulingProblem {
             now_s: self.now_s,
             round_s: TICK_S,
             kinds: self.kinds.clone(),
             nodes: self.nodes.clone(),
             tenants: vec![
-                Tenant {
+                ProblemTenant {
                     weight: 1.0,
                     gpu_quota: None,
                     parent: None,
@@ -314,7 +316,7 @@ impl<'a> Ticking<'a> {
     }
 }
 
-fn record(spans: &mut Vec<Span>, job: usize, parts: &[Part], from_s: f64, to_s: f64) {
+fn record(spans: &mut Vec<Span>, job: usize, parts: &[NodeAllocation], from_s: f64, to_s: f64) {
     let job = u32::try_from(job).unwrap_or(u32::MAX);
     spans.extend(parts.iter().map(|part| Span {
         job,

@@ -2,8 +2,8 @@
 
 use super::application::Application;
 use super::rules::Rules;
-use muster_core::learn::{Batch, BatchLimits};
-use muster_core::problem::{Part, gpus_of};
+use muster_core::learn::{BatchLimits, BatchSplit};
+use muster_core::problem::{NodeAllocation, gpus_of};
 
 /// Job in the simulator.
 #[derive(Debug, Clone)]
@@ -11,9 +11,9 @@ pub(super) struct Training<'a> {
     pub application: &'a Application,
     pub rules: Rules,
     /// Allocation in order, and the kind of its GPUs.
-    pub parts: Vec<Part>,
+    pub parts: Vec<NodeAllocation>,
     pub kind: u16,
-    pub batch: Batch,
+    pub batch: BatchSplit,
     /// Remaining seconds without progress.
     pub restarting_s: f64,
     /// Work done, in steps of the initial batch size.
@@ -57,7 +57,7 @@ impl Training<'_> {
         now_s: f64,
         seconds: f64,
         interference: f64,
-        batch: impl Fn(&Self) -> Batch,
+        batch: impl Fn(&Self) -> BatchSplit,
     ) {
         if self.parts.is_empty() || self.finished_s.is_some() {
             return;
@@ -109,7 +109,7 @@ impl Training<'_> {
     }
 
     /// Applies a new allocation. The rules give its cost.
-    pub(super) fn reallocate(&mut self, now_s: f64, parts: Vec<Part>, kind: u16) {
+    pub(super) fn reallocate(&mut self, now_s: f64, parts: Vec<NodeAllocation>, kind: u16) {
         if parts == self.parts {
             return;
         }
@@ -134,7 +134,7 @@ impl Training<'_> {
 pub(super) fn iteration_s(
     measured: &super::throughput::Measured,
     placement: &[u32],
-    batch: Batch,
+    batch: BatchSplit,
 ) -> f64 {
     measured
         .step_time(placement, batch.local)

@@ -1,14 +1,14 @@
 //! Snapshots of a live cluster: small nodes, one tenant, jobs without measurements.
 
-use muster_core::snapshot::{Job, Node, Progress, Snapshot, Tenant};
+use muster_core::snapshot::{ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
 use uuid::Uuid;
 
 /// Cluster of `nodes` nodes of four GPUs.
-pub fn cluster(nodes: u128) -> Snapshot {
-    let nodes = (0..nodes).map(|n| Node {
+pub fn cluster(nodes: u128) -> ClusterSnapshot {
+    let nodes = (0..nodes).map(|n| SnapshotNode {
         id: NodeId(Uuid::from_u128(0x10 + n)),
         name: format!("node-{n}"),
         up: true,
@@ -27,7 +27,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         cpu_milli: 1_000_000,
         memory_bytes: 1 << 44,
     });
-    Snapshot {
+    ClusterSnapshot {
         round: 0,
         now_ms: 0,
         nodes: nodes.collect(),
@@ -39,8 +39,8 @@ pub fn cluster(nodes: u128) -> Snapshot {
 
 const TENANT_ID: TenantId = TenantId(Uuid::from_u128(7));
 
-fn tenant() -> Tenant {
-    Tenant {
+fn tenant() -> SnapshotTenant {
+    SnapshotTenant {
         id: TENANT_ID,
         name: "team".to_owned(),
         gpu_quota: None,
@@ -49,8 +49,8 @@ fn tenant() -> Tenant {
 }
 
 /// Job of one to eight workers of one GPU each, with at most `bound` steps.
-pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
-    Job {
+pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
+    SnapshotJob {
         id: JobId(Uuid::from_u128(0x1000 + ((number as u128) << 64))),
         tenant: TENANT_ID,
         name: format!("job-{number}"),

@@ -8,21 +8,21 @@ use crate::estimate::nnls;
 use crate::estimate::probe::{BUDGET, next};
 
 /// Measured configurations of one model: examples per second by size. 0 is a failed run.
-struct Model {
+struct MeasuredModel {
     name: String,
     batch: u32,
     speeds: BTreeMap<Size, f64>,
 }
 
-fn models() -> Vec<Model> {
+fn models() -> Vec<MeasuredModel> {
     let file = traces::outside("ps/ps_speed_measured.csv");
     let text = std::fs::read_to_string(file).expect("a file");
-    let mut models: Vec<Model> = Vec::new();
+    let mut models: Vec<MeasuredModel> = Vec::new();
     for line in text.lines().skip(1) {
         let field: Vec<&str> = line.split(',').collect();
         let number = |i: usize| field[i].parse::<u32>().expect("a whole number");
         if models.last().is_none_or(|model| model.name != field[0]) {
-            models.push(Model {
+            models.push(MeasuredModel {
                 name: field[0].to_owned(),
                 batch: number(2),
                 speeds: BTreeMap::new(),
@@ -35,7 +35,7 @@ fn models() -> Vec<Model> {
     models
 }
 
-impl Model {
+impl MeasuredModel {
     /// Measures `BUDGET` sizes one after the other. A failed run counts.
     fn probe(&self) -> Vec<Size> {
         let mut candidates: Vec<Size> = self.speeds.keys().copied().collect();

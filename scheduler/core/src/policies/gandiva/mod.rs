@@ -14,13 +14,13 @@
 //! - Time slices rotate over the whole cluster and not node by node.
 //! - There is no profiling. The outlook tells whether a migration or a growth pays.
 
-mod gather;
+mod consolidation;
 mod grow;
 
+use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
-use super::room::{Room, Style};
-use super::{Promises, Share, gang};
-use crate::problem::{Decision, Part, Problem};
+use super::{PolicyCapabilities, SchedulingPolicy, gang};
+use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem};
 use std::cmp::Reverse;
 
 /// Policy that rotates gangs in time slices.
@@ -37,12 +37,12 @@ const MIGRATIONS: usize = 8;
 /// Waiting time in seconds after which no job starts before a gang, so that GPUs accumulate for it.
 const PATIENCE_S: f64 = 2.0 * QUANTUM_S;
 
-impl Share for Gandiva {
-    fn share(&self, problem: &Problem) -> Decision {
-        let bases: Vec<Option<Vec<Part>>> = (0..problem.jobs.len())
+impl SchedulingPolicy for Gandiva {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let bases: Vec<Option<Vec<NodeAllocation>>> = (0..problem.jobs.len())
             .map(|job| Some(base(problem, job)))
             .collect();
-        let start = Room::beside_fixed(problem).with_present(&bases);
+        let start = AllocationState::beside_fixed(problem).with_present(&bases);
         let turns = turns(problem);
         let impatient = impatient(&start);
         let queue = || {
@@ -51,8 +51,8 @@ impl Share for Gandiva {
             let mut named: Option<usize> = None;
             let mut held_back: Option<i32> = None;
             let impatient = &impatient;
-            move |room: &Room<'_>| {
-                if let Some(job) = named.filter(|&job| impatient[job] && room.given(job).is_none())
+            move |state: &AllocationState<'_>| {
+                if let Some(job) = named.filter(|&job| impatient[job] && state.given(job).is_none())
                 {
                     held_back = Some(problem.jobs[job].priority);
                 }
@@ -63,13 +63,13 @@ impl Share for Gandiva {
                 named
             }
         };
-        let serve = |given: &[Option<Vec<Part>>], start: &Room<'_>| {
+        let serve = |given: &[Option<Vec<NodeAllocation>>], start: &AllocationState<'_>| {
             let start = start.clone().with_present(given);
-            gang::run(&start, Style::Affine, queue).into_given()
+            gang::run(&start, PlacementStyle::Affine, queue).into_given()
         };
         let mut given = serve(&bases, &start);
         for _ in 0..MIGRATIONS {
-            let Some(gathered) = gather::scattered(&start, &given) else {
+            let Some(gathered) = consolidation::scattered(&start, &given) else {
                 break;
             };
             // The moves may have made room for other jobs.
@@ -78,16 +78,16 @@ impl Share for Gandiva {
         grow::into_idle(&start, given).decision()
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             gathers: true,
-            ..Promises::default()
+            ..PolicyCapabilities::default()
         }
     }
 }
 
 /// Returns the allocation of a job without its growth.
-fn base(problem: &Problem, job: usize) -> Vec<Part> {
+fn base(problem: &SchedulingProblem, job: usize) -> Vec<NodeAllocation> {
     let of = &problem.jobs[job];
     let mut left = request(of);
     let mut parts = of.present.clone();
@@ -100,7 +100,7 @@ fn base(problem: &Problem, job: usize) -> Vec<Part> {
 }
 
 /// Whether a job is in the first quantum of its allocation. It then keeps it if possible.
-fn in_first_quantum(problem: &Problem, job: usize) -> bool {
+fn in_first_quantum(problem: &SchedulingProblem, job: usize) -> bool {
     let of = &problem.jobs[job];
     !of.present.is_empty() && problem.now_s < of.since_s + QUANTUM_S
 }
@@ -108,7 +108,7 @@ fn in_first_quantum(problem: &Problem, job: usize) -> bool {
 /// Returns the order of the jobs: by priority, then jobs in their first quantum, then by the time
 /// at which a job last joined the end of the queue. For a waiting job that is the start of its
 /// wait, for a running job the end of its last whole quantum.
-fn turns(problem: &Problem) -> Vec<usize> {
+fn turns(problem: &SchedulingProblem) -> Vec<usize> {
     let queued_s = |job: usize| {
         let of = &problem.jobs[job];
         if of.present.is_empty() {
@@ -135,25 +135,27 @@ fn turns(problem: &Problem) -> Vec<usize> {
 
 /// Whether each job has waited for longer than the patience and would fit if all movable jobs were
 /// absent.
-fn impatient(start: &Room<'_>) -> Vec<bool> {
+fn impatient(start: &AllocationState<'_>) -> Vec<bool> {
     let problem = start.problem;
     let waits_long = |job: usize| {
         let of = &problem.jobs[job];
         of.present.is_empty()
             && problem.now_s - of.since_s > PATIENCE_S
-            && start.seek(job, request(of), Style::Packed).is_some()
+            && start
+                .seek(job, request(of), PlacementStyle::Packed)
+                .is_some()
     };
     (0..problem.jobs.len()).map(waits_long).collect()
 }
 
 /// Whether a job may be migrated or resized now: it keeps its allocation, which is older than a
 /// quantum.
-fn is_settled(start: &Room<'_>, job: usize, given: Option<&[Part]>) -> bool {
+fn is_settled(start: &AllocationState<'_>, job: usize, given: Option<&[NodeAllocation]>) -> bool {
     let present = start.present(job);
     !present.is_empty() && given == Some(present) && !in_first_quantum(start.problem, job)
 }
 
 /// Returns the remaining seconds of a job on these GPUs.
-fn time_left_s(room: &Room<'_>, job: usize, parts: &[Part]) -> f64 {
-    room.problem.jobs[job].outlook.work_left / room.speed_on(job, parts)
+fn time_left_s(state: &AllocationState<'_>, job: usize, parts: &[NodeAllocation]) -> f64 {
+    state.problem.jobs[job].outlook.work_left / state.speed_on(job, parts)
 }

@@ -3,15 +3,15 @@
 
 use super::Objective;
 use super::weights::shares;
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::order::request;
-use crate::policies::room::Room;
-use crate::policies::seat::{Wish, free_by_kind};
+use crate::policies::wish_placement::{SizeWish, free_by_kind};
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Variable};
 
 /// Variable of the programme: a job on a kind on which it can run.
 #[derive(Debug, Clone, Copy)]
-pub struct Chance {
-    pub wish: Wish,
+pub struct TimeFraction {
+    pub wish: SizeWish,
     /// Work per second on the kind.
     pub speed: f64,
     /// Fraction of its time that the job should spend on the kind.
@@ -23,18 +23,24 @@ pub struct Chance {
 const SUM_WEIGHT: f64 = 1e-3;
 
 /// Returns the solved variables by job, for the jobs that can run. Capacity and quotas are those
-/// left in `room`.
-pub fn solve(objective: Objective, room: &Room<'_>, jobs: &[usize]) -> Vec<Vec<Chance>> {
-    let mut chances: Vec<Vec<Chance>> = jobs.iter().map(|&job| of_job(room, job)).collect();
+/// left in `state`.
+pub fn solve(
+    objective: Objective,
+    state: &AllocationState<'_>,
+    jobs: &[usize],
+) -> Vec<Vec<TimeFraction>> {
+    let mut chances: Vec<Vec<TimeFraction>> = jobs.iter().map(|&job| of_job(state, job)).collect();
     chances.retain(|of_job| !of_job.is_empty());
-    let values = values(objective, room, &chances);
+    let values = values(objective, state, &chances);
     let mut programme = match objective {
-        Objective::MaxSum => Programme::new(room, &chances, &values),
+        Objective::MaxSum => Programme::new(state, &chances, &values),
         Objective::MaxMin => {
             let weight = SUM_WEIGHT / chances.len().max(1) as f64;
-            let of_job = |of_job: &Vec<f64>| of_job.iter().map(|value| value * weight).collect();
-            let sum: Vec<Vec<f64>> = values.iter().map(of_job).collect();
-            Programme::new(room, &chances, &sum)
+            let sum: Vec<Vec<f64>> = values
+                .iter()
+                .map(|of_job| of_job.iter().map(|value| value * weight).collect())
+                .collect();
+            Programme::new(state, &chances, &sum)
         }
     };
     if objective == Objective::MaxMin {
@@ -45,19 +51,19 @@ pub fn solve(objective: Objective, room: &Room<'_>, jobs: &[usize]) -> Vec<Vec<C
 }
 
 /// Returns the kinds on which a job runs at its size, if the free capacity and its quota allow it.
-fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
-    let of = &room.problem.jobs[job];
+fn of_job(state: &AllocationState<'_>, job: usize) -> Vec<TimeFraction> {
+    let of = &state.problem.jobs[job];
     let gpus = request(of);
-    if gpus > of.max_gpus || !room.quota_allows(of.tenant, gpus) {
+    if gpus > of.max_gpus || !state.quota_allows(of.tenant, gpus) {
         return Vec::new();
     }
-    let free = free_by_kind(room);
-    let kinds = room.kinds().iter();
+    let free = free_by_kind(state);
+    let kinds = state.kinds().iter();
     kinds
         .filter(|&&(kind, _)| gpus <= free[usize::from(kind)])
-        .map(|&(kind, _)| Chance {
-            wish: Wish { job, kind, gpus },
-            speed: room.speed(job, kind, gpus),
+        .map(|&(kind, _)| TimeFraction {
+            wish: SizeWish { job, kind, gpus },
+            speed: state.speed(job, kind, gpus),
             fraction: 0.0,
         })
         .filter(|chance| chance.speed > 0.0)
@@ -65,15 +71,19 @@ fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
 }
 
 /// Returns the coefficient of each variable in the objective.
-fn values(objective: Objective, room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Vec<f64>> {
+fn values(
+    objective: Objective,
+    state: &AllocationState<'_>,
+    chances: &[Vec<TimeFraction>],
+) -> Vec<Vec<f64>> {
     let jobs: Vec<usize> = chances.iter().map(|of_job| of_job[0].wish.job).collect();
-    let shares = shares(room.problem, &jobs);
-    let of_job = |(chances, share): (&Vec<Chance>, f64)| -> Vec<f64> {
+    let shares = shares(state.problem, &jobs);
+    let of_job = |(chances, share): (&Vec<TimeFraction>, f64)| -> Vec<f64> {
         let scale = match objective {
             Objective::MaxSum => 1.0,
             // The throughput of an equal share of every kind, up to a factor common to all jobs.
             Objective::MaxMin => {
-                let problem = room.problem;
+                let problem = state.problem;
                 let equal = chances
                     .iter()
                     .map(|chance| chance.speed * f64::from(problem.gpus_of_kind(chance.wish.kind)));
@@ -105,11 +115,13 @@ impl Programme {
     /// - `sum_k X[j, k] <= 1` for each job;
     /// - `sum_j gpus[j] X[j, k] <= GPUs[k]` for each kind;
     /// - `sum_j gpus[j] X[j, .] <= quota` for each tenant with a quota.
-    fn new(room: &Room<'_>, chances: &[Vec<Chance>], sum: &[Vec<f64>]) -> Self {
+    fn new(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>], sum: &[Vec<f64>]) -> Self {
         let mut microlp = microlp::Problem::new(OptimizationDirection::Maximize);
         let of_job = |values: &Vec<f64>| -> Vec<Variable> {
-            let add = |&value| microlp.add_var(value, (0.0, 1.0));
-            values.iter().map(add).collect()
+            values
+                .iter()
+                .map(|&value| microlp.add_var(value, (0.0, 1.0)))
+                .collect()
         };
         let variables: Vec<Vec<Variable>> = sum.iter().map(of_job).collect();
         for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
@@ -119,21 +131,21 @@ impl Programme {
             let chances = chances.iter().flatten();
             chances.zip(variables.iter().flatten().copied())
         };
-        let mut limit = |counts: &dyn Fn(&Wish) -> bool, gpus: u32| {
+        let mut limit = |counts: &dyn Fn(&SizeWish) -> bool, gpus: u32| {
             let counted = flat().filter(|(chance, _)| counts(&chance.wish));
             let terms: LinearExpr = counted
                 .map(|(chance, x)| (x, f64::from(chance.wish.gpus)))
                 .collect();
             microlp.add_constraint(terms, ComparisonOp::Le, f64::from(gpus));
         };
-        let free = free_by_kind(room);
-        for &(kind, _) in room.kinds() {
+        let free = free_by_kind(state);
+        for &(kind, _) in state.kinds() {
             limit(&|wish| wish.kind == kind, free[usize::from(kind)]);
         }
-        for (tenant, left) in room.quota.rows() {
-            let of = |wish: &Wish| room.problem.jobs[wish.job].tenant;
+        for (tenant, left) in state.quota.rows() {
+            let of = |wish: &SizeWish| state.problem.jobs[wish.job].tenant;
             limit(
-                &|wish| room.quota.lineage(of(wish)).any(|above| above == tenant),
+                &|wish| state.quota.lineage(of(wish)).any(|above| above == tenant),
                 left,
             );
         }
@@ -153,7 +165,7 @@ impl Programme {
     /// Solves the programme and stores the fractions. If the solver fails on a numerically
     /// difficult programme, every job gets equal fractions of the kinds on which it runs. Rotation
     /// by priority still works then.
-    fn fill_in(self, chances: &mut [Vec<Chance>]) {
+    fn fill_in(self, chances: &mut [Vec<TimeFraction>]) {
         let solution = self
             .microlp
             .solve()

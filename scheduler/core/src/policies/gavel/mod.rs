@@ -18,11 +18,11 @@ mod fractions;
 mod tests;
 mod weights;
 
-use super::Share;
-use super::room::Room;
-use super::seat::{self, Wish, free_by_kind};
-use crate::problem::{Decision, Problem};
-use fractions::Chance;
+use super::SchedulingPolicy;
+use super::allocation_state::AllocationState;
+use super::wish_placement::{self, SizeWish, free_by_kind};
+use crate::problem::{PolicyDecision, SchedulingProblem};
+use fractions::TimeFraction;
 
 /// Length of a round in seconds.
 const ROUND_S: f64 = 360.0;
@@ -63,8 +63,8 @@ impl Gavel {
 
 /// A job on a kind, and its claim to time there.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    wish: Wish,
+struct KindClaim {
+    wish: SizeWish,
     /// Fraction of time that the job should have, over its part of the time that all jobs received
     /// there.
     priority: f64,
@@ -72,56 +72,56 @@ struct Entry {
     speed: f64,
 }
 
-impl Share for Gavel {
-    fn share(&self, problem: &Problem) -> Decision {
-        let mut room = Room::beside_fixed(problem);
+impl SchedulingPolicy for Gavel {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut state = AllocationState::beside_fixed(problem);
         if !begins_round(problem) {
-            keep_running(&mut room);
+            keep_running(&mut state);
         }
-        for mut level in seat::levels(problem) {
-            level.retain(|&job| room.given(job).is_none());
-            let chances = fractions::solve(self.objective, &room, &level);
-            let entries = entries(&room, &chances);
-            let wishes = fill(&room, &entries);
-            seat::seat(&mut room, &wishes);
+        for mut level in wish_placement::levels(problem) {
+            level.retain(|&job| state.given(job).is_none());
+            let chances = fractions::solve(self.objective, &state, &level);
+            let entries = entries(&state, &chances);
+            let wishes = fill(&state, &entries);
+            wish_placement::place_wishes(&mut state, &wishes);
             // Whole units, fragmentation, CPU and memory can exclude a wish. Any job that fits
             // takes the rest.
             for entry in &entries {
-                if room.given(entry.wish.job).is_none() {
-                    seat::seat_tight(&mut room, entry.wish);
+                if state.given(entry.wish.job).is_none() {
+                    wish_placement::place_tight(&mut state, entry.wish);
                 }
             }
         }
-        room.decision()
+        state.decision()
     }
 }
 
 /// Whether a round began since the previous decision.
-fn begins_round(problem: &Problem) -> bool {
+fn begins_round(problem: &SchedulingProblem) -> bool {
     let round = |at_s: f64| (at_s / ROUND_S).floor();
     problem.round_s <= 0.0 || round(problem.now_s) > round(problem.now_s - problem.round_s)
 }
 
-fn keep_running(room: &mut Room<'_>) {
-    for job in 0..room.problem.jobs.len() {
-        if room.problem.jobs[job].is_movable() && room.can_keep(job) {
-            room.keep(job);
+fn keep_running(state: &mut AllocationState<'_>) {
+    for job in 0..state.problem.jobs.len() {
+        if state.problem.jobs[job].is_movable() && state.can_keep(job) {
+            state.keep(job);
         }
     }
 }
 
 /// Returns every job on every kind on which it runs, by descending priority.
-fn entries(room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Entry> {
+fn entries(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<KindClaim> {
     let received = |job: usize, kind: u16| {
-        let held = &room.problem.jobs[job].held_s;
+        let held = &state.problem.jobs[job].held_s;
         // Half a round for every job, so that new jobs have a finite priority, as in the artefact.
         held.get(usize::from(kind)).copied().unwrap_or(0.0) + ROUND_S / 2.0
     };
     let all_received = |kind: u16| -> f64 {
-        let jobs = 0..room.problem.jobs.len();
+        let jobs = 0..state.problem.jobs.len();
         jobs.map(|job| received(job, kind)).sum()
     };
-    let totals: Vec<(u16, f64)> = room
+    let totals: Vec<(u16, f64)> = state
         .kinds()
         .iter()
         .map(|&(k, _)| (k, all_received(k)))
@@ -131,10 +131,10 @@ fn entries(room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Entry> {
         let speeds = of_job.iter().map(|chance| chance.speed);
         let fastest = speeds.fold(0.0, f64::max);
         for chance in of_job {
-            let Wish { job, kind, .. } = chance.wish;
+            let SizeWish { job, kind, .. } = chance.wish;
             let total = totals.iter().find(|&&(of, _)| of == kind);
             let total = total.map_or(1.0, |&(_, total)| total);
-            entries.push(Entry {
+            entries.push(KindClaim {
                 wish: chance.wish,
                 priority: chance.fraction * total / received(job, kind),
                 speed: chance.speed / fastest,
@@ -150,14 +150,14 @@ fn entries(room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Entry> {
 }
 
 /// Returns the wishes that fit in this order, by GPU counts and quotas alone.
-fn fill(room: &Room<'_>, entries: &[Entry]) -> Vec<Wish> {
-    let mut free = free_by_kind(room);
-    let mut served = vec![false; room.problem.jobs.len()];
-    let mut quota = room.quota.clone();
+fn fill(state: &AllocationState<'_>, entries: &[KindClaim]) -> Vec<SizeWish> {
+    let mut free = free_by_kind(state);
+    let mut served = vec![false; state.problem.jobs.len()];
+    let mut quota = state.quota.clone();
     let mut wishes = Vec::new();
-    for Entry { wish, .. } in entries {
+    for KindClaim { wish, .. } in entries {
         let left = &mut free[usize::from(wish.kind)];
-        let tenant = room.problem.jobs[wish.job].tenant;
+        let tenant = state.problem.jobs[wish.job].tenant;
         if served[wish.job] || *left < wish.gpus || !quota.allows(tenant, wish.gpus) {
             continue;
         }

@@ -1,10 +1,10 @@
 use super::Gavel;
-use crate::policies::Share;
+use crate::policies::SchedulingPolicy;
 use crate::policies::scene::{after, cluster, holds, job, later, part, power, tenant};
-use crate::problem::{Job, Problem};
+use crate::problem::{ProblemJob, SchedulingProblem};
 
 /// Returns a job with these speeds on a slow and a fast kind.
-fn on_both(slow: f64, fast: f64) -> Job {
+fn on_both(slow: f64, fast: f64) -> ProblemJob {
     job(vec![power(slow, 1.0), power(fast, 1.0)])
 }
 
@@ -13,9 +13,9 @@ fn both() -> [Gavel; 2] {
 }
 
 /// Returns the seconds that each job was served on each kind in `rounds` rounds.
-fn rounds(policy: Gavel, mut problem: Problem, rounds: u32) -> Vec<Vec<f64>> {
+fn rounds(policy: Gavel, mut problem: SchedulingProblem, rounds: u32) -> Vec<Vec<f64>> {
     for _ in 0..rounds {
-        let decision = policy.share(&problem);
+        let decision = policy.allocate(&problem);
         problem = later(after(&problem, &decision), 360.0);
     }
     problem.jobs.into_iter().map(|job| job.held_s).collect()
@@ -25,7 +25,7 @@ fn rounds(policy: Gavel, mut problem: Problem, rounds: u32) -> Vec<Vec<f64>> {
 fn max_sum_gives_fast_kind_to_largest_speedup() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(1.0, 1.1), on_both(1.0, 5.0)];
-    let decision = Gavel::max_sum().share(&problem);
+    let decision = Gavel::max_sum().allocate(&problem);
     assert_eq!(holds(&problem, &decision, 0), Some((0, 1)));
     assert_eq!(holds(&problem, &decision, 1), Some((1, 1)));
 }
@@ -35,7 +35,7 @@ fn gavel_never_uses_kind_without_speed() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(0.0, 1.0), on_both(0.0, 1.0)];
     for policy in both() {
-        let decision = policy.share(&problem);
+        let decision = policy.allocate(&problem);
         let mut held = [0, 1].map(|job| holds(&problem, &decision, job));
         held.sort();
         assert_eq!(held, [None, Some((1, 1))]);
@@ -87,13 +87,13 @@ fn gavel_fills_free_gpus_without_displacing_within_round() {
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
     problem.jobs[1].present = vec![part(0, 1)];
     problem.jobs[1].held_s[0] = 3_500.0;
-    let decision = Gavel::max_min().share(&problem);
+    let decision = Gavel::max_min().allocate(&problem);
     assert_eq!(decision.parts[1], None);
     assert_eq!(holds(&problem, &decision, 0), Some((0, 1)));
     assert_eq!(holds(&problem, &decision, 2), None);
     // At the beginning of the next round the job with the most service stops.
     problem.now_s = 3_960.0;
-    let decision = Gavel::max_min().share(&problem);
+    let decision = Gavel::max_min().allocate(&problem);
     assert_eq!(holds(&problem, &decision, 1), None);
     assert_eq!(holds(&problem, &decision, 2), Some((0, 1)));
 }
@@ -115,7 +115,7 @@ fn gavel_keeps_quotas_priorities_and_immovable_jobs() {
     problem.jobs[4].priority = 1;
     problem.jobs[4].request_gpus = 4;
     for policy in both() {
-        let decision = policy.share(&problem);
+        let decision = policy.allocate(&problem);
         assert_eq!(decision.parts[0], None, "keeps what it holds");
         assert_eq!(holds(&problem, &decision, 1), None, "its tenant has 1 left");
         assert_eq!(holds(&problem, &decision, 4), Some((0, 4)), "comes first");
@@ -134,7 +134,7 @@ fn gavel_places_whole_units_and_keeps_their_nodes() {
         job.request_gpus = 3;
     }
     for policy in both() {
-        let decision = policy.share(&problem);
+        let decision = policy.allocate(&problem);
         let seated: Vec<u32> = (0..3)
             .map(|job| {
                 decision
@@ -151,7 +151,7 @@ fn gavel_places_whole_units_and_keeps_their_nodes() {
         );
         let again = after(&problem, &decision);
         assert_eq!(
-            policy.share(&again).parts,
+            policy.allocate(&again).parts,
             vec![None; 3],
             "planning twice changes nothing"
         );

@@ -1,12 +1,12 @@
 //! Fair share of each job by the weights of the tenants.
 
 use crate::policies::quota::Quota;
-use crate::problem::Problem;
+use crate::problem::SchedulingProblem;
 
 /// Returns the fair share of each of these jobs; the sum is about 1. The share of a tenant is its
 /// weight among its siblings with jobs, times the share of its parent. The jobs of a tenant divide
 /// its share evenly (Gavel, section 4.3, fairness by entities).
-pub fn shares(problem: &Problem, jobs: &[usize]) -> Vec<f64> {
+pub fn shares(problem: &SchedulingProblem, jobs: &[usize]) -> Vec<f64> {
     let quota = Quota::whole(problem);
     let lineage = |job: usize| quota.lineage(problem.jobs[job].tenant);
     let mut own = vec![0_u32; problem.tenants.len()];

@@ -2,17 +2,17 @@
 //! descending value per GPU. On several kinds, an exact search chooses the sizes, or prices if
 //! there are many jobs. Then single improvements follow.
 
-use super::climb::Climb;
-use super::menu::{Dish, Menu};
+use super::greedy_hull::GreedyHull;
+use super::options::{AllocationOption, JobOptions};
 use super::shares::Classes;
 use super::{exact, prices};
 use crate::policies::quota::Quota;
-use crate::problem::{Problem, Tally};
+use crate::problem::{FreeResources, SchedulingProblem};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Option that a job gets, as an index into its menu.
-pub(super) type Choice = Option<usize>;
+/// Option that a job gets, as an index into its options.
+pub(super) type OptionIndex = Option<usize>;
 
 /// Maximum number of rounds of single improvements.
 const ROUNDS: usize = 4;
@@ -21,22 +21,26 @@ const ROUNDS: usize = 4;
 const MANY_JOBS: usize = 1_000;
 
 /// Remaining capacity while sizes are chosen.
-struct Giving<'a> {
-    problem: &'a Problem,
-    menus: &'a [Menu<'a>],
+struct RemainingCapacity<'a> {
+    problem: &'a SchedulingProblem,
+    all_options: &'a [JobOptions<'a>],
     quota: Quota<'a>,
     /// Remaining GPUs by kind.
     left: Vec<u32>,
     /// Whether any tenant has a quota.
     limited: bool,
-    chosen: Vec<Choice>,
+    chosen: Vec<OptionIndex>,
 }
 
-pub(super) fn choose(problem: &Problem, menus: &[Menu<'_>], classes: &Classes) -> Vec<Choice> {
-    let mut giving = Giving::new(problem, menus);
+pub(super) fn choose(
+    problem: &SchedulingProblem,
+    all_options: &[JobOptions<'_>],
+    classes: &Classes,
+) -> Vec<OptionIndex> {
+    let mut giving = RemainingCapacity::new(problem, all_options);
     if giving.left.iter().filter(|gpus| **gpus > 0).count() > 1 {
-        let wanted = exact::best(problem, menus, classes, &giving.left, &giving.quota)
-            .unwrap_or_else(|| prices::at_prices(menus, classes, &giving.left));
+        let wanted = exact::best(problem, all_options, classes, &giving.left, &giving.quota)
+            .unwrap_or_else(|| prices::at_prices(all_options, classes, &giving.left));
         for (job, choice) in wanted.into_iter().enumerate() {
             if let Some(to) = choice {
                 giving.change(job, to);
@@ -51,18 +55,21 @@ pub(super) fn choose(problem: &Problem, menus: &[Menu<'_>], classes: &Classes) -
 
 /// Returns the choice in which all jobs keep their sizes and free GPUs are distributed. Returns
 /// `None` if no job keeps a size.
-pub(super) fn stay(problem: &Problem, menus: &[Menu<'_>]) -> Option<Vec<Choice>> {
-    let mut giving = Giving::new(problem, menus);
+pub(super) fn stay(
+    problem: &SchedulingProblem,
+    all_options: &[JobOptions<'_>],
+) -> Option<Vec<OptionIndex>> {
+    let mut giving = RemainingCapacity::new(problem, all_options);
     let mut any = false;
-    for (job, menu) in menus.iter().enumerate() {
-        if let Some(present) = menu.present {
+    for (job, job_options) in all_options.iter().enumerate() {
+        if let Some(present) = job_options.present {
             any |= giving.change(job, present);
         }
     }
     if !any {
         return None;
     }
-    giving.climb(&vec![0; menus.len()]);
+    giving.climb(&vec![0; all_options.len()]);
     giving.improve();
     Some(giving.chosen)
 }
@@ -70,17 +77,19 @@ pub(super) fn stay(problem: &Problem, menus: &[Menu<'_>]) -> Option<Vec<Choice>>
 /// Whether `one` serves more jobs of a higher class than `other`, or is worth more with equally
 /// many.
 pub(super) fn is_better(
-    menus: &[Menu<'_>],
+    all_options: &[JobOptions<'_>],
     classes: &Classes,
-    one: &[Choice],
-    other: &[Choice],
+    one: &[OptionIndex],
+    other: &[OptionIndex],
 ) -> bool {
     let mut by_class: std::collections::BTreeMap<i64, i64> = std::collections::BTreeMap::new();
     let (mut gained, mut total) = (0.0, 0.0);
     for (job, (a, b)) in one.iter().zip(other).enumerate() {
         let served = i64::from(a.is_some()) - i64::from(b.is_some());
         *by_class.entry(classes[job]).or_default() += served;
-        let value = |choice: &Choice| choice.map_or(0.0, |dish| menus[job].dishes[dish].value);
+        let value = |choice: &OptionIndex| {
+            choice.map_or(0.0, |option| all_options[job].options[option].value)
+        };
         gained += value(a) - value(b);
         total += value(b);
     }
@@ -96,12 +105,12 @@ pub(super) fn is_better(
     }
 }
 
-impl<'a> Giving<'a> {
-    fn new(problem: &'a Problem, menus: &'a [Menu<'a>]) -> Self {
+impl<'a> RemainingCapacity<'a> {
+    fn new(problem: &'a SchedulingProblem, all_options: &'a [JobOptions<'a>]) -> Self {
         let mut quota = Quota::whole(problem);
         let kinds = problem.nodes.iter().map(|node| usize::from(node.kind) + 1);
         let mut left = vec![0; kinds.max().unwrap_or(0)];
-        let tally = Tally::beside_fixed(problem);
+        let tally = FreeResources::beside_fixed(problem);
         for (node, free) in problem.nodes.iter().zip(&tally.free) {
             left[usize::from(node.kind)] += free;
         }
@@ -111,21 +120,21 @@ impl<'a> Giving<'a> {
         let limited = quota.rows().next().is_some();
         Self {
             problem,
-            menus,
+            all_options,
             limited,
             quota,
             left,
-            chosen: vec![None; menus.len()],
+            chosen: vec![None; all_options.len()],
         }
     }
 
-    fn dish(&self, job: usize) -> Option<Dish> {
-        self.chosen[job].map(|dish| self.menus[job].dishes[dish])
+    fn option(&self, job: usize) -> Option<AllocationOption> {
+        self.chosen[job].map(|option| self.all_options[job].options[option])
     }
 
     /// Changes the option of a job, if the capacity and the quotas allow it.
     fn change(&mut self, job: usize, to: usize) -> bool {
-        let (old, new) = (self.dish(job), self.menus[job].dishes[to]);
+        let (old, new) = (self.option(job), self.all_options[job].options[to]);
         let own = |kind: u16| old.filter(|old| old.kind == kind).map_or(0, |old| old.gpus);
         if self.left[usize::from(new.kind)] + own(new.kind) < new.gpus {
             return false;
@@ -153,18 +162,19 @@ impl<'a> Giving<'a> {
         self.left.iter().all(|gpus| *gpus == 0)
     }
 
-    /// Takes steps along the upper concave hulls of the menus of all jobs without an option, by
+    /// Takes steps along the upper concave hulls of the options of all jobs without an option, by
     /// descending value per GPU, while GPUs are left.
     fn climb(&mut self, classes: &[i64]) {
         if self.is_spent() {
             return;
         }
-        let mut climb = Climb::new(self.menus, classes, |job| self.chosen[job].is_none());
+        let mut climb =
+            GreedyHull::new(self.all_options, classes, |job| self.chosen[job].is_none());
         if let [left] = self.left[..]
-            && self.menus.len() >= MANY_JOBS
+            && self.all_options.len() >= MANY_JOBS
             && !self.limited
         {
-            for (job, to) in climb.surely(self.menus, left) {
+            for (job, to) in climb.surely(self.all_options, left) {
                 self.change(job, to);
             }
         }
@@ -175,7 +185,7 @@ impl<'a> Giving<'a> {
             if self.is_spent() {
                 break;
             }
-            match step.above(self.menus[job].dishes, &climb.corners, climb.lowest) {
+            match step.above(self.all_options[job].options, &climb.corners, climb.lowest) {
                 Some(above) if changed => *step = above,
                 _ => drop(PeekMut::pop(step)),
             }
@@ -189,7 +199,7 @@ impl<'a> Giving<'a> {
                 break;
             }
             let mut improved = false;
-            for job in 0..self.menus.len() {
+            for job in 0..self.all_options.len() {
                 if let Some(to) = self.improvement(job) {
                     improved |= self.change(job, to);
                 }
@@ -200,16 +210,16 @@ impl<'a> Giving<'a> {
         }
     }
 
-    fn improvement(&self, job: usize) -> Choice {
-        let has = self.dish(job);
-        let value = has.map_or(0.0, |dish| dish.value);
-        let free = |dish: &Dish| {
-            let own = has.filter(|has| has.kind == dish.kind);
-            self.left[usize::from(dish.kind)] + own.map_or(0, |has| has.gpus) >= dish.gpus
+    fn improvement(&self, job: usize) -> OptionIndex {
+        let has = self.option(job);
+        let value = has.map_or(0.0, |option| option.value);
+        let free = |option: &AllocationOption| {
+            let own = has.filter(|has| has.kind == option.kind);
+            self.left[usize::from(option.kind)] + own.map_or(0, |has| has.gpus) >= option.gpus
         };
-        let dishes = self.menus[job].dishes.iter().enumerate();
-        dishes
-            .filter(|(_, dish)| dish.value > value * (1.0 + 1e-9) && free(dish))
+        let options = self.all_options[job].options.iter().enumerate();
+        options
+            .filter(|(_, option)| option.value > value * (1.0 + 1e-9) && free(option))
             .max_by(|a, b| a.1.value.total_cmp(&b.1.value).then(b.0.cmp(&a.0)))
             .map(|(index, _)| index)
     }

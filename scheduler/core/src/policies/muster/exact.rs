@@ -2,11 +2,11 @@
 //! within the GPUs of each kind and the quotas. For a few dozen jobs it finds noticeably better
 //! choices than prices.
 
-use super::choose::Choice;
-use super::menu::{Dish, Menu};
+use super::choose::OptionIndex;
+use super::options::{AllocationOption, JobOptions};
 use super::shares::Classes;
 use crate::policies::quota::Quota;
-use crate::problem::Problem;
+use crate::problem::SchedulingProblem;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
 
 /// Maximum number of jobs. For more jobs prices are used, because the search would take too long.
@@ -22,48 +22,53 @@ const MOST_RANKS: i32 = 3;
 /// Returns the best solution within the node limit. Returns `None` if there are too many jobs or no
 /// solution was found.
 pub(super) fn best(
-    problem: &Problem,
-    menus: &[Menu<'_>],
+    problem: &SchedulingProblem,
+    all_options: &[JobOptions<'_>],
     classes: &Classes,
     left: &[u32],
     quota: &Quota<'_>,
-) -> Option<Vec<Choice>> {
-    let jobs = menus.iter().filter(|menu| !menu.dishes.is_empty()).count();
+) -> Option<Vec<OptionIndex>> {
+    let jobs = all_options
+        .iter()
+        .filter(|job_options| !job_options.options.is_empty())
+        .count();
     if jobs == 0 || jobs > MOST_JOBS {
         return None;
     }
-    let dishes = menus.iter().flat_map(|menu| menu.dishes);
-    let most = dishes.map(|dish| dish.value).fold(0.0, f64::max);
+    let options = all_options
+        .iter()
+        .flat_map(|job_options| job_options.options);
+    let most = options.map(|option| option.value).fold(0.0, f64::max);
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
-    let mut variables: Vec<Vec<Variable>> = Vec::with_capacity(menus.len());
+    let mut variables: Vec<Vec<Variable>> = Vec::with_capacity(all_options.len());
     let ranks = ranks(classes);
-    for (menu, rank) in menus.iter().zip(ranks) {
+    for (job_options, rank) in all_options.iter().zip(ranks) {
         // A job of a higher class is worth more than all jobs of lower classes together.
         let bonus = if rank == 0 {
             0.0
         } else {
             (jobs as f64 + 1.0).powi(rank)
         };
-        let add = |dish: &Dish| programme.add_binary_var(dish.value / most + bonus);
-        variables.push(menu.dishes.iter().map(add).collect());
+        let add = |option: &AllocationOption| programme.add_binary_var(option.value / most + bonus);
+        variables.push(job_options.options.iter().map(add).collect());
     }
     for of_job in variables.iter().filter(|of_job| !of_job.is_empty()) {
         let one = of_job.iter().map(|&x| (x, 1.0));
         programme.add_constraint(one, ComparisonOp::Le, 1.0);
     }
-    let mut limit = |counts: &dyn Fn(usize, &Dish) -> bool, gpus: u32| {
+    let mut limit = |counts: &dyn Fn(usize, &AllocationOption) -> bool, gpus: u32| {
         let mut terms = LinearExpr::empty();
-        for (job, (menu, of_job)) in menus.iter().zip(&variables).enumerate() {
-            for (dish, &x) in menu.dishes.iter().zip(of_job) {
-                if counts(job, dish) {
-                    terms.add(x, f64::from(dish.gpus));
+        for (job, (job_options, of_job)) in all_options.iter().zip(&variables).enumerate() {
+            for (option, &x) in job_options.options.iter().zip(of_job) {
+                if counts(job, option) {
+                    terms.add(x, f64::from(option.gpus));
                 }
             }
         }
         programme.add_constraint(terms, ComparisonOp::Le, f64::from(gpus));
     };
     for (kind, &gpus) in left.iter().enumerate() {
-        limit(&|_, dish| usize::from(dish.kind) == kind, gpus);
+        limit(&|_, option| usize::from(option.kind) == kind, gpus);
     }
     for (tenant, gpus) in quota.rows() {
         let below = |job: usize| {

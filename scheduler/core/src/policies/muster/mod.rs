@@ -24,18 +24,18 @@
 //! because a problem does not contain the cost of sharing.
 
 mod choose;
-mod climb;
 mod exact;
-mod floor;
-mod menu;
+mod greedy_hull;
+mod incremental;
+mod options;
+mod place;
+mod placement_index;
 mod prices;
-mod seat;
 mod shares;
-mod standing;
 
-use super::{Promises, Share};
-use crate::problem::{Decision, Problem, gpus_of};
-pub use standing::{Change, Standing};
+use super::{PolicyCapabilities, SchedulingPolicy};
+use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
+pub use incremental::{AllocationChange, IncrementalState};
 
 /// The policy with its parameters. They were tuned on published workloads, at two loads and with
 /// one and three GPU kinds. Nearby values give nearly the same results.
@@ -44,17 +44,17 @@ pub struct Muster {
     /// Exponent `p` of the time left.
     pub power: f64,
     /// Exponent `t` of the efficiency: the speed per GPU over the best speed per GPU of the job.
-    pub thrift: f64,
+    pub efficiency_exponent: f64,
     /// Exponent `a` of the age.
     pub ageing: f64,
     /// First part of the unit of age, in restarts of the job.
-    pub patience_restarts: f64,
+    pub age_unit_restarts: f64,
     /// Second part of the unit of age, in total durations of the job at its fastest size.
-    pub patience_lengths: f64,
+    pub age_unit_lengths: f64,
     /// Age from which the value grows only with the square root of the age. A job that waits for
     /// ever still comes first in the end, but a job from yesterday does not delay a new job of
     /// seconds.
-    pub elder: f64,
+    pub age_knee: f64,
     /// First part of the age from which a job is overdue, in restarts of the job. Overdue jobs
     /// precede others of their priority.
     pub overdue_restarts: f64,
@@ -66,30 +66,30 @@ pub struct Muster {
     /// Weight of a restart. Estimates err, and a job that moves now may move again.
     pub caution: f64,
     /// Minimum speed that each further GPU must add, as a share of the best speed per GPU.
-    pub floor: f64,
+    pub min_marginal_speed: f64,
     /// Maximum growth of a job, as a multiple of its largest measured size.
     pub explore_factor: u32,
     /// Weight of the uncertainty by which the expected work is reduced. A new job therefore starts
     /// early.
-    pub optimism: f64,
+    pub unknown_length_discount: f64,
 }
 
 impl Muster {
     /// Default parameters.
     pub const STANDARD: Self = Self {
         power: 0.8,
-        thrift: 0.45,
+        efficiency_exponent: 0.45,
         ageing: 2.0,
-        patience_restarts: 240.0,
-        patience_lengths: 0.25,
-        elder: 5.0,
+        age_unit_restarts: 240.0,
+        age_unit_lengths: 0.25,
+        age_knee: 5.0,
         overdue_restarts: 1_200.0,
         overdue_lengths: 100.0,
         offset_restarts: 6.5,
         caution: 5.0,
-        floor: 0.2,
+        min_marginal_speed: 0.2,
         explore_factor: 2,
-        optimism: 1.0,
+        unknown_length_discount: 1.0,
     };
 }
 
@@ -97,40 +97,40 @@ impl Muster {
     /// Returns the objective of this policy: the sum of the values of all sizes. A job on a size
     /// that is not among its options counts 0.
     #[must_use]
-    pub fn objective(&self, problem: &Problem, decision: &Decision) -> f64 {
-        let board = menu::Board::of(problem, self);
-        let menus = board.menus().into_iter().enumerate();
-        let worth = |(job, menu): (usize, menu::Menu<'_>)| {
+    pub fn objective(&self, problem: &SchedulingProblem, decision: &PolicyDecision) -> f64 {
+        let table = options::OptionTable::of(problem, self);
+        let all_options = table.all_options().into_iter().enumerate();
+        let worth = |(job, job_options): (usize, options::JobOptions<'_>)| {
             let parts = decision.holds(problem, job);
             let kind = problem.nodes[parts.first()?.node as usize].kind;
             let size = (kind, gpus_of(parts));
-            let held = |dish: &&menu::Dish| (dish.kind, dish.gpus) == size;
-            Some(menu.dishes.iter().find(held)?.value)
+            let held = |option: &&options::AllocationOption| (option.kind, option.gpus) == size;
+            Some(job_options.options.iter().find(held)?.value)
         };
-        menus.filter_map(worth).sum()
+        all_options.filter_map(worth).sum()
     }
 }
 
-impl Share for Muster {
-    fn share(&self, problem: &Problem) -> Decision {
-        let board = menu::Board::of(problem, self);
-        let menus = board.menus();
-        let classes = shares::priorities(problem, self, &menus);
-        let mut chosen = choose::choose(problem, &menus, &classes);
-        if let Some(owed) = shares::owed(problem, &menus, &classes, &chosen) {
-            chosen = choose::choose(problem, &menus, &owed);
+impl SchedulingPolicy for Muster {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let table = options::OptionTable::of(problem, self);
+        let all_options = table.all_options();
+        let classes = shares::priorities(problem, self, &all_options);
+        let mut chosen = choose::choose(problem, &all_options, &classes);
+        if let Some(owed) = shares::owed(problem, &all_options, &classes, &chosen) {
+            chosen = choose::choose(problem, &all_options, &owed);
         }
-        let anew = seat::seat(problem, &menus, chosen);
-        let Some(stays) = choose::stay(problem, &menus) else {
-            return seat::decision(problem, &menus, anew);
+        let anew = place::place_options(problem, &all_options, chosen);
+        let Some(stays) = choose::stay(problem, &all_options) else {
+            return place::decision(problem, &all_options, anew);
         };
-        let stays = seat::seat(problem, &menus, stays);
-        let better = choose::is_better(&menus, &classes, &anew.held, &stays.held);
-        seat::decision(problem, &menus, if better { anew } else { stays })
+        let stays = place::place_options(problem, &all_options, stays);
+        let better = choose::is_better(&all_options, &classes, &anew.held, &stays.held);
+        place::decision(problem, &all_options, if better { anew } else { stays })
     }
 
-    fn promises(&self) -> Promises {
-        Promises {
+    fn capabilities(&self) -> PolicyCapabilities {
+        PolicyCapabilities {
             restarts_pay: true,
             bounded_waiting: true,
             takes_turns: true,

@@ -5,8 +5,8 @@
 //! by kind by bisection, in several sweeps. GPUs that remain free are distributed afterwards. The
 //! method is used for more jobs than the exact search can handle.
 
-use super::choose::Choice;
-use super::menu::{Dish, Menu};
+use super::choose::OptionIndex;
+use super::options::{AllocationOption, JobOptions};
 use super::shares::Classes;
 
 /// Sweeps over the kinds, and bisection steps per price.
@@ -15,43 +15,50 @@ const HALVINGS: usize = 20;
 
 /// Returns the option of every job at prices at which the demand for each kind is within its
 /// supply. Classes are served in descending order, each from the GPUs that the higher ones leave.
-pub(super) fn at_prices(menus: &[Menu<'_>], classes: &Classes, left: &[u32]) -> Vec<Choice> {
+pub(super) fn at_prices(
+    all_options: &[JobOptions<'_>],
+    classes: &Classes,
+    left: &[u32],
+) -> Vec<OptionIndex> {
     let mut left = left.to_vec();
-    let mut chosen = vec![None; menus.len()];
+    let mut chosen = vec![None; all_options.len()];
     let mut order: Vec<i64> = classes.clone();
     order.sort_unstable();
     order.dedup();
     for class in order.into_iter().rev() {
-        let of_class: Vec<usize> = (0..menus.len())
+        let of_class: Vec<usize> = (0..all_options.len())
             .filter(|&job| classes[job] == class)
             .collect();
-        let dishes: Vec<&[Dish]> = of_class.iter().map(|&job| menus[job].dishes).collect();
-        for (job, choice) in of_class.into_iter().zip(within(&dishes, &left)) {
+        let options: Vec<&[AllocationOption]> = of_class
+            .iter()
+            .map(|&job| all_options[job].options)
+            .collect();
+        for (job, choice) in of_class.into_iter().zip(within(&options, &left)) {
             chosen[job] = choice;
-            if let Some(dish) = choice.map(|dish| menus[job].dishes[dish]) {
-                left[usize::from(dish.kind)] -= dish.gpus;
+            if let Some(option) = choice.map(|option| all_options[job].options[option]) {
+                left[usize::from(option.kind)] -= option.gpus;
             }
         }
     }
     chosen
 }
 
-fn within(menus: &[&[Dish]], left: &[u32]) -> Vec<Choice> {
+fn within(all_options: &[&[AllocationOption]], left: &[u32]) -> Vec<OptionIndex> {
     let mut prices = vec![0.0; left.len()];
-    let dishes = menus.iter().copied().flatten();
-    let dearest = dishes
-        .map(|dish| dish.value / f64::from(dish.gpus))
+    let options = all_options.iter().copied().flatten();
+    let dearest = options
+        .map(|option| option.value / f64::from(option.gpus))
         .fold(0.0, f64::max);
     for _ in 0..SWEEPS {
         for kind in 0..left.len() {
             prices[kind] = 0.0;
-            if demand(menus, &prices, kind) <= left[kind] {
+            if demand(all_options, &prices, kind) <= left[kind] {
                 continue;
             }
             let (mut low, mut high) = (0.0, dearest * 1.01);
             for _ in 0..HALVINGS {
                 prices[kind] = f64::midpoint(low, high);
-                if demand(menus, &prices, kind) <= left[kind] {
+                if demand(all_options, &prices, kind) <= left[kind] {
                     high = prices[kind];
                 } else {
                     low = prices[kind];
@@ -62,27 +69,27 @@ fn within(menus: &[&[Dish]], left: &[u32]) -> Vec<Choice> {
     }
     // Demand of other kinds may have moved to a kind whose price was found earlier.
     let mut left = left.to_vec();
-    let take = |menu: &&[Dish]| {
-        let choice = best(menu, &prices)?;
-        let free = &mut left[usize::from(menu[choice].kind)];
-        *free = free.checked_sub(menu[choice].gpus)?;
+    let take = |job_options: &&[AllocationOption]| {
+        let choice = best(job_options, &prices)?;
+        let free = &mut left[usize::from(job_options[choice].kind)];
+        *free = free.checked_sub(job_options[choice].gpus)?;
         Some(choice)
     };
-    menus.iter().map(take).collect()
+    all_options.iter().map(take).collect()
 }
 
-fn demand(menus: &[&[Dish]], prices: &[f64], kind: usize) -> u32 {
-    let wanted = menus
+fn demand(all_options: &[&[AllocationOption]], prices: &[f64], kind: usize) -> u32 {
+    let wanted = all_options
         .iter()
-        .filter_map(|menu| Some(menu[best(menu, prices)?]));
-    let of_kind = wanted.filter(|dish| usize::from(dish.kind) == kind);
-    of_kind.map(|dish| dish.gpus).sum()
+        .filter_map(|job_options| Some(job_options[best(job_options, prices)?]));
+    let of_kind = wanted.filter(|option| usize::from(option.kind) == kind);
+    of_kind.map(|option| option.gpus).sum()
 }
 
-fn best(menu: &[Dish], prices: &[f64]) -> Choice {
+fn best(job_options: &[AllocationOption], prices: &[f64]) -> OptionIndex {
     let mut best: Option<(f64, usize)> = None;
-    for (index, dish) in menu.iter().enumerate() {
-        let profit = dish.value - prices[usize::from(dish.kind)] * f64::from(dish.gpus);
+    for (index, option) in job_options.iter().enumerate() {
+        let profit = option.value - prices[usize::from(option.kind)] * f64::from(option.gpus);
         if profit > best.map_or(0.0, |best| best.0) {
             best = Some((profit, index));
         }

@@ -2,11 +2,11 @@
 //! than their share while their jobs wait.
 
 use super::Muster;
-use super::choose::Choice;
-use super::menu::{Dish, Menu};
+use super::choose::OptionIndex;
+use super::options::{AllocationOption, JobOptions};
 use crate::policies::quota::Quota;
 use crate::policies::tenant_share;
-use crate::problem::{Job, Problem};
+use crate::problem::{ProblemJob, SchedulingProblem};
 use std::cmp::Reverse;
 
 /// Class of each job. All jobs of a class get at least their minimum before any job of a lower
@@ -19,10 +19,14 @@ const MOST_OVERDUE: usize = 4;
 
 /// Returns the classes by priority with overdue jobs first. The numbers leave room for jobs that
 /// are owed a share.
-pub(super) fn priorities(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Classes {
+pub(super) fn priorities(
+    problem: &SchedulingProblem,
+    policy: &Muster,
+    all_options: &[JobOptions<'_>],
+) -> Classes {
     let of = |priority: i32| 4 * i64::from(priority);
     let mut classes: Classes = problem.jobs.iter().map(|job| of(job.priority)).collect();
-    for job in overdue(problem, policy, menus) {
+    for job in overdue(problem, policy, all_options) {
         classes[job] += 2;
     }
     classes
@@ -33,7 +37,11 @@ pub(super) fn priorities(problem: &Problem, policy: &Muster, menus: &[Menu<'_>])
 ///
 /// The value of waiting alone does not bound the wait: under permanent overload some other job
 /// always weighs more.
-fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize> {
+fn overdue(
+    problem: &SchedulingProblem,
+    policy: &Muster,
+    all_options: &[JobOptions<'_>],
+) -> Vec<usize> {
     let quota = Quota::whole(problem);
     let is_overdue = |index: usize| {
         let job = &problem.jobs[index];
@@ -41,8 +49,13 @@ fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize>
         if age_s < 0.0 || !quota.allows(job.tenant, job.min_gpus) {
             return false;
         }
-        let speed = |dish: &Dish| job.outlook.speed(dish.kind, dish.gpus, dish.nodes);
-        let fastest = menus[index].dishes.iter().map(speed).fold(0.0, f64::max);
+        let speed =
+            |option: &AllocationOption| job.outlook.speed(option.kind, option.gpus, option.nodes);
+        let fastest = all_options[index]
+            .options
+            .iter()
+            .map(speed)
+            .fold(0.0, f64::max);
         let work = job.outlook.work_done + job.outlook.work_left;
         fastest > 0.0 && age_s >= policy.overdue_lengths * work / fastest
     };
@@ -61,10 +74,10 @@ fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize>
 /// Returns classes in which the jobs of tenants below their share come first, as far as the share
 /// goes. Returns `None` if no tenant is owed a share.
 pub(super) fn owed(
-    problem: &Problem,
-    menus: &[Menu<'_>],
+    problem: &SchedulingProblem,
+    all_options: &[JobOptions<'_>],
     classes: &Classes,
-    chosen: &[Choice],
+    chosen: &[OptionIndex],
 ) -> Option<Classes> {
     let jobs = problem.jobs.iter().map(|job| job.tenant);
     let shares = tenant_share::of(&problem.tenants, jobs, problem.gpus())?;
@@ -72,15 +85,21 @@ pub(super) fn owed(
     for (job, choice) in chosen.iter().enumerate() {
         let of = &problem.jobs[job];
         let gpus = match choice {
-            Some(dish) => menus[job].dishes[*dish].gpus,
+            Some(option) => all_options[job].options[*option].gpus,
             None if of.is_movable() => 0,
             None => of.held_gpus(),
         };
         used[of.tenant as usize] += f64::from(gpus);
     }
-    let least = |job: usize| menus[job].dishes.iter().map(|dish| dish.gpus).min();
+    let least = |job: usize| {
+        all_options[job]
+            .options
+            .iter()
+            .map(|option| option.gpus)
+            .min()
+    };
     let mut waiting: Vec<usize> = (0..chosen.len())
-        .filter(|&job| chosen[job].is_none() && !menus[job].dishes.is_empty())
+        .filter(|&job| chosen[job].is_none() && !all_options[job].options.is_empty())
         .collect();
     // The smallest first, so that as many jobs as possible fit into the share.
     waiting.sort_by_key(|&job| (Reverse(classes[job]), least(job), job));
@@ -100,11 +119,13 @@ pub(super) fn owed(
         let kept = (0..chosen.len()).filter(|&job| chosen[job].is_some());
         for job in kept {
             let tenant = problem.jobs[job].tenant as usize;
-            let dish = chosen[job].map(|dish| menus[job].dishes[dish]);
-            let is_due = dish.is_some_and(|dish| {
-                let is_only_one = used[tenant] <= f64::from(dish.gpus);
+            let option = chosen[job].map(|option| all_options[job].options[option]);
+            let is_due = option.is_some_and(|option| {
+                let is_only_one = used[tenant] <= f64::from(option.gpus);
                 let is_wide = f64::from(least(job).unwrap_or(0)) > shares[tenant];
-                is_only_one && is_wide && is_due(problem, &problem.jobs[job], dish, shares[tenant])
+                is_only_one
+                    && is_wide
+                    && is_due(problem, &problem.jobs[job], option, shares[tenant])
             });
             if used[tenant] <= shares[tenant] || is_due {
                 classes[job] += 1;
@@ -119,11 +140,16 @@ pub(super) fn owed(
 /// It is due if its part of the GPU time since the submission would have sufficed to end it by its
 /// earliest possible end. Without this rule, gangs wider than any share would wait as long as other
 /// tenants have jobs.
-fn is_due(problem: &Problem, job: &Job, dish: Dish, share: f64) -> bool {
-    let width = f64::from(dish.gpus) / share.max(1e-12);
+fn is_due(
+    problem: &SchedulingProblem,
+    job: &ProblemJob,
+    option: AllocationOption,
+    share: f64,
+) -> bool {
+    let width = f64::from(option.gpus) / share.max(1e-12);
     let (work, speed) = (
         job.outlook.work_left,
-        job.outlook.speed(dish.kind, dish.gpus, dish.nodes),
+        job.outlook.speed(option.kind, option.gpus, option.nodes),
     );
     let in_share_s = (job.outlook.work_done + work) / speed * width;
     job.age_s(problem.now_s) + work / speed >= in_share_s

@@ -1,9 +1,9 @@
 //! Allocation of all jobs, and its repair to a valid one.
 
-use super::speedup::Contender;
+use super::speedup::SearchJob;
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::quota::Quota;
-use crate::policies::room::Room;
-use crate::problem::{Part, Tally, gpus_of};
+use crate::problem::{FreeResources, NodeAllocation, gpus_of};
 
 /// Maximum number of nodes of one job.
 const NODES: usize = 16;
@@ -15,7 +15,7 @@ const NODES: usize = 16;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Genome {
     /// Parts of every contender, in the order of the nodes.
-    pub rows: Vec<Vec<Part>>,
+    pub rows: Vec<Vec<NodeAllocation>>,
     /// Inverse speedups by contender.
     costs: Vec<f64>,
     /// Sum of the inverse speedups; smaller is better.
@@ -23,30 +23,30 @@ pub struct Genome {
 }
 
 /// Remaining capacity while a genome is built.
-struct Left<'a> {
-    tally: Tally,
+struct GenomeCapacity<'a> {
+    tally: FreeResources,
     quota: Quota<'a>,
     /// Whether the node has a spread job.
     spread: Vec<bool>,
 }
 
 /// Environment of the search: capacity, contenders, and nodes with spread jobs.
-pub struct Ground<'r, 'a> {
-    pub room: &'r Room<'a>,
-    pub contenders: Vec<Contender<'a>>,
+pub struct SearchEnvironment<'r, 'a> {
+    pub state: &'r AllocationState<'a>,
+    pub contenders: Vec<SearchJob<'a>>,
     spread: Vec<bool>,
 }
 
-impl<'r, 'a> Ground<'r, 'a> {
-    pub fn new(room: &'r Room<'a>, jobs: &[usize]) -> Self {
-        let mut spread = vec![false; room.problem.nodes.len()];
-        for (job, of) in room.problem.jobs.iter().enumerate() {
+impl<'r, 'a> SearchEnvironment<'r, 'a> {
+    pub fn new(state: &'r AllocationState<'a>, jobs: &[usize]) -> Self {
+        let mut spread = vec![false; state.problem.nodes.len()];
+        for (job, of) in state.problem.jobs.iter().enumerate() {
             let fixed = if of.is_movable() {
                 &[][..]
             } else {
                 &of.present
             };
-            let parts = room.given(job).unwrap_or(fixed);
+            let parts = state.given(job).unwrap_or(fixed);
             if parts.iter().any(|part| part.node != parts[0].node) {
                 parts
                     .iter()
@@ -54,8 +54,8 @@ impl<'r, 'a> Ground<'r, 'a> {
             }
         }
         Self {
-            room,
-            contenders: jobs.iter().map(|&job| Contender::new(room, job)).collect(),
+            state,
+            contenders: jobs.iter().map(|&job| SearchJob::new(state, job)).collect(),
             spread,
         }
     }
@@ -68,23 +68,28 @@ impl<'r, 'a> Ground<'r, 'a> {
 
     /// Returns the valid genome nearest to these rows. Rows take capacity in order, from `first` on
     /// and then from the beginning. Later rows get what is left of theirs.
-    pub fn repaired(&self, mut rows: Vec<Vec<Part>>, first: usize) -> Genome {
-        let mut left = Left {
-            tally: self.room.tally.clone(),
-            quota: self.room.quota.clone(),
+    pub fn repaired(&self, mut rows: Vec<Vec<NodeAllocation>>, first: usize) -> Genome {
+        let mut left = GenomeCapacity {
+            tally: self.state.tally.clone(),
+            quota: self.state.quota.clone(),
             spread: self.spread.clone(),
         };
         let mut costs = vec![0.0; rows.len()];
         for index in (first..rows.len()).chain(0..first) {
             let contender = &self.contenders[index];
             self.repair(&mut rows[index], contender, &mut left);
-            costs[index] = contender.cost(self.room, &rows[index]);
+            costs[index] = contender.cost(self.state, &rows[index]);
         }
         let cost = costs.iter().sum();
         Genome { rows, costs, cost }
     }
 
-    fn repair(&self, row: &mut Vec<Part>, contender: &Contender<'a>, left: &mut Left<'a>) {
+    fn repair(
+        &self,
+        row: &mut Vec<NodeAllocation>,
+        contender: &SearchJob<'a>,
+        left: &mut GenomeCapacity<'a>,
+    ) {
         let Some(kind) = row.first().map(|part| self.kind(part)) else {
             return;
         };
@@ -96,11 +101,11 @@ impl<'r, 'a> Ground<'r, 'a> {
             row.truncate(NODES);
         }
         let tenant = contender.of.tenant;
-        let mut room = contender.most.min(left.quota.room(tenant));
+        let mut capacity = contender.most.min(left.quota.remaining(tenant));
         for part in row.iter_mut() {
             let free = left.tally.available(part.node as usize, unit);
-            part.gpus = part.gpus.min(free).min(room) / step * step;
-            room -= part.gpus;
+            part.gpus = part.gpus.min(free).min(capacity) / step * step;
+            capacity -= part.gpus;
         }
         row.retain(|part| part.gpus > 0);
         let gpus = gpus_of(row);
@@ -118,7 +123,7 @@ impl<'r, 'a> Ground<'r, 'a> {
         }
     }
 
-    pub fn kind(&self, part: &Part) -> u16 {
-        self.room.problem.nodes[part.node as usize].kind
+    pub fn kind(&self, part: &NodeAllocation) -> u16 {
+        self.state.problem.nodes[part.node as usize].kind
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Differences:
 //!
-//! - The goodput is the one of the job's [`Outlook`](crate::problem::Outlook).
+//! - The goodput is the one of the job's [`ScalingModel`](crate::problem::ScalingModel).
 //! - Mutations are fewer.
 //! - The artefact also sorts by a second objective, which never decides. It is omitted.
 //! - The artefact starts from the population of its previous decision. This policy is pure. It
@@ -22,47 +22,47 @@ mod speedup;
 #[cfg(test)]
 mod tests;
 
-use super::Share;
-use super::room::Room;
-use super::seat;
-use crate::problem::{Decision, Problem};
-use search::Search;
+use super::SchedulingPolicy;
+use super::allocation_state::AllocationState;
+use super::wish_placement;
+use crate::problem::{PolicyDecision, SchedulingProblem};
+use search::GeneticSearch;
 
 /// Policy of goodput by a genetic search.
 #[derive(Debug, Clone, Copy)]
 pub struct Pollux;
 
-impl Share for Pollux {
-    fn share(&self, problem: &Problem) -> Decision {
-        let mut room = Room::beside_fixed(problem);
+impl SchedulingPolicy for Pollux {
+    fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
+        let mut state = AllocationState::beside_fixed(problem);
         if decided_now(problem) {
-            keep_all(&mut room);
-            return room.decision();
+            keep_all(&mut state);
+            return state.decision();
         }
-        for level in seat::levels(problem) {
-            for (job, parts) in Search::new(&room, level).run() {
+        for level in wish_placement::levels(problem) {
+            for (job, parts) in GeneticSearch::new(&state, level).run() {
                 if !parts.is_empty() {
-                    room.give(job, parts);
+                    state.give(job, parts);
                 }
             }
         }
-        room.decision()
+        state.decision()
     }
 }
 
 /// Whether an allocation changed at this instant. Fixed jobs are not allocated by this policy and
 /// do not count.
-fn decided_now(problem: &Problem) -> bool {
+fn decided_now(problem: &SchedulingProblem) -> bool {
     problem.jobs.iter().any(|job| {
         let submitted_now = job.present.is_empty() && job.since_s <= job.submitted_s;
         !job.fixed && job.since_s >= problem.now_s && !submitted_now
     })
 }
 
-fn keep_all(room: &mut Room<'_>) {
-    for job in 0..room.problem.jobs.len() {
-        if room.problem.jobs[job].is_movable() && room.can_keep(job) {
-            room.keep(job);
+fn keep_all(state: &mut AllocationState<'_>) {
+    for job in 0..state.problem.jobs.len() {
+        if state.problem.jobs[job].is_movable() && state.can_keep(job) {
+            state.keep(job);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Genetic search: tournament selection, crossover over jobs, mutation, and survival of the best of
 //! parents and children.
 
-use super::genome::{Genome, Ground};
-use super::speedup::{Contender, by_node};
+use super::genome::{Genome, SearchEnvironment};
+use super::speedup::{SearchJob, by_node};
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::place;
-use crate::policies::room::Room;
-use crate::problem::Part;
+use crate::problem::NodeAllocation;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -15,16 +15,16 @@ const GENERATIONS: usize = 100;
 const RESET: f64 = 0.1;
 
 /// State of one search.
-pub struct Search<'r, 'a> {
-    ground: Ground<'r, 'a>,
+pub struct GeneticSearch<'r, 'a> {
+    ground: SearchEnvironment<'r, 'a>,
     /// Nodes with free GPUs, from which mutations draw.
     nodes: Vec<u32>,
     random: ChaCha8Rng,
 }
 
-impl<'r, 'a> Search<'r, 'a> {
-    pub fn new(room: &'r Room<'a>, jobs: Vec<usize>) -> Self {
-        let nodes = (0..).zip(&room.tally.free);
+impl<'r, 'a> GeneticSearch<'r, 'a> {
+    pub fn new(state: &'r AllocationState<'a>, jobs: Vec<usize>) -> Self {
+        let nodes = (0..).zip(&state.tally.free);
         Self {
             nodes: nodes
                 .filter(|&(_, &free)| free > 0)
@@ -32,13 +32,13 @@ impl<'r, 'a> Search<'r, 'a> {
                 .collect(),
             // The instant is the seed. The same problem gives the same decision, and the next one
             // another search.
-            random: ChaCha8Rng::seed_from_u64(room.problem.now_s.to_bits()),
-            ground: Ground::new(room, &jobs),
+            random: ChaCha8Rng::seed_from_u64(state.problem.now_s.to_bits()),
+            ground: SearchEnvironment::new(state, &jobs),
         }
     }
 
     /// Returns the allocation of every contender.
-    pub fn run(mut self) -> Vec<(usize, Vec<Part>)> {
+    pub fn run(mut self) -> Vec<(usize, Vec<NodeAllocation>)> {
         let present = self.ground.present();
         let mut rows = present.rows.clone();
         if !self.nodes.is_empty() {
@@ -76,15 +76,15 @@ impl<'r, 'a> Search<'r, 'a> {
 
     /// Returns the genome in which all jobs get an equal part of the GPUs, packed on nodes.
     fn fair(&self) -> Genome {
-        let problem = self.ground.room.problem;
+        let problem = self.ground.state.problem;
         let contenders = &self.ground.contenders;
         let gpus =
-            self.ground.room.tally.gpus() / u32::try_from(contenders.len()).unwrap_or(1).max(1);
-        let mut tally = self.ground.room.tally.clone();
-        let place = |of: &Contender<'_>| {
+            self.ground.state.tally.gpus() / u32::try_from(contenders.len()).unwrap_or(1).max(1);
+        let mut tally = self.ground.state.tally.clone();
+        let place = |of: &SearchJob<'_>| {
             let unit = &of.of.unit;
             let gpus = (gpus.min(of.most) / unit.gpus.max(1) * unit.gpus.max(1)).max(of.least);
-            let kinds = self.ground.room.kinds_for(of.job, gpus);
+            let kinds = self.ground.state.kinds_for(of.job, gpus);
             let mut places = kinds.into_iter();
             let parts =
                 places.find_map(|kind| place::packed(&mut tally, problem, kind, unit, gpus));
@@ -98,7 +98,7 @@ impl<'r, 'a> Search<'r, 'a> {
         let (a, b) = (self.parent(population), self.parent(population));
         let point = self.below(a.rows.len() + 1);
         let rows = a.rows[..point].iter().chain(&b.rows[point..]);
-        let rows: Vec<Vec<Part>> = rows.cloned().collect();
+        let rows: Vec<Vec<NodeAllocation>> = rows.cloned().collect();
         // One mutation per child on average. With two or four, a hundred generations come less near
         // to the result of thousands.
         let rate = 1.0 / rows.len() as f64;
@@ -112,7 +112,7 @@ impl<'r, 'a> Search<'r, 'a> {
         &population[a.min(b)]
     }
 
-    fn mutated(&mut self, mut rows: Vec<Vec<Part>>, rate: f64) -> Genome {
+    fn mutated(&mut self, mut rows: Vec<Vec<NodeAllocation>>, rate: f64) -> Genome {
         let mut first = 0;
         for (index, row) in rows.iter_mut().enumerate() {
             if !self.happens(rate) {
@@ -131,7 +131,7 @@ impl<'r, 'a> Search<'r, 'a> {
     }
 
     /// Clears the row, or draws a new number of GPUs on one node, or both.
-    fn mutate(&mut self, index: usize, row: &mut Vec<Part>) {
+    fn mutate(&mut self, index: usize, row: &mut Vec<NodeAllocation>) {
         if self.happens(0.5) {
             row.clear();
             if self.happens(0.5) {
@@ -147,8 +147,8 @@ impl<'r, 'a> Search<'r, 'a> {
             self.nodes[drawn]
         };
         let unit = self.ground.contenders[index].of.unit.gpus.max(1);
-        let units = self.ground.room.problem.nodes[node as usize].gpus / unit;
-        let drawn = Part {
+        let units = self.ground.state.problem.nodes[node as usize].gpus / unit;
+        let drawn = NodeAllocation {
             node,
             gpus: unit * self.below(units as usize + 1) as u32,
         };

@@ -1,8 +1,8 @@
 //! Value of an allocation: the goodput of the job there over the goodput of its fair share.
 
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::order::{maximum, minimum};
-use crate::policies::room::Room;
-use crate::problem::{Job, Outlook, Part, gpus_of, nodes_of};
+use crate::problem::{NodeAllocation, ProblemJob, ScalingModel, gpus_of, nodes_of};
 
 /// Maximum growth of a job, as a multiple of its largest measured size.
 const GROWTH: u32 = 2;
@@ -11,14 +11,14 @@ const NOTHING: f64 = 1e-3;
 
 /// Job in the search.
 #[derive(Debug, Clone)]
-pub struct Contender<'a> {
+pub struct SearchJob<'a> {
     pub job: usize,
-    pub of: &'a Job,
+    pub of: &'a ProblemJob,
     /// Smallest size in GPUs, in whole units.
     pub least: u32,
     pub most: u32,
     /// Present parts that the job may keep, by node.
-    pub present: Vec<Part>,
+    pub present: Vec<NodeAllocation>,
     /// Goodput of the fair share, by which the job's goodput is divided.
     fair: f64,
     /// Factor on the speedup after a restart.
@@ -27,9 +27,9 @@ pub struct Contender<'a> {
     node_gpus: f64,
 }
 
-impl<'a> Contender<'a> {
-    pub fn new(room: &Room<'a>, job: usize) -> Self {
-        let problem = room.problem;
+impl<'a> SearchJob<'a> {
+    pub fn new(state: &AllocationState<'a>, job: usize) -> Self {
+        let problem = state.problem;
         let of = &problem.jobs[job];
         let most = maximum(of).min(
             of.outlook
@@ -38,17 +38,17 @@ impl<'a> Contender<'a> {
                 .max(minimum(of)),
         );
         let mut present = Vec::new();
-        if room.can_keep(job) {
-            present = by_node(room.present(job));
+        if state.can_keep(job) {
+            present = by_node(state.present(job));
         }
-        let node_gpus = room.kinds().iter().map(|&(_, node_gpus)| node_gpus);
+        let node_gpus = state.kinds().iter().map(|&(_, node_gpus)| node_gpus);
         let jobs = u32::try_from(problem.jobs.len()).unwrap_or(u32::MAX);
         Self {
             job,
             of,
             least: minimum(of),
             most,
-            fair: fair(room, of, problem.gpus().div_ceil(jobs.max(1))),
+            fair: fair(state, of, problem.gpus().div_ceil(jobs.max(1))),
             restart: restart(of, present.is_empty(), problem.now_s),
             present,
             node_gpus: f64::from(node_gpus.max().unwrap_or(1)),
@@ -57,7 +57,7 @@ impl<'a> Contender<'a> {
 
     /// Returns the parts of a row. An unchanged row keeps the order in which the job holds its
     /// parts.
-    pub fn as_held(&self, row: Vec<Part>) -> Vec<Part> {
+    pub fn as_held(&self, row: Vec<NodeAllocation>) -> Vec<NodeAllocation> {
         if !row.is_empty() && row == self.present {
             return self.of.present.clone();
         }
@@ -65,8 +65,8 @@ impl<'a> Contender<'a> {
     }
 
     /// Returns the inverse speedup, in units of the GPUs of one node. The search minimises the sum.
-    pub fn cost(&self, room: &Room<'_>, parts: &[Part]) -> f64 {
-        let Some(kind) = room.kind_of(parts) else {
+    pub fn cost(&self, state: &AllocationState<'_>, parts: &[NodeAllocation]) -> f64 {
+        let Some(kind) = state.kind_of(parts) else {
             return 1.0 / NOTHING;
         };
         let goodput = self.of.outlook.speed(kind, gpus_of(parts), nodes_of(parts));
@@ -80,7 +80,7 @@ impl<'a> Contender<'a> {
 }
 
 /// Merges the parts into one entry per node, in the order of the nodes.
-pub fn by_node(parts: &[Part]) -> Vec<Part> {
+pub fn by_node(parts: &[NodeAllocation]) -> Vec<NodeAllocation> {
     let mut parts = parts.to_vec();
     parts.sort_by_key(|part| part.node);
     parts.dedup_by(|next, part| {
@@ -93,11 +93,11 @@ pub fn by_node(parts: &[Part]) -> Vec<Part> {
 
 /// Returns the goodput of `gpus` GPUs on one node, averaged over the kinds on which the job runs.
 /// If the speed at that size on one node is unknown, the largest smaller size counts.
-fn fair(room: &Room<'_>, job: &Job, gpus: u32) -> f64 {
+fn fair(state: &AllocationState<'_>, job: &ProblemJob, gpus: u32) -> f64 {
     let on = |kind: u16| local(&job.outlook, kind, gpus.clamp(minimum(job), maximum(job)));
     let (mut sum, mut weights) = (0.0, 0.0);
-    for &(kind, _) in room.kinds() {
-        let weight = f64::from(room.problem.gpus_of_kind(kind));
+    for &(kind, _) in state.kinds() {
+        let weight = f64::from(state.problem.gpus_of_kind(kind));
         if let Some(goodput) = on(kind) {
             sum += goodput * weight;
             weights += weight;
@@ -106,14 +106,14 @@ fn fair(room: &Room<'_>, job: &Job, gpus: u32) -> f64 {
     if sum > 0.0 { sum / weights } else { 1.0 }
 }
 
-fn local(outlook: &Outlook, kind: u16, gpus: u32) -> Option<f64> {
+fn local(outlook: &ScalingModel, kind: u16, gpus: u32) -> Option<f64> {
     let speeds = (1..=gpus).rev().map(|gpus| outlook.speed(kind, gpus, 1));
     speeds.into_iter().find(|&speed| speed > 0.0)
 }
 
 /// Returns the part of a job's life with progress, including past restarts and the next one. A job
 /// that holds nothing loses nothing.
-fn restart(job: &Job, idle: bool, now_s: f64) -> f64 {
+fn restart(job: &ProblemJob, idle: bool, now_s: f64) -> f64 {
     if idle {
         return 1.0;
     }

@@ -1,12 +1,12 @@
 use super::Pollux;
-use super::genome::Ground;
+use super::genome::SearchEnvironment;
 use super::speedup::by_node;
-use crate::policies::Share;
-use crate::policies::room::Room;
+use crate::policies::SchedulingPolicy;
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
-use crate::problem::{Decision, Problem, gpus_of, nodes_of};
+use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of, nodes_of};
 
-fn random(seed: u64, jobs: u32) -> Problem {
+fn random(seed: u64, jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(seed);
     let mut problem = cluster(&[(4, 4)]);
     for _ in 0..jobs {
@@ -20,14 +20,14 @@ fn random(seed: u64, jobs: u32) -> Problem {
 }
 
 /// Returns the value that the search minimises.
-fn cost(problem: &Problem, decision: &Decision) -> f64 {
-    let room = Room::beside_fixed(problem);
+fn cost(problem: &SchedulingProblem, decision: &PolicyDecision) -> f64 {
+    let state = AllocationState::beside_fixed(problem);
     let jobs: Vec<usize> = (0..problem.jobs.len()).collect();
     let rows = jobs
         .iter()
         .map(|&job| by_node(decision.holds(problem, job)))
         .collect();
-    Ground::new(&room, &jobs).repaired(rows, 0).cost
+    SearchEnvironment::new(&state, &jobs).repaired(rows, 0).cost
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn pollux_prefers_more_goodput() {
     problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.1)])];
     // A job whose speeds are all known has no largest measured size.
     problem.jobs[0].outlook.largest_gpus = u32::MAX;
-    let decision = Pollux.share(&problem);
+    let decision = Pollux.allocate(&problem);
     let gpus = [0, 1].map(|job| holds(&problem, &decision, job).expect("runs").1);
     assert_eq!(gpus[0] + gpus[1], 8, "no GPU idles");
     assert!(gpus[0] >= 5, "{gpus:?}");
@@ -46,7 +46,7 @@ fn pollux_prefers_more_goodput() {
 fn pollux_does_not_split_job_when_split_is_slow() {
     let mut problem = cluster(&[(4, 4)]);
     problem.jobs = vec![job(vec![local(1.0, 0.9, 0.3)]); 4];
-    let decision = Pollux.share(&problem);
+    let decision = Pollux.allocate(&problem);
     for job in 0..4 {
         let parts = decision.holds(&problem, job);
         assert_eq!((gpus_of(parts), nodes_of(parts)), (4, 1), "{parts:?}");
@@ -57,7 +57,7 @@ fn pollux_does_not_split_job_when_split_is_slow() {
 fn pollux_serves_all_jobs_when_gpus_suffice() {
     for seed in 0..10 {
         let problem = random(seed, 12);
-        let decision = Pollux.share(&problem);
+        let decision = Pollux.allocate(&problem);
         let waiting = (0..12).filter(|&job| decision.holds(&problem, job).is_empty());
         assert_eq!(waiting.count(), 0, "seed {seed}");
     }
@@ -70,15 +70,15 @@ fn pollux_finds_optimum_of_small_problem() {
         let mut problem = random(seed, 3);
         problem.nodes.truncate(2);
         problem.nodes.iter_mut().for_each(|node| node.gpus = 2);
-        let room = Room::beside_fixed(&problem);
-        let ground = Ground::new(&room, &[0, 1, 2]);
+        let state = AllocationState::beside_fixed(&problem);
+        let ground = SearchEnvironment::new(&state, &[0, 1, 2]);
         let best = (0..3_u32.pow(6)).map(|number| {
             let digit = |index: u32| number / 3_u32.pow(index) % 3;
             let row = |job: u32| vec![part(0, digit(2 * job)), part(1, digit(2 * job + 1))];
             ground.repaired((0..3).map(row).collect(), 0).cost
         });
         let best = best.fold(f64::INFINITY, f64::min);
-        let found = cost(&problem, &Pollux.share(&problem));
+        let found = cost(&problem, &Pollux.allocate(&problem));
         assert!(found <= best * (1.0 + 1e-9), "seed {seed}: {found} {best}");
     }
 }
@@ -88,16 +88,16 @@ fn pollux_repeated_at_same_instant_changes_nothing() {
     for seed in 0..10 {
         let mut problem = random(seed, 9);
         for _ in 0..3 {
-            let decision = Pollux.share(&problem);
+            let decision = Pollux.allocate(&problem);
             assert_eq!(
                 decision,
-                Pollux.share(&problem),
+                Pollux.allocate(&problem),
                 "the same problem, seed {seed}"
             );
-            let worse = cost(&problem, &decision) > cost(&problem, &Decision::keep(&problem));
+            let worse = cost(&problem, &decision) > cost(&problem, &PolicyDecision::keep(&problem));
             assert!(!worse, "seed {seed}");
             problem = after(&problem, &decision);
-            let again = Pollux.share(&problem);
+            let again = Pollux.allocate(&problem);
             assert_eq!(again.parts, vec![None; 9], "seed {seed}");
             problem = later(problem, 60.0);
         }
@@ -110,10 +110,10 @@ fn often_moved_job_stays_when_gain_is_small() {
     problem.jobs = vec![job(vec![power(1.0, 0.3)])];
     problem.jobs[0].present = vec![part(0, 2)];
     problem.jobs[0].since_s = 600.0;
-    let decision = Pollux.share(&problem);
+    let decision = Pollux.allocate(&problem);
     assert_eq!(holds(&problem, &decision, 0), Some((0, 4)), "3,600 s old");
     problem.jobs[0].restarts = 60;
-    assert_eq!(Pollux.share(&problem).parts, vec![None]);
+    assert_eq!(Pollux.allocate(&problem).parts, vec![None]);
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn repair_bounds_growth_and_spread_jobs_per_node() {
     let mut problem = cluster(&[(3, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
     problem.jobs[0].outlook.largest_gpus = 2;
-    let room = Room::beside_fixed(&problem);
-    let ground = Ground::new(&room, &[0, 1, 2]);
+    let state = AllocationState::beside_fixed(&problem);
+    let ground = SearchEnvironment::new(&state, &[0, 1, 2]);
     let spread = vec![part(0, 2), part(1, 3)];
     let rows = vec![spread.clone(), spread.clone(), vec![part(0, 9)]];
     let genome = ground.repaired(rows.clone(), 0);
@@ -148,7 +148,7 @@ fn pollux_keeps_quotas_priorities_and_immovable_jobs() {
     problem.jobs[3].priority = 1;
     problem.jobs[3].unit.gpus = 3;
     problem.jobs[3].max_gpus = 4;
-    let decision = Pollux.share(&problem);
+    let decision = Pollux.allocate(&problem);
     assert_eq!(decision.parts[0], None, "keeps what it holds");
     assert_eq!(holds(&problem, &decision, 3), Some((0, 3)), "comes first");
     assert_eq!(

@@ -1,9 +1,9 @@
 //! Configurations that a job may take, and their gains.
 
+use crate::policies::allocation_state::{AllocationState, PlacementStyle};
 use crate::policies::order::{maximum, minimum};
-use crate::policies::room::{Room, Style};
-use crate::policies::seat::{Wish, free_by_kind};
-use crate::problem::{Job, Worth, gpus_of};
+use crate::policies::wish_placement::{SizeWish, free_by_kind};
+use crate::problem::{ProblemJob, SizeValue, gpus_of};
 
 /// Exponent of the goodput in the minimised sum. It determines the preference for jobs of little
 /// goodput.
@@ -18,8 +18,8 @@ const LEAN: f64 = 1e-3;
 
 /// Configuration of a job.
 #[derive(Debug, Clone, Copy)]
-pub struct Choice {
-    pub wish: Wish,
+pub struct SiaConfiguration {
+    pub wish: SizeWish,
     /// Reduction of the sum; above 0.
     pub gain: f64,
     /// Whether the job holds this configuration now.
@@ -28,9 +28,9 @@ pub struct Choice {
 
 /// Configurations of one job.
 #[derive(Debug, Clone)]
-pub struct Choices {
+pub struct SiaConfigurations {
     /// Configurations by kind and ascending size, with the present one last.
-    pub all: Vec<Choice>,
+    pub all: Vec<SiaConfiguration>,
     /// Factor on goodputs: the smallest goodput becomes the number of GPUs of the smallest
     /// configuration.
     scale: f64,
@@ -40,26 +40,26 @@ pub struct Choices {
     gpus: f64,
 }
 
-impl Choices {
+impl SiaConfigurations {
     /// Returns the configurations that fit into the room now and reduce the sum.
-    pub fn of_job(room: &Room<'_>, job: usize) -> Self {
-        let of = &room.problem.jobs[job];
-        let configurations = configurations(room, job);
+    pub fn of_job(state: &AllocationState<'_>, job: usize) -> Self {
+        let of = &state.problem.jobs[job];
+        let configurations = configurations(state, job);
         let goodputs = configurations.iter().map(|&(_, goodput)| goodput);
         let smallest = goodputs.fold(f64::INFINITY, f64::min);
         let fewest = configurations.iter().map(|(wish, _)| wish.gpus).min();
         let mut choices = Self {
             all: Vec::new(),
             scale: f64::from(fewest.unwrap_or(1)) / smallest,
-            discount: discount(of, room.problem.now_s),
-            gpus: f64::from(room.problem.gpus().max(1)),
+            discount: discount(of, state.problem.now_s),
+            gpus: f64::from(state.problem.gpus().max(1)),
         };
-        let held = held(room, job);
+        let held = held(state, job);
         let others = configurations.into_iter();
         let others = others.filter(|(wish, _)| held.is_none_or(|(present, _)| present != *wish));
         let all = others.map(|(wish, goodput)| (wish, goodput, false));
         let held = held.map(|(wish, goodput)| (wish, goodput, true));
-        let choice = |(wish, goodput, present)| Choice {
+        let choice = |(wish, goodput, present)| SiaConfiguration {
             wish,
             gain: choices.gain(goodput, wish.gpus, present),
             present,
@@ -78,16 +78,16 @@ impl Choices {
     }
 
     /// Returns the reduction of the sum by the place that the job was allocated.
-    pub fn gained(&self, room: &Room<'_>, job: usize) -> f64 {
-        room.given(job).map_or(0.0, |parts| {
-            let stays = room.present(job) == parts;
-            self.gain(room.speed_on(job, parts), gpus_of(parts), stays)
+    pub fn gained(&self, state: &AllocationState<'_>, job: usize) -> f64 {
+        state.given(job).map_or(0.0, |parts| {
+            let stays = state.present(job) == parts;
+            self.gain(state.speed_on(job, parts), gpus_of(parts), stays)
         })
     }
 
     /// Returns the gain per GPU of the last step to a configuration and of the next step on the
     /// same kind.
-    pub fn worth(&self, chosen: Wish) -> Worth {
+    pub fn worth(&self, chosen: SizeWish) -> SizeValue {
         let here = self
             .all
             .iter()
@@ -102,7 +102,7 @@ impl Choices {
         let larger = sizes.iter().filter(|&&(other, _)| other > gpus);
         let next = larger.min_by_key(|&&(other, _)| other);
         let step = |more: f64, gpus: u32| more / f64::from(gpus.max(1));
-        Worth {
+        SizeValue {
             last_gain: step(gain - least, gpus - below),
             next_gain: next.map_or(0.0, |&(above, more)| step(more - gain, above - gpus)),
         }
@@ -110,11 +110,11 @@ impl Choices {
 }
 
 /// Returns the configurations and their goodput at the place that the room offers now.
-fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
-    let of = &room.problem.jobs[job];
-    let free = free_by_kind(room);
+fn configurations(state: &AllocationState<'_>, job: usize) -> Vec<(SizeWish, f64)> {
+    let of = &state.problem.jobs[job];
+    let free = free_by_kind(state);
     let mut configurations = Vec::new();
-    for &(kind, node_gpus) in room.kinds() {
+    for &(kind, node_gpus) in state.kinds() {
         let limit = maximum(of)
             .min(
                 of.outlook
@@ -125,9 +125,9 @@ fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
             .min(free[usize::from(kind)]);
         for gpus in sizes(of, node_gpus, limit) {
             // `None` if the quota, CPU or memory forbid it, or if the job has no speed there.
-            if let Some(parts) = room.find(job, kind, gpus, Style::Packed) {
-                let goodput = room.speed_on(job, &parts);
-                configurations.push((Wish { job, kind, gpus }, goodput));
+            if let Some(parts) = state.find(job, kind, gpus, PlacementStyle::Packed) {
+                let goodput = state.speed_on(job, &parts);
+                configurations.push((SizeWish { job, kind, gpus }, goodput));
             }
         }
     }
@@ -135,20 +135,20 @@ fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
 }
 
 /// Returns the present configuration and its speed, if the job may keep it.
-fn held(room: &Room<'_>, job: usize) -> Option<(Wish, f64)> {
-    let parts = room.present(job);
-    let of = &room.problem.jobs[job];
-    if !room.can_keep(job) {
+fn held(state: &AllocationState<'_>, job: usize) -> Option<(SizeWish, f64)> {
+    let parts = state.present(job);
+    let of = &state.problem.jobs[job];
+    if !state.can_keep(job) {
         return None;
     }
-    let (kind, gpus) = (room.kind_of(parts)?, gpus_of(parts));
+    let (kind, gpus) = (state.kind_of(parts)?, gpus_of(parts));
     let right = (minimum(of)..=maximum(of)).contains(&gpus);
-    right.then(|| (Wish { job, kind, gpus }, room.speed_on(job, parts)))
+    right.then(|| (SizeWish { job, kind, gpus }, state.speed_on(job, parts)))
 }
 
 /// Returns the sizes: units times powers of two on one node, whole nodes above, and the smallest
 /// gang.
-fn sizes(job: &Job, node_gpus: u32, limit: u32) -> Vec<u32> {
+fn sizes(job: &ProblemJob, node_gpus: u32, limit: u32) -> Vec<u32> {
     let unit = job.unit.gpus.max(1);
     let node = node_gpus / unit * unit;
     if node == 0 {
@@ -168,7 +168,7 @@ fn sizes(job: &Job, node_gpus: u32, limit: u32) -> Vec<u32> {
 
 /// Returns the factor on the goodput after a restart: the part of the job's life with progress,
 /// including past restarts and the next one.
-fn discount(job: &Job, now_s: f64) -> f64 {
+fn discount(job: &ProblemJob, now_s: f64) -> f64 {
     let age_s = job.age_s(now_s);
     if job.present.is_empty() || age_s < job.restart_s {
         return 1.0;
@@ -179,14 +179,14 @@ fn discount(job: &Job, now_s: f64) -> f64 {
 
 /// Drops choices that increase the sum or gain no more than a smaller one of the same kind. No
 /// optimum contains them.
-fn without_waste(choices: Vec<Choice>) -> Vec<Choice> {
-    let better = |choice: &Choice| {
+fn without_waste(choices: Vec<SiaConfiguration>) -> Vec<SiaConfiguration> {
+    let better = |choice: &SiaConfiguration| {
         choices.iter().any(|other| {
             other.wish.kind == choice.wish.kind
                 && other.wish.gpus < choice.wish.gpus
                 && other.gain >= choice.gain
         })
     };
-    let keeps = |choice: &&Choice| choice.gain > 0.0 && !better(choice);
+    let keeps = |choice: &&SiaConfiguration| choice.gain > 0.0 && !better(choice);
     choices.iter().filter(keeps).copied().collect()
 }

@@ -1,9 +1,9 @@
 //! Integer programme of Sia: at most one configuration per job, within the GPUs of each kind and
 //! the quotas.
 
-use super::choices::{Choice, Choices};
-use crate::policies::room::Room;
-use crate::policies::seat::free_by_kind;
+use super::choices::{SiaConfiguration, SiaConfigurations};
+use crate::policies::allocation_state::AllocationState;
+use crate::policies::wish_placement::free_by_kind;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
 
 /// Maximum number of nodes of the search tree; the best solution so far is then used. The bound
@@ -11,9 +11,9 @@ use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Var
 const NODES: u64 = 2_000;
 
 /// Returns the chosen configuration of each job.
-pub fn solve(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
-    let simple = greedy(room, choices);
-    match optimum(room, choices) {
+pub fn solve(state: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
+    let simple = greedy(state, choices);
+    match optimum(state, choices) {
         Some(best) if gain(choices, &best) > gain(choices, &simple) + 1e-9 => best,
         // The solver failed, or found nothing better within its node limit.
         _ => simple,
@@ -21,17 +21,23 @@ pub fn solve(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
 }
 
 /// Returns the optimum, or the best solution within the node limit.
-fn optimum(room: &Room<'_>, choices: &[Choices]) -> Option<Vec<Option<usize>>> {
+fn optimum(
+    state: &AllocationState<'_>,
+    choices: &[SiaConfigurations],
+) -> Option<Vec<Option<usize>>> {
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
-    let of_job = |of_job: &Choices| -> Vec<Variable> {
-        let add = |choice: &Choice| programme.add_binary_var(choice.gain);
-        of_job.all.iter().map(add).collect()
+    let of_job = |of_job: &SiaConfigurations| -> Vec<Variable> {
+        of_job
+            .all
+            .iter()
+            .map(|choice| programme.add_binary_var(choice.gain))
+            .collect()
     };
     let variables: Vec<Vec<Variable>> = choices.iter().map(of_job).collect();
     for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
         programme.add_constraint(of_job.iter().map(|&x| (x, 1.0)), ComparisonOp::Le, 1.0);
     }
-    for (counts, gpus) in limits(room) {
+    for (counts, gpus) in limits(state) {
         let all = choices.iter().flat_map(|of_job| &of_job.all);
         let all = all.zip(variables.iter().flatten());
         let terms: LinearExpr = all
@@ -43,12 +49,16 @@ fn optimum(room: &Room<'_>, choices: &[Choices]) -> Option<Vec<Option<usize>>> {
     let mut options = SolveOptions::default();
     options.node_limit = Some(NODES);
     let solution = programme.solve_with(options).ok()?.into_solution().ok()?;
-    let taken = |of_job: &Vec<Variable>| of_job.iter().position(|&x| solution.var_value(x) > 0.5);
-    Some(variables.iter().map(taken).collect())
+    Some(
+        variables
+            .iter()
+            .map(|of_job| of_job.iter().position(|&x| solution.var_value(x) > 0.5))
+            .collect(),
+    )
 }
 
 /// Keeps all jobs in place and gives the rest to the others by gain per GPU.
-fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
+fn greedy(state: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Option<usize>> {
     let all = choices.iter().enumerate();
     let mut all: Vec<(usize, usize)> = all
         .flat_map(|(job, of_job)| (0..of_job.all.len()).map(move |index| (job, index)))
@@ -56,16 +66,16 @@ fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     let choice = |(job, index): (usize, usize)| &choices[job].all[index];
     all.sort_by(|&a, &b| {
         let (a, b) = (choice(a), choice(b));
-        let density = |choice: &Choice| choice.gain / f64::from(choice.wish.gpus);
+        let density = |choice: &SiaConfiguration| choice.gain / f64::from(choice.wish.gpus);
         let by_density = density(b).total_cmp(&density(a));
         b.present.cmp(&a.present).then(by_density)
     });
-    let mut free = free_by_kind(room);
-    let mut quota = room.quota.clone();
+    let mut free = free_by_kind(state);
+    let mut quota = state.quota.clone();
     let mut taken = vec![None; choices.len()];
     for (job, index) in all {
         let wish = choices[job].all[index].wish;
-        let tenant = room.problem.jobs[wish.job].tenant;
+        let tenant = state.problem.jobs[wish.job].tenant;
         let left = &mut free[usize::from(wish.kind)];
         if taken[job].is_none() && *left >= wish.gpus && quota.allows(tenant, wish.gpus) {
             *left -= wish.gpus;
@@ -76,26 +86,26 @@ fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     taken
 }
 
-fn gain(choices: &[Choices], taken: &[Option<usize>]) -> f64 {
+fn gain(choices: &[SiaConfigurations], taken: &[Option<usize>]) -> f64 {
     let taken = choices.iter().zip(taken);
     taken
         .filter_map(|(of_job, index)| index.map(|index| of_job.all[index].gain))
         .sum()
 }
 
-type Counts<'a> = Box<dyn Fn(&Choice) -> bool + 'a>;
+type ConfigurationFilter<'a> = Box<dyn Fn(&SiaConfiguration) -> bool + 'a>;
 
 /// Returns groups of choices with the number of GPUs that each group may take.
-fn limits<'a>(room: &'a Room<'_>) -> Vec<(Counts<'a>, u32)> {
-    let free = free_by_kind(room);
-    let kinds = room.kinds().iter().map(|&(kind, _)| {
-        let counts: Counts<'a> = Box::new(move |choice| choice.wish.kind == kind);
+fn limits<'a>(state: &'a AllocationState<'_>) -> Vec<(ConfigurationFilter<'a>, u32)> {
+    let free = free_by_kind(state);
+    let kinds = state.kinds().iter().map(|&(kind, _)| {
+        let counts: ConfigurationFilter<'a> = Box::new(move |choice| choice.wish.kind == kind);
         (counts, free[usize::from(kind)])
     });
-    let tenants = room.quota.rows().map(|(tenant, left)| {
-        let of = |choice: &Choice| room.problem.jobs[choice.wish.job].tenant;
-        let counts: Counts<'a> =
-            Box::new(move |choice| room.quota.lineage(of(choice)).any(|above| above == tenant));
+    let tenants = state.quota.rows().map(|(tenant, left)| {
+        let of = |choice: &SiaConfiguration| state.problem.jobs[choice.wish.job].tenant;
+        let counts: ConfigurationFilter<'a> =
+            Box::new(move |choice| state.quota.lineage(of(choice)).any(|above| above == tenant));
         (counts, left)
     });
     kinds.chain(tenants).collect()

@@ -1,15 +1,15 @@
-use super::choices::Choices;
+use super::choices::SiaConfigurations;
 use super::{Sia, programme};
-use crate::policies::Share;
-use crate::policies::room::Room;
+use crate::policies::SchedulingPolicy;
+use crate::policies::allocation_state::AllocationState;
 use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
-use crate::problem::{Curve, Problem, gpus_of, nodes_of};
+use crate::problem::{KindSpeedCurve, SchedulingProblem, gpus_of, nodes_of};
 
-fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> Problem {
+fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(seed);
     let mut problem = cluster(kinds);
     for _ in 0..jobs {
-        let curves: Vec<Curve> = kinds
+        let curves: Vec<KindSpeedCurve> = kinds
             .iter()
             .map(|_| power(0.2 + dice.part(), 0.2 + 0.8 * dice.part()))
             .collect();
@@ -25,7 +25,7 @@ fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> Problem {
 fn sia_grows_only_jobs_that_scale() {
     let mut problem = cluster(&[(4, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.0)])];
-    let decision = Sia.share(&problem);
+    let decision = Sia.allocate(&problem);
     let grown = holds(&problem, &decision, 0).expect("runs").1;
     assert!(grown >= 8, "{grown}");
     assert_eq!(holds(&problem, &decision, 1), Some((0, 1)));
@@ -39,7 +39,7 @@ fn sia_grows_to_twice_the_largest_measured_size() {
     for (measured, gpus) in [(0, 1), (1, 2), (2, 4), (3, 4), (64, 16), (u32::MAX, 16)] {
         let mut unknown = problem.clone();
         unknown.jobs[0].outlook.largest_gpus = measured;
-        let decision = Sia.share(&unknown);
+        let decision = Sia.allocate(&unknown);
         assert_eq!(holds(&unknown, &decision, 0), Some((0, gpus)), "{measured}");
     }
 }
@@ -48,13 +48,13 @@ fn sia_grows_to_twice_the_largest_measured_size() {
 fn sia_keeps_places_when_nothing_changed() {
     for seed in 0..20 {
         let mut problem = random(seed, &[(6, 4), (2, 8), (3, 8)], 25);
-        let decision = Sia.share(&problem);
+        let decision = Sia.allocate(&problem);
         for _ in 0..3 {
-            problem = after(&problem, &Sia.share(&problem));
-            let again = Sia.share(&problem);
+            problem = after(&problem, &Sia.allocate(&problem));
+            let again = Sia.allocate(&problem);
             assert_eq!(again.parts, vec![None; 25], "seed {seed}");
             problem = later(problem, 60.0);
-            assert_eq!(Sia.share(&problem).parts, vec![None; 25], "seed {seed}");
+            assert_eq!(Sia.allocate(&problem).parts, vec![None; 25], "seed {seed}");
         }
         assert!(decision.parts.iter().flatten().count() > 0);
     }
@@ -72,7 +72,7 @@ fn sia_keeps_jobs_without_gain_while_another_grows() {
         job.present = vec![part(index % 4, 1)];
     }
     problem.jobs[5].max_gpus = 2;
-    let decision = Sia.share(&problem);
+    let decision = Sia.allocate(&problem);
     assert_eq!(decision.parts[..5], vec![None; 5]);
     assert_eq!(holds(&problem, &decision, 5).map(|(_, gpus)| gpus), Some(2));
 }
@@ -93,7 +93,7 @@ fn sia_settles_on_nodes_of_mixed_sizes() {
             job.min_gpus = 1 + (dice.part() * 4.0) as u32;
         }
         for round in 0..10 {
-            let decision = Sia.share(&problem);
+            let decision = Sia.allocate(&problem);
             let changes = decision.parts.iter().flatten().count();
             late += if round < 4 { 0 } else { changes };
             problem = later(after(&problem, &decision), 60.0);
@@ -107,7 +107,7 @@ fn sia_gives_fast_kind_to_largest_speedup() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     let on_both = |fast| job(vec![power(1.0, 1.0), power(fast, 1.0)]);
     problem.jobs = vec![on_both(1.2), on_both(4.0)];
-    let decision = Sia.share(&problem);
+    let decision = Sia.allocate(&problem);
     assert_eq!(holds(&problem, &decision, 0), Some((0, 1)));
     assert_eq!(holds(&problem, &decision, 1), Some((1, 1)));
 }
@@ -118,10 +118,10 @@ fn often_moved_job_stays_when_gain_is_small() {
     problem.jobs = vec![job(vec![power(1.0, 1.0), power(1.5, 1.0)])];
     problem.jobs[0].present = vec![part(0, 1)];
     problem.jobs[0].since_s = 600.0;
-    let decision = Sia.share(&problem);
+    let decision = Sia.allocate(&problem);
     assert_eq!(holds(&problem, &decision, 0), Some((1, 1)), "3,600 s old");
     problem.jobs[0].restarts = 60;
-    assert_eq!(Sia.share(&problem).parts, vec![None]);
+    assert_eq!(Sia.allocate(&problem).parts, vec![None]);
 }
 
 #[test]
@@ -133,8 +133,10 @@ fn sia_programme_finds_the_optimum() {
         problem.jobs[1].tenant = 1;
         problem.jobs[2].tenant = 1;
         problem.jobs[3].outlook.largest_gpus = 2;
-        let room = Room::beside_fixed(&problem);
-        let choices: Vec<Choices> = (0..4).map(|job| Choices::of_job(&room, job)).collect();
+        let state = AllocationState::beside_fixed(&problem);
+        let choices: Vec<SiaConfigurations> = (0..4)
+            .map(|job| SiaConfigurations::of_job(&state, job))
+            .collect();
         let gain = |taken: &[Option<usize>]| -> f64 {
             let taken = choices.iter().zip(taken);
             let gains =
@@ -153,16 +155,18 @@ fn sia_programme_finds_the_optimum() {
         };
         let sizes: Vec<usize> = choices.iter().map(|of_job| of_job.all.len() + 1).collect();
         let all = (0..sizes.iter().product::<usize>()).map(|mut number| {
-            let digit = |&size: &usize| {
-                let digit = number % size;
-                number /= size;
-                digit.checked_sub(1)
-            };
-            sizes.iter().map(digit).collect::<Vec<_>>()
+            sizes
+                .iter()
+                .map(|&size| {
+                    let digit = number % size;
+                    number /= size;
+                    digit.checked_sub(1)
+                })
+                .collect::<Vec<_>>()
         });
         let best = all.filter(|taken| fits(taken)).map(|taken| gain(&taken));
         let best = best.fold(0.0, f64::max);
-        let solved = programme::solve(&room, &choices);
+        let solved = programme::solve(&state, &choices);
         assert!(fits(&solved), "seed {seed}");
         assert!((gain(&solved) - best).abs() < 1e-9, "seed {seed}: {best}");
     }
@@ -176,7 +180,7 @@ fn sia_moves_small_job_to_join_fragments() {
     problem.jobs[1].present = vec![part(1, 1)];
     problem.jobs[2].min_gpus = 2;
     problem.jobs[2].max_gpus = 2;
-    let decision = Sia.share(&problem);
+    let decision = Sia.allocate(&problem);
     let pair = decision.holds(&problem, 2);
     assert_eq!((gpus_of(pair), nodes_of(pair)), (2, 1));
     assert!(holds(&problem, &decision, 0).is_some() && holds(&problem, &decision, 1).is_some());
@@ -197,7 +201,7 @@ fn sia_keeps_quotas_priorities_units_and_immovable_jobs() {
     problem.jobs[3].priority = 1;
     problem.jobs[3].unit.gpus = 3;
     problem.jobs[3].max_gpus = 4;
-    let decision = Sia.share(&problem);
+    let decision = Sia.allocate(&problem);
     assert_eq!(decision.parts[0], None, "keeps what it holds");
     assert_eq!(
         holds(&problem, &decision, 1),

@@ -1,0 +1,144 @@
+//! Gathers a job that is spread over several nodes or racks, if that pays.
+
+use super::{
+    JobMigration, Locality, REPAID, carry_out, cost_gpu_s, is_movable, locality, proposed, rack_of,
+    without,
+};
+use crate::planner::fixpoint::RoundFixpoint;
+use crate::planner::free::{Availability, FreeNode};
+use crate::planner::gang::{self, GangPlacement};
+use crate::planner::place;
+use crate::planner::round_state::{PlannedJob, RoundState};
+use crate::planner::scheduling_state::gpus_of;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Assumed speed of a job on several racks, relative to several nodes of one rack.
+const ACROSS: f64 = 0.98;
+/// Maximum number of spread jobs for which a round searches a better place.
+const MOST_GATHERED: usize = 64;
+
+/// Gathers the job that gains most, if any. Returns whether a job was moved.
+pub(super) fn consolidate(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool {
+    if round.capabilities.gathers {
+        return false;
+    }
+    let mut views = None;
+    let mut best: Option<(f64, JobMigration)> = None;
+    let mut looked = 0;
+    let jobs = round.jobs.len();
+    // Each round starts with another job, because a round considers only some of them.
+    let first = round.snapshot.round as usize % jobs.max(1);
+    for index in (first..jobs).chain(0..first) {
+        let live = &round.jobs[index];
+        if looked == MOST_GATHERED {
+            break;
+        }
+        if !is_movable(round, live) || live.estimate.speed.points() == 0 {
+            continue;
+        }
+        let own: Vec<u32> = with_gpus(live.holdings.iter().map(|held| (held.node, held.gpus)));
+        let now = locality(round, &own);
+        if now == Locality::Node {
+            continue;
+        }
+        looked += 1;
+        let views = views.get_or_insert_with(|| FreeByRack::of(round, fixpoint));
+        let Some((class, placed)) = nearer(round, views, live, now) else {
+            continue;
+        };
+        let saves_s = time_left_s(round, index, now) - time_left_s(round, index, class);
+        let gpus = f64::from(gpus_of(&live.holdings));
+        let cost_s = cost_gpu_s(round, live) / gpus;
+        let surplus = (saves_s - REPAID * cost_s) * gpus;
+        if saves_s.is_finite()
+            && surplus > 0.0
+            && best.as_ref().is_none_or(|(least, _)| surplus > *least)
+        {
+            best = Some((surplus, proposed(round, index, placed)));
+        }
+    }
+    let Some((surplus, one)) = best else {
+        return false;
+    };
+    let saves_gpu_s = surplus + REPAID * one.costs_gpu_s;
+    let why = format!(
+        "its GPUs are nearer to each other there, and it ends about {:.0} s earlier",
+        saves_gpu_s / f64::from(gpus_of(&round.jobs[one.index].holdings).max(1))
+    );
+    let amounts = (one.costs_gpu_s, saves_gpu_s);
+    carry_out(round, one, why, None, amounts);
+    true
+}
+
+fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
+    held.filter(|(_, gpus)| *gpus != 0)
+        .map(|(node, _)| node)
+        .collect()
+}
+
+/// Free resources by kind: on all nodes of the kind, and rack by rack.
+struct FreeByRack(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
+
+impl FreeByRack {
+    fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Self {
+        let rack = |node: u32| rack_of(round, node);
+        let racks: BTreeSet<&str> = (0..fixpoint.free.len() as u32).filter_map(rack).collect();
+        let kinds: BTreeSet<u16> = fixpoint.free.iter().map(|node| node.kind).collect();
+        let views = kinds.into_iter().map(|kind| {
+            let all = without(&fixpoint.free, |node| {
+                fixpoint.free[node as usize].kind != kind
+            });
+            let of_racks = racks
+                .iter()
+                .map(|name| without(&all, |node| rack(node) != Some(*name)))
+                .filter(|view| view.iter().any(|node| node.now != 0))
+                .collect();
+            (kind, (all, of_racks))
+        });
+        Self(views.collect())
+    }
+}
+
+/// Closest free place for the whole job that is better than the present one: one node, or one rack.
+fn nearer(
+    round: &RoundState<'_>,
+    views: &FreeByRack,
+    live: &PlannedJob<'_>,
+    now: Locality,
+) -> Option<(Locality, GangPlacement)> {
+    let kind = round.free[live.holdings.first()?.node as usize].kind;
+    let (everywhere, of_racks) = views.0.get(&kind)?;
+    // For a job within one rack only a single node is better, and any search prefers that.
+    let of_racks = match now {
+        Locality::Else => of_racks.as_slice(),
+        Locality::Node | Locality::Rack => &[],
+    };
+    let mut best: Option<(Locality, GangPlacement)> = None;
+    for free in std::iter::once(everywhere).chain(of_racks) {
+        let Some(shares) = place::find(free, &live.shape, live.size, Availability::Now) else {
+            continue;
+        };
+        let placed = gang::take(&mut free.clone(), &live.shape, &shares, Availability::Now);
+        let class = locality(round, &with_gpus(placed.workers.iter().copied()));
+        if class < now && best.as_ref().is_none_or(|(least, _)| class < *least) {
+            best = Some((class, placed));
+        }
+    }
+    best
+}
+
+/// Remaining seconds of a job at its present size; infinite if its end is unknown.
+fn time_left_s(round: &RoundState<'_>, index: usize, class: Locality) -> f64 {
+    let live = &round.jobs[index];
+    let Some(held) = live.holdings.iter().find(|held| held.gpus != 0) else {
+        return f64::INFINITY;
+    };
+    let kind = round.free[held.node as usize].kind;
+    let gpus = gpus_of(&live.holdings);
+    let outlook = &live.sizing.outlook;
+    match class {
+        Locality::Node => outlook.time_left_s(kind, gpus, 1),
+        Locality::Rack => outlook.time_left_s(kind, gpus, 2),
+        Locality::Else => outlook.time_left_s(kind, gpus, 2) / ACROSS,
+    }
+}

@@ -1,0 +1,131 @@
+//! The planner: from a snapshot to a plan of decisions, through the dense problem that every policy
+//! decides on.
+//!
+//! Stages, with their modules:
+//!
+//! - `bad_nodes`: nodes that take no new tasks.
+//! - `observations`: facts to transitions.
+//! - `round_state`, `scaling_model`, `estimate_cache`: the snapshot as a dense problem.
+//! - `quota_enforcement`, `range_enforcement`: quotas and ranges that were changed while jobs run.
+//! - `straggler_detection`: hangs and stragglers.
+//! - `policy_guard`, `hysteresis`: the policy's answer, the guard around it, and hysteresis.
+//! - `fixpoint`: stops, starts and resizes. It uses `gang`, `place`, `in_place` and `resize`.
+//! - `migration`, `defragment`, `cost`: migrations and their costs.
+//! - `shards`: number of PS shards of jobs whose workers stay.
+//! - `time_slicing`, `packing`: time slicing, and jobs that share a GPU.
+//! - `explain`, `unblocking_changes`, `assumed_change`, `what_if`: wait reasons and smallest
+//!   changes.
+//! - `report`: the report.
+
+mod assumed_change;
+mod bad_nodes;
+mod cost;
+mod defragment;
+mod estimate_cache;
+mod explain;
+mod fixpoint;
+mod free;
+mod gang;
+mod hysteresis;
+mod in_place;
+mod migration;
+mod observations;
+mod packing;
+mod place;
+mod policy_guard;
+mod quota_enforcement;
+mod range_enforcement;
+mod report;
+mod resize;
+mod round_state;
+mod scaling_model;
+mod scheduling_state;
+mod shards;
+mod straggler_detection;
+mod time_slicing;
+mod unblocking_changes;
+mod what_if;
+
+use crate::plan::{Action, JobDecision, RoundPlan};
+use crate::policy::Policy;
+use crate::report::RoundReport;
+use crate::snapshot::ClusterSnapshot;
+pub use assumed_change::apply_change;
+pub use estimate_cache::EstimateCache;
+use explain::is_news;
+use muster_model::wait::Waiting;
+use round_state::RoundState;
+
+pub(crate) fn plan_round(snapshot: &ClusterSnapshot, policy: &Policy) -> (RoundPlan, RoundReport) {
+    plan_round_with_cache(snapshot, policy, &mut EstimateCache::default())
+}
+
+/// Plans a round with the estimates of the last one.
+pub(crate) fn plan_round_with_cache(
+    snapshot: &ClusterSnapshot,
+    policy: &Policy,
+    memory: &mut EstimateCache,
+) -> (RoundPlan, RoundReport) {
+    let excluded = bad_nodes::to_exclude(snapshot, &policy.bad_nodes);
+    let resting = bad_nodes::resting(snapshot, policy);
+    if excluded.is_empty() && resting.is_empty() {
+        return decide(snapshot, policy, memory);
+    }
+    let mut closed = snapshot.clone();
+    for node in &mut closed.nodes {
+        node.excluded |= excluded.iter().any(|one| one.node == node.id);
+        node.cordoned |= resting.contains(&node.id);
+    }
+    let (plan, report) = decide(&closed, policy, memory);
+    (RoundPlan { excluded, ..plan }, report)
+}
+
+fn decide(
+    snapshot: &ClusterSnapshot,
+    policy: &Policy,
+    memory: &mut EstimateCache,
+) -> (RoundPlan, RoundReport) {
+    let mut round = RoundState::new(snapshot, policy, memory);
+    let mut fixpoint = fixpoint::complete_plan(&mut round);
+    if defragment::propose_migrations(&mut round, &fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
+    }
+    if time_slicing::resume_on_free_gpus(&mut round, &mut fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
+    }
+    if range_enforcement::grow(&mut round, &fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
+    }
+    if shards::adopt(&mut round, &fixpoint) {
+        fixpoint = fixpoint::run_to_fixpoint(&mut round);
+    }
+    packing::pack(&mut round);
+    time_slicing::after_policy(&mut round, &fixpoint);
+    packing::follow(&mut round);
+    straggler_detection::record_suspects(&mut round);
+    let waiting = explain::waiting(&mut round, &fixpoint);
+    let report = report::report(&round, &fixpoint, &waiting);
+    let mut decisions = Vec::new();
+    for (live, waiting) in round.jobs.into_iter().zip(waiting) {
+        let (job, silent) = (live.job, live.actions.is_empty());
+        let decided = |action| JobDecision {
+            job: job.id,
+            expected_revision: job.revision,
+            action,
+        };
+        decisions.extend(live.actions.into_iter().map(decided));
+        // Every transition clears the job's wait reason.
+        let previous = job.waiting.as_ref().filter(|_| silent);
+        let is_news =
+            |waiting: &Waiting| previous.is_none_or(|previous| is_news(previous, waiting, policy));
+        if let Some(waiting) = waiting.filter(is_news) {
+            decisions.push(decided(Action::Wait { waiting }));
+        }
+    }
+    let plan = RoundPlan {
+        decisions,
+        excluded: Vec::new(),
+        behind: explain::behind(snapshot),
+    };
+    (plan, report)
+}

@@ -1,0 +1,291 @@
+//! Packing: two time-sliced jobs of one task each share a GPU while that is faster (Gandiva, Xiao
+//! et al., OSDI 2018, section 3.2).
+//!
+//! A suspended job was measured alone in its slices. It resumes as a guest beside the job on its
+//! GPU. A guest of a pair that does not pay is suspended again. So a trial costs one resumption and
+//! one suspension, no restart, and jobs without measurements are never packed. The measurements are
+//! the only state: the rates show whether a pair did not pay.
+//!
+//! The policy knows only whole GPUs. A guest holds none and is not in the problem until its host
+//! has ended. Then it holds the GPU itself.
+
+mod jobs_by_gpu;
+mod measurements;
+mod pairs;
+
+use super::fixpoint::requeue;
+use super::observations::is_whole;
+use super::round_state::{PlannedJob, RoundState};
+use super::scheduling_state::SchedulingState;
+use super::time_slicing;
+use crate::plan::Action;
+use crate::policy::{Packing, Slicing};
+use crate::snapshot::SnapshotTask;
+pub(crate) use jobs_by_gpu::JobsByGpu;
+use jobs_by_gpu::seat;
+use measurements::PackingPair;
+use muster_model::job::{Intent, RequeueCause};
+pub(crate) use pairs::{PackedJob, PackedPairs, join};
+
+/// Maximum number of suspended jobs that a round considers.
+const CONSIDERED: usize = 64;
+
+/// Before the policy: suspends guests of pairs that do not pay or whose memory is no longer safe.
+pub(crate) fn unpack(round: &mut RoundState<'_>) {
+    for guest in 0..round.jobs.len() {
+        let live = &round.jobs[guest];
+        let Some(host) = live.host.filter(|_| live.scheduling_state.stays()) else {
+            continue;
+        };
+        if let Some(why) = parts_because(round, host, guest) {
+            let whose = round.jobs[host].named_to(round.jobs[guest].tenant);
+            let why = format!("no longer beside {whose}: {why}");
+            part(round, guest, why);
+        }
+    }
+}
+
+fn parts_because(round: &RoundState<'_>, host: usize, guest: usize) -> Option<String> {
+    let (Some(packing), Some(_)) = (round.policy.packing, round.policy.slicing) else {
+        return Some("packing is switched off".to_owned());
+    };
+    if !are_equals(&round.jobs[host], &round.jobs[guest]) {
+        return Some("they are not of equal rank any more".to_owned());
+    }
+    let pair = pair(round, host, guest);
+    match pair.memory(&packing) {
+        None => return Some("what is used of its memory is not told any more".to_owned()),
+        Some(memory) if !memory.fits(packing.spare_memory) => {
+            return Some(format!("{memory}, which is too much"));
+        }
+        Some(_) => {}
+    }
+    let live = &round.jobs[guest];
+    let since_ms = live.job.turned_ms.unwrap_or(i64::MIN);
+    match pair.together(packing.samples, since_ms) {
+        Some(rates) if rates.pay(&packing) => None,
+        Some(rates) => Some(format!("{rates}, {}", rates.wrong(&packing))),
+        None => {
+            let trial_ms = i64::try_from(packing.trial_ms).unwrap_or(i64::MAX);
+            let is_over = round.now_ms.saturating_sub(since_ms) >= trial_ms;
+            is_over.then(|| "their rates together were not told in time".to_owned())
+        }
+    }
+}
+
+/// Before time slices rotate: resumes suspended jobs beside the job on their GPU, if measurements
+/// allow it.
+pub(crate) fn pack(round: &mut RoundState<'_>) {
+    let (Some(packing), Some(slicing)) = (round.policy.packing, round.policy.slicing) else {
+        return;
+    };
+    let line = time_slicing::waiting_for_slice(round);
+    let has_newcomers = time_slicing::has_newcomers(round);
+    for &guest in line.iter().take(CONSIDERED) {
+        let Some(host) = host_of(round, guest) else {
+            continue;
+        };
+        // Another job's time slice is due on that GPU and would separate the pair at once.
+        let (live, other) = (&round.jobs[host], &round.jobs[guest]);
+        let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
+        let is_over = time_slicing::slice_age_ms(round, live) >= quantum_ms;
+        let is_wanted =
+            |&waiter: &usize| waiter != guest && seat(&round.jobs[waiter]) == seat(other);
+        let is_wanted = is_over && (has_newcomers || line.iter().any(is_wanted));
+        if is_wanted || !may_share(round, host, guest) {
+            continue;
+        }
+        if let Some(why) = worth_trying(round, (host, guest), packing, slicing) {
+            become_guest(round, host, guest, why);
+        }
+    }
+}
+
+/// Last stage of packing: suspends guests whose host leaves the GPU or is resized.
+pub(crate) fn follow(round: &mut RoundState<'_>) {
+    for guest in 0..round.jobs.len() {
+        let live = &round.jobs[guest];
+        let Some(host) = live.host.filter(|_| live.scheduling_state.stays()) else {
+            continue;
+        };
+        let other = &round.jobs[host];
+        let grows = |action: &Action| matches!(action, Action::Resize { .. });
+        if !other.scheduling_state.stays() || other.actions.iter().any(grows) {
+            let whose = other.named_to(live.tenant);
+            let why = format!("{whose}, beside which it was, leaves its GPU");
+            part(round, guest, why);
+        }
+    }
+}
+
+/// Ends the pairing of a guest. The GPU is then free once the last of both has left. In a trial,
+/// which is undone, the GPU counts as held.
+pub(crate) fn leave(round: &mut RoundState<'_>, guest: usize) {
+    if round.journal.is_some() {
+        return;
+    }
+    let live = &mut round.jobs[guest];
+    let Some(host) = live.host.take() else {
+        return;
+    };
+    if let Some((node, gpu)) = seat(live)
+        && let Some(gpus) = round.inherited.get_mut(&node)
+    {
+        *gpus &= !(1 << gpu);
+    }
+    round.jobs[host].guest = None;
+}
+
+/// Text about a job that shares its GPU, for the report.
+pub(crate) fn pair_report(round: &RoundState<'_>, index: usize) -> Option<String> {
+    let packing = round.policy.packing?;
+    let live = &round.jobs[index];
+    let (host, guest, other) = match (live.host, live.guest) {
+        (Some(host), _) => (host, index, host),
+        (None, Some(guest)) => (index, guest, guest),
+        (None, None) => return None,
+    };
+    let both = [host, guest];
+    if !both
+        .iter()
+        .all(|&one| round.jobs[one].scheduling_state.stays())
+    {
+        return None;
+    }
+    let pair = pair(round, host, guest);
+    let since_ms = round.jobs[guest].job.turned_ms.unwrap_or(i64::MIN);
+    let rates = match pair.together(1, since_ms) {
+        Some(rates) => rates.to_string(),
+        None => "not measured together yet".to_owned(),
+    };
+    let memory = pair.memory(&packing).map(|memory| memory.to_string());
+    let memory = memory.unwrap_or_default();
+    let whose = round.jobs[other].named_to(live.tenant);
+    Some(format!("shares its GPU with {whose}: {memory}; {rates}"))
+}
+
+fn pair<'w>(round: &'w RoundState<'_>, host: usize, guest: usize) -> PackingPair<'w> {
+    let at = seat(&round.jobs[guest]);
+    let node = at.and_then(|(node, _)| round.snapshot.nodes.get(node as usize));
+    let there = at.map_or(&[][..], |at| round.seats.there(at));
+    let others = there.iter().filter(|&&one| one != host && one != guest);
+    PackingPair {
+        host: round.jobs[host].job,
+        guest: round.jobs[guest].job,
+        of_bytes: node.map_or(0, |node| node.gpu_memory_bytes),
+        others: others.map(|&one| round.jobs[one].job).collect(),
+        now_ms: round.now_ms,
+    }
+}
+
+/// The job that runs on the GPU of a suspended job, if it is alone there and unchanged in this
+/// round.
+fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
+    let at = seat(&round.jobs[guest])?;
+    let holds = |&index: &usize| {
+        let mut tasks = round.jobs[index].job.held_tasks();
+        tasks.any(|task| task.state.holds_gpus() && task.gpus.contains(&at.1))
+    };
+    let there = round.seats.there(at).iter().copied();
+    let mut there = there.filter(|index| *index != guest).filter(holds);
+    let (host, None) = (there.next()?, there.next()) else {
+        return None;
+    };
+    let live = &round.jobs[host];
+    let is_at_rest = live.actions.iter().all(|action| *action == Action::Up)
+        && live.destination.is_none()
+        && live.guest.is_none()
+        && live.host.is_none()
+        && !live.is_resizing;
+    let stays = live.scheduling_state == SchedulingState::Running && live.job.intent == Intent::Run;
+    let is_holder = |task: &SnapshotTask| task.is_up() && task.lane == 0;
+    let is_alone = seat(live) == Some(at) && live.job.tasks.iter().all(is_holder);
+    (is_at_rest && stays && is_alone).then_some(host)
+}
+
+/// Whether both may share a GPU: neither is exclusive, and neither slows a job of higher priority.
+fn are_equals(host: &PlannedJob<'_>, guest: &PlannedJob<'_>) -> bool {
+    !host.job.exclusive && !guest.job.exclusive && host.priority == guest.priority
+}
+
+/// Whether the rules allow the pair: equal rank, and enough quota and CPU on an open node.
+fn may_share(round: &RoundState<'_>, host: usize, guest: usize) -> bool {
+    let (host, guest) = (&round.jobs[host], &round.jobs[guest]);
+    let needed = cpu_milli(guest);
+    let open = guest.places.first().is_some_and(|&node| {
+        let free = &round.free[node as usize];
+        free.open && (needed == 0 || free.now_room.cpu_milli >= needed)
+    });
+    let held = round.held[guest.tenant as usize];
+    let pays = u32::from(host.tenant != guest.tenant);
+    let has_quota = round
+        .quota(guest)
+        .is_none_or(|quota| pays == 0 || held.saturating_add(pays) <= quota);
+    are_equals(host, guest) && open && has_quota
+}
+
+fn cpu_milli(live: &PlannedJob<'_>) -> i64 {
+    i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX)
+}
+
+/// Reason for a trial, with figures. `None` if a value is unknown or speaks against it. Both jobs
+/// must have run alone for a quantum since their start.
+fn worth_trying(
+    round: &RoundState<'_>,
+    (host, guest): (usize, usize),
+    packing: Packing,
+    slicing: Slicing,
+) -> Option<String> {
+    let pair = pair(round, host, guest);
+    let memory = pair.memory(&packing)?;
+    let alone = pair.alone(packing.samples)?;
+    let busy = pair.busy()?;
+    let is_known = pair.were_alone_for(slicing.quantum_ms) && pair.tell_in_time(&packing);
+    let is_safe = memory.fits(packing.spare_memory) && !pair.was_hurt();
+    if !is_known || !is_safe || pair.has_failed(&packing) {
+        return None;
+    }
+    let whose = round.jobs[host].named_to(round.jobs[guest].tenant);
+    Some(if pair.is_one_tenants() {
+        format!("continues beside {whose}: {memory}; {alone}; {busy}")
+    } else {
+        format!("continues beside {whose}: {memory}")
+    })
+}
+
+fn become_guest(round: &mut RoundState<'_>, host: usize, guest: usize, why: String) {
+    let (now_ms, beside) = (round.now_ms, Some(round.jobs[host].job.id));
+    let pays = u32::from(round.jobs[host].tenant != round.jobs[guest].tenant);
+    let needed = cpu_milli(&round.jobs[guest]);
+    round.jobs[host].guest = Some(guest);
+    let live = &mut round.jobs[guest];
+    let lent = false;
+    live.take(Action::Continue { why, beside, lent }, now_ms);
+    live.host = Some(host);
+    live.shared = pays;
+    round.held[live.tenant as usize] += pays;
+    for held in &mut live.holdings {
+        held.room.cpu_milli += needed;
+        let free = &mut round.free[held.node as usize];
+        free.now_room.cpu_milli -= needed;
+        free.later_room.cpu_milli -= needed;
+    }
+    if let Some((node, gpu)) = seat(live) {
+        *round.inherited.entry(node).or_default() |= 1 << gpu;
+    }
+}
+
+/// Suspends a guest if possible; otherwise returns it to the queue.
+fn part(round: &mut RoundState<'_>, guest: usize, why: String) {
+    if time_slicing::reclaim_lent(round, guest) {
+        return;
+    }
+    leave(round, guest);
+    let now_ms = round.now_ms;
+    let live = &mut round.jobs[guest];
+    if is_whole(live.job) && !live.job.exclusive && round.policy.slicing.is_some() {
+        live.take(Action::Suspend { why }, now_ms);
+    } else {
+        round.stop(guest, requeue(RequeueCause::Resize, why));
+    }
+}

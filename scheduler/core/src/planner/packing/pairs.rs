@@ -1,0 +1,109 @@
+//! Jobs that share a GPU, and the job for which the GPU counts.
+
+use crate::planner::free::Holding;
+use crate::planner::observations::ObservedJob;
+use crate::planner::round_state::RoundState;
+use crate::planner::scheduling_state::SchedulingState;
+use muster_model::id::{JobId, NodeId};
+use std::collections::BTreeMap;
+
+/// The second job of each pair, by id.
+pub(crate) struct PackedPairs(BTreeMap<JobId, PackedJob>);
+
+/// A job on a shared GPU that counts as the other job's.
+pub(crate) struct PackedJob {
+    holder: JobId,
+    node: NodeId,
+    gpus: u64,
+}
+
+impl PackedPairs {
+    /// A GPU counts as the host's while the host stays, then as the guest's. So it is never given
+    /// to a third job while a guest runs on it.
+    pub fn of(settled: &[ObservedJob<'_>], now_ms: i64) -> Self {
+        let mut holders: BTreeMap<(NodeId, u32), Vec<(u32, usize)>> = BTreeMap::new();
+        let each = |lanes: fn(u32) -> bool| {
+            let jobs = (0..).zip(settled);
+            jobs.flat_map(move |(place, one): (usize, &ObservedJob<'_>)| {
+                let held = one.job.held_tasks();
+                let held = held.filter(move |task| task.state.holds_gpus() && lanes(task.lane));
+                held.flat_map(move |task| {
+                    let gpus = task.gpus.iter();
+                    gpus.map(move |&gpu| ((task.node, gpu), (task.lane, place)))
+                })
+            })
+        };
+        for (gpu, guest) in each(|lane| lane > 0) {
+            holders.entry(gpu).or_default().push(guest);
+        }
+        if holders.is_empty() {
+            return Self(BTreeMap::new());
+        }
+        for (gpu, host) in each(|lane| lane == 0) {
+            if let Some(of) = holders.get_mut(&gpu) {
+                of.insert(0, host);
+            }
+        }
+        let stays = |place: usize| {
+            let one = &settled[place];
+            SchedulingState::of(&one.state, one.not_before_ms, now_ms).stays()
+        };
+        let mut pairs = BTreeMap::new();
+        for ((node, gpu), of) in holders {
+            let &[(_, host), (_, guest)] = of.as_slice() else {
+                continue;
+            };
+            let (holder, second) = if !stays(host) && stays(guest) {
+                (guest, host)
+            } else {
+                (host, guest)
+            };
+            let holder = settled[holder].job.id;
+            let second_of = PackedJob {
+                holder,
+                node,
+                gpus: 1 << gpu,
+            };
+            pairs.insert(settled[second].job.id, second_of);
+        }
+        Self(pairs)
+    }
+
+    pub fn second(&self, job: JobId) -> Option<&PackedJob> {
+        self.0.get(&job)
+    }
+}
+
+impl PackedJob {
+    /// Removes the shared GPU from the job's own holdings.
+    pub fn yields(&self, held: &mut [Holding], find: impl Fn(NodeId) -> Option<u32>) {
+        let node = find(self.node);
+        let there = held.iter_mut().filter(|held| Some(held.node) == node);
+        there.for_each(|held| held.gpus &= !self.gpus);
+    }
+}
+
+/// Links hosts and guests and charges quotas, once all jobs are known. A tenant pays once for each
+/// GPU that any of its jobs uses.
+pub(crate) fn join(round: &mut RoundState<'_>, pairs: &PackedPairs) {
+    if pairs.0.is_empty() {
+        return;
+    }
+    let ids = round.jobs.iter().map(|live| live.job.id);
+    let places: BTreeMap<JobId, usize> = ids.zip(0..).collect();
+    for (job, second) in &pairs.0 {
+        let (index, holder) = (places[job], places[&second.holder]);
+        let pays = u32::from(round.jobs[index].tenant != round.jobs[holder].tenant);
+        let live = &mut round.jobs[index];
+        live.shared = pays;
+        round.held[live.tenant as usize] += pays;
+        if !live.scheduling_state.stays() {
+            continue;
+        }
+        live.host = Some(holder);
+        if let Some(&node) = live.places.first() {
+            *round.inherited.entry(node).or_default() |= second.gpus;
+        }
+        round.jobs[holder].guest = Some(index);
+    }
+}

@@ -1,0 +1,128 @@
+//! Placement of a gang where the policy's place is not available: on as few nodes of one kind as
+//! possible, within their CPU and memory.
+
+use super::free::{Availability, FreeNode, HostCapacity};
+use super::gang::{self, GangShape, NodeTaskCounts};
+use super::round_state::{PlannedJob, RoundState};
+use crate::policies::place::{FreeNodeGpus, in_one_rack, tight};
+use crate::problem::NodeAllocation;
+use std::cmp::Reverse;
+
+/// A place for this number of workers and shards, if there is one.
+pub(crate) fn find(
+    free: &[FreeNode],
+    shape: &GangShape,
+    (workers, ps_shards): (u32, u32),
+    when: Availability,
+) -> Option<Vec<NodeTaskCounts>> {
+    let mut kinds: Vec<u16> = free
+        .iter()
+        .filter(|node| node.gpus(when) > 0)
+        .map(|node| node.kind)
+        .collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.into_iter().find_map(|kind| {
+        let beside = fill(free, shape, kind, workers, when)
+            .and_then(|parts| gang::at(free, shape, &parts, ps_shards, when));
+        beside.or_else(|| shards_first(free, shape, kind, (workers, ps_shards), when))
+    })
+}
+
+/// Whether the smallest gang fits the empty cluster and its tenant's quota.
+pub(crate) fn could_ever_run(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
+    round
+        .quota(live)
+        .is_none_or(|quota| live.shape.min_gpus() <= quota)
+        && fits_empty(round, &live.shape)
+}
+
+/// Whether the smallest gang fits the empty cluster.
+pub(crate) fn fits_empty(round: &RoundState<'_>, shape: &GangShape) -> bool {
+    let least = (shape.workers.min, shape.ps_shards.min);
+    find(&round.empty, shape, least, Availability::Now).is_some()
+}
+
+/// Places workers on nodes of one kind. The fullest node that holds all of them is used, so that
+/// larger gaps stay whole. Otherwise the emptiest nodes are used, and the rest goes to the fullest.
+/// They are in one rack where that takes no more nodes.
+fn fill(
+    free: &[FreeNode],
+    shape: &GangShape,
+    kind: u16,
+    workers: u32,
+    when: Availability,
+) -> Option<Vec<NodeAllocation>> {
+    let mut nodes: Vec<FreeNodeGpus> = (0_u32..)
+        .zip(free)
+        .filter(|(_, node)| node.kind == kind)
+        .map(|(index, node)| (index, units(node, shape, when)))
+        .filter(|&(_, units)| units > 0)
+        .collect();
+    nodes.sort_by_key(|&(index, units)| (Reverse(units), index));
+    let mut parts = in_one_rack(&nodes, |node| free[node as usize].rack, workers, tight)?;
+    for part in &mut parts {
+        part.gpus *= shape.worker.gpus.max(1);
+    }
+    Some(parts)
+}
+
+/// Number of workers for which a node has room.
+pub(crate) fn units(node: &FreeNode, shape: &GangShape, when: Availability) -> u32 {
+    if !node.takes(shape) || node.gpus_of_a_task(when) < shape.worker.gpus {
+        return 0;
+    }
+    let room = node.room(when);
+    let worker = HostCapacity::worker(&shape.worker);
+    let by = |have: i64, each: i64| match each {
+        0 => i64::MAX,
+        each => have.max(0) / each,
+    };
+    let units = i64::from(node.gpus(when) / shape.worker.gpus.max(1))
+        .min(by(room.cpu_milli, worker.cpu_milli))
+        .min(by(room.memory_bytes, worker.memory_bytes));
+    u32::try_from(units).unwrap_or(0)
+}
+
+/// Places the shards first, on the nodes with the fewest GPUs, then the workers on the rest. It is
+/// the second attempt, because it is not known beforehand which resource is scarce.
+fn shards_first(
+    free: &[FreeNode],
+    shape: &GangShape,
+    kind: u16,
+    (workers, ps_shards): (u32, u32),
+    when: Availability,
+) -> Option<Vec<NodeTaskCounts>> {
+    let mut left = free.to_vec();
+    let mut shares: Vec<NodeTaskCounts> = Vec::new();
+    let shard = HostCapacity::shard(&shape.ps_shard);
+    for _ in 0..ps_shards {
+        let roomy = (0_u32..)
+            .zip(&left)
+            .filter(|(_, node)| node.takes(shape) && node.room(when).holds(shard));
+        let (node, _) = roomy.min_by_key(|(index, node)| {
+            (node.gpus(when), Reverse(node.room(when).cpu_milli), *index)
+        })?;
+        left[node as usize].take_room(shard, when);
+        match shares.iter_mut().find(|share| share.node == node) {
+            Some(share) => share.ps_shards += 1,
+            None => shares.push(NodeTaskCounts {
+                node,
+                workers: 0,
+                ps_shards: 1,
+            }),
+        }
+    }
+    for part in fill(&left, shape, kind, workers, when)? {
+        let workers = part.gpus / shape.worker.gpus.max(1);
+        match shares.iter_mut().find(|share| share.node == part.node) {
+            Some(share) => share.workers = workers,
+            None => shares.push(NodeTaskCounts {
+                node: part.node,
+                workers,
+                ps_shards: 0,
+            }),
+        }
+    }
+    Some(shares)
+}

@@ -1,0 +1,197 @@
+//! The round's report as text, for users and for the record. No decision reads it.
+
+use super::fixpoint::RoundFixpoint;
+use super::packing;
+use super::round_state::{PlannedJob, RoundState};
+use super::scheduling_state::{SchedulingState, gpus_of};
+use crate::plan::Action;
+use crate::problem::{SizeValue, gpus_of as parts_gpus};
+use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
+use crate::snapshot::SnapshotNode;
+use muster_model::job::JobPhase;
+use muster_model::wait::Waiting;
+
+/// Builds the report from the state after the plan.
+pub(crate) fn report(
+    round: &RoundState<'_>,
+    fixpoint: &RoundFixpoint,
+    waiting: &[Option<Waiting>],
+) -> RoundReport {
+    let runner_up = runner_up(round, fixpoint);
+    let jobs = round.jobs.iter().zip(waiting);
+    RoundReport {
+        round: round.snapshot.round,
+        totals: totals(round),
+        runner_up,
+        jobs: jobs
+            .enumerate()
+            .map(|(index, (live, waiting))| {
+                let mut report = job(round, fixpoint, live, waiting.as_ref(), runner_up);
+                // A shared GPU explains the job's speed at any size.
+                if let Some(pair) = packing::pair_report(round, index) {
+                    report.why = format!("{}; {pair}", report.why);
+                }
+                report
+            })
+            .collect(),
+        moves: round.moves.clone(),
+    }
+}
+
+fn worth(fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> Option<SizeValue> {
+    fixpoint.decision.worth.get(live.member?).copied()
+}
+
+/// Job that would have received the next GPU.
+fn runner_up(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Option<RunnerUp> {
+    let worths = round.members.iter().zip(&fixpoint.decision.worth);
+    let next = worths.map(|(&index, worth)| (worth.next_gain, index));
+    let best = next
+        .filter(|&(gain, _)| gain > 0.0)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+    best.map(|(gain, index)| RunnerUp {
+        job: round.jobs[index].job.id,
+        gain,
+    })
+}
+
+fn job(
+    round: &RoundState<'_>,
+    fixpoint: &RoundFixpoint,
+    live: &PlannedJob<'_>,
+    waiting: Option<&Waiting>,
+    runner_up: Option<RunnerUp>,
+) -> JobReport {
+    let size = size(round, fixpoint, live);
+    let shown = (size.0.max(1), size.1.max(1));
+    let estimate = &live.estimate;
+    let worth = worth(fixpoint, live).filter(|_| size.0 > 0);
+    JobReport {
+        job: live.job.id,
+        name: live.job.name.clone(),
+        phase: live.state.phase(),
+        workers: size.0,
+        ps_shards: size.1,
+        why: why(live, waiting, worth, runner_up),
+        last_worker_gain: worth
+            .map(|worth| worth.last_gain)
+            .filter(|&gain| gain > 0.0),
+        next_worker_gain: worth
+            .map(|worth| worth.next_gain)
+            .filter(|&gain| gain > 0.0),
+        speed: SpeedReport {
+            coefficients: estimate.speed.coefficients(),
+            points: estimate.speed.points(),
+            mean_relative_error: estimate.speed.mean_relative_error,
+            steps_per_s: estimate.steps_per_s(shown.0, shown.1),
+            standard_error: Some(estimate.speed.standard_error(shown.0, shown.1)),
+            next_probe: estimate.next_probe(live.job),
+        },
+        steps_left: estimate.steps_left,
+        steps_left_between: Some(estimate.steps_left_between),
+        time_left_s: estimate.time_s(shown),
+        length: estimate.length,
+        step: Some(live.job.progress.step),
+        waiting: waiting.cloned(),
+    }
+}
+
+/// Size that the job has, or will have once room is made.
+fn size(round: &RoundState<'_>, fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> (u32, u32) {
+    if live.scheduling_state.stays() {
+        return live.size;
+    }
+    let Some(member) = live.member else {
+        return (0, 0);
+    };
+    let gpus = parts_gpus(fixpoint.decision.holds(&round.problem, member));
+    let workers = gpus / live.shape.worker.gpus.max(1);
+    match workers {
+        0 => (0, 0),
+        workers => (workers, live.sizing.ps_shards(workers)),
+    }
+}
+
+fn totals(round: &RoundState<'_>) -> Totals {
+    let is_up = |node: u32| round.snapshot.nodes[node as usize].up;
+    let up = || round.snapshot.nodes.iter().filter(|node| node.up);
+    let gpus: u32 = up().map(|node| node.gpus).sum();
+    // Without those that programs outside Muster use.
+    let own_gpus: u32 = up().map(SnapshotNode::own_gpus).sum();
+    let held = round.jobs.iter().flat_map(|live| &live.holdings);
+    let held_gpus: u32 = held
+        .filter(|held| is_up(held.node))
+        .map(|held| gpus_of(std::slice::from_ref(held)))
+        .sum();
+    let waiting_jobs = round
+        .jobs
+        .iter()
+        .filter(|live| live.state.phase() == JobPhase::Queued)
+        .count();
+    let waiting_jobs = u32::try_from(waiting_jobs).unwrap_or(u32::MAX);
+    let left_out = round.snapshot.left_out.iter();
+    let left_out = left_out.fold(0_u32, |sum, one| sum.saturating_add(one.jobs));
+    Totals {
+        gpus,
+        held_gpus,
+        free_gpus: own_gpus.saturating_sub(held_gpus),
+        waiting_jobs: waiting_jobs.saturating_add(left_out),
+    }
+}
+
+fn why(
+    live: &PlannedJob<'_>,
+    waiting: Option<&Waiting>,
+    worth: Option<SizeValue>,
+    runner_up: Option<RunnerUp>,
+) -> String {
+    if let Some(waiting) = waiting {
+        return waiting.why.to_string();
+    }
+    let moves = live.actions.iter().rev().find_map(|action| match action {
+        Action::Stop { why, .. }
+        | Action::Start { why, .. }
+        | Action::Suspend { why }
+        | Action::Continue { why, .. }
+        | Action::GiveUp { why, .. } => Some(why.clone()),
+        _ => None,
+    });
+    if let Some(why) = moves {
+        return why;
+    }
+    match live.scheduling_state {
+        SchedulingState::Suspended => "suspended until its next time slice".to_owned(),
+        SchedulingState::Starting => "starts; it is not resized before it is up".to_owned(),
+        SchedulingState::Running => why_this_size(live, worth, runner_up),
+        SchedulingState::Returning | SchedulingState::Displaced => {
+            "comes back once its tasks are gone".to_owned()
+        }
+        SchedulingState::Ending | SchedulingState::Resting | SchedulingState::Queued => {
+            "ends or rests".to_owned()
+        }
+    }
+}
+
+/// Reason for the present size: its marginal gain compared with the runner-up's.
+fn why_this_size(
+    live: &PlannedJob<'_>,
+    worth: Option<SizeValue>,
+    runner_up: Option<RunnerUp>,
+) -> String {
+    let next = worth
+        .map(|worth| worth.next_gain)
+        .filter(|&gain| gain > 0.0);
+    if live.size.0 >= live.shape.workers.max {
+        return "it has as many workers as it may have".to_owned();
+    }
+    match (next, runner_up) {
+        (None, _) => "one worker more would gain nothing, or is not weighed now".to_owned(),
+        (Some(gain), Some(other)) if other.gain > gain => format!(
+            "one worker more would gain {gain:.3} a GPU; another job's gains {:.3}",
+            other.gain
+        ),
+        (Some(gain), _) => format!(
+            "one worker more would gain {gain:.3} a GPU, which is not worth a restart, or finds no room"
+        ),
+    }
+}

@@ -1,0 +1,177 @@
+//! Effects of a resize in place on the dense state: held and free resources.
+//!
+//! `in_place` decides which tasks are changed.
+
+use super::free::{Holding, bits};
+use super::gang::add;
+use super::in_place::TaskSetChange;
+use super::round_state::{PlannedJob, RoundState, room_of};
+use super::scheduling_state::gpus_of;
+use crate::plan::Action;
+use crate::snapshot::{SnapshotJob, SnapshotTask};
+use muster_model::id::TaskId;
+use muster_model::job::Charge;
+use muster_model::task::Role;
+
+impl RoundState<'_> {
+    /// Resizes a running job in place.
+    pub(crate) fn resize(&mut self, index: usize, change: &TaskSetChange, why: String) {
+        self.remember(index);
+        let now_ms = self.now_ms;
+        let join = match &self.journal {
+            Some(_) => Vec::new(),
+            None => change.tasks(&self.snapshot.nodes),
+        };
+        let live = &mut self.jobs[index];
+        let mut action = Action::Resize {
+            leave: change.leave.clone(),
+            join,
+            why,
+            charge: Charge::None,
+        };
+        if let Some(Action::Resize { .. }) = live.actions.last() {
+            action = merged(live.actions.pop(), action);
+            live.revision -= 1;
+        }
+        live.take(action, now_ms);
+        live.leaving_tasks.extend(&change.leave);
+        live.part(change);
+        live.placed_ms = Some(now_ms);
+        live.revision += 1;
+        live.is_resizing = true;
+        self.held[live.tenant as usize] += gpus_of(&live.joining);
+        let joining = live.joining.iter().map(|held| (held.node, held.gpus));
+        let joining: Vec<(u32, u64)> = joining.collect();
+        for held in &live.joining {
+            self.free[held.node as usize].hold(held);
+        }
+        for held in &live.leaving {
+            self.free[held.node as usize].release_later(held);
+        }
+        self.lend(joining.into_iter());
+        self.refresh(index);
+        self.keep_excluded();
+    }
+
+    /// Undoes the joining part of this round's resize of a job that now stops. Returns the charge
+    /// of that resize.
+    pub(crate) fn uninvite(&mut self, index: usize) -> Charge {
+        let live = &mut self.jobs[index];
+        let Some(Action::Resize { charge, .. }) = live.actions.last() else {
+            return Charge::None;
+        };
+        let charged = *charge;
+        live.actions.pop();
+        live.revision -= 1;
+        for held in std::mem::take(&mut live.joining) {
+            let node = &mut self.free[held.node as usize];
+            node.release_later(&held);
+            node.give_back(&held);
+            self.held[live.tenant as usize] -= held.gpus.count_ones();
+            live.holdings
+                .iter_mut()
+                .filter(|kept| kept.node == held.node)
+                .for_each(|kept| {
+                    kept.gpus &= !held.gpus;
+                    kept.room.take(held.room);
+                });
+        }
+        charged
+    }
+
+    /// In a trial: the tasks that leave by a resize in place have ended.
+    pub(crate) fn part_with(&mut self, index: usize) {
+        if self.jobs[index].leaving.is_empty() {
+            return;
+        }
+        self.remember(index);
+        let leaving = std::mem::take(&mut self.jobs[index].leaving);
+        self.give_back(index, &leaving);
+    }
+}
+
+impl PlannedJob<'_> {
+    /// Separates the holdings of leaving tasks and adds those of joining tasks.
+    fn part(&mut self, change: &TaskSetChange) {
+        let mut kept = Vec::new();
+        let mut leaving = Vec::new();
+        let gone = |task: &SnapshotTask| task.state.is_released();
+        let tasks = self.job.tasks.iter().zip(&self.places);
+        for (task, &node) in tasks.filter(|(task, _)| !gone(task)) {
+            let held = Holding {
+                node,
+                gpus: bits(&task.gpus),
+                room: room_of(self.job, task.role),
+            };
+            if self.leaving_tasks.contains(&task.id) {
+                add(&mut leaving, held);
+            } else {
+                add(&mut kept, held);
+            }
+        }
+        let (workers, shards) = self.size;
+        let (mut workers, mut shards) = (i64::from(workers), i64::from(shards));
+        let mut count = |role: Role, by: i64| match role {
+            Role::Worker { .. } => workers += by,
+            Role::PsShard { .. } => shards += by,
+        };
+        let left = self
+            .job
+            .tasks
+            .iter()
+            .filter(|t| change.leave.contains(&t.id));
+        left.for_each(|task| count(task.role, -1));
+        for &(role, node, gpus) in &change.join {
+            let held = Holding {
+                node,
+                gpus,
+                room: room_of(self.job, role),
+            };
+            add(&mut self.joining, held);
+            add(&mut kept, held);
+            count(role, 1);
+        }
+        let size = |count: i64| u32::try_from(count).unwrap_or(0);
+        self.size = (size(workers), size(shards));
+        self.holdings = kept;
+        self.leaving = leaving;
+    }
+}
+
+/// Merges two resizes of one round.
+fn merged(before: Option<Action>, after: Action) -> Action {
+    match (before, after) {
+        (
+            Some(Action::Resize {
+                mut leave,
+                why: first,
+                charge,
+                ..
+            }),
+            Action::Resize {
+                leave: more,
+                join,
+                why,
+                ..
+            },
+        ) => {
+            leave.extend(more);
+            let why = format!("{first}; {why}");
+            Action::Resize {
+                leave,
+                join,
+                why,
+                charge,
+            }
+        }
+        (_, after) => after,
+    }
+}
+
+/// Workers and shards of the present revision among the tasks in `leave`.
+pub(crate) fn gone(job: &SnapshotJob, leave: &[TaskId]) -> (u32, u32) {
+    let gone = || job.tasks.iter().filter(|task| leave.contains(&task.id));
+    let workers = gone().filter(|task| task.is_worker()).count();
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    (count(workers), count(gone().count() - workers))
+}

@@ -1,0 +1,317 @@
+//! Dense state of the cluster during a round: free resources, state of each job, and the problem
+//! that the policy sees.
+//!
+//! It is built once from a snapshot. Starts and stops change it in place, so a pass or a trial
+//! costs only as much as it changes.
+
+mod build;
+mod dense;
+mod index;
+
+use super::free::{FreeNode, Holding, HostCapacity};
+use super::gang::{GangPlacement, GangShape};
+use super::observations::once_gone;
+use super::packing::{self, JobsByGpu};
+use super::scaling_model::{JobScaling, Kinds};
+use super::scheduling_state::{SchedulingState, gpus_of};
+use super::time_slicing;
+use crate::estimate::Estimate;
+use crate::plan::Action;
+use crate::policies::{PolicyCapabilities, SchedulingPolicy};
+use crate::policy::Policy;
+use crate::problem::{self, SchedulingProblem};
+use crate::report::MoveReport;
+use crate::snapshot::{ClusterSnapshot, SnapshotJob};
+pub(crate) use dense::dense_node;
+use muster_model::id::{StudyId, TaskId};
+use muster_model::job::JobState;
+use muster_model::task::Role;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+pub(crate) struct RoundState<'a> {
+    pub snapshot: &'a ClusterSnapshot,
+    pub policy: &'a Policy,
+    pub scheduling_policy: Box<dyn SchedulingPolicy>,
+    pub capabilities: PolicyCapabilities,
+    pub now_ms: i64,
+    pub kinds: Kinds,
+    pub free: Vec<FreeNode>,
+    /// Free resources of the empty cluster.
+    pub empty: Vec<FreeNode>,
+    /// In the order of the snapshot.
+    pub jobs: Vec<PlannedJob<'a>>,
+    pub problem: SchedulingProblem,
+    /// Ids of the studies that jobs are trials of, ascending.
+    studies: Vec<StudyId>,
+    /// Index in `jobs` of each job of the problem (member).
+    pub members: Vec<usize>,
+    /// GPUs that the jobs of each tenant hold, including those of stopping tasks.
+    pub held: Vec<u32>,
+    /// Whether each job would fit the empty cluster; computed at first use.
+    pub could_run: OnceCell<Vec<bool>>,
+    /// Owner (index in `jobs`) and GPUs by node of the reservation for the next time slice.
+    pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
+    /// Reserved GPUs that may be lent until that time slice begins.
+    pub lendable: BTreeMap<u32, u64>,
+    /// Journal of a trial: previous state of each changed job.
+    pub journal: Option<Vec<(usize, PlannedJob<'a>, Option<problem::ProblemJob>)>>,
+    /// Migrations that this round has begun, for the report.
+    pub moves: Vec<MoveReport>,
+    /// GPUs that a guest keeps once its host has left, by node.
+    pub inherited: BTreeMap<u32, u64>,
+    /// Jobs on the GPUs that are shared or may be shared.
+    pub seats: JobsByGpu,
+}
+
+/// A job during the round.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedJob<'a> {
+    pub job: &'a SnapshotJob,
+    pub tenant: u32,
+    pub priority: i32,
+    pub state: JobState,
+    pub scheduling_state: SchedulingState,
+    pub not_before_ms: Option<i64>,
+    /// Decisions so far, in order.
+    pub actions: Vec<Action>,
+    pub shape: GangShape,
+    pub estimate: Estimate,
+    pub sizing: JobScaling,
+    pub placed_ms: Option<i64>,
+    pub revision: u64,
+    /// Holdings of the unreleased tasks that stay.
+    pub holdings: Vec<Holding>,
+    /// Holdings of tasks that leave by a resize in place.
+    pub leaving: Vec<Holding>,
+    /// Reserved destination of a moving job, until it has stopped.
+    pub destination: Option<GangPlacement>,
+    /// Holdings of tasks that join by a resize of this round.
+    pub joining: Vec<Holding>,
+    /// Tasks that leave by a resize of this round.
+    pub leaving_tasks: Vec<TaskId>,
+    /// Whether a task has still to leave or to join. Nothing else is decided for the job meanwhile.
+    pub is_resizing: bool,
+    /// Node index of each task of the job in the snapshot.
+    pub places: Vec<u32>,
+    /// Workers and shards of the newest revision.
+    pub size: (u32, u32),
+    /// Index in the problem.
+    pub member: Option<usize>,
+    /// Host whose GPU the job shares as a guest. A guest holds no GPU, and the policy does not see
+    /// it, because the policy knows only whole GPUs.
+    pub host: Option<usize>,
+    /// Guest that shares the job's GPU.
+    pub guest: Option<usize>,
+    /// GPUs that count against the tenant's quota in addition to the job's own.
+    pub shared: u32,
+}
+
+impl<'a> RoundState<'a> {
+    /// Adds a job to the policy's problem, for example after its suspension.
+    pub(crate) fn enlist(&mut self, index: usize) {
+        assert!(
+            self.journal.is_none(),
+            "members are told apart by their places in a trial"
+        );
+        if self.jobs[index].member.is_some() {
+            return;
+        }
+        // Members are in order of submission, as in the next round.
+        let at = self.members.partition_point(|&other| other < index);
+        self.members.insert(at, index);
+        for (member, &other) in self.members.iter().enumerate().skip(at) {
+            self.jobs[other].member = Some(member);
+        }
+        let live = &mut self.jobs[index];
+        let step = live.job.progress.step;
+        let workers = match &live.destination {
+            Some(placed) => placed.size().0,
+            None if live.scheduling_state.stays() => live.size.0,
+            None => 0,
+        };
+        live.sizing = JobScaling::of(&live.estimate, &live.shape, step, workers, &self.kinds);
+        let dense = self.dense(index);
+        self.problem.jobs.insert(at, dense);
+    }
+
+    /// Starts a job on a placement.
+    pub(crate) fn start(&mut self, index: usize, placed: &GangPlacement, why: String) {
+        self.remember(index);
+        let now_ms = self.now_ms;
+        // A trial needs only the start itself. Nodes that the trial added are not in the snapshot.
+        let tasks = match &self.journal {
+            Some(_) => Vec::new(),
+            None => placed.tasks(&self.snapshot.nodes),
+        };
+        let lent = self.lend(placed.workers.iter().copied());
+        let live = &mut self.jobs[index];
+        live.take(Action::Start { tasks, why, lent }, now_ms);
+        live.holdings = placed.holdings(&live.shape);
+        live.size = placed.size();
+        live.placed_ms = Some(now_ms);
+        live.revision += 1;
+        self.held[live.tenant as usize] += gpus_of(&live.holdings);
+        for held in &live.holdings {
+            self.free[held.node as usize].hold(held);
+        }
+        self.refresh(index);
+    }
+
+    /// Stops a running job.
+    pub(crate) fn stop(&mut self, index: usize, mut action: Action) {
+        self.remember(index);
+        let was_charged = self.uninvite(index);
+        time_slicing::reclaim_lent(self, index);
+        if let Action::Stop { charge, .. } = &mut action {
+            *charge = was_charged.max(*charge);
+        }
+        packing::leave(self, index);
+        let now_ms = self.now_ms;
+        let live = &mut self.jobs[index];
+        live.take(action, now_ms);
+        live.is_resizing = false;
+        // The next start uses the owner's range, however few tasks the job had last.
+        live.shape.workers = live.job.workers;
+        for held in &live.holdings {
+            self.free[held.node as usize].release_later(held);
+        }
+        let step = live.job.progress.step;
+        live.sizing = JobScaling::of(&live.estimate, &live.shape, step, 0, &self.kinds);
+        self.refresh(index);
+        self.keep_excluded();
+    }
+
+    /// In a trial: the tasks of a stopping job have ended.
+    pub(crate) fn release(&mut self, index: usize) {
+        self.remember(index);
+        let (policy, now_ms) = (self.policy, self.now_ms);
+        let live = &mut self.jobs[index];
+        (live.state, live.not_before_ms) = once_gone(live, policy, now_ms);
+        live.scheduling_state = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
+        let holdings = std::mem::take(&mut live.holdings);
+        self.held[live.tenant as usize] -= std::mem::take(&mut live.shared);
+        self.give_back(index, &holdings);
+        self.part_with(index);
+        if self.jobs[index].member.is_none() && self.jobs[index].scheduling_state.waits() {
+            self.jobs[index].member = Some(self.members.len());
+            let dense = self.dense(index);
+            self.problem.jobs.push(dense);
+            self.members.push(index);
+        }
+        self.refresh(index);
+    }
+
+    pub(crate) fn give_back(&mut self, index: usize, holdings: &[Holding]) {
+        let live = &self.jobs[index];
+        self.held[live.tenant as usize] -= gpus_of(holdings);
+        let destination = live.destination.as_ref();
+        let kept = destination.map_or_else(Vec::new, |placed| placed.holdings(&live.shape));
+        for held in holdings {
+            let inherited = self.inherited.get(&held.node).copied().unwrap_or(0);
+            let kept = kept.iter().filter(|kept| kept.node == held.node);
+            let not_free = kept.fold(inherited, |gpus, kept| gpus | kept.gpus);
+            self.free[held.node as usize].give_back_but(held, not_free);
+        }
+    }
+
+    /// Removes GPUs from the lendable ones. Returns whether any of them was lendable.
+    pub(crate) fn lend(&mut self, gpus: impl Iterator<Item = (u32, u64)>) -> bool {
+        let mut lent = false;
+        for (node, gpus) in gpus {
+            let Some(there) = self.lendable.get_mut(&node) else {
+                continue;
+            };
+            lent |= *there & gpus != 0;
+            *there &= !gpus;
+            let kept = self.reserved.as_mut();
+            if let Some(kept) = kept.and_then(|(_, kept)| kept.get_mut(&node)) {
+                *kept &= !gpus;
+            }
+        }
+        lent
+    }
+
+    /// Free resources for a job that yields to the time slice for which GPUs are reserved.
+    pub(crate) fn with_lendable(&self, free: &[FreeNode]) -> Vec<FreeNode> {
+        let mut free = free.to_vec();
+        for (&node, gpus) in &self.lendable {
+            free[node as usize].now |= gpus;
+        }
+        free
+    }
+
+    /// Records the state of a job for the end of a trial.
+    pub(crate) fn remember(&mut self, index: usize) {
+        if let Some(journal) = &mut self.journal {
+            let live = self.jobs[index].clone();
+            let dense = live.member.map(|member| self.problem.jobs[member].clone());
+            journal.push((index, live, dense));
+        }
+    }
+
+    /// Updates the job in the policy's problem.
+    pub(crate) fn refresh(&mut self, index: usize) {
+        if let Some(member) = self.jobs[index].member {
+            self.problem.jobs[member] = self.dense(index);
+        }
+    }
+
+    /// Milliseconds since the job was placed.
+    pub(crate) fn ran_ms(&self, live: &PlannedJob<'_>) -> u64 {
+        let since_ms = live.placed_ms.unwrap_or(i64::MIN);
+        u64::try_from(self.now_ms.saturating_sub(since_ms)).unwrap_or(0)
+    }
+
+    pub(crate) fn quota(&self, live: &PlannedJob<'_>) -> Option<u32> {
+        self.problem.tenants[live.tenant as usize].gpu_quota
+    }
+}
+
+impl PlannedJob<'_> {
+    /// GPUs that count against the tenant's quota.
+    pub(crate) fn charged(&self) -> u32 {
+        gpus_of(&self.holdings) + self.shared
+    }
+
+    /// Name of the job in texts for a job of `tenant`: names of other tenants' jobs are not shown.
+    pub(crate) fn named_to(&self, tenant: u32) -> &str {
+        if self.tenant == tenant {
+            &self.job.name
+        } else {
+            "another tenant's job"
+        }
+    }
+
+    /// Records a decision and applies its transition.
+    ///
+    /// # Panics
+    /// If the state does not allow the transition. The planner is then wrong, and nothing of its
+    /// plan may be carried out.
+    pub(crate) fn take(&mut self, action: Action, now_ms: i64) {
+        if let Some(event) = action.event() {
+            let state = std::mem::replace(&mut self.state, JobState::Queued);
+            self.state = state
+                .apply(event)
+                .unwrap_or_else(|refused| panic!("job {}: {refused}", self.job.id));
+        }
+        self.scheduling_state = SchedulingState::of(&self.state, self.not_before_ms, now_ms);
+        self.actions.push(action);
+    }
+}
+
+pub(crate) fn room_of(job: &SnapshotJob, role: Role) -> HostCapacity {
+    match role {
+        Role::Worker { .. } => HostCapacity::worker(&job.worker),
+        Role::PsShard { .. } => HostCapacity::shard(&job.ps_shard),
+    }
+}
+
+/// Converts Unix milliseconds to seconds; the values are exact, far below 2^52.
+pub(crate) fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+pub(crate) fn seconds_of(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}

@@ -1,0 +1,222 @@
+//! Estimates of a job as a policy reads them: speed for each number of GPUs, with the number of
+//! shards that gives this speed.
+
+use super::gang::GangShape;
+use crate::estimate::Estimate;
+use crate::problem::{KindSpeedCurve, ScalingModel};
+use crate::snapshot::SnapshotNode;
+use muster_model::node::is_part;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Minimum share of the best speed that is enough: more shards cost CPU, memory and connections.
+const ENOUGH: f64 = 0.99;
+/// Assumed speed on several nodes relative to one node, before a measurement. It is slightly lower,
+/// so that gangs stay together.
+const SPREAD: f64 = 0.98;
+
+/// Kinds of GPUs of the cluster, in order. In a cluster with pods on some nodes and processes on
+/// others, a GPU model has two kinds, because jobs may need pods. Executors too old to report this
+/// do not make the cluster mixed: a gang on older and newer nodes would otherwise have two kinds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kinds {
+    kinds: Arc<[NodeGpuKind]>,
+    is_mixed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct NodeGpuKind {
+    model: String,
+    /// Whether tasks of the node are pods; `false` unless the cluster is mixed.
+    pods: bool,
+}
+
+impl Kinds {
+    pub(crate) fn of(nodes: &[SnapshotNode]) -> Self {
+        let is_mixed = nodes.iter().any(|node| node.pods == Some(false));
+        let kinds: BTreeSet<NodeGpuKind> = nodes
+            .iter()
+            .map(|node| NodeGpuKind {
+                model: node.gpu_model.clone(),
+                pods: is_mixed && node.has_pods(),
+            })
+            .collect();
+        Self {
+            kinds: kinds.into_iter().collect(),
+            is_mixed,
+        }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.kinds
+            .iter()
+            .map(|kind| {
+                if kind.pods {
+                    format!("{} in pods", kind.model)
+                } else {
+                    kind.model.clone()
+                }
+            })
+            .collect()
+    }
+
+    /// Index of the node's kind; 0 if the kind is unknown.
+    pub(crate) fn index(&self, node: &SnapshotNode) -> u16 {
+        let wanted = (node.gpu_model.as_str(), self.is_mixed && node.has_pods());
+        let found = self
+            .kinds
+            .binary_search_by(|kind| (kind.model.as_str(), kind.pods).cmp(&wanted));
+        u16::try_from(found.unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// Curves by kind. A job has no speed on kinds on which it does not run. These are parts of
+    /// GPUs if its workers have several GPUs, and nodes without pods if it needs pods.
+    fn curves(&self, curve: &KindSpeedCurve, shape: &GangShape) -> Arc<[KindSpeedCurve]> {
+        let runs = |kind: &NodeGpuKind| {
+            let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
+            whole && (kind.pods || !shape.pods || !self.is_mixed)
+        };
+        self.kinds
+            .iter()
+            .map(|kind| {
+                if runs(kind) {
+                    curve.clone()
+                } else {
+                    KindSpeedCurve::default()
+                }
+            })
+            .collect()
+    }
+}
+
+/// Outlook of a job, and the number of shards for each number of workers.
+#[derive(Debug, Clone)]
+pub(crate) struct JobScaling {
+    pub outlook: ScalingModel,
+    /// For `workers.min + i` workers.
+    ps_shards: Arc<[u32]>,
+    min_workers: u32,
+}
+
+/// Speeds of a job at all sizes.
+#[derive(Debug, Clone)]
+pub(crate) struct ScalingCurves {
+    curves: Arc<[KindSpeedCurve]>,
+    /// For `workers.min + i` workers.
+    ps_shards: Arc<[u32]>,
+    largest_gpus: u32,
+}
+
+impl ScalingCurves {
+    /// A size that is not faster than a smaller one is not offered (speed 0). A dip in the
+    /// measurements then hides no better size behind it. The present size is always offered.
+    pub(crate) fn of(
+        estimate: &Estimate,
+        shape: &GangShape,
+        present_workers: u32,
+        kinds: &Kinds,
+    ) -> Self {
+        let min = shape.workers.min;
+        let present = present_workers.min(shape.workers.max);
+        let most = estimate.most.0.min(shape.workers.max);
+        let max = most.max(min).max(present);
+        let mut best = 0.0;
+        let gpus = shape.worker.gpus.max(1);
+        let mut local = vec![0.0; (max.saturating_mul(gpus)) as usize];
+        let mut ps_shards = Vec::with_capacity((max - min + 1) as usize);
+        let mut speeds = Vec::new();
+        for workers in min..=max {
+            let (shards, speed) = best_shards(estimate, shape, workers, &mut speeds);
+            ps_shards.push(shards);
+            let takes = shape.takes(workers);
+            let offered = (takes && speed > best) || workers == present_workers;
+            if let Some(entry) = (workers * gpus).checked_sub(1).filter(|_| offered) {
+                local[entry as usize] = speed;
+            }
+            if takes {
+                best = speed.max(best);
+            }
+        }
+        let spread = local.iter().map(|speed| speed * SPREAD).collect();
+        let curve = KindSpeedCurve { local, spread };
+        // A job that never ran may start at any size: its owner has stated the range, and a wrong
+        // size costs one restart.
+        let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
+        Self {
+            curves: kinds.curves(&curve, shape),
+            ps_shards: ps_shards.into(),
+            largest_gpus: measured.saturating_mul(gpus),
+        }
+    }
+}
+
+impl JobScaling {
+    pub(crate) fn of(
+        estimate: &Estimate,
+        shape: &GangShape,
+        step: u64,
+        present_workers: u32,
+        kinds: &Kinds,
+    ) -> Self {
+        let sizes = ScalingCurves::of(estimate, shape, present_workers, kinds);
+        Self::with(estimate, shape, step, sizes)
+    }
+
+    pub(crate) fn with(
+        estimate: &Estimate,
+        shape: &GangShape,
+        step: u64,
+        sizes: ScalingCurves,
+    ) -> Self {
+        Self {
+            outlook: ScalingModel {
+                work_done: step as f64,
+                work_left: estimate.steps_left,
+                uncertainty: uncertainty(estimate),
+                curves: sizes.curves,
+                largest_gpus: sizes.largest_gpus,
+                loss: None,
+            },
+            ps_shards: sizes.ps_shards,
+            min_workers: shape.workers.min,
+        }
+    }
+
+    /// Maximum number of workers that the job can get.
+    pub(crate) fn max_workers(&self) -> u32 {
+        self.min_workers + u32::try_from(self.ps_shards.len()).unwrap_or(u32::MAX) - 1
+    }
+
+    /// Best number of shards for this number of workers.
+    pub(crate) fn ps_shards(&self, workers: u32) -> u32 {
+        let at = workers.saturating_sub(self.min_workers) as usize;
+        let last = self.ps_shards.last().copied().unwrap_or(0);
+        self.ps_shards.get(at).copied().unwrap_or(last)
+    }
+}
+
+/// Smallest number of shards that is about as good as the best one, with its speed. `speeds` is a
+/// scratch buffer.
+fn best_shards(
+    estimate: &Estimate,
+    shape: &GangShape,
+    workers: u32,
+    speeds: &mut Vec<f64>,
+) -> (u32, f64) {
+    let all = shape.ps_shards.min..=estimate.most.1.max(shape.ps_shards.min);
+    speeds.clear();
+    speeds.extend(
+        all.clone()
+            .map(|shards| estimate.steps_per_s(workers, shards)),
+    );
+    let best = speeds.iter().copied().fold(0.0, f64::max);
+    all.zip(&*speeds)
+        .map(|(shards, &speed)| (shards, speed))
+        .find(|&(_, speed)| speed >= ENOUGH * best)
+        .unwrap_or((shape.ps_shards.min, best))
+}
+
+/// Mean relative error of the fit; 0.5 before a measurement.
+fn uncertainty(estimate: &Estimate) -> f64 {
+    estimate.speed.mean_relative_error.unwrap_or(0.5)
+}

@@ -1,0 +1,240 @@
+//! Options of every job and their values.
+
+use super::Muster;
+use crate::problem::{ProblemJob, SchedulingProblem};
+
+/// Option of a job: a size on one GPU kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct AllocationOption {
+    pub kind: u16,
+    pub gpus: u32,
+    /// Number of nodes of the option: the fewest that hold it.
+    pub nodes: u32,
+    pub value: f64,
+    /// Logarithm of the first factor of the value.
+    urgency: f64,
+}
+
+/// Options of a job by kind and size, and the index of the present one if it is among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct JobOptions<'b> {
+    pub options: &'b [AllocationOption],
+    pub present: Option<usize>,
+}
+
+/// Options of all jobs in one vector. A decision on many jobs mostly scans it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OptionTable {
+    options: Vec<AllocationOption>,
+    /// End of each job's options, and the index of its present option in it.
+    ends: Vec<(usize, Option<usize>)>,
+}
+
+/// GPU kind with GPUs in this problem.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KindCapacity {
+    index: u16,
+    node_gpus: u32,
+    gpus: u32,
+}
+
+/// Options per job for which memory is reserved.
+const USUAL_OPTIONS: usize = 12;
+
+/// Weight of a higher speed on idle GPUs, relative to one on GPUs that are well used.
+const IDLE_WORTH: f64 = 0.01;
+
+impl OptionTable {
+    /// Returns the options of the movable jobs. Other jobs have none.
+    pub(super) fn of(problem: &SchedulingProblem, policy: &Muster) -> Self {
+        let kinds = kinds(problem);
+        let mut table = Self {
+            options: Vec::with_capacity(USUAL_OPTIONS * problem.jobs.len()),
+            ends: Vec::with_capacity(problem.jobs.len()),
+        };
+        let mut options = Vec::new();
+        for job in &problem.jobs {
+            options.clear();
+            let present = options_of(problem, policy, &kinds, job, &mut options);
+            table.options.extend_from_slice(&options);
+            table.ends.push((table.options.len(), present));
+        }
+        table
+    }
+
+    pub(super) fn all_options(&self) -> Vec<JobOptions<'_>> {
+        let mut start = 0;
+        self.ends
+            .iter()
+            .map(|&(end, present)| {
+                let options = &self.options[start..end];
+                start = end;
+                JobOptions { options, present }
+            })
+            .collect()
+    }
+}
+
+pub(super) fn kinds(problem: &SchedulingProblem) -> Vec<KindCapacity> {
+    let most = problem.nodes.iter().map(|node| node.kind).max();
+    let mut kinds: Vec<KindCapacity> = (0..=most.unwrap_or(0))
+        .map(|index| KindCapacity {
+            index,
+            node_gpus: 0,
+            gpus: 0,
+        })
+        .collect();
+    for node in &problem.nodes {
+        let kind = &mut kinds[usize::from(node.kind)];
+        kind.node_gpus = kind.node_gpus.max(node.gpus);
+        kind.gpus += node.gpus;
+    }
+    kinds.retain(|kind| kind.gpus > 0);
+    kinds
+}
+
+/// Fills in the options of a job and returns the index of the present one.
+pub(super) fn options_of(
+    problem: &SchedulingProblem,
+    policy: &Muster,
+    kinds: &[KindCapacity],
+    job: &ProblemJob,
+    options: &mut Vec<AllocationOption>,
+) -> Option<usize> {
+    if !job.is_movable() {
+        return None;
+    }
+    let held = job.held_gpus();
+    let present = job.present.first();
+    let present = present.map(|part| (problem.nodes[part.node as usize].kind, held));
+    sizes(policy, kinds, job, held, options);
+    // At this point the value of each option is its speed.
+    let best = options
+        .iter()
+        .map(|option| option.value / f64::from(option.gpus))
+        .fold(0.0, f64::max);
+    worth_their_gpus(options, policy.min_marginal_speed * best, present);
+    let restart_s = job.restart_s.max(1e-3);
+    let offset_s = policy.offset_restarts * restart_s;
+    let work =
+        job.outlook.work_left / (1.0 + policy.unknown_length_discount * job.outlook.uncertainty);
+    let fastest = options
+        .iter()
+        .map(|option| option.value)
+        .fold(0.0, f64::max);
+    let alone_s = (job.outlook.work_done + work) / fastest;
+    let age_unit_s = policy.age_unit_restarts * restart_s + policy.age_unit_lengths * alone_s;
+    let age = job.age_s(problem.now_s) / age_unit_s;
+    let young = age.min(policy.age_knee);
+    let ageing = policy.ageing * (1.0 + young).ln() + 0.5 * ((1.0 + age) / (1.0 + young)).ln();
+    let base = ageing - policy.efficiency_exponent * best.ln();
+    for option in &mut *options {
+        let speed = option.value;
+        let stays = present == Some((option.kind, option.gpus));
+        let cost_s = if stays {
+            0.0
+        } else {
+            policy.caution * job.change_s().max(1e-3)
+        };
+        let time_s = work / speed + cost_s + offset_s;
+        let efficiency = policy.efficiency_exponent * (speed / f64::from(option.gpus)).ln();
+        option.urgency = -policy.power * time_s.ln();
+        option.value = (base + efficiency + option.urgency).exp();
+    }
+    idle_growth(options);
+    options.retain(|option| option.value.is_finite() && option.value > 0.0);
+    options
+        .iter()
+        .position(|option| present == Some((option.kind, option.gpus)))
+}
+
+/// Adds the sizes of a job, with the speed as their value. On one node any number of units is
+/// possible, on several only whole nodes. The minimum and the present size are always included.
+fn sizes(
+    policy: &Muster,
+    kinds: &[KindCapacity],
+    job: &ProblemJob,
+    held: u32,
+    options: &mut Vec<AllocationOption>,
+) {
+    let unit = job.unit.gpus.max(1);
+    let least = job.min_gpus.max(1).div_ceil(unit) * unit;
+    let measured = job.outlook.largest_gpus.max(1);
+    let explored = measured.saturating_mul(policy.explore_factor);
+    let most = job.max_gpus.min(explored.max(least));
+    for kind in kinds {
+        let whole = kind.node_gpus / unit * unit;
+        let Some(curve) = job.outlook.curves.get(usize::from(kind.index)) else {
+            continue;
+        };
+        if whole == 0 {
+            continue;
+        }
+        let mut add = |gpus: u32| {
+            let nodes = gpus.div_ceil(whole);
+            let speed = curve.speed(gpus, nodes);
+            if speed > 0.0 && speed < f64::INFINITY {
+                options.push(AllocationOption {
+                    kind: kind.index,
+                    gpus,
+                    nodes,
+                    value: speed,
+                    urgency: 0.0,
+                });
+            }
+        };
+        let top = most
+            .min(kind.gpus)
+            .max(if least <= kind.gpus { least } else { 0 });
+        let mut gpus = least;
+        while gpus <= top {
+            add(gpus);
+            // Next unit on one node, from there next whole node. The present size is inserted
+            // between them.
+            let next = if gpus < whole {
+                gpus + unit
+            } else {
+                (gpus / whole + 1) * whole
+            };
+            gpus = if (gpus + 1..next).contains(&held) {
+                held
+            } else {
+                next
+            };
+        }
+    }
+}
+
+/// Raises the value of options that are faster than a smaller one but not worth their GPUs. They
+/// become slightly better than the smaller one, so they are taken when their GPUs would be idle.
+fn idle_growth(options: &mut [AllocationOption]) {
+    for of_kind in options.chunk_by_mut(|a, b| a.kind == b.kind) {
+        let (mut value, mut urgency) = (0.0, f64::NEG_INFINITY);
+        for option in of_kind {
+            if option.urgency > urgency && option.value <= value {
+                option.value = value * (1.0 + IDLE_WORTH * (option.urgency - urgency));
+            }
+            if option.value > value {
+                (value, urgency) = (option.value, option.urgency);
+            }
+        }
+    }
+}
+
+/// Removes sizes whose further GPUs add less than `least` each to the speed of the next smaller
+/// kept one.
+fn worth_their_gpus(options: &mut Vec<AllocationOption>, least: f64, present: Option<(u16, u32)>) {
+    let mut last: Option<AllocationOption> = None;
+    options.retain(|option| {
+        let adds = match last.filter(|last| last.kind == option.kind) {
+            Some(last) => option.value - last.value >= least * f64::from(option.gpus - last.gpus),
+            None => true,
+        };
+        let stays = adds || present == Some((option.kind, option.gpus));
+        // A size that is kept only because it is the present one is no reference for others.
+        if adds {
+            last = Some(*option);
+        }
+        stays
+    });
+}
