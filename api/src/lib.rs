@@ -41,6 +41,6 @@ mod user;
 mod wake;
 mod web;
 
-pub use problem::Kind;
+pub use problem::ProblemKind;
 pub use routes::router;
-pub use state::{App, StartError};
+pub use state::{ApiState, StartError};

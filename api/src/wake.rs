@@ -7,8 +7,8 @@
 
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
-use muster_store::pool::Pool;
-use muster_store::wake::{self, Channel};
+use muster_store::pool::StorePool;
+use muster_store::wake::{self, NotifyChannel};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -21,13 +21,13 @@ const APART: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
-pub struct Waker {
+pub struct CommitNotifier {
     bell: Arc<Notify>,
 }
 
-impl Waker {
+impl CommitNotifier {
     #[must_use]
-    pub fn start(pool: Pool, stopping: CancellationToken) -> Self {
+    pub fn start(pool: StorePool, stopping: CancellationToken) -> Self {
         let bell = Arc::new(Notify::new());
         tokio::spawn(answer(pool, bell.clone(), stopping));
         Self { bell }
@@ -39,7 +39,7 @@ impl Waker {
     }
 }
 
-async fn answer(pool: Pool, bell: Arc<Notify>, stopping: CancellationToken) {
+async fn answer(pool: StorePool, bell: Arc<Notify>, stopping: CancellationToken) {
     loop {
         tokio::select! {
             () = bell.notified() => {}
@@ -59,7 +59,7 @@ async fn answer(pool: Pool, bell: Arc<Notify>, stopping: CancellationToken) {
     }
 }
 
-async fn send(pool: &Pool) -> Result<(), StoreError> {
+async fn send(pool: &StorePool) -> Result<(), StoreError> {
     let mut conn = pool.acquire().await?;
-    wake::send(&mut conn, &[Channel::Rounds, Channel::Events]).await
+    wake::send(&mut conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }

@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::config::Config;
 use crate::passes;
-use muster_store::pool::Pool;
+use muster_store::pool::StorePool;
 use muster_store::retention::{self, Keep};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(3_600);
 const LIMIT: Duration = Duration::from_secs(1_800);
 
 /// Runs a pass every hour.
-pub async fn run(pool: &Pool, config: &Config) {
+pub async fn run(pool: &StorePool, config: &Config) {
     let keep = keep(config);
     let mut pause = FIRST_PAUSE;
     loop {

@@ -26,7 +26,7 @@ pub struct Client {
 
 /// Result of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended<'a> {
+pub struct RequestResult<'a> {
     pub method: &'a str,
     /// Kind of the requested object, without names: `jobs`, `nodes`.
     pub of: &'a str,
@@ -36,7 +36,7 @@ pub struct Ended<'a> {
 
 /// Callback for the result of each request.
 #[derive(Clone)]
-struct Hears(Arc<dyn Fn(&Ended<'_>) + Send + Sync>);
+struct Hears(Arc<dyn Fn(&RequestResult<'_>) + Send + Sync>);
 
 /// A request before it is sent.
 pub(crate) struct Request {
@@ -96,7 +96,7 @@ impl Client {
 
     /// Returns a client that calls `hears` with the result of each of its requests.
     #[must_use]
-    pub fn heard_by(self, hears: impl Fn(&Ended<'_>) + Send + Sync + 'static) -> Self {
+    pub fn heard_by(self, hears: impl Fn(&RequestResult<'_>) + Send + Sync + 'static) -> Self {
         let hears = Some(Hears(Arc::new(hears)));
         Self { hears, ..self }
     }
@@ -180,7 +180,7 @@ pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     let answer = request.request.send().await;
     if let Some(Hears(hears)) = &request.hears {
         let status = answer.as_ref().map(Response::status);
-        hears(&Ended {
+        hears(&RequestResult {
             method: request.method.as_str(),
             of: &request.of,
             status: status.ok().map(|status| status.as_u16()),

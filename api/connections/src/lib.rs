@@ -10,7 +10,7 @@
 mod patience;
 mod places;
 
-pub use places::{Full, Place, Places};
+pub use places::{PermitError, KeyedPermit, KeyedSemaphore};
 
 use axum::Router;
 use axum::body::Body;
@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use patience::{Patient, Phases};
+use patience::{HeaderTimeoutStream, Phases};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of a server's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ConnectionLimits {
     /// Maximum number of open connections of all clients.
     pub connections: usize,
     /// Maximum number of open connections of one address.
@@ -46,7 +46,7 @@ pub struct Bounds {
     pub idle_timeout: Duration,
 }
 
-impl Bounds {
+impl ConnectionLimits {
     /// Limits of a daemon's own server, for probes, metrics and the tasks of one node.
     pub const OF_A_DAEMON: Self = Self {
         connections: 512,
@@ -57,7 +57,7 @@ impl Bounds {
 }
 
 /// Policy of a server for single connections, besides its bounds.
-pub trait Door {
+pub trait ConnectionPolicy {
     /// Whether only the limit of all connections applies to this address, because a proxy carries
     /// many clients.
     fn is_exempt(&self, _address: IpAddr) -> bool {
@@ -69,14 +69,14 @@ pub trait Door {
 }
 
 /// Treats all addresses alike, and counts nothing.
-impl Door for () {}
+impl ConnectionPolicy for () {}
 
 /// Serves connections until the future is dropped.
 pub async fn serve(listener: TcpListener, router: Router) {
     serve_until(
         listener,
         router,
-        Bounds::OF_A_DAEMON,
+        ConnectionLimits::OF_A_DAEMON,
         (),
         CancellationToken::new(),
     )
@@ -87,11 +87,11 @@ pub async fn serve(listener: TcpListener, router: Router) {
 pub async fn serve_until(
     listener: TcpListener,
     router: Router,
-    bounds: Bounds,
-    door: impl Door,
+    bounds: ConnectionLimits,
+    door: impl ConnectionPolicy,
     stopping: CancellationToken,
 ) {
-    let places = Places::new(bounds.connections, bounds.connections_per_address);
+    let places = KeyedSemaphore::new(bounds.connections, bounds.connections_per_address);
     let tracker = TaskTracker::new();
     // If the future is dropped, its connections end too.
     let ends = stopping.child_token();
@@ -129,10 +129,10 @@ pub async fn serve_until(
 }
 
 fn take(
-    places: &Places<IpAddr>,
-    door: &impl Door,
+    places: &KeyedSemaphore<IpAddr>,
+    door: &impl ConnectionPolicy,
     peer: SocketAddr,
-) -> Result<Place<IpAddr>, Full> {
+) -> Result<KeyedPermit<IpAddr>, PermitError> {
     let address = peer.ip().to_canonical();
     places.take((!door.is_exempt(address)).then_some(address))
 }
@@ -141,13 +141,13 @@ fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     stopping: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     // Small answers must not wait for more data.
     let _ = stream.set_nodelay(true);
     let phases = Phases::default();
-    let io = TokioIo::new(Patient::new(stream, phases.clone(), bounds.header_timeout));
+    let io = TokioIo::new(HeaderTimeoutStream::new(stream, phases.clone(), bounds.header_timeout));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         phases.busy();
         let mut request = request.map(Body::new);
@@ -181,10 +181,10 @@ fn log(ended: hyper::Result<()>) {
 }
 
 /// Sends the reason, if the socket accepts it without waiting, and closes the connection.
-fn refuse(stream: &TcpStream, full: Full) {
+fn refuse(stream: &TcpStream, full: PermitError) {
     let (of_whom, most, limit) = match full {
-        Full::All(most) => ("of all clients", most, "limits.connections"),
-        Full::OfKey(most) => ("of this address", most, "limits.connections_per_address"),
+        PermitError::All(most) => ("of all clients", most, "limits.connections"),
+        PermitError::OfKey(most) => ("of this address", most, "limits.connections_per_address"),
     };
     tracing::debug!(limit, most, "a connection was refused");
     let body = format!(

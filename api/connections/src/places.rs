@@ -6,44 +6,44 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-type Taken<Key> = Arc<Mutex<HashMap<Key, usize>>>;
+type PermitCounts<Key> = Arc<Mutex<HashMap<Key, usize>>>;
 
 /// A limited number of places, of which each key has at most a part.
 #[derive(Debug)]
-pub struct Places<Key: Hash + Eq> {
+pub struct KeyedSemaphore<Key: Hash + Eq> {
     all: Arc<Semaphore>,
     /// Number of places per key, for keys with at least one.
-    taken: Taken<Key>,
+    taken: PermitCounts<Key>,
     most: usize,
     most_of_key: usize,
 }
 
 /// One place, which is free again when it is dropped.
 #[derive(Debug)]
-pub struct Place<Key: Hash + Eq + Copy> {
+pub struct KeyedPermit<Key: Hash + Eq + Copy> {
     /// `None` if the place counts for no key.
     key: Option<Key>,
-    taken: Taken<Key>,
+    taken: PermitCounts<Key>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// Why no place is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Full {
+pub enum PermitError {
     /// All places (this number) are in use.
     All(usize),
     /// The key has its maximum (this number) in use.
     OfKey(usize),
 }
 
-impl<Key: Hash + Eq + Copy> Places<Key> {
+impl<Key: Hash + Eq + Copy> KeyedSemaphore<Key> {
     /// Creates `most` places, of which a key can hold `most_of_key`.
     #[must_use]
     pub fn new(most: usize, most_of_key: usize) -> Self {
         Self {
             // A semaphore panics above its own maximum.
             all: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
-            taken: Taken::default(),
+            taken: PermitCounts::default(),
             most,
             most_of_key,
         }
@@ -53,18 +53,18 @@ impl<Key: Hash + Eq + Copy> Places<Key> {
     ///
     /// # Errors
     /// If the key has its maximum, or no place is free.
-    pub fn take(&self, key: Option<Key>) -> Result<Place<Key>, Full> {
+    pub fn take(&self, key: Option<Key>) -> Result<KeyedPermit<Key>, PermitError> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = key.and_then(|key| taken.get(&key).copied()).unwrap_or(0);
         if count >= self.most_of_key {
-            return Err(Full::OfKey(self.most_of_key));
+            return Err(PermitError::OfKey(self.most_of_key));
         }
         let permit = Arc::clone(&self.all).try_acquire_owned();
-        let permit = permit.map_err(|_| Full::All(self.most))?;
+        let permit = permit.map_err(|_| PermitError::All(self.most))?;
         if let Some(key) = key {
             taken.insert(key, count + 1);
         }
-        Ok(Place {
+        Ok(KeyedPermit {
             key,
             taken: Arc::clone(&self.taken),
             _permit: permit,
@@ -72,7 +72,7 @@ impl<Key: Hash + Eq + Copy> Places<Key> {
     }
 }
 
-impl<Key: Hash + Eq + Copy> Drop for Place<Key> {
+impl<Key: Hash + Eq + Copy> Drop for KeyedPermit<Key> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,8 +12,8 @@ use clap::Args;
 use muster_model::id::TenantId;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::{Access, Tenant};
-use muster_store::pool::{self, Pool};
-use muster_store::token::{self, NewToken};
+use muster_store::pool::{self, StorePool};
+use muster_store::token::{self, NewTokenRecord};
 use muster_store::user::{self, User};
 use muster_store::{PgConnection, scope, tenant};
 use time::OffsetDateTime;
@@ -87,7 +87,7 @@ impl Bootstrap {
             Access::Admin
         };
         let id = clock::new_id().into();
-        let new = NewToken {
+        let new = NewTokenRecord {
             id,
             tenant_id,
             user_id,
@@ -145,7 +145,7 @@ async fn back(
 }
 
 /// Connects as the owner if its address is given, otherwise with the daemon's own role.
-pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Result<Pool> {
+pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Result<StorePool> {
     match (owner, own) {
         (Some(url), _) => pool::owner(&url, 1).context("read the database's address"),
         (None, Some(url)) => pool::api(&url, 1).context("read the database's address"),

@@ -2,7 +2,7 @@
 
 pub mod serve;
 
-use muster_store::demand::Demand;
+use muster_store::demand::ClusterLoad;
 use prometheus::{
     HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
@@ -15,7 +15,7 @@ use std::time::Instant;
 const BUCKETS_S: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 
 #[derive(Debug)]
-pub struct Metrics {
+pub struct ApiMetrics {
     all: Registry,
     requests: HistogramVec,
     streams: IntGauge,
@@ -24,15 +24,15 @@ pub struct Metrics {
     connections: IntGauge,
     idle: IntGauge,
     /// Queried by one request at a time.
-    demand: tokio::sync::Mutex<Known>,
+    demand: tokio::sync::Mutex<CachedClusterLoad>,
 }
 
 /// Cached cluster load.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedClusterLoad {
     /// Time of the last query, also of a failed one.
     asked_at: Option<Instant>,
-    demand: Option<Demand>,
+    demand: Option<ClusterLoad>,
 }
 
 /// An open stream; counted until it is dropped.
@@ -40,7 +40,7 @@ pub struct OpenStream(IntGauge);
 
 impl OpenStream {
     #[must_use]
-    pub fn count(metrics: &Metrics) -> Self {
+    pub fn count(metrics: &ApiMetrics) -> Self {
         metrics.streams.inc();
         Self(metrics.streams.clone())
     }
@@ -54,7 +54,7 @@ impl Drop for OpenStream {
 
 /// Registers waiting demand by reason, and capacity. The registry is new each time, so that a
 /// reason without jobs disappears.
-fn of_demand(demand: &Demand) -> prometheus::Result<Registry> {
+fn of_demand(demand: &ClusterLoad) -> prometheus::Result<Registry> {
     let present = Registry::new();
     let jobs = register_int_gauge_vec_with_registry!(
         "muster_waiting_jobs",
@@ -90,13 +90,13 @@ fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-impl Default for Metrics {
+impl Default for ApiMetrics {
     fn default() -> Self {
         Self::registered().expect("names that are names, each of them once")
     }
 }
 
-impl Metrics {
+impl ApiMetrics {
     pub fn connection_refused(&self) {
         self.refused_connections.inc();
     }

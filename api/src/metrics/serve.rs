@@ -2,14 +2,14 @@
 
 use super::{number, of_demand};
 use crate::clock;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use muster_store::StoreError;
-use muster_store::demand::{self, Demand};
+use muster_store::demand::{self, ClusterLoad};
 use muster_store::pool;
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const DEMAND_KNOWN: Duration = Duration::from_secs(5);
 const DEMAND_LIMIT: Duration = Duration::from_millis(500);
 
 /// The layer that counts requests.
-pub async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
+pub async fn count(State(app): State<ApiState>, request: Request, next: Next) -> Response {
     let started = clock::monotonic();
     // The pattern of the route, because the number of paths is unlimited.
     let route = request
@@ -47,7 +47,7 @@ fn counted_as(method: &Method) -> &str {
 }
 
 /// `GET /metrics`.
-pub async fn show(State(app): State<App>) -> Response {
+pub async fn show(State(app): State<ApiState>) -> Response {
     let metrics = &app.metrics;
     metrics.connections.set(i64::from(app.pool.size()));
     metrics.idle.set(number(app.pool.num_idle() as u64));
@@ -63,7 +63,7 @@ pub async fn show(State(app): State<App>) -> Response {
 
 /// Returns the cluster load. If the database does not answer, returns the last known one, without
 /// querying more often.
-async fn known_demand(app: &App) -> Option<Demand> {
+async fn known_demand(app: &ApiState) -> Option<ClusterLoad> {
     let mut known = app.metrics.demand.lock().await;
     let now = clock::monotonic();
     let is_fresh = |at: Instant| now.duration_since(at) < DEMAND_KNOWN;
@@ -78,7 +78,7 @@ async fn known_demand(app: &App) -> Option<Demand> {
     known.demand.clone()
 }
 
-async fn read_demand(app: &App) -> Result<Demand, StoreError> {
+async fn read_demand(app: &ApiState) -> Result<ClusterLoad, StoreError> {
     let mut tx = pool::begin(&app.pool).await?;
     demand::demand(&mut tx).await
 }

@@ -1,9 +1,9 @@
 //! `GET /rounds/{number}`.
 
 use crate::auth::Admin;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::RoundView;
@@ -33,12 +33,12 @@ enum ReadError {
     responses((status = 200, description = "The round", body = RoundView)),
 )]
 pub async fn get(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(named): Path<String>,
     Params(()): Params<()>,
-) -> Result<Json<RoundView>, Refusal> {
-    let missing = || Refusal::not_found(format!("round {named}"));
+) -> Result<Json<RoundView>, ApiError> {
+    let missing = || ApiError::not_found(format!("round {named}"));
     let number = named
         .parse::<u64>()
         .ok()
@@ -52,8 +52,8 @@ pub async fn get(
     let read = tokio::task::spawn_blocking(move || view(at, record)).await;
     match read {
         Ok(Ok(view)) => Ok(Json(view)),
-        Ok(Err(error)) => Err(Refusal::internal(&error)),
-        Err(error) => Err(Refusal::internal(&error)),
+        Ok(Err(error)) => Err(ApiError::internal(&error)),
+        Err(error) => Err(ApiError::internal(&error)),
     }
 }
 

@@ -5,13 +5,13 @@ pub mod wakes;
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ProblemKind, ApiError};
+use crate::state::ApiState;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
-use muster_connections::Full;
+use muster_connections::PermitError;
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
 use serde::Serialize;
@@ -34,8 +34,8 @@ const BUFFERED: usize = 64;
 pub const PAGE: u32 = 200;
 
 /// The client's end of one stream.
-pub struct Client {
-    app: App,
+pub struct StreamClient {
+    app: ApiState,
     caller: Caller,
     sender: mpsc::Sender<Event>,
     turn: watch::Receiver<u64>,
@@ -45,9 +45,9 @@ pub struct Client {
 #[derive(Debug)]
 pub struct Gone;
 
-impl Client {
+impl StreamClient {
     #[must_use]
-    pub fn app(&self) -> &App {
+    pub fn app(&self) -> &ApiState {
         &self.app
     }
 
@@ -133,10 +133,10 @@ impl Client {
 /// # Errors
 /// If too many streams are open, of the tenant or in total.
 pub fn answer<F>(
-    app: &App,
+    app: &ApiState,
     caller: &Caller,
-    follow: impl FnOnce(Client) -> F,
-) -> Result<Response, Refusal>
+    follow: impl FnOnce(StreamClient) -> F,
+) -> Result<Response, ApiError>
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
@@ -146,7 +146,7 @@ where
     let (sender, receiver) = mpsc::channel(BUFFERED);
     let mut turn = app.wakes.follow();
     turn.mark_unchanged();
-    let followed = follow(Client {
+    let followed = follow(StreamClient {
         app: app.clone(),
         caller: caller.clone(),
         sender,
@@ -166,14 +166,14 @@ where
         .into_response())
 }
 
-fn full(full: Full) -> Refusal {
+fn full(full: PermitError) -> ApiError {
     let (most, whose) = match full {
-        Full::All(most) => (most, ""),
-        Full::OfKey(most) => (most, " of your tenant"),
+        PermitError::All(most) => (most, ""),
+        PermitError::OfKey(most) => (most, " of your tenant"),
     };
     let detail =
         format!("{most} event streams{whose} are open already; close one or try again later");
-    Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
+    ApiError::new(ProblemKind::TooManyRequests, detail).retry_after(5)
 }
 
 /// Returns the position of the client: `Last-Event-ID`, which a reconnecting client sends, precedes
@@ -181,7 +181,7 @@ fn full(full: Full) -> Refusal {
 ///
 /// # Errors
 /// If it is not a position.
-pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, Refusal> {
+pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, ApiError> {
     let Some(value) = headers
         .get("last-event-id")
         .filter(|value| !value.is_empty())
@@ -190,6 +190,6 @@ pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Opt
     };
     let text = value.to_str().unwrap_or_default();
     text.parse().map(Some).map_err(|_| {
-        Refusal::parameter("Last-Event-ID", text, "the id of a message of this stream")
+        ApiError::parameter("Last-Event-ID", text, "the id of a message of this stream")
     })
 }

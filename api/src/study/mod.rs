@@ -13,4 +13,4 @@ pub mod steer;
 pub mod trials;
 mod wire;
 
-pub use line::Lines;
+pub use line::LongPollQueues;

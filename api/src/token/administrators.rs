@@ -11,7 +11,7 @@ pub const LASTING: Duration = Duration::days(1);
 
 /// Tokens that are about to be refused for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum TokenRevocation {
     Token(TokenId),
     /// Tokens that the transaction has already revoked.
     Nothing,
@@ -27,16 +27,16 @@ pub enum Taken {
 /// If the store does not answer.
 pub async fn stay(
     conn: &mut PgConnection,
-    taken: Taken,
+    taken: TokenRevocation,
     until: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     token::hold_administrators(conn).await?;
     scope::admin(conn).await?;
     for tenant in tenant::list(conn).await? {
         let beside = match taken {
-            Taken::Tenant(id) if id == tenant.id => continue,
-            Taken::Tenant(_) | Taken::Nothing => None,
-            Taken::Token(id) => Some(id),
+            TokenRevocation::Tenant(id) if id == tenant.id => continue,
+            TokenRevocation::Tenant(_) | TokenRevocation::Nothing => None,
+            TokenRevocation::Token(id) => Some(id),
         };
         scope::tenant(conn, tenant.id).await?;
         if token::administers(conn, beside, until).await? {

@@ -2,9 +2,9 @@
 
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, PageParams, Params};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, UserView};
@@ -18,10 +18,10 @@ use muster_store::{scope, tenant, user};
     responses((status = 200, description = "A page of users", body = Page<UserView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Params(params): Params<PageParams>,
-) -> Result<Json<Page<UserView>>, Refusal> {
+) -> Result<Json<Page<UserView>>, ApiError> {
     let now = clock::now();
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_node};
-use crate::wake::{self, Channel};
+use crate::wake::{self, NotifyChannel};
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TaskId};
@@ -13,7 +13,7 @@ use time::{Duration, OffsetDateTime};
 
 /// A charged fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Charge {
+pub struct FaultCharge {
     pub node_id: NodeId,
     /// Job and task of the fault. `None` if the machine itself certainly caused it.
     pub of: Option<(JobId, TaskId)>,
@@ -33,7 +33,7 @@ const LOADED: Duration = Duration::days(1);
 /// repetition.
 pub(crate) async fn charge(
     conn: &mut PgConnection,
-    charge: &Charge,
+    charge: &FaultCharge,
 ) -> Result<Option<NewEvent>, StoreError> {
     let (job, task) = charge
         .of
@@ -80,7 +80,7 @@ pub async fn charge_hardware(
 ) -> Result<(), StoreError> {
     let mut events = Vec::new();
     for (at, fault) in faults {
-        let told = Charge {
+        let told = FaultCharge {
             node_id,
             of: None,
             fault: *fault,
@@ -94,7 +94,7 @@ pub async fn charge_hardware(
     }
     if !events.is_empty() {
         event::append(conn, &events).await?;
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ pub async fn charge_hardware(
 pub(crate) async fn load(
     conn: &mut PgConnection,
     now: OffsetDateTime,
-) -> Result<BTreeMap<NodeId, Vec<Charge>>, StoreError> {
+) -> Result<BTreeMap<NodeId, Vec<FaultCharge>>, StoreError> {
     let rows = sqlx::query!(
         r#"select f.node_id, f.job_id, f.task_id, f.at, f.told_at, f.fault as "fault: Json<NodeFault>"
            from node_fault f join node n on n.id = f.node_id
@@ -114,10 +114,10 @@ pub(crate) async fn load(
     )
     .fetch_all(conn)
     .await?;
-    let mut charges: BTreeMap<NodeId, Vec<Charge>> = BTreeMap::new();
+    let mut charges: BTreeMap<NodeId, Vec<FaultCharge>> = BTreeMap::new();
     for row in rows {
         let of = row.job_id.zip(row.task_id);
-        charges.entry(row.node_id.into()).or_default().push(Charge {
+        charges.entry(row.node_id.into()).or_default().push(FaultCharge {
             node_id: row.node_id.into(),
             of: of.map(|(job, task)| (job.into(), task.into())),
             fault: row.fault.0,
@@ -155,7 +155,7 @@ pub async fn exclude(
         why: why.to_owned(),
     };
     event::append(conn, &[of_node(now, node, event)]).await?;
-    wake::send(conn, &[Channel::Events]).await?;
+    wake::send(conn, &[NotifyChannel::Events]).await?;
     Ok(true)
 }
 
@@ -208,5 +208,5 @@ pub async fn set_unfit(
         why: why.unwrap_or_else(|| "it can take them".to_owned()),
     };
     event::append(conn, &[of_node(now, id, event)]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await
+    wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }

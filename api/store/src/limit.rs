@@ -27,12 +27,12 @@ pub struct Exceeded {
 
 /// Remaining number of jobs and bytes of documents that may be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct OpenWorkAllowance {
     pub jobs: u64,
     pub bytes: u64,
 }
 
-impl Room {
+impl OpenWorkAllowance {
     /// Subtracts a job with a document of this size. Returns `false` and subtracts nothing if it
     /// does not fit.
     pub fn take(&mut self, bytes: u64) -> bool {
@@ -142,7 +142,7 @@ pub async fn used(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<Room, StoreError> {
+pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<OpenWorkAllowance, StoreError> {
     let limits = of(conn, tenant).await?;
     let row = sqlx::query!(
         r#"select jobs as "jobs!", bytes as "bytes!" from muster_open_work($1)"#,
@@ -150,7 +150,7 @@ pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<Room, Sto
     )
     .fetch_one(conn)
     .await?;
-    Ok(Room {
+    Ok(OpenWorkAllowance {
         jobs: limits.open_jobs.saturating_sub(unsigned(row.jobs)),
         bytes: limits.open_job_bytes.saturating_sub(unsigned(row.bytes)),
     })

@@ -14,7 +14,7 @@ pub const CAP_BYTES: u64 = 16 << 20;
 
 /// A part of a task's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slice {
+pub struct LogSlice {
     /// Offset of the first byte. It is later than the requested one if earlier bytes were dropped.
     pub offset: u64,
     pub bytes: Vec<u8>,
@@ -140,7 +140,7 @@ pub async fn read(
     task: TaskId,
     offset: u64,
     max_bytes: u64,
-) -> Result<Option<Slice>, StoreError> {
+) -> Result<Option<LogSlice>, StoreError> {
     let Some(end) = sqlx::query_scalar!("select log_end from task where id = $1", task.0)
         .fetch_optional(&mut *conn)
         .await?
@@ -162,7 +162,7 @@ pub async fn read(
     )
     .fetch_all(conn)
     .await?;
-    let mut slice = Slice {
+    let mut slice = LogSlice {
         offset: offset.min(end),
         bytes: Vec::new(),
         end,
@@ -195,7 +195,7 @@ pub async fn tail(
     conn: &mut PgConnection,
     task: TaskId,
     max_bytes: u64,
-) -> Result<Option<Slice>, StoreError> {
+) -> Result<Option<LogSlice>, StoreError> {
     let Some(end) = sqlx::query_scalar!("select log_end from task where id = $1", task.0)
         .fetch_optional(&mut *conn)
         .await?

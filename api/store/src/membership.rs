@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::event::{self, of_node};
 use crate::node::{self, NodeRow};
 use crate::number::unsigned;
-use crate::wake::{self, Channel};
+use crate::wake::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::{Event, MembershipChange};
 use muster_model::id::NodeId;
@@ -14,11 +14,11 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 /// SHA-256 of a secret.
-pub type Hash = [u8; 32];
+pub type SecretHash = [u8; 32];
 
 /// Known facts about the executor of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct ExecutorRecord {
     pub state: NodeState,
     /// SHA-256 of the executor's credential; `None` before it has presented one.
     pub credential: Option<Vec<u8>>,
@@ -30,14 +30,14 @@ pub struct Member {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<Member>, StoreError> {
+pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<ExecutorRecord>, StoreError> {
     let row = sqlx::query!(
         "select state, credential_sha256, identity from node where name = $1 and removed_at is null",
         name
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| Member {
+    Ok(row.map(|row| ExecutorRecord {
         state: match row.state.as_str() {
             "lost" => NodeState::Lost,
             _ => NodeState::Up,
@@ -55,7 +55,7 @@ pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<Member
 pub async fn bind(
     conn: &mut PgConnection,
     (id, name): (NodeId, &str),
-    credential: &Hash,
+    credential: &SecretHash,
     before: Option<&[u8]>,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
@@ -73,7 +73,7 @@ pub async fn bind(
     if before.is_some() {
         let event = changed(name, MembershipChange::Replaced, None);
         event::append(conn, &[of_node(now, id, event)]).await?;
-        wake::send(conn, &[Channel::Events]).await?;
+        wake::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(true)
 }
@@ -85,7 +85,7 @@ pub async fn bind(
 pub async fn is_join_token(
     conn: &mut PgConnection,
     name: &str,
-    token: &Hash,
+    token: &SecretHash,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let found = sqlx::query_scalar!(
@@ -106,7 +106,7 @@ pub async fn is_join_token(
 /// [`StoreError::Statement`].
 pub async fn use_join_token(
     conn: &mut PgConnection,
-    token: &Hash,
+    token: &SecretHash,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let used = sqlx::query!(
@@ -128,7 +128,7 @@ pub async fn use_join_token(
 pub async fn create_join_token(
     conn: &mut PgConnection,
     name: &str,
-    token: &Hash,
+    token: &SecretHash,
     (now, expires_at): (OffsetDateTime, OffsetDateTime),
     by: &Actor,
 ) -> Result<(), StoreError> {
@@ -143,7 +143,7 @@ pub async fn create_join_token(
     .await?;
     let event = changed(name, MembershipChange::JoinTokenMade, Some(by));
     event::append(conn, &[event::of_cluster(now, event)]).await?;
-    wake::send(conn, &[Channel::Events]).await
+    wake::send(conn, &[NotifyChannel::Events]).await
 }
 
 /// Deletes the node's credential, so that the next executor that joins under its name can bind its
@@ -168,7 +168,7 @@ pub async fn reset(
     };
     let event = changed(name, MembershipChange::CredentialReset, Some(by));
     event::append(conn, &[of_node(now, id.into(), event)]).await?;
-    wake::send(conn, &[Channel::Events]).await?;
+    wake::send(conn, &[NotifyChannel::Events]).await?;
     node::get(conn, name).await
 }
 
@@ -226,7 +226,7 @@ pub async fn remove(
     .await?;
     let event = changed(name, MembershipChange::Removed, Some(by));
     event::append(conn, &[of_node(now, found.id.into(), event)]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(Removal::Done)
 }
 

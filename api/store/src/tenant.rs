@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-struct Row {
+struct TenantSqlRow {
     id: Uuid,
     name: String,
     gpu_quota: Option<i32>,
@@ -19,8 +19,8 @@ struct Row {
     pods: Json<TenantPods>,
 }
 
-impl From<Row> for Tenant {
-    fn from(row: Row) -> Self {
+impl From<TenantSqlRow> for Tenant {
+    fn from(row: TenantSqlRow) -> Self {
         Self {
             id: row.id.into(),
             name: row.name,
@@ -60,7 +60,7 @@ pub async fn create(
 /// [`StoreError::Statement`].
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where deleted_at is null order by name"#
     )
     .fetch_all(conn)
@@ -74,7 +74,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 /// [`StoreError::Statement`].
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where id = $1 and deleted_at is null"#,
         id.0
     )
@@ -89,7 +89,7 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 /// [`StoreError::Statement`].
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null"#,
         name
     )
@@ -108,7 +108,7 @@ pub async fn closed_by_name(
     name: &str,
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null for update"#,
         name
     )
@@ -200,7 +200,7 @@ pub async fn revive(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant
 
 /// Change of a tenant; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Change {
+pub struct TenantUpdate {
     /// `Some(None)` removes the limit.
     pub gpu_quota: Option<Option<u32>>,
     pub weight: Option<f64>,
@@ -216,10 +216,10 @@ pub struct Change {
 pub async fn change(
     conn: &mut PgConnection,
     id: TenantId,
-    change: Change,
+    change: TenantUpdate,
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"with changed as (
              update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = pods || coalesce($5::jsonb, '{}')
              where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods),

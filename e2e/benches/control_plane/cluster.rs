@@ -8,8 +8,8 @@ use muster_model::progress::Sample;
 use muster_model::task::Role;
 use muster_model::tenant::Tenant;
 use muster_store::job::NewJob;
-use muster_store::plan::{Action, NewTask, Step};
-use muster_store::pool::{self, Pool};
+use muster_store::plan::{CommitAction, NewTask, CommitStep};
+use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::user::User;
 use muster_store::{job, node, plan, report, scope, tenant, user};
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// Running jobs, one task each, on one node.
 pub struct Cluster {
-    pool: Pool,
+    pool: StorePool,
     node: NodeId,
     jobs: Vec<Running>,
     /// Number of the job that sends the next backlog.
@@ -53,10 +53,10 @@ impl Cluster {
             }];
             let secret = "5e".repeat(32);
             let why = "there is room".to_owned();
-            let start = Step {
+            let start = CommitStep {
                 job_id: job,
                 expected_revision: 0,
-                action: Action::Start {
+                action: CommitAction::Start {
                     tasks,
                     secret,
                     why,

@@ -9,7 +9,7 @@ use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::folder_size::bytes_within;
 use crate::meter::Watched;
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use crate::process::ProcessId;
 use crate::reconcile::{Seen, SeenTask};
 use crate::removal::{remove_aside, remove_folder};
@@ -311,7 +311,7 @@ fn fill(
         .write_durably(peers)
         .map_err(ExecutorError::write(peers_file))?;
     fs::rename(temporary, folder.path()).map_err(ExecutorError::write(folder.path()))?;
-    Folder::at(tasks)
+    FolderHandle::at(tasks)
         .and_then(|tasks| tasks.sync())
         .map_err(ExecutorError::write(tasks))
 }

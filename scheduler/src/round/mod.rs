@@ -20,7 +20,7 @@ use muster_model::job::JobPhase;
 use muster_model::wait::Wait;
 use muster_store::StoreError;
 use muster_store::plan::{CommitOutcome, Loaded, Loader};
-use muster_store::pool::{Pool, in_time};
+use muster_store::pool::{StorePool, in_time};
 use muster_store::round::RoundRecord;
 pub use result::Round;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +108,7 @@ fn in_words(broken: &[Violation]) -> BTreeSet<String> {
 /// Runs rounds. A round has no time limit: its transactions have one, and a repeated plan would
 /// take as long again.
 pub async fn run(
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     config: &Config,
     mut wakes: Wakes,
@@ -155,7 +155,7 @@ fn pause(took: Duration, shortest: Duration, longest: Duration) -> Duration {
 /// [`RoundError`] if the store cannot be read or written.
 #[tracing::instrument(name = "scheduler.round", skip_all)]
 pub async fn once(
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     remembered: &mut Remembered,
 ) -> Result<Round, RoundError> {
@@ -171,7 +171,7 @@ pub async fn once(
 /// If the planner panics.
 pub async fn once_by(
     planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport) + Send + 'static,
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     remembered: &mut Remembered,
 ) -> Result<Round, RoundError> {
@@ -214,7 +214,7 @@ pub async fn once_by(
 }
 
 async fn load(
-    pool: &Pool,
+    pool: &StorePool,
     loader: &mut Loader,
     now: time::OffsetDateTime,
 ) -> Result<(Loaded, u64), StoreError> {
@@ -235,7 +235,7 @@ struct Decided {
 }
 
 struct ToKeep {
-    steps: Vec<muster_store::plan::Step>,
+    steps: Vec<muster_store::plan::CommitStep>,
     record: RoundRecord,
     /// Defects for which the round is stored.
     defects: Option<BTreeSet<String>>,
@@ -325,8 +325,8 @@ fn queue(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<&'static str, u64> {
 }
 
 async fn commit(
-    pool: &Pool,
-    steps: &[muster_store::plan::Step],
+    pool: &StorePool,
+    steps: &[muster_store::plan::CommitStep],
     excluded: &[NodeDecision],
     record: &RoundRecord,
     now: time::OffsetDateTime,

@@ -3,7 +3,7 @@
 use super::{NodeRow, get};
 use crate::error::StoreError;
 use crate::event::{self, of_node};
-use crate::wake::{self, Channel};
+use crate::wake::{self, NotifyChannel};
 use muster_model::event::Event;
 use muster_model::node::{Closed, Notice};
 use sqlx::PgConnection;
@@ -62,7 +62,7 @@ pub async fn set_drained(
         let id = before.id;
         let events = events.into_iter().map(|one| of_node(now, id.into(), one));
         event::append(conn, &events.collect::<Vec<_>>()).await?;
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     get(conn, name).await
 }
@@ -103,7 +103,7 @@ pub async fn set_notice(
             };
             event::append(conn, &[of_node(now, before.id.into(), event)]).await?;
         }
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     get(conn, name).await
 }

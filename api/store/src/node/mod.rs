@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::event::{self, of_node};
 use crate::number::{signed, unsigned, unsigned32};
 use crate::task::{self, Locked};
-use crate::wake::{self, Channel};
+use crate::wake::{self, NotifyChannel};
 pub use intent::{set_drained, set_notice};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -37,17 +37,17 @@ pub struct HeldGpu {
     pub job_id: JobId,
     pub task_id: TaskId,
     /// `None` unless the tenant is in scope or the caller is an administrator.
-    pub owner: Option<Owner>,
+    pub owner: Option<TaskOwner>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct TaskOwner {
     pub tenant_id: TenantId,
     pub tenant_name: String,
     pub job_name: String,
 }
 
-pub(crate) struct Row {
+pub(crate) struct NodeSqlRow {
     pub id: Uuid,
     pub name: String,
     pub state: String,
@@ -61,8 +61,8 @@ pub(crate) struct Row {
     pub last_seen_at: OffsetDateTime,
 }
 
-impl From<Row> for Node {
-    fn from(row: Row) -> Self {
+impl From<NodeSqlRow> for Node {
+    fn from(row: NodeSqlRow) -> Self {
         Self {
             id: row.id.into(),
             name: row.name,
@@ -114,7 +114,7 @@ pub async fn hello(
     .rows_affected()
         == 1;
     let row = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1 for no key update"#,
         name
@@ -144,7 +144,7 @@ pub async fn hello(
         event::append(conn, &[of_node(now, node.id, event)]).await?;
     }
     if made || returned || resized {
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     Ok(node)
 }
@@ -289,7 +289,7 @@ pub async fn generations(conn: &mut PgConnection) -> Result<BTreeMap<NodeId, u64
 
 /// A node that is up, with its newest heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct NodeHeartbeat {
     pub id: NodeId,
     pub last_seen_at: OffsetDateTime,
 }
@@ -298,11 +298,11 @@ pub struct Heard {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn heard(conn: &mut PgConnection) -> Result<Vec<Heard>, StoreError> {
+pub async fn heard(conn: &mut PgConnection) -> Result<Vec<NodeHeartbeat>, StoreError> {
     let rows = sqlx::query!("select id, last_seen_at from node where state = 'up' order by id")
         .fetch_all(conn)
         .await?;
-    let heard = rows.into_iter().map(|row| Heard {
+    let heard = rows.into_iter().map(|row| NodeHeartbeat {
         id: NodeId(row.id),
         last_seen_at: row.last_seen_at,
     });
@@ -319,7 +319,7 @@ pub async fn heard(conn: &mut PgConnection) -> Result<Vec<Heard>, StoreError> {
 /// [`StoreError::Statement`].
 pub async fn lost(
     conn: &mut PgConnection,
-    silent: &[Heard],
+    silent: &[NodeHeartbeat],
     now: OffsetDateTime,
 ) -> Result<Vec<Node>, StoreError> {
     if silent.is_empty() {
@@ -329,7 +329,7 @@ pub async fn lost(
     let last_seen_at: Vec<OffsetDateTime> = silent.iter().map(|one| one.last_seen_at).collect();
     held_by(conn, &candidates).await?;
     let rows = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"update node set state = $3, generation = generation + 1
            where state = $4
              and (id, last_seen_at) in (select * from unnest($1::uuid[], $2::timestamptz[]))
@@ -376,7 +376,7 @@ pub async fn lost(
     if !nodes.is_empty() {
         wake::send(
             conn,
-            &[Channel::Rounds, Channel::Assignments, Channel::Events],
+            &[NotifyChannel::Rounds, NotifyChannel::Assignments, NotifyChannel::Events],
         )
         .await?;
     }
@@ -414,7 +414,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
 /// [`StoreError::Statement`].
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     let rows = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where removed_at is null order by name"#
     )
@@ -437,7 +437,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
 /// [`StoreError::Statement`].
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1 and removed_at is null"#,
         name
@@ -489,7 +489,7 @@ async fn held_gpus(
     let mut held: BTreeMap<NodeId, Vec<HeldGpu>> = BTreeMap::new();
     for row in rows {
         let owner = match (row.tenant_id, row.tenant_name, row.job_name) {
-            (Some(tenant_id), Some(tenant_name), Some(job_name)) => Some(Owner {
+            (Some(tenant_id), Some(tenant_name), Some(job_name)) => Some(TaskOwner {
                 tenant_id: tenant_id.into(),
                 tenant_name,
                 job_name,
@@ -524,5 +524,5 @@ pub(crate) async fn bump(
     )
     .execute(&mut *conn)
     .await?;
-    wake::send(conn, &[Channel::Assignments]).await
+    wake::send(conn, &[NotifyChannel::Assignments]).await
 }

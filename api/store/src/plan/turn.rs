@@ -1,9 +1,9 @@
 //! Suspension or continuation of a job at the boundary of a time slice.
 
-use super::Refusal;
-use super::commit::Failure;
+use super::CommitRefusal;
+use super::commit::CommitFailure;
 use super::draft::{Draft, Turned};
-use super::start::{Lane, admit, hold};
+use super::start::{GpuSlot, admit, hold};
 use crate::error::StoreError;
 use crate::number::signed32;
 use crate::task::{self, Locked, Transitions};
@@ -20,7 +20,7 @@ pub(super) async fn write(
     draft: &Draft,
     turned: Turned,
     now: OffsetDateTime,
-) -> Result<Transitions, Failure> {
+) -> Result<Transitions, CommitFailure> {
     let is_worker = |held: &&Locked| matches!(held.task.role, Role::Worker { .. });
     let workers = || draft.held.iter().filter(is_worker);
     let event = match turned {
@@ -44,14 +44,14 @@ pub(super) async fn write(
         .collect();
     if !out_of_turn.is_empty() || changed.is_empty() {
         let tasks = out_of_turn;
-        return Err(Refusal::NotInTurn { tasks }.into());
+        return Err(CommitRefusal::NotInTurn { tasks }.into());
     }
     if let Turned::GoOn { beside } = turned {
         let held =
             workers().map(|held| (held.task.id, held.task.node_id, held.task.gpus.as_slice()));
         let lane = match beside {
-            None => Lane::Holder,
-            Some(_) => Lane::Guest,
+            None => GpuSlot::Holder,
+            Some(_) => GpuSlot::Guest,
         };
         hold(conn, draft, held, lane, now).await?;
     }
@@ -60,7 +60,7 @@ pub(super) async fn write(
 
 /// Locks the host's allocations. Refuses if the host does not hold all GPUs of the guest: a guest
 /// without a host would use a GPU that counts as free.
-async fn stays(conn: &mut PgConnection, draft: &Draft, host: JobId) -> Result<(), Failure> {
+async fn stays(conn: &mut PgConnection, draft: &Draft, host: JobId) -> Result<(), CommitFailure> {
     let gpus = draft.held.iter().flat_map(|held| {
         let node = held.task.node_id.0;
         let gpus = held.task.gpus.iter();
@@ -80,7 +80,7 @@ async fn stays(conn: &mut PgConnection, draft: &Draft, host: JobId) -> Result<()
     .await
     .map_err(StoreError::from)?;
     if held.len() != nodes.len() {
-        return Err(Refusal::HostGone { host }.into());
+        return Err(CommitRefusal::HostGone { host }.into());
     }
     Ok(())
 }

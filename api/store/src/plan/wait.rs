@@ -1,6 +1,6 @@
 //! Wait reasons of a plan, written together, because they are most steps of a busy cluster.
 
-use super::Action;
+use super::CommitAction;
 use super::draft::Draft;
 use crate::error::StoreError;
 use crate::event::NewEvent;
@@ -32,7 +32,7 @@ pub(super) async fn write(
         }
         draft
             .apply(
-                &Action::Wait {
+                &CommitAction::Wait {
                     waiting: waiting.clone(),
                 },
                 now,

@@ -14,7 +14,7 @@ use crate::event::{self, of_job};
 use crate::membership::{self, Removal};
 use crate::number::unsigned;
 use crate::study;
-use crate::wake::{self, Channel};
+use crate::wake::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId};
@@ -74,7 +74,7 @@ pub async fn expire_jobs(
         .collect();
     event::append(conn, &events).await?;
     if !events.is_empty() {
-        wake::send(conn, &[Channel::Events]).await?;
+        wake::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(events.len() as u64)
 }
@@ -104,7 +104,7 @@ pub async fn expire_studies(
     let mut deleted = 0;
     for id in due {
         let outcome = study::delete(conn, StudyId::from(id), now).await?;
-        deleted += u64::from(outcome == study::Outcome::Done);
+        deleted += u64::from(outcome == study::StudyOrderOutcome::Done);
     }
     Ok(deleted)
 }

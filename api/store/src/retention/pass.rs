@@ -1,7 +1,7 @@
 //! One pass of retention: all batches, each in a transaction of its own.
 
 use crate::error::StoreError;
-use crate::pool::{self, Pool};
+use crate::pool::{self, StorePool};
 use crate::{forecast, idempotency, question, round, token};
 use muster_model::id::JobId;
 use std::time::Duration;
@@ -74,11 +74,11 @@ async fn repeat<F: Future<Output = Result<u64, StoreError>>>(
 
 /// Collects the first error of a pass. A part that fails does not prevent the others.
 #[derive(Default)]
-struct Parts {
+struct RetentionErrors {
     first_error: Option<StoreError>,
 }
 
-impl Parts {
+impl RetentionErrors {
     fn done(&mut self, part: Result<u64, StoreError>) -> u64 {
         part.unwrap_or_else(|error| {
             self.first_error.get_or_insert(error);
@@ -91,8 +91,8 @@ impl Parts {
 ///
 /// # Errors
 /// The first error of a part; all parts are tried.
-pub async fn once(pool: &Pool, keep: &Keep, now: OffsetDateTime) -> Result<Forgotten, StoreError> {
-    let mut parts = Parts::default();
+pub async fn once(pool: &StorePool, keep: &Keep, now: OffsetDateTime) -> Result<Forgotten, StoreError> {
+    let mut parts = RetentionErrors::default();
     let mut gone = Forgotten::default();
     of_the_cluster(pool, keep, now, &mut gone, &mut parts).await;
     of_jobs(pool, keep, now, &mut gone, &mut parts).await;
@@ -107,11 +107,11 @@ pub async fn once(pool: &Pool, keep: &Keep, now: OffsetDateTime) -> Result<Forgo
 }
 
 async fn of_the_cluster(
-    pool: &Pool,
+    pool: &StorePool,
     keep: &Keep,
     now: OffsetDateTime,
     gone: &mut Forgotten,
-    parts: &mut Parts,
+    parts: &mut RetentionErrors,
 ) {
     let rounds_before = now - keep.rounds;
     let rounds = batch!(pool, |tx| round::prune(&mut tx, rounds_before));
@@ -139,11 +139,11 @@ async fn of_the_cluster(
 }
 
 async fn of_jobs(
-    pool: &Pool,
+    pool: &StorePool,
     keep: &Keep,
     now: OffsetDateTime,
     gone: &mut Forgotten,
-    parts: &mut Parts,
+    parts: &mut RetentionErrors,
 ) {
     if let Some(ended_jobs) = keep.ended_jobs {
         let before = now - ended_jobs;
@@ -161,7 +161,7 @@ async fn of_jobs(
 }
 
 /// Purges all jobs that were deleted before `before`, and returns their number.
-async fn purge(pool: &Pool, before: OffsetDateTime) -> Result<u64, StoreError> {
+async fn purge(pool: &StorePool, before: OffsetDateTime) -> Result<u64, StoreError> {
     let mut purged = 0;
     let mut after = None;
     loop {

@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 
 /// A study as it was read.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct StoredStudy {
     pub tenant_id: TenantId,
     pub created_by: UserId,
     pub document: StudySpec,
@@ -51,9 +51,9 @@ pub struct Fact {
 
 /// A study and the orders since its last step.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct StudyWithOrders {
     /// `None` if the study does not exist or was deleted.
-    pub study: Option<Loaded>,
+    pub study: Option<StoredStudy>,
     /// Orders in sequence, each with its number for [`forget`] and [`super::save`].
     pub orders: Vec<(i64, StudyOrder)>,
 }
@@ -95,7 +95,7 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreError> {
+pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<StudyWithOrders, StoreError> {
     let row = sqlx::query!(
         r#"select s.tenant_id as "tenant_id?", s.created_by as "created_by?", s.document as "document?: Json<StudySpec>",
                   s.phase as "phase?", s.cancelled as "cancelled?", s.seq as "seq?", s.state_seq as "state_seq?",
@@ -113,7 +113,7 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreErr
     };
     let bodies: Vec<StudyOrder> = row.bodies.iter().map(read).collect::<Result<_, _>>()?;
     let study = (|| {
-        Some(Loaded {
+        Some(StoredStudy {
             tenant_id: row.tenant_id?.into(),
             created_by: row.created_by?.into(),
             document: row.document?.0,
@@ -124,7 +124,7 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreErr
         })
     })();
     let orders = row.numbers.into_iter().zip(bodies).collect();
-    Ok(Look { study, orders })
+    Ok(StudyWithOrders { study, orders })
 }
 
 /// Locks the study until the transaction ends, if it has `seq` events. Returns `false` if another

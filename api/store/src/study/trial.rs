@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-struct Row {
+struct TrialSqlRow {
     study_id: Uuid,
     number: i32,
     job_id: Option<Uuid>,
@@ -38,7 +38,7 @@ struct Row {
 macro_rules! select_trials {
     ($rest:literal, $($argument:expr),* $(,)?) => {
         sqlx::query_as!(
-            Row,
+            TrialSqlRow,
             r#"select t.study_id, t.number, t.job_id, j.state as "job_state?: Json<JobState>", t.state,
                    t.parameters as "parameters: Json<Parameters>", t.seed, t.budget, t.rung, t.from_trial, t.from_step,
                    case when $1::boolean then t.reports end as "reports: Json<Vec<TrialPoint>>",
@@ -157,8 +157,8 @@ pub(crate) fn phase(name: &str) -> TrialPhase {
     found.expect("a constraint keeps other states out of the column")
 }
 
-impl From<Row> for TrialView {
-    fn from(row: Row) -> Self {
+impl From<TrialSqlRow> for TrialView {
+    fn from(row: TrialSqlRow) -> Self {
         Self {
             number: unsigned32(row.number),
             state: phase(&row.state),

@@ -6,7 +6,7 @@ use muster_model::id::NodeId;
 use muster_model::node::{Closed, Excluded, Node, NodeState, Notice};
 use muster_model::task::{Outcome, TaskState};
 use muster_store::event::EventFilter;
-use muster_store::plan::{Refusal, Step};
+use muster_store::plan::{CommitRefusal, CommitStep};
 use muster_store::{assignment, event, fault, node, pool, scope};
 use std::time::Duration;
 
@@ -47,12 +47,12 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
     let job = world.submit("lost").await?;
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;
     world.observe(1, &[(chief, Observed::Running)], 2).await?;
-    let heard = async || -> anyhow::Result<Vec<node::Heard>> {
+    let heard = async || -> anyhow::Result<Vec<node::NodeHeartbeat>> {
         let mut tx = pool::begin(&world.scheduler).await?;
         Ok(node::heard(&mut tx).await?)
     };
     let lost =
-        async |silent: &[node::Heard], seconds| -> anyhow::Result<Vec<muster_model::node::Node>> {
+        async |silent: &[node::NodeHeartbeat], seconds| -> anyhow::Result<Vec<muster_model::node::Node>> {
             let mut tx = pool::begin(&world.scheduler).await?;
             let lost = node::lost(&mut tx, silent, at(seconds)).await?;
             tx.commit().await?;
@@ -84,7 +84,7 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
         == TaskState::Released {
             outcome: Outcome::NodeLost
         }));
-    let late = Step {
+    let late = CommitStep {
         job_id: world.submit("late").await?,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
@@ -92,7 +92,7 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
     let refused = world.commit(std::slice::from_ref(&late), 35).await?;
     assert!(matches!(
         refused.conflicts[0].why,
-        Refusal::NodesUnavailable { .. }
+        CommitRefusal::NodesUnavailable { .. }
     ));
 
     let mut tx = pool::begin(&world.scheduler).await?;
@@ -153,7 +153,7 @@ async fn heartbeat_changes_the_node_if_the_clock_is_set_back() -> anyhow::Result
 async fn concurrent_loss_and_start_leave_no_task_on_a_lost_node() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("race").await?;
-    let steps = [Step {
+    let steps = [CommitStep {
         job_id: job,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
@@ -248,7 +248,7 @@ async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
         "uncordoning frees no disk"
     );
     let job = world.submit("where").await?;
-    let step = Step {
+    let step = CommitStep {
         job_id: job,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
@@ -308,7 +308,7 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
     let job = world.submit("where").await?;
     let refused = world
         .commit(
-            &[Step {
+            &[CommitStep {
                 job_id: job,
                 expected_revision: 0,
                 action: start(world.tasks(&[0])),
@@ -318,7 +318,7 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
         .await?;
     assert_eq!(
         refused.conflicts[0].why,
-        Refusal::NodesUnavailable {
+        CommitRefusal::NodesUnavailable {
             names: vec!["node-a".to_owned()]
         }
     );

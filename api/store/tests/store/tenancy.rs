@@ -9,7 +9,7 @@ use muster_store::event::{EventFilter, NewEvent};
 use muster_store::idempotency::{self, Claim};
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter, NewJob};
 use muster_store::task::{self, Revisions};
-use muster_store::token::{self, NewToken};
+use muster_store::token::{self, NewTokenRecord};
 use muster_store::{StoreError, checkpoint, event, job, log, node, pool, progress, scope, tenant};
 use sqlx::Executor as _;
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn tenant_sees_no_rows_of_others_through_any_function() -> anyhow::Result<
         tenant::change(
             &mut tx,
             world.red,
-            tenant::Change {
+            tenant::TenantUpdate {
                 gpu_quota: Some(Some(0)),
                 weight: Some(9.0),
                 pods: None,
@@ -285,7 +285,7 @@ async fn api_refuses_a_login_that_could_bypass_security() -> anyhow::Result<()> 
 #[tokio::test]
 async fn token_is_found_by_hash_until_revoked_or_expired() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let token = NewToken {
+    let token = NewTokenRecord {
         id: id(),
         tenant_id: world.red,
         user_id: world.red_user,
@@ -348,7 +348,7 @@ async fn sweep_deletes_only_expired_or_revoked_tokens() -> anyhow::Result<()> {
     let mut left = Vec::new();
     for (number, (tenant_id, user_id)) in (0..).zip(tenants) {
         for (place, expires_at) in (0..).zip([Some(at(100)), Some(at(101)), None]) {
-            let token = NewToken {
+            let token = NewTokenRecord {
                 id: id(),
                 tenant_id,
                 user_id,
@@ -381,7 +381,7 @@ async fn sweep_deletes_only_expired_or_revoked_tokens() -> anyhow::Result<()> {
 #[tokio::test]
 async fn token_cannot_combine_a_user_with_another_tenant() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let token = NewToken {
+    let token = NewTokenRecord {
         id: id(),
         tenant_id: world.red,
         user_id: world.blue_user,
@@ -411,9 +411,9 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
         tenant::change(
             &mut tx,
             world.red,
-            tenant::Change {
+            tenant::TenantUpdate {
                 gpu_quota: Some(None),
-                ..tenant::Change::default()
+                ..tenant::TenantUpdate::default()
             }
         )
         .await?
@@ -426,9 +426,9 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
             .map(|tenant| tenant.gpu_quota),
         Some(None)
     );
-    let heavier = tenant::Change {
+    let heavier = tenant::TenantUpdate {
         weight: Some(2.5),
-        ..tenant::Change::default()
+        ..tenant::TenantUpdate::default()
     };
     tenant::change(&mut tx, world.blue, heavier).await?;
     assert_eq!(
@@ -565,9 +565,9 @@ async fn submission_during_a_tenant_deletion_is_refused() -> anyhow::Result<()> 
 #[tokio::test]
 async fn concurrent_changes_of_different_pod_lists_are_kept() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let change = |pods: TenantPodsChange| tenant::Change {
+    let change = |pods: TenantPodsChange| tenant::TenantUpdate {
         pods: Some(pods),
-        ..tenant::Change::default()
+        ..tenant::TenantUpdate::default()
     };
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let mut tx = administrator(&world).await?;

@@ -7,8 +7,8 @@ use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::Tenant;
 use muster_store::job::{JobRow, NewJob};
-use muster_store::plan::{Action, CommitOutcome, LoadedJob, NewTask, Step};
-use muster_store::pool::Pool;
+use muster_store::plan::{CommitAction, CommitOutcome, LoadedJob, NewTask, CommitStep};
+use muster_store::pool::StorePool;
 use muster_store::report::{NodeReport, ReportOutcome, TaskEvents};
 use muster_store::user::User;
 use muster_store::{job, node, plan, pool, report, scope, tenant, user};
@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 pub struct World {
     pub db: TestDb,
-    pub api: Pool,
-    pub scheduler: Pool,
+    pub api: StorePool,
+    pub scheduler: StorePool,
     pub red: TenantId,
     pub blue: TenantId,
     pub red_user: UserId,
@@ -175,7 +175,7 @@ impl World {
             .expect("the job has not ended"))
     }
 
-    pub async fn commit(&self, steps: &[Step], seconds: u64) -> anyhow::Result<CommitOutcome> {
+    pub async fn commit(&self, steps: &[CommitStep], seconds: u64) -> anyhow::Result<CommitOutcome> {
         let mut tx = pool::begin(&self.scheduler).await?;
         let outcome = plan::commit(&mut tx, steps, at(seconds)).await?;
         tx.commit().await?;
@@ -187,12 +187,12 @@ impl World {
         &self,
         job_id: JobId,
         expected_revision: u64,
-        action: Action,
+        action: CommitAction,
         seconds: u64,
     ) -> anyhow::Result<()> {
         let outcome = self
             .commit(
-                &[Step {
+                &[CommitStep {
                     job_id,
                     expected_revision,
                     action,
@@ -292,8 +292,8 @@ impl World {
     }
 }
 
-pub fn start(tasks: Vec<NewTask>) -> Action {
-    Action::Start {
+pub fn start(tasks: Vec<NewTask>) -> CommitAction {
+    CommitAction::Start {
         tasks,
         secret: "5e".repeat(32),
         why: "there is room".to_owned(),
@@ -301,8 +301,8 @@ pub fn start(tasks: Vec<NewTask>) -> Action {
     }
 }
 
-pub fn stop(then: muster_model::job::AfterStop) -> Action {
-    Action::Stop {
+pub fn stop(then: muster_model::job::AfterStop) -> CommitAction {
+    CommitAction::Stop {
         then,
         why: "a test".to_owned(),
         charge: muster_model::job::Charge::None,
