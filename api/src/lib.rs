@@ -3,10 +3,10 @@
 //! It writes intent only. It must never place a job, call an executor or contain SQL. `routes.rs`
 //! lists all routes, `layers.rs` all layers; each verb has a file of its own.
 
-mod acting;
+mod impersonation;
 pub mod address;
 pub mod auth;
-mod blame;
+mod serde_error;
 mod body;
 mod clock;
 mod cluster;
@@ -38,7 +38,7 @@ mod study;
 mod tenant;
 mod token;
 mod user;
-mod wake;
+mod commit_notifier;
 mod web;
 
 pub use problem::ProblemKind;

@@ -46,7 +46,7 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(job::get::get, job::edit::edit, job::delete::delete))
         .routes(routes!(job::cancel::cancel))
         .routes(routes!(job::suspend::suspend))
-        .routes(routes!(job::go_on::go_on))
+        .routes(routes!(job::continue_job::continue_job))
         .routes(routes!(job::pause::pause))
         .routes(routes!(job::resume::resume))
         .routes(routes!(job::tasks::tasks))

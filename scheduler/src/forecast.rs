@@ -14,7 +14,7 @@ use muster_sim::forecast as sim;
 use muster_sim::what_if::Past;
 use muster_store::StoreError;
 use muster_store::forecast::{self, NewForecast, ForecastOutcome, UncalibratedForecast};
-use muster_store::past::JobDuration;
+use muster_store::duration_history::JobDuration;
 use muster_store::plan::{Loaded, Loader};
 use muster_store::pool::{StorePool, in_time};
 use std::collections::BTreeMap;
@@ -170,7 +170,7 @@ async fn read(pool: &StorePool, loader: &mut Loader) -> Result<Read, StoreError>
     let read = Read {
         ends: forecast::outcomes(&mut tx).await?,
         starts: forecast::start_outcomes(&mut tx).await?,
-        past: muster_store::past::of_jobs(&mut tx, &jobs).await?,
+        past: muster_store::duration_history::of_jobs(&mut tx, &jobs).await?,
         around_s: forecast::around_s(&mut tx).await?,
         loaded,
     };

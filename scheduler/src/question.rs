@@ -202,7 +202,7 @@ async fn changes(pool: &StorePool, snapshot: &Snapshot, open: &OpenQuestion) -> 
         };
         let mut tenants = snapshot.tenants.iter();
         if let Some(tenant) = tenants.find(|one| one.name == *tenant) {
-            let earlier = muster_store::past::of_spec(&mut tx, tenant.id, spec).await?;
+            let earlier = muster_store::duration_history::of_spec(&mut tx, tenant.id, spec).await?;
             let counts_steps = spec.command.is_none() || spec.max_steps().is_some();
             let least = (spec.scale.workers.min, spec.ps_shards().min);
             *known = past(counts_steps, least, &earlier, 0.0);

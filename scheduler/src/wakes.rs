@@ -2,7 +2,7 @@
 //! carries no data and may be repeated or merged. A woken loop reads the store.
 
 use muster_store::pool::StorePool;
-use muster_store::wake::{NotifyChannel, Listener};
+use muster_store::notify::{NotifyChannel, Listener};
 use std::time::Duration;
 use tokio::sync::watch;
 

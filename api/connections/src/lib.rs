@@ -7,10 +7,10 @@
 
 #![deny(missing_docs)]
 
-mod patience;
-mod places;
+mod header_timeout;
+mod keyed_semaphore;
 
-pub use places::{PermitError, KeyedPermit, KeyedSemaphore};
+pub use keyed_semaphore::{PermitError, KeyedPermit, KeyedSemaphore};
 
 use axum::Router;
 use axum::body::Body;
@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use patience::{HeaderTimeoutStream, Phases};
+use header_timeout::{HeaderTimeoutStream, Phases};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -88,10 +88,10 @@ pub async fn serve_until(
     listener: TcpListener,
     router: Router,
     bounds: ConnectionLimits,
-    door: impl ConnectionPolicy,
+    policy: impl ConnectionPolicy,
     stopping: CancellationToken,
 ) {
-    let places = KeyedSemaphore::new(bounds.connections, bounds.connections_per_address);
+    let permits = KeyedSemaphore::new(bounds.connections, bounds.connections_per_address);
     let tracker = TaskTracker::new();
     // If the future is dropped, its connections end too.
     let ends = stopping.child_token();
@@ -109,16 +109,16 @@ pub async fn serve_until(
                 continue;
             }
         };
-        match take(&places, &door, peer) {
-            Ok(place) => {
+        match take(&permits, &policy, peer) {
+            Ok(permit) => {
                 let connection = connection(stream, peer, router.clone(), bounds, ends.clone());
                 tracker.spawn(async move {
                     connection.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(full) => {
-                door.refused();
+                policy.refused();
                 refuse(&stream, full);
             }
         }
@@ -129,12 +129,12 @@ pub async fn serve_until(
 }
 
 fn take(
-    places: &KeyedSemaphore<IpAddr>,
-    door: &impl ConnectionPolicy,
+    permits: &KeyedSemaphore<IpAddr>,
+    policy: &impl ConnectionPolicy,
     peer: SocketAddr,
 ) -> Result<KeyedPermit<IpAddr>, PermitError> {
     let address = peer.ip().to_canonical();
-    places.take((!door.is_exempt(address)).then_some(address))
+    permits.take((!policy.is_exempt(address)).then_some(address))
 }
 
 fn connection(

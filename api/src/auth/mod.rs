@@ -8,7 +8,7 @@
 pub mod caller;
 pub mod tokens;
 
-use crate::acting;
+use crate::impersonation;
 use crate::address::ClientAddress;
 use crate::failures::Reason;
 use crate::problem::{ProblemKind, ApiError};
@@ -48,7 +48,7 @@ pub async fn authenticate(
         .take(&principal.tenant_id)
         .map_err(pace("all tokens of a tenant together"))?;
     let mut caller = Caller::new(principal, hash);
-    let acting = acting::principal(&app, &caller, request.method(), request.headers()).await?;
+    let acting = impersonation::principal(&app, &caller, request.method(), request.headers()).await?;
     if let Some(acting) = acting {
         caller.act_as(acting);
     }

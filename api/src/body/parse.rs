@@ -1,6 +1,6 @@
 //! Strict parsing of JSON and YAML documents.
 
-use crate::blame::{field_error, find, find_mut};
+use crate::serde_error::{field_error, find, find_mut};
 use crate::problem::{ProblemKind, ApiError};
 use crate::spelling::odd_word;
 use axum::body::Bytes;

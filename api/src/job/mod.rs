@@ -10,7 +10,7 @@ pub mod explain;
 pub mod follow_logs;
 pub mod forecast;
 pub mod get;
-pub mod go_on;
+pub mod continue_job;
 mod intent;
 pub mod list;
 pub mod logs;

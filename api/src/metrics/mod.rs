@@ -2,7 +2,7 @@
 
 pub mod serve;
 
-use muster_store::demand::ClusterLoad;
+use muster_store::cluster_load::ClusterLoad;
 use prometheus::{
     HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,

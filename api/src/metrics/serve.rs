@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use muster_store::StoreError;
-use muster_store::demand::{self, ClusterLoad};
+use muster_store::cluster_load::{self, ClusterLoad};
 use muster_store::pool;
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use std::time::{Duration, Instant};
@@ -80,5 +80,5 @@ async fn known_demand(app: &ApiState) -> Option<ClusterLoad> {
 
 async fn read_demand(app: &ApiState) -> Result<ClusterLoad, StoreError> {
     let mut tx = pool::begin(&app.pool).await?;
-    demand::demand(&mut tx).await
+    cluster_load::cluster_load(&mut tx).await
 }

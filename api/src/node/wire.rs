@@ -6,7 +6,7 @@ use crate::state::ApiState;
 use muster_model::view::{GpuView, NodeView, Occupant};
 use muster_store::node::{HeldGpu, NodeRow};
 use muster_store::pool::Transaction;
-use muster_store::scope;
+use muster_store::tenant_scope;
 
 pub fn node(row: NodeRow) -> NodeView {
     let NodeRow { node, held, tasks } = row;
@@ -44,7 +44,7 @@ pub fn node(row: NodeRow) -> NodeView {
 pub async fn begin(app: &ApiState, caller: &Caller) -> Result<Transaction, ApiError> {
     let mut tx = app.begin(caller).await?;
     if caller.is_admin() {
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
     }
     Ok(tx)
 }

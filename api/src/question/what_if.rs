@@ -11,7 +11,7 @@ use axum::extract::State;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
 use muster_model::view::{WhatIf, WhatIfView};
-use muster_store::{scope, tenant};
+use muster_store::{tenant_scope, tenant};
 
 /// Predict the effects of more nodes, other quotas or more jobs
 ///
@@ -34,7 +34,7 @@ pub async fn what_if(
         return Err(ApiError::of_fields(ProblemKind::InvalidBody, errors));
     }
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let mut unknown = Vec::new();
     for (field, name) in tenants(&changes) {
         if tenant::by_name(&mut tx, name).await?.is_none() {

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::RoundView;
 use muster_store::round::{self, RoundRecord};
-use muster_store::scope;
+use muster_store::tenant_scope;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
@@ -45,7 +45,7 @@ pub async fn get(
         .filter(|number| i64::try_from(*number).is_ok())
         .ok_or_else(missing)?;
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let (at, record) = round::get(&mut tx, number).await?.ok_or_else(missing)?;
     drop(tx);
     // Unpacking the snapshot of a large cluster blocks.

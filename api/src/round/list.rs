@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, RoundSummaryView};
 use muster_store::round::{self, RoundSummary};
-use muster_store::scope;
+use muster_store::tenant_scope;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -60,7 +60,7 @@ pub async fn list(
     Params(params): Params<RoundParams>,
 ) -> Result<Json<Page<RoundSummaryView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let rows = round::list(&mut tx, params.after, params.since, params.limit + 1).await?;
     Ok(Json(query::page(
         rows,

@@ -1,7 +1,7 @@
 //! Server-sent events. One LISTEN connection of the process wakes all streams. Each stream reads
 //! pages by its own cursor, so even a slow client receives each entry exactly once.
 
-pub mod wakes;
+pub mod notifications;
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
@@ -21,7 +21,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use wakes::PAUSE;
+use notifications::PAUSE;
 
 /// Interval of comments, which keep idle connections open and detect dead ones.
 const HEARTBEAT: Duration = Duration::from_secs(10);

@@ -6,11 +6,11 @@ pub mod create;
 pub mod delete;
 pub mod export;
 pub mod get;
-mod line;
+mod long_poll_queue;
 pub mod list;
 pub mod propose;
 pub mod steer;
 pub mod trials;
 mod wire;
 
-pub use line::LongPollQueues;
+pub use long_poll_queue::LongPollQueues;

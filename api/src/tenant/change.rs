@@ -10,7 +10,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
-use muster_store::{StoreError, limit, scope, tenant};
+use muster_store::{StoreError, limit, tenant_scope, tenant};
 
 /// Change a tenant's quota, weight, pods and limits
 ///
@@ -48,7 +48,7 @@ pub async fn change(
     }
     let missing = || ApiError::not_found(format!("tenant {name}"));
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let found = tenant::by_name(&mut tx, &name).await?.ok_or_else(missing)?;
     let change = tenant::TenantUpdate {
         gpu_quota,

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::Tenant;
 use muster_model::view::{NewTenant, TenantView};
-use muster_store::{StoreError, scope, tenant};
+use muster_store::{StoreError, tenant_scope, tenant};
 
 /// Create a tenant
 ///
@@ -51,7 +51,7 @@ pub async fn create(
         pods,
     };
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     match tenant::create(&mut tx, &new, clock::now()).await {
         Err(error) if error.is_taken() => {
             return Err(ApiError::new(

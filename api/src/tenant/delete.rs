@@ -9,7 +9,7 @@ use crate::token::administrators::{self, LASTING, TokenRevocation};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_model::tenant::Tenant;
-use muster_store::{PgConnection, StoreError, scope, tenant, token};
+use muster_store::{PgConnection, StoreError, tenant_scope, tenant, token};
 use time::OffsetDateTime;
 
 /// Delete a tenant
@@ -33,7 +33,7 @@ pub async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let now = clock::now();
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let found = tenant::closed_by_name(&mut tx, &name).await?;
     let found = found.ok_or_else(|| ApiError::not_found(format!("tenant {name}")))?;
     if found.id == caller.home() {
@@ -43,7 +43,7 @@ pub async fn delete(
         return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     others_must_administer(&mut tx, &found, now).await?;
-    scope::tenant(&mut tx, found.id).await?;
+    tenant_scope::tenant(&mut tx, found.id).await?;
     let (jobs, studies) = tenant::open_work(&mut tx).await?;
     if jobs + studies > 0 {
         let detail = format!(
@@ -64,7 +64,7 @@ async fn others_must_administer(
     found: &Tenant,
     now: OffsetDateTime,
 ) -> Result<(), ApiError> {
-    scope::tenant(conn, found.id).await?;
+    tenant_scope::tenant(conn, found.id).await?;
     let (until, that) = if token::administers(conn, None, now + LASTING).await? {
         (now + LASTING, "administer for longer than a day")
     } else if token::administers(conn, None, now).await? {

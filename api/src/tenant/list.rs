@@ -9,7 +9,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, TenantView};
-use muster_store::{scope, tenant};
+use muster_store::{tenant_scope, tenant};
 
 /// List tenants by name
 ///
@@ -24,7 +24,7 @@ pub async fn list(
     Params(params): Params<PageParams>,
 ) -> Result<Json<Page<TenantView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let after = params.after.unwrap_or_default();
     let rows: Vec<_> = tenant::list(&mut tx)
         .await?

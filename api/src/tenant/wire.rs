@@ -25,7 +25,7 @@ pub struct TenantUsage {
 }
 
 impl TenantUsage {
-    /// Reads the tenant in scope; with `scope::admin` all tenants.
+    /// Reads the tenant in scope; with `tenant_scope::admin` all tenants.
     ///
     /// # Errors
     /// If the store does not answer.

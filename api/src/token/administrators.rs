@@ -2,7 +2,7 @@
 //! no node or tenant managed.
 
 use muster_model::id::{TenantId, TokenId};
-use muster_store::{PgConnection, StoreError, scope, tenant, token};
+use muster_store::{PgConnection, StoreError, tenant_scope, tenant, token};
 use time::{Duration, OffsetDateTime};
 
 /// Shortest remaining lifetime of an administrator's token that counts as lasting. A shorter one
@@ -31,14 +31,14 @@ pub async fn stay(
     until: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     token::hold_administrators(conn).await?;
-    scope::admin(conn).await?;
+    tenant_scope::admin(conn).await?;
     for tenant in tenant::list(conn).await? {
         let beside = match taken {
             TokenRevocation::Tenant(id) if id == tenant.id => continue,
             TokenRevocation::Tenant(_) | TokenRevocation::Nothing => None,
             TokenRevocation::Token(id) => Some(id),
         };
-        scope::tenant(conn, tenant.id).await?;
+        tenant_scope::tenant(conn, tenant.id).await?;
         if token::administers(conn, beside, until).await? {
             return Ok(true);
         }

@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use muster_model::tenant::Access;
 use muster_model::view::{CreatedToken, NewToken};
 use muster_store::token::{self, NewTokenRecord as NewTokenRecord};
-use muster_store::{PgConnection, StoreError, limit, scope, tenant};
+use muster_store::{PgConnection, StoreError, limit, tenant_scope, tenant};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -44,12 +44,12 @@ pub async fn create(
     }
     let (tenant_id, tenant) = match &wanted.tenant {
         Some(name) if *name != caller.tenant_name => {
-            scope::admin(&mut tx).await?;
+            tenant_scope::admin(&mut tx).await?;
             let found = tenant::by_name(&mut tx, name).await?;
             let found = found
                 .ok_or_else(|| invalid("tenant", &format!("{name:?}"), "the name of a tenant"))?;
             // Tokens belong to the tenant in scope, also for administrators.
-            scope::tenant(&mut tx, found.id).await?;
+            tenant_scope::tenant(&mut tx, found.id).await?;
             (found.id, found.name)
         }
         _ => (caller.tenant_id, caller.tenant_name.clone()),

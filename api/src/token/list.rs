@@ -11,7 +11,7 @@ use muster_model::id::{TenantId, TokenId};
 use muster_model::view::{Page, TokenView};
 use muster_store::pool::Transaction;
 use muster_store::token::{self, TokenRecord};
-use muster_store::{scope, tenant};
+use muster_store::{tenant_scope, tenant};
 use std::cmp::Reverse;
 
 #[derive(Debug, utoipa::IntoParams)]
@@ -72,7 +72,7 @@ pub async fn list(
     let mut rows: Vec<(TokenRecord, String)> = Vec::new();
     for (id, name) in tenants {
         // Tokens are visible only in the scope of their tenant, also for administrators.
-        scope::tenant(&mut tx, id).await?;
+        tenant_scope::tenant(&mut tx, id).await?;
         let listed = token::list(&mut tx, params.after, params.limit + 1).await?;
         rows.extend(listed.into_iter().map(|token| (token, name.clone())));
     }
@@ -102,7 +102,7 @@ pub(super) async fn tenants(
         let detail = "tokens of other tenants are for administrators";
         return Err(ApiError::new(ProblemKind::Forbidden, detail));
     }
-    scope::admin(tx).await?;
+    tenant_scope::admin(tx).await?;
     let Some(name) = other else {
         let all = tenant::list(tx).await?.into_iter();
         return Ok(all.map(|tenant| (tenant.id, tenant.name)).collect());

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use muster_model::id::{TenantId, TokenId};
 use muster_model::tenant::Access;
 use muster_store::token::{self, TokenRecord};
-use muster_store::{PgConnection, StoreError, scope, tenant};
+use muster_store::{PgConnection, StoreError, tenant_scope, tenant};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -48,7 +48,7 @@ pub async fn revoke(
     if found.access == Access::Admin && is_good {
         must_not_be_the_last(&mut tx, &found, now).await?;
     }
-    scope::tenant(&mut tx, tenant_id).await?;
+    tenant_scope::tenant(&mut tx, tenant_id).await?;
     token::revoke(&mut tx, id, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     app.tokens.forget(id);
@@ -68,9 +68,9 @@ async fn find(
     if !caller.is_admin() {
         return Ok(None);
     }
-    scope::admin(conn).await?;
+    tenant_scope::admin(conn).await?;
     for tenant in tenant::list(conn).await? {
-        scope::tenant(conn, tenant.id).await?;
+        tenant_scope::tenant(conn, tenant.id).await?;
         if let Some(found) = find_in_scope(conn, id).await? {
             return Ok(Some((tenant.id, found)));
         }

@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use muster_model::id::TenantId;
 use muster_model::view::RevokedTokens;
-use muster_store::{PgConnection, StoreError, scope, token, user};
+use muster_store::{PgConnection, StoreError, tenant_scope, token, user};
 use time::OffsetDateTime;
 
 #[derive(Debug, utoipa::IntoParams)]
@@ -65,7 +65,7 @@ pub async fn revoke_user(
         let detail = format!("only {name} and administrators may revoke the tokens of {name}");
         return Err(ApiError::new(ProblemKind::Forbidden, detail));
     }
-    scope::tenant(&mut tx, tenant).await?;
+    tenant_scope::tenant(&mut tx, tenant).await?;
     let found = user::by_name(&mut tx, tenant, &name).await?;
     let found = found.ok_or_else(|| ApiError::not_found(format!("user {name}")))?;
     token::hold_administrators(&mut tx).await?;
@@ -101,7 +101,7 @@ async fn administrators_must_stay(
     before: Option<OffsetDateTime>,
     now: OffsetDateTime,
 ) -> Result<(), ApiError> {
-    scope::tenant(conn, tenant).await?;
+    tenant_scope::tenant(conn, tenant).await?;
     let Some(until) = before else {
         return Ok(());
     };

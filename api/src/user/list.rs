@@ -8,7 +8,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, UserView};
-use muster_store::{scope, tenant, user};
+use muster_store::{tenant_scope, tenant, user};
 
 /// List users by tenant and name
 ///
@@ -24,11 +24,11 @@ pub async fn list(
 ) -> Result<Json<Page<UserView>>, ApiError> {
     let now = clock::now();
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let mut rows = Vec::new();
     for tenant in tenant::list(&mut tx).await? {
         // Tokens are visible only in the scope of their tenant, also for administrators.
-        scope::tenant(&mut tx, tenant.id).await?;
+        tenant_scope::tenant(&mut tx, tenant.id).await?;
         let users = user::list(&mut tx, tenant.id, now).await?;
         rows.extend(users.into_iter().map(|user| UserView {
             id: user.id,

@@ -2,11 +2,11 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
-use crate::number::{unsigned, unsigned32};
+use crate::int_convert::{unsigned, unsigned32};
 use crate::origin;
 use crate::plan::JobFailureReport;
 use crate::task::role;
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
@@ -186,6 +186,6 @@ pub async fn cannot_be_sent(
     let message = format!("cannot be sent to its node: {why}");
     let event = of_job(now, tenant.into(), job, Event::Note { message });
     event::append(conn, &[event]).await?;
-    wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(true)
 }

@@ -1,7 +1,7 @@
 //! Checkpoints that the coordinators of jobs have reported.
 
 use crate::error::StoreError;
-use crate::number::{signed, unsigned};
+use crate::int_convert::{signed, unsigned};
 use muster_model::checkpoint::{Checkpoint, Written};
 use muster_model::id::{JobId, TenantId};
 use sqlx::PgConnection;

@@ -5,8 +5,8 @@ use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::job::intent;
 use crate::limit;
-use crate::number::{signed, unsigned};
-use crate::wake::{self, NotifyChannel};
+use crate::int_convert::{signed, unsigned};
+use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId};
@@ -82,5 +82,5 @@ pub async fn write(
         by: by.cloned(),
     };
     event::append(conn, &[of_job(now, editing.tenant_id, editing.id, edited)]).await?;
-    wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_node};
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TaskId};
@@ -21,7 +21,7 @@ pub struct FaultCharge {
     pub at: OffsetDateTime,
     /// Time that the node reported for the fault. It identifies a repeated report. `None`: the same
     /// as `at`.
-    pub told_at: Option<OffsetDateTime>,
+    pub reported_at: Option<OffsetDateTime>,
 }
 
 /// Age at which charges are deleted; administrators read them until then.
@@ -49,7 +49,7 @@ pub(crate) async fn charge(
         task,
         charge.at,
         Json(charge.fault) as _,
-        charge.told_at
+        charge.reported_at
     )
     .fetch_optional(&mut *conn)
     .await?;
@@ -88,13 +88,13 @@ pub async fn charge_hardware(
             at: (*at).min(now),
             // A new session reports the fault again. Without this time, each report would count as
             // another fault.
-            told_at: Some(*at),
+            reported_at: Some(*at),
         };
         events.extend(charge(conn, &told).await?);
     }
     if !events.is_empty() {
         event::append(conn, &events).await?;
-        wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ pub(crate) async fn load(
             of: of.map(|(job, task)| (job.into(), task.into())),
             fault: row.fault.0,
             at: row.at,
-            told_at: row.told_at,
+            reported_at: row.told_at,
         });
     }
     Ok(charges)
@@ -155,7 +155,7 @@ pub async fn exclude(
         why: why.to_owned(),
     };
     event::append(conn, &[of_node(now, node, event)]).await?;
-    wake::send(conn, &[NotifyChannel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await?;
     Ok(true)
 }
 
@@ -208,5 +208,5 @@ pub async fn set_unfit(
         why: why.unwrap_or_else(|| "it can take them".to_owned()),
     };
     event::append(conn, &[of_node(now, id, event)]).await?;
-    wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }

@@ -4,7 +4,7 @@
 // The text of a statement names this type by its alias.
 use self::UncalibratedForecast as Raw;
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use muster_model::forecast::{Forecast, Interval};
 use muster_model::id::JobId;
 use serde::{Deserialize, Serialize};

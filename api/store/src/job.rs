@@ -6,10 +6,10 @@
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::limit;
-use crate::number::{signed, unsigned, unsigned32};
+use crate::int_convert::{signed, unsigned, unsigned32};
 use crate::page::{self, RowPage};
 use crate::study::trial;
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
@@ -233,7 +233,7 @@ fn origin_step(from: &Origin) -> i64 {
 /// Stores a job and its first event in one round trip, and returns the job.
 ///
 /// Sends no notification. A NOTIFY holds a lock of the whole database during its commit, so
-/// submissions could not share a flush of the write-ahead log. The caller sends `wake::send(..,
+/// submissions could not share a flush of the write-ahead log. The caller sends `notify::send(..,
 /// &[Rounds, Events])` after the commit, once for many submissions. A lost notification only delays
 /// the job until the next timed round.
 ///
@@ -435,7 +435,7 @@ pub async fn set_intent_where(
         },
     );
     event::append(conn, &[event]).await?;
-    wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(IntentOutcome::Changed)
 }
 
@@ -481,7 +481,7 @@ pub async fn delete(
         )],
     )
     .await?;
-    wake::send(conn, &[NotifyChannel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await?;
     Ok(DeleteOutcome::Deleted)
 }
 

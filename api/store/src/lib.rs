@@ -10,7 +10,7 @@
 
 pub mod assignment;
 pub mod checkpoint;
-pub mod demand;
+pub mod cluster_load;
 pub mod edit;
 pub mod erasure;
 mod error;
@@ -26,11 +26,11 @@ pub mod log;
 pub mod membership;
 pub mod migrate;
 pub mod node;
-mod number;
+mod int_convert;
 pub mod origin;
 pub mod packing;
 pub mod page;
-pub mod past;
+pub mod duration_history;
 pub mod plan;
 pub mod pool;
 pub mod progress;
@@ -39,13 +39,13 @@ pub mod report;
 pub mod restored;
 pub mod retention;
 pub mod round;
-pub mod scope;
+pub mod tenant_scope;
 pub mod study;
 pub mod task;
 pub mod tenant;
 pub mod token;
 pub mod user;
-pub mod wake;
+pub mod notify;
 
 pub use error::StoreError;
 pub use sqlx::PgConnection;

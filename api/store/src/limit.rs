@@ -1,7 +1,7 @@
 //! Limits of tenants. They are checked in the transaction that opens something.
 
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use muster_model::id::{TenantId, UserId};
 use muster_model::spec::JobSpec;
 use muster_model::tenant::{LimitsSet, LimitsUse, TenantLimits};
@@ -89,7 +89,7 @@ pub async fn all(conn: &mut PgConnection) -> Result<BTreeMap<TenantId, LimitsSet
     Ok(set.collect())
 }
 
-/// Writes the limits that an administrator has set. Needs `scope::admin`.
+/// Writes the limits that an administrator has set. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -109,7 +109,7 @@ pub async fn write(
 }
 
 /// Returns what counts against the limits of the tenant in scope; of all tenants with
-/// `scope::admin`.
+/// `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -5,7 +5,7 @@
 //! end.
 
 use crate::error::StoreError;
-use crate::number::{signed, unsigned};
+use crate::int_convert::{signed, unsigned};
 use muster_model::id::{JobId, TaskId, TenantId};
 use sqlx::PgConnection;
 

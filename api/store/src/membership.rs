@@ -4,8 +4,8 @@
 use crate::error::StoreError;
 use crate::event::{self, of_node};
 use crate::node::{self, NodeRow};
-use crate::number::unsigned;
-use crate::wake::{self, NotifyChannel};
+use crate::int_convert::unsigned;
+use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::{Event, MembershipChange};
 use muster_model::id::NodeId;
@@ -73,7 +73,7 @@ pub async fn bind(
     if before.is_some() {
         let event = changed(name, MembershipChange::Replaced, None);
         event::append(conn, &[of_node(now, id, event)]).await?;
-        wake::send(conn, &[NotifyChannel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(true)
 }
@@ -121,7 +121,7 @@ pub async fn use_join_token(
     Ok(used.rows_affected() > 0)
 }
 
-/// Stores a one-time token for the node of this name. Needs `scope::admin`.
+/// Stores a one-time token for the node of this name. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -143,11 +143,11 @@ pub async fn create_join_token(
     .await?;
     let event = changed(name, MembershipChange::JoinTokenMade, Some(by));
     event::append(conn, &[event::of_cluster(now, event)]).await?;
-    wake::send(conn, &[NotifyChannel::Events]).await
+    notify::send(conn, &[NotifyChannel::Events]).await
 }
 
 /// Deletes the node's credential, so that the next executor that joins under its name can bind its
-/// own. Returns the node; `None` if there is none. Needs `scope::admin`.
+/// own. Returns the node; `None` if there is none. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -168,7 +168,7 @@ pub async fn reset(
     };
     let event = changed(name, MembershipChange::CredentialReset, Some(by));
     event::append(conn, &[of_node(now, id.into(), event)]).await?;
-    wake::send(conn, &[NotifyChannel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await?;
     node::get(conn, name).await
 }
 
@@ -186,7 +186,7 @@ pub enum Removal {
 }
 
 /// Removes a lost node without tasks. Its row remains for the history of its tasks. An executor
-/// that joins under the name later is a new node. Needs `scope::admin`.
+/// that joins under the name later is a new node. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -226,7 +226,7 @@ pub async fn remove(
     .await?;
     let event = changed(name, MembershipChange::Removed, Some(by));
     event::append(conn, &[of_node(now, found.id.into(), event)]).await?;
-    wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(Removal::Done)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::node;
-use crate::number::{signed, unsigned};
+use crate::int_convert::{signed, unsigned};
 use muster_model::id::{JobId, NodeId};
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Questions of tenants to the scheduler, and its answers. They are kept for seconds.
 
 use crate::error::StoreError;
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::id::TenantId;
 use muster_model::question::{Answer, Question};
 use serde_json::value::RawValue;
@@ -53,7 +53,7 @@ pub async fn ask(
     if done.rows_affected() == 0 {
         return Ok(false);
     }
-    wake::send(conn, &[NotifyChannel::Questions]).await?;
+    notify::send(conn, &[NotifyChannel::Questions]).await?;
     Ok(true)
 }
 

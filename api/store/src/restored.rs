@@ -7,8 +7,8 @@
 
 use crate::error::StoreError;
 use crate::node::generation_of;
-use crate::number::signed;
-use crate::wake::{self, NotifyChannel};
+use crate::int_convert::signed;
+use crate::notify::{self, NotifyChannel};
 use muster_model::id::NodeId;
 use sqlx::PgConnection;
 
@@ -57,7 +57,7 @@ pub async fn outrun(conn: &mut PgConnection, node: NodeId, held: u64) -> Result<
     .execute(&mut *conn)
     .await?;
     if raised.rows_affected() > 0 {
-        wake::send(conn, &[NotifyChannel::Assignments]).await?;
+        notify::send(conn, &[NotifyChannel::Assignments]).await?;
     }
     Ok(())
 }

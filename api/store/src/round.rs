@@ -1,7 +1,7 @@
 //! Stored rounds, kept so that any of them can be replayed.
 
 use crate::error::StoreError;
-use crate::number::{signed, unsigned, unsigned32};
+use crate::int_convert::{signed, unsigned, unsigned32};
 use muster_model::id::JobId;
 use serde_json::Value;
 use sqlx::PgConnection;

@@ -3,7 +3,7 @@
 
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
-use crate::number::{unsigned, unsigned32};
+use crate::int_convert::{unsigned, unsigned32};
 use crate::packing;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};

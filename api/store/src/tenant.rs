@@ -1,8 +1,8 @@
-//! Tenants. Listing and changing them needs `scope::admin`; without it only the tenant in scope is
-//! visible.
+//! Tenants. Listing and changing them needs `tenant_scope::admin`; without it only the tenant in
+//! scope is visible.
 
 use crate::error::StoreError;
-use crate::number::{signed32, unsigned, unsigned32};
+use crate::int_convert::{signed32, unsigned, unsigned32};
 use muster_model::id::TenantId;
 use muster_model::tenant::{Tenant, TenantPods, TenantPodsChange};
 use sqlx::PgConnection;
@@ -99,7 +99,7 @@ pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenan
 }
 
 /// Does the same as [`by_name`], and locks the row. Until the transaction ends no other transaction
-/// begins work for the tenant; those that have begun are awaited. Needs `scope::admin`.
+/// begins work for the tenant; those that have begun are awaited. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -127,7 +127,7 @@ pub struct InUse {
 }
 
 /// Returns the use of each tenant that holds anything: the tenant in scope, or all tenants with
-/// `scope::admin`.
+/// `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -163,7 +163,7 @@ pub async fn open_work(conn: &mut PgConnection) -> Result<(u64, u64), StoreError
 }
 
 /// Deletes a tenant: its tokens are refused and lists omit it. Its rows are kept. Returns `false`
-/// if it does not exist or was deleted before. Needs `scope::admin`.
+/// if it does not exist or was deleted before. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,7 +1,7 @@
 //! Users of a tenant.
 
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use muster_model::id::{TenantId, UserId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;

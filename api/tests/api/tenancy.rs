@@ -3,7 +3,7 @@
 use crate::world::{ADMIN, BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
 use muster_store::plan::CommitAction;
-use muster_store::{pool, scope, tenant};
+use muster_store::{pool, tenant_scope, tenant};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -654,7 +654,7 @@ async fn cached_token_of_a_deleted_tenant_starts_nothing() {
         .expect("a UUID");
     let elsewhere = pool::api(&world.db.api_url, 1).expect("an address");
     let mut tx = pool::begin(&elsewhere).await.expect("a transaction");
-    scope::admin(&mut tx).await.expect("a scope");
+    tenant_scope::admin(&mut tx).await.expect("a scope");
     let deleted = tenant::delete(&mut tx, blue.into(), at(1)).await;
     assert!(deleted.expect("an answer"));
     tx.commit().await.expect("commit");

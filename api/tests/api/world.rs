@@ -19,7 +19,7 @@ use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::token::NewTokenRecord;
 use muster_store::user::User;
-use muster_store::{event, job, node, plan, report, scope, tenant, token, user};
+use muster_store::{event, job, node, plan, report, tenant_scope, tenant, token, user};
 use muster_testdb::TestDb;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -448,7 +448,7 @@ fn page(web: &Path) {
 
 async fn people(pool: &StorePool, red: TenantId, blue: TenantId) {
     let mut tx = pool::begin(pool).await.expect("a transaction");
-    scope::admin(&mut tx).await.expect("a scope");
+    tenant_scope::admin(&mut tx).await.expect("a scope");
     for (id, name) in [(red, "red"), (blue, "blue")] {
         let new = Tenant {
             id,
@@ -466,7 +466,7 @@ async fn people(pool: &StorePool, red: TenantId, blue: TenantId) {
         (red, "rob", RED, Access::Member),
         (blue, "bea", BLUE, Access::Member),
     ] {
-        scope::tenant(&mut tx, tenant_id).await.expect("a scope");
+        tenant_scope::tenant(&mut tx, tenant_id).await.expect("a scope");
         let user_id = id();
         user::create(
             &mut tx,

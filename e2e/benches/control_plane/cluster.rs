@@ -12,7 +12,7 @@ use muster_store::plan::{CommitAction, NewTask, CommitStep};
 use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::user::User;
-use muster_store::{job, node, plan, report, scope, tenant, user};
+use muster_store::{job, node, plan, report, tenant_scope, tenant, user};
 use muster_testdb::TestDb;
 use sqlx::postgres::PgConnection;
 use time::OffsetDateTime;
@@ -160,7 +160,7 @@ async fn submit(db: &TestDb, jobs: u32) -> anyhow::Result<Vec<JobId>> {
     let (tenant_id, user_id): (TenantId, UserId) = (Uuid::now_v7().into(), Uuid::now_v7().into());
     let api = pool::api(&db.api_url, 1)?;
     let mut tx = pool::begin_for(&api, tenant_id).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let new = Tenant {
         id: tenant_id,
         name: "samples".to_owned(),

@@ -9,7 +9,7 @@ use muster_model::id::{TenantId, TokenId, UserId};
 use muster_model::tenant::{Access, Tenant};
 use muster_store::token::NewTokenRecord;
 use muster_store::user::User;
-use muster_store::{pool, scope, tenant, token, user};
+use muster_store::{pool, tenant_scope, tenant, token, user};
 use muster_testdb::TestDb;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
@@ -139,7 +139,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     let owner = pool::owner(&db.owner_url, 1)?;
     let mut tx = pool::begin(&owner).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     tenant::create(
         &mut tx,
         &Tenant {
@@ -152,7 +152,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
         now,
     )
     .await?;
-    scope::tenant(&mut tx, tenant_id).await?;
+    tenant_scope::tenant(&mut tx, tenant_id).await?;
     user::create(
         &mut tx,
         &User {

@@ -4,9 +4,9 @@ mod intent;
 
 use crate::error::StoreError;
 use crate::event::{self, of_node};
-use crate::number::{signed, unsigned, unsigned32};
+use crate::int_convert::{signed, unsigned, unsigned32};
 use crate::task::{self, Locked};
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 pub use intent::{set_drained, set_notice};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -144,7 +144,7 @@ pub async fn hello(
         event::append(conn, &[of_node(now, node.id, event)]).await?;
     }
     if made || returned || resized {
-        wake::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     Ok(node)
 }
@@ -374,7 +374,7 @@ pub async fn lost(
     events.extend(task::transition(conn, steps, now).await?.events);
     event::append(conn, &events).await?;
     if !nodes.is_empty() {
-        wake::send(
+        notify::send(
             conn,
             &[NotifyChannel::Rounds, NotifyChannel::Assignments, NotifyChannel::Events],
         )
@@ -524,5 +524,5 @@ pub(crate) async fn bump(
     )
     .execute(&mut *conn)
     .await?;
-    wake::send(conn, &[NotifyChannel::Assignments]).await
+    notify::send(conn, &[NotifyChannel::Assignments]).await
 }

@@ -6,9 +6,9 @@ use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::fault;
 use crate::node;
-use crate::number::{signed, signed32, unsigned, unsigned32};
+use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use crate::task::{self, Locked, role};
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobState;
 use muster_model::pace::Suspect;
@@ -93,7 +93,7 @@ pub async fn commit(
     event::append(conn, &all.events).await?;
     node::bump(conn, &all.touched).await?;
     if !all.events.is_empty() {
-        wake::send(conn, &[NotifyChannel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(outcome)
 }

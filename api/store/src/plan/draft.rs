@@ -220,7 +220,7 @@ impl Draft {
                         Finding::Hang { .. } => NodeFault::Hang { at_start: false },
                     },
                     at: now,
-                    told_at: None,
+                    reported_at: None,
                 });
                 let event = Event::RankJudged {
                     verdict: verdict.clone(),
@@ -252,7 +252,7 @@ impl Draft {
                     of: Some((self.id, task_id)),
                     fault: NodeFault::Hang { at_start: true },
                     at: now,
-                    told_at: None,
+                    reported_at: None,
                 });
             }
             self.given_up.push((late, Outcome::refused(why.to_owned())));

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::fault;
 use crate::job::intent;
 use crate::node;
-use crate::number::{unsigned, unsigned32};
+use crate::int_convert::{unsigned, unsigned32};
 use crate::task::role;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId};

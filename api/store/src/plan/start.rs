@@ -5,7 +5,7 @@ use super::commit::CommitFailure;
 use super::draft::{Draft, From, RevisionStart};
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
-use crate::number::{signed, signed32};
+use crate::int_convert::{signed, signed32};
 use crate::task::role;
 use muster_model::event::Event;
 use muster_model::id::{NodeId, TaskId};

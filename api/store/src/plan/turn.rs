@@ -5,7 +5,7 @@ use super::commit::CommitFailure;
 use super::draft::{Draft, Turned};
 use super::start::{GpuSlot, admit, hold};
 use crate::error::StoreError;
-use crate::number::signed32;
+use crate::int_convert::signed32;
 use crate::task::{self, Locked, Transitions};
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::task::{Role, TaskEvent};

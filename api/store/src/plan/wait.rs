@@ -4,7 +4,7 @@ use super::CommitAction;
 use super::draft::Draft;
 use crate::error::StoreError;
 use crate::event::NewEvent;
-use crate::number::signed;
+use crate::int_convert::signed;
 use muster_model::id::JobId;
 use muster_model::wait::Waiting;
 use sqlx::PgConnection;

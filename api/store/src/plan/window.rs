@@ -5,7 +5,7 @@
 //! neither on the lengths of queue and history nor on the statistics of Postgres.
 
 use crate::error::StoreError;
-use crate::number::{unsigned, unsigned32};
+use crate::int_convert::{unsigned, unsigned32};
 use muster_model::id::{JobId, TenantId};
 use sqlx::{Executor as _, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,11 +13,11 @@ use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_job};
 use crate::log::{self, Appended};
 use crate::node;
-use crate::number::{signed, unsigned, unsigned32};
+use crate::int_convert::{signed, unsigned, unsigned32};
 use crate::packing;
 use crate::progress::unix_ms;
 use crate::task::{Locked, role};
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 use facts::facts;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
@@ -140,7 +140,7 @@ pub async fn record(
         woken.push(NotifyChannel::Rounds);
     }
     if !woken.is_empty() {
-        wake::send(conn, &woken).await?;
+        notify::send(conn, &woken).await?;
     }
     Ok(sum.outcome)
 }

@@ -46,7 +46,7 @@ pub(super) async fn statuses(
                 of: Some((task.job_id, task.id)),
                 fault,
                 at: now,
-                told_at: None,
+                reported_at: None,
             };
             sum.events.extend(fault::charge(conn, &charge).await?);
         }

@@ -4,7 +4,7 @@
 use crate::error::StoreError;
 use crate::event::NewEvent;
 use crate::limit;
-use crate::number::{signed, unsigned};
+use crate::int_convert::{signed, unsigned};
 use muster_model::event::Event;
 use muster_model::id::{JobId, TenantId};
 use muster_model::tenant::TenantLimits;

@@ -12,9 +12,9 @@ pub use pass::{Forgotten, Keep, once};
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::membership::{self, Removal};
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use crate::study;
-use crate::wake::{self, NotifyChannel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId};
@@ -74,7 +74,7 @@ pub async fn expire_jobs(
         .collect();
     event::append(conn, &events).await?;
     if !events.is_empty() {
-        wake::send(conn, &[NotifyChannel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(events.len() as u64)
 }

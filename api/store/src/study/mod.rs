@@ -14,8 +14,8 @@ pub mod trial_rows;
 
 use crate::error::StoreError;
 use crate::limit;
-use crate::number::{signed32, unsigned, unsigned32};
-use crate::wake::{self, NotifyChannel};
+use crate::int_convert::{signed32, unsigned, unsigned32};
+use crate::notify::{self, NotifyChannel};
 use muster_model::id::{StudyId, TenantId, UserId};
 use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
 use muster_model::view::{TrialCounts, TrialView};
@@ -175,7 +175,7 @@ pub async fn insert(
     if done.rows_affected() == 0 {
         return Err(StoreError::TenantDeleted);
     }
-    wake::send(conn, &[NotifyChannel::Studies]).await
+    notify::send(conn, &[NotifyChannel::Studies]).await
 }
 
 /// Returns a study; `None` if it is not in scope or was deleted.

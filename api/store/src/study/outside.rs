@@ -6,7 +6,7 @@
 
 use super::{StudyOrderOutcome, StudyOrderState, phase, refused, trial, write};
 use crate::error::StoreError;
-use crate::number::{asked32, unsigned, unsigned32};
+use crate::int_convert::{checked_signed32, unsigned, unsigned32};
 use crate::pool::{StorePool, Transaction, begin_with};
 use muster_model::id::{StudyId, TenantId};
 use muster_model::study::{Parameters, StudyOrder, StudyPhase, StudySpec, TrialPhase};
@@ -142,7 +142,7 @@ pub async fn look(
     id: StudyId,
     numbers: &[u32],
 ) -> Result<Option<ReportableStudy>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().filter_map(asked32).collect();
+    let numbers: Vec<i32> = numbers.iter().copied().filter_map(checked_signed32).collect();
     let row = sqlx::query!(
         r#"select s.document as "document: Json<StudySpec>", s.phase, s.cancelled, s.trials_limit, s.proposed,
                   o.waiting as "waiting!", o.ends as "ends!", t.numbers as "numbers!", t.states as "states!", t.budgets as "budgets!",

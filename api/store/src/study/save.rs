@@ -2,8 +2,8 @@
 
 use super::trial_rows::TrialWrite;
 use crate::error::StoreError;
-use crate::number::{signed, signed32, unsigned};
-use crate::wake::NotifyChannel;
+use crate::int_convert::{signed, signed32, unsigned};
+use crate::notify::NotifyChannel;
 use muster_model::id::StudyId;
 use sqlx::PgConnection;
 use time::OffsetDateTime;

@@ -1,7 +1,7 @@
 //! Trials as they are returned to clients and handed out to external trainers.
 
 use crate::error::StoreError;
-use crate::number::{asked32, unsigned, unsigned32};
+use crate::int_convert::{checked_signed32, unsigned, unsigned32};
 use muster_model::id::StudyId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::study::{Parameters, TrialPhase};
@@ -84,7 +84,7 @@ pub async fn named(
     study: StudyId,
     numbers: &[u32],
 ) -> Result<Vec<TrialView>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().filter_map(asked32).collect();
+    let numbers: Vec<i32> = numbers.iter().copied().filter_map(checked_signed32).collect();
     let rows = select_trials!(
         "where t.study_id = $2 and t.number = any($3) order by t.number",
         true,
@@ -148,7 +148,7 @@ pub(super) async fn best(
 
 /// Returns the number after which a page begins.
 fn place(after: Option<u32>) -> i32 {
-    after.map_or(-1, |after| asked32(after).unwrap_or(i32::MAX))
+    after.map_or(-1, |after| checked_signed32(after).unwrap_or(i32::MAX))
 }
 
 pub(crate) fn phase(name: &str) -> TrialPhase {

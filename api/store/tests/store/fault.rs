@@ -7,7 +7,7 @@ use muster_model::fault::NodeFault;
 use muster_model::task::Outcome;
 use muster_store::event::{self, EventFilter};
 use muster_store::plan::{self, CommitAction};
-use muster_store::{fault, pool, scope};
+use muster_store::{fault, pool, tenant_scope};
 use std::time::Duration;
 use time::OffsetDateTime;
 
@@ -21,7 +21,7 @@ async fn charged(world: &World, seconds: u64) -> anyhow::Result<Vec<fault::Fault
 /// Returns the faults in the node's history.
 async fn history(world: &World) -> anyhow::Result<Vec<NodeFault>> {
     let mut tx = pool::begin(&world.api).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let of_node = EventFilter {
         job_id: None,
         node_id: Some(world.node),

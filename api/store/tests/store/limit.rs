@@ -8,11 +8,11 @@ use muster_store::job::{self, NewJob};
 use muster_store::limit::{self, Exceeded};
 use muster_store::plan::CommitAction;
 use muster_store::token::{self, NewTokenRecord};
-use muster_store::{StoreError, edit, pool, scope};
+use muster_store::{StoreError, edit, pool, tenant_scope};
 
 async fn set(world: &World, limits: LimitsSet) -> anyhow::Result<()> {
     let mut tx = pool::begin(&world.api).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     limit::write(&mut tx, world.red, &limits).await?;
     tx.commit().await?;
     Ok(())

@@ -7,7 +7,7 @@ use muster_model::node::{Closed, Excluded, Node, NodeState, Notice};
 use muster_model::task::{Outcome, TaskState};
 use muster_store::event::EventFilter;
 use muster_store::plan::{CommitRefusal, CommitStep};
-use muster_store::{assignment, event, fault, node, pool, scope};
+use muster_store::{assignment, event, fault, node, pool, tenant_scope};
 use std::time::Duration;
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn drain_needs_an_administrator_and_is_recorded_once() -> anyhow::Result<(
     let world = World::new().await?;
     for _ in 0..2 {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
         assert!(
             node::set_drained(&mut tx, "node-a", true, at(1))
                 .await?
@@ -238,7 +238,7 @@ async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
         "told once"
     );
     let mut tx = pool::begin_for(&world.api, world.red).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     node::set_drained(&mut tx, "node-a", true, at(3)).await?;
     let row = node::set_drained(&mut tx, "node-a", false, at(4)).await?;
     tx.commit().await?;
@@ -281,7 +281,7 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
     };
     let say = async |notice: &Notice| -> anyhow::Result<Node> {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
         let row = node::set_notice(&mut tx, "node-a", notice, at(1)).await?;
         assert_eq!(
             node::set_notice(&mut tx, "no-such", notice, at(1)).await?,
@@ -323,10 +323,10 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
         }
     );
     let mut tx = pool::begin_for(&world.api, world.red).await?;
-    let demand = muster_store::demand::demand(&mut tx).await?;
+    let demand = muster_store::cluster_load::cluster_load(&mut tx).await?;
     assert_eq!((demand.gpus, demand.closed_gpus), (4, 4));
     assert_eq!((demand.waiting[0].jobs, demand.waiting[0].gpus), (1, 1));
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     node::set_drained(&mut tx, "node-a", true, at(3)).await?;
     let row = node::set_drained(&mut tx, "node-a", false, at(4)).await?;
     tx.commit().await?;
@@ -344,7 +344,7 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
         };
         assert_eq!(say(&said).await?.taken(), taken);
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        let demand = muster_store::demand::demand(&mut tx).await?;
+        let demand = muster_store::cluster_load::cluster_load(&mut tx).await?;
         assert_eq!((demand.gpus, demand.closed_gpus), (4, closed_gpus));
     }
     let mut tx = pool::begin_for(&world.api, world.blue).await?;

@@ -10,7 +10,7 @@ use muster_store::idempotency::{self, Claim};
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter, NewJob};
 use muster_store::task::{self, Revisions};
 use muster_store::token::{self, NewTokenRecord};
-use muster_store::{StoreError, checkpoint, event, job, log, node, pool, progress, scope, tenant};
+use muster_store::{StoreError, checkpoint, event, job, log, node, pool, progress, tenant_scope, tenant};
 use sqlx::Executor as _;
 use std::time::Duration;
 
@@ -405,7 +405,7 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
     let world = World::new().await?;
     let job_id = world.submit("mine").await?;
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     assert_eq!(tenant::list(&mut tx).await?.len(), 2);
     assert_eq!(
         tenant::change(
@@ -478,7 +478,7 @@ async fn idempotency_keys_are_separate_for_each_tenant() -> anyhow::Result<()> {
 
 async fn administrator(world: &World) -> anyhow::Result<pool::Transaction> {
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     Ok(tx)
 }
 
@@ -499,7 +499,7 @@ async fn tenant_deletion_waits_for_a_submission_in_progress() -> anyhow::Result<
         tenant::closed_by_name(&mut deleting, "red")
             .await?
             .expect("it is there");
-        scope::tenant(&mut deleting, new.tenant_id).await?;
+        tenant_scope::tenant(&mut deleting, new.tenant_id).await?;
         tenant::open_work(&mut deleting).await
     });
     let early = tokio::time::timeout(Duration::from_millis(300), &mut counting).await;

@@ -10,12 +10,12 @@ use muster_model::tenant::LimitsSet;
 use muster_store::event::EventFilter;
 use muster_store::plan::CommitAction;
 use muster_store::report::NodeReport;
-use muster_store::{checkpoint, event, limit, log, pool, progress, scope};
+use muster_store::{checkpoint, event, limit, log, pool, progress, tenant_scope};
 
 async fn limited(limits: LimitsSet) -> anyhow::Result<(World, JobId, TaskId)> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.api).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     limit::write(&mut tx, world.red, &limits).await?;
     tx.commit().await?;
     let job = world.submit("talks").await?;

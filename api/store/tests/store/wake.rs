@@ -3,7 +3,7 @@
 use crate::world::{World, at};
 use muster_model::job::Intent;
 use muster_store::leader::Leadership;
-use muster_store::wake::{NotifyChannel, Listener, send};
+use muster_store::notify::{NotifyChannel, Listener, send};
 use muster_store::{job, pool};
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use muster_store::plan::{CommitAction, CommitOutcome, LoadedJob, NewTask, Commit
 use muster_store::pool::StorePool;
 use muster_store::report::{NodeReport, ReportOutcome, TaskEvents};
 use muster_store::user::User;
-use muster_store::{job, node, plan, pool, report, scope, tenant, user};
+use muster_store::{job, node, plan, pool, report, tenant_scope, tenant, user};
 use muster_testdb::TestDb;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl World {
         let scheduler = pool::scheduler(&db.scheduler_url, 8)?;
         let (red, blue, red_user, blue_user) = (id(), id(), id(), id());
         let mut tx = pool::begin(&api).await?;
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
         for (id, user_id, name) in [(red, red_user, "red"), (blue, blue_user, "blue")] {
             tenant::create(
                 &mut tx,

@@ -22,7 +22,7 @@ use muster_model::view::JobView;
     responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.continue", skip_all, fields(job.id = %id))]
-pub async fn go_on(
+pub async fn continue_job(
     State(app): State<ApiState>,
     caller: Caller,
     PathParam(id): PathParam<JobId>,

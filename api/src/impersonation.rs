@@ -8,7 +8,7 @@ use crate::state::ApiState;
 use crate::token::wire::user_id;
 use axum::http::{HeaderMap, HeaderName, Method};
 use muster_store::token::Principal;
-use muster_store::{StoreError, scope, tenant};
+use muster_store::{StoreError, tenant_scope, tenant};
 
 pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
 
@@ -41,7 +41,7 @@ pub async fn principal(
         return Err(ApiError::new(ProblemKind::Forbidden, detail));
     }
     let mut tx = app.begin(caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let found = tenant::by_name(&mut tx, name).await?;
     let found = found.ok_or_else(|| ApiError::not_found(format!("tenant {name}")))?;
     let mut acting = Principal {

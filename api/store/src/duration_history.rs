@@ -2,7 +2,7 @@
 //! job before the job reports itself.
 
 use crate::error::StoreError;
-use crate::number::unsigned32;
+use crate::int_convert::unsigned32;
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::JobSpec;
 use sqlx::PgConnection;

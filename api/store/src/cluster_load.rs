@@ -2,7 +2,7 @@
 //! jobs.
 
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use sqlx::PgConnection;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct WaitReasonLoad {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn demand(conn: &mut PgConnection) -> Result<ClusterLoad, StoreError> {
+pub async fn cluster_load(conn: &mut PgConnection) -> Result<ClusterLoad, StoreError> {
     let waiting = sqlx::query!(
         r#"select reason as "reason!", jobs as "jobs!", gpus as "gpus!" from muster_demand() order by reason"#
     )

@@ -8,7 +8,7 @@
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
 use muster_store::pool::StorePool;
-use muster_store::wake::{self, NotifyChannel};
+use muster_store::notify::{self, NotifyChannel};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -61,5 +61,5 @@ async fn answer(pool: StorePool, bell: Arc<Notify>, stopping: CancellationToken)
 
 async fn send(pool: &StorePool) -> Result<(), StoreError> {
     let mut conn = pool.acquire().await?;
-    wake::send(&mut conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
+    notify::send(&mut conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }
