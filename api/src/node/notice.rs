@@ -23,7 +23,8 @@ const TAKEN_MAX: u32 = 65_535;
 /// Notice about a node. Only here unknown fields are refused, because daemons of other releases
 /// read the stored form.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
+// The names are part of the interface: of its messages and of its document.
+#[serde(deny_unknown_fields, rename = "Said")]
 #[schema(as = SaidOfNode)]
 pub struct NodeNoticeBody {
     closed: Closed,
