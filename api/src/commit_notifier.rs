@@ -22,27 +22,27 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct CommitNotifier {
-    bell: Arc<Notify>,
+    requests: Arc<Notify>,
 }
 
 impl CommitNotifier {
     #[must_use]
     pub fn start(pool: StorePool, stopping: CancellationToken) -> Self {
-        let bell = Arc::new(Notify::new());
-        tokio::spawn(answer(pool, bell.clone(), stopping));
-        Self { bell }
+        let requests = Arc::new(Notify::new());
+        tokio::spawn(answer(pool, requests.clone(), stopping));
+        Self { requests }
     }
 
     /// Requests a notification of scheduler and streams about a commit. Returns at once.
-    pub fn ring(&self) {
-        self.bell.notify_one();
+    pub fn notify(&self) {
+        self.requests.notify_one();
     }
 }
 
-async fn answer(pool: StorePool, bell: Arc<Notify>, stopping: CancellationToken) {
+async fn answer(pool: StorePool, requests: Arc<Notify>, stopping: CancellationToken) {
     loop {
         tokio::select! {
-            () = bell.notified() => {}
+            () = requests.notified() => {}
             () = stopping.cancelled() => return,
         }
         while let Err(error) = send(&pool).await {

@@ -53,11 +53,11 @@ pub struct ApiStateInner {
     pub tenant_rate: KeyedRateLimit<TenantId>,
     pub metrics: ApiMetrics,
     /// Notifies the scheduler and all API servers.
-    pub waker: CommitNotifier,
+    pub commit_notifier: CommitNotifier,
     /// Wakes the streams of this process.
-    pub wakes: EventNotifications,
+    pub event_notifications: EventNotifications,
     /// Waiting requests for trials.
-    pub lines: LongPollQueues,
+    pub long_poll_queues: LongPollQueues,
     /// Limits of open streams.
     pub streams: KeyedSemaphore<TenantId>,
     /// Cancelled when the daemon stops, so that open streams end.
@@ -99,9 +99,9 @@ impl ApiState {
                 limits.tenant_requests_burst.max(limits.requests_burst),
             ),
             metrics: ApiMetrics::default(),
-            waker: CommitNotifier::start(pool.clone(), stopping.clone()),
-            wakes: EventNotifications::start(pool.clone(), stopping.clone()),
-            lines: LongPollQueues::default(),
+            commit_notifier: CommitNotifier::start(pool.clone(), stopping.clone()),
+            event_notifications: EventNotifications::start(pool.clone(), stopping.clone()),
+            long_poll_queues: LongPollQueues::default(),
             streams: KeyedSemaphore::new(limits.streams, limits.streams_per_tenant),
             stopping,
             pool,

@@ -81,8 +81,8 @@ pub async fn explain(
         .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     let spec = row.job.spec.clone();
     let decided = match round::said_of(&mut tx, id).await? {
-        Some(said) if !row.job.state.phase().is_terminal() => {
-            Some(decided(&mut tx, &row, said).await?)
+        Some(reported) if !row.job.state.phase().is_terminal() => {
+            Some(decided(&mut tx, &row, reported).await?)
         }
         _ => None,
     };
@@ -102,11 +102,11 @@ pub async fn explain(
     }))
 }
 
-async fn decided(tx: &mut Transaction, row: &JobRow, said: JobRoundReport) -> Result<DecidedView, ApiError> {
-    let report = JobReportEntry::deserialize(said.job).map_err(|error| ApiError::internal(&error))?;
+async fn decided(tx: &mut Transaction, row: &JobRow, reported: JobRoundReport) -> Result<DecidedView, ApiError> {
+    let report = JobReportEntry::deserialize(reported.job).map_err(|error| ApiError::internal(&error))?;
     let speeds = progress::speeds_of(tx, row.job.id).await?;
-    let now = CurrentEstimates::of(row, &report, said.at, &speeds);
-    let runner_up = match said.runner_up.map(RunnerUpEntry::deserialize) {
+    let now = CurrentEstimates::of(row, &report, reported.at, &speeds);
+    let runner_up = match reported.runner_up.map(RunnerUpEntry::deserialize) {
         Some(Ok(other)) => Some(RunnerUpView {
             job_id: other.job,
             name: name(tx, other.job).await?,
@@ -115,8 +115,8 @@ async fn decided(tx: &mut Transaction, row: &JobRow, said: JobRoundReport) -> Re
         _ => None,
     };
     Ok(DecidedView {
-        round: said.round,
-        at: said.at,
+        round: reported.round,
+        at: reported.at,
         why: report.why,
         workers: report.workers,
         ps_shards: report.ps_shards,

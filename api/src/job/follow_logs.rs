@@ -104,9 +104,9 @@ async fn follow(
     first_offset: Option<u64>,
 ) -> Result<(), Gone> {
     loop {
-        let look = look(&client, id, &choice, at, first_offset).await?;
+        let poll = poll(&client, id, &choice, at, first_offset).await?;
         let mut read_on = false;
-        if let (Some(task), Some(slice)) = (&look.task, look.slice) {
+        if let (Some(task), Some(slice)) = (&poll.task, poll.slice) {
             let released = task.task.state.is_released();
             let end = slice.end;
             let position = send(&client, task, slice, released).await?;
@@ -116,7 +116,7 @@ async fn follow(
             // The log of a released task is complete: its executor reports the end after the rest
             // of the log.
             if released && all_read {
-                if let Some(successor) = look.successor {
+                if let Some(successor) = poll.successor {
                     let reason = format!("{} {}", task.task.role, ending(task));
                     let ended = LogEnd { reason };
                     let next = LogPosition {
@@ -129,12 +129,12 @@ async fn follow(
                     at = Some(next);
                     continue;
                 }
-                if look.job_ended || matches!(choice, TaskChoice::Process(_)) {
+                if poll.job_ended || matches!(choice, TaskChoice::Process(_)) {
                     let reason = format!("{} {}", task.task.role, ending(task));
                     return client.send(name::END, &position, &LogEnd { reason }).await;
                 }
             }
-        } else if look.job_ended {
+        } else if poll.job_ended {
             let reason = "the job ended without such a task".to_owned();
             return client.send(name::END, &"", &LogEnd { reason }).await;
         }
@@ -144,7 +144,7 @@ async fn follow(
     }
 }
 
-async fn look(
+async fn poll(
     client: &StreamClient,
     id: JobId,
     choice: &TaskChoice,

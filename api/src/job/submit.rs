@@ -143,7 +143,7 @@ fn written(caller: &Caller, stored: Job) -> (JobId, String) {
 
 /// Answers after the commit, and notifies the scheduler.
 fn created(app: &ApiState, id: JobId, body: String) -> Response {
-    app.waker.ring();
+    app.commit_notifier.notify();
     tracing::Span::current().record("job.id", tracing::field::display(id));
     idempotency::answer(StatusCode::CREATED, Some(&place(id)), body)
 }

@@ -24,7 +24,7 @@ pub struct ApiMetrics {
     connections: IntGauge,
     idle: IntGauge,
     /// Queried by one request at a time.
-    demand: tokio::sync::Mutex<CachedClusterLoad>,
+    cluster_load: tokio::sync::Mutex<CachedClusterLoad>,
 }
 
 /// Cached cluster load.
@@ -32,7 +32,7 @@ pub struct ApiMetrics {
 struct CachedClusterLoad {
     /// Time of the last query, also of a failed one.
     asked_at: Option<Instant>,
-    demand: Option<ClusterLoad>,
+    load: Option<ClusterLoad>,
 }
 
 /// An open stream; counted until it is dropped.
@@ -54,7 +54,7 @@ impl Drop for OpenStream {
 
 /// Registers waiting demand by reason, and capacity. The registry is new each time, so that a
 /// reason without jobs disappears.
-fn of_demand(demand: &ClusterLoad) -> prometheus::Result<Registry> {
+fn cluster_load_metrics(load: &ClusterLoad) -> prometheus::Result<Registry> {
     let present = Registry::new();
     let jobs = register_int_gauge_vec_with_registry!(
         "muster_waiting_jobs",
@@ -68,21 +68,21 @@ fn of_demand(demand: &ClusterLoad) -> prometheus::Result<Registry> {
         &["reason"],
         present
     )?;
-    for waiting in &demand.waiting {
+    for waiting in &load.waiting {
         let reason = [&waiting.reason];
         jobs.with_label_values(&reason).set(number(waiting.jobs));
         gpus.with_label_values(&reason).set(number(waiting.gpus));
     }
     register_int_gauge_with_registry!("muster_gpus", "GPUs of nodes that are up.", present)?
-        .set(number(demand.gpus));
+        .set(number(load.gpus));
     register_int_gauge_with_registry!("muster_gpus_held", "Of these, held by tasks.", present)?
-        .set(number(demand.held_gpus));
+        .set(number(load.held_gpus));
     register_int_gauge_with_registry!(
         "muster_gpus_closed",
         "Of these, on nodes that take no new tasks, or held by pods of others.",
         present
     )?
-    .set(number(demand.closed_gpus));
+    .set(number(load.closed_gpus));
     Ok(present)
 }
 
@@ -141,7 +141,7 @@ impl ApiMetrics {
                 "Of these, idle.",
                 all
             )?,
-            demand: tokio::sync::Mutex::default(),
+            cluster_load: tokio::sync::Mutex::default(),
             all,
         })
     }

@@ -141,10 +141,10 @@ where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
     // Streams of an administrator for other tenants count for its own tenant.
-    let place = app.streams.take(Some(caller.home())).map_err(full)?;
+    let permit = app.streams.take(Some(caller.home())).map_err(full)?;
     let open = OpenStream::count(&app.metrics);
     let (sender, receiver) = mpsc::channel(BUFFERED);
-    let mut turn = app.wakes.follow();
+    let mut turn = app.event_notifications.follow();
     turn.mark_unchanged();
     let followed = follow(StreamClient {
         app: app.clone(),
@@ -154,7 +154,7 @@ where
     });
     tokio::spawn(async move {
         let _ = followed.await;
-        drop((place, open));
+        drop((permit, open));
     });
     let messages = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(HEARTBEAT).text("alive");

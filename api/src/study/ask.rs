@@ -77,7 +77,7 @@ async fn given(
     let request: [&[u8]; 3] = [b"ask", id.0.as_bytes(), &ask.count.to_le_bytes()];
     let began = clock::monotonic();
     let patience = Duration::from_secs(ask.wait_s.into());
-    let mut woken = app.wakes.follow();
+    let mut woken = app.event_notifications.follow();
     let (mut apart_ms, longest_ms) = APART_MS;
     let mut place = None;
     loop {
@@ -121,7 +121,7 @@ async fn given(
         // The first query does not wait for the queue, so that a repeated request is answered at
         // once.
         if place.is_none() {
-            let first = tokio::time::timeout(left, app.lines.first(id)).await;
+            let first = tokio::time::timeout(left, app.long_poll_queues.first(id)).await;
             place = first.ok();
         }
         let apart = Duration::from_millis(apart_ms);

@@ -19,21 +19,21 @@ pub enum TokenRevocation {
     Tenant(TenantId),
 }
 
-/// Whether a token of an administrator remains valid at `until` besides `taken`. Takes a lock, so
-/// that no other transaction removes one before the end of this one. Leaves the transaction in the
-/// scope of some tenant.
+/// Whether a token of an administrator remains valid at `until` after `revocation`. Takes a lock,
+/// so that no other transaction removes one before the end of this one. Leaves the transaction in
+/// the scope of some tenant.
 ///
 /// # Errors
 /// If the store does not answer.
 pub async fn stay(
     conn: &mut PgConnection,
-    taken: TokenRevocation,
+    revocation: TokenRevocation,
     until: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     token::hold_administrators(conn).await?;
     tenant_scope::admin(conn).await?;
     for tenant in tenant::list(conn).await? {
-        let beside = match taken {
+        let beside = match revocation {
             TokenRevocation::Tenant(id) if id == tenant.id => continue,
             TokenRevocation::Tenant(_) | TokenRevocation::Nothing => None,
             TokenRevocation::Token(id) => Some(id),
