@@ -5,7 +5,7 @@ use crate::event_feed;
 use crate::problem::ApiError;
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
-use crate::stream::{self, StreamClient, Gone};
+use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -70,7 +70,7 @@ async fn follow(
     mut client: StreamClient,
     mut cursor: EventCursor,
     forgotten: Option<EventCursor>,
-) -> Result<(), Gone> {
+) -> Result<(), StreamClosed> {
     client
         .send(
             name::OPENED,
@@ -111,7 +111,7 @@ struct SentSamples {
 impl SentSamples {
     /// Sends new samples. Does nothing within [`SAMPLES_APART`] after the last query; streams are
     /// woken again a second after each event and send them then.
-    async fn send(&mut self, client: &StreamClient, cursor: EventCursor) -> Result<(), Gone> {
+    async fn send(&mut self, client: &StreamClient, cursor: EventCursor) -> Result<(), StreamClosed> {
         let now = crate::clock::monotonic();
         if self
             .looked

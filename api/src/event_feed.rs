@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::problem::ApiError;
 use crate::state::ApiState;
-use crate::stream::{StreamClient, Gone, PAGE};
+use crate::stream::{StreamClient, StreamClosed, PAGE};
 use muster_store::event::{self, EventCursor, EventFilter, StoredEvent};
 
 /// Returns the cursor of a stream that begins now.
@@ -33,12 +33,12 @@ pub async fn forgotten(
 /// Returns the next entries, and whether more are available.
 ///
 /// # Errors
-/// [`Gone`].
+/// [`StreamClosed`].
 pub async fn next(
     client: &StreamClient,
     filter: EventFilter,
     after: EventCursor,
-) -> Result<(Vec<StoredEvent>, bool), Gone> {
+) -> Result<(Vec<StoredEvent>, bool), StreamClosed> {
     let page = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;

@@ -29,7 +29,7 @@ pub struct Failures {
     rate: KeyedRateLimit<ClientAddress>,
     /// Blocked addresses.
     blocked: Mutex<HashMap<ClientAddress, Blocked>>,
-    unlogged: Mutex<Unlogged>,
+    unlogged: Mutex<UnloggedFailures>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ struct Blocked {
 }
 
 #[derive(Debug, Default)]
-struct Unlogged {
+struct UnloggedFailures {
     logged_at: Option<Instant>,
     /// Failures since then.
     count: u64,
@@ -122,7 +122,7 @@ impl Failures {
         if unlogged.logged_at.is_none_or(is_due) {
             let client = client.map(|client| client.0.to_string());
             let failures = unlogged.count;
-            *unlogged = Unlogged {
+            *unlogged = UnloggedFailures {
                 logged_at: Some(now),
                 count: 0,
             };

@@ -13,7 +13,7 @@ use muster_model::job::JobState;
 use muster_sim::forecast as sim;
 use muster_sim::what_if::Past;
 use muster_store::StoreError;
-use muster_store::forecast::{self, NewForecast, ForecastOutcome, UncalibratedForecast};
+use muster_store::forecast::{self, NewForecast, ForecastOutcome, SimulatedForecast};
 use muster_store::duration_history::JobDuration;
 use muster_store::plan::{Loaded, Loader};
 use muster_store::pool::{StorePool, in_time};
@@ -293,7 +293,7 @@ pub fn interval(made: sim::Interval, now_ms: i64) -> Interval {
 }
 
 /// Uncalibrated result, which scores the forecast after the event.
-fn raw(made: &sim::Forecast, now_ms: i64) -> UncalibratedForecast {
+fn raw(made: &sim::Forecast, now_ms: i64) -> SimulatedForecast {
     let left_s = |at_ms: i64| at_ms.saturating_sub(now_ms) as f64 / 1000.0;
     let seconds = |interval: sim::Interval| {
         let sim::Interval {
@@ -303,7 +303,7 @@ fn raw(made: &sim::Forecast, now_ms: i64) -> UncalibratedForecast {
         } = interval;
         [left_s(p10_ms), left_s(p50_ms), left_s(p90_ms)]
     };
-    UncalibratedForecast {
+    SimulatedForecast {
         basis: made.raw.context.basis.as_str().to_owned(),
         waits: made.raw.context.waits,
         start_s: made.raw.start.map(seconds),

@@ -316,7 +316,7 @@ async fn cancel_ends_study_with_unreadable_state() {
     let asked = all(&store, id).await;
     assert!(!asked.is_empty());
     let seq = shown(&store, id).await.seq;
-    let saved = study::save::StudyChanges {
+    let saved = study::save::StudyStepChanges {
         phase: "running",
         cancelled: false,
         limit: 24,

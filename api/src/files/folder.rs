@@ -2,7 +2,7 @@
 //! put in place of a file.
 
 use super::manifest::stated_sha256;
-use super::reads::Reads;
+use super::reads::BlockingReads;
 use super::{MANIFEST, MAX_MANIFEST_BYTES};
 use axum::body::Bytes;
 use futures::Stream;
@@ -111,7 +111,7 @@ fn failed(name: &str, error: io::Error) -> OpenError {
 pub fn content(
     file: File,
     bytes: u64,
-    reads: Reads,
+    reads: BlockingReads,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     stream::try_unfold((file, bytes), move |(file, left)| {
         let reads = reads.clone();

@@ -13,7 +13,7 @@ use folder::OpenError;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::Place;
 use muster_objects::{ObjectBucket, ObjectsError};
-use reads::{Reads, Stalled};
+use reads::{BlockingReads, ReadTimeout};
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum size of a manifest. That of a checkpoint of 1 TB has about 3 MB.
@@ -25,7 +25,7 @@ const MANIFEST: &str = "manifest.json";
 #[derive(Debug, Clone)]
 pub struct Files {
     place: FileSource,
-    reads: Reads,
+    reads: BlockingReads,
 }
 
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl Files {
                 Place::Folder(path) => FileSource::Folder(path.clone()),
                 Place::Bucket(address) => FileSource::Bucket(ObjectBucket::open(address)?),
             },
-            reads: Reads::default(),
+            reads: BlockingReads::default(),
         })
     }
 
@@ -94,7 +94,7 @@ impl Files {
         let opened = match self.reads.run(open).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return Err(not_opened(name, error)),
-            Err(Stalled) => return Err(stalled()),
+            Err(ReadTimeout) => return Err(stalled()),
         };
         Ok(FileDownload {
             bytes: opened.bytes,

@@ -14,7 +14,7 @@ use muster_model::id::JobId;
 use muster_model::job::Intent;
 use muster_model::spec::FieldError;
 use muster_model::view::{JobChange, JobView};
-use muster_store::edit::{self, Editing};
+use muster_store::edit::{self, LockedJob};
 use muster_store::{StoreError, job};
 
 /// Change a job's size range and priority
@@ -74,7 +74,7 @@ pub async fn edit(
 }
 
 /// Whether the job can be changed, and has not changed since the caller read it.
-fn is_open(editing: &Editing, change: &JobChange) -> Result<(), ApiError> {
+fn is_open(editing: &LockedJob, change: &JobChange) -> Result<(), ApiError> {
     let phase = editing.phase.as_str();
     if editing.phase.is_terminal() {
         let detail = format!("the job is {phase}; a change needs one that has not ended");

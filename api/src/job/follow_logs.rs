@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::problem::ApiError;
 use crate::query::{FromQuery, PathParam, Params, Query};
 use crate::state::ApiState;
-use crate::stream::{self, StreamClient, Gone};
+use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -102,7 +102,7 @@ async fn follow(
     choice: TaskChoice,
     mut at: Option<LogPosition>,
     first_offset: Option<u64>,
-) -> Result<(), Gone> {
+) -> Result<(), StreamClosed> {
     loop {
         let poll = poll(&client, id, &choice, at, first_offset).await?;
         let mut read_on = false;
@@ -150,7 +150,7 @@ async fn poll(
     choice: &TaskChoice,
     at: Option<LogPosition>,
     first_offset: Option<u64>,
-) -> Result<LogPoll, Gone> {
+) -> Result<LogPoll, StreamClosed> {
     client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;
@@ -205,7 +205,7 @@ async fn send(
     row: &TaskRow,
     slice: LogSlice,
     last: bool,
-) -> Result<LogPosition, Gone> {
+) -> Result<LogPosition, StreamClosed> {
     let cut = if last {
         slice.bytes.len()
     } else {

@@ -6,7 +6,7 @@ use crate::event_feed;
 use crate::problem::ApiError;
 use crate::query::{FromQuery, PathParam, Params, Query};
 use crate::state::ApiState;
-use crate::stream::{self, StreamClient, Gone};
+use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -105,7 +105,7 @@ async fn follow(
     id: JobId,
     (cursor, opened): (EventCursor, Opened),
     mut step: u64,
-) -> Result<(), Gone> {
+) -> Result<(), StreamClosed> {
     let mut at = JobStreamPosition {
         cursor,
         step: Some(step),
@@ -141,7 +141,7 @@ async fn follow(
 }
 
 /// Sends the samples after `step` and returns the newest step.
-async fn samples(client: &StreamClient, id: JobId, cursor: EventCursor, step: u64) -> Result<u64, Gone> {
+async fn samples(client: &StreamClient, id: JobId, cursor: EventCursor, step: u64) -> Result<u64, StreamClosed> {
     let (after_step, samples) = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;

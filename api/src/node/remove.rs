@@ -9,7 +9,7 @@ use crate::state::ApiState;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_store::StoreError;
-use muster_store::membership::{self, Removal};
+use muster_store::membership::{self, NodeRemovalOutcome};
 
 /// Remove a node
 ///
@@ -30,15 +30,15 @@ pub async fn remove(
 ) -> Result<StatusCode, ApiError> {
     let mut tx = wire::begin(&app, &caller).await?;
     let why = match membership::remove(&mut tx, &name, &caller.actor(), clock::now()).await? {
-        Removal::Done => {
+        NodeRemovalOutcome::Done => {
             tx.commit().await.map_err(StoreError::from)?;
             return Ok(StatusCode::NO_CONTENT);
         }
-        Removal::NoSuchNode => return Err(ApiError::not_found(format!("node {name}"))),
-        Removal::Up => {
+        NodeRemovalOutcome::NoSuchNode => return Err(ApiError::not_found(format!("node {name}"))),
+        NodeRemovalOutcome::Up => {
             format!("node {name} is up; drain it, stop its executor and wait until it is lost")
         }
-        Removal::Holds { tasks } => {
+        NodeRemovalOutcome::Holds { tasks } => {
             format!("node {name} holds {tasks} tasks that have not ended; wait until they have")
         }
     };

@@ -43,7 +43,7 @@ pub struct StreamClient {
 
 /// The stream has ended: the client has left, the daemon stops, or the token is no longer valid.
 #[derive(Debug)]
-pub struct Gone;
+pub struct StreamClosed;
 
 impl StreamClient {
     #[must_use]
@@ -59,41 +59,41 @@ impl StreamClient {
     /// Sends one message; waits if the client reads too slowly.
     ///
     /// # Errors
-    /// [`Gone`].
+    /// [`StreamClosed`].
     pub async fn send(
         &self,
         name: &str,
         id: &impl ToString,
         data: &impl Serialize,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), StreamClosed> {
         let event = Event::default()
             .event(name)
             .id(id.to_string())
             .json_data(data)
             .expect("views are JSON");
         tokio::select! {
-            sent = self.sender.send(event) => sent.map_err(|_| Gone),
-            () = self.app.stopping.cancelled() => Err(Gone),
+            sent = self.sender.send(event) => sent.map_err(|_| StreamClosed),
+            () = self.app.stopping.cancelled() => Err(StreamClosed),
         }
     }
 
     /// Returns when new entries may exist.
     ///
     /// # Errors
-    /// [`Gone`].
-    pub async fn woken(&mut self) -> Result<(), Gone> {
+    /// [`StreamClosed`].
+    pub async fn woken(&mut self) -> Result<(), StreamClosed> {
         tokio::select! {
             () = tokio::time::sleep(APART) => {}
-            () = self.sender.closed() => return Err(Gone),
-            () = self.app.stopping.cancelled() => return Err(Gone),
+            () = self.sender.closed() => return Err(StreamClosed),
+            () = self.app.stopping.cancelled() => return Err(StreamClosed),
         }
         tokio::select! {
-            turned = self.turn.changed() => turned.map_err(|_| Gone)?,
-            () = self.sender.closed() => return Err(Gone),
-            () = self.app.stopping.cancelled() => return Err(Gone),
+            turned = self.turn.changed() => turned.map_err(|_| StreamClosed)?,
+            () = self.sender.closed() => return Err(StreamClosed),
+            () = self.app.stopping.cancelled() => return Err(StreamClosed),
         }
         match self.caller.is_valid(&self.app.tokens, &self.app.pool).await {
-            Ok(false) => Err(Gone),
+            Ok(false) => Err(StreamClosed),
             // A database outage refuses no client; the next page detects it.
             Ok(true) | Err(_) => Ok(()),
         }
@@ -103,11 +103,11 @@ impl StreamClient {
     /// restart of Postgres ends no stream.
     ///
     /// # Errors
-    /// [`Gone`], also if the store fails permanently.
+    /// [`StreamClosed`], also if the store fails permanently.
     pub async fn read<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         read: impl Fn() -> F,
-    ) -> Result<T, Gone> {
+    ) -> Result<T, StreamClosed> {
         loop {
             match read().await {
                 Ok(read) => return Ok(read),
@@ -116,13 +116,13 @@ impl StreamClient {
                 }
                 Err(error) => {
                     tracing::error!(error = chain(&error), "a stream ends");
-                    return Err(Gone);
+                    return Err(StreamClosed);
                 }
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = self.sender.closed() => return Err(Gone),
-                () = self.app.stopping.cancelled() => return Err(Gone),
+                () = self.sender.closed() => return Err(StreamClosed),
+                () = self.app.stopping.cancelled() => return Err(StreamClosed),
             }
         }
     }
@@ -138,7 +138,7 @@ pub fn answer<F>(
     follow: impl FnOnce(StreamClient) -> F,
 ) -> Result<Response, ApiError>
 where
-    F: Future<Output = Result<(), Gone>> + Send + 'static,
+    F: Future<Output = Result<(), StreamClosed>> + Send + 'static,
 {
     // Streams of an administrator for other tenants count for its own tenant.
     let permit = app.streams.take(Some(caller.home())).map_err(full)?;

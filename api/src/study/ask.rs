@@ -16,7 +16,7 @@ use muster_model::spec::FieldError;
 use muster_model::study::{StudyOrder, StudySpec, Told, ToldState, TrialPhase};
 use muster_model::view::{self, Ask, Tell, TellAnswer, TrialResult};
 use muster_store::StoreError;
-use muster_store::study::outside::{self, StudyAskResult, Reached};
+use muster_store::study::outside::{self, StudyAskResult, TrialProgress};
 use std::time::Duration;
 
 const MOST: usize = 1000;
@@ -201,7 +201,7 @@ fn trained_inside() -> ApiError {
 
 fn read(
     document: &StudySpec,
-    trials: &[Reached],
+    trials: &[TrialProgress],
     Tell { results, ask }: &Tell,
 ) -> Result<Vec<Told>, Vec<FieldError>> {
     let mut errors = Vec::new();
@@ -249,7 +249,7 @@ fn read(
 
 /// Whether the trial can have this progress; otherwise returns what is expected. A repeated result,
 /// whose answer was lost, may concern a completed rung; the search knows it already.
-fn came(trial: &Reached, result: &TrialResult) -> Result<(), String> {
+fn came(trial: &TrialProgress, result: &TrialResult) -> Result<(), String> {
     let budget = trial.budget;
     match (result.state, result.step) {
         (ToldState::Failed, _) | (ToldState::Running, Some(_)) => Ok(()),

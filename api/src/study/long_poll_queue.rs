@@ -13,15 +13,15 @@ pub struct LongPollQueues {
 
 /// The first place of a queue, until it is dropped.
 #[derive(Debug)]
-pub struct First {
+pub struct LongPollTurn {
     _place: tokio::sync::OwnedMutexGuard<()>,
 }
 
 impl LongPollQueues {
     /// Waits until all earlier requests have left the queue.
-    pub async fn first(&self, study: StudyId) -> First {
+    pub async fn first(&self, study: StudyId) -> LongPollTurn {
         let line = self.of(study);
-        First {
+        LongPollTurn {
             _place: line.lock_owned().await,
         }
     }

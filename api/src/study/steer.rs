@@ -17,7 +17,7 @@ use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
 use muster_store::{PgConnection, StoreError};
 
-type Stated = Result<(StatusCode, Json<StudyView>), ApiError>;
+type StudyResponse = Result<(StatusCode, Json<StudyView>), ApiError>;
 
 /// Pause a study
 ///
@@ -33,7 +33,7 @@ pub async fn pause(
     caller: Caller,
     PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Stated {
+) -> StudyResponse {
     state(&app, &caller, id, "pause", StudyOrder::Pause).await
 }
 
@@ -48,7 +48,7 @@ pub async fn resume(
     caller: Caller,
     PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Stated {
+) -> StudyResponse {
     state(&app, &caller, id, "resume", StudyOrder::Resume).await
 }
 
@@ -107,11 +107,11 @@ pub async fn cancel(
     caller: Caller,
     PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Stated {
+) -> StudyResponse {
     state(&app, &caller, id, "cancel", StudyOrder::Cancel).await
 }
 
-async fn state(app: &ApiState, caller: &Caller, id: StudyId, verb: &str, order: StudyOrder) -> Stated {
+async fn state(app: &ApiState, caller: &Caller, id: StudyId, verb: &str, order: StudyOrder) -> StudyResponse {
     let mut tx = app.begin(caller).await?;
     let shown = stated(&mut tx, caller, id, verb, order).await?;
     tx.commit().await.map_err(StoreError::from)?;

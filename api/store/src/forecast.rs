@@ -2,7 +2,7 @@
 //! with the actual times.
 
 // The text of a statement names this type by its alias.
-use self::UncalibratedForecast as Raw;
+use self::SimulatedForecast as Raw;
 use crate::error::StoreError;
 use crate::int_convert::unsigned;
 use muster_model::forecast::{Forecast, Interval};
@@ -19,12 +19,12 @@ use uuid::Uuid;
 pub struct NewForecast {
     pub job: JobId,
     pub forecast: Forecast,
-    pub raw: UncalibratedForecast,
+    pub raw: SimulatedForecast,
 }
 
 /// Result of the simulated runs before calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UncalibratedForecast {
+pub struct SimulatedForecast {
     /// Basis of the job's estimated length, by the simulator's name for it.
     pub basis: String,
     /// Whether the job had not started.
@@ -39,7 +39,7 @@ pub struct UncalibratedForecast {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForecastOutcome {
     pub made_at: OffsetDateTime,
-    pub raw: UncalibratedForecast,
+    pub raw: SimulatedForecast,
     pub came_at: OffsetDateTime,
     /// Share of the time in which this was the newest forecast of its job. The weights of one job
     /// sum to 1, or to less if its forecasts were shown for less than two seconds.
@@ -47,10 +47,10 @@ pub struct ForecastOutcome {
 }
 
 /// Row of both queries.
-struct Came {
+struct ForecastSqlRow {
     job_id: Uuid,
     made_at: OffsetDateTime,
-    raw: Json<UncalibratedForecast>,
+    raw: Json<SimulatedForecast>,
     came_at: OffsetDateTime,
     shown_s: f64,
 }
@@ -92,7 +92,7 @@ pub struct IntervalCoverage {
 pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = new.iter().map(|one| one.job.0).collect();
     let made: Vec<OffsetDateTime> = new.iter().map(|one| one.forecast.made_at).collect();
-    let raw: Vec<Json<&UncalibratedForecast>> = new.iter().map(|one| Json(&one.raw)).collect();
+    let raw: Vec<Json<&SimulatedForecast>> = new.iter().map(|one| Json(&one.raw)).collect();
     let gpu_s: Vec<f64> = new.iter().map(|one| one.forecast.gpu_s).collect();
     let unforeseen = new.iter().map(|one| one.forecast.unforeseen);
     let unforeseen: Vec<Option<String>> = unforeseen
@@ -119,7 +119,7 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
          on conflict do nothing",
         &ids,
         &made,
-        &raw as &[Json<&UncalibratedForecast>],
+        &raw as &[Json<&SimulatedForecast>],
         &gpu_s,
         &start(|one| one.p10) as &[Option<OffsetDateTime>],
         &start(|one| one.p50) as &[Option<OffsetDateTime>],
@@ -140,7 +140,7 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
 /// [`StoreError::Statement`].
 pub async fn outcomes(conn: &mut PgConnection) -> Result<Vec<ForecastOutcome>, StoreError> {
     let rows = sqlx::query_as!(
-        Came,
+        ForecastSqlRow,
         r#"select j.id as "job_id!", f.made_at as "made_at!", f.raw as "raw!: Json<Raw>", f.shown_s as "shown_s!", j.finished_at as "came_at!"
            from (select id, finished_at from job where phase = 'succeeded' order by finished_at desc limit $1) j
            cross join lateral (
@@ -167,7 +167,7 @@ pub async fn outcomes(conn: &mut PgConnection) -> Result<Vec<ForecastOutcome>, S
 /// [`StoreError::Statement`].
 pub async fn start_outcomes(conn: &mut PgConnection) -> Result<Vec<ForecastOutcome>, StoreError> {
     let rows = sqlx::query_as!(
-        Came,
+        ForecastSqlRow,
         r#"select j.id as "job_id!", f.made_at as "made_at!", f.raw as "raw!: Json<Raw>", f.shown_s as "shown_s!", j.started_at as "came_at!"
            from (select id, started_at from job where started_at is not null order by started_at desc limit $1) j
            cross join lateral (
@@ -188,12 +188,12 @@ pub async fn start_outcomes(conn: &mut PgConnection) -> Result<Vec<ForecastOutco
     Ok(weighted(rows))
 }
 
-fn weighted(rows: Vec<Came>) -> Vec<ForecastOutcome> {
+fn weighted(rows: Vec<ForecastSqlRow>) -> Vec<ForecastOutcome> {
     let mut whole_s: BTreeMap<Uuid, f64> = BTreeMap::new();
     for row in &rows {
         *whole_s.entry(row.job_id).or_default() += row.shown_s;
     }
-    let outcome = |row: Came| ForecastOutcome {
+    let outcome = |row: ForecastSqlRow| ForecastOutcome {
         weight: row.shown_s / whole_s[&row.job_id].max(SEEN_S),
         made_at: row.made_at,
         raw: row.raw.0,

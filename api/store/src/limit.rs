@@ -17,7 +17,7 @@ const EXCEEDED: &str = "MU001";
 /// A limit that the change would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[error("limit {limit} of the tenant: {used} of {most} are used, and {asked} more are asked for")]
-pub struct Exceeded {
+pub struct TenantLimitExceeded {
     /// Name of a field of [`TenantLimits`].
     pub limit: String,
     pub most: u64,
@@ -200,7 +200,7 @@ fn below(limit: &str, most: u64, used: u64) -> Result<(), StoreError> {
     if used < most {
         return Ok(());
     }
-    Err(StoreError::Exceeded(Exceeded {
+    Err(StoreError::Exceeded(TenantLimitExceeded {
         limit: limit.to_owned(),
         most,
         used,

@@ -24,7 +24,7 @@ pub struct LogSlice {
 
 /// Result of appending a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Appended {
+pub enum LogAppendOutcome {
     Stored,
     /// The whole piece was already stored.
     Repeated,
@@ -44,7 +44,7 @@ pub async fn append(
     task: TaskId,
     offset: u64,
     bytes: &[u8],
-) -> Result<Appended, StoreError> {
+) -> Result<LogAppendOutcome, StoreError> {
     let Some(row) = sqlx::query!(
         "select tenant_id, log_end from task where id = $1 for no key update",
         task.0
@@ -52,7 +52,7 @@ pub async fn append(
     .fetch_optional(&mut *conn)
     .await?
     else {
-        return Ok(Appended::UnknownTask);
+        return Ok(LogAppendOutcome::UnknownTask);
     };
     store(
         conn,
@@ -73,10 +73,10 @@ pub(crate) async fn store(
     known_end: u64,
     offset: u64,
     bytes: &[u8],
-) -> Result<Appended, StoreError> {
+) -> Result<LogAppendOutcome, StoreError> {
     let new_end = offset + bytes.len() as u64;
     if new_end <= known_end {
-        return Ok(Appended::Repeated);
+        return Ok(LogAppendOutcome::Repeated);
     }
     let start = offset.max(known_end);
     let new = &bytes[usize::try_from(start - offset).expect("less than the piece")..];
@@ -95,9 +95,9 @@ pub(crate) async fn store(
     .execute(conn)
     .await?;
     Ok(if known_end <= CAP_BYTES && new_end > CAP_BYTES {
-        Appended::Capped
+        LogAppendOutcome::Capped
     } else {
-        Appended::Stored
+        LogAppendOutcome::Stored
     })
 }
 

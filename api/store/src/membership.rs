@@ -174,7 +174,7 @@ pub async fn reset(
 
 /// Result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
+pub enum NodeRemovalOutcome {
     Done,
     NoSuchNode,
     /// Refused: the node has a session, or its lease has not expired.
@@ -195,7 +195,7 @@ pub async fn remove(
     name: &str,
     by: &Actor,
     now: OffsetDateTime,
-) -> Result<Removal, StoreError> {
+) -> Result<NodeRemovalOutcome, StoreError> {
     // The lock delays the node's next session until the node is removed.
     let found = sqlx::query!(
         r#"select id, state,
@@ -206,14 +206,14 @@ pub async fn remove(
     .fetch_optional(&mut *conn)
     .await?;
     let Some(found) = found else {
-        return Ok(Removal::NoSuchNode);
+        return Ok(NodeRemovalOutcome::NoSuchNode);
     };
     if found.state == NodeState::Up.as_str() {
-        return Ok(Removal::Up);
+        return Ok(NodeRemovalOutcome::Up);
     }
     if found.tasks > 0 {
         let tasks = unsigned(found.tasks);
-        return Ok(Removal::Holds { tasks });
+        return Ok(NodeRemovalOutcome::Holds { tasks });
     }
     sqlx::query!(
         "update node set removed_at = $2, credential_sha256 = null, identity = null, drained = false, notice = null,
@@ -227,7 +227,7 @@ pub async fn remove(
     let event = changed(name, MembershipChange::Removed, Some(by));
     event::append(conn, &[of_node(now, found.id.into(), event)]).await?;
     notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
-    Ok(Removal::Done)
+    Ok(NodeRemovalOutcome::Done)
 }
 
 fn changed(name: &str, change: MembershipChange, by: Option<&Actor>) -> Event {

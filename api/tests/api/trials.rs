@@ -7,7 +7,7 @@ use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, TrialPhase};
 use muster_model::view::TrialPoint;
 use muster_store::pool::{self, Transaction};
-use muster_store::study::save::{StudyChanges, save};
+use muster_store::study::save::{StudyStepChanges, save};
 use muster_store::study::search;
 use muster_store::study::trial_rows::TrialWrite;
 use muster_store::study::{self, StudyOrderOutcome, trial};
@@ -84,7 +84,7 @@ async fn stands(
     let there = there.expect("read").len() as u32;
     let (changed, created): (Vec<_>, Vec<_>) =
         trials.iter().cloned().partition(|one| one.number < there);
-    let saved = StudyChanges {
+    let saved = StudyStepChanges {
         phase,
         cancelled: loaded.cancelled,
         limit: 1000,

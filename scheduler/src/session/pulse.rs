@@ -7,7 +7,7 @@ use crate::retry;
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_store::StoreError;
-use muster_store::node::Touched;
+use muster_store::node::HeartbeatBatchResult;
 use muster_store::pool::StorePool;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -113,7 +113,7 @@ async fn keep(pool: StorePool, mut beats: mpsc::Receiver<Beat>, patience: Durati
 }
 
 /// Answers the sessions. Returns the heartbeats of locked rows.
-fn answer(together: Vec<Beat>, touched: &Touched) -> Vec<Beat> {
+fn answer(together: Vec<Beat>, touched: &HeartbeatBatchResult) -> Vec<Beat> {
     let (locked, told): (Vec<Beat>, Vec<Beat>) = together
         .into_iter()
         .partition(|beat| touched.locked.contains(&beat.node));
@@ -148,7 +148,7 @@ async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>, paus
     true
 }
 
-async fn touch(pool: &StorePool, nodes: &BTreeSet<NodeId>) -> Result<Touched, StoreError> {
+async fn touch(pool: &StorePool, nodes: &BTreeSet<NodeId>) -> Result<HeartbeatBatchResult, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     let touched = muster_store::node::touch(&mut tx, nodes, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;

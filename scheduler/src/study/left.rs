@@ -5,7 +5,7 @@ use muster_model::id::JobId;
 use muster_model::study::{Goal, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
 use muster_search::{Outcome, Phase, Study, Trial, TrialState};
-use muster_store::study::save::StudyChanges;
+use muster_store::study::save::StudyStepChanges;
 use muster_store::study::search::StoredStudy;
 use muster_store::study::trial_rows::TrialWrite;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ const EVENTS_KEPT_APART: u64 = 32;
 
 /// All changes.
 pub(super) struct Left {
-    pub saved: StudyChanges,
+    pub saved: StudyStepChanges,
     /// Numbers of the best trials.
     pub best: BTreeSet<u32>,
     /// Expectations of trials whose jobs train.
@@ -99,7 +99,7 @@ impl Left {
         let apart = EVENTS_KEPT_APART + study.trials().len() as u64 / 8;
         let is_over = study.phase() == Phase::Finished;
         let whole = is_over || seq - loaded.state_seq >= apart;
-        let saved = StudyChanges {
+        let saved = StudyStepChanges {
             phase: phase(study.phase()),
             cancelled: loaded.cancelled,
             limit: study.limit(),

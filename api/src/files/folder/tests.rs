@@ -1,5 +1,5 @@
 use super::{OpenError, OpenCheckpointFile, content, open};
-use crate::files::reads::Reads;
+use crate::files::reads::BlockingReads;
 use crate::files::{MANIFEST, MAX_MANIFEST_BYTES};
 use axum::body::Bytes;
 use futures::TryStreamExt as _;
@@ -181,7 +181,7 @@ async fn content_is_that_of_the_opened_file() {
     fs::write(&path, &long).expect("written");
     let sent = |bytes: u64| {
         let file = place.open().expect("opened").file;
-        let pieces = content(file, bytes, Reads::default());
+        let pieces = content(file, bytes, BlockingReads::default());
         async move { pieces.try_collect::<Vec<Bytes>>().await }
     };
     let mut appended = File::options().append(true).open(&path).expect("opened");

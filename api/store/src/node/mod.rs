@@ -5,7 +5,7 @@ mod intent;
 use crate::error::StoreError;
 use crate::event::{self, of_node};
 use crate::int_convert::{signed, unsigned, unsigned32};
-use crate::task::{self, Locked};
+use crate::task::{self, LockedTask};
 use crate::notify::{self, NotifyChannel};
 pub use intent::{set_drained, set_notice};
 use muster_model::event::Event;
@@ -206,7 +206,7 @@ pub async fn identify(
 
 /// Result of a batch of heartbeats.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Touched {
+pub struct HeartbeatBatchResult {
     /// Nodes whose heartbeat was written.
     pub up: BTreeSet<NodeId>,
     /// Nodes whose rows another transaction has locked; nothing was written for them.
@@ -226,7 +226,7 @@ pub async fn touch(
     conn: &mut PgConnection,
     ids: &BTreeSet<NodeId>,
     now: OffsetDateTime,
-) -> Result<Touched, StoreError> {
+) -> Result<HeartbeatBatchResult, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
         r#"with free as materialized (select id, state from node where id = any($1) for no key update skip locked),
@@ -239,7 +239,7 @@ pub async fn touch(
     )
     .fetch_all(conn)
     .await?;
-    let mut touched = Touched::default();
+    let mut touched = HeartbeatBatchResult::default();
     for row in rows {
         let id = NodeId(row.id);
         match (row.up, row.locked) {
@@ -384,7 +384,7 @@ pub async fn lost(
 }
 
 /// Locks and returns unreleased tasks of the nodes, in order of id.
-async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>, StoreError> {
+async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<LockedTask>, StoreError> {
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
            from task where node_id = any($1) and released_at is null order by id for no key update"#,
@@ -392,7 +392,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
     )
     .fetch_all(conn)
     .await?;
-    let tasks = rows.into_iter().map(|row| Locked {
+    let tasks = rows.into_iter().map(|row| LockedTask {
         tenant_id: row.tenant_id.into(),
         task: Task {
             id: row.id.into(),

@@ -1,13 +1,13 @@
 //! Commits a plan by a compare-and-set per job. A conflict of one job does not affect the others.
 
-use super::draft::{Draft, From, RevisionStart};
+use super::draft::{JobDraft, From, RevisionStart};
 use super::{CommitAction, CommitOutcome, Conflict, CommitRefusal, CommitStep, start, turn, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::fault;
 use crate::node;
 use crate::int_convert::{signed, signed32, unsigned, unsigned32};
-use crate::task::{self, Locked, role};
+use crate::task::{self, LockedTask, role};
 use crate::notify::{self, NotifyChannel};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobState;
@@ -51,7 +51,7 @@ pub async fn commit(
     start::keep(conn, nodes_of(&groups, &drafts)).await?;
     let mut outcome = CommitOutcome::default();
     let mut all = CommitEffects::default();
-    let mut waits: Vec<(Draft, &Waiting)> = Vec::new();
+    let mut waits: Vec<(JobDraft, &Waiting)> = Vec::new();
     for (job_id, expected, actions) in groups {
         let mut conflict = |why| outcome.conflicts.push(Conflict { job_id, why });
         let Some(draft) = drafts.remove(&job_id) else {
@@ -125,7 +125,7 @@ fn by_job(steps: &[CommitStep]) -> Vec<(JobId, u64, Vec<&CommitAction>)> {
 /// before its node. A deadlock in this case is resolved by a repetition.
 fn nodes_of<'p>(
     groups: &'p [(JobId, u64, Vec<&'p CommitAction>)],
-    drafts: &'p BTreeMap<JobId, Draft>,
+    drafts: &'p BTreeMap<JobId, JobDraft>,
 ) -> impl Iterator<Item = NodeId> + use<'p> {
     let touching = groups.iter().filter(|(.., actions)| {
         !actions.iter().any(|action| {
@@ -154,7 +154,7 @@ fn nodes_of<'p>(
 async fn lock(
     conn: &mut PgConnection,
     groups: &[(JobId, u64, Vec<&CommitAction>)],
-) -> Result<BTreeMap<JobId, Draft>, StoreError> {
+) -> Result<BTreeMap<JobId, JobDraft>, StoreError> {
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, revision_floor, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
@@ -165,7 +165,7 @@ async fn lock(
     )
     .fetch_all(&mut *conn)
     .await?;
-    let drafts = rows.into_iter().map(|row| Draft {
+    let drafts = rows.into_iter().map(|row| JobDraft {
         id: row.id.into(),
         tenant_id: row.tenant_id.into(),
         state: row.state.0,
@@ -197,7 +197,7 @@ async fn lock(
         turned: None,
         start: None,
     });
-    let mut drafts: BTreeMap<JobId, Draft> = drafts.map(|draft| (draft.id, draft)).collect();
+    let mut drafts: BTreeMap<JobId, JobDraft> = drafts.map(|draft| (draft.id, draft)).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
            from task where job_id in (select unnest($1::uuid[])) and released_at is null order by id for no key update"#,
@@ -219,7 +219,7 @@ async fn lock(
             state: row.state.0,
             address: row.address,
         };
-        draft.held.push(Locked {
+        draft.held.push(LockedTask {
             tenant_id: row.tenant_id.into(),
             task,
         });
@@ -229,7 +229,7 @@ async fn lock(
 
 async fn apply(
     conn: &mut PgConnection,
-    mut draft: Draft,
+    mut draft: JobDraft,
     actions: &[&CommitAction],
     now: OffsetDateTime,
 ) -> Result<CommitEffects, CommitFailure> {
@@ -263,7 +263,7 @@ async fn apply(
         }) => leave.as_slice(),
         _ => &[],
     };
-    let steps: Vec<(Locked, TaskEvent)> = draft
+    let steps: Vec<(LockedTask, TaskEvent)> = draft
         .held
         .iter()
         .filter(|held| draft.stop || told.contains(&held.task.id))
@@ -301,7 +301,7 @@ async fn apply(
 /// Writes the draft's columns, guarded by the revision and phase from which its transitions began.
 async fn update(
     conn: &mut PgConnection,
-    draft: &Draft,
+    draft: &JobDraft,
     before: &(JobState, u64),
 ) -> Result<(), CommitFailure> {
     let secret = match &draft.start {

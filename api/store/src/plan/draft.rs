@@ -5,7 +5,7 @@ use super::{CommitAction, NewTask, CommitRefusal};
 use crate::event::{NewEvent, of_job};
 use crate::fault;
 use crate::job::not_considered;
-use crate::task::Locked;
+use crate::task::LockedTask;
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, TaskId, TenantId};
@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 
 /// The columns that steps change, and their further effects.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct JobDraft {
     pub id: JobId,
     pub tenant_id: TenantId,
     pub state: JobState,
@@ -45,22 +45,22 @@ pub(super) struct Draft {
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
     /// Tasks of the job that are not released.
-    pub held: Vec<Locked>,
+    pub held: Vec<LockedTask>,
     pub events: Vec<NewEvent>,
     /// Faults to be charged to nodes.
     pub charges: Vec<fault::FaultCharge>,
     /// Tasks that are released without a report of their nodes, each with its outcome.
-    pub given_up: Vec<(Locked, Outcome)>,
+    pub given_up: Vec<(LockedTask, Outcome)>,
     /// Whether all tasks are to stop.
     pub stop: bool,
     /// Suspension or continuation of the workers.
-    pub turned: Option<Turned>,
+    pub turned: Option<SliceChange>,
     pub start: Option<RevisionStart>,
 }
 
 /// Change at the start or end of a time slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turned {
+pub(super) enum SliceChange {
     StandStill,
     GoOn {
         /// The host, if the job continues as a guest on the host's GPU.
@@ -86,7 +86,7 @@ pub(super) enum From {
     Before { leave: Vec<TaskId> },
 }
 
-impl Draft {
+impl JobDraft {
     /// Applies one step. The first refused step refuses all steps of the job.
     pub fn apply(&mut self, action: &CommitAction, now: OffsetDateTime) -> Result<(), CommitRefusal> {
         assert!(
@@ -140,13 +140,13 @@ impl Draft {
                 self.move_on(JobEvent::Suspend, now)?;
                 self.end_running(now);
                 self.lent = false;
-                self.turn(Turned::StandStill, why, now);
+                self.turn(SliceChange::StandStill, why, now);
             }
             CommitAction::Continue { why, beside, lent } => {
                 self.move_on(JobEvent::Continue, now)?;
                 self.running_since = Some(now);
                 self.lent = *lent;
-                self.turn(Turned::GoOn { beside: *beside }, why, now);
+                self.turn(SliceChange::GoOn { beside: *beside }, why, now);
             }
             CommitAction::Up => {
                 self.move_on(JobEvent::AllRunning, now)?;
@@ -240,7 +240,7 @@ impl Draft {
     }
 
     fn give_up(&mut self, tasks: &[TaskId], why: &str, now: OffsetDateTime) {
-        let is_late = |held: &mut Locked| {
+        let is_late = |held: &mut LockedTask| {
             tasks.contains(&held.task.id) && held.task.state == TaskState::Assigned
         };
         let mut charged = BTreeSet::new();
@@ -316,8 +316,8 @@ impl Draft {
 
     /// Starts the next time slice (`turn`). Odd numbers mean suspended. A stop may occur in any
     /// slice, so the next one may skip a number.
-    fn turn(&mut self, turned: Turned, why: &str, now: OffsetDateTime) {
-        let suspended = turned == Turned::StandStill;
+    fn turn(&mut self, turned: SliceChange, why: &str, now: OffsetDateTime) {
+        let suspended = turned == SliceChange::StandStill;
         self.turn += 1;
         if (self.turn % 2 == 1) != suspended {
             self.turn += 1;

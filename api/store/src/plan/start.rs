@@ -2,7 +2,7 @@
 
 use super::CommitRefusal;
 use super::commit::CommitFailure;
-use super::draft::{Draft, From, RevisionStart};
+use super::draft::{JobDraft, From, RevisionStart};
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::int_convert::{signed, signed32};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-pub(super) struct Started {
+pub(super) struct StartEffects {
     pub nodes: Vec<NodeId>,
     pub placed: Option<NewEvent>,
     pub tasks: Vec<NewEvent>,
@@ -24,10 +24,10 @@ pub(super) struct Started {
 
 pub(super) async fn write(
     conn: &mut PgConnection,
-    draft: &Draft,
+    draft: &JobDraft,
     start: RevisionStart,
     now: OffsetDateTime,
-) -> Result<Started, CommitFailure> {
+) -> Result<StartEffects, CommitFailure> {
     let nodes: Vec<NodeId> = start.tasks.iter().map(|task| task.node_id).collect();
     let mut names = admit(conn, &nodes).await?;
     let kept = kept(conn, draft, &start).await?;
@@ -65,7 +65,7 @@ pub(super) async fn write(
             ..of_job(now, draft.tenant_id, draft.id, event)
         }
     });
-    Ok(Started {
+    Ok(StartEffects {
         nodes: names.into_keys().map(NodeId).collect(),
         placed: Some(of_job(now, draft.tenant_id, draft.id, placed)),
         tasks: tasks.collect(),
@@ -75,7 +75,7 @@ pub(super) async fn write(
 /// Moves the remaining tasks to the new revision, and returns their roles and nodes.
 async fn kept(
     conn: &mut PgConnection,
-    draft: &Draft,
+    draft: &JobDraft,
     start: &RevisionStart,
 ) -> Result<Vec<(Role, Uuid, String)>, CommitFailure> {
     let From::Before { leave } = &start.from else {
@@ -166,7 +166,7 @@ pub(super) async fn admit(
 
 async fn tasks(
     conn: &mut PgConnection,
-    draft: &Draft,
+    draft: &JobDraft,
     start: &RevisionStart,
     now: OffsetDateTime,
 ) -> Result<(), CommitFailure> {
@@ -224,7 +224,7 @@ pub(super) enum GpuSlot {
 /// wrong.
 pub(super) async fn hold(
     conn: &mut PgConnection,
-    draft: &Draft,
+    draft: &JobDraft,
     held: impl Iterator<Item = (TaskId, NodeId, &[u32])>,
     lane: GpuSlot,
     now: OffsetDateTime,

@@ -8,7 +8,7 @@ use crate::event::{NewEvent, of_job};
 use crate::packing;
 use crate::plan::{JobFailureReport, JobFinishReport};
 use crate::progress;
-use crate::task::{self, Locked};
+use crate::task::{self, LockedTask};
 use muster_model::assignment::TaskReport;
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
@@ -82,7 +82,7 @@ async fn fact(
     report: &TaskReport,
     sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
-    let Locked { tenant_id, task } = &mut known.locked;
+    let LockedTask { tenant_id, task } = &mut known.locked;
     let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
     let event = match report {
         TaskReport::Progress { .. } => unreachable!("samples are written together"),
@@ -215,7 +215,7 @@ async fn fact(
 /// Records that the worker is suspended. Another job may use its GPUs from now on.
 async fn stood_still(
     conn: &mut PgConnection,
-    locked: &mut Locked,
+    locked: &mut LockedTask,
     sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     let step = (locked.clone(), TaskEvent::StoodStill);

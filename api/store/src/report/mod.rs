@@ -11,12 +11,12 @@ mod volume;
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_job};
-use crate::log::{self, Appended};
+use crate::log::{self, LogAppendOutcome};
 use crate::node;
 use crate::int_convert::{signed, unsigned, unsigned32};
 use crate::packing;
 use crate::progress::unix_ms;
-use crate::task::{Locked, role};
+use crate::task::{LockedTask, role};
 use crate::notify::{self, NotifyChannel};
 use facts::facts;
 use muster_model::assignment::{Observed, TaskReport};
@@ -69,7 +69,7 @@ pub struct ReportOutcome {
 
 /// A locked task of the report, and the state of its job.
 struct ReportedTask {
-    locked: Locked,
+    locked: LockedTask,
     job_revision: u64,
     job_turn: u64,
     /// Number of consecutive placement rejections of the job's growth; 0 unless the job runs.
@@ -203,7 +203,7 @@ async fn lock(
             log_end: unsigned(row.log_end),
             pace: row.pace.map(|pace| pace.0),
             company: packing::company(row.beside, row.since),
-            locked: Locked {
+            locked: LockedTask {
                 tenant_id: row.tenant_id.into(),
                 task,
             },
@@ -271,7 +271,7 @@ async fn logs(
             sum.outcome.unknown.insert(*id);
             continue;
         };
-        let Locked { tenant_id, task } = &known.locked;
+        let LockedTask { tenant_id, task } = &known.locked;
         let appended = log::store(conn, *tenant_id, *id, known.log_end, *offset, bytes).await?;
         let new_end = offset + bytes.len() as u64;
         let new = new_end.saturating_sub(known.log_end.max(*offset));
@@ -281,7 +281,7 @@ async fn logs(
             let left = log::trim(conn, task.job_id, most).await?;
             volume.set_log(left);
         }
-        if appended == Appended::Capped {
+        if appended == LogAppendOutcome::Capped {
             let message = format!(
                 "the log of {} has passed {} MiB; its oldest part is dropped",
                 task.role,

@@ -7,11 +7,11 @@
 
 mod pass;
 
-pub use pass::{Forgotten, Keep, once};
+pub use pass::{RetentionCounts, RetentionRules, once};
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
-use crate::membership::{self, Removal};
+use crate::membership::{self, NodeRemovalOutcome};
 use crate::int_convert::unsigned;
 use crate::study;
 use crate::notify::{self, NotifyChannel};
@@ -423,7 +423,7 @@ pub async fn expire_nodes(
     let mut removed = 0;
     for name in names {
         let outcome = membership::remove(conn, &name, &actor(), now).await?;
-        removed += u64::from(outcome == Removal::Done);
+        removed += u64::from(outcome == NodeRemovalOutcome::Done);
     }
     Ok(removed)
 }

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 /// Times after which rows are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionRules {
     /// Age of rounds and forecasts.
     pub rounds: Duration,
     /// Time after the end of jobs and studies at which they are deleted; `None`: never.
@@ -30,7 +30,7 @@ const USERS_KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// Numbers of rows that a pass has removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forgotten {
+pub struct RetentionCounts {
     pub rounds: u64,
     pub answers: u64,
     /// Expired or revoked tokens.
@@ -91,9 +91,9 @@ impl RetentionErrors {
 ///
 /// # Errors
 /// The first error of a part; all parts are tried.
-pub async fn once(pool: &StorePool, keep: &Keep, now: OffsetDateTime) -> Result<Forgotten, StoreError> {
+pub async fn once(pool: &StorePool, keep: &RetentionRules, now: OffsetDateTime) -> Result<RetentionCounts, StoreError> {
     let mut parts = RetentionErrors::default();
-    let mut gone = Forgotten::default();
+    let mut gone = RetentionCounts::default();
     of_the_cluster(pool, keep, now, &mut gone, &mut parts).await;
     of_jobs(pool, keep, now, &mut gone, &mut parts).await;
     // Users come last, because jobs refer to them.
@@ -108,9 +108,9 @@ pub async fn once(pool: &StorePool, keep: &Keep, now: OffsetDateTime) -> Result<
 
 async fn of_the_cluster(
     pool: &StorePool,
-    keep: &Keep,
+    keep: &RetentionRules,
     now: OffsetDateTime,
-    gone: &mut Forgotten,
+    gone: &mut RetentionCounts,
     parts: &mut RetentionErrors,
 ) {
     let rounds_before = now - keep.rounds;
@@ -140,9 +140,9 @@ async fn of_the_cluster(
 
 async fn of_jobs(
     pool: &StorePool,
-    keep: &Keep,
+    keep: &RetentionRules,
     now: OffsetDateTime,
-    gone: &mut Forgotten,
+    gone: &mut RetentionCounts,
     parts: &mut RetentionErrors,
 ) {
     if let Some(ended_jobs) = keep.ended_jobs {

@@ -30,13 +30,13 @@ pub struct ReportableStudy {
     pub document: StudySpec,
     /// The named trials that were handed out. A trial that was not may not be on the disk yet, and
     /// may be proposed with other parameters after a failure.
-    pub trials: Vec<Reached>,
+    pub trials: Vec<TrialProgress>,
     standing: StudyOrderState,
 }
 
 /// Progress of a trial, as the search knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reached {
+pub struct TrialProgress {
     pub number: u32,
     pub state: TrialPhase,
     pub budget: u64,
@@ -174,7 +174,7 @@ pub async fn look(
     };
     let trials = row.numbers.into_iter().zip(row.states);
     let trials = trials.zip(row.budgets).zip(row.ended);
-    let trials = trials.map(|(((number, state), budget), ended)| Reached {
+    let trials = trials.map(|(((number, state), budget), ended)| TrialProgress {
         number: unsigned32(number),
         state: trial::phase(&state),
         budget: unsigned(budget),

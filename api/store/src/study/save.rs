@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 /// Changes of a study and its trials by one step.
 #[derive(Debug, Clone)]
-pub struct StudyChanges {
+pub struct StudyStepChanges {
     pub phase: &'static str,
     pub cancelled: bool,
     pub limit: u32,
@@ -48,7 +48,7 @@ pub struct StudyChanges {
 pub async fn save(
     conn: &mut PgConnection,
     id: StudyId,
-    saved: &StudyChanges,
+    saved: &StudyStepChanges,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let woken: &[NotifyChannel] = if saved.has_jobs {

@@ -36,7 +36,7 @@ pub struct StoredStudy {
 
 /// Facts about the job of a trial that holds a slot.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fact {
+pub struct TrialJobFacts {
     pub number: u32,
     pub job_id: JobId,
     pub state: JobState,
@@ -182,7 +182,7 @@ pub async fn forget(conn: &mut PgConnection, orders: &[i64]) -> Result<(), Store
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<Fact>, StoreError> {
+pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<TrialJobFacts>, StoreError> {
     let rows = sqlx::query!(
         r#"select t.number, j.id, j.state as "state: Json<JobState>", j.spec as "spec: Json<JobSpec>",
                   (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Filled<Sample>>"
@@ -198,7 +198,7 @@ pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<Fact>, St
     let mut facts = Vec::with_capacity(rows.len());
     for row in rows {
         let evaluations = evaluations(conn, id, row.number).await?;
-        facts.push(Fact {
+        facts.push(TrialJobFacts {
             number: unsigned32(row.number),
             job_id: row.id.into(),
             state: row.state.0,

@@ -6,7 +6,7 @@ use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
 use muster_model::job::AfterStop;
 use muster_store::forecast::{
-    IntervalCoverage, NewForecast, UncalibratedForecast, ForecastCoverage, around_s, insert, outcomes, prune, start_outcomes, tally,
+    IntervalCoverage, NewForecast, SimulatedForecast, ForecastCoverage, around_s, insert, outcomes, prune, start_outcomes, tally,
 };
 use muster_store::plan::CommitAction;
 use muster_store::{job, pool};
@@ -33,7 +33,7 @@ fn new(job: JobId, forecast: Forecast) -> NewForecast {
     NewForecast {
         job,
         forecast,
-        raw: UncalibratedForecast {
+        raw: SimulatedForecast {
             basis: "measured".to_owned(),
             waits: true,
             start_s: forecast.start.map(left_s),

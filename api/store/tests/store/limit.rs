@@ -5,7 +5,7 @@ use crate::world::{World, at, id, spec};
 use muster_model::id::{JobId, TenantId, TokenId};
 use muster_model::tenant::{Access, LimitsSet, LimitsUse};
 use muster_store::job::{self, NewJob};
-use muster_store::limit::{self, Exceeded};
+use muster_store::limit::{self, TenantLimitExceeded};
 use muster_store::plan::CommitAction;
 use muster_store::token::{self, NewTokenRecord};
 use muster_store::{StoreError, edit, pool, tenant_scope};
@@ -39,7 +39,7 @@ async fn submit(world: &World, name: &str) -> Result<JobId, StoreError> {
     Ok(new.id)
 }
 
-fn exceeded<T: std::fmt::Debug>(done: Result<T, StoreError>) -> Exceeded {
+fn exceeded<T: std::fmt::Debug>(done: Result<T, StoreError>) -> TenantLimitExceeded {
     match done {
         Err(StoreError::Exceeded(exceeded)) => exceeded,
         other => panic!("it is above a limit: {other:?}"),

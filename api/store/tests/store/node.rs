@@ -19,7 +19,7 @@ async fn heartbeat_skips_nodes_with_locked_rows() -> anyhow::Result<()> {
         .id;
     let gone: NodeId = id();
     tx.commit().await?;
-    let touch = async |seconds| -> anyhow::Result<node::Touched> {
+    let touch = async |seconds| -> anyhow::Result<node::HeartbeatBatchResult> {
         let mut tx = pool::begin(&world.scheduler).await?;
         let all = [world.node, other, gone].into();
         let touched = node::touch(&mut tx, &all, at(seconds)).await?;

@@ -6,7 +6,7 @@ use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, StudyPhase, StudySpec, Told, ToldState, TrialPhase};
 use muster_store::pool;
 use muster_store::study::outside::{self, ReportableStudy};
-use muster_store::study::save::{StudyChanges, save};
+use muster_store::study::save::{StudyStepChanges, save};
 use muster_store::study::trial_rows::TrialWrite;
 use muster_store::study::{self, NewStudy, StudyOrderOutcome, search, trial};
 use serde_json::json;
@@ -55,8 +55,8 @@ fn running(number: u32) -> TrialWrite {
 }
 
 /// Returns a step after `before` events that adds one event and one trial of that number.
-fn step(before: u64) -> StudyChanges {
-    StudyChanges {
+fn step(before: u64) -> StudyStepChanges {
+    StudyStepChanges {
         phase: "running",
         cancelled: false,
         limit: 10,
@@ -143,7 +143,7 @@ async fn step_writes_nothing_if_the_study_has_advanced() -> anyhow::Result<()> {
     study::order(&mut tx, id, &[StudyOrder::Pause], at(2)).await?;
     tx.commit().await?;
     let orders = search::look(&mut scheduler, id).await?.orders;
-    let late = StudyChanges {
+    let late = StudyStepChanges {
         taken: vec![orders[0].0],
         created: vec![running(5)],
         changed: vec![running(0)],
