@@ -112,7 +112,9 @@ mod tests {
         }
         let peer = peer.parse().expect("an address");
         let proxies = proxies.parse().expect("networks");
-        ClientAddress::behind(peer, &headers, &proxies).0.to_string()
+        ClientAddress::behind(peer, &headers, &proxies)
+            .0
+            .to_string()
     }
 
     #[test]

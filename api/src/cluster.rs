@@ -111,7 +111,11 @@ struct SentSamples {
 impl SentSamples {
     /// Sends new samples. Does nothing within [`SAMPLES_APART`] after the last query; streams are
     /// woken again a second after each event and send them then.
-    async fn send(&mut self, client: &StreamClient, cursor: EventCursor) -> Result<(), StreamClosed> {
+    async fn send(
+        &mut self,
+        client: &StreamClient,
+        cursor: EventCursor,
+    ) -> Result<(), StreamClosed> {
         let now = crate::clock::monotonic();
         if self
             .looked

@@ -7,8 +7,8 @@
 
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
-use muster_store::pool::StorePool;
 use muster_store::notify::{self, NotifyChannel};
+use muster_store::pool::StorePool;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;

@@ -21,7 +21,12 @@ impl ConnectionPolicy for Clients {
 }
 
 /// Serves connections until `stopping`, then waits for the requests in progress.
-pub async fn serve(listener: TcpListener, router: Router, app: ApiState, stopping: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    app: ApiState,
+    stopping: CancellationToken,
+) {
     let bounds = app.limits.bounds();
     serve_until(listener, router, bounds, Clients(app), stopping).await;
 }

@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::problem::ApiError;
 use crate::state::ApiState;
-use crate::stream::{StreamClient, StreamClosed, PAGE};
+use crate::stream::{PAGE, StreamClient, StreamClosed};
 use muster_store::event::{self, EventCursor, EventFilter, StoredEvent};
 
 /// Returns the cursor of a stream that begins now.

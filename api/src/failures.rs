@@ -4,7 +4,7 @@ use crate::address::ClientAddress;
 use crate::clock;
 use crate::config::ClientLimits;
 use crate::metrics::ApiMetrics;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::rate::{KeyedRateLimit, TooMany};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -78,7 +78,11 @@ impl Failures {
     ///
     /// # Errors
     /// 429, with the time to wait.
-    pub fn check(&self, client: Option<ClientAddress>, metrics: &ApiMetrics) -> Result<(), ApiError> {
+    pub fn check(
+        &self,
+        client: Option<ClientAddress>,
+        metrics: &ApiMetrics,
+    ) -> Result<(), ApiError> {
         let Some(client) = client else { return Ok(()) };
         let now = clock::monotonic();
         let blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +97,12 @@ impl Failures {
     }
 
     /// Counts a request without a valid token and returns its refusal.
-    pub fn refuse(&self, client: Option<ClientAddress>, reason: Reason, metrics: &ApiMetrics) -> ApiError {
+    pub fn refuse(
+        &self,
+        client: Option<ClientAddress>,
+        reason: Reason,
+        metrics: &ApiMetrics,
+    ) -> ApiError {
         self.count(client, reason, metrics);
         let Some(client) = client else {
             return ApiError::unauthenticated(reason.detail());

@@ -1,6 +1,6 @@
 //! Liveness and readiness, for supervisors and load balancers.
 
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
 use axum::extract::State;
 use muster_store::pool;

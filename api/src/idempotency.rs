@@ -3,7 +3,7 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -75,8 +75,12 @@ pub async fn claim(
     let hash = request.iter().fold(Sha256::new(), Sha256::chain_update);
     let (hash, now) = (hash.finalize().into(), clock::now());
     match idempotency::claim(conn, caller.tenant_id, &key, &hash, now, now + KEPT).await? {
-        Claim::New => Ok(IdempotencyCheck::First(IdempotentRequest(Some(IdempotencyKey(key))))),
-        Claim::Replay { status, body } => Ok(IdempotencyCheck::Again(StoredResponse { status, body })),
+        Claim::New => Ok(IdempotencyCheck::First(IdempotentRequest(Some(
+            IdempotencyKey(key),
+        )))),
+        Claim::Replay { status, body } => {
+            Ok(IdempotencyCheck::Again(StoredResponse { status, body }))
+        }
         Claim::Mismatch => {
             let detail = format!(
                 "the key {key:?} was sent with another request before; send a new key with a new {what}"

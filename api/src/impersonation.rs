@@ -3,12 +3,12 @@
 
 use crate::auth::caller::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
 use crate::token::wire::user_id;
 use axum::http::{HeaderMap, HeaderName, Method};
 use muster_store::token::Principal;
-use muster_store::{StoreError, tenant_scope, tenant};
+use muster_store::{StoreError, tenant, tenant_scope};
 
 pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
 

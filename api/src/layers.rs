@@ -1,6 +1,6 @@
 //! The list of all tower layers, outermost first, each with its reason.
 
-use crate::problem::{self, ProblemKind, ApiError};
+use crate::problem::{self, ApiError, ProblemKind};
 use crate::state::ApiState;
 use crate::{clock, metrics, query};
 use axum::Router;

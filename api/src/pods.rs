@@ -1,7 +1,7 @@
 //! Checks at submission whether a tenant may use the cluster objects of a document's `pod`.
 
 use crate::auth::Caller;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::spec::Pod;
 use muster_store::{PgConnection, tenant};
 

@@ -199,7 +199,11 @@ impl ApiError {
     }
 
     #[must_use]
-    pub fn with_errors(kind: ProblemKind, detail: impl Into<String>, errors: Vec<FieldError>) -> Self {
+    pub fn with_errors(
+        kind: ProblemKind,
+        detail: impl Into<String>,
+        errors: Vec<FieldError>,
+    ) -> Self {
         Self {
             errors,
             ..Self::new(kind, detail)
@@ -221,7 +225,11 @@ impl ApiError {
             value: value.to_owned(),
             expected: expected.into(),
         };
-        Self::with_errors(ProblemKind::InvalidParameter, error.to_string(), vec![error])
+        Self::with_errors(
+            ProblemKind::InvalidParameter,
+            error.to_string(),
+            vec![error],
+        )
     }
 
     /// Returns the refusal of a missing object. `what` contains its name, such as `job 0190…`.

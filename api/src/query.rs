@@ -1,7 +1,7 @@
 //! Query and path parameters. Unknown, repeated and malformed ones are refused, with what is
 //! expected.
 
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::Uri;
 use axum::http::request::Parts;
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use muster_document::NO_NUL;
 use muster_model::spec::FieldError;
 use muster_model::view::Page;
-use muster_store::page::RowPage as RowPage;
+use muster_store::page::RowPage;
 use std::str::FromStr;
 
 /// Default number of items per page.

@@ -3,14 +3,14 @@
 use crate::auth::caller::Caller;
 use crate::auth::tokens::TokenCache;
 use crate::body::parse::Readers;
-use crate::config::{ClientLimits, ApiSettings};
+use crate::commit_notifier::CommitNotifier;
+use crate::config::{ApiSettings, ClientLimits};
 use crate::failures::Failures;
 use crate::files::Files;
 use crate::metrics::ApiMetrics;
 use crate::rate::KeyedRateLimit;
 use crate::stream::notifications::EventNotifications;
 use crate::study::LongPollQueues;
-use crate::commit_notifier::CommitNotifier;
 use muster_connections::KeyedSemaphore;
 use muster_model::id::{TenantId, TokenId};
 use muster_objects::ObjectsError;

@@ -1,7 +1,7 @@
 //! Files of the web page. A path without a file gets the page itself, which routes in the browser,
 //! unless the path has an extension.
 
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{

@@ -89,7 +89,10 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     within(path, FolderHandle::open)
 }
 
-fn within<T>(path: &Path, act: impl FnOnce(&FolderHandle, &OsStr) -> io::Result<T>) -> io::Result<T> {
+fn within<T>(
+    path: &Path,
+    act: impl FnOnce(&FolderHandle, &OsStr) -> io::Result<T>,
+) -> io::Result<T> {
     let (folder, name) = opener::split(path)?;
     act(&FolderHandle::at(folder)?, name)
 }

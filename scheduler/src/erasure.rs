@@ -166,7 +166,11 @@ pub async fn run(pool: &StorePool, erasures: &Erasures) {
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn once(pool: &StorePool, erasures: &Erasures, rest: Duration) -> Result<u64, StoreError> {
+pub async fn once(
+    pool: &StorePool,
+    erasures: &Erasures,
+    rest: Duration,
+) -> Result<u64, StoreError> {
     let now = clock::instant();
     let Some(given) = erasures.given(now) else {
         return Ok(0);

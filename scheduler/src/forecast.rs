@@ -13,8 +13,8 @@ use muster_model::job::JobState;
 use muster_sim::forecast as sim;
 use muster_sim::what_if::Past;
 use muster_store::StoreError;
-use muster_store::forecast::{self, NewForecast, ForecastOutcome, SimulatedForecast};
 use muster_store::duration_history::JobDuration;
+use muster_store::forecast::{self, ForecastOutcome, NewForecast, SimulatedForecast};
 use muster_store::plan::{Loaded, Loader};
 use muster_store::pool::{StorePool, in_time};
 use std::collections::BTreeMap;
@@ -113,7 +113,11 @@ pub async fn run(pool: &StorePool, policy: &Policy) {
 /// # Errors
 /// [`ForecastError`].
 #[tracing::instrument(name = "scheduler.forecast", skip_all)]
-pub async fn once(pool: &StorePool, policy: &Policy, told: &mut Told) -> Result<usize, ForecastError> {
+pub async fn once(
+    pool: &StorePool,
+    policy: &Policy,
+    told: &mut Told,
+) -> Result<usize, ForecastError> {
     let (snapshot, learnt) = live(pool, &mut told.loader).await?;
     if snapshot.jobs.is_empty() {
         told.said.clear();

@@ -59,7 +59,11 @@ pub async fn run(pool: &StorePool, metrics: &Metrics) {
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn once(pool: &StorePool, watched: &mut Watched, now: Instant) -> Result<Age, StoreError> {
+pub async fn once(
+    pool: &StorePool,
+    watched: &mut Watched,
+    now: Instant,
+) -> Result<Age, StoreError> {
     let mut tx = pool::begin(pool).await?;
     let unseen = horizon::first_unseen(&mut tx).await?;
     watched.waits = match (unseen, watched.waits) {

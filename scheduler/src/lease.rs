@@ -84,7 +84,12 @@ struct Since {
 
 impl Silence {
     /// Nodes that have been silent for `limit`. `heard` was read before `now`.
-    pub fn longer_than(&mut self, limit: Duration, heard: Vec<NodeHeartbeat>, now: Instant) -> Vec<NodeHeartbeat> {
+    pub fn longer_than(
+        &mut self,
+        limit: Duration,
+        heard: Vec<NodeHeartbeat>,
+        now: Instant,
+    ) -> Vec<NodeHeartbeat> {
         let before = std::mem::take(&mut self.0);
         let mut silent = Vec::new();
         for node in heard {
@@ -118,7 +123,12 @@ mod tests {
     }
 
     /// Silent nodes of a poll after `after_s` seconds of the monotonic clock.
-    fn look(silence: &mut Silence, after_s: u64, nodes: &[NodeHeartbeat], begin: Instant) -> Vec<NodeId> {
+    fn look(
+        silence: &mut Silence,
+        after_s: u64,
+        nodes: &[NodeHeartbeat],
+        begin: Instant,
+    ) -> Vec<NodeId> {
         let now = begin + Duration::from_secs(after_s);
         let silent = silence.longer_than(LOST_AFTER, nodes.to_vec(), now);
         silent.into_iter().map(|node| node.id).collect()

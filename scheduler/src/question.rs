@@ -179,7 +179,11 @@ fn too_long() -> String {
 }
 
 /// Assumed changes of the question, with evidence of earlier jobs of its documents.
-async fn changes(pool: &StorePool, snapshot: &Snapshot, open: &OpenQuestion) -> Result<Vec<Change>, StoreError> {
+async fn changes(
+    pool: &StorePool,
+    snapshot: &Snapshot,
+    open: &OpenQuestion,
+) -> Result<Vec<Change>, StoreError> {
     let mut changes = match &open.question {
         Question::Plan { job, begins } => vec![Change::AddJob {
             tenant: name_of(snapshot, open.tenant),

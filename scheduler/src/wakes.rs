@@ -1,8 +1,8 @@
 //! Converts the store's notifications to counters on which rounds and sessions wait. A notification
 //! carries no data and may be repeated or merged. A woken loop reads the store.
 
+use muster_store::notify::{Listener, NotifyChannel};
 use muster_store::pool::StorePool;
-use muster_store::notify::{NotifyChannel, Listener};
 use std::time::Duration;
 use tokio::sync::watch;
 

@@ -10,16 +10,16 @@
 mod header_timeout;
 mod keyed_semaphore;
 
-pub use keyed_semaphore::{PermitError, KeyedPermit, KeyedSemaphore};
+pub use keyed_semaphore::{KeyedPermit, KeyedSemaphore, PermitError};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use header_timeout::{HeaderTimeoutStream, Phases};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use header_timeout::{HeaderTimeoutStream, Phases};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -147,7 +147,11 @@ fn connection(
     // Small answers must not wait for more data.
     let _ = stream.set_nodelay(true);
     let phases = Phases::default();
-    let io = TokioIo::new(HeaderTimeoutStream::new(stream, phases.clone(), bounds.header_timeout));
+    let io = TokioIo::new(HeaderTimeoutStream::new(
+        stream,
+        phases.clone(),
+        bounds.header_timeout,
+    ));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         phases.busy();
         let mut request = request.map(Body::new);

@@ -163,7 +163,8 @@ impl ExpansionCounter {
                 }
             }
             YamlEvent::End => {
-                let OpenContainer { anchor, mut size } = self.open.pop().expect("ends follow starts");
+                let OpenContainer { anchor, mut size } =
+                    self.open.pop().expect("ends follow starts");
                 size.depth += 1;
                 self.ended(anchor, size);
             }

@@ -1,4 +1,6 @@
-use crate::bounds::{MAX_BLANKS, MAX_DEPTH, MAX_DIRECTIVES, MAX_EXPANDED_BYTES, MAX_NODES, ExpansionCounter};
+use crate::bounds::{
+    ExpansionCounter, MAX_BLANKS, MAX_DEPTH, MAX_DIRECTIVES, MAX_EXPANDED_BYTES, MAX_NODES,
+};
 use crate::events::YamlEventParser;
 use crate::{DocumentError, Excess, json, yaml};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Synchronous form of [`ObjectBucket`], for threads that may block. It owns its runtime.
 
-use super::bucket::{ObjectBucket, ObjectsError, Upload, ObjectVersion};
+use super::bucket::{ObjectBucket, ObjectVersion, ObjectsError, Upload};
 use muster_model::place::BucketAddress;
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};

@@ -13,4 +13,4 @@ mod blocking;
 mod bucket;
 
 pub use blocking::Blocking;
-pub use bucket::{ObjectBucket, ObjectDownload, ObjectsError, Upload, ObjectVersion};
+pub use bucket::{ObjectBucket, ObjectDownload, ObjectVersion, ObjectsError, Upload};

@@ -76,7 +76,9 @@ pub enum FolderEntryError {
 
 /// Whether the error means that something else was put in place of a file or folder.
 pub fn is_refusal(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<FolderEntryError>())
+    error
+        .get_ref()
+        .is_some_and(|inner| inner.is::<FolderEntryError>())
 }
 
 /// An open folder. It stays the same folder even if its path is replaced.
@@ -571,7 +573,9 @@ mod tests {
         let (real, link) = (place.path().join("real"), place.path().join("link"));
         fs::create_dir(&real).expect("made");
         symlink(&real, &link).expect("linked");
-        assert!(is_refusal(&FolderHandle::itself(&link).expect_err("a link")));
+        assert!(is_refusal(
+            &FolderHandle::itself(&link).expect_err("a link")
+        ));
         let inside = FolderHandle::itself(&link.join("none")).expect_err("not there");
         assert_eq!(inside.kind(), io::ErrorKind::NotFound);
         assert!(FolderHandle::at(&link).is_ok(), "the administrator's");

@@ -6,7 +6,7 @@ use muster_model::id::TenantId;
 use muster_model::tenant::Access;
 use muster_store::StoreError;
 use muster_store::pool::StorePool;
-use muster_store::token::{TokenHash, Principal};
+use muster_store::token::{Principal, TokenHash};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -50,7 +50,11 @@ impl Caller {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn is_valid(&self, tokens: &TokenCache, pool: &StorePool) -> Result<bool, StoreError> {
+    pub async fn is_valid(
+        &self,
+        tokens: &TokenCache,
+        pool: &StorePool,
+    ) -> Result<bool, StoreError> {
         Ok(tokens.principal(pool, &self.hash).await?.is_some())
     }
 

@@ -8,10 +8,10 @@
 pub mod caller;
 pub mod tokens;
 
-use crate::impersonation;
 use crate::address::ClientAddress;
 use crate::failures::Reason;
-use crate::problem::{ProblemKind, ApiError};
+use crate::impersonation;
+use crate::problem::{ApiError, ProblemKind};
 use crate::rate::TooMany;
 use crate::state::ApiState;
 use axum::extract::{FromRequestParts, Request, State};
@@ -48,7 +48,8 @@ pub async fn authenticate(
         .take(&principal.tenant_id)
         .map_err(pace("all tokens of a tenant together"))?;
     let mut caller = Caller::new(principal, hash);
-    let acting = impersonation::principal(&app, &caller, request.method(), request.headers()).await?;
+    let acting =
+        impersonation::principal(&app, &caller, request.method(), request.headers()).await?;
     if let Some(acting) = acting {
         caller.act_as(acting);
     }

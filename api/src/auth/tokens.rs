@@ -4,7 +4,7 @@ use crate::clock;
 use muster_model::id::{TenantId, TokenId};
 use muster_store::StoreError;
 use muster_store::pool::StorePool;
-use muster_store::token::{self, TokenHash, Principal};
+use muster_store::token::{self, Principal, TokenHash};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,7 +3,7 @@
 
 pub mod parse;
 
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -57,7 +57,9 @@ fn format(request: &Request) -> Result<BodyFormat, ApiError> {
         .to_ascii_lowercase();
     match essence.as_str() {
         "application/json" => Ok(BodyFormat::Json),
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(BodyFormat::Yaml),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => {
+            Ok(BodyFormat::Yaml)
+        }
         _ => {
             let error = FieldError {
                 field: "Content-Type".to_owned(),

@@ -1,7 +1,7 @@
 //! Strict parsing of JSON and YAML documents.
 
+use crate::problem::{ApiError, ProblemKind};
 use crate::serde_error::{field_error, find, find_mut};
-use crate::problem::{ProblemKind, ApiError};
 use crate::spelling::odd_word;
 use axum::body::Bytes;
 use muster_document::DocumentError;

@@ -15,7 +15,7 @@ use muster_model::tenant::{Access, Tenant};
 use muster_store::pool::{self, StorePool};
 use muster_store::token::{self, NewTokenRecord};
 use muster_store::user::{self, User};
-use muster_store::{PgConnection, tenant_scope, tenant};
+use muster_store::{PgConnection, tenant, tenant_scope};
 use time::OffsetDateTime;
 
 #[derive(Debug, Args)]

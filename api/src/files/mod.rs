@@ -7,7 +7,7 @@ mod folder;
 mod manifest;
 mod reads;
 
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use axum::body::Body;
 use folder::OpenError;
 use muster_model::id::{JobId, TenantId};
@@ -88,7 +88,12 @@ impl Files {
         }
     }
 
-    async fn read_file(&self, root: &Path, path: &Path, name: &str) -> Result<FileDownload, ApiError> {
+    async fn read_file(
+        &self,
+        root: &Path,
+        path: &Path,
+        name: &str,
+    ) -> Result<FileDownload, ApiError> {
         let (root, path, wanted) = (root.to_owned(), path.to_owned(), name.to_owned());
         let open = move || folder::open(&root, &path, &wanted);
         let opened = match self.reads.run(open).await {

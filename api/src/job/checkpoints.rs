@@ -3,7 +3,7 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::problem::ApiError;
-use crate::query::{self, FromQuery, PathParam, PAGE_MAX, Params, Query};
+use crate::query::{self, FromQuery, PAGE_MAX, Params, PathParam, Query};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;

@@ -2,8 +2,8 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
-use crate::query::{PathParam, Params};
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::StatusCode;

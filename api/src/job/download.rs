@@ -2,8 +2,8 @@
 //! selects one of its listed files.
 
 use crate::auth::Caller;
-use crate::problem::{ProblemKind, ApiError};
-use crate::query::{PathParam, Params};
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::extract::{Path as PathParams, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG};

@@ -3,7 +3,7 @@
 use super::{tasks, wire};
 use crate::auth::Caller;
 use crate::problem::ApiError;
-use crate::query::{FromQuery, PathParam, PAGE_MAX, Params, Query};
+use crate::query::{FromQuery, PAGE_MAX, Params, PathParam, Query};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;

@@ -3,7 +3,7 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::problem::ApiError;
-use crate::query::{PathParam, Params};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
@@ -102,8 +102,13 @@ pub async fn explain(
     }))
 }
 
-async fn decided(tx: &mut Transaction, row: &JobRow, reported: JobRoundReport) -> Result<DecidedView, ApiError> {
-    let report = JobReportEntry::deserialize(reported.job).map_err(|error| ApiError::internal(&error))?;
+async fn decided(
+    tx: &mut Transaction,
+    row: &JobRow,
+    reported: JobRoundReport,
+) -> Result<DecidedView, ApiError> {
+    let report =
+        JobReportEntry::deserialize(reported.job).map_err(|error| ApiError::internal(&error))?;
     let speeds = progress::speeds_of(tx, row.job.id).await?;
     let now = CurrentEstimates::of(row, &report, reported.at, &speeds);
     let runner_up = match reported.runner_up.map(RunnerUpEntry::deserialize) {
@@ -203,7 +208,11 @@ async fn name(tx: &mut Transaction, id: JobId) -> Result<Option<String>, StoreEr
     Ok(row.map(|row| row.job.spec.name))
 }
 
-async fn in_the_way(tx: &mut Transaction, spec: &JobSpec, why: &Wait) -> Result<InTheWay, ApiError> {
+async fn in_the_way(
+    tx: &mut Transaction,
+    spec: &JobSpec,
+    why: &Wait,
+) -> Result<InTheWay, ApiError> {
     let nodes = node::list(tx).await?;
     let ids: &[JobId] = match why {
         Wait::WaitingForGpus { held_by, .. } => held_by,

@@ -4,7 +4,7 @@
 use super::logs::{self, TaskChoice};
 use crate::auth::Caller;
 use crate::problem::ApiError;
-use crate::query::{FromQuery, PathParam, Params, Query};
+use crate::query::{FromQuery, Params, PathParam, Query};
 use crate::state::ApiState;
 use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;

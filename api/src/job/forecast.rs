@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::clock;
 use crate::problem::ApiError;
-use crate::query::{FromQuery, PathParam, Params, Query};
+use crate::query::{FromQuery, Params, PathParam, Query};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;

@@ -4,7 +4,7 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
 use axum::Json;
 use axum::http::StatusCode;

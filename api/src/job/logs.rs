@@ -2,8 +2,8 @@
 
 use super::tasks;
 use crate::auth::Caller;
-use crate::problem::{ProblemKind, ApiError};
-use crate::query::{FromQuery, PathParam, Params, Query};
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{FromQuery, Params, PathParam, Query};
 use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;

@@ -1,7 +1,7 @@
 //! Checks `from` of a document against the other job: it must be of the same tenant and still have
 //! the checkpoint.
 
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::spec::{FieldError, JobSpec, Origin};
 use muster_store::PgConnection;
 use muster_store::{checkpoint, job};

@@ -3,7 +3,7 @@
 use super::intent;
 use crate::auth::Caller;
 use crate::problem::ApiError;
-use crate::query::{PathParam, Params};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;

@@ -4,7 +4,7 @@ use super::wire;
 use crate::auth::Caller;
 use crate::event_feed;
 use crate::problem::ApiError;
-use crate::query::{FromQuery, PathParam, Params, Query};
+use crate::query::{FromQuery, Params, PathParam, Query};
 use crate::state::ApiState;
 use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;
@@ -141,7 +141,12 @@ async fn follow(
 }
 
 /// Sends the samples after `step` and returns the newest step.
-async fn samples(client: &StreamClient, id: JobId, cursor: EventCursor, step: u64) -> Result<u64, StreamClosed> {
+async fn samples(
+    client: &StreamClient,
+    id: JobId,
+    cursor: EventCursor,
+    step: u64,
+) -> Result<u64, StreamClosed> {
     let (after_step, samples) = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;

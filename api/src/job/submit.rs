@@ -6,7 +6,7 @@ use crate::body::ParsedBody;
 use crate::clock;
 use crate::idempotency::{self, IdempotencyCheck};
 use crate::pods;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
 use axum::extract::State;
@@ -100,7 +100,9 @@ pub async fn submit(
     let mut tx = app.begin(&caller).await?;
     let once = match idempotency::claim(&mut tx, &caller, key, &[&document.bytes], "job").await? {
         IdempotencyCheck::First(once) => once,
-        IdempotencyCheck::Again(answered) => return Ok(answered.answer(|job: JobView| Some(place(job.id)))),
+        IdempotencyCheck::Again(answered) => {
+            return Ok(answered.answer(|job: JobView| Some(place(job.id))));
+        }
     };
     let stored = begun(&mut tx, &caller, new).await?;
     let (id, body) = written(&caller, stored);

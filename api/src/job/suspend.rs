@@ -2,8 +2,8 @@
 
 use super::intent::ConditionalIntent;
 use crate::auth::Caller;
-use crate::problem::{ProblemKind, ApiError};
-use crate::query::{PathParam, Params};
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;

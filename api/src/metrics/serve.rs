@@ -1,6 +1,6 @@
 //! The layer that counts requests, and `GET /metrics`.
 
-use super::{number, cluster_load_metrics};
+use super::{cluster_load_metrics, number};
 use crate::clock;
 use crate::state::ApiState;
 use axum::extract::{MatchedPath, Request, State};

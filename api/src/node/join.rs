@@ -3,7 +3,7 @@
 use crate::auth::{self, Admin};
 use crate::body::ParsedBody;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::Json;

@@ -5,7 +5,7 @@ use crate::auth::Admin;
 use crate::body::ParsedBody;
 use crate::body::parse::Invalid;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::Json;

@@ -3,7 +3,7 @@
 use super::wire;
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::extract::{Path, State};

@@ -2,7 +2,7 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
 use muster_model::error_chain::chain;
 use muster_model::question::{Answer, Question};

@@ -5,7 +5,7 @@ use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::job::origin;
 use crate::pods;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::Json;
@@ -47,8 +47,11 @@ pub async fn plan(
     }
     match ask(&app, &caller, Question::Plan { job, begins }).await? {
         Answer::Plan { plan } => Ok(Json(plan)),
-        Answer::WhatIf { .. } | Answer::Refused { .. } | Answer::Failed { .. } => Err(
-            ApiError::new(ProblemKind::Internal, "the scheduler answered another question"),
-        ),
+        Answer::WhatIf { .. } | Answer::Refused { .. } | Answer::Failed { .. } => {
+            Err(ApiError::new(
+                ProblemKind::Internal,
+                "the scheduler answered another question",
+            ))
+        }
     }
 }

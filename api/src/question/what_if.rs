@@ -3,7 +3,7 @@
 use super::ask::ask;
 use crate::auth::Admin;
 use crate::body::ParsedBody;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::Json;
@@ -11,7 +11,7 @@ use axum::extract::State;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
 use muster_model::view::{WhatIf, WhatIfView};
-use muster_store::{tenant_scope, tenant};
+use muster_store::{tenant, tenant_scope};
 
 /// Predict the effects of more nodes, other quotas or more jobs
 ///

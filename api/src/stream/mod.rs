@@ -5,7 +5,7 @@ pub mod notifications;
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -14,6 +14,7 @@ use futures::StreamExt as _;
 use muster_connections::PermitError;
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
+use notifications::PAUSE;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,7 +22,6 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use notifications::PAUSE;
 
 /// Interval of comments, which keep idle connections open and detect dead ones.
 const HEARTBEAT: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@
 
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
+use muster_store::notify::{Listener, NotifyChannel};
 use muster_store::pool::StorePool;
-use muster_store::notify::{NotifyChannel, Listener};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use crate::body::ParsedBody;
 use crate::clock;
 use crate::idempotency::{self, IdempotencyCheck};
 use crate::pods;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
 use axum::extract::State;
@@ -85,7 +85,9 @@ pub async fn create(
     let request: [&[u8]; 2] = [b"study", &document.bytes];
     let once = match idempotency::claim(&mut tx, &caller, key, &request, "study").await? {
         IdempotencyCheck::First(once) => once,
-        IdempotencyCheck::Again(answered) => return Ok(answered.answer(|one: StudyView| Some(place(one.id)))),
+        IdempotencyCheck::Again(answered) => {
+            return Ok(answered.answer(|one: StudyView| Some(place(one.id))));
+        }
     };
     pods::allow(&mut tx, &caller, &pod, OF_ITS_JOB).await?;
     let new = NewStudy {

@@ -4,7 +4,7 @@ use super::wire;
 use crate::auth::Caller;
 use crate::clock;
 use crate::problem::ApiError;
-use crate::query::{PathParam, Params};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::StatusCode;

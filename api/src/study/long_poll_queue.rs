@@ -45,7 +45,11 @@ mod tests {
 
     #[tokio::test]
     async fn long_polls_of_a_study_are_served_in_order() {
-        let (lines, one, other) = (LongPollQueues::default(), StudyId(uuid(1)), StudyId(uuid(2)));
+        let (lines, one, other) = (
+            LongPollQueues::default(),
+            StudyId(uuid(1)),
+            StudyId(uuid(2)),
+        );
         let first = lines.first(one).await;
         let (mut second, mut third) = (Box::pin(lines.first(one)), Box::pin(lines.first(one)));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());

@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::idempotency::{self, IdempotencyCheck};
 use crate::problem::ApiError;
-use crate::query::{PathParam, Params};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
@@ -111,7 +111,13 @@ pub async fn cancel(
     state(&app, &caller, id, "cancel", StudyOrder::Cancel).await
 }
 
-async fn state(app: &ApiState, caller: &Caller, id: StudyId, verb: &str, order: StudyOrder) -> StudyResponse {
+async fn state(
+    app: &ApiState,
+    caller: &Caller,
+    id: StudyId,
+    verb: &str,
+    order: StudyOrder,
+) -> StudyResponse {
     let mut tx = app.begin(caller).await?;
     let shown = stated(&mut tx, caller, id, verb, order).await?;
     tx.commit().await.map_err(StoreError::from)?;

@@ -3,7 +3,7 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::problem::ApiError;
-use crate::query::{self, FromQuery, PathParam, Params, Query};
+use crate::query::{self, FromQuery, Params, PathParam, Query};
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;

@@ -2,7 +2,7 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};

@@ -10,7 +10,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
-use muster_store::{StoreError, limit, tenant_scope, tenant};
+use muster_store::{StoreError, limit, tenant, tenant_scope};
 
 /// Change a tenant's quota, weight, pods and limits
 ///

@@ -4,7 +4,7 @@ use super::wire;
 use crate::auth::Admin;
 use crate::body::ParsedBody;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::Json;
@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::Tenant;
 use muster_model::view::{NewTenant, TenantView};
-use muster_store::{StoreError, tenant_scope, tenant};
+use muster_store::{StoreError, tenant, tenant_scope};
 
 /// Create a tenant
 ///
@@ -62,5 +62,8 @@ pub async fn create(
         done => done?,
     }
     tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::CREATED, Json(wire::TenantUsage::default().tenant(new))))
+    Ok((
+        StatusCode::CREATED,
+        Json(wire::TenantUsage::default().tenant(new)),
+    ))
 }

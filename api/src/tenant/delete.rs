@@ -2,14 +2,14 @@
 
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use crate::token::administrators::{self, LASTING, TokenRevocation};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_model::tenant::Tenant;
-use muster_store::{PgConnection, StoreError, tenant_scope, tenant, token};
+use muster_store::{PgConnection, StoreError, tenant, tenant_scope, token};
 use time::OffsetDateTime;
 
 /// Delete a tenant

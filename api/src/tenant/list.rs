@@ -9,7 +9,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, TenantView};
-use muster_store::{tenant_scope, tenant};
+use muster_store::{tenant, tenant_scope};
 
 /// List tenants by name
 ///

@@ -1,6 +1,6 @@
 //! Conversion of tenants to response types, and the allowed quotas and weights.
 
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::id::TenantId;
 use muster_model::spec::FieldError;
 use muster_model::tenant::{

@@ -2,7 +2,7 @@
 //! no node or tenant managed.
 
 use muster_model::id::{TenantId, TokenId};
-use muster_store::{PgConnection, StoreError, tenant_scope, tenant, token};
+use muster_store::{PgConnection, StoreError, tenant, tenant_scope, token};
 use time::{Duration, OffsetDateTime};
 
 /// Shortest remaining lifetime of an administrator's token that counts as lasting. A shorter one

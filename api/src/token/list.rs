@@ -2,7 +2,7 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{self, FromQuery, Params, Query};
 use crate::state::ApiState;
 use axum::Json;
@@ -11,7 +11,7 @@ use muster_model::id::{TenantId, TokenId};
 use muster_model::view::{Page, TokenView};
 use muster_store::pool::Transaction;
 use muster_store::token::{self, TokenRecord};
-use muster_store::{tenant_scope, tenant};
+use muster_store::{tenant, tenant_scope};
 use std::cmp::Reverse;
 
 #[derive(Debug, utoipa::IntoParams)]

@@ -3,15 +3,15 @@
 use super::administrators::{self, LASTING, TokenRevocation};
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
-use crate::query::{PathParam, Params};
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
 use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::StatusCode;
 use muster_model::id::{TenantId, TokenId};
 use muster_model::tenant::Access;
 use muster_store::token::{self, TokenRecord};
-use muster_store::{PgConnection, StoreError, tenant_scope, tenant};
+use muster_store::{PgConnection, StoreError, tenant, tenant_scope};
 use time::OffsetDateTime;
 use uuid::Uuid;
 

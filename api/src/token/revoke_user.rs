@@ -4,7 +4,7 @@ use super::administrators::{self, LASTING, TokenRevocation};
 use super::list;
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{ProblemKind, ApiError};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
 use axum::Json;

@@ -8,7 +8,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, UserView};
-use muster_store::{tenant_scope, tenant, user};
+use muster_store::{tenant, tenant_scope, user};
 
 /// List users by tenant and name
 ///

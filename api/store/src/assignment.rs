@@ -3,10 +3,10 @@
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::int_convert::{unsigned, unsigned32};
+use crate::notify::{self, NotifyChannel};
 use crate::origin;
 use crate::plan::JobFailureReport;
 use crate::task::role;
-use crate::notify::{self, NotifyChannel};
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};

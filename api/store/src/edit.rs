@@ -3,9 +3,9 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
+use crate::int_convert::{signed, unsigned};
 use crate::job::intent;
 use crate::limit;
-use crate::int_convert::{signed, unsigned};
 use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;

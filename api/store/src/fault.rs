@@ -117,13 +117,16 @@ pub(crate) async fn load(
     let mut charges: BTreeMap<NodeId, Vec<FaultCharge>> = BTreeMap::new();
     for row in rows {
         let of = row.job_id.zip(row.task_id);
-        charges.entry(row.node_id.into()).or_default().push(FaultCharge {
-            node_id: row.node_id.into(),
-            of: of.map(|(job, task)| (job.into(), task.into())),
-            fault: row.fault.0,
-            at: row.at,
-            reported_at: row.told_at,
-        });
+        charges
+            .entry(row.node_id.into())
+            .or_default()
+            .push(FaultCharge {
+                node_id: row.node_id.into(),
+                of: of.map(|(job, task)| (job.into(), task.into())),
+                fault: row.fault.0,
+                at: row.at,
+                reported_at: row.told_at,
+            });
     }
     Ok(charges)
 }

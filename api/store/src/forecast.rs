@@ -209,7 +209,10 @@ fn weighted(rows: Vec<ForecastSqlRow>) -> Vec<ForecastOutcome> {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn tally(conn: &mut PgConnection, since: OffsetDateTime) -> Result<ForecastCoverage, StoreError> {
+pub async fn tally(
+    conn: &mut PgConnection,
+    since: OffsetDateTime,
+) -> Result<ForecastCoverage, StoreError> {
     let row = sqlx::query!(
         r#"with kept as materialized (
                select f.job_id, f.made_at, f.start_p10, f.start_p50, f.start_p90, f.finish_p10, f.finish_p50, f.finish_p90, j.started_at, j.finished_at,

@@ -5,11 +5,11 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
-use crate::limit;
 use crate::int_convert::{signed, unsigned, unsigned32};
+use crate::limit;
+use crate::notify::{self, NotifyChannel};
 use crate::page::{self, RowPage};
 use crate::study::trial;
-use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::forecast::{Forecast, Interval, Unforeseen};

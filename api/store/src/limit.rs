@@ -142,7 +142,10 @@ pub async fn used(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<OpenWorkAllowance, StoreError> {
+pub async fn room(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+) -> Result<OpenWorkAllowance, StoreError> {
     let limits = of(conn, tenant).await?;
     let row = sqlx::query!(
         r#"select jobs as "jobs!", bytes as "bytes!" from muster_open_work($1)"#,

@@ -3,8 +3,8 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_node};
-use crate::node::{self, NodeRow};
 use crate::int_convert::unsigned;
+use crate::node::{self, NodeRow};
 use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::{Event, MembershipChange};
@@ -30,7 +30,10 @@ pub struct ExecutorRecord {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<ExecutorRecord>, StoreError> {
+pub async fn member(
+    conn: &mut PgConnection,
+    name: &str,
+) -> Result<Option<ExecutorRecord>, StoreError> {
     let row = sqlx::query!(
         "select state, credential_sha256, identity from node where name = $1 and removed_at is null",
         name

@@ -6,8 +6,8 @@
 //! node has raised the node's generation at least once.
 
 use crate::error::StoreError;
-use crate::node::generation_of;
 use crate::int_convert::signed;
+use crate::node::generation_of;
 use crate::notify::{self, NotifyChannel};
 use muster_model::id::NodeId;
 use sqlx::PgConnection;

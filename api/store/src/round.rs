@@ -48,7 +48,10 @@ pub struct JobRoundReport {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn said_of(conn: &mut PgConnection, job: JobId) -> Result<Option<JobRoundReport>, StoreError> {
+pub async fn said_of(
+    conn: &mut PgConnection,
+    job: JobId,
+) -> Result<Option<JobRoundReport>, StoreError> {
     let row = sqlx::query!(
         r#"select number as "number!", at as "at!", said as "said!", runner_up from muster_explain($1)"#,
         job.0

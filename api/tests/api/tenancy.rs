@@ -3,7 +3,7 @@
 use crate::world::{ADMIN, BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
 use muster_store::plan::CommitAction;
-use muster_store::{pool, tenant_scope, tenant};
+use muster_store::{pool, tenant, tenant_scope};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,12 +6,12 @@ use axum::http::Method;
 use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, TrialPhase};
 use muster_model::view::TrialPoint;
+use muster_store::notify::{self, NotifyChannel};
 use muster_store::pool::{self, Transaction};
 use muster_store::study::save::{StudyStepChanges, save};
 use muster_store::study::search;
 use muster_store::study::trial_rows::TrialWrite;
 use muster_store::study::{self, StudyOrderOutcome, trial};
-use muster_store::notify::{self, NotifyChannel};
 use serde_json::{Value, json};
 
 /// Creates a study whose trials are trained outside.
@@ -296,7 +296,9 @@ async fn waiting_ask_gets_the_next_trial() {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         written(&world, id, &[trial(0)], "running").await;
         let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-        notify::send(&mut tx, &[NotifyChannel::Events]).await.expect("sent");
+        notify::send(&mut tx, &[NotifyChannel::Events])
+            .await
+            .expect("sent");
         tx.commit().await.expect("committed");
     });
     let asked: Value = asked.json();

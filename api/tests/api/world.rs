@@ -4,7 +4,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use muster_api::config::{ClientLimits, ApiSettings};
+use muster_api::config::{ApiSettings, ClientLimits};
 use muster_api::{ApiState, auth, router};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -14,12 +14,12 @@ use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::{Access, Tenant};
 use muster_model::view::Problem;
-use muster_store::plan::{CommitAction, NewTask, CommitStep};
+use muster_store::plan::{CommitAction, CommitStep, NewTask};
 use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::token::NewTokenRecord;
 use muster_store::user::User;
-use muster_store::{event, job, node, plan, report, tenant_scope, tenant, token, user};
+use muster_store::{event, job, node, plan, report, tenant, tenant_scope, token, user};
 use muster_testdb::TestDb;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -466,7 +466,9 @@ async fn people(pool: &StorePool, red: TenantId, blue: TenantId) {
         (red, "rob", RED, Access::Member),
         (blue, "bea", BLUE, Access::Member),
     ] {
-        tenant_scope::tenant(&mut tx, tenant_id).await.expect("a scope");
+        tenant_scope::tenant(&mut tx, tenant_id)
+            .await
+            .expect("a scope");
         let user_id = id();
         user::create(
             &mut tx,

@@ -3,13 +3,13 @@
 use crate::client::Client;
 use crate::table::Row;
 use anyhow::ensure;
-use muster_api::config::{ClientLimits, ApiSettings};
+use muster_api::config::{ApiSettings, ClientLimits};
 use muster_api::{auth, command};
 use muster_model::id::{TenantId, TokenId, UserId};
 use muster_model::tenant::{Access, Tenant};
 use muster_store::token::NewTokenRecord;
 use muster_store::user::User;
-use muster_store::{pool, tenant_scope, tenant, token, user};
+use muster_store::{pool, tenant, tenant_scope, token, user};
 use muster_testdb::TestDb;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};

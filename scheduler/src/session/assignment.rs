@@ -11,7 +11,7 @@ use muster_model::id::JobId;
 use muster_model::spec::JobSpec;
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session as proto;
-use muster_store::assignment::{TaskAssignment, NodeAssignment};
+use muster_store::assignment::{NodeAssignment, TaskAssignment};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Size at which a part is closed; one job's document and peers may exceed it.

@@ -6,7 +6,7 @@
 
 use crate::config::Rejoin;
 use muster_model::node::NodeState;
-use muster_store::membership::{SecretHash, ExecutorRecord};
+use muster_store::membership::{ExecutorRecord, SecretHash};
 use sha2::{Digest as _, Sha256};
 use tonic::Status;
 
@@ -164,7 +164,11 @@ mod tests {
         }
     }
 
-    fn member(state: NodeState, credential: Option<&str>, identity: Option<&str>) -> ExecutorRecord {
+    fn member(
+        state: NodeState,
+        credential: Option<&str>,
+        identity: Option<&str>,
+    ) -> ExecutorRecord {
         ExecutorRecord {
             state,
             credential: credential.map(|secret| hash(secret).to_vec()),

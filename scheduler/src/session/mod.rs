@@ -36,7 +36,7 @@ use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_server::NodeSessions;
 use muster_proto::session::to_node::Message as To;
-use muster_store::membership::{self, SecretHash, ExecutorRecord};
+use muster_store::membership::{self, ExecutorRecord, SecretHash};
 use muster_store::pool::StorePool;
 use muster_store::{PgConnection, StoreError};
 use pulse::{Missed, Pulse};

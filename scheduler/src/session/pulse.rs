@@ -148,7 +148,10 @@ async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>, paus
     true
 }
 
-async fn touch(pool: &StorePool, nodes: &BTreeSet<NodeId>) -> Result<HeartbeatBatchResult, StoreError> {
+async fn touch(
+    pool: &StorePool,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<HeartbeatBatchResult, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     let touched = muster_store::node::touch(&mut tx, nodes, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;

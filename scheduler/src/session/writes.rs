@@ -28,7 +28,11 @@ pub(super) fn said(text: &str) -> Option<&str> {
 }
 
 /// Records why the node takes no new tasks.
-pub(super) async fn set_unfit(pool: &StorePool, node: NodeId, unfit: &str) -> Result<(), StoreError> {
+pub(super) async fn set_unfit(
+    pool: &StorePool,
+    node: NodeId,
+    unfit: &str,
+) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::fault::set_unfit(&mut tx, node, said(unfit), clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;

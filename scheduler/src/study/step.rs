@@ -132,7 +132,11 @@ pub async fn take(
 }
 
 /// Newest stored state with the later events applied.
-async fn load(conn: &mut PgConnection, id: StudyId, loaded: &StoredStudy) -> Result<Known, StepError> {
+async fn load(
+    conn: &mut PgConnection,
+    id: StudyId,
+    loaded: &StoredStudy,
+) -> Result<Known, StepError> {
     let (state, events) = search::state(conn, id).await?;
     let (from, seq, spec) = (loaded.state_seq, loaded.seq, loaded.document.search.clone());
     let again = tokio::task::spawn_blocking(move || {

@@ -174,7 +174,9 @@ impl Store {
     /// Transaction of the API server for an administrator.
     pub async fn as_administrator(&self) -> muster_store::pool::Transaction {
         let mut tx = self.as_member().await;
-        muster_store::tenant_scope::admin(&mut tx).await.expect("in scope");
+        muster_store::tenant_scope::admin(&mut tx)
+            .await
+            .expect("in scope");
         tx
     }
 

@@ -9,7 +9,7 @@ use muster_model::node::{Capacity, Gpu, GpuKind};
 use muster_model::progress::{Evaluation, Split};
 use muster_model::task::{Outcome, Role};
 use muster_scheduler::clock;
-use muster_store::plan::{self, CommitAction, NewTask, CommitStep};
+use muster_store::plan::{self, CommitAction, CommitStep, NewTask};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{node, report};
 

@@ -1,4 +1,4 @@
-use super::{OpenError, OpenCheckpointFile, content, open};
+use super::{OpenCheckpointFile, OpenError, content, open};
 use crate::files::reads::BlockingReads;
 use crate::files::{MANIFEST, MAX_MANIFEST_BYTES};
 use axum::body::Bytes;

@@ -5,8 +5,8 @@ mod intent;
 use crate::error::StoreError;
 use crate::event::{self, of_node};
 use crate::int_convert::{signed, unsigned, unsigned32};
-use crate::task::{self, LockedTask};
 use crate::notify::{self, NotifyChannel};
+use crate::task::{self, LockedTask};
 pub use intent::{set_drained, set_notice};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -376,7 +376,11 @@ pub async fn lost(
     if !nodes.is_empty() {
         notify::send(
             conn,
-            &[NotifyChannel::Rounds, NotifyChannel::Assignments, NotifyChannel::Events],
+            &[
+                NotifyChannel::Rounds,
+                NotifyChannel::Assignments,
+                NotifyChannel::Events,
+            ],
         )
         .await?;
     }

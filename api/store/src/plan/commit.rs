@@ -1,14 +1,14 @@
 //! Commits a plan by a compare-and-set per job. A conflict of one job does not affect the others.
 
-use super::draft::{JobDraft, From, RevisionStart};
-use super::{CommitAction, CommitOutcome, Conflict, CommitRefusal, CommitStep, start, turn, wait};
+use super::draft::{From, JobDraft, RevisionStart};
+use super::{CommitAction, CommitOutcome, CommitRefusal, CommitStep, Conflict, start, turn, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::fault;
-use crate::node;
 use crate::int_convert::{signed, signed32, unsigned, unsigned32};
-use crate::task::{self, LockedTask, role};
+use crate::node;
 use crate::notify::{self, NotifyChannel};
+use crate::task::{self, LockedTask, role};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobState;
 use muster_model::pace::Suspect;
@@ -141,7 +141,9 @@ fn nodes_of<'p>(
     });
     touching.flat_map(|(job, _, actions)| {
         let new = actions.iter().flat_map(|action| match action {
-            CommitAction::Start { tasks, .. } | CommitAction::Resize { join: tasks, .. } => tasks.as_slice(),
+            CommitAction::Start { tasks, .. } | CommitAction::Resize { join: tasks, .. } => {
+                tasks.as_slice()
+            }
             _ => &[],
         });
         let held = drafts.get(job).into_iter().flat_map(|draft| &draft.held);
@@ -244,7 +246,9 @@ async fn apply(
     };
     update(conn, &draft, &before).await?;
     for charge in &draft.charges {
-        let event = fault::charge(conn, charge).await.map_err(CommitFailure::Store)?;
+        let event = fault::charge(conn, charge)
+            .await
+            .map_err(CommitFailure::Store)?;
         written.events.extend(event);
     }
     let given_up = std::mem::take(&mut draft.given_up);

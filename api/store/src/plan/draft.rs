@@ -1,7 +1,7 @@
 //! A job's row while the steps of a plan are applied to it. Pure: `commit` reads the row before and
 //! writes it afterwards.
 
-use super::{CommitAction, NewTask, CommitRefusal};
+use super::{CommitAction, CommitRefusal, NewTask};
 use crate::event::{NewEvent, of_job};
 use crate::fault;
 use crate::job::not_considered;
@@ -88,7 +88,11 @@ pub(super) enum From {
 
 impl JobDraft {
     /// Applies one step. The first refused step refuses all steps of the job.
-    pub fn apply(&mut self, action: &CommitAction, now: OffsetDateTime) -> Result<(), CommitRefusal> {
+    pub fn apply(
+        &mut self,
+        action: &CommitAction,
+        now: OffsetDateTime,
+    ) -> Result<(), CommitRefusal> {
         assert!(
             self.start.is_none(),
             "a start is the last step of a job in a plan"

@@ -2,7 +2,7 @@
 
 use super::CommitRefusal;
 use super::commit::CommitFailure;
-use super::draft::{JobDraft, From, RevisionStart};
+use super::draft::{From, JobDraft, RevisionStart};
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::int_convert::{signed, signed32};

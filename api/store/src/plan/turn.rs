@@ -60,7 +60,11 @@ pub(super) async fn write(
 
 /// Locks the host's allocations. Refuses if the host does not hold all GPUs of the guest: a guest
 /// without a host would use a GPU that counts as free.
-async fn stays(conn: &mut PgConnection, draft: &JobDraft, host: JobId) -> Result<(), CommitFailure> {
+async fn stays(
+    conn: &mut PgConnection,
+    draft: &JobDraft,
+    host: JobId,
+) -> Result<(), CommitFailure> {
     let gpus = draft.held.iter().flat_map(|held| {
         let node = held.task.node_id.0;
         let gpus = held.task.gpus.iter();

@@ -1,7 +1,7 @@
 //! Records the lines of a task's event file.
 
 use super::statuses::is_told;
-use super::{ReportedTask, ReportEffects};
+use super::{ReportEffects, ReportedTask};
 use crate::checkpoint;
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};

@@ -11,13 +11,13 @@ mod volume;
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_job};
+use crate::int_convert::{signed, unsigned, unsigned32};
 use crate::log::{self, LogAppendOutcome};
 use crate::node;
-use crate::int_convert::{signed, unsigned, unsigned32};
+use crate::notify::{self, NotifyChannel};
 use crate::packing;
 use crate::progress::unix_ms;
 use crate::task::{LockedTask, role};
-use crate::notify::{self, NotifyChannel};
 use facts::facts;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;

@@ -1,6 +1,6 @@
 //! Records which tasks run or have ended, and charges faults to nodes.
 
-use super::{ReportedTask, NodeReport, ReportEffects};
+use super::{NodeReport, ReportEffects, ReportedTask};
 use crate::error::StoreError;
 use crate::fault::{self, FaultCharge};
 use crate::packing;

@@ -3,8 +3,8 @@
 
 use crate::error::StoreError;
 use crate::event::NewEvent;
-use crate::limit;
 use crate::int_convert::{signed, unsigned};
+use crate::limit;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TenantId};
 use muster_model::tenant::TenantLimits;

@@ -11,10 +11,10 @@ pub use pass::{RetentionCounts, RetentionRules, once};
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
-use crate::membership::{self, NodeRemovalOutcome};
 use crate::int_convert::unsigned;
-use crate::study;
+use crate::membership::{self, NodeRemovalOutcome};
 use crate::notify::{self, NotifyChannel};
+use crate::study;
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId};

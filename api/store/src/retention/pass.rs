@@ -91,7 +91,11 @@ impl RetentionErrors {
 ///
 /// # Errors
 /// The first error of a part; all parts are tried.
-pub async fn once(pool: &StorePool, keep: &RetentionRules, now: OffsetDateTime) -> Result<RetentionCounts, StoreError> {
+pub async fn once(
+    pool: &StorePool,
+    keep: &RetentionRules,
+    now: OffsetDateTime,
+) -> Result<RetentionCounts, StoreError> {
     let mut parts = RetentionErrors::default();
     let mut gone = RetentionCounts::default();
     of_the_cluster(pool, keep, now, &mut gone, &mut parts).await;

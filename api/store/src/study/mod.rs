@@ -13,8 +13,8 @@ pub mod trial;
 pub mod trial_rows;
 
 use crate::error::StoreError;
-use crate::limit;
 use crate::int_convert::{signed32, unsigned, unsigned32};
+use crate::limit;
 use crate::notify::{self, NotifyChannel};
 use muster_model::id::{StudyId, TenantId, UserId};
 use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
@@ -363,7 +363,10 @@ async fn in_turn(conn: &mut PgConnection, id: StudyId) -> Result<(), StoreError>
     Ok(())
 }
 
-async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<StudyOrderState>, StoreError> {
+async fn standing(
+    conn: &mut PgConnection,
+    id: StudyId,
+) -> Result<Option<StudyOrderState>, StoreError> {
     let row = sqlx::query!(
         r#"select s.phase, s.cancelled, s.trials_limit, s.proposed, o.waiting as "waiting!", o.more as "more!", o.ends as "ends!",
                   o.proposed as "ordered!"
@@ -437,7 +440,10 @@ fn phase(name: &str, cancelled: bool) -> StudyPhase {
     }
 }
 
-async fn with_best(conn: &mut PgConnection, rows: Vec<StudySqlRow>) -> Result<Vec<StudyRow>, StoreError> {
+async fn with_best(
+    conn: &mut PgConnection,
+    rows: Vec<StudySqlRow>,
+) -> Result<Vec<StudyRow>, StoreError> {
     let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
     let mut best = trial::best(conn, &ids, BEST_SHOWN).await?;
     let count = |n: i64| u32::try_from(n).expect("at most a million trials");

@@ -121,7 +121,11 @@ pub async fn ask(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn begin(pool: &StorePool, tenant: TenantId, id: StudyId) -> Result<Transaction, StoreError> {
+pub async fn begin(
+    pool: &StorePool,
+    tenant: TenantId,
+    id: StudyId,
+) -> Result<Transaction, StoreError> {
     // UUIDs contain nothing to escape. The lock comes first, because a statement that waits for it
     // would not see the changes of the transaction it waited for.
     let (tenant, id) = (tenant.0, id.0);
@@ -142,7 +146,11 @@ pub async fn look(
     id: StudyId,
     numbers: &[u32],
 ) -> Result<Option<ReportableStudy>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().filter_map(checked_signed32).collect();
+    let numbers: Vec<i32> = numbers
+        .iter()
+        .copied()
+        .filter_map(checked_signed32)
+        .collect();
     let row = sqlx::query!(
         r#"select s.document as "document: Json<StudySpec>", s.phase, s.cancelled, s.trials_limit, s.proposed,
                   o.waiting as "waiting!", o.ends as "ends!", t.numbers as "numbers!", t.states as "states!", t.budgets as "budgets!",

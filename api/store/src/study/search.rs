@@ -3,9 +3,9 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
+use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use crate::job::{self, NewJob, not_considered};
 use crate::limit;
-use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use crate::progress::{logged, split};
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};

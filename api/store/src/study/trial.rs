@@ -84,7 +84,11 @@ pub async fn named(
     study: StudyId,
     numbers: &[u32],
 ) -> Result<Vec<TrialView>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().filter_map(checked_signed32).collect();
+    let numbers: Vec<i32> = numbers
+        .iter()
+        .copied()
+        .filter_map(checked_signed32)
+        .collect();
     let rows = select_trials!(
         "where t.study_id = $2 and t.number = any($3) order by t.number",
         true,

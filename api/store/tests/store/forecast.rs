@@ -6,7 +6,8 @@ use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
 use muster_model::job::AfterStop;
 use muster_store::forecast::{
-    IntervalCoverage, NewForecast, SimulatedForecast, ForecastCoverage, around_s, insert, outcomes, prune, start_outcomes, tally,
+    ForecastCoverage, IntervalCoverage, NewForecast, SimulatedForecast, around_s, insert, outcomes,
+    prune, start_outcomes, tally,
 };
 use muster_store::plan::CommitAction;
 use muster_store::{job, pool};
@@ -74,7 +75,11 @@ async fn newest_forecast_is_shown_and_all_are_compared_with_the_end() -> anyhow:
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let shown = job::get(&mut tx, job).await?.and_then(|row| row.forecast);
     assert_eq!(shown, Some(forecasts[2]));
-    assert_eq!(tally(&mut tx, at(0)).await?, ForecastCoverage::default(), "it runs");
+    assert_eq!(
+        tally(&mut tx, at(0)).await?,
+        ForecastCoverage::default(),
+        "it runs"
+    );
     drop(tx);
 
     run_to_its_end(&world, job).await?;

@@ -51,13 +51,14 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
         let mut tx = pool::begin(&world.scheduler).await?;
         Ok(node::heard(&mut tx).await?)
     };
-    let lost =
-        async |silent: &[node::NodeHeartbeat], seconds| -> anyhow::Result<Vec<muster_model::node::Node>> {
-            let mut tx = pool::begin(&world.scheduler).await?;
-            let lost = node::lost(&mut tx, silent, at(seconds)).await?;
-            tx.commit().await?;
-            Ok(lost)
-        };
+    let lost = async |silent: &[node::NodeHeartbeat],
+                      seconds|
+           -> anyhow::Result<Vec<muster_model::node::Node>> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let lost = node::lost(&mut tx, silent, at(seconds)).await?;
+        tx.commit().await?;
+        Ok(lost)
+    };
     let touch = async |seconds| -> anyhow::Result<bool> {
         let mut tx = pool::begin(&world.scheduler).await?;
         let touched = node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;

@@ -5,7 +5,7 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
 use muster_model::packing::{Hurt, UsageReport};
 use muster_model::task::{Outcome, TaskState};
-use muster_store::plan::{CommitAction, NewTask, CommitRefusal, CommitStep};
+use muster_store::plan::{CommitAction, CommitRefusal, CommitStep, NewTask};
 use muster_store::task::{self, Revisions};
 use muster_store::{node, packing, pool};
 
@@ -45,7 +45,12 @@ async fn one(world: &World, name: &str, at: u64) -> anyhow::Result<(JobId, TaskI
     Ok((job, task))
 }
 
-async fn refused(world: &World, job: JobId, beside: JobId, at: u64) -> anyhow::Result<CommitRefusal> {
+async fn refused(
+    world: &World,
+    job: JobId,
+    beside: JobId,
+    at: u64,
+) -> anyhow::Result<CommitRefusal> {
     let step = CommitStep {
         job_id: job,
         expected_revision: 1,

@@ -123,7 +123,9 @@ async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
             24,
         )
         .await?;
-    assert!(matches!(&early.conflicts[0].why, CommitRefusal::TasksHeld { tasks } if tasks.len() == 2));
+    assert!(
+        matches!(&early.conflicts[0].why, CommitRefusal::TasksHeld { tasks } if tasks.len() == 2)
+    );
 
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 25)
@@ -304,13 +306,22 @@ async fn steps_of_one_job_are_applied_in_order_and_all_or_none() -> anyhow::Resu
         action,
     };
     let refused = world
-        .commit(&[step(CommitAction::Release), step(CommitAction::Resume)], 4)
+        .commit(
+            &[step(CommitAction::Release), step(CommitAction::Resume)],
+            4,
+        )
         .await?;
-    assert!(matches!(refused.conflicts[0].why, CommitRefusal::Transition(_)));
+    assert!(matches!(
+        refused.conflicts[0].why,
+        CommitRefusal::Transition(_)
+    ));
     assert_eq!(world.job(job).await?.job.state.phase(), JobPhase::Stopping);
     let outcome = world
         .commit(
-            &[step(CommitAction::Release), step(start(world.tasks(&[1, 2])))],
+            &[
+                step(CommitAction::Release),
+                step(start(world.tasks(&[1, 2]))),
+            ],
             5,
         )
         .await?;

@@ -6,9 +6,9 @@ use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::spec::JobSpec;
+use muster_store::duration_history::{self, JobDuration};
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
-use muster_store::duration_history::{self, JobDuration};
 use muster_store::plan::CommitAction;
 use muster_store::{event, job, pool};
 
@@ -164,8 +164,12 @@ async fn duration_history_holds_only_the_same_command() -> anyhow::Result<()> {
     assert_eq!(known, [(open, vec![took(60.0)])]);
     let of = duration_history::of_spec(&mut tx, world.red, &program("p", 100)).await?;
     assert_eq!(of, [took(100.0)]);
-    assert_eq!(duration_history::of_spec(&mut tx, world.red, &told).await?, []);
-    let of_another_tenant = duration_history::of_spec(&mut tx, world.blue, &program("p", 60)).await?;
+    assert_eq!(
+        duration_history::of_spec(&mut tx, world.red, &told).await?,
+        []
+    );
+    let of_another_tenant =
+        duration_history::of_spec(&mut tx, world.blue, &program("p", 60)).await?;
     assert_eq!(of_another_tenant, []);
     Ok(())
 }

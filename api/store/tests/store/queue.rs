@@ -4,7 +4,7 @@ use crate::world::{World, at, start};
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::job::{AfterStop, JobState, RequeueCause};
 use muster_model::wait::{Wait, Waiting};
-use muster_store::plan::{CommitAction, CommitOutcome, Loaded, Loader, CommitStep};
+use muster_store::plan::{CommitAction, CommitOutcome, CommitStep, Loaded, Loader};
 use muster_store::pool::{self, Transaction};
 use muster_store::{edit, plan};
 use serde_json::{Value, json};
@@ -230,7 +230,9 @@ async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Resu
             "update job set intent = 'cancel' where id = lpad(to_hex(1000153), 32, '0')::uuid",
         )
         .await?;
-    world.step(numbered(paused), 0, CommitAction::Hold, 14).await?;
+    world
+        .step(numbered(paused), 0, CommitAction::Hold, 14)
+        .await?;
     let loaded = world.load(&mut Loader::new(16), 100).await?;
     // A job that has started before comes first in its priority.
     let window = numbers([comes_back].into_iter().chain(FIRST..FIRST + 15));

@@ -5,7 +5,7 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
 use muster_model::job::{AfterStop, Charge, JobPhase, RequeueCause};
 use muster_model::task::{Outcome, Role};
-use muster_store::plan::{CommitAction, NewTask, CommitRefusal, CommitStep};
+use muster_store::plan::{CommitAction, CommitRefusal, CommitStep, NewTask};
 use muster_store::{assignment, plan, pool};
 
 /// Starts a job with two workers and a shard. Returns rank 0, rank 1 and the shard.
@@ -241,9 +241,15 @@ async fn inconsistent_resize_changes_nothing() -> anyhow::Result<()> {
             resize(&[stranger], Vec::new()),
             CommitRefusal::NoSuchTask { task: stranger },
         ),
-        (resize(&[], vec![worker(&world, 2, 1)]), CommitRefusal::GpuHeld),
+        (
+            resize(&[], vec![worker(&world, 2, 1)]),
+            CommitRefusal::GpuHeld,
+        ),
         // This rank is taken.
-        (resize(&[], vec![worker(&world, 1, 2)]), CommitRefusal::GpuHeld),
+        (
+            resize(&[], vec![worker(&world, 1, 2)]),
+            CommitRefusal::GpuHeld,
+        ),
     ];
     for (action, why) in refusals {
         let step = CommitStep {
@@ -262,6 +268,9 @@ async fn inconsistent_resize_changes_nothing() -> anyhow::Result<()> {
         action: resize(&[other], Vec::new()),
     };
     let outcome = world.commit(&[step], 21).await?;
-    assert!(matches!(outcome.conflicts[0].why, CommitRefusal::Transition(_)));
+    assert!(matches!(
+        outcome.conflicts[0].why,
+        CommitRefusal::Transition(_)
+    ));
     Ok(())
 }

@@ -207,7 +207,10 @@ async fn study_is_deleted_only_after_its_jobs_have_ended() -> anyhow::Result<()>
         tx.commit().await?;
         Ok(done)
     };
-    assert_eq!(deleted(at(2)).await?, StudyOrderOutcome::Busy { waiting: 1 });
+    assert_eq!(
+        deleted(at(2)).await?,
+        StudyOrderOutcome::Busy { waiting: 1 }
+    );
     sqlx::query(
         r#"update job set phase = 'cancelled', state = '{"phase": "cancelled"}', finished_at = $2 where id = $1"#,
     )

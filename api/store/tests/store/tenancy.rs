@@ -10,7 +10,9 @@ use muster_store::idempotency::{self, Claim};
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter, NewJob};
 use muster_store::task::{self, Revisions};
 use muster_store::token::{self, NewTokenRecord};
-use muster_store::{StoreError, checkpoint, event, job, log, node, pool, progress, tenant_scope, tenant};
+use muster_store::{
+    StoreError, checkpoint, event, job, log, node, pool, progress, tenant, tenant_scope,
+};
 use sqlx::Executor as _;
 use std::time::Duration;
 

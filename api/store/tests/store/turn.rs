@@ -95,7 +95,9 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
         "the turn is not counted"
     );
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    let demand = muster_store::cluster_load::cluster_load(&mut tx).await?.waiting;
+    let demand = muster_store::cluster_load::cluster_load(&mut tx)
+        .await?
+        .waiting;
     let of = |reason: &str| {
         let of = demand.iter().find(|waiting| waiting.reason == reason);
         of.map(|of| (of.jobs, of.gpus))

@@ -1,7 +1,7 @@
 //! Vanished clients: their connections stay open, but no data passes.
 
 use muster_store::leader::Leadership;
-use muster_store::notify::{NotifyChannel, Listener};
+use muster_store::notify::{Listener, NotifyChannel};
 use muster_store::{StoreError, pool};
 use muster_testdb::{Relay, TestDb};
 use std::time::Duration;

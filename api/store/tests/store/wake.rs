@@ -3,7 +3,7 @@
 use crate::world::{World, at};
 use muster_model::job::Intent;
 use muster_store::leader::Leadership;
-use muster_store::notify::{NotifyChannel, Listener, send};
+use muster_store::notify::{Listener, NotifyChannel, send};
 use muster_store::{job, pool};
 use std::time::Duration;
 
@@ -29,8 +29,11 @@ async fn notification_arrives_after_the_commit() -> anyhow::Result<()> {
 #[tokio::test]
 async fn every_channel_wakes_after_a_reconnect() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let mut listener =
-        Listener::connect(&world.scheduler, &[NotifyChannel::Rounds, NotifyChannel::Assignments]).await?;
+    let mut listener = Listener::connect(
+        &world.scheduler,
+        &[NotifyChannel::Rounds, NotifyChannel::Assignments],
+    )
+    .await?;
     let mut conn = sqlx::PgPool::connect(&world.db.owner_url)
         .await?
         .acquire()

@@ -7,11 +7,11 @@ use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::Tenant;
 use muster_store::job::{JobRow, NewJob};
-use muster_store::plan::{CommitAction, CommitOutcome, LoadedJob, NewTask, CommitStep};
+use muster_store::plan::{CommitAction, CommitOutcome, CommitStep, LoadedJob, NewTask};
 use muster_store::pool::StorePool;
 use muster_store::report::{NodeReport, ReportOutcome, TaskEvents};
 use muster_store::user::User;
-use muster_store::{job, node, plan, pool, report, tenant_scope, tenant, user};
+use muster_store::{job, node, plan, pool, report, tenant, tenant_scope, user};
 use muster_testdb::TestDb;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -175,7 +175,11 @@ impl World {
             .expect("the job has not ended"))
     }
 
-    pub async fn commit(&self, steps: &[CommitStep], seconds: u64) -> anyhow::Result<CommitOutcome> {
+    pub async fn commit(
+        &self,
+        steps: &[CommitStep],
+        seconds: u64,
+    ) -> anyhow::Result<CommitOutcome> {
         let mut tx = pool::begin(&self.scheduler).await?;
         let outcome = plan::commit(&mut tx, steps, at(seconds)).await?;
         tx.commit().await?;
