@@ -127,8 +127,10 @@ impl Failures {
         let now = clock::monotonic();
         let mut unlogged = self.unlogged.lock().unwrap_or_else(PoisonError::into_inner);
         unlogged.count += 1;
-        let is_due = |at: Instant| now.duration_since(at) >= LOG_EVERY;
-        if unlogged.logged_at.is_none_or(is_due) {
+        if unlogged
+            .logged_at
+            .is_none_or(|at| now.duration_since(at) >= LOG_EVERY)
+        {
             let client = client.map(|client| client.0.to_string());
             let failures = unlogged.count;
             *unlogged = UnloggedFailures {

@@ -12,7 +12,7 @@ use muster_store::StoreError;
 use muster_store::cluster_load::{self, ClusterLoad};
 use muster_store::pool;
 use prometheus::{TEXT_FORMAT, TextEncoder};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Lifetime of a cached cluster load: the route needs no token, and must not load the database.
 const LOAD_LIFETIME: Duration = Duration::from_secs(5);
@@ -66,8 +66,10 @@ pub async fn show(State(app): State<ApiState>) -> Response {
 async fn cached_cluster_load(app: &ApiState) -> Option<ClusterLoad> {
     let mut known = app.metrics.cluster_load.lock().await;
     let now = clock::monotonic();
-    let is_fresh = |at: Instant| now.duration_since(at) < LOAD_LIFETIME;
-    if !known.asked_at.is_some_and(is_fresh) {
+    if known
+        .asked_at
+        .is_none_or(|at| now.duration_since(at) >= LOAD_LIFETIME)
+    {
         known.asked_at = Some(now);
         match tokio::time::timeout(LOAD_TIMEOUT, read_cluster_load(app)).await {
             Ok(Ok(load)) => known.load = Some(load),

@@ -193,13 +193,13 @@ fn weighted(rows: Vec<ForecastSqlRow>) -> Vec<ForecastOutcome> {
     for row in &rows {
         *whole_s.entry(row.job_id).or_default() += row.shown_s;
     }
-    let outcome = |row: ForecastSqlRow| ForecastOutcome {
+    let outcomes = rows.into_iter().map(|row| ForecastOutcome {
         weight: row.shown_s / whole_s[&row.job_id].max(SEEN_S),
         made_at: row.made_at,
         raw: row.raw.0,
         came_at: row.came_at,
-    };
-    rows.into_iter().map(outcome).collect()
+    });
+    outcomes.collect()
 }
 
 /// Returns how often forecasts made since `since` held, over the succeeded jobs in scope.

@@ -167,14 +167,12 @@ pub async fn begin_maintenance(pool: &StorePool) -> Result<Transaction, StoreErr
 pub async fn in_time<T, E: From<StoreError>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    let silent = |_| {
+    let done = tokio::time::timeout(TRANSACTION, work).await;
+    done.unwrap_or_else(|_| {
         Err(E::from(StoreError::Silent {
             limit_s: TRANSACTION.as_secs(),
         }))
-    };
-    tokio::time::timeout(TRANSACTION, work)
-        .await
-        .unwrap_or_else(silent)
+    })
 }
 
 /// Checks whether the database answers.

@@ -107,11 +107,11 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<StudyWithOrder
     )
     .fetch_one(conn)
     .await?;
-    let read = |body: &String| {
+    let bodies = row.bodies.iter().map(|body| {
         let what = "an order of a study";
         serde_json::from_str(body).map_err(|source| StoreError::Decode { what, source })
-    };
-    let bodies: Vec<StudyOrder> = row.bodies.iter().map(read).collect::<Result<_, _>>()?;
+    });
+    let bodies = bodies.collect::<Result<Vec<StudyOrder>, _>>()?;
     let study = (|| {
         Some(StoredStudy {
             tenant_id: row.tenant_id?.into(),
