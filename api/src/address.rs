@@ -22,7 +22,7 @@ pub struct NetworksError {
 /// Client for which a request counts before its token is known: an IPv4 address, or the first 64
 /// bits of an IPv6 address. One host has all addresses below these bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Client(pub IpAddr);
+pub struct ClientAddress(pub IpAddr);
 
 impl Networks {
     /// Parses a list of addresses and networks.
@@ -66,7 +66,7 @@ impl FromStr for Networks {
     }
 }
 
-impl Client {
+impl ClientAddress {
     /// Returns `None` if the request has no connection, as in tests of the router.
     #[must_use]
     pub fn of(request: &Request, proxies: &Networks) -> Option<Self> {
@@ -112,7 +112,9 @@ mod tests {
         }
         let peer = peer.parse().expect("an address");
         let proxies = proxies.parse().expect("networks");
-        Client::behind(peer, &headers, &proxies).0.to_string()
+        ClientAddress::behind(peer, &headers, &proxies)
+            .0
+            .to_string()
     }
 
     #[test]

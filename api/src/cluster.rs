@@ -2,16 +2,16 @@
 
 use crate::auth::Caller;
 use crate::event_feed;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{FromQuery, Params, Query};
-use crate::state::App;
-use crate::stream::{self, Client, Gone};
+use crate::state::ApiState;
+use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use muster_model::id::JobId;
 use muster_model::view::{Opened, ProgressMessage, name};
-use muster_store::event::{Cursor, EventFilter};
+use muster_store::event::{EventCursor, EventFilter};
 use muster_store::progress;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const SAMPLES_APART: Duration = Duration::from_secs(1);
 pub struct StreamParams {
     /// Begin after this cursor. Default: now.
     #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
-    pub after: Option<Cursor>,
+    pub after: Option<EventCursor>,
 }
 
 impl FromQuery for StreamParams {
@@ -53,11 +53,11 @@ impl FromQuery for StreamParams {
     responses((status = 200, description = "A stream that does not end by itself", content_type = "text/event-stream", body = String)),
 )]
 pub async fn stream(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<StreamParams>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let from = match stream::position(&headers, params.after)? {
         Some(cursor) => cursor,
         None => event_feed::newest(&app, &caller).await?,
@@ -67,10 +67,10 @@ pub async fn stream(
 }
 
 async fn follow(
-    mut client: Client,
-    mut cursor: Cursor,
-    forgotten: Option<Cursor>,
-) -> Result<(), Gone> {
+    mut client: StreamClient,
+    mut cursor: EventCursor,
+    forgotten: Option<EventCursor>,
+) -> Result<(), StreamClosed> {
     client
         .send(
             name::OPENED,
@@ -81,7 +81,7 @@ async fn follow(
             },
         )
         .await?;
-    let mut newest = Newest::default();
+    let mut newest = SentSamples::default();
     loop {
         let (events, more) = event_feed::next(&client, EventFilter::default(), cursor).await?;
         for event in events {
@@ -101,17 +101,21 @@ async fn follow(
 /// Samples that one stream has sent. A reconnecting client starts without any: the cursor contains
 /// no samples, and a repeated sample changes nothing.
 #[derive(Debug, Default)]
-struct Newest {
+struct SentSamples {
     /// Time and step of the last sample per job with tasks. The time distinguishes a sample from an
     /// earlier one of a repeated step.
     told: BTreeMap<JobId, (OffsetDateTime, u64)>,
     looked: Option<Instant>,
 }
 
-impl Newest {
+impl SentSamples {
     /// Sends new samples. Does nothing within [`SAMPLES_APART`] after the last query; streams are
     /// woken again a second after each event and send them then.
-    async fn send(&mut self, client: &Client, cursor: Cursor) -> Result<(), Gone> {
+    async fn send(
+        &mut self,
+        client: &StreamClient,
+        cursor: EventCursor,
+    ) -> Result<(), StreamClosed> {
         let now = crate::clock::monotonic();
         if self
             .looked

@@ -4,7 +4,7 @@
 use crate::address::Networks;
 use anyhow::Context as _;
 use clap::Args;
-use muster_connections::Bounds;
+use muster_connections::ConnectionLimits;
 use muster_model::place::Place;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -13,19 +13,19 @@ use std::time::Duration;
 
 /// Settings of `serve`.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ApiSettings {
     pub listen: SocketAddr,
     pub database_url: String,
     pub database_connections: u32,
     pub checkpoint_root: Option<Place>,
     pub web_root: Option<PathBuf>,
-    pub limits: Limits,
+    pub limits: ClientLimits,
 }
 
 /// Limits of clients.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Maximum size of a request's body.
     pub body_bytes: usize,
     /// Requests per second of one token in the long run.
@@ -64,7 +64,7 @@ pub struct Limits {
 
 /// Flags of `serve`, each with its environment variable.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Flags {
+pub struct ApiFlags {
     /// TOML file with the same settings
     #[arg(long, env = "MUSTER_API_CONFIG", global = true)]
     pub config: Option<PathBuf>,
@@ -115,16 +115,16 @@ pub struct Flags {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct File {
+struct ApiConfigFile {
     listen: Option<SocketAddr>,
     database_url: Option<String>,
     database_connections: Option<u32>,
     checkpoint_root: Option<Place>,
     web_root: Option<PathBuf>,
-    limits: Limits,
+    limits: ClientLimits,
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             body_bytes: 1 << 20,
@@ -146,7 +146,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ClientLimits {
     #[must_use]
     pub fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms)
@@ -154,8 +154,8 @@ impl Limits {
 
     /// Returns the limits of connections.
     #[must_use]
-    pub fn bounds(&self) -> Bounds {
-        Bounds {
+    pub fn bounds(&self) -> ConnectionLimits {
+        ConnectionLimits {
             connections: self.connections,
             connections_per_address: self.connections_per_address,
             header_timeout: Duration::from_millis(self.header_timeout_ms),
@@ -164,12 +164,12 @@ impl Limits {
     }
 }
 
-impl Flags {
+impl ApiFlags {
     /// Merges file and flags.
     ///
     /// # Errors
     /// If the file is not readable or has unknown fields, or no database is given.
-    pub fn settings(self) -> anyhow::Result<Settings> {
+    pub fn settings(self) -> anyhow::Result<ApiSettings> {
         let file = self
             .config
             .as_deref()
@@ -177,7 +177,7 @@ impl Flags {
             .transpose()?
             .unwrap_or_default();
         let limits = self.limits(file.limits);
-        Ok(Settings {
+        Ok(ApiSettings {
             listen: self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 7070).into()),
             database_url: self
                 .database_url
@@ -191,9 +191,9 @@ impl Flags {
     }
 }
 
-impl Flags {
+impl ApiFlags {
     /// Returns the limits of the file, overridden by flags.
-    fn limits(&self, mut limits: Limits) -> Limits {
+    fn limits(&self, mut limits: ClientLimits) -> ClientLimits {
         fn set<T: Clone>(limit: &mut T, flag: Option<&T>) {
             if let Some(flag) = flag {
                 *limit = flag.clone();
@@ -219,7 +219,7 @@ impl Flags {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<File> {
+fn read(path: &Path) -> anyhow::Result<ApiConfigFile> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("understand {}", path.display()))
 }

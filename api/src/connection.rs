@@ -1,16 +1,16 @@
 //! Connections of clients, within their limits.
 
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Router;
-use muster_connections::{Door, serve_until};
+use muster_connections::{ConnectionPolicy, serve_until};
 use std::net::IpAddr;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Exempts trusted proxies, which carry many clients, and counts refused connections.
-struct Clients(App);
+struct Clients(ApiState);
 
-impl Door for Clients {
+impl ConnectionPolicy for Clients {
     fn is_exempt(&self, address: IpAddr) -> bool {
         self.0.limits.trusted_proxies.contains(address)
     }
@@ -21,7 +21,12 @@ impl Door for Clients {
 }
 
 /// Serves connections until `stopping`, then waits for the requests in progress.
-pub async fn serve(listener: TcpListener, router: Router, app: App, stopping: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    app: ApiState,
+    stopping: CancellationToken,
+) {
     let bounds = app.limits.bounds();
     serve_until(listener, router, bounds, Clients(app), stopping).await;
 }

@@ -1,16 +1,16 @@
 //! Pages of the history for streams.
 
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::state::App;
-use crate::stream::{Client, Gone, PAGE};
-use muster_store::event::{self, Cursor, EventFilter, StoredEvent};
+use crate::problem::ApiError;
+use crate::state::ApiState;
+use crate::stream::{PAGE, StreamClient, StreamClosed};
+use muster_store::event::{self, EventCursor, EventFilter, StoredEvent};
 
 /// Returns the cursor of a stream that begins now.
 ///
 /// # Errors
 /// If the store does not answer.
-pub async fn newest(app: &App, caller: &Caller) -> Result<Cursor, Refusal> {
+pub async fn newest(app: &ApiState, caller: &Caller) -> Result<EventCursor, ApiError> {
     let mut tx = app.begin(caller).await?;
     Ok(event::newest(&mut tx).await?)
 }
@@ -21,10 +21,10 @@ pub async fn newest(app: &App, caller: &Caller) -> Result<Cursor, Refusal> {
 /// # Errors
 /// If the store does not answer.
 pub async fn forgotten(
-    app: &App,
+    app: &ApiState,
     caller: &Caller,
-    cursor: Cursor,
-) -> Result<Option<Cursor>, Refusal> {
+    cursor: EventCursor,
+) -> Result<Option<EventCursor>, ApiError> {
     let mut tx = app.begin(caller).await?;
     let forgotten = event::forgotten(&mut tx).await?;
     Ok(forgotten.filter(|newest| *newest > cursor))
@@ -33,12 +33,12 @@ pub async fn forgotten(
 /// Returns the next entries, and whether more are available.
 ///
 /// # Errors
-/// [`Gone`].
+/// [`StreamClosed`].
 pub async fn next(
-    client: &Client,
+    client: &StreamClient,
     filter: EventFilter,
-    after: Cursor,
-) -> Result<(Vec<StoredEvent>, bool), Gone> {
+    after: EventCursor,
+) -> Result<(Vec<StoredEvent>, bool), StreamClosed> {
     let page = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;

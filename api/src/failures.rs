@@ -1,11 +1,11 @@
 //! Requests without a valid token: counted, logged, and limited per client address.
 
-use crate::address::Client;
+use crate::address::ClientAddress;
 use crate::clock;
-use crate::config::Limits;
-use crate::metrics::Metrics;
-use crate::problem::{Kind, Refusal};
-use crate::rate::{Rate, TooMany};
+use crate::config::ClientLimits;
+use crate::metrics::ApiMetrics;
+use crate::problem::{ApiError, ProblemKind};
+use crate::rate::{KeyedRateLimit, TooMany};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ pub enum Reason {
 }
 
 pub struct Failures {
-    rate: Rate<Client>,
+    rate: KeyedRateLimit<ClientAddress>,
     /// Blocked addresses.
-    blocked: Mutex<HashMap<Client, Blocked>>,
-    unlogged: Mutex<Unlogged>,
+    blocked: Mutex<HashMap<ClientAddress, Blocked>>,
+    unlogged: Mutex<UnloggedFailures>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ struct Blocked {
 }
 
 #[derive(Debug, Default)]
-struct Unlogged {
+struct UnloggedFailures {
     logged_at: Option<Instant>,
     /// Failures since then.
     count: u64,
@@ -66,9 +66,9 @@ impl Reason {
 
 impl Failures {
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &ClientLimits) -> Self {
         Self {
-            rate: Rate::new(limits.failures_per_s, limits.failures_burst),
+            rate: KeyedRateLimit::new(limits.failures_per_s, limits.failures_burst),
             blocked: Mutex::default(),
             unlogged: Mutex::default(),
         }
@@ -78,7 +78,11 @@ impl Failures {
     ///
     /// # Errors
     /// 429, with the time to wait.
-    pub fn check(&self, client: Option<Client>, metrics: &Metrics) -> Result<(), Refusal> {
+    pub fn check(
+        &self,
+        client: Option<ClientAddress>,
+        metrics: &ApiMetrics,
+    ) -> Result<(), ApiError> {
         let Some(client) = client else { return Ok(()) };
         let now = clock::monotonic();
         let blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,13 +97,18 @@ impl Failures {
     }
 
     /// Counts a request without a valid token and returns its refusal.
-    pub fn refuse(&self, client: Option<Client>, reason: Reason, metrics: &Metrics) -> Refusal {
+    pub fn refuse(
+        &self,
+        client: Option<ClientAddress>,
+        reason: Reason,
+        metrics: &ApiMetrics,
+    ) -> ApiError {
         self.count(client, reason, metrics);
         let Some(client) = client else {
-            return Refusal::unauthenticated(reason.detail());
+            return ApiError::unauthenticated(reason.detail());
         };
         let Err(many) = self.rate.take(&client) else {
-            return Refusal::unauthenticated(reason.detail());
+            return ApiError::unauthenticated(reason.detail());
         };
         let now = clock::monotonic();
         let mut blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,16 +122,18 @@ impl Failures {
     }
 
     /// Counts and logs a failure. The token is never logged.
-    fn count(&self, client: Option<Client>, reason: Reason, metrics: &Metrics) {
+    fn count(&self, client: Option<ClientAddress>, reason: Reason, metrics: &ApiMetrics) {
         metrics.authentication_failed(reason.as_str());
         let now = clock::monotonic();
         let mut unlogged = self.unlogged.lock().unwrap_or_else(PoisonError::into_inner);
         unlogged.count += 1;
-        let is_due = |at: Instant| now.duration_since(at) >= LOG_EVERY;
-        if unlogged.logged_at.is_none_or(is_due) {
+        if unlogged
+            .logged_at
+            .is_none_or(|at| now.duration_since(at) >= LOG_EVERY)
+        {
             let client = client.map(|client| client.0.to_string());
             let failures = unlogged.count;
-            *unlogged = Unlogged {
+            *unlogged = UnloggedFailures {
                 logged_at: Some(now),
                 count: 0,
             };
@@ -137,10 +148,10 @@ impl Failures {
     }
 }
 
-fn too_many(TooMany { per_s, wait }: TooMany) -> Refusal {
+fn too_many(TooMany { per_s, wait }: TooMany) -> ApiError {
     let detail = format!(
         "an address may make {per_s} requests a second without a valid token; try again in {} ms",
         wait.as_millis()
     );
-    Refusal::new(Kind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
+    ApiError::new(ProblemKind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
 }

@@ -1,7 +1,7 @@
 //! Liveness and readiness, for supervisors and load balancers.
 
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::state::ApiState;
 use axum::extract::State;
 use muster_store::pool;
 use std::time::Duration;
@@ -16,14 +16,14 @@ pub async fn alive() -> &'static str {
 
 /// `GET /readyz`: the database answers, and a blocking thread is free. Pages, files, large bodies
 /// and new connections to the database need such a thread.
-pub async fn ready(State(app): State<App>) -> Result<&'static str, Refusal> {
+pub async fn ready(State(app): State<ApiState>) -> Result<&'static str, ApiError> {
     let thread = tokio::task::spawn_blocking(|| ());
     if tokio::time::timeout(BLOCKING_THREAD_WAIT, thread)
         .await
         .is_err()
     {
-        return Err(Refusal::new(
-            Kind::Unavailable,
+        return Err(ApiError::new(
+            ProblemKind::Unavailable,
             "all threads for files are busy",
         ));
     }

@@ -1,14 +1,14 @@
 //! `GET /events`: recent events that the tenant may see.
 
 use crate::auth::Caller;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, FromQuery, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::event::ROUTINE;
 use muster_model::view::{EventView, Page};
-use muster_store::event::{self, Cursor};
+use muster_store::event::{self, EventCursor};
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -21,7 +21,7 @@ pub struct RecentParams {
     pub limit: u32,
     /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
-    pub before: Option<Cursor>,
+    pub before: Option<EventCursor>,
 }
 
 impl FromQuery for RecentParams {
@@ -45,10 +45,10 @@ impl FromQuery for RecentParams {
     responses((status = 200, description = "A page of the history", body = Page<EventView>)),
 )]
 pub async fn recent(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<RecentParams>,
-) -> Result<Json<Page<EventView>>, Refusal> {
+) -> Result<Json<Page<EventView>>, ApiError> {
     let without: Vec<String> = if params.routine {
         Vec::new()
     } else {

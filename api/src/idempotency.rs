@@ -3,7 +3,7 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -20,29 +20,29 @@ const KEPT: Duration = Duration::hours(24);
 
 /// Key that the client chose; unique within its tenant.
 #[derive(Debug, Clone)]
-pub struct Key(String);
+pub struct IdempotencyKey(String);
 
 /// Whether the request must be carried out.
-pub enum Turn {
+pub enum IdempotencyCheck {
     /// It must; its answer is stored in the same transaction.
-    First(Once),
+    First(IdempotentRequest),
     /// It was carried out before.
-    Again(Answered),
+    Again(StoredResponse),
 }
 
 /// The first request under its key, or a request without a key.
 #[derive(Debug)]
-pub struct Once(Option<Key>);
+pub struct IdempotentRequest(Option<IdempotencyKey>);
 
 /// The stored answer of the first request.
 #[derive(Debug)]
-pub struct Answered {
+pub struct StoredResponse {
     status: u16,
     body: String,
 }
 
 /// Returns the key of a request; `None` without one.
-pub fn key(headers: &HeaderMap) -> Result<Option<Key>, Refusal> {
+pub fn key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, ApiError> {
     let Some(value) = headers.get(KEY) else {
         return Ok(None);
     };
@@ -51,8 +51,8 @@ pub fn key(headers: &HeaderMap) -> Result<Option<Key>, Refusal> {
         .ok()
         .filter(|text| (1..=255).contains(&text.len()));
     match visible {
-        Some(text) => Ok(Some(Key(text.to_owned()))),
-        None => Err(Refusal::parameter(
+        Some(text) => Ok(Some(IdempotencyKey(text.to_owned()))),
+        None => Err(ApiError::parameter(
             "Idempotency-Key",
             &format!("{value:?}"),
             "1 to 255 visible ASCII characters",
@@ -65,28 +65,32 @@ pub fn key(headers: &HeaderMap) -> Result<Option<Key>, Refusal> {
 pub async fn claim(
     conn: &mut PgConnection,
     caller: &Caller,
-    key: Option<Key>,
+    key: Option<IdempotencyKey>,
     request: &[&[u8]],
     what: &str,
-) -> Result<Turn, Refusal> {
-    let Some(Key(key)) = key else {
-        return Ok(Turn::First(Once(None)));
+) -> Result<IdempotencyCheck, ApiError> {
+    let Some(IdempotencyKey(key)) = key else {
+        return Ok(IdempotencyCheck::First(IdempotentRequest(None)));
     };
     let hash = request.iter().fold(Sha256::new(), Sha256::chain_update);
     let (hash, now) = (hash.finalize().into(), clock::now());
     match idempotency::claim(conn, caller.tenant_id, &key, &hash, now, now + KEPT).await? {
-        Claim::New => Ok(Turn::First(Once(Some(Key(key))))),
-        Claim::Replay { status, body } => Ok(Turn::Again(Answered { status, body })),
+        Claim::New => Ok(IdempotencyCheck::First(IdempotentRequest(Some(
+            IdempotencyKey(key),
+        )))),
+        Claim::Replay { status, body } => {
+            Ok(IdempotencyCheck::Again(StoredResponse { status, body }))
+        }
         Claim::Mismatch => {
             let detail = format!(
                 "the key {key:?} was sent with another request before; send a new key with a new {what}"
             );
-            Err(Refusal::new(Kind::KeyReused, detail))
+            Err(ApiError::new(ProblemKind::KeyReused, detail))
         }
     }
 }
 
-impl Once {
+impl IdempotentRequest {
     /// Stores the answer for repetitions of the request.
     pub async fn keep(
         &self,
@@ -95,14 +99,14 @@ impl Once {
         status: StatusCode,
         body: &str,
     ) -> Result<(), StoreError> {
-        let Some(Key(key)) = &self.0 else {
+        let Some(IdempotencyKey(key)) = &self.0 else {
             return Ok(());
         };
         idempotency::store(conn, caller.tenant_id, key, status.as_u16(), body).await
     }
 }
 
-impl Answered {
+impl StoredResponse {
     /// Returns the body of the stored answer.
     pub fn read<View: DeserializeOwned>(&self) -> Option<View> {
         serde_json::from_str(&self.body).ok()

@@ -1,7 +1,7 @@
 //! The list of all tower layers, outermost first, each with its reason.
 
-use crate::problem::{self, Kind, Refusal};
-use crate::state::App;
+use crate::problem::{self, ApiError, ProblemKind};
+use crate::state::ApiState;
 use crate::{clock, metrics, query};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -19,7 +19,7 @@ use tower_http::request_id::{
 use tower_http::trace::TraceLayer;
 
 /// Returns the router with all layers.
-pub fn around(router: Router<App>, app: &App) -> Router<App> {
+pub fn around(router: Router<ApiState>, app: &ApiState) -> Router<ApiState> {
     // Tensors hardly compress. Compression would cost a core and hide the length, which clients use
     // to show progress.
     let compressed =
@@ -81,7 +81,7 @@ fn span(request: &Request) -> tracing::Span {
     )
 }
 
-async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn bounded(State(app): State<ApiState>, request: Request, next: Next) -> Response {
     let limit = app.limits.request_timeout();
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
@@ -90,7 +90,7 @@ async fn bounded(State(app): State<App>, request: Request, next: Next) -> Respon
                 "no answer within {} s; ask again to see whether it was carried out",
                 limit.as_secs_f64()
             );
-            Refusal::new(Kind::Timeout, detail).into_response()
+            ApiError::new(ProblemKind::Timeout, detail).into_response()
         }
     }
 }
@@ -103,8 +103,8 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     tracing::error!(message, "a handler panicked");
-    Refusal::new(
-        Kind::Internal,
+    ApiError::new(
+        ProblemKind::Internal,
         "the reason is in the daemon's log, under the id of this request",
     )
     .into_response()

@@ -3,14 +3,13 @@
 //! It writes intent only. It must never place a job, call an executor or contain SQL. `routes.rs`
 //! lists all routes, `layers.rs` all layers; each verb has a file of its own.
 
-mod acting;
 pub mod address;
 pub mod auth;
-mod blame;
 mod body;
 mod clock;
 mod cluster;
 pub mod command;
+mod commit_notifier;
 pub mod config;
 pub mod connection;
 mod event_feed;
@@ -19,6 +18,7 @@ mod files;
 mod health;
 mod history;
 mod idempotency;
+mod impersonation;
 mod job;
 mod layers;
 mod metrics;
@@ -31,6 +31,7 @@ mod question;
 mod rate;
 mod round;
 mod routes;
+mod serde_error;
 mod spelling;
 mod state;
 mod stream;
@@ -38,9 +39,8 @@ mod study;
 mod tenant;
 mod token;
 mod user;
-mod wake;
 mod web;
 
-pub use problem::Kind;
+pub use problem::ProblemKind;
 pub use routes::router;
-pub use state::{App, StartError};
+pub use state::{ApiState, StartError};

@@ -6,7 +6,7 @@ use muster_api::command::bootstrap::Bootstrap;
 use muster_api::command::check_token::CheckToken;
 use muster_api::command::migrate::Migrate;
 use muster_api::command::serve;
-use muster_api::config::Flags;
+use muster_api::config::ApiFlags;
 use muster_api::openapi;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -15,15 +15,15 @@ use tracing_subscriber::EnvFilter;
 /// Muster's REST control plane.
 #[derive(Debug, Parser)]
 #[command(name = "muster-api", version = muster_model::version!())]
-struct Program {
+struct ApiArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<ApiCommand>,
     #[command(flatten)]
-    flags: Flags,
+    flags: ApiFlags,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ApiCommand {
     /// Answer requests; the default command
     Serve,
     /// Migrate the database to this version's schema
@@ -39,7 +39,7 @@ enum Command {
 fn main() -> anyhow::Result<ExitCode> {
     // Environment and memory contain secrets, and a task may be a process of the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    let program = Program::parse();
+    let program = ApiArgs::parse();
     log();
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let ended = runtime.block_on(run(program));
@@ -48,14 +48,14 @@ fn main() -> anyhow::Result<ExitCode> {
     ended
 }
 
-async fn run(program: Program) -> anyhow::Result<ExitCode> {
+async fn run(program: ApiArgs) -> anyhow::Result<ExitCode> {
     let flags = program.flags;
-    match program.command.unwrap_or(Command::Serve) {
-        Command::Serve => serve::serve(flags.settings()?).await?,
-        Command::Migrate(migrate) => migrate.run(flags.database_url).await?,
-        Command::Openapi => print!("{}", openapi::text()),
-        Command::Bootstrap(bootstrap) => bootstrap.run(flags.database_url).await?,
-        Command::CheckToken(check) => return check.run(flags.database_url).await,
+    match program.command.unwrap_or(ApiCommand::Serve) {
+        ApiCommand::Serve => serve::serve(flags.settings()?).await?,
+        ApiCommand::Migrate(migrate) => migrate.run(flags.database_url).await?,
+        ApiCommand::Openapi => print!("{}", openapi::text()),
+        ApiCommand::Bootstrap(bootstrap) => bootstrap.run(flags.database_url).await?,
+        ApiCommand::CheckToken(check) => return check.run(flags.database_url).await,
     }
     Ok(ExitCode::SUCCESS)
 }

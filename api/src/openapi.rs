@@ -1,6 +1,6 @@
 //! The OpenAPI document, built from the descriptions of the handlers.
 
-use crate::problem::Kind;
+use crate::problem::ProblemKind;
 use crate::routes;
 use muster_model::view::{EventView, LogEnd, LogPiece, Opened, Problem, ProgressMessage};
 use std::fmt::Write as _;
@@ -59,7 +59,7 @@ pub fn document() -> Document {
     let mut document = Base::openapi();
     document.merge(routes::described());
     let mut about = String::from(ABOUT);
-    for (name, status, title) in Kind::ALL.map(Kind::facts) {
+    for (name, status, title) in ProblemKind::ALL.map(ProblemKind::facts) {
         let _ = writeln!(
             about,
             "* `urn:muster:problem:{name}` ({}): {title}",

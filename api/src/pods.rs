@@ -1,7 +1,7 @@
 //! Checks at submission whether a tenant may use the cluster objects of a document's `pod`.
 
 use crate::auth::Caller;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::spec::Pod;
 use muster_store::{PgConnection, tenant};
 
@@ -14,13 +14,13 @@ pub async fn allow(
     conn: &mut PgConnection,
     caller: &Caller,
     pod: &Pod,
-    (field, kind): (&str, Kind),
-) -> Result<(), Refusal> {
+    (field, kind): (&str, ProblemKind),
+) -> Result<(), ApiError> {
     if pod.is_empty() {
         return Ok(());
     }
     let found = tenant::get(conn, caller.tenant_id).await?;
     let pods = found.map(|found| found.pods).unwrap_or_default();
     pods.allow(pod, &caller.tenant_name, field)
-        .map_err(|errors| Refusal::of_fields(kind, errors))
+        .map_err(|errors| ApiError::of_fields(kind, errors))
 }

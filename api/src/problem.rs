@@ -1,7 +1,7 @@
 //! Refusals: every way in which a request is not carried out, as `application/problem+json` (RFC
 //! 9457).
 //!
-//! A handler returns a [`Refusal`]. An outer layer writes its body, because only there the id of
+//! A handler returns an [`ApiError`]. An outer layer writes its body, because only there the id of
 //! the request is known. Internal errors are logged here and not shown to the caller.
 
 use axum::body::Body;
@@ -17,7 +17,7 @@ use muster_store::StoreError;
 
 /// Kinds of problems of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProblemKind {
     MalformedBody,
     UnsupportedMediaType,
     BodyTooLarge,
@@ -44,14 +44,14 @@ pub enum Kind {
 
 /// A request that is not carried out, and why.
 #[derive(Debug, Clone)]
-pub struct Refusal {
-    kind: Kind,
+pub struct ApiError {
+    kind: ProblemKind,
     detail: String,
     errors: Vec<FieldError>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Kind {
+impl ProblemKind {
     pub const ALL: [Self; 22] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
@@ -187,9 +187,9 @@ impl Kind {
     }
 }
 
-impl Refusal {
+impl ApiError {
     #[must_use]
-    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
             detail: detail.into(),
@@ -199,7 +199,11 @@ impl Refusal {
     }
 
     #[must_use]
-    pub fn with_errors(kind: Kind, detail: impl Into<String>, errors: Vec<FieldError>) -> Self {
+    pub fn with_errors(
+        kind: ProblemKind,
+        detail: impl Into<String>,
+        errors: Vec<FieldError>,
+    ) -> Self {
         Self {
             errors,
             ..Self::new(kind, detail)
@@ -208,7 +212,7 @@ impl Refusal {
 
     /// Returns a refusal with all wrong fields of a body.
     #[must_use]
-    pub fn of_fields(kind: Kind, errors: Vec<FieldError>) -> Self {
+    pub fn of_fields(kind: ProblemKind, errors: Vec<FieldError>) -> Self {
         let details: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Self::with_errors(kind, details.join("; "), errors)
     }
@@ -221,19 +225,23 @@ impl Refusal {
             value: value.to_owned(),
             expected: expected.into(),
         };
-        Self::with_errors(Kind::InvalidParameter, error.to_string(), vec![error])
+        Self::with_errors(
+            ProblemKind::InvalidParameter,
+            error.to_string(),
+            vec![error],
+        )
     }
 
     /// Returns the refusal of a missing object. `what` contains its name, such as `job 0190…`.
     /// Objects of other tenants get the same answer.
     #[must_use]
     pub fn not_found(what: impl std::fmt::Display) -> Self {
-        Self::new(Kind::NotFound, format!("there is no {what}"))
+        Self::new(ProblemKind::NotFound, format!("there is no {what}"))
     }
 
     #[must_use]
     pub fn unauthenticated(detail: &str) -> Self {
-        Self::new(Kind::Unauthenticated, detail).header(
+        Self::new(ProblemKind::Unauthenticated, detail).header(
             WWW_AUTHENTICATE,
             HeaderValue::from_static("Bearer realm=\"muster\""),
         )
@@ -255,7 +263,7 @@ impl Refusal {
     pub fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error = chain(error), "a request failed");
         Self::new(
-            Kind::Internal,
+            ProblemKind::Internal,
             "the reason is in the daemon's log, under the id of this request",
         )
     }
@@ -273,25 +281,25 @@ impl Refusal {
     }
 }
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         if error.is_unavailable() || error.is_retryable() {
             tracing::warn!(error = chain(&error), "the store did not answer");
             return Self::new(
-                Kind::Unavailable,
+                ProblemKind::Unavailable,
                 "try again in a moment; nothing was changed",
             )
             .retry_after(1);
         }
         if let StoreError::Exceeded(exceeded) = &error {
             return Self::new(
-                Kind::LimitExceeded,
+                ProblemKind::LimitExceeded,
                 format!("{exceeded}; {}", remedy(&exceeded.limit)),
             );
         }
         // Tokens of a deleted tenant are cached for a short time.
         if matches!(error, StoreError::TenantDeleted) {
-            return Self::new(Kind::NotFound, error.to_string());
+            return Self::new(ProblemKind::NotFound, error.to_string());
         }
         Self::internal(&error)
     }
@@ -308,7 +316,7 @@ fn remedy(limit: &str) -> String {
     format!("{own}, or ask an administrator for more (muster tenants limits NAME --{flag} N)")
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ApiError {
     fn into_response(mut self) -> Response {
         let (_, status, _) = self.kind.facts();
         let mut response = status.into_response();
@@ -333,8 +341,8 @@ pub async fn write(request: Request, next: Next) -> Response {
     let (mut parts, body) = response.into_parts();
     let written = parts.extensions.remove::<Problem>().or_else(|| {
         (parts.status == StatusCode::METHOD_NOT_ALLOWED).then(|| {
-            Refusal::new(
-                Kind::MethodNotAllowed,
+            ApiError::new(
+                ProblemKind::MethodNotAllowed,
                 format!("{path} does not take {method}"),
             )
             .problem()

@@ -1,7 +1,7 @@
 //! Query and path parameters. Unknown, repeated and malformed ones are refused, with what is
 //! expected.
 
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::Uri;
 use axum::http::request::Parts;
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use muster_document::NO_NUL;
 use muster_model::spec::FieldError;
 use muster_model::view::Page;
-use muster_store::page::Page as Rows;
+use muster_store::page::RowPage;
 use std::str::FromStr;
 
 /// Default number of items per page.
@@ -22,7 +22,7 @@ pub const PAGE_MAX: u32 = 500;
 /// bodies.
 pub async fn refuse_nul(request: Request, next: Next) -> Response {
     match with_nul(request.uri()) {
-        Some((field, value)) => Refusal::parameter(&field, &value, NO_NUL).into_response(),
+        Some((field, value)) => ApiError::parameter(&field, &value, NO_NUL).into_response(),
         None => next.run(request).await,
     }
 }
@@ -132,7 +132,7 @@ impl Query {
         self.one("continue", "the value of continue of the page before")
     }
 
-    fn read<T: FromQuery>(text: &str) -> Result<T, Refusal> {
+    fn read<T: FromQuery>(text: &str) -> Result<T, ApiError> {
         let pairs = form_urlencoded::parse(text.as_bytes())
             .into_owned()
             .collect();
@@ -158,8 +158,8 @@ impl Query {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join("; ");
-        Err(Refusal::with_errors(
-            Kind::InvalidParameter,
+        Err(ApiError::with_errors(
+            ProblemKind::InvalidParameter,
             detail,
             query.errors,
         ))
@@ -174,9 +174,9 @@ impl FromQuery for () {
 }
 
 impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Params<T> {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         Query::read(parts.uri.query().unwrap_or_default()).map(Self)
     }
 }
@@ -213,12 +213,12 @@ pub fn page<Row, Item>(
 ) -> Page<Item> {
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
-    shown(Rows { rows, more }, cursor, view)
+    shown(RowPage { rows, more }, cursor, view)
 }
 
 /// Returns a page of rows that the store has cut by number or bytes.
 pub fn shown<Row, Item>(
-    page: Rows<Row>,
+    page: RowPage<Row>,
     cursor: impl Fn(&Row) -> String,
     view: impl Fn(Row) -> Item,
 ) -> Page<Item> {
@@ -230,7 +230,7 @@ pub fn shown<Row, Item>(
 }
 
 /// Extractor of the first path parameter as `T`. A value that cannot be parsed names no object.
-pub struct Named<T>(pub T);
+pub struct PathParam<T>(pub T);
 
 /// Type of a path parameter; `WHAT` precedes it in errors.
 pub trait PathName: FromStr {
@@ -249,16 +249,16 @@ impl PathName for muster_model::id::TokenId {
     const WHAT: &'static str = "token";
 }
 
-impl<S: Send + Sync, T: PathName> FromRequestParts<S> for Named<T> {
-    type Rejection = Refusal;
+impl<S: Send + Sync, T: PathName> FromRequestParts<S> for PathParam<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = RawPathParams::from_request_parts(parts, state)
             .await
-            .map_err(|_| Refusal::not_found(format!("{} of this name", T::WHAT)))?;
+            .map_err(|_| ApiError::not_found(format!("{} of this name", T::WHAT)))?;
         let (_, text) = params.iter().next().expect("the route has a parameter");
         text.parse().map(Self).map_err(|_| {
-            Refusal::not_found(format!("{} {text}; its name would be a UUID", T::WHAT))
+            ApiError::not_found(format!("{} {text}; its name would be a UUID", T::WHAT))
         })
     }
 }

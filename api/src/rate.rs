@@ -12,7 +12,7 @@ use std::time::Duration;
 const SWEEP_EVERY: usize = 10_000;
 
 /// Rate limit per key.
-pub struct Rate<Key: Hash + Eq + Clone> {
+pub struct KeyedRateLimit<Key: Hash + Eq + Clone> {
     limiter: RateLimiter<Key, DefaultKeyedStateStore<Key>, DefaultClock>,
     per_s: u32,
     taken: AtomicUsize,
@@ -26,7 +26,7 @@ pub struct TooMany {
     pub wait: Duration,
 }
 
-impl<Key: Hash + Eq + Clone> Rate<Key> {
+impl<Key: Hash + Eq + Clone> KeyedRateLimit<Key> {
     #[must_use]
     pub fn new(per_s: u32, burst: u32) -> Self {
         let per_s = NonZeroU32::new(per_s).unwrap_or(NonZeroU32::MIN);

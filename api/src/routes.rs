@@ -1,6 +1,6 @@
 //! The list of all routes.
 
-use crate::state::App;
+use crate::state::ApiState;
 use crate::{
     auth, cluster, health, history, job, layers, metrics, node, openapi, question, round, study,
     tenant, token, user, web,
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 const BASE: &str = "/api/v1";
 
 /// Returns the router with all routes.
-pub fn router(app: &App) -> Router {
+pub fn router(app: &ApiState) -> Router {
     let (users, _) = users().split_for_parts();
     let users = users
         .fallback(web::unknown_path)
@@ -35,18 +35,18 @@ pub fn router(app: &App) -> Router {
 
 /// Returns the description of the routes under `/api/v1`.
 pub fn described() -> Document {
-    OpenApiRouter::<App>::new()
+    OpenApiRouter::<ApiState>::new()
         .nest(BASE, users())
         .into_openapi()
 }
 
-fn users() -> OpenApiRouter<App> {
+fn users() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(job::submit::submit, job::list::list))
         .routes(routes!(job::get::get, job::edit::edit, job::delete::delete))
         .routes(routes!(job::cancel::cancel))
         .routes(routes!(job::suspend::suspend))
-        .routes(routes!(job::go_on::go_on))
+        .routes(routes!(job::continue_job::continue_job))
         .routes(routes!(job::pause::pause))
         .routes(routes!(job::resume::resume))
         .routes(routes!(job::tasks::tasks))

@@ -13,7 +13,7 @@ use serde_json::Value;
 const TRIED: usize = 64;
 
 /// A number and its position, as a JSON pointer and as errors show it.
-struct Place {
+struct NumberPosition {
     pointer: String,
     field: String,
 }
@@ -31,7 +31,7 @@ pub fn odd_word<T: DeserializeOwned>(text: &[u8], document: &Value) -> Option<Fi
     }
     let changed = muster_document::yaml(&changed).ok()?;
     let mut places = Vec::new();
-    let root = Place {
+    let root = NumberPosition {
         pointer: String::new(),
         field: String::new(),
     };
@@ -83,12 +83,12 @@ fn is_odd(word: &str) -> bool {
         || (sign == "-" && rest == "0")
 }
 
-fn differing(one: &Value, other: &Value, at: Place, found: &mut Vec<Place>) {
+fn differing(one: &Value, other: &Value, at: NumberPosition, found: &mut Vec<NumberPosition>) {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
             for ((name, one), other) in one.iter().zip(other.values()) {
                 let dot = if at.field.is_empty() { "" } else { "." };
-                let place = Place {
+                let place = NumberPosition {
                     pointer: format!(
                         "{}/{}",
                         at.pointer,
@@ -101,7 +101,7 @@ fn differing(one: &Value, other: &Value, at: Place, found: &mut Vec<Place>) {
         }
         (Value::Array(one), Value::Array(other)) => {
             for (index, (one, other)) in one.iter().zip(other).enumerate() {
-                let place = Place {
+                let place = NumberPosition {
                     pointer: format!("{}/{index}", at.pointer),
                     field: format!("{}[{index}]", at.field),
                 };

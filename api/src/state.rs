@@ -1,21 +1,21 @@
 //! Shared state of all handlers: connections, limits and background tasks. Cheap to clone.
 
 use crate::auth::caller::Caller;
-use crate::auth::tokens::Tokens;
+use crate::auth::tokens::TokenCache;
 use crate::body::parse::Readers;
-use crate::config::{Limits, Settings};
+use crate::commit_notifier::CommitNotifier;
+use crate::config::{ApiSettings, ClientLimits};
 use crate::failures::Failures;
 use crate::files::Files;
-use crate::metrics::Metrics;
-use crate::rate::Rate;
-use crate::stream::wakes::Wakes;
-use crate::study::Lines;
-use crate::wake::Waker;
-use muster_connections::Places;
+use crate::metrics::ApiMetrics;
+use crate::rate::KeyedRateLimit;
+use crate::stream::notifications::EventNotifications;
+use crate::study::LongPollQueues;
+use muster_connections::KeyedSemaphore;
 use muster_model::id::{TenantId, TokenId};
 use muster_objects::ObjectsError;
 use muster_store::StoreError;
-use muster_store::pool::{self, Pool, Transaction};
+use muster_store::pool::{self, StorePool, Transaction};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -30,59 +30,59 @@ pub enum StartError {
 }
 
 #[derive(Clone)]
-pub struct App {
-    inner: Arc<Inner>,
+pub struct ApiState {
+    inner: Arc<ApiStateInner>,
 }
 
-/// Accessed through [`App`].
-pub struct Inner {
-    pub pool: Pool,
-    pub limits: Limits,
+/// Accessed through [`ApiState`].
+pub struct ApiStateInner {
+    pub pool: StorePool,
+    pub limits: ClientLimits,
     /// Where nodes write checkpoints; `None` refuses downloads.
     pub files: Option<Files>,
     /// Threads that parse large bodies.
     pub readers: Readers,
     /// Folder of the built web page; `None` serves no page.
     pub web_root: Option<PathBuf>,
-    pub tokens: Tokens,
+    pub tokens: TokenCache,
     /// Requests without a valid token.
     pub failures: Failures,
     /// Rate limits of tokens.
-    pub token_rate: Rate<TokenId>,
+    pub token_rate: KeyedRateLimit<TokenId>,
     /// Rate limits of tenants, over all their tokens.
-    pub tenant_rate: Rate<TenantId>,
-    pub metrics: Metrics,
+    pub tenant_rate: KeyedRateLimit<TenantId>,
+    pub metrics: ApiMetrics,
     /// Notifies the scheduler and all API servers.
-    pub waker: Waker,
+    pub commit_notifier: CommitNotifier,
     /// Wakes the streams of this process.
-    pub wakes: Wakes,
+    pub event_notifications: EventNotifications,
     /// Waiting requests for trials.
-    pub lines: Lines,
+    pub long_poll_queues: LongPollQueues,
     /// Limits of open streams.
-    pub streams: Places<TenantId>,
+    pub streams: KeyedSemaphore<TenantId>,
     /// Cancelled when the daemon stops, so that open streams end.
     pub stopping: CancellationToken,
 }
 
-impl std::ops::Deref for App {
-    type Target = Inner;
+impl std::ops::Deref for ApiState {
+    type Target = ApiStateInner;
 
-    fn deref(&self) -> &Inner {
+    fn deref(&self) -> &ApiStateInner {
         &self.inner
     }
 }
 
-impl App {
+impl ApiState {
     /// Starts the background tasks, which end with `stopping`. Must be called within a tokio
     /// runtime.
     ///
     /// # Errors
     /// If the address of the database is invalid, or the environment lacks the settings of the
     /// bucket.
-    pub fn start(settings: &Settings, stopping: CancellationToken) -> Result<Self, StartError> {
+    pub fn start(settings: &ApiSettings, stopping: CancellationToken) -> Result<Self, StartError> {
         let pool = pool::api(&settings.database_url, settings.database_connections)?;
         let limits = &settings.limits;
-        let inner = Inner {
+        let inner = ApiStateInner {
             limits: limits.clone(),
             files: settings
                 .checkpoint_root
@@ -91,18 +91,18 @@ impl App {
                 .transpose()?,
             readers: Readers::default(),
             web_root: settings.web_root.clone(),
-            tokens: Tokens::default(),
+            tokens: TokenCache::default(),
             failures: Failures::new(limits),
-            token_rate: Rate::new(limits.requests_per_s, limits.requests_burst),
-            tenant_rate: Rate::new(
+            token_rate: KeyedRateLimit::new(limits.requests_per_s, limits.requests_burst),
+            tenant_rate: KeyedRateLimit::new(
                 limits.tenant_requests_per_s.max(limits.requests_per_s),
                 limits.tenant_requests_burst.max(limits.requests_burst),
             ),
-            metrics: Metrics::default(),
-            waker: Waker::start(pool.clone(), stopping.clone()),
-            wakes: Wakes::start(pool.clone(), stopping.clone()),
-            lines: Lines::default(),
-            streams: Places::new(limits.streams, limits.streams_per_tenant),
+            metrics: ApiMetrics::default(),
+            commit_notifier: CommitNotifier::start(pool.clone(), stopping.clone()),
+            event_notifications: EventNotifications::start(pool.clone(), stopping.clone()),
+            long_poll_queues: LongPollQueues::default(),
+            streams: KeyedSemaphore::new(limits.streams, limits.streams_per_tenant),
             stopping,
             pool,
         };

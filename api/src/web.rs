@@ -1,8 +1,8 @@
 //! Files of the web page. A path without a file gets the page itself, which routes in the browser,
 //! unless the path has an extension.
 
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::state::ApiState;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -22,7 +22,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const HASHED: &str = "/assets/";
 
 /// Answers paths that no route matches.
-pub async fn page(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+pub async fn page(State(app): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let path = request.uri().path().to_owned();
     let Some(root) = app
         .web_root
@@ -32,8 +32,8 @@ pub async fn page(State(app): State<App>, request: Request) -> Result<Response, 
         return Err(unknown(&path));
     };
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Err(Refusal::new(
-            Kind::MethodNotAllowed,
+        return Err(ApiError::new(
+            ProblemKind::MethodNotAllowed,
             format!("{path} takes GET"),
         ));
     }
@@ -56,7 +56,7 @@ pub async fn page(State(app): State<App>, request: Request) -> Result<Response, 
 }
 
 /// Answers paths under `/api/v1` that no route matches.
-pub async fn unknown_path(OriginalUri(uri): OriginalUri) -> Refusal {
+pub async fn unknown_path(OriginalUri(uri): OriginalUri) -> ApiError {
     unknown(uri.path())
 }
 
@@ -83,9 +83,9 @@ async fn serve(root: &Path, request: Request) -> Response {
     served.into_response()
 }
 
-fn unknown(path: &str) -> Refusal {
-    Refusal::new(
-        Kind::NotFound,
+fn unknown(path: &str) -> ApiError {
+    ApiError::new(
+        ProblemKind::NotFound,
         format!("there is nothing at {path}; /openapi.json lists what there is"),
     )
 }

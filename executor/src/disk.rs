@@ -4,7 +4,7 @@
 //! Files that must stay writable on a full disk are rewritten in place ([`rewrite`]): their blocks
 //! are allocated when the file is created. A copy-on-write file system gives no such guarantee.
 
-use crate::opener::{self, Folder};
+use crate::opener::{self, FolderHandle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::{OsStr, OsString};
@@ -86,10 +86,13 @@ pub(crate) fn hold(path: &Path) -> io::Result<File> {
 
 /// Opens a file for reading.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    within(path, Folder::open)
+    within(path, FolderHandle::open)
 }
 
-fn within<T>(path: &Path, act: impl FnOnce(&Folder, &OsStr) -> io::Result<T>) -> io::Result<T> {
+fn within<T>(
+    path: &Path,
+    act: impl FnOnce(&FolderHandle, &OsStr) -> io::Result<T>,
+) -> io::Result<T> {
     let (folder, name) = opener::split(path)?;
-    act(&Folder::at(folder)?, name)
+    act(&FolderHandle::at(folder)?, name)
 }

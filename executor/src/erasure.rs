@@ -2,11 +2,11 @@
 //! the checkpoint store.
 
 use crate::gc;
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use muster_model::error_chain::chain;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::{BucketAddress, Place};
-use muster_objects::{Bucket, ObjectsError};
+use muster_objects::{ObjectBucket, ObjectsError};
 use muster_proto::session::{Erase, Erased};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -113,14 +113,14 @@ fn id<T: std::str::FromStr>(field: &'static str, value: &str) -> Result<T, Erasu
 /// Removes the job's folder. The tenant's folder is opened without following links: a task with
 /// write access could have replaced it by a link to another tenant's folder.
 fn in_folder(root: &Path, tenant: TenantId, job: JobId) -> Result<(), ErasureError> {
-    Folder::at(root).map_err(|source| ErasureError::Root {
+    FolderHandle::at(root).map_err(|source| ErasureError::Root {
         path: root.to_owned(),
         source,
     })?;
     let of_tenant = root.join(tenant.to_string());
     let job = job.to_string();
-    let removed =
-        Folder::itself(&of_tenant).and_then(|folder| gc::remove_within(&folder, OsStr::new(&job)));
+    let removed = FolderHandle::itself(&of_tenant)
+        .and_then(|folder| gc::remove_within(&folder, OsStr::new(&job)));
     match removed {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ErasureError::Remove {
             path: of_tenant.join(job),
@@ -135,7 +135,7 @@ async fn in_bucket(
     tenant: TenantId,
     job: JobId,
 ) -> Result<(), ErasureError> {
-    let bucket = Bucket::open(address)?;
+    let bucket = ObjectBucket::open(address)?;
     let of_job = format!("{tenant}/{job}");
     let names = bucket.list(&of_job).await?.into_iter();
     let names: Vec<String> = names.map(|name| format!("{of_job}/{name}")).collect();

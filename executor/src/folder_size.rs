@@ -1,6 +1,6 @@
 //! Disk space of task folders.
 
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -13,10 +13,10 @@ const MOST_LEVELS: usize = 32;
 /// unreadable parts count as 0.
 pub(crate) fn bytes_within(folder: &Path) -> u64 {
     let mut names_left = MOST_NAMES;
-    Folder::itself(folder).map_or(0, |folder| walk(&folder, MOST_LEVELS, &mut names_left))
+    FolderHandle::itself(folder).map_or(0, |folder| walk(&folder, MOST_LEVELS, &mut names_left))
 }
 
-fn walk(folder: &Folder, levels_left: usize, names_left: &mut usize) -> u64 {
+fn walk(folder: &FolderHandle, levels_left: usize, names_left: &mut usize) -> u64 {
     let names = folder.some_names(*names_left).unwrap_or_default();
     let mut bytes = 0_u64;
     for name in names {

@@ -4,7 +4,7 @@
 //! would exhaust the executor's descriptors or its stack.
 
 use crate::clock;
-use crate::opener::{self, Folder};
+use crate::opener::{self, FolderHandle};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,14 +39,14 @@ pub(crate) fn remove_in_background(folders: Vec<PathBuf>) {
 /// If something cannot be removed; everything before it is removed.
 pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     let (above, name) = opener::split(path)?;
-    remove_within(&Folder::at(above)?, name)
+    remove_within(&FolderHandle::at(above)?, name)
 }
 
 /// Removes a folder within an open folder.
 ///
 /// # Errors
 /// As [`remove_folder`].
-pub(crate) fn remove_within(above: &Folder, name: &OsStr) -> io::Result<()> {
+pub(crate) fn remove_within(above: &FolderHandle, name: &OsStr) -> io::Result<()> {
     if is_gone(above, name)? {
         return Ok(());
     }
@@ -65,7 +65,7 @@ pub(crate) fn remove_within(above: &Folder, name: &OsStr) -> io::Result<()> {
     }
 }
 
-fn empty(top: &Folder, folder: &Folder) -> io::Result<()> {
+fn empty(top: &FolderHandle, folder: &FolderHandle) -> io::Result<()> {
     loop {
         let names = folder.some_names(AT_A_TIME)?;
         if names.is_empty() {
@@ -81,7 +81,7 @@ fn empty(top: &Folder, folder: &Folder) -> io::Result<()> {
 }
 
 /// Removes a file or link; returns `false` for a folder.
-fn is_gone(folder: &Folder, name: &OsStr) -> io::Result<bool> {
+fn is_gone(folder: &FolderHandle, name: &OsStr) -> io::Result<bool> {
     match folder.remove(name) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(false),

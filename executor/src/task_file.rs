@@ -1,7 +1,7 @@
 //! A file in a task's folder. Every access uses safe file access ([`muster_opener`]); the type
 //! prevents an open by path.
 
-use crate::opener::{self, Folder, ORDINARY, PRIVATE, Reserved};
+use crate::opener::{self, FolderHandle, ORDINARY, PRIVATE, Reserved};
 use muster_proto::MAX_MESSAGE_BYTES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -49,11 +49,11 @@ impl TaskFile {
     /// # Errors
     /// If it is absent or not a regular file.
     pub(crate) fn open(&self) -> io::Result<File> {
-        self.within(Folder::open)
+        self.within(FolderHandle::open)
     }
 
     pub(crate) fn append(&self) -> io::Result<File> {
-        self.within(Folder::append)
+        self.within(FolderHandle::append)
     }
 
     /// Replaces the file by an empty one.
@@ -123,7 +123,7 @@ impl TaskFile {
     /// Returns `None` if the file cannot be opened or is not a regular file.
     #[must_use]
     pub(crate) fn metadata(&self) -> Option<Metadata> {
-        let metadata = self.within(Folder::metadata).ok()?;
+        let metadata = self.within(FolderHandle::metadata).ok()?;
         metadata.is_file().then_some(metadata)
     }
 
@@ -135,15 +135,15 @@ impl TaskFile {
 
     /// Removes the file, if it exists.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        match self.within(Folder::remove) {
+        match self.within(FolderHandle::remove) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }
     }
 
-    fn within<T>(&self, act: impl FnOnce(&Folder, &OsStr) -> io::Result<T>) -> io::Result<T> {
+    fn within<T>(&self, act: impl FnOnce(&FolderHandle, &OsStr) -> io::Result<T>) -> io::Result<T> {
         let (folder, name) = opener::split(&self.path)?;
-        act(&Folder::itself(folder)?, name)
+        act(&FolderHandle::itself(folder)?, name)
     }
 }
 

@@ -5,8 +5,8 @@ use crate::clock;
 use crate::passes;
 use muster_model::id::{JobId, NodeId};
 use muster_store::StoreError;
-use muster_store::erasure::{self, Pending};
-use muster_store::pool::{self, Pool};
+use muster_store::erasure::{self, PendingErasure};
+use muster_store::pool::{self, StorePool};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ struct State {
 #[derive(Debug)]
 struct Place {
     session: u64,
-    orders: mpsc::UnboundedSender<Pending>,
+    orders: mpsc::UnboundedSender<PendingErasure>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub struct Orders {
     of: Erasures,
     node: NodeId,
     session: u64,
-    orders: mpsc::UnboundedReceiver<Pending>,
+    orders: mpsc::UnboundedReceiver<PendingErasure>,
 }
 
 impl Erasures {
@@ -90,7 +90,7 @@ impl Erasures {
     }
 
     /// Gives the orders to the nodes in rotation.
-    fn give(&self, pending: &[Pending], now: Instant) {
+    fn give(&self, pending: &[PendingErasure], now: Instant) {
         let mut state = self.lock();
         for order in pending {
             let after = |latest| {
@@ -120,7 +120,7 @@ impl Erasures {
 
 impl Orders {
     /// Returns the next order for the node.
-    pub async fn next(&mut self) -> Pending {
+    pub async fn next(&mut self) -> PendingErasure {
         match self.orders.recv().await {
             Some(order) => order,
             // A newer session of the node has replaced this one.
@@ -155,7 +155,7 @@ impl Drop for Orders {
 }
 
 /// Gives orders until the term ends.
-pub async fn run(pool: &Pool, erasures: &Erasures) {
+pub async fn run(pool: &StorePool, erasures: &Erasures) {
     loop {
         tokio::time::sleep(PAUSE).await;
         passes::one("erasures", LIMIT, once(pool, erasures, REST)).await;
@@ -166,7 +166,11 @@ pub async fn run(pool: &Pool, erasures: &Erasures) {
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn once(pool: &Pool, erasures: &Erasures, rest: Duration) -> Result<u64, StoreError> {
+pub async fn once(
+    pool: &StorePool,
+    erasures: &Erasures,
+    rest: Duration,
+) -> Result<u64, StoreError> {
     let now = clock::instant();
     let Some(given) = erasures.given(now) else {
         return Ok(0);
@@ -190,8 +194,8 @@ mod tests {
     use muster_model::id::TenantId;
     use uuid::Uuid;
 
-    fn order(job: u128) -> Pending {
-        Pending {
+    fn order(job: u128) -> PendingErasure {
+        PendingErasure {
             tenant: TenantId(Uuid::from_u128(1)),
             job: JobId(Uuid::from_u128(job)),
         }

@@ -13,10 +13,10 @@ use muster_model::job::JobState;
 use muster_sim::forecast as sim;
 use muster_sim::what_if::Past;
 use muster_store::StoreError;
-use muster_store::forecast::{self, NewForecast, Outcome, Raw};
-use muster_store::past::Earlier;
+use muster_store::duration_history::JobDuration;
+use muster_store::forecast::{self, ForecastOutcome, NewForecast, SimulatedForecast};
 use muster_store::plan::{Loaded, Loader};
-use muster_store::pool::{Pool, in_time};
+use muster_store::pool::{StorePool, in_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ pub enum ForecastError {
 }
 
 /// Forecasts repeatedly.
-pub async fn run(pool: &Pool, policy: &Policy) {
+pub async fn run(pool: &StorePool, policy: &Policy) {
     let mut told = Told::default();
     let (soonest, latest) = EVERY;
     let mut pause = soonest;
@@ -113,7 +113,11 @@ pub async fn run(pool: &Pool, policy: &Policy) {
 /// # Errors
 /// [`ForecastError`].
 #[tracing::instrument(name = "scheduler.forecast", skip_all)]
-pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize, ForecastError> {
+pub async fn once(
+    pool: &StorePool,
+    policy: &Policy,
+    told: &mut Told,
+) -> Result<usize, ForecastError> {
     let (snapshot, learnt) = live(pool, &mut told.loader).await?;
     if snapshot.jobs.is_empty() {
         told.said.clear();
@@ -139,7 +143,7 @@ pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize
     Ok(fresh.len())
 }
 
-async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
+async fn keep(pool: &StorePool, fresh: &[NewForecast]) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     forecast::insert(&mut tx, fresh).await?;
     tx.commit().await.map_err(StoreError::from)
@@ -150,7 +154,7 @@ async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
 /// # Errors
 /// [`StoreError`].
 pub async fn live(
-    pool: &Pool,
+    pool: &StorePool,
     loader: &mut Loader,
 ) -> Result<(ClusterSnapshot, Learnt), StoreError> {
     let read = in_time(read(pool, loader)).await?;
@@ -159,21 +163,21 @@ pub async fn live(
 
 struct Read {
     loaded: Loaded,
-    ends: Vec<Outcome>,
-    starts: Vec<Outcome>,
+    ends: Vec<ForecastOutcome>,
+    starts: Vec<ForecastOutcome>,
     /// Earlier jobs of each job's document.
-    past: BTreeMap<JobId, Vec<Earlier>>,
+    past: BTreeMap<JobId, Vec<JobDuration>>,
     around_s: Option<f64>,
 }
 
-async fn read(pool: &Pool, loader: &mut Loader) -> Result<Read, StoreError> {
+async fn read(pool: &StorePool, loader: &mut Loader) -> Result<Read, StoreError> {
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
     let loaded = loader.load(&mut tx, clock::now()).await?;
     let jobs: Vec<JobId> = loaded.jobs.iter().map(|job| job.job.id).collect();
     let read = Read {
         ends: forecast::outcomes(&mut tx).await?,
         starts: forecast::start_outcomes(&mut tx).await?,
-        past: muster_store::past::of_jobs(&mut tx, &jobs).await?,
+        past: muster_store::duration_history::of_jobs(&mut tx, &jobs).await?,
         around_s: forecast::around_s(&mut tx).await?,
         loaded,
     };
@@ -207,7 +211,7 @@ fn known(read: Read) -> (ClusterSnapshot, Learnt) {
 /// otherwise steps and speed. `least` is the smallest size of the job, `done_s` its training time
 /// so far.
 #[must_use]
-pub fn past(counts_steps: bool, least: (u32, u32), earlier: &[Earlier], done_s: f64) -> Past {
+pub fn past(counts_steps: bool, least: (u32, u32), earlier: &[JobDuration], done_s: f64) -> Past {
     if !counts_steps {
         let took_s: Vec<f64> = earlier.iter().map(|one| one.took_s).collect();
         return Past {
@@ -296,7 +300,7 @@ pub fn interval(made: sim::Interval, now_ms: i64) -> Interval {
 }
 
 /// Uncalibrated result, which scores the forecast after the event.
-fn raw(made: &sim::Forecast, now_ms: i64) -> Raw {
+fn raw(made: &sim::Forecast, now_ms: i64) -> SimulatedForecast {
     let left_s = |at_ms: i64| at_ms.saturating_sub(now_ms) as f64 / 1000.0;
     let seconds = |interval: sim::Interval| {
         let sim::Interval {
@@ -306,7 +310,7 @@ fn raw(made: &sim::Forecast, now_ms: i64) -> Raw {
         } = interval;
         [left_s(p10_ms), left_s(p50_ms), left_s(p90_ms)]
     };
-    Raw {
+    SimulatedForecast {
         basis: made.raw.context.basis.as_str().to_owned(),
         waits: made.raw.context.waits,
         start_s: made.raw.start.map(seconds),
@@ -315,7 +319,7 @@ fn raw(made: &sim::Forecast, now_ms: i64) -> Raw {
 }
 
 /// `None` for a basis that this release does not know.
-fn end_score(outcome: &Outcome) -> Option<sim::Score> {
+fn end_score(outcome: &ForecastOutcome) -> Option<sim::Score> {
     let context = sim::Context {
         basis: sim::Basis::from_name(&outcome.raw.basis)?,
         waits: outcome.raw.waits,
@@ -323,11 +327,11 @@ fn end_score(outcome: &Outcome) -> Option<sim::Score> {
     Some(score(outcome, outcome.raw.finish_s?, context))
 }
 
-fn start_score(outcome: &Outcome) -> Option<sim::Score> {
+fn start_score(outcome: &ForecastOutcome) -> Option<sim::Score> {
     Some(score(outcome, outcome.raw.start_s?, sim::STARTS))
 }
 
-fn score(outcome: &Outcome, raw_s: [f64; 3], context: sim::Context) -> sim::Score {
+fn score(outcome: &ForecastOutcome, raw_s: [f64; 3], context: sim::Context) -> sim::Score {
     let made_ms = translate::unix_ms(outcome.made_at);
     let [p10_ms, p50_ms, p90_ms] = raw_s.map(|s| made_ms + (s * 1000.0) as i64);
     let interval = sim::Interval {

@@ -5,9 +5,9 @@ use crate::clock;
 use crate::metrics::Metrics;
 use crate::passes;
 use muster_store::StoreError;
-use muster_store::event::Cursor;
-use muster_store::horizon::{self, Holder};
-use muster_store::pool::{self, Pool};
+use muster_store::event::EventCursor;
+use muster_store::horizon::{self, HorizonHolder};
+use muster_store::pool::{self, StorePool};
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Oldest invisible event of the last poll, and the time since which it is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watched {
-    waits: Option<(Cursor, Instant)>,
+    waits: Option<(EventCursor, Instant)>,
     warned: Option<Instant>,
 }
 
@@ -30,11 +30,11 @@ pub struct Watched {
 pub struct Age {
     pub waited: Duration,
     /// Warning to log, with the transaction that delays the event if it is known.
-    pub warning: Option<Option<Holder>>,
+    pub warning: Option<Option<HorizonHolder>>,
 }
 
 /// Polls until the term ends.
-pub async fn run(pool: &Pool, metrics: &Metrics) {
+pub async fn run(pool: &StorePool, metrics: &Metrics) {
     let mut watched = Watched::default();
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -59,7 +59,11 @@ pub async fn run(pool: &Pool, metrics: &Metrics) {
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn once(pool: &Pool, watched: &mut Watched, now: Instant) -> Result<Age, StoreError> {
+pub async fn once(
+    pool: &StorePool,
+    watched: &mut Watched,
+    now: Instant,
+) -> Result<Age, StoreError> {
     let mut tx = pool::begin(pool).await?;
     let unseen = horizon::first_unseen(&mut tx).await?;
     watched.waits = match (unseen, watched.waits) {

@@ -12,8 +12,8 @@ use crate::retry;
 use muster_model::id::NodeId;
 use muster_model::node::Node;
 use muster_store::StoreError;
-use muster_store::node::Heard;
-use muster_store::pool::Pool;
+use muster_store::node::NodeHeartbeat;
+use muster_store::pool::StorePool;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Polls for lost nodes. The first poll only starts the measurement. A node without a heartbeat
 /// since the start of the term is lost after lease and grace.
-pub async fn run(pool: &Pool, config: &Config) {
+pub async fn run(pool: &StorePool, config: &Config) {
     let lost_after = Duration::from_millis(config.lost_after_ms());
     let pause = Duration::from_millis(config.heartbeat_ms);
     let mut silence = Silence::default();
@@ -41,7 +41,7 @@ pub async fn run(pool: &Pool, config: &Config) {
 /// # Errors
 /// [`StoreError`] if the store cannot be read or written.
 pub async fn once(
-    pool: &Pool,
+    pool: &StorePool,
     silence: &mut Silence,
     lost_after: Duration,
     instant: impl Fn() -> Instant,
@@ -60,8 +60,8 @@ pub async fn once(
 }
 
 async fn mark_lost(
-    pool: &Pool,
-    silent: &[Heard],
+    pool: &StorePool,
+    silent: &[NodeHeartbeat],
     now: OffsetDateTime,
 ) -> Result<Vec<Node>, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
@@ -84,7 +84,12 @@ struct Since {
 
 impl Silence {
     /// Nodes that have been silent for `limit`. `heard` was read before `now`.
-    pub fn longer_than(&mut self, limit: Duration, heard: Vec<Heard>, now: Instant) -> Vec<Heard> {
+    pub fn longer_than(
+        &mut self,
+        limit: Duration,
+        heard: Vec<NodeHeartbeat>,
+        now: Instant,
+    ) -> Vec<NodeHeartbeat> {
         let before = std::mem::take(&mut self.0);
         let mut silent = Vec::new();
         for node in heard {
@@ -112,13 +117,18 @@ mod tests {
     const A: NodeId = NodeId(Uuid::from_u128(1));
     const B: NodeId = NodeId(Uuid::from_u128(2));
 
-    fn heard(id: NodeId, at_s: i64) -> Heard {
+    fn heard(id: NodeId, at_s: i64) -> NodeHeartbeat {
         let last_seen_at = OffsetDateTime::from_unix_timestamp(at_s).expect("a time");
-        Heard { id, last_seen_at }
+        NodeHeartbeat { id, last_seen_at }
     }
 
     /// Silent nodes of a poll after `after_s` seconds of the monotonic clock.
-    fn look(silence: &mut Silence, after_s: u64, nodes: &[Heard], begin: Instant) -> Vec<NodeId> {
+    fn look(
+        silence: &mut Silence,
+        after_s: u64,
+        nodes: &[NodeHeartbeat],
+        begin: Instant,
+    ) -> Vec<NodeId> {
         let now = begin + Duration::from_secs(after_s);
         let silent = silence.longer_than(LOST_AFTER, nodes.to_vec(), now);
         silent.into_iter().map(|node| node.id).collect()

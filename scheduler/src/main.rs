@@ -13,7 +13,7 @@ use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
 use muster_scheduler::wakes::{self, Wakes};
 use muster_scheduler::{erasure, forecast, horizon, lease, question, retention, round, study, tls};
-use muster_store::pool::Pool;
+use muster_store::pool::StorePool;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -106,7 +106,7 @@ async fn lead(
 /// State that the loops of a term share.
 #[derive(Clone)]
 struct Leading {
-    pool: Pool,
+    pool: StorePool,
     policy: Policy,
     config: Arc<Config>,
     wakes: Wakes,

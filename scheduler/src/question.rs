@@ -21,8 +21,8 @@ use muster_sim::Cancel;
 use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, Past, WhatIfError, what_if};
 use muster_store::StoreError;
 use muster_store::plan::Loader;
-use muster_store::pool::{Pool, begin, in_time};
-use muster_store::question::{self, Open};
+use muster_store::pool::{StorePool, begin, in_time};
+use muster_store::question::{self, OpenQuestion};
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ const OWN_SHOWN: usize = 100;
 const ALL_SHOWN: usize = 500;
 
 /// Answers one question after the other, in rotation over tenants.
-pub async fn run(pool: &Pool, policy: &Policy, mut wakes: Wakes) {
+pub async fn run(pool: &StorePool, policy: &Policy, mut wakes: Wakes) {
     let mut served = Served::default();
     loop {
         wakes.questions.mark_unchanged();
@@ -74,7 +74,7 @@ impl Served {
 /// [`ForecastError`].
 #[tracing::instrument(name = "scheduler.question", skip_all)]
 pub async fn once(
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     served: &mut Served,
 ) -> Result<bool, ForecastError> {
@@ -88,7 +88,7 @@ pub async fn once(
 pub async fn once_by(
     answer: impl FnOnce(
         &ClusterSnapshot,
-        &Open,
+        &OpenQuestion,
         &[Change],
         &Policy,
         Learnt,
@@ -96,7 +96,7 @@ pub async fn once_by(
     ) -> Result<Answer, ForecastError>
     + Send
     + 'static,
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     served: &mut Served,
 ) -> Result<bool, ForecastError> {
@@ -129,7 +129,7 @@ pub async fn once_by(
     Ok(true)
 }
 
-async fn next(pool: &Pool, served: &Served) -> Result<Option<Open>, StoreError> {
+async fn next(pool: &StorePool, served: &Served) -> Result<Option<OpenQuestion>, StoreError> {
     let now = clock::now();
     let mut tx = begin(pool).await?;
     question::prune(&mut tx, now).await?;
@@ -138,7 +138,7 @@ async fn next(pool: &Pool, served: &Served) -> Result<Option<Open>, StoreError> 
     Ok(next)
 }
 
-async fn tell(pool: &Pool, open: &Open, answer: &Answer) -> Result<(), StoreError> {
+async fn tell(pool: &StorePool, open: &OpenQuestion, answer: &Answer) -> Result<(), StoreError> {
     let mut tx = begin(pool).await?;
     question::answer(&mut tx, open.id, answer).await?;
     tx.commit().await.map_err(StoreError::from)
@@ -153,7 +153,7 @@ enum End {
 }
 
 /// Returns when the computation must be cancelled.
-async fn turn_ends(pool: &Pool, open: &Open) -> Result<End, StoreError> {
+async fn turn_ends(pool: &StorePool, open: &OpenQuestion) -> Result<End, StoreError> {
     let began = clock::instant();
     loop {
         tokio::time::sleep(WATCH).await;
@@ -180,9 +180,9 @@ fn too_long() -> String {
 
 /// Assumed changes of the question, with evidence of earlier jobs of its documents.
 async fn changes(
-    pool: &Pool,
+    pool: &StorePool,
     snapshot: &ClusterSnapshot,
-    open: &Open,
+    open: &OpenQuestion,
 ) -> Result<Vec<Change>, StoreError> {
     let mut changes = match &open.question {
         Question::Plan { job, begins } => vec![Change::AddJob {
@@ -206,7 +206,7 @@ async fn changes(
         };
         let mut tenants = snapshot.tenants.iter();
         if let Some(tenant) = tenants.find(|one| one.name == *tenant) {
-            let earlier = muster_store::past::of_spec(&mut tx, tenant.id, spec).await?;
+            let earlier = muster_store::duration_history::of_spec(&mut tx, tenant.id, spec).await?;
             let counts_steps = spec.command.is_none() || spec.max_steps().is_some();
             let least = (spec.scale.workers.min, spec.ps_shards().min);
             *known = past(counts_steps, least, &earlier, 0.0);
@@ -217,7 +217,7 @@ async fn changes(
 
 fn answer(
     snapshot: &ClusterSnapshot,
-    open: &Open,
+    open: &OpenQuestion,
     changes: &[Change],
     policy: &Policy,
     learnt: Learnt,

@@ -4,8 +4,8 @@
 use crate::clock;
 use crate::config::Config;
 use crate::passes;
-use muster_store::pool::Pool;
-use muster_store::retention::{self, Keep};
+use muster_store::pool::StorePool;
+use muster_store::retention::{self, RetentionRules};
 use std::time::Duration;
 
 /// Delay of the first pass, because a new leader has more urgent work.
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(3_600);
 const LIMIT: Duration = Duration::from_secs(1_800);
 
 /// Runs a pass every hour.
-pub async fn run(pool: &Pool, config: &Config) {
+pub async fn run(pool: &StorePool, config: &Config) {
     let keep = keep(config);
     let mut pause = FIRST_PAUSE;
     loop {
@@ -30,9 +30,9 @@ pub async fn run(pool: &Pool, config: &Config) {
 
 /// Retention times of the settings.
 #[must_use]
-pub fn keep(config: &Config) -> Keep {
+pub fn keep(config: &Config) -> RetentionRules {
     let ended_s = config.keep_ended_jobs_s;
-    Keep {
+    RetentionRules {
         rounds: Duration::from_secs(config.keep_rounds_s),
         ended_jobs: (ended_s > 0).then_some(Duration::from_secs(ended_s)),
         deleted_jobs: Duration::from_secs(config.keep_deleted_jobs_s),

@@ -11,7 +11,7 @@ use muster_model::node::Node;
 use muster_model::pace::{Pace, Watch};
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
-use muster_store::fault::Charge;
+use muster_store::fault::FaultCharge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
@@ -43,18 +43,18 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
 /// Steps for the store. Creates the ids of new tasks and the secret of a new revision, because the
 /// core has no randomness.
 #[must_use]
-pub fn steps(plan: &RoundPlan) -> Vec<store::Step> {
-    let decided = plan.decisions.iter().map(|decision| store::Step {
+pub fn steps(plan: &RoundPlan) -> Vec<store::CommitStep> {
+    let decided = plan.decisions.iter().map(|decision| store::CommitStep {
         job_id: decision.job,
         expected_revision: decision.expected_revision,
         action: action(&decision.action),
     });
     let behind = plan.behind.iter().flat_map(|behind| {
         let jobs = behind.jobs.iter();
-        jobs.map(|untold| store::Step {
+        jobs.map(|untold| store::CommitStep {
             job_id: untold.job,
             expected_revision: untold.revision,
-            action: store::Action::Wait {
+            action: store::CommitAction::Wait {
                 waiting: behind.waiting.clone(),
             },
         })
@@ -62,9 +62,9 @@ pub fn steps(plan: &RoundPlan) -> Vec<store::Step> {
     decided.chain(behind).collect()
 }
 
-fn action(planned: &Planned) -> store::Action {
+fn action(planned: &Planned) -> store::CommitAction {
     match planned {
-        Planned::Start { tasks, why, lent } => store::Action::Start {
+        Planned::Start { tasks, why, lent } => store::CommitAction::Start {
             tasks: tasks.iter().map(new_task).collect(),
             secret: clock::secret(),
             why: why.clone(),
@@ -75,15 +75,15 @@ fn action(planned: &Planned) -> store::Action {
             join,
             why,
             charge,
-        } => store::Action::Resize {
+        } => store::CommitAction::Resize {
             leave: leave.clone(),
             join: join.iter().map(new_task).collect(),
             why: why.clone(),
             charge: *charge,
         },
-        Planned::Up => store::Action::Up,
-        Planned::Suspend { why } => store::Action::Suspend { why: why.clone() },
-        Planned::Continue { why, beside, lent } => store::Action::Continue {
+        Planned::Up => store::CommitAction::Up,
+        Planned::Suspend { why } => store::CommitAction::Suspend { why: why.clone() },
+        Planned::Continue { why, beside, lent } => store::CommitAction::Continue {
             why: why.clone(),
             beside: *beside,
             lent: *lent,
@@ -93,27 +93,27 @@ fn action(planned: &Planned) -> store::Action {
             why,
             charge,
             not_before_ms,
-        } => store::Action::Stop {
+        } => store::CommitAction::Stop {
             then: then.clone(),
             why: why.clone(),
             charge: *charge,
             not_before: not_before_ms.map(date),
         },
-        Planned::GiveUp { tasks, why } => store::Action::GiveUp {
+        Planned::GiveUp { tasks, why } => store::CommitAction::GiveUp {
             tasks: tasks.clone(),
             why: why.clone(),
         },
-        Planned::Release => store::Action::Release,
-        Planned::Hold => store::Action::Hold,
-        Planned::Resume => store::Action::Resume,
-        Planned::Cancel => store::Action::Cancel,
-        Planned::Judge { verdict } => store::Action::Judge {
+        Planned::Release => store::CommitAction::Release,
+        Planned::Hold => store::CommitAction::Hold,
+        Planned::Resume => store::CommitAction::Resume,
+        Planned::Cancel => store::CommitAction::Cancel,
+        Planned::Judge { verdict } => store::CommitAction::Judge {
             verdict: verdict.clone(),
         },
-        Planned::Suspect { suspects } => store::Action::Suspect {
+        Planned::Suspect { suspects } => store::CommitAction::Suspect {
             suspects: suspects.clone(),
         },
-        Planned::Wait { waiting } => store::Action::Wait {
+        Planned::Wait { waiting } => store::CommitAction::Wait {
             waiting: waiting.clone(),
         },
     }
@@ -148,7 +148,7 @@ fn task(task: Task, told: &Told) -> core::SnapshotTask {
 
 fn node(
     node: Node,
-    charges: &[Charge],
+    charges: &[FaultCharge],
     freed: &[(u32, OffsetDateTime)],
     uses: Option<&Uses>,
 ) -> core::SnapshotNode {
@@ -156,7 +156,7 @@ fn node(
         gpu,
         at_ms: unix_ms(at),
     };
-    let fault = |charge: &Charge| core::Fault {
+    let fault = |charge: &FaultCharge| core::Fault {
         job: charge.of.map(|(job, _)| job),
         what: charge.fault,
         at_ms: unix_ms(charge.at),
@@ -188,7 +188,7 @@ fn node(
     }
 }
 
-fn left_out(left_out: store::LeftOut) -> core::QueueRemainder {
+fn left_out(left_out: store::JobsOutsideWindow) -> core::QueueRemainder {
     let untold = left_out.untold.into_iter();
     core::QueueRemainder {
         tenant: left_out.tenant,
@@ -338,8 +338,8 @@ fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
 }
 
 /// `None` without measurements.
-fn restarts(restarts: store::Restarts) -> Option<core::Restarts> {
-    (restarts != store::Restarts::default()).then_some(core::Restarts {
+fn restarts(restarts: store::RestartTotals) -> Option<core::Restarts> {
+    (restarts != store::RestartTotals::default()).then_some(core::Restarts {
         stops: restarts.stops,
         stop_s: restarts.stop_s,
         starts: restarts.starts,

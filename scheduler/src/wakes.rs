@@ -1,8 +1,8 @@
 //! Converts the store's notifications to counters on which rounds and sessions wait. A notification
 //! carries no data and may be repeated or merged. A woken loop reads the store.
 
-use muster_store::pool::Pool;
-use muster_store::wake::{Channel, Listener};
+use muster_store::notify::{Listener, NotifyChannel};
+use muster_store::pool::StorePool;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -58,7 +58,7 @@ pub fn channel() -> (Waker, Wakes) {
 impl Waker {
     /// Listens until the process ends. Wakes all receivers after every connection, because
     /// notifications may have been missed.
-    pub async fn run(self, pool: Pool) {
+    pub async fn run(self, pool: StorePool) {
         loop {
             if let Err(error) = self.listen(&pool).await {
                 tracing::warn!(%error, "listening for wake-ups broke off; connecting again");
@@ -67,13 +67,13 @@ impl Waker {
         }
     }
 
-    async fn listen(&self, pool: &Pool) -> Result<(), muster_store::StoreError> {
+    async fn listen(&self, pool: &StorePool) -> Result<(), muster_store::StoreError> {
         let channels = [
-            Channel::Rounds,
-            Channel::Assignments,
-            Channel::Questions,
-            Channel::Studies,
-            Channel::Events,
+            NotifyChannel::Rounds,
+            NotifyChannel::Assignments,
+            NotifyChannel::Questions,
+            NotifyChannel::Studies,
+            NotifyChannel::Events,
         ];
         let mut listener = Listener::connect(pool, &channels).await?;
         self.rounds.send_modify(|count| *count += 1);
@@ -83,11 +83,11 @@ impl Waker {
         self.trials.send_modify(|count| *count += 1);
         loop {
             match listener.next().await? {
-                Channel::Rounds => self.rounds.send_modify(|count| *count += 1),
-                Channel::Assignments => self.assignments.send_modify(|count| *count += 1),
-                Channel::Questions => self.questions.send_modify(|count| *count += 1),
-                Channel::Studies => self.studies.send_modify(|count| *count += 1),
-                Channel::Events => self.trials.send_modify(|count| *count += 1),
+                NotifyChannel::Rounds => self.rounds.send_modify(|count| *count += 1),
+                NotifyChannel::Assignments => self.assignments.send_modify(|count| *count += 1),
+                NotifyChannel::Questions => self.questions.send_modify(|count| *count += 1),
+                NotifyChannel::Studies => self.studies.send_modify(|count| *count += 1),
+                NotifyChannel::Events => self.trials.send_modify(|count| *count += 1),
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::support::{Node, PATIENCE, Shell, Store, TOKEN};
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::Pools;
-use muster_store::pool::Pool;
+use muster_store::pool::StorePool;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 const LEASE_MS: u64 = 30_000;
 const STEP: Duration = Duration::from_millis(50);
 
-fn of_one(pool: &Pool) -> Pools {
+fn of_one(pool: &StorePool) -> Pools {
     Pools {
         own: pool.clone(),
         sessions: pool.clone(),

@@ -3,7 +3,7 @@
 use crate::support::{Greeting, Node, Shell, Store, TOKEN};
 use muster_scheduler::clock;
 use muster_scheduler::config::Rejoin;
-use muster_store::membership::{self, Removal};
+use muster_store::membership::{self, NodeRemovalOutcome};
 use muster_store::pool;
 use tonic::Code;
 
@@ -202,11 +202,11 @@ async fn one_time_token_is_valid_once_and_for_its_node() {
         tx.commit().await.expect("committed");
         removed.expect("asked")
     };
-    assert_eq!(remove().await, Removal::Up);
+    assert_eq!(remove().await, NodeRemovalOutcome::Up);
     drop(node);
     lose_all(&store).await;
-    assert_eq!(remove().await, Removal::Done);
-    assert_eq!(remove().await, Removal::NoSuchNode);
+    assert_eq!(remove().await, NodeRemovalOutcome::Done);
+    assert_eq!(remove().await, NodeRemovalOutcome::NoSuchNode);
     let mut tx = store.as_administrator().await;
     let listed = muster_store::node::list(&mut tx).await.expect("listed");
     assert!(listed.is_empty());

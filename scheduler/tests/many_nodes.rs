@@ -2,7 +2,7 @@
 //! are batched, so that rounds and other loops get connections.
 
 use crate::support::{CONNECTIONS, Node, PATIENCE, Shell, Store, TOKEN};
-use muster_store::wake::{self, Channel};
+use muster_store::notify::{self, NotifyChannel};
 use std::time::Duration;
 
 const LEASE_MS: u64 = 30_000;
@@ -26,7 +26,7 @@ async fn sessions_of_many_nodes_leave_connections_to_others() -> anyhow::Result<
     }
     let owner = muster_store::pool::owner(&store.database.owner_url, 1)?;
     let mut other = muster_store::pool::begin(&owner).await?;
-    wake::send(&mut other, &[Channel::Assignments]).await?;
+    notify::send(&mut other, &[NotifyChannel::Assignments]).await?;
     other.commit().await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let waiting = store.database.waiting("muster-scheduler").await;

@@ -40,14 +40,14 @@ fn loss(trial: &TrialView, step: u64) -> f64 {
     (x - 2.0).powi(2) + shift + 1.0 / step as f64
 }
 
-async fn order(store: &Store, id: StudyId, orders: &[StudyOrder]) -> study::Outcome {
+async fn order(store: &Store, id: StudyId, orders: &[StudyOrder]) -> study::StudyOrderOutcome {
     let mut tx = store.as_member().await;
     let done = study::order(&mut tx, id, orders, clock::now()).await;
     tx.commit().await.expect("committed");
     done.expect("ordered")
 }
 
-async fn deleted(store: &Store, id: StudyId) -> study::Outcome {
+async fn deleted(store: &Store, id: StudyId) -> study::StudyOrderOutcome {
     let mut tx = store.as_member().await;
     let done = study::delete(&mut tx, id, clock::now()).await;
     tx.commit().await.expect("committed");
@@ -193,7 +193,7 @@ async fn trial_jobs_belong_to_tenant_and_end_with_study() {
     }
     assert_eq!(
         order(&store, id, &[StudyOrder::Cancel]).await,
-        study::Outcome::Done
+        study::StudyOrderOutcome::Done
     );
     once(&store.pool, &mut memory).await.expect("a pass");
     let row = shown(&store, id).await;
@@ -215,7 +215,7 @@ async fn trial_jobs_belong_to_tenant_and_end_with_study() {
     let refused = order(&store, id, &[StudyOrder::Extend { trials: 1 }]).await;
     assert_eq!(
         refused,
-        study::Outcome::Refused {
+        study::StudyOrderOutcome::Refused {
             phase: StudyPhase::Cancelled
         }
     );
@@ -303,7 +303,7 @@ async fn unstorable_study_ends_with_reason() {
         events[0].contains(&id.to_string()) && events[0].contains("NUL"),
         "{events:?}"
     );
-    assert_eq!(deleted(&store, id).await, study::Outcome::Done);
+    assert_eq!(deleted(&store, id).await, study::StudyOrderOutcome::Done);
 }
 
 #[tokio::test]
@@ -316,7 +316,7 @@ async fn cancel_ends_study_with_unreadable_state() {
     let asked = all(&store, id).await;
     assert!(!asked.is_empty());
     let seq = shown(&store, id).await.seq;
-    let saved = study::save::Saved {
+    let saved = study::save::StudyStepChanges {
         phase: "running",
         cancelled: false,
         limit: 24,
@@ -353,5 +353,5 @@ async fn cancel_ends_study_with_unreadable_state() {
         assert_eq!(trial.state, TrialPhase::Failed);
         assert!(trial.failure.is_some_and(|why| why.contains("cancelled")));
     }
-    assert_eq!(deleted(&store, id).await, study::Outcome::Done);
+    assert_eq!(deleted(&store, id).await, study::StudyOrderOutcome::Done);
 }

@@ -21,12 +21,12 @@ pub struct Client {
     base: Url,
     /// Tenant for which an administrator acts; `None` for its own.
     tenant: Option<HeaderValue>,
-    hears: Option<Hears>,
+    observer: Option<ClientRequestObserver>,
 }
 
 /// Result of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended<'a> {
+pub struct RequestResult<'a> {
     pub method: &'a str,
     /// Kind of the requested object, without names: `jobs`, `nodes`.
     pub of: &'a str,
@@ -36,14 +36,14 @@ pub struct Ended<'a> {
 
 /// Callback for the result of each request.
 #[derive(Clone)]
-struct Hears(Arc<dyn Fn(&Ended<'_>) + Send + Sync>);
+struct ClientRequestObserver(Arc<dyn Fn(&RequestResult<'_>) + Send + Sync>);
 
 /// A request before it is sent.
 pub(crate) struct Request {
     request: RequestBuilder,
     method: Method,
     of: String,
-    hears: Option<Hears>,
+    observer: Option<ClientRequestObserver>,
 }
 
 impl Client {
@@ -90,15 +90,15 @@ impl Client {
             http,
             base,
             tenant: None,
-            hears: None,
+            observer: None,
         })
     }
 
-    /// Returns a client that calls `hears` with the result of each of its requests.
+    /// Returns a client that calls `observer` with the result of each of its requests.
     #[must_use]
-    pub fn heard_by(self, hears: impl Fn(&Ended<'_>) + Send + Sync + 'static) -> Self {
-        let hears = Some(Hears(Arc::new(hears)));
-        Self { hears, ..self }
+    pub fn heard_by(self, observer: impl Fn(&RequestResult<'_>) + Send + Sync + 'static) -> Self {
+        let observer = Some(ClientRequestObserver(Arc::new(observer)));
+        Self { observer, ..self }
     }
 
     /// Returns a client that acts for another tenant. For administrators.
@@ -132,7 +132,7 @@ impl Client {
             },
             method,
             of: segments.first().copied().unwrap_or_default().to_owned(),
-            hears: self.hears.clone(),
+            observer: self.observer.clone(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Request {
     }
 }
 
-impl std::fmt::Debug for Hears {
+impl std::fmt::Debug for ClientRequestObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hears").finish_non_exhaustive()
     }
@@ -178,9 +178,9 @@ impl std::fmt::Debug for Hears {
 /// Returns the response if the request succeeded.
 pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     let answer = request.request.send().await;
-    if let Some(Hears(hears)) = &request.hears {
+    if let Some(ClientRequestObserver(observer)) = &request.observer {
         let status = answer.as_ref().map(Response::status);
-        hears(&Ended {
+        observer(&RequestResult {
             method: request.method.as_str(),
             of: &request.of,
             status: status.ok().map(|status| status.as_u16()),

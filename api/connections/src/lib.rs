@@ -7,19 +7,19 @@
 
 #![deny(missing_docs)]
 
-mod patience;
-mod places;
+mod header_timeout;
+mod keyed_semaphore;
 
-pub use places::{Full, Place, Places};
+pub use keyed_semaphore::{KeyedPermit, KeyedSemaphore, PermitError};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use header_timeout::{HeaderTimeoutStream, Phases};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use patience::{Patient, Phases};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of a server's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ConnectionLimits {
     /// Maximum number of open connections of all clients.
     pub connections: usize,
     /// Maximum number of open connections of one address.
@@ -46,7 +46,7 @@ pub struct Bounds {
     pub idle_timeout: Duration,
 }
 
-impl Bounds {
+impl ConnectionLimits {
     /// Limits of a daemon's own server, for probes, metrics and the tasks of one node.
     pub const OF_A_DAEMON: Self = Self {
         connections: 512,
@@ -57,7 +57,7 @@ impl Bounds {
 }
 
 /// Policy of a server for single connections, besides its bounds.
-pub trait Door {
+pub trait ConnectionPolicy {
     /// Whether only the limit of all connections applies to this address, because a proxy carries
     /// many clients.
     fn is_exempt(&self, _address: IpAddr) -> bool {
@@ -69,14 +69,14 @@ pub trait Door {
 }
 
 /// Treats all addresses alike, and counts nothing.
-impl Door for () {}
+impl ConnectionPolicy for () {}
 
 /// Serves connections until the future is dropped.
 pub async fn serve(listener: TcpListener, router: Router) {
     serve_until(
         listener,
         router,
-        Bounds::OF_A_DAEMON,
+        ConnectionLimits::OF_A_DAEMON,
         (),
         CancellationToken::new(),
     )
@@ -87,11 +87,11 @@ pub async fn serve(listener: TcpListener, router: Router) {
 pub async fn serve_until(
     listener: TcpListener,
     router: Router,
-    bounds: Bounds,
-    door: impl Door,
+    bounds: ConnectionLimits,
+    policy: impl ConnectionPolicy,
     stopping: CancellationToken,
 ) {
-    let places = Places::new(bounds.connections, bounds.connections_per_address);
+    let permits = KeyedSemaphore::new(bounds.connections, bounds.connections_per_address);
     let tracker = TaskTracker::new();
     // If the future is dropped, its connections end too.
     let ends = stopping.child_token();
@@ -109,16 +109,16 @@ pub async fn serve_until(
                 continue;
             }
         };
-        match take(&places, &door, peer) {
-            Ok(place) => {
+        match take(&permits, &policy, peer) {
+            Ok(permit) => {
                 let connection = connection(stream, peer, router.clone(), bounds, ends.clone());
                 tracker.spawn(async move {
                     connection.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(full) => {
-                door.refused();
+                policy.refused();
                 refuse(&stream, full);
             }
         }
@@ -129,25 +129,29 @@ pub async fn serve_until(
 }
 
 fn take(
-    places: &Places<IpAddr>,
-    door: &impl Door,
+    permits: &KeyedSemaphore<IpAddr>,
+    policy: &impl ConnectionPolicy,
     peer: SocketAddr,
-) -> Result<Place<IpAddr>, Full> {
+) -> Result<KeyedPermit<IpAddr>, PermitError> {
     let address = peer.ip().to_canonical();
-    places.take((!door.is_exempt(address)).then_some(address))
+    permits.take((!policy.is_exempt(address)).then_some(address))
 }
 
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     stopping: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     // Small answers must not wait for more data.
     let _ = stream.set_nodelay(true);
     let phases = Phases::default();
-    let io = TokioIo::new(Patient::new(stream, phases.clone(), bounds.header_timeout));
+    let io = TokioIo::new(HeaderTimeoutStream::new(
+        stream,
+        phases.clone(),
+        bounds.header_timeout,
+    ));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         phases.busy();
         let mut request = request.map(Body::new);
@@ -181,10 +185,10 @@ fn log(ended: hyper::Result<()>) {
 }
 
 /// Sends the reason, if the socket accepts it without waiting, and closes the connection.
-fn refuse(stream: &TcpStream, full: Full) {
+fn refuse(stream: &TcpStream, full: PermitError) {
     let (of_whom, most, limit) = match full {
-        Full::All(most) => ("of all clients", most, "limits.connections"),
-        Full::OfKey(most) => ("of this address", most, "limits.connections_per_address"),
+        PermitError::All(most) => ("of all clients", most, "limits.connections"),
+        PermitError::OfKey(most) => ("of this address", most, "limits.connections_per_address"),
     };
     tracing::debug!(limit, most, "a connection was refused");
     let body = format!(

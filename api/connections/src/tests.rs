@@ -1,6 +1,6 @@
 //! Tests with a server on a real socket.
 
-use super::{Bounds, serve_until};
+use super::{ConnectionLimits, serve_until};
 use axum::Router;
 use axum::routing::get;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-async fn server(bounds: Bounds) -> (SocketAddr, JoinHandle<()>) {
+async fn server(bounds: ConnectionLimits) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let router = Router::new().route("/", get(async || "served"));
@@ -38,10 +38,10 @@ async fn asks(address: SocketAddr) -> String {
 
 #[tokio::test]
 async fn silent_connections_are_limited_and_time_out() {
-    let (address, _server) = server(Bounds {
+    let (address, _server) = server(ConnectionLimits {
         connections: 3,
         header_timeout: Duration::from_millis(500),
-        ..Bounds::OF_A_DAEMON
+        ..ConnectionLimits::OF_A_DAEMON
     })
     .await;
     let mut silent = Vec::new();
@@ -59,7 +59,7 @@ async fn silent_connections_are_limited_and_time_out() {
 
 #[tokio::test]
 async fn connections_end_when_their_server_is_dropped() {
-    let (address, server) = server(Bounds::OF_A_DAEMON).await;
+    let (address, server) = server(ConnectionLimits::OF_A_DAEMON).await;
     let mut stream = TcpStream::connect(address).await.expect("connected");
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     stream.write_all(request).await.expect("sent");

@@ -3,7 +3,7 @@
 //! Aliases may expand to any multiple of the text. The parser's time grows quadratically with some
 //! quantities that no document needs to be large; each bound below names its own.
 
-use crate::events::{Event, Events};
+use crate::events::{YamlEvent, YamlEventParser};
 use std::collections::BTreeMap;
 
 /// Maximum depth of lists and objects. For each token the parser visits every open flow collection.
@@ -57,7 +57,7 @@ pub enum Excess {
 
 /// Expanded size of a value.
 #[derive(Debug, Clone, Copy, Default)]
-struct Size {
+struct ExpandedSize {
     nodes: usize,
     bytes: usize,
     /// Levels of lists and objects.
@@ -65,9 +65,9 @@ struct Size {
 }
 
 /// A list or object that has not ended.
-struct Open {
+struct OpenContainer {
     anchor: Option<Vec<u8>>,
-    size: Size,
+    size: ExpandedSize,
 }
 
 /// Checks all bounds.
@@ -76,7 +76,7 @@ struct Open {
 /// [`Excess`]. Invalid YAML passes if its beginning does, because the parser reads no further.
 pub fn check(text: &str) -> Result<(), Excess> {
     check_lines(text)?;
-    Walk::default().run(Events::new(text))
+    ExpansionCounter::default().run(YamlEventParser::new(text))
 }
 
 fn check_lines(text: &str) -> Result<(), Excess> {
@@ -106,10 +106,10 @@ fn check_lines(text: &str) -> Result<(), Excess> {
 }
 
 #[derive(Default)]
-pub struct Walk {
-    open: Vec<Open>,
+pub struct ExpansionCounter {
+    open: Vec<OpenContainer>,
     /// Values that have ended, by their anchors.
-    anchored: BTreeMap<Vec<u8>, Size>,
+    anchored: BTreeMap<Vec<u8>, ExpandedSize>,
     nodes: usize,
     bytes: usize,
     documents: usize,
@@ -117,9 +117,9 @@ pub struct Walk {
     pub events: usize,
 }
 
-impl Walk {
+impl ExpansionCounter {
     /// Reads events until their end or the first excess.
-    pub fn run(&mut self, mut events: Events) -> Result<(), Excess> {
+    pub fn run(&mut self, mut events: YamlEventParser) -> Result<(), Excess> {
         while let Some((event, line)) = events.next() {
             self.events += 1;
             self.take(event, line)?;
@@ -127,34 +127,34 @@ impl Walk {
         Ok(())
     }
 
-    fn take(&mut self, event: Event, line: usize) -> Result<(), Excess> {
+    fn take(&mut self, event: YamlEvent, line: usize) -> Result<(), Excess> {
         match event {
-            Event::DocumentStart => {
+            YamlEvent::DocumentStart => {
                 self.documents += 1;
                 if self.documents > 1 {
                     return Err(Excess::Documents { line });
                 }
             }
-            Event::Node {
+            YamlEvent::Node {
                 anchor,
                 bytes,
                 is_open,
             } => {
                 let known = |name| {
-                    let is_open = |open: &Open| open.anchor.as_ref() == Some(name);
+                    let is_open = |open: &OpenContainer| open.anchor.as_ref() == Some(name);
                     self.anchored.contains_key(name) || self.open.iter().any(is_open)
                 };
                 if anchor.as_ref().is_some_and(known) {
                     return Err(Excess::Anchor { line });
                 }
-                let size = Size {
+                let size = ExpandedSize {
                     nodes: 1,
                     bytes,
                     depth: 0,
                 };
                 self.count(size, line)?;
                 if is_open {
-                    self.open.push(Open { anchor, size });
+                    self.open.push(OpenContainer { anchor, size });
                     if self.open.len() > MAX_DEPTH {
                         return Err(Excess::Depth { line });
                     }
@@ -162,12 +162,13 @@ impl Walk {
                     self.ended(anchor, size);
                 }
             }
-            Event::End => {
-                let Open { anchor, mut size } = self.open.pop().expect("ends follow starts");
+            YamlEvent::End => {
+                let OpenContainer { anchor, mut size } =
+                    self.open.pop().expect("ends follow starts");
                 size.depth += 1;
                 self.ended(anchor, size);
             }
-            Event::Alias(name) => {
+            YamlEvent::Alias(name) => {
                 if self
                     .open
                     .iter()
@@ -183,12 +184,12 @@ impl Walk {
                 }
                 self.ended(None, size);
             }
-            Event::Other => {}
+            YamlEvent::Other => {}
         }
         Ok(())
     }
 
-    fn count(&mut self, size: Size, line: usize) -> Result<(), Excess> {
+    fn count(&mut self, size: ExpandedSize, line: usize) -> Result<(), Excess> {
         self.nodes += size.nodes;
         self.bytes += size.bytes;
         if self.nodes > MAX_NODES {
@@ -201,7 +202,7 @@ impl Walk {
     }
 
     /// Adds a value that has ended to the one around it, and registers its anchor.
-    fn ended(&mut self, anchor: Option<Vec<u8>>, size: Size) {
+    fn ended(&mut self, anchor: Option<Vec<u8>>, size: ExpandedSize) {
         if let Some(anchor) = anchor {
             self.anchored.insert(anchor, size);
         }

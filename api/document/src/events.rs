@@ -8,7 +8,7 @@ use unsafe_libyaml_norway as unsafe_yaml;
 
 /// An event of the parser.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum YamlEvent {
     DocumentStart,
     /// A scalar, or the start of a sequence or mapping.
     Node {
@@ -25,12 +25,12 @@ pub enum Event {
 }
 
 /// Parser of a text. It is boxed, because it contains a pointer to itself and must not move.
-pub struct Events<'a> {
+pub struct YamlEventParser<'a> {
     parser: Box<MaybeUninit<unsafe_yaml::yaml_parser_t>>,
     text: PhantomData<&'a str>,
 }
 
-impl<'a> Events<'a> {
+impl<'a> YamlEventParser<'a> {
     pub fn new(text: &'a str) -> Self {
         let mut parser = Box::new(MaybeUninit::<unsafe_yaml::yaml_parser_t>::uninit());
         // SAFETY: the parser is initialised before anything else uses it, and `text` outlives it.
@@ -49,7 +49,7 @@ impl<'a> Events<'a> {
 
     /// Returns the next event and its line, counted from 1. `None` at the end of the text, or at
     /// its first error.
-    pub fn next(&mut self) -> Option<(Event, usize)> {
+    pub fn next(&mut self) -> Option<(YamlEvent, usize)> {
         let mut event = MaybeUninit::<unsafe_yaml::yaml_event_t>::uninit();
         // SAFETY: the parser is initialised; the event is read only if the call has written it, and
         // is deleted once.
@@ -69,7 +69,7 @@ impl<'a> Events<'a> {
     }
 }
 
-impl Drop for Events<'_> {
+impl Drop for YamlEventParser<'_> {
     fn drop(&mut self) {
         // SAFETY: the parser is initialised, and is not used after this.
         unsafe { unsafe_yaml::yaml_parser_delete(self.parser.as_mut_ptr()) }
@@ -80,19 +80,19 @@ impl Drop for Events<'_> {
 ///
 /// # Safety
 /// The parser has written `event`, and it is not deleted.
-unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> Event {
+unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> YamlEvent {
     // SAFETY: the type of an event says which of its data are set; texts end with a NUL or are
     // null.
     unsafe {
-        let node = |anchor, tag, bytes, is_open| Event::Node {
+        let node = |anchor, tag, bytes, is_open| YamlEvent::Node {
             anchor: text(anchor),
             bytes: bytes + text(tag).map_or(0, |tag| tag.len()),
             is_open,
         };
         match event.type_ {
-            unsafe_yaml::YAML_DOCUMENT_START_EVENT => Event::DocumentStart,
+            unsafe_yaml::YAML_DOCUMENT_START_EVENT => YamlEvent::DocumentStart,
             unsafe_yaml::YAML_ALIAS_EVENT => {
-                Event::Alias(text(event.data.alias.anchor).unwrap_or_default())
+                YamlEvent::Alias(text(event.data.alias.anchor).unwrap_or_default())
             }
             unsafe_yaml::YAML_SCALAR_EVENT => {
                 let scalar = event.data.scalar;
@@ -108,9 +108,9 @@ unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> Event {
                 node(start.anchor, start.tag, 0, true)
             }
             unsafe_yaml::YAML_SEQUENCE_END_EVENT | unsafe_yaml::YAML_MAPPING_END_EVENT => {
-                Event::End
+                YamlEvent::End
             }
-            _ => Event::Other,
+            _ => YamlEvent::Other,
         }
     }
 }

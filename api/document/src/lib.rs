@@ -42,11 +42,11 @@ pub fn json(text: &[u8]) -> Result<Value, DocumentError> {
     let text = utf8(text)?;
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = strict::read(&mut reader).map_err(|failure| match failure {
-        strict::Failure::Field(error, source) => DocumentError::Field {
+        strict::StrictReadError::Field(error, source) => DocumentError::Field {
             error,
             line: source.line(),
         },
-        strict::Failure::Syntax(error) => DocumentError::Json(error),
+        strict::StrictReadError::Syntax(error) => DocumentError::Json(error),
     })?;
     reader.end().map_err(DocumentError::Json)?;
     Ok(value)
@@ -61,11 +61,11 @@ pub fn yaml(text: &[u8]) -> Result<Value, DocumentError> {
     bounds::check(text)?;
     let reader = serde_norway::Deserializer::from_str(text);
     strict::read(reader).map_err(|failure| match failure {
-        strict::Failure::Field(error, source) => DocumentError::Field {
+        strict::StrictReadError::Field(error, source) => DocumentError::Field {
             error,
             line: source.location().map_or(1, |location| location.line()),
         },
-        strict::Failure::Syntax(error) => DocumentError::Yaml(error),
+        strict::StrictReadError::Syntax(error) => DocumentError::Yaml(error),
     })
 }
 

@@ -12,30 +12,30 @@ pub const NO_NUL: &str = "a text without NUL (U+0000)";
 const SHOWN_CHARS: usize = 100;
 
 /// Why a value cannot be read.
-pub enum Failure<E> {
+pub enum StrictReadError<E> {
     /// A wrong field, and the reader's own error, which has the position.
     Field(FieldError, E),
     Syntax(E),
 }
 
-pub fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Value, Failure<D::Error>> {
-    let mut place = Place::default();
-    Seed(&mut place)
+pub fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Value, StrictReadError<D::Error>> {
+    let mut place = FieldTracker::default();
+    StrictSeed(&mut place)
         .deserialize(reader)
         .map_err(|error| match place.wrong.take() {
-            Some(wrong) => Failure::Field(wrong, error),
-            None => Failure::Syntax(error),
+            Some(wrong) => StrictReadError::Field(wrong, error),
+            None => StrictReadError::Syntax(error),
         })
 }
 
 /// Position of the reader, and the error there.
 #[derive(Default)]
-struct Place {
+struct FieldTracker {
     path: String,
     wrong: Option<FieldError>,
 }
 
-impl Place {
+impl FieldTracker {
     fn refuse<E: Error>(&mut self, value: impl Display, expected: impl Into<String>) -> E {
         let field = if self.path.is_empty() {
             "the document"
@@ -65,9 +65,9 @@ impl Place {
     }
 }
 
-struct Seed<'a>(&'a mut Place);
+struct StrictSeed<'a>(&'a mut FieldTracker);
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
+impl<'de> DeserializeSeed<'de> for StrictSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -75,7 +75,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
+impl<'de> Visitor<'de> for StrictSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let around = self.0.path.len();
         loop {
             self.0.path.push_str(&format!("[{}]", list.len()));
-            let Some(item) = items.next_element_seed(Seed(self.0))? else {
+            let Some(item) = items.next_element_seed(StrictSeed(self.0))? else {
                 break;
             };
             self.0.leave(around);
@@ -157,7 +157,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             if map.contains_key(&name) {
                 return Err(self.0.refuse("given twice", "one value"));
             }
-            let value = fields.next_value_seed(Seed(self.0))?;
+            let value = fields.next_value_seed(StrictSeed(self.0))?;
             self.0.leave(around);
             map.insert(name, value);
         }

@@ -1,5 +1,7 @@
-use crate::bounds::{MAX_BLANKS, MAX_DEPTH, MAX_DIRECTIVES, MAX_EXPANDED_BYTES, MAX_NODES, Walk};
-use crate::events::Events;
+use crate::bounds::{
+    ExpansionCounter, MAX_BLANKS, MAX_DEPTH, MAX_DIRECTIVES, MAX_EXPANDED_BYTES, MAX_NODES,
+};
+use crate::events::YamlEventParser;
 use crate::{DocumentError, Excess, json, yaml};
 use serde_json::{Value, json};
 
@@ -16,8 +18,8 @@ fn excess(text: &str) -> Excess {
 
 /// Returns the number of events of a text, up to its end or the first excess.
 fn events_read(text: &str) -> usize {
-    let mut walk = Walk::default();
-    let _ = walk.run(Events::new(text));
+    let mut walk = ExpansionCounter::default();
+    let _ = walk.run(YamlEventParser::new(text));
     walk.events
 }
 

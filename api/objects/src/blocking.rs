@@ -1,6 +1,6 @@
-//! Synchronous form of [`Bucket`], for threads that may block. It owns its runtime.
+//! Synchronous form of [`ObjectBucket`], for threads that may block. It owns its runtime.
 
-use super::bucket::{Bucket, ObjectsError, Upload, Version};
+use super::bucket::{ObjectBucket, ObjectVersion, ObjectsError, Upload};
 use muster_model::place::BucketAddress;
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
@@ -13,14 +13,14 @@ const THREADS: usize = 2;
 #[derive(Debug)]
 pub struct Blocking {
     runtime: Runtime,
-    bucket: Bucket,
+    bucket: ObjectBucket,
 }
 
 impl Blocking {
-    /// See [`Bucket::open`].
+    /// See [`ObjectBucket::open`].
     ///
     /// # Errors
-    /// See [`Bucket::open`]; [`ObjectsError::Runtime`].
+    /// See [`ObjectBucket::open`]; [`ObjectsError::Runtime`].
     pub fn open(address: &BucketAddress) -> Result<Self, ObjectsError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -30,7 +30,7 @@ impl Blocking {
             .map_err(ObjectsError::Runtime)?;
         Ok(Self {
             runtime,
-            bucket: Bucket::open(address)?,
+            bucket: ObjectBucket::open(address)?,
         })
     }
 
@@ -38,13 +38,13 @@ impl Blocking {
         self.runtime.block_on(answer)
     }
 
-    /// See [`Bucket::describe`].
+    /// See [`ObjectBucket::describe`].
     #[must_use]
     pub fn describe(&self, name: &str) -> String {
         self.bucket.describe(name)
     }
 
-    /// See [`Bucket::get`].
+    /// See [`ObjectBucket::get`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
@@ -52,7 +52,7 @@ impl Blocking {
         &self,
         name: &str,
         max_bytes: u64,
-    ) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
+    ) -> Result<Option<(Vec<u8>, ObjectVersion)>, ObjectsError> {
         self.wait(self.bucket.get(name, max_bytes))
     }
 
@@ -76,7 +76,7 @@ impl Blocking {
         }))
     }
 
-    /// See [`Bucket::len`].
+    /// See [`ObjectBucket::len`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -84,7 +84,7 @@ impl Blocking {
         self.wait(self.bucket.len(name))
     }
 
-    /// See [`Bucket::put`].
+    /// See [`ObjectBucket::put`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -92,7 +92,7 @@ impl Blocking {
         self.wait(self.bucket.put(name, bytes))
     }
 
-    /// See [`Bucket::replace`].
+    /// See [`ObjectBucket::replace`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -100,12 +100,12 @@ impl Blocking {
         &self,
         name: &str,
         bytes: Vec<u8>,
-        read: Option<&Version>,
+        read: Option<&ObjectVersion>,
     ) -> Result<bool, ObjectsError> {
         self.wait(self.bucket.replace(name, bytes, read))
     }
 
-    /// See [`Bucket::list`].
+    /// See [`ObjectBucket::list`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -113,7 +113,7 @@ impl Blocking {
         self.wait(self.bucket.list(folder))
     }
 
-    /// See [`Bucket::delete`].
+    /// See [`ObjectBucket::delete`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -121,7 +121,7 @@ impl Blocking {
         self.wait(self.bucket.delete(names))
     }
 
-    /// See [`Bucket::begin`].
+    /// See [`ObjectBucket::begin`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -129,7 +129,7 @@ impl Blocking {
         self.wait(self.bucket.begin(name))
     }
 
-    /// See [`Bucket::upload`].
+    /// See [`ObjectBucket::upload`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -137,7 +137,7 @@ impl Blocking {
         self.wait(self.bucket.upload(upload, content))
     }
 
-    /// See [`Bucket::abort`].
+    /// See [`ObjectBucket::abort`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].

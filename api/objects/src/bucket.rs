@@ -66,7 +66,7 @@ pub enum ObjectsError {
 
 /// Version of an object's content when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version(UpdateVersion);
+pub struct ObjectVersion(UpdateVersion);
 
 /// An upload in parts. It is invisible until it is completed. Its parts stay, and cost money, until
 /// it is completed or aborted.
@@ -79,7 +79,7 @@ pub struct Upload {
 }
 
 /// Content of an object during its download.
-pub struct Download {
+pub struct ObjectDownload {
     /// Size of the object.
     pub bytes: u64,
     /// Chunks of the content, in order.
@@ -88,18 +88,18 @@ pub struct Download {
 
 /// A prefix in a bucket. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Bucket {
+pub struct ObjectBucket {
     objects: Arc<dyn ObjectStore>,
-    parts: Arc<dyn Parts>,
+    parts: Arc<dyn DebugMultipartStore>,
     address: BucketAddress,
 }
 
 /// Adds `Debug`, which the services implement and the trait does not require.
-trait Parts: MultipartStore + std::fmt::Debug {}
+trait DebugMultipartStore: MultipartStore + std::fmt::Debug {}
 
-impl<T: MultipartStore + std::fmt::Debug> Parts for T {}
+impl<T: MultipartStore + std::fmt::Debug> DebugMultipartStore for T {}
 
-impl Bucket {
+impl ObjectBucket {
     /// Opens a bucket with credentials of the environment; nothing is sent yet.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl Bucket {
         &self,
         name: &str,
         max_bytes: u64,
-    ) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
+    ) -> Result<Option<(Vec<u8>, ObjectVersion)>, ObjectsError> {
         let found = match self.objects.get(&self.path(name)).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             found => found.map_err(self.failed("read", name))?,
@@ -184,7 +184,7 @@ impl Bucket {
                 max_bytes,
             });
         }
-        let version = Version(UpdateVersion {
+        let version = ObjectVersion(UpdateVersion {
             e_tag: found.meta.e_tag.clone(),
             version: found.meta.version.clone(),
         });
@@ -227,7 +227,7 @@ impl Bucket {
     /// # Errors
     /// [`ObjectsError::Request`]. Later failures are part of the content, for example if the object
     /// was replaced meanwhile.
-    pub async fn download(&self, name: &str) -> Result<Option<Download>, ObjectsError> {
+    pub async fn download(&self, name: &str) -> Result<Option<ObjectDownload>, ObjectsError> {
         let path = self.path(name);
         let meta = match self.objects.head(&path).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -251,7 +251,7 @@ impl Bucket {
                 Ok(Some((Vec::from(part.map_err(io::Error::other)?), end)))
             }
         });
-        Ok(Some(Download {
+        Ok(Some(ObjectDownload {
             bytes,
             content: parts.boxed(),
         }))
@@ -278,10 +278,10 @@ impl Bucket {
         &self,
         name: &str,
         bytes: Vec<u8>,
-        read: Option<&Version>,
+        read: Option<&ObjectVersion>,
     ) -> Result<bool, ObjectsError> {
         let mode = match read {
-            Some(Version(version)) => PutMode::Update(version.clone()),
+            Some(ObjectVersion(version)) => PutMode::Update(version.clone()),
             None => PutMode::Create,
         };
         let options = PutOptions::from(mode);
@@ -362,7 +362,7 @@ impl Bucket {
         let path = self.path(&upload.name);
         let bytes = content.iter().map(|slice| slice.len()).sum::<usize>();
         let part_bytes = PART_BYTES.max(bytes.div_ceil(MAX_PARTS).next_multiple_of(1 << 20));
-        let mut rest = Rest(content.to_vec());
+        let mut rest = RemainingSlices(content.to_vec());
         let mut sending = JoinSet::new();
         let mut sent: Vec<Option<PartId>> = Vec::new();
         loop {
@@ -413,9 +413,9 @@ impl Bucket {
 }
 
 /// Remainder of some slices.
-struct Rest<'a>(Vec<&'a [u8]>);
+struct RemainingSlices<'a>(Vec<&'a [u8]>);
 
-impl Rest<'_> {
+impl RemainingSlices<'_> {
     /// Copies the first `bytes` bytes, or the remainder if it is shorter.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let left = self.0.iter().map(|slice| slice.len()).sum::<usize>();
@@ -440,18 +440,18 @@ mod tests {
     use super::*;
     use object_store::memory::InMemory;
 
-    fn bucket() -> Bucket {
+    fn bucket() -> ObjectBucket {
         let address = BucketAddress {
             service: Service::S3,
             bucket: "bucket".to_owned(),
             prefix: "some/prefix".to_owned(),
         };
-        Bucket::of(InMemory::new(), &address)
+        ObjectBucket::of(InMemory::new(), &address)
     }
 
     #[test]
     fn slices_are_cut_into_parts() {
-        let mut rest = Rest(vec![b"abc", b"", b"defg", b"h"]);
+        let mut rest = RemainingSlices(vec![b"abc", b"", b"defg", b"h"]);
         assert_eq!(rest.take(4), b"abcd");
         assert_eq!(rest.take(3), b"efg");
         assert_eq!(rest.take(3), b"h");

@@ -4,8 +4,8 @@
 //! environment of the process, by the names that each service's own tools read (`AWS_…`,
 //! `GOOGLE_…`, `AZURE_…`), never from an address. It must not know what an object contains.
 //!
-//! [`Bucket`] is for callers with an async runtime. [`Blocking`] is for threads that may block, and
-//! has its own runtime.
+//! [`ObjectBucket`] is for callers with an async runtime. [`Blocking`] is for threads that may
+//! block, and has its own runtime.
 
 #![deny(missing_docs)]
 
@@ -13,4 +13,4 @@ mod blocking;
 mod bucket;
 
 pub use blocking::Blocking;
-pub use bucket::{Bucket, Download, ObjectsError, Upload, Version};
+pub use bucket::{ObjectBucket, ObjectDownload, ObjectVersion, ObjectsError, Upload};

@@ -43,7 +43,7 @@ pub const PRIVATE: u32 = 0o600;
 
 /// Why something is not accepted.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum FolderEntryError {
     /// Something else than a regular file.
     #[error("{} is {found}; only a regular file is taken there", name.display())]
     NoFile {
@@ -76,17 +76,19 @@ pub enum Refused {
 
 /// Whether the error means that something else was put in place of a file or folder.
 pub fn is_refusal(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Refused>())
+    error
+        .get_ref()
+        .is_some_and(|inner| inner.is::<FolderEntryError>())
 }
 
 /// An open folder. It stays the same folder even if its path is replaced.
 #[derive(Debug)]
-pub struct Folder {
+pub struct FolderHandle {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-impl Folder {
+impl FolderHandle {
     /// Opens a folder that no task can replace. Its path is the administrator's choice, so links
     /// are followed.
     ///
@@ -109,7 +111,7 @@ impl Folder {
     /// task can write the folder above it.
     ///
     /// # Errors
-    /// [`Refused`], or if it does not exist.
+    /// [`FolderEntryError`], or if it does not exist.
     pub fn itself(path: &Path) -> io::Result<Self> {
         let (above, name) = split(path)?;
         let above = Self::at(above)?;
@@ -119,7 +121,7 @@ impl Folder {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// [`Refused`], or if it does not exist.
+    /// [`FolderEntryError`], or if it does not exist.
     pub fn open(&self, name: &OsStr) -> io::Result<File> {
         self.open_as(name, OFlags::RDONLY, 0)
     }
@@ -127,13 +129,13 @@ impl Folder {
     /// Reads a whole file of at most `most_bytes` bytes.
     ///
     /// # Errors
-    /// [`Refused`], also if it is longer; or if it does not exist.
+    /// [`FolderEntryError`], also if it is longer; or if it does not exist.
     pub fn read(&self, name: &OsStr, most_bytes: u64) -> io::Result<Vec<u8>> {
         let file = self.open(name)?;
         let mut bytes = Vec::new();
         file.take(most_bytes + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most_bytes {
-            return Err(refused(Refused::Long {
+            return Err(refused(FolderEntryError::Long {
                 name: name.to_owned(),
                 most: most_bytes,
             }));
@@ -144,7 +146,7 @@ impl Folder {
     /// Opens a file for appending; creates it if it does not exist.
     ///
     /// # Errors
-    /// [`Refused`], or if it cannot be created.
+    /// [`FolderEntryError`], or if it cannot be created.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         self.open_as(name, flags, ORDINARY)
@@ -154,7 +156,7 @@ impl Folder {
     /// watchers of the folder are notified when it is closed.
     ///
     /// # Errors
-    /// [`Refused`], or if it cannot be created.
+    /// [`FolderEntryError`], or if it cannot be created.
     pub fn hold(&self, name: &OsStr, is_for_writing: bool) -> io::Result<File> {
         let access = if is_for_writing {
             OFlags::WRONLY
@@ -261,11 +263,11 @@ impl Folder {
     /// Returns all names in the folder.
     ///
     /// # Errors
-    /// [`Refused`] if there are too many, or if it cannot be read.
+    /// [`FolderEntryError`] if there are too many, or if it cannot be read.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let names = self.some_names(MOST_NAMES + 1)?;
         if names.len() > MOST_NAMES {
-            return Err(refused(Refused::Crowded {
+            return Err(refused(FolderEntryError::Crowded {
                 path: self.path.clone(),
             }));
         }
@@ -294,7 +296,7 @@ impl Folder {
     /// Opens a folder within it; a link is refused.
     ///
     /// # Errors
-    /// [`Refused`], or if it does not exist.
+    /// [`FolderEntryError`], or if it does not exist.
     pub fn inner(&self, name: &OsStr) -> io::Result<Self> {
         inner(&self.fd, name, self.path.join(name))
     }
@@ -352,7 +354,7 @@ impl Folder {
         );
         let always = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let no_file = |found| {
-            refused(Refused::NoFile {
+            refused(FolderEntryError::NoFile {
                 name: name.to_owned(),
                 found,
             })
@@ -377,16 +379,16 @@ impl Folder {
 }
 
 /// Opens a folder within an open folder. A link in its place is refused.
-fn inner(above: &OwnedFd, name: &OsStr, path: PathBuf) -> io::Result<Folder> {
+fn inner(above: &OwnedFd, name: &OsStr, path: PathBuf) -> io::Result<FolderHandle> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(above, name, flags, Mode::empty()) {
-        Ok(fd) => Ok(Folder { fd, path }),
-        Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(Refused::NoFolder { path })),
+        Ok(fd) => Ok(FolderHandle { fd, path }),
+        Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(FolderEntryError::NoFolder { path })),
         Err(error) => Err(error.into()),
     }
 }
 
-fn refused(refused: Refused) -> io::Error {
+fn refused(refused: FolderEntryError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, refused)
 }
 
@@ -410,16 +412,16 @@ impl Reserved {
     ///
     /// # Errors
     /// If the reserved file does not exist any more.
-    pub fn remove(self, folder: &Folder) -> io::Result<()> {
+    pub fn remove(self, folder: &FolderHandle) -> io::Result<()> {
         folder.remove(&self.temporary)
     }
 
-    /// Writes the file as [`Folder::replace`] does durably, into the reserved space. If a task has
-    /// removed the reservation, or the content is larger, the disk must have space.
+    /// Writes the file as [`FolderHandle::replace`] does durably, into the reserved space. If a
+    /// task has removed the reservation, or the content is larger, the disk must have space.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn put(self, folder: &Folder, content: &[u8]) -> io::Result<()> {
+    pub fn put(self, folder: &FolderHandle, content: &[u8]) -> io::Result<()> {
         let put = || {
             if content.len() > self.bytes {
                 return Err(io::Error::from(io::ErrorKind::FileTooLarge));
@@ -495,14 +497,14 @@ mod tests {
     }
 
     /// Calls `act` with each obstacle in a new task folder.
-    fn each_obstacle(act: impl Fn(&'static str, &Folder, &Path)) {
+    fn each_obstacle(act: impl Fn(&'static str, &FolderHandle, &Path)) {
         for (obstacle, what) in OBSTACLES {
             let place = tempfile::tempdir().expect("a folder");
             let own = place.path().join("task");
             fs::create_dir(&own).expect("made");
             fs::write(place.path().join("secret"), SECRET).expect("written");
             put(obstacle, &own.join("x"), place.path());
-            act(what, &Folder::itself(&own).expect("there"), &own);
+            act(what, &FolderHandle::itself(&own).expect("there"), &own);
             let secret = fs::read_to_string(place.path().join("secret"));
             assert_eq!(secret.expect("there"), SECRET, "behind {what}");
             assert!(!place.path().join("nothing").exists(), "behind {what}");
@@ -554,7 +556,7 @@ mod tests {
     #[test]
     fn temporary_file_of_a_failed_write_is_removed() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder::itself(place.path()).expect("there");
+        let folder = FolderHandle::itself(place.path()).expect("there");
         folder.replace(name("x"), b"old", false).expect("written");
         assert_eq!(folder.names().expect("listed"), ["x"]);
         assert!(
@@ -571,11 +573,13 @@ mod tests {
         let (real, link) = (place.path().join("real"), place.path().join("link"));
         fs::create_dir(&real).expect("made");
         symlink(&real, &link).expect("linked");
-        assert!(is_refusal(&Folder::itself(&link).expect_err("a link")));
-        let inside = Folder::itself(&link.join("none")).expect_err("not there");
+        assert!(is_refusal(
+            &FolderHandle::itself(&link).expect_err("a link")
+        ));
+        let inside = FolderHandle::itself(&link.join("none")).expect_err("not there");
         assert_eq!(inside.kind(), io::ErrorKind::NotFound);
-        assert!(Folder::at(&link).is_ok(), "the administrator's");
-        let folder = Folder::itself(&real).expect("there");
+        assert!(FolderHandle::at(&link).is_ok(), "the administrator's");
+        let folder = FolderHandle::itself(&real).expect("there");
         fs::rename(&real, place.path().join("elsewhere")).expect("renamed");
         drop(folder.append(name("x")).expect("it is the one that it was"));
         assert!(place.path().join("elsewhere/x").exists());
@@ -584,7 +588,7 @@ mod tests {
     #[test]
     fn read_of_a_whole_file_is_bounded() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder::itself(place.path()).expect("there");
+        let folder = FolderHandle::itself(place.path()).expect("there");
         let file = folder.append(name("x")).expect("made");
         file.set_len(FEW).expect("sparse");
         assert_eq!(folder.read(name("x"), FEW).expect("read").len(), 100);

@@ -1,12 +1,12 @@
 //! Caller of a request.
 
-use super::tokens::Tokens;
+use super::tokens::TokenCache;
 use muster_model::actor::Actor;
 use muster_model::id::TenantId;
 use muster_model::tenant::Access;
 use muster_store::StoreError;
-use muster_store::pool::Pool;
-use muster_store::token::{Hash, Principal};
+use muster_store::pool::StorePool;
+use muster_store::token::{Principal, TokenHash};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Caller {
     principal: Arc<Principal>,
-    hash: Hash,
+    hash: TokenHash,
     /// Tenant of the token, also if the request acts for another one.
     home: TenantId,
 }
@@ -33,7 +33,7 @@ impl Deref for Caller {
 
 impl Caller {
     /// Returns the caller with this token, whose hash is given.
-    pub(super) fn new(principal: Arc<Principal>, hash: Hash) -> Self {
+    pub(super) fn new(principal: Arc<Principal>, hash: TokenHash) -> Self {
         Self {
             home: principal.tenant_id,
             principal,
@@ -50,7 +50,11 @@ impl Caller {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn is_valid(&self, tokens: &Tokens, pool: &Pool) -> Result<bool, StoreError> {
+    pub async fn is_valid(
+        &self,
+        tokens: &TokenCache,
+        pool: &StorePool,
+    ) -> Result<bool, StoreError> {
         Ok(tokens.principal(pool, &self.hash).await?.is_some())
     }
 

@@ -8,12 +8,12 @@
 pub mod caller;
 pub mod tokens;
 
-use crate::acting;
-use crate::address::Client;
+use crate::address::ClientAddress;
 use crate::failures::Reason;
-use crate::problem::{Kind, Refusal};
+use crate::impersonation;
+use crate::problem::{ApiError, ProblemKind};
 use crate::rate::TooMany;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -26,11 +26,11 @@ pub use tokens::hash;
 /// The layer around all routes under `/api/v1`. Refuses requests that are not authenticated or
 /// exceed a rate; otherwise adds the caller to the request.
 pub async fn authenticate(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     mut request: Request,
     next: Next,
-) -> Result<Response, Refusal> {
-    let client = Client::of(&request, &app.limits.trusted_proxies);
+) -> Result<Response, ApiError> {
+    let client = ClientAddress::of(&request, &app.limits.trusted_proxies);
     let failed = |reason| app.failures.refuse(client, reason, &app.metrics);
     let hash = hash(bearer(request.headers()).map_err(failed)?);
     // Another client behind the same address may try invalid tokens.
@@ -48,7 +48,8 @@ pub async fn authenticate(
         .take(&principal.tenant_id)
         .map_err(pace("all tokens of a tenant together"))?;
     let mut caller = Caller::new(principal, hash);
-    let acting = acting::principal(&app, &caller, request.method(), request.headers()).await?;
+    let acting =
+        impersonation::principal(&app, &caller, request.method(), request.headers()).await?;
     if let Some(acting) = acting {
         caller.act_as(acting);
     }
@@ -59,12 +60,12 @@ pub async fn authenticate(
     Ok(next.run(request).await)
 }
 
-fn too_many(whose: &str, TooMany { per_s, wait }: TooMany) -> Refusal {
+fn too_many(whose: &str, TooMany { per_s, wait }: TooMany) -> ApiError {
     let detail = format!(
         "{whose} may make {per_s} requests a second; try again in {} ms",
         wait.as_millis()
     );
-    Refusal::new(Kind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
+    ApiError::new(ProblemKind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str, Reason> {
@@ -79,10 +80,10 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Reason> {
     secret.ok_or(Reason::Malformed)
 }
 
-impl FromRequestParts<App> for Caller {
-    type Rejection = Refusal;
+impl FromRequestParts<ApiState> for Caller {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
         Ok(parts
             .extensions
             .get::<Self>()
@@ -91,10 +92,10 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
-impl FromRequestParts<App> for Admin {
-    type Rejection = Refusal;
+impl FromRequestParts<ApiState> for Admin {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, app: &ApiState) -> Result<Self, ApiError> {
         let caller = Caller::from_request_parts(parts, app).await?;
         if caller.is_admin() {
             return Ok(Self(caller));
@@ -104,6 +105,6 @@ impl FromRequestParts<App> for Admin {
             parts.method,
             parts.uri.path()
         );
-        Err(Refusal::new(Kind::Forbidden, detail))
+        Err(ApiError::new(ProblemKind::Forbidden, detail))
     }
 }

@@ -3,8 +3,8 @@
 use crate::clock;
 use muster_model::id::{TenantId, TokenId};
 use muster_store::StoreError;
-use muster_store::pool::Pool;
-use muster_store::token::{self, Hash, Principal};
+use muster_store::pool::StorePool;
+use muster_store::token::{self, Principal, TokenHash};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,22 +19,22 @@ const MAX_REFUSED: usize = 10_000;
 
 /// Cache of looked-up tokens: at most one query per token in [`REMEMBERED`].
 #[derive(Debug, Default)]
-pub struct Tokens {
+pub struct TokenCache {
     /// Valid tokens, with the time of the look-up.
-    known: Mutex<HashMap<Hash, (Arc<Principal>, Instant)>>,
+    known: Mutex<HashMap<TokenHash, (Arc<Principal>, Instant)>>,
     /// Refused tokens, with the time of the look-up.
-    refused: Mutex<HashMap<Hash, Instant>>,
+    refused: Mutex<HashMap<TokenHash, Instant>>,
 }
 
-impl Tokens {
+impl TokenCache {
     /// Returns `None` if the token is unknown, expired or revoked.
     ///
     /// # Errors
     /// If the store does not answer.
     pub async fn principal(
         &self,
-        pool: &Pool,
-        hash: &Hash,
+        pool: &StorePool,
+        hash: &TokenHash,
     ) -> Result<Option<Arc<Principal>>, StoreError> {
         if let Some(principal) = self.remembered(hash) {
             return Ok(Some(principal));
@@ -61,7 +61,7 @@ impl Tokens {
 
     /// Whether the token was found valid, and has not been refused since.
     #[must_use]
-    pub fn is_familiar(&self, hash: &Hash) -> bool {
+    pub fn is_familiar(&self, hash: &TokenHash) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains_key(hash)
     }
@@ -78,7 +78,7 @@ impl Tokens {
         known.retain(|_, (principal, _)| principal.tenant_id != id);
     }
 
-    fn refuse(&self, hash: &Hash, now: Instant) {
+    fn refuse(&self, hash: &TokenHash, now: Instant) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.remove(hash);
         drop(known);
@@ -91,7 +91,7 @@ impl Tokens {
         }
     }
 
-    fn was_refused(&self, hash: &Hash) -> bool {
+    fn was_refused(&self, hash: &TokenHash) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::monotonic();
         refused
@@ -99,7 +99,7 @@ impl Tokens {
             .is_some_and(|at| now.duration_since(*at) < REMEMBERED)
     }
 
-    fn remembered(&self, hash: &Hash) -> Option<Arc<Principal>> {
+    fn remembered(&self, hash: &TokenHash) -> Option<Arc<Principal>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (principal, at) = known.get(hash)?;
         (clock::monotonic().duration_since(*at) < REMEMBERED).then(|| principal.clone())
@@ -108,6 +108,6 @@ impl Tokens {
 
 /// Returns the hash under which the store knows a secret.
 #[must_use]
-pub fn hash(secret: &str) -> Hash {
+pub fn hash(secret: &str) -> TokenHash {
     Sha256::digest(secret.as_bytes()).into()
 }

@@ -3,14 +3,14 @@
 
 pub mod parse;
 
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::state::ApiState;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use futures::StreamExt as _;
 use muster_model::spec::FieldError;
-use parse::{Format, Invalid};
+use parse::{BodyFormat, Invalid};
 use serde::de::DeserializeOwned;
 
 /// Multiple of the limit up to which a body that is too large is read and discarded. A client whose
@@ -18,18 +18,18 @@ use serde::de::DeserializeOwned;
 const DRAINED_LIMITS: usize = 32;
 
 /// A parsed body and its bytes.
-pub struct Document<T> {
+pub struct ParsedBody<T> {
     pub value: T,
     pub bytes: Bytes,
 }
 
-impl<T> FromRequest<App> for Document<T>
+impl<T> FromRequest<ApiState> for ParsedBody<T>
 where
     T: DeserializeOwned + Invalid + Send + 'static,
 {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, app: &ApiState) -> Result<Self, ApiError> {
         let format = format(&request)?;
         let limit = app.limits.body_bytes;
         let asks_first = request.headers().contains_key(EXPECT);
@@ -43,7 +43,7 @@ where
     }
 }
 
-fn format(request: &Request) -> Result<Format, Refusal> {
+fn format(request: &Request) -> Result<BodyFormat, ApiError> {
     let given = request
         .headers()
         .get(CONTENT_TYPE)
@@ -56,16 +56,18 @@ fn format(request: &Request) -> Result<Format, Refusal> {
         .trim()
         .to_ascii_lowercase();
     match essence.as_str() {
-        "application/json" => Ok(Format::Json),
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(Format::Yaml),
+        "application/json" => Ok(BodyFormat::Json),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => {
+            Ok(BodyFormat::Yaml)
+        }
         _ => {
             let error = FieldError {
                 field: "Content-Type".to_owned(),
                 value: format!("{given:?}"),
                 expected: "application/json or application/yaml".to_owned(),
             };
-            Err(Refusal::with_errors(
-                Kind::UnsupportedMediaType,
+            Err(ApiError::with_errors(
+                ProblemKind::UnsupportedMediaType,
                 error.to_string(),
                 vec![error],
             ))
@@ -83,14 +85,14 @@ fn announced(request: &Request) -> Option<usize> {
         .ok()
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Bytes, Refusal> {
+async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let mut stream = body.into_data_stream();
     let mut read = Vec::new();
     let mut length = 0_usize;
     while let Some(piece) = stream.next().await {
         let piece = piece.map_err(|_| {
-            Refusal::new(
-                Kind::MalformedBody,
+            ApiError::new(
+                ProblemKind::MalformedBody,
                 "the body ended before its announced length",
             )
         })?;
@@ -108,9 +110,9 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     }
 }
 
-fn too_large(limit: usize) -> Refusal {
-    Refusal::new(
-        Kind::BodyTooLarge,
+fn too_large(limit: usize) -> ApiError {
+    ApiError::new(
+        ProblemKind::BodyTooLarge,
         format!("a body may have at most {limit} bytes"),
     )
 }

@@ -1,7 +1,7 @@
 //! Strict parsing of JSON and YAML documents.
 
-use crate::blame::{field_error, find, find_mut};
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
+use crate::serde_error::{field_error, find, find_mut};
 use crate::spelling::odd_word;
 use axum::body::Bytes;
 use muster_document::DocumentError;
@@ -27,7 +27,7 @@ impl Default for Readers {
 
 impl Readers {
     /// Waits for a thread for at most the time of a request.
-    pub async fn read<T>(&self, format: Format, bytes: Bytes) -> Result<T, Refusal>
+    pub async fn read<T>(&self, format: BodyFormat, bytes: Bytes) -> Result<T, ApiError>
     where
         T: DeserializeOwned + Invalid + Send + 'static,
     {
@@ -49,15 +49,15 @@ impl Readers {
 
 /// Documents, with their kind of problem.
 pub trait Invalid {
-    const KIND: Kind = Kind::InvalidBody;
+    const KIND: ProblemKind = ProblemKind::InvalidBody;
 }
 
 impl Invalid for muster_model::spec::JobSpec {
-    const KIND: Kind = Kind::InvalidJob;
+    const KIND: ProblemKind = ProblemKind::InvalidJob;
 }
 
 impl Invalid for muster_model::study::StudySpec {
-    const KIND: Kind = Kind::InvalidStudy;
+    const KIND: ProblemKind = ProblemKind::InvalidStudy;
 }
 
 impl Invalid for muster_model::view::StudyExtension {}
@@ -72,21 +72,21 @@ impl Invalid for muster_model::view::NewToken {}
 impl Invalid for muster_model::view::WhatIf {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum BodyFormat {
     Json,
     Yaml,
 }
 
-fn read<T: DeserializeOwned + Invalid>(format: Format, bytes: &[u8]) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned + Invalid>(format: BodyFormat, bytes: &[u8]) -> Result<T, ApiError> {
     let document = match format {
-        Format::Json => muster_document::json(bytes),
-        Format::Yaml => muster_document::yaml(bytes),
+        BodyFormat::Json => muster_document::json(bytes),
+        BodyFormat::Yaml => muster_document::yaml(bytes),
     };
     let document = document.map_err(no_document::<T>)?;
     // serde would accept a list as the fields of an object in order.
     if document.is_array() {
         let error = field_error("", "invalid length 0", &document);
-        return Err(Refusal::of_fields(T::KIND, vec![error]));
+        return Err(ApiError::of_fields(T::KIND, vec![error]));
     }
     let value = serde_path_to_error::deserialize(&document).map_err(|error| {
         let path = error.path().to_string();
@@ -94,37 +94,37 @@ fn read<T: DeserializeOwned + Invalid>(format: Format, bytes: &[u8]) -> Result<T
             Some(Value::Null) => no_word::<T>(&path, &document),
             _ => {
                 let error = field_error(&path, &error.into_inner().to_string(), &document);
-                Refusal::of_fields(T::KIND, vec![error])
+                ApiError::of_fields(T::KIND, vec![error])
             }
         }
     })?;
     let odd = match format {
-        Format::Json => None,
-        Format::Yaml => odd_word::<T>(bytes, &document),
+        BodyFormat::Json => None,
+        BodyFormat::Yaml => odd_word::<T>(bytes, &document),
     };
     match odd {
-        Some(error) => Err(Refusal::of_fields(T::KIND, vec![error])),
+        Some(error) => Err(ApiError::of_fields(T::KIND, vec![error])),
         None => Ok(value),
     }
 }
 
 /// The refusal of a text that is not a document.
-fn no_document<T: Invalid>(error: DocumentError) -> Refusal {
+fn no_document<T: Invalid>(error: DocumentError) -> ApiError {
     let detail = match &error {
         DocumentError::Json(error) => format!("not JSON: {error}"),
         DocumentError::Yaml(error) => format!("not YAML: {error}"),
         DocumentError::NotUtf8 { .. } | DocumentError::Excess(_) => error.to_string(),
         DocumentError::Field { error, .. } => {
-            return Refusal::of_fields(T::KIND, vec![error.clone()]);
+            return ApiError::of_fields(T::KIND, vec![error.clone()]);
         }
     };
-    Refusal::new(Kind::MalformedBody, detail)
+    ApiError::new(ProblemKind::MalformedBody, detail)
 }
 
 /// The refusal of null, a number or the like where one of several words is expected. serde lists
 /// the words only in its error about another text. So the document is parsed again with an empty
 /// text.
-fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> Refusal {
+fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> ApiError {
     let read = |document: &Value| {
         let error = serde_path_to_error::deserialize::<_, T>(document.clone()).err()?;
         Some((error.path().to_string(), error.into_inner().to_string()))
@@ -147,5 +147,5 @@ fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> Refus
         error.field = path.to_owned();
         error.value = value.to_string();
     }
-    Refusal::of_fields(T::KIND, vec![error])
+    ApiError::of_fields(T::KIND, vec![error])
 }

@@ -12,10 +12,10 @@ use clap::Args;
 use muster_model::id::TenantId;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::{Access, Tenant};
-use muster_store::pool::{self, Pool};
-use muster_store::token::{self, NewToken};
+use muster_store::pool::{self, StorePool};
+use muster_store::token::{self, NewTokenRecord};
 use muster_store::user::{self, User};
-use muster_store::{PgConnection, scope, tenant};
+use muster_store::{PgConnection, tenant, tenant_scope};
 use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ impl Bootstrap {
         let pool = connect(self.owner_database_url, database_url)?;
         let now = clock::now();
         let mut tx = pool::begin(&pool).await.context("reach the database")?;
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
         let tenant_id = match tenant::by_name(&mut tx, &self.tenant)
             .await
             .context("look for the tenant")?
@@ -61,7 +61,7 @@ impl Bootstrap {
                 None => created(&mut tx, &self.tenant, now).await?,
             },
         };
-        scope::tenant(&mut tx, tenant_id).await?;
+        tenant_scope::tenant(&mut tx, tenant_id).await?;
         let user_id = match user::by_name(&mut tx, tenant_id, &self.user)
             .await
             .context("look for the user")?
@@ -87,7 +87,7 @@ impl Bootstrap {
             Access::Admin
         };
         let id = clock::new_id().into();
-        let new = NewToken {
+        let new = NewTokenRecord {
             id,
             tenant_id,
             user_id,
@@ -134,7 +134,7 @@ async fn back(
         .await
         .context("bring the tenant back")?;
     let Some(id) = revived else { return Ok(None) };
-    scope::tenant(conn, id).await?;
+    tenant_scope::tenant(conn, id).await?;
     token::revoke_all(conn, id, now)
         .await
         .context("revoke the tokens that it had")?;
@@ -145,7 +145,7 @@ async fn back(
 }
 
 /// Connects as the owner if its address is given, otherwise with the daemon's own role.
-pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Result<Pool> {
+pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Result<StorePool> {
     match (owner, own) {
         (Some(url), _) => pool::owner(&url, 1).context("read the database's address"),
         (None, Some(url)) => pool::api(&url, 1).context("read the database's address"),

@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use muster_store::migrate::{self, Login};
+use muster_store::migrate::{self, DaemonRole};
 
 #[derive(Debug, Args)]
 pub struct Migrate {
@@ -30,8 +30,8 @@ impl Migrate {
             .context("no database: give --owner-database-url or MUSTER_API_OWNER_DATABASE_URL")?;
         migrate::run(&url).await.context("migrate the database")?;
         for (login, password) in [
-            (Login::Api, self.api_password),
-            (Login::Scheduler, self.scheduler_password),
+            (DaemonRole::Api, self.api_password),
+            (DaemonRole::Scheduler, self.scheduler_password),
         ] {
             if let Some(password) = password {
                 migrate::allow_login(&url, login, Some(&password))

@@ -1,7 +1,7 @@
 //! Answers requests until a signal.
 
-use crate::config::Settings;
-use crate::{App, connection, router};
+use crate::config::ApiSettings;
+use crate::{ApiState, connection, router};
 use anyhow::Context as _;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -17,11 +17,11 @@ const CLOSING: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the listen address is in use, or the address of the database is invalid.
-pub async fn serve(settings: Settings) -> anyhow::Result<()> {
+pub async fn serve(settings: ApiSettings) -> anyhow::Result<()> {
     let stopping = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let app = App::start(&settings, stopping.clone())?;
+    let app = ApiState::start(&settings, stopping.clone())?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listen on {}", settings.listen))?;

@@ -2,12 +2,12 @@
 //! put in place of a file.
 
 use super::manifest::stated_sha256;
-use super::reads::Reads;
+use super::reads::BlockingReads;
 use super::{MANIFEST, MAX_MANIFEST_BYTES};
 use axum::body::Bytes;
 use futures::Stream;
 use futures::stream;
-use muster_opener::{Folder, is_refusal};
+use muster_opener::{FolderHandle, is_refusal};
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +17,7 @@ use std::path::Path;
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// An open regular file with its length and checksum.
-pub struct Opened {
+pub struct OpenCheckpointFile {
     pub file: File,
     pub bytes: u64,
     pub sha256: Option<String>,
@@ -37,8 +37,8 @@ pub enum OpenError {
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn open(root: &Path, path: &Path, name: &str) -> Result<Opened, OpenError> {
-    let mut folder = Folder::at(root).map_err(|error| failed("", error))?;
+pub fn open(root: &Path, path: &Path, name: &str) -> Result<OpenCheckpointFile, OpenError> {
+    let mut folder = FolderHandle::at(root).map_err(|error| failed("", error))?;
     for part in path {
         folder = folder.inner(part).map_err(|error| {
             if is_refusal(&error) {
@@ -58,7 +58,7 @@ pub fn open(root: &Path, path: &Path, name: &str) -> Result<Opened, OpenError> {
         },
     };
     let bytes = file.metadata().map_err(OpenError::Failed)?.len();
-    Ok(Opened {
+    Ok(OpenCheckpointFile {
         file,
         bytes,
         sha256,
@@ -68,7 +68,7 @@ pub fn open(root: &Path, path: &Path, name: &str) -> Result<Opened, OpenError> {
 /// Opens a file that belongs to the owner of the folder. A hard link could make another user's file
 /// appear in the folder. Linux forbids this by default (`fs.protected_hardlinks`); this check does
 /// not rely on it.
-fn open_own(folder: &Folder, name: &str) -> Result<File, OpenError> {
+fn open_own(folder: &FolderHandle, name: &str) -> Result<File, OpenError> {
     let file = folder
         .open(name.as_ref())
         .map_err(|error| failed(name, error))?;
@@ -111,7 +111,7 @@ fn failed(name: &str, error: io::Error) -> OpenError {
 pub fn content(
     file: File,
     bytes: u64,
-    reads: Reads,
+    reads: BlockingReads,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     stream::try_unfold((file, bytes), move |(file, left)| {
         let reads = reads.clone();

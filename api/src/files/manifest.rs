@@ -8,7 +8,7 @@ use std::io::Read;
 /// Returns `files.<name>.sha256` if it is a valid checksum.
 pub fn stated_sha256(manifest: impl Read, name: &str) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_reader(manifest);
-    let sha256 = Field(&["files", name, "sha256"])
+    let sha256 = FieldTextSeed(&["files", name, "sha256"])
         .deserialize(&mut reader)
         .ok()??;
     reader.end().ok()?;
@@ -17,9 +17,9 @@ pub fn stated_sha256(manifest: impl Read, name: &str) -> Option<String> {
 
 /// The text at a path of fields; everything else is skipped.
 #[derive(Clone, Copy)]
-struct Field<'a>(&'a [&'a str]);
+struct FieldTextSeed<'a>(&'a [&'a str]);
 
-impl<'de> DeserializeSeed<'de> for Field<'_> {
+impl<'de> DeserializeSeed<'de> for FieldTextSeed<'_> {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(
@@ -34,7 +34,7 @@ impl<'de> DeserializeSeed<'de> for Field<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Field<'_> {
+impl<'de> Visitor<'de> for FieldTextSeed<'_> {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +50,7 @@ impl<'de> Visitor<'de> for Field<'_> {
         let mut found = None;
         while let Some(name) = fields.next_key::<String>()? {
             if name == *wanted {
-                found = fields.next_value_seed(Field(below))?;
+                found = fields.next_value_seed(FieldTextSeed(below))?;
             } else {
                 fields.next_value::<IgnoredAny>()?;
             }

@@ -7,13 +7,13 @@ mod folder;
 mod manifest;
 mod reads;
 
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use axum::body::Body;
 use folder::OpenError;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::Place;
-use muster_objects::{Bucket, ObjectsError};
-use reads::{Reads, Stalled};
+use muster_objects::{ObjectBucket, ObjectsError};
+use reads::{BlockingReads, ReadTimeout};
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum size of a manifest. That of a checkpoint of 1 TB has about 3 MB.
@@ -24,18 +24,18 @@ const MANIFEST: &str = "manifest.json";
 /// The cluster's checkpoint store.
 #[derive(Debug, Clone)]
 pub struct Files {
-    place: Source,
-    reads: Reads,
+    place: FileSource,
+    reads: BlockingReads,
 }
 
 #[derive(Debug, Clone)]
-enum Source {
+enum FileSource {
     Folder(PathBuf),
-    Bucket(Bucket),
+    Bucket(ObjectBucket),
 }
 
 /// A file to send.
-pub struct Found {
+pub struct FileDownload {
     pub bytes: u64,
     /// Hex checksum, if the manifest contains it.
     pub sha256: Option<String>,
@@ -50,26 +50,26 @@ impl Files {
     pub fn open(place: &Place) -> Result<Self, ObjectsError> {
         Ok(Self {
             place: match place {
-                Place::Folder(path) => Source::Folder(path.clone()),
-                Place::Bucket(address) => Source::Bucket(Bucket::open(address)?),
+                Place::Folder(path) => FileSource::Folder(path.clone()),
+                Place::Bucket(address) => FileSource::Bucket(ObjectBucket::open(address)?),
             },
-            reads: Reads::default(),
+            reads: BlockingReads::default(),
         })
     }
 
     /// Returns the file `name` in the folder `relative`, which must be one of the job's.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if it does not exist or is not the job's; [`Kind::UnreadableFile`] if a
-    /// task has put something else in its place; [`Kind::Unavailable`] if the folder or the object
-    /// store does not answer.
+    /// [`ProblemKind::NotFound`] if it does not exist or is not the job's;
+    /// [`ProblemKind::UnreadableFile`] if a task has put something else in its place;
+    /// [`ProblemKind::Unavailable`] if the folder or the object store does not answer.
     pub async fn read(
         &self,
         tenant: TenantId,
         job: JobId,
         relative: &str,
         name: &str,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<FileDownload, ApiError> {
         let own = Path::new(&tenant.to_string()).join(job.to_string());
         let path = Path::new(relative);
         let is_plain = path
@@ -83,20 +83,25 @@ impl Files {
             return Err(gone(name));
         }
         match &self.place {
-            Source::Folder(root) => self.read_file(root, path, name).await,
-            Source::Bucket(bucket) => self.read_object(bucket, relative, name).await,
+            FileSource::Folder(root) => self.read_file(root, path, name).await,
+            FileSource::Bucket(bucket) => self.read_object(bucket, relative, name).await,
         }
     }
 
-    async fn read_file(&self, root: &Path, path: &Path, name: &str) -> Result<Found, Refusal> {
+    async fn read_file(
+        &self,
+        root: &Path,
+        path: &Path,
+        name: &str,
+    ) -> Result<FileDownload, ApiError> {
         let (root, path, wanted) = (root.to_owned(), path.to_owned(), name.to_owned());
         let open = move || folder::open(&root, &path, &wanted);
         let opened = match self.reads.run(open).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return Err(not_opened(name, error)),
-            Err(Stalled) => return Err(stalled()),
+            Err(ReadTimeout) => return Err(stalled()),
         };
-        Ok(Found {
+        Ok(FileDownload {
             bytes: opened.bytes,
             sha256: opened.sha256,
             body: Body::from_stream(folder::content(
@@ -109,10 +114,10 @@ impl Files {
 
     async fn read_object(
         &self,
-        bucket: &Bucket,
+        bucket: &ObjectBucket,
         folder: &str,
         name: &str,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<FileDownload, ApiError> {
         let object = format!("{folder}/{name}");
         let found = bucket.download(&object).await.map_err(not_answered)?;
         let found = found.ok_or_else(|| gone(name))?;
@@ -126,7 +131,7 @@ impl Files {
                     .map_err(not_answered)?
             }
         };
-        Ok(Found {
+        Ok(FileDownload {
             bytes: found.bytes,
             sha256: manifest.and_then(|(text, _)| manifest::stated_sha256(&text[..], name)),
             body: Body::from_stream(found.content),
@@ -134,12 +139,12 @@ impl Files {
     }
 }
 
-fn not_opened(name: &str, error: OpenError) -> Refusal {
+fn not_opened(name: &str, error: OpenError) -> ApiError {
     match error {
         OpenError::Missing => gone(name),
         OpenError::Unfit(what) => {
             let detail = format!("{what}; the job's own tasks have written it so");
-            Refusal::new(Kind::UnreadableFile, detail)
+            ApiError::new(ProblemKind::UnreadableFile, detail)
         }
         OpenError::Failed(error) => {
             tracing::error!(file = name, %error, "cannot read a checkpoint");
@@ -148,29 +153,29 @@ fn not_opened(name: &str, error: OpenError) -> Refusal {
     }
 }
 
-fn not_answered(error: ObjectsError) -> Refusal {
+fn not_answered(error: ObjectsError) -> ApiError {
     if let ObjectsError::TooLarge { bytes, .. } = error {
         let detail =
             format!("{MANIFEST} has {bytes} bytes; a manifest has at most {MAX_MANIFEST_BYTES}");
-        return Refusal::new(Kind::UnreadableFile, detail);
+        return ApiError::new(ProblemKind::UnreadableFile, detail);
     }
     tracing::error!(
         error = &error as &dyn std::error::Error,
         "cannot read a checkpoint"
     );
-    Refusal::new(
-        Kind::Unavailable,
+    ApiError::new(
+        ProblemKind::Unavailable,
         "the object store does not answer as it should",
     )
 }
 
-fn stalled() -> Refusal {
+fn stalled() -> ApiError {
     let detail = "the folder of checkpoints does not answer now; try again later";
-    Refusal::new(Kind::Unavailable, detail).retry_after(5)
+    ApiError::new(ProblemKind::Unavailable, detail).retry_after(5)
 }
 
-fn gone(what: &str) -> Refusal {
-    Refusal::not_found(format!(
+fn gone(what: &str) -> ApiError {
+    ApiError::not_found(format!(
         "file {what:?} where this daemon looks for checkpoints"
     ))
 }

@@ -14,7 +14,7 @@ const READ_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Runs reads. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Reads {
+pub struct BlockingReads {
     threads: Arc<Semaphore>,
     deadline: Duration,
 }
@@ -22,15 +22,15 @@ pub struct Reads {
 /// A read has not ended in time. Its thread may still be blocked, and counts until it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the file system did not answer in time")]
-pub struct Stalled;
+pub struct ReadTimeout;
 
-impl Default for Reads {
+impl Default for BlockingReads {
     fn default() -> Self {
         Self::new(MAX_READS, READ_DEADLINE)
     }
 }
 
-impl Reads {
+impl BlockingReads {
     fn new(threads: usize, deadline: Duration) -> Self {
         Self {
             threads: Arc::new(Semaphore::new(threads)),
@@ -41,11 +41,11 @@ impl Reads {
     /// Runs `read` on a blocking thread.
     ///
     /// # Errors
-    /// [`Stalled`].
+    /// [`ReadTimeout`].
     pub async fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Stalled> {
+    ) -> Result<T, ReadTimeout> {
         let answer = async {
             let permit = Arc::clone(&self.threads).acquire_owned().await;
             let permit = permit.expect("the semaphore is never closed");
@@ -58,31 +58,31 @@ impl Reads {
         };
         tokio::time::timeout(self.deadline, answer)
             .await
-            .map_err(|_| Stalled)
+            .map_err(|_| ReadTimeout)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Reads, Stalled};
+    use super::{BlockingReads, ReadTimeout};
     use std::sync::mpsc;
     use std::time::Duration;
 
     #[tokio::test]
     async fn stalled_read_holds_its_thread_until_it_returns() {
-        let reads = Reads::new(2, Duration::from_millis(100));
+        let reads = BlockingReads::new(2, Duration::from_millis(100));
         let (release, blocked) = mpsc::channel::<()>();
         let (other_release, other_blocked) = mpsc::channel::<()>();
         let stalled = tokio::join!(
             reads.run(move || blocked.recv().ok()),
             reads.run(move || other_blocked.recv().ok()),
         );
-        assert_eq!(stalled, (Err(Stalled), Err(Stalled)));
+        assert_eq!(stalled, (Err(ReadTimeout), Err(ReadTimeout)));
         // No thread is used beyond the two.
         assert_eq!(reads.threads.available_permits(), 0);
         assert_eq!(
             reads.run(|| panic!("no thread is free")).await,
-            Err::<(), _>(Stalled)
+            Err::<(), _>(ReadTimeout)
         );
         drop(release);
         while reads.run(|| 7).await != Ok(7) {}

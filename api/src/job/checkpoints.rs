@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{self, FromQuery, Named, PAGE_MAX, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{self, FromQuery, PAGE_MAX, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::{CheckpointId, JobId};
@@ -43,15 +43,15 @@ impl FromQuery for CheckpointsParams {
     responses((status = 200, description = "A page of its checkpoints", body = Page<CheckpointView>)),
 )]
 pub async fn checkpoints(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(params): Params<CheckpointsParams>,
-) -> Result<Json<Page<CheckpointView>>, Refusal> {
+) -> Result<Json<Page<CheckpointView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let job = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     // The reasons of one checkpoint depend on the others. The tenant's limits bound their number.
     let rows = checkpoint::list(&mut tx, id).await?;
     let spared = origin::spared_of(&mut tx, id).await?;

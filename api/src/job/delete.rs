@@ -2,9 +2,9 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::StatusCode;
 use muster_model::id::JobId;
@@ -21,24 +21,24 @@ use muster_store::job::{self, DeleteOutcome};
 )]
 #[tracing::instrument(name = "api.job.delete", skip_all, fields(job.id = %id))]
 pub async fn delete(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<StatusCode, ApiError> {
     let mut tx = app.begin(&caller).await?;
     match job::delete(&mut tx, id, Some(&caller.actor()), clock::now()).await? {
         DeleteOutcome::Deleted => {
             tx.commit().await.map_err(StoreError::from)?;
             Ok(StatusCode::NO_CONTENT)
         }
-        DeleteOutcome::NotEnded { phase } => Err(Refusal::new(
-            Kind::WrongPhase,
+        DeleteOutcome::NotEnded { phase } => Err(ApiError::new(
+            ProblemKind::WrongPhase,
             format!(
                 "the job is {}; delete needs succeeded, failed or cancelled: cancel it first",
                 phase.as_str()
             ),
         )),
-        DeleteOutcome::NotFound => Err(Refusal::not_found(format!("job {id}"))),
+        DeleteOutcome::NotFound => Err(ApiError::not_found(format!("job {id}"))),
     }
 }

@@ -2,9 +2,9 @@
 //! selects one of its listed files.
 
 use crate::auth::Caller;
-use crate::problem::{Kind, Refusal};
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::extract::{Path as PathParams, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use axum::http::{HeaderName, HeaderValue};
@@ -28,14 +28,14 @@ const SHA256: HeaderName = HeaderName::from_static("muster-sha256");
     ))),
 )]
 pub async fn checkpoint_file(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     PathParams(path): PathParams<(String, String, String)>,
     Params(()): Params<()>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (_, step, name) = path;
-    let missing = || Refusal::not_found(format!("checkpoint of job {id} at step {step}"));
+    let missing = || ApiError::not_found(format!("checkpoint of job {id} at step {step}"));
     let wanted: i64 = step.parse().map_err(|_| missing())?;
     let mut tx = app.begin(&caller).await?;
     let found = checkpoint::get(&mut tx, id, u64::try_from(wanted).map_err(|_| missing())?)
@@ -53,10 +53,10 @@ pub async fn checkpoint_file(
             "this checkpoint has the files {}; not {name:?}",
             found.written.files.join(", ")
         );
-        return Err(Refusal::new(Kind::NotFound, detail));
+        return Err(ApiError::new(ProblemKind::NotFound, detail));
     }
     if !found.retained {
-        return Err(Refusal::not_found(format!(
+        return Err(ApiError::not_found(format!(
             "file of the checkpoint at step {step} any more: it was pruned"
         )));
     }
@@ -77,15 +77,15 @@ pub async fn checkpoint_file(
     ))),
 )]
 pub async fn model(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     drop(tx);
     let Some(path) = row.model_path else {
         let phase = row.job.state.phase().as_str();
@@ -95,7 +95,7 @@ pub async fn model(
                 .to_owned(),
             None => format!("the job is {phase}; its model is there once it has succeeded"),
         };
-        return Err(Refusal::new(Kind::WrongPhase, detail));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     };
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
     let download_as = format!("{}-{name}", row.job.spec.name);
@@ -103,15 +103,15 @@ pub async fn model(
 }
 
 async fn send(
-    app: &App,
+    app: &ApiState,
     caller: &Caller,
     job: JobId,
     (folder, name): (&str, &str),
     download_as: &str,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let Some(files) = &app.files else {
         let detail = "this daemon was started without checkpoint_root, so it has no files to give";
-        return Err(Refusal::new(Kind::NotFound, detail));
+        return Err(ApiError::new(ProblemKind::NotFound, detail));
     };
     let found = files.read(caller.tenant_id, job, folder, name).await?;
     let mut response = found.body.into_response();

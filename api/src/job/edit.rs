@@ -2,11 +2,11 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use muster_model::id::JobId;
 use muster_model::job::Intent;
 use muster_model::spec::FieldError;
 use muster_model::view::{JobChange, JobView};
-use muster_store::edit::{self, Editing};
+use muster_store::edit::{self, LockedJob};
 use muster_store::{StoreError, job};
 
 /// Change a job's size range and priority
@@ -34,12 +34,12 @@ use muster_store::{StoreError, job};
 )]
 #[tracing::instrument(name = "api.job.edit", skip_all, fields(job.id = %id))]
 pub async fn edit(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-    document: Document<JobChange>,
-) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    document: ParsedBody<JobChange>,
+) -> Result<(StatusCode, Json<JobView>), ApiError> {
     let change = document.value;
     if change.workers.is_none() && change.ps_shards.is_none() && change.priority.is_none() {
         let error = FieldError {
@@ -47,16 +47,16 @@ pub async fn edit(
             value: "nothing".to_owned(),
             expected: "required: workers, ps_shards or priority".to_owned(),
         };
-        return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
+        return Err(ApiError::of_fields(ProblemKind::InvalidBody, vec![error]));
     }
-    let missing = || Refusal::not_found(format!("job {id}"));
+    let missing = || ApiError::not_found(format!("job {id}"));
     let mut tx = app.begin(&caller).await?;
     let editing = edit::begin(&mut tx, id).await?.ok_or_else(missing)?;
     is_open(&editing, &change)?;
     let spec = editing
         .spec
         .changed(&change)
-        .map_err(|errors| Refusal::of_fields(Kind::InvalidJob, errors))?;
+        .map_err(|errors| ApiError::of_fields(ProblemKind::InvalidJob, errors))?;
     if spec != editing.spec {
         edit::write(
             &mut tx,
@@ -74,22 +74,22 @@ pub async fn edit(
 }
 
 /// Whether the job can be changed, and has not changed since the caller read it.
-fn is_open(editing: &Editing, change: &JobChange) -> Result<(), Refusal> {
+fn is_open(editing: &LockedJob, change: &JobChange) -> Result<(), ApiError> {
     let phase = editing.phase.as_str();
     if editing.phase.is_terminal() {
         let detail = format!("the job is {phase}; a change needs one that has not ended");
-        return Err(Refusal::new(Kind::WrongPhase, detail));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     if editing.intent == Intent::Cancel {
         let detail = format!(
             "the job is {phase} and being cancelled, which is final; the change comes too late"
         );
-        return Err(Refusal::new(Kind::WrongPhase, detail));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     if let Some(study) = editing.study {
         let detail =
             format!("the job is a trial of study {study}, which says how large its trials are");
-        return Err(Refusal::new(Kind::WrongPhase, detail));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     match change.edits {
         Some(read) if read != editing.edits => {
@@ -97,7 +97,7 @@ fn is_open(editing: &Editing, change: &JobChange) -> Result<(), Refusal> {
                 "the job was changed {} times by now and {read} times when it was read; read it again",
                 editing.edits
             );
-            Err(Refusal::new(Kind::EditedMeanwhile, detail))
+            Err(ApiError::new(ProblemKind::EditedMeanwhile, detail))
         }
         _ => Ok(()),
     }

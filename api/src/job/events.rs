@@ -2,24 +2,24 @@
 
 use super::{tasks, wire};
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{FromQuery, Named, PAGE_MAX, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{FromQuery, PAGE_MAX, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
 use muster_model::view::{EventView, Page};
-use muster_store::event::{self, Cursor, EventFilter};
+use muster_store::event::{self, EventCursor, EventFilter};
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct EventsParams {
     /// Only events after this cursor: that of any event, or the `continue` of a page.
     #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
-    pub after: Option<Cursor>,
+    pub after: Option<EventCursor>,
     /// Same as `after`.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
-    pub from: Option<Cursor>,
+    pub from: Option<EventCursor>,
     /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
@@ -44,11 +44,11 @@ impl FromQuery for EventsParams {
     responses((status = 200, description = "A page of its history", body = Page<EventView>)),
 )]
 pub async fn events(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(params): Params<EventsParams>,
-) -> Result<Json<Page<EventView>>, Refusal> {
+) -> Result<Json<Page<EventView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     tasks::must_exist(&mut tx, id).await?;
     let filter = EventFilter {

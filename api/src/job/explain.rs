@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
@@ -20,7 +20,7 @@ use muster_store::job::{self, JobRow};
 use muster_store::node::{self, NodeRow};
 use muster_store::pool::Transaction;
 use muster_store::progress;
-use muster_store::round::{self, Said};
+use muster_store::round::{self, JobRoundReport};
 use serde::Deserialize;
 use std::cmp::Reverse;
 use time::OffsetDateTime;
@@ -30,12 +30,12 @@ const NODES_SHOWN: usize = 16;
 /// The part of a round's report about a job that is shown. Other releases may write more or less.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct JobReport {
+struct JobReportEntry {
     why: String,
     workers: u32,
     ps_shards: u32,
     next_worker_gain: Option<f64>,
-    speed: Speed,
+    speed: SpeedEntry,
     steps_left: Option<f64>,
     steps_left_between: Option<[f64; 2]>,
     time_left_s: Option<f64>,
@@ -47,14 +47,14 @@ struct JobReport {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Speed {
+struct SpeedEntry {
     points: u32,
     mean_relative_error: Option<f64>,
     steps_per_s: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
-struct RunnerUp {
+struct RunnerUpEntry {
     job: JobId,
     gain: f64,
 }
@@ -70,19 +70,19 @@ struct RunnerUp {
     responses((status = 200, description = "The explanation", body = ExplainView)),
 )]
 pub async fn explain(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<Json<ExplainView>, Refusal> {
+) -> Result<Json<ExplainView>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     let spec = row.job.spec.clone();
     let decided = match round::said_of(&mut tx, id).await? {
-        Some(said) if !row.job.state.phase().is_terminal() => {
-            Some(decided(&mut tx, &row, said).await?)
+        Some(reported) if !row.job.state.phase().is_terminal() => {
+            Some(decided(&mut tx, &row, reported).await?)
         }
         _ => None,
     };
@@ -102,11 +102,16 @@ pub async fn explain(
     }))
 }
 
-async fn decided(tx: &mut Transaction, row: &JobRow, said: Said) -> Result<DecidedView, Refusal> {
-    let report = JobReport::deserialize(said.job).map_err(|error| Refusal::internal(&error))?;
+async fn decided(
+    tx: &mut Transaction,
+    row: &JobRow,
+    reported: JobRoundReport,
+) -> Result<DecidedView, ApiError> {
+    let report =
+        JobReportEntry::deserialize(reported.job).map_err(|error| ApiError::internal(&error))?;
     let speeds = progress::speeds_of(tx, row.job.id).await?;
-    let now = Now::of(row, &report, said.at, &speeds);
-    let runner_up = match said.runner_up.map(RunnerUp::deserialize) {
+    let now = CurrentEstimates::of(row, &report, reported.at, &speeds);
+    let runner_up = match reported.runner_up.map(RunnerUpEntry::deserialize) {
         Some(Ok(other)) => Some(RunnerUpView {
             job_id: other.job,
             name: name(tx, other.job).await?,
@@ -115,8 +120,8 @@ async fn decided(tx: &mut Transaction, row: &JobRow, said: Said) -> Result<Decid
         _ => None,
     };
     Ok(DecidedView {
-        round: said.round,
-        at: said.at,
+        round: reported.round,
+        at: reported.at,
         why: report.why,
         workers: report.workers,
         ps_shards: report.ps_shards,
@@ -134,7 +139,7 @@ async fn decided(tx: &mut Transaction, row: &JobRow, said: Said) -> Result<Decid
 /// Progress of a job: the estimates of the newest stored round, updated by later reports. Rounds
 /// without decisions are not stored, so the round of an undisturbed job may be old.
 #[derive(Debug, PartialEq)]
-struct Now {
+struct CurrentEstimates {
     steps_per_s: Option<f64>,
     measured_sizes: u32,
     steps_left: Option<f64>,
@@ -142,11 +147,11 @@ struct Now {
     time_left_s: Option<f64>,
 }
 
-impl Now {
+impl CurrentEstimates {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     fn of(
         row: &JobRow,
-        report: &JobReport,
+        report: &JobReportEntry,
         decided_at: OffsetDateTime,
         speeds: &[((u32, u32), f64)],
     ) -> Self {
@@ -203,7 +208,11 @@ async fn name(tx: &mut Transaction, id: JobId) -> Result<Option<String>, StoreEr
     Ok(row.map(|row| row.job.spec.name))
 }
 
-async fn in_the_way(tx: &mut Transaction, spec: &JobSpec, why: &Wait) -> Result<InTheWay, Refusal> {
+async fn in_the_way(
+    tx: &mut Transaction,
+    spec: &JobSpec,
+    why: &Wait,
+) -> Result<InTheWay, ApiError> {
     let nodes = node::list(tx).await?;
     let ids: &[JobId] = match why {
         Wait::WaitingForGpus { held_by, .. } => held_by,

@@ -3,17 +3,17 @@
 
 use super::logs::{self, TaskChoice};
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{FromQuery, Named, Params, Query};
-use crate::state::App;
-use crate::stream::{self, Client, Gone};
+use crate::problem::ApiError;
+use crate::query::{FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
+use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use muster_model::id::{JobId, TaskId};
 use muster_model::view::{LogEnd, LogPiece, name};
 use muster_store::job;
-use muster_store::log::{self, Slice};
+use muster_store::log::{self, LogSlice};
 use muster_store::task::TaskRow;
 use std::fmt;
 use std::str::FromStr;
@@ -66,12 +66,12 @@ impl FromQuery for FollowParams {
     responses((status = 200, description = "A stream that ends with the job", content_type = "text/event-stream", body = String)),
 )]
 pub async fn follow_logs(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(params): Params<FollowParams>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let choice = params.task.unwrap_or_else(TaskChoice::chief);
     let mut tx = app.begin(&caller).await?;
     super::tasks::must_exist(&mut tx, id).await?;
@@ -87,26 +87,26 @@ pub async fn follow_logs(
 }
 
 /// Result of one poll.
-struct Look {
+struct LogPoll {
     /// The task that is followed; `None` before the first one is placed.
     task: Option<TaskRow>,
-    slice: Option<Slice>,
+    slice: Option<LogSlice>,
     /// The next task of the same name, if it exists.
     successor: Option<TaskId>,
     job_ended: bool,
 }
 
 async fn follow(
-    mut client: Client,
+    mut client: StreamClient,
     id: JobId,
     choice: TaskChoice,
     mut at: Option<LogPosition>,
     first_offset: Option<u64>,
-) -> Result<(), Gone> {
+) -> Result<(), StreamClosed> {
     loop {
-        let look = look(&client, id, &choice, at, first_offset).await?;
+        let poll = poll(&client, id, &choice, at, first_offset).await?;
         let mut read_on = false;
-        if let (Some(task), Some(slice)) = (&look.task, look.slice) {
+        if let (Some(task), Some(slice)) = (&poll.task, poll.slice) {
             let released = task.task.state.is_released();
             let end = slice.end;
             let position = send(&client, task, slice, released).await?;
@@ -116,7 +116,7 @@ async fn follow(
             // The log of a released task is complete: its executor reports the end after the rest
             // of the log.
             if released && all_read {
-                if let Some(successor) = look.successor {
+                if let Some(successor) = poll.successor {
                     let reason = format!("{} {}", task.task.role, ending(task));
                     let ended = LogEnd { reason };
                     let next = LogPosition {
@@ -129,12 +129,12 @@ async fn follow(
                     at = Some(next);
                     continue;
                 }
-                if look.job_ended || matches!(choice, TaskChoice::Process(_)) {
+                if poll.job_ended || matches!(choice, TaskChoice::Process(_)) {
                     let reason = format!("{} {}", task.task.role, ending(task));
                     return client.send(name::END, &position, &LogEnd { reason }).await;
                 }
             }
-        } else if look.job_ended {
+        } else if poll.job_ended {
             let reason = "the job ended without such a task".to_owned();
             return client.send(name::END, &"", &LogEnd { reason }).await;
         }
@@ -144,13 +144,13 @@ async fn follow(
     }
 }
 
-async fn look(
-    client: &Client,
+async fn poll(
+    client: &StreamClient,
     id: JobId,
     choice: &TaskChoice,
     at: Option<LogPosition>,
     first_offset: Option<u64>,
-) -> Result<Look, Gone> {
+) -> Result<LogPoll, StreamClosed> {
     client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;
@@ -179,7 +179,7 @@ async fn look(
                 },
                 (None, _) => None,
             };
-            Ok(Look {
+            Ok(LogPoll {
                 successor: task.as_ref().and_then(|row| next(&chosen, row)),
                 task,
                 slice,
@@ -201,11 +201,11 @@ fn next(chosen: &[TaskRow], followed: &TaskRow) -> Option<TaskId> {
 
 /// Sends a piece without an incomplete character at its end, and returns the reader's new position.
 async fn send(
-    client: &Client,
+    client: &StreamClient,
     row: &TaskRow,
-    slice: Slice,
+    slice: LogSlice,
     last: bool,
-) -> Result<LogPosition, Gone> {
+) -> Result<LogPosition, StreamClosed> {
     let cut = if last {
         slice.bytes.len()
     } else {

@@ -2,9 +2,9 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::Refusal;
-use crate::query::{FromQuery, Named, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::forecast::Forecast;
@@ -45,15 +45,15 @@ impl FromQuery for AccuracyParams {
     responses((status = 200, description = "The newest forecast; null before the first, and once the job has ended", body = Option<Forecast>)),
 )]
 pub async fn forecast(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<Json<Option<Forecast>>, Refusal> {
+) -> Result<Json<Option<Forecast>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     let now = clock::now();
     Ok(Json(row.forecast.map(|found| found.seen_at(now))))
 }
@@ -68,10 +68,10 @@ pub async fn forecast(
     responses((status = 200, description = "Hit rates", body = AccuracyView)),
 )]
 pub async fn accuracy(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<AccuracyParams>,
-) -> Result<Json<AccuracyView>, Refusal> {
+) -> Result<Json<AccuracyView>, ApiError> {
     let since = clock::now() - Duration::from_secs(params.days * 86_400);
     let mut tx = app.begin(&caller).await?;
     let tally = forecast::tally(&mut tx, since).await?;
@@ -83,7 +83,7 @@ pub async fn accuracy(
     }))
 }
 
-fn rate(counted: forecast::Held) -> HitRate {
+fn rate(counted: forecast::IntervalCoverage) -> HitRate {
     HitRate {
         forecasts: counted.forecasts,
         held: counted.held,

@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
@@ -17,14 +17,14 @@ use muster_store::job;
     responses((status = 200, description = "The job", body = JobView)),
 )]
 pub async fn get(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<Json<JobView>, Refusal> {
+) -> Result<Json<JobView>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     Ok(Json(wire::job(row, &caller.tenant_name)))
 }

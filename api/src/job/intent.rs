@@ -4,8 +4,8 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::state::ApiState;
 use axum::Json;
 use axum::http::StatusCode;
 use muster_model::id::JobId;
@@ -17,13 +17,13 @@ use muster_store::pool::Transaction;
 
 /// Writes an intent; `verb` is the name of the request.
 pub async fn state(
-    app: &App,
+    app: &ApiState,
     caller: &Caller,
     id: JobId,
     verb: &str,
     wanted: Intent,
-) -> Result<(StatusCode, Json<JobView>), Refusal> {
-    let wanted = Wanted {
+) -> Result<(StatusCode, Json<JobView>), ApiError> {
+    let wanted = ConditionalIntent {
         verb,
         intent: wanted,
         fits: |_, _| true,
@@ -33,22 +33,22 @@ pub async fn state(
 }
 
 /// An intent that only some jobs accept.
-pub struct Wanted<'a> {
+pub struct ConditionalIntent<'a> {
     pub verb: &'a str,
     pub intent: Intent,
     /// Whether a job in this phase and with this intent accepts it.
     pub fits: fn(JobPhase, Intent) -> bool,
     /// Answer for other jobs: a refusal, or no change.
-    pub unfit: fn(JobPhase) -> Result<(), Refusal>,
+    pub unfit: fn(JobPhase) -> Result<(), ApiError>,
 }
 
-impl Wanted<'_> {
+impl ConditionalIntent<'_> {
     pub async fn state(
         self,
-        app: &App,
+        app: &ApiState,
         caller: &Caller,
         id: JobId,
-    ) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    ) -> Result<(StatusCode, Json<JobView>), ApiError> {
         let tx = app.begin(caller).await?;
         self.state_in(tx, caller, id).await
     }
@@ -59,9 +59,9 @@ impl Wanted<'_> {
         mut tx: Transaction,
         caller: &Caller,
         id: JobId,
-    ) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    ) -> Result<(StatusCode, Json<JobView>), ApiError> {
         let (verb, by) = (self.verb, caller.actor());
-        let missing = || Refusal::not_found(format!("job {id}"));
+        let missing = || ApiError::not_found(format!("job {id}"));
         match job::set_intent_where(&mut tx, id, self.intent, self.fits, Some(&by), clock::now())
             .await?
         {
@@ -72,14 +72,14 @@ impl Wanted<'_> {
                     "the job has ended ({}); {verb} needs one that has not",
                     phase.as_str()
                 );
-                return Err(Refusal::new(Kind::WrongPhase, detail));
+                return Err(ApiError::new(ProblemKind::WrongPhase, detail));
             }
             IntentOutcome::Refused { phase, .. } => {
                 let detail = format!(
                     "the job is {} and being cancelled, which is final; {verb} comes too late",
                     phase.as_str()
                 );
-                return Err(Refusal::new(Kind::WrongPhase, detail));
+                return Err(ApiError::new(ProblemKind::WrongPhase, detail));
             }
             IntentOutcome::NotFound => return Err(missing()),
         }

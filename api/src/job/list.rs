@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, FromQuery, PAGE_MAX, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
@@ -55,10 +55,10 @@ impl FromQuery for ListParams {
     responses((status = 200, description = "A page of the tenant's jobs", body = Page<JobView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<ListParams>,
-) -> Result<Json<Page<JobView>>, Refusal> {
+) -> Result<Json<Page<JobView>>, ApiError> {
     let mut filter = JobFilter {
         ids: params.id,
         phases: params.phase,
@@ -67,7 +67,7 @@ pub async fn list(
     };
     for label in &params.label {
         let Some((key, value)) = label.split_once('=') else {
-            return Err(Refusal::parameter("label", label, "key=value"));
+            return Err(ApiError::parameter("label", label, "key=value"));
         };
         filter.labels.insert(key.to_owned(), value.to_owned());
     }

@@ -2,9 +2,9 @@
 
 use super::tasks;
 use crate::auth::Caller;
-use crate::problem::{Kind, Refusal};
-use crate::query::{FromQuery, Named, Params, Query};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
@@ -85,11 +85,11 @@ impl FromQuery for LogsParams {
     ))),
 )]
 pub async fn logs(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(params): Params<LogsParams>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let mut tx = app.begin(&caller).await?;
     tasks::must_exist(&mut tx, id).await?;
     let choice = params.task.unwrap_or_else(TaskChoice::chief);
@@ -143,13 +143,13 @@ pub(super) async fn all(
     Ok(tasks)
 }
 
-pub(super) fn missing(job: JobId, choice: &TaskChoice) -> Refusal {
+pub(super) fn missing(job: JobId, choice: &TaskChoice) -> ApiError {
     let what = match choice {
         TaskChoice::Process(id) => id.to_string(),
         TaskChoice::Place(name) => name.clone(),
     };
-    Refusal::new(
-        Kind::NotFound,
+    ApiError::new(
+        ProblemKind::NotFound,
         format!("job {job} has no task {what}; its tasks appear once it has started"),
     )
 }

@@ -2,6 +2,7 @@
 
 pub mod cancel;
 pub mod checkpoints;
+pub mod continue_job;
 pub mod delete;
 pub mod download;
 pub mod edit;
@@ -10,7 +11,6 @@ pub mod explain;
 pub mod follow_logs;
 pub mod forecast;
 pub mod get;
-pub mod go_on;
 mod intent;
 pub mod list;
 pub mod logs;

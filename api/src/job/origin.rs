@@ -1,7 +1,7 @@
 //! Checks `from` of a document against the other job: it must be of the same tenant and still have
 //! the checkpoint.
 
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::spec::{FieldError, JobSpec, Origin};
 use muster_store::PgConnection;
 use muster_store::{checkpoint, job};
@@ -11,7 +11,7 @@ use muster_store::{checkpoint, job};
 ///
 /// # Errors
 /// A refusal by field if the job cannot start from the checkpoint.
-pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64, Refusal> {
+pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64, ApiError> {
     let Some(from) = spec.from else {
         return Ok(0);
     };
@@ -42,7 +42,7 @@ pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64,
     let step = found.written.step;
     let begins = spec
         .check_origin(&parent.job.spec, step)
-        .map_err(|errors| Refusal::of_fields(Kind::InvalidJob, errors))?;
+        .map_err(|errors| ApiError::of_fields(ProblemKind::InvalidJob, errors))?;
     spec.from = Some(Origin {
         step: Some(step),
         ..from
@@ -50,11 +50,11 @@ pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64,
     Ok(begins)
 }
 
-fn refused(field: &str, value: String, expected: &str) -> Refusal {
+fn refused(field: &str, value: String, expected: &str) -> ApiError {
     let error = FieldError {
         field: field.to_owned(),
         value,
         expected: expected.to_owned(),
     };
-    Refusal::of_fields(Kind::InvalidJob, vec![error])
+    ApiError::of_fields(ProblemKind::InvalidJob, vec![error])
 }

@@ -2,9 +2,9 @@
 
 use super::intent;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -21,10 +21,10 @@ use muster_model::view::JobView;
 )]
 #[tracing::instrument(name = "api.job.pause", skip_all, fields(job.id = %id))]
 pub async fn pause(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<(StatusCode, Json<JobView>), Refusal> {
+) -> Result<(StatusCode, Json<JobView>), ApiError> {
     intent::state(&app, &caller, id, "pause", Intent::Pause).await
 }

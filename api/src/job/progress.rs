@@ -2,9 +2,9 @@
 
 use super::{tasks, wire};
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{FromQuery, Named, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
@@ -43,11 +43,11 @@ impl FromQuery for ProgressParams {
     responses((status = 200, description = "Its samples and evaluations", body = SeriesView)),
 )]
 pub async fn progress(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(params): Params<ProgressParams>,
-) -> Result<Json<SeriesView>, Refusal> {
+) -> Result<Json<SeriesView>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     tasks::must_exist(&mut tx, id).await?;
     let samples = progress::samples(&mut tx, id, params.after_step, params.max_points).await?;

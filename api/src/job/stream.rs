@@ -3,17 +3,17 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::event_feed;
-use crate::problem::Refusal;
-use crate::query::{FromQuery, Named, Params, Query};
-use crate::state::App;
-use crate::stream::{self, Client, Gone};
+use crate::problem::ApiError;
+use crate::query::{FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
+use crate::stream::{self, StreamClient, StreamClosed};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::view::{Opened, ProgressMessage, name};
-use muster_store::event::{Cursor, EventFilter};
+use muster_store::event::{EventCursor, EventFilter};
 use muster_store::{job, progress};
 use std::fmt;
 use std::str::FromStr;
@@ -24,8 +24,8 @@ const POINTS: u32 = 500;
 /// Position of a reader: `cursor`, or `cursor/step`. A cursor alone does not suffice: a reader that
 /// disconnects between two entries would miss the samples in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
-    pub cursor: Cursor,
+pub struct JobStreamPosition {
+    pub cursor: EventCursor,
     /// Step of the newest sample that the reader has; `None` if the stream may choose.
     pub step: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub struct Position {
 pub struct JobStreamParams {
     /// Begin after this cursor or id of a message. Default: now.
     #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+(/[0-9]+)?$")]
-    pub after: Option<Position>,
+    pub after: Option<JobStreamPosition>,
     /// Begin the series after this step. Default: now.
     pub after_step: Option<u64>,
 }
@@ -69,16 +69,16 @@ impl FromQuery for JobStreamParams {
     responses((status = 200, description = "A stream that ends only when the job is deleted", content_type = "text/event-stream", body = String)),
 )]
 pub async fn stream(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(params): Params<JobStreamParams>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     drop(tx);
     let from = stream::position(&headers, params.after)?;
     let cursor = match from {
@@ -101,12 +101,12 @@ pub async fn stream(
 }
 
 async fn follow(
-    mut client: Client,
+    mut client: StreamClient,
     id: JobId,
-    (cursor, opened): (Cursor, Opened),
+    (cursor, opened): (EventCursor, Opened),
     mut step: u64,
-) -> Result<(), Gone> {
-    let mut at = Position {
+) -> Result<(), StreamClosed> {
+    let mut at = JobStreamPosition {
         cursor,
         step: Some(step),
     };
@@ -122,7 +122,7 @@ async fn follow(
                 step = step.min(from_step);
             }
             let ended = matches!(event.event, Event::JobDeleted { .. });
-            at = Position {
+            at = JobStreamPosition {
                 cursor: event.cursor,
                 step: Some(step),
             };
@@ -141,7 +141,12 @@ async fn follow(
 }
 
 /// Sends the samples after `step` and returns the newest step.
-async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Result<u64, Gone> {
+async fn samples(
+    client: &StreamClient,
+    id: JobId,
+    cursor: EventCursor,
+    step: u64,
+) -> Result<u64, StreamClosed> {
     let (after_step, samples) = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;
@@ -163,7 +168,7 @@ async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Resul
     let Some(newest) = samples.last().map(|(_, sample)| sample.step) else {
         return Ok(step);
     };
-    let at = Position {
+    let at = JobStreamPosition {
         cursor,
         step: Some(newest),
     };
@@ -176,7 +181,7 @@ async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Resul
     Ok(newest)
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for JobStreamPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.cursor)?;
         match self.step {
@@ -186,7 +191,7 @@ impl fmt::Display for Position {
     }
 }
 
-impl FromStr for Position {
+impl FromStr for JobStreamPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {

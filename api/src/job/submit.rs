@@ -2,13 +2,13 @@
 
 use super::{origin, wire};
 use crate::auth::Caller;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::idempotency::{self, Turn};
+use crate::idempotency::{self, IdempotencyCheck};
 use crate::pods;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -62,15 +62,15 @@ impl FromQuery for SubmitParams {
 )]
 #[tracing::instrument(name = "api.job.submit", skip_all, fields(job.id))]
 pub async fn submit(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<SubmitParams>,
     headers: HeaderMap,
-    mut document: Document<JobSpec>,
-) -> Result<Response, Refusal> {
+    mut document: ParsedBody<JobSpec>,
+) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
     if let Err(errors) = document.value.validate() {
-        return Err(Refusal::of_fields(Kind::InvalidJob, errors));
+        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
     }
     if params.dry_run {
         if asks_the_store(&document.value) {
@@ -99,8 +99,10 @@ pub async fn submit(
     }
     let mut tx = app.begin(&caller).await?;
     let once = match idempotency::claim(&mut tx, &caller, key, &[&document.bytes], "job").await? {
-        Turn::First(once) => once,
-        Turn::Again(answered) => return Ok(answered.answer(|job: JobView| Some(place(job.id)))),
+        IdempotencyCheck::First(once) => once,
+        IdempotencyCheck::Again(answered) => {
+            return Ok(answered.answer(|job: JobView| Some(place(job.id))));
+        }
     };
     let stored = begun(&mut tx, &caller, new).await?;
     let (id, body) = written(&caller, stored);
@@ -111,7 +113,7 @@ pub async fn submit(
 }
 
 /// Inserts a job after checks in the same transaction.
-async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Result<Job, Refusal> {
+async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Result<Job, ApiError> {
     checked(conn, caller, &mut new.spec).await?;
     Ok(job::insert(conn, &new, clock::now()).await?)
 }
@@ -126,8 +128,8 @@ async fn checked(
     conn: &mut PgConnection,
     caller: &Caller,
     spec: &mut JobSpec,
-) -> Result<(), Refusal> {
-    pods::allow(conn, caller, &spec.pod, ("pod", Kind::InvalidJob)).await?;
+) -> Result<(), ApiError> {
+    pods::allow(conn, caller, &spec.pod, ("pod", ProblemKind::InvalidJob)).await?;
     origin::resolve(conn, spec).await?;
     Ok(())
 }
@@ -142,8 +144,8 @@ fn written(caller: &Caller, stored: Job) -> (JobId, String) {
 }
 
 /// Answers after the commit, and notifies the scheduler.
-fn created(app: &App, id: JobId, body: String) -> Response {
-    app.waker.ring();
+fn created(app: &ApiState, id: JobId, body: String) -> Response {
+    app.commit_notifier.notify();
     tracing::Span::current().record("job.id", tracing::field::display(id));
     idempotency::answer(StatusCode::CREATED, Some(&place(id)), body)
 }

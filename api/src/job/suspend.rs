@@ -1,10 +1,10 @@
 //! `POST /jobs/{id}/suspend`.
 
-use super::intent::Wanted;
+use super::intent::ConditionalIntent;
 use crate::auth::Caller;
-use crate::problem::{Kind, Refusal};
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -28,31 +28,31 @@ use muster_store::job;
 )]
 #[tracing::instrument(name = "api.job.suspend", skip_all, fields(job.id = %id))]
 pub async fn suspend(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<(StatusCode, Json<JobView>), Refusal> {
+) -> Result<(StatusCode, Json<JobView>), ApiError> {
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id).await?;
-    let row = row.ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    let row = row.ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
     if !row.job.spec.suspends() {
         let detail = "the job's workers do not all wait for each other in every step, so that they cannot stand still at one: suspend needs \
                       a command, or exchange.consistency bsp without backup workers and no gossip; pause works for every job";
-        return Err(Refusal::new(Kind::WrongPhase, detail.to_owned()));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail.to_owned()));
     }
     if job::is_in_pods(&mut tx, id).await? {
         let detail = "the job's tasks are pods, which hold their GPUs, CPU and memory for as long as they are there, so that nobody else could \
                       have them while the job stands still; pause works for every job";
-        return Err(Refusal::new(Kind::WrongPhase, detail.to_owned()));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail.to_owned()));
     }
-    let wanted = Wanted {
+    let wanted = ConditionalIntent {
         verb: "suspend",
         intent: Intent::Suspend,
         fits: |phase, _| matches!(phase, JobPhase::Running | JobPhase::Suspended),
         unfit: |phase| {
             let detail = format!("the job is {}; suspend needs a running job", phase.as_str());
-            Err(Refusal::new(Kind::WrongPhase, detail))
+            Err(ApiError::new(ProblemKind::WrongPhase, detail))
         },
     };
     wanted.state_in(tx, &caller, id).await

@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{FromQuery, Named, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
@@ -39,11 +39,11 @@ impl FromQuery for TasksParams {
     responses((status = 200, description = "Its tasks", body = Page<TaskView>)),
 )]
 pub async fn tasks(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(params): Params<TasksParams>,
-) -> Result<Json<Page<TaskView>>, Refusal> {
+) -> Result<Json<Page<TaskView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     must_exist(&mut tx, id).await?;
     let revisions = if params.all {
@@ -60,9 +60,9 @@ pub async fn tasks(
 }
 
 /// Refuses a job that the caller cannot see; an empty list would hide that.
-pub(super) async fn must_exist(conn: &mut PgConnection, id: JobId) -> Result<(), Refusal> {
+pub(super) async fn must_exist(conn: &mut PgConnection, id: JobId) -> Result<(), ApiError> {
     match job::get(conn, id).await? {
         Some(_) => Ok(()),
-        None => Err(Refusal::not_found(format!("job {id}"))),
+        None => Err(ApiError::not_found(format!("job {id}"))),
     }
 }

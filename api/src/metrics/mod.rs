@@ -2,7 +2,7 @@
 
 pub mod serve;
 
-use muster_store::demand::Demand;
+use muster_store::cluster_load::ClusterLoad;
 use prometheus::{
     HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
@@ -15,7 +15,7 @@ use std::time::Instant;
 const BUCKETS_S: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 
 #[derive(Debug)]
-pub struct Metrics {
+pub struct ApiMetrics {
     all: Registry,
     requests: HistogramVec,
     streams: IntGauge,
@@ -24,15 +24,15 @@ pub struct Metrics {
     connections: IntGauge,
     idle: IntGauge,
     /// Queried by one request at a time.
-    demand: tokio::sync::Mutex<Known>,
+    cluster_load: tokio::sync::Mutex<CachedClusterLoad>,
 }
 
 /// Cached cluster load.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedClusterLoad {
     /// Time of the last query, also of a failed one.
     asked_at: Option<Instant>,
-    demand: Option<Demand>,
+    load: Option<ClusterLoad>,
 }
 
 /// An open stream; counted until it is dropped.
@@ -40,7 +40,7 @@ pub struct OpenStream(IntGauge);
 
 impl OpenStream {
     #[must_use]
-    pub fn count(metrics: &Metrics) -> Self {
+    pub fn count(metrics: &ApiMetrics) -> Self {
         metrics.streams.inc();
         Self(metrics.streams.clone())
     }
@@ -54,7 +54,7 @@ impl Drop for OpenStream {
 
 /// Registers waiting demand by reason, and capacity. The registry is new each time, so that a
 /// reason without jobs disappears.
-fn of_demand(demand: &Demand) -> prometheus::Result<Registry> {
+fn cluster_load_metrics(load: &ClusterLoad) -> prometheus::Result<Registry> {
     let present = Registry::new();
     let jobs = register_int_gauge_vec_with_registry!(
         "muster_waiting_jobs",
@@ -68,21 +68,21 @@ fn of_demand(demand: &Demand) -> prometheus::Result<Registry> {
         &["reason"],
         present
     )?;
-    for waiting in &demand.waiting {
+    for waiting in &load.waiting {
         let reason = [&waiting.reason];
         jobs.with_label_values(&reason).set(number(waiting.jobs));
         gpus.with_label_values(&reason).set(number(waiting.gpus));
     }
     register_int_gauge_with_registry!("muster_gpus", "GPUs of nodes that are up.", present)?
-        .set(number(demand.gpus));
+        .set(number(load.gpus));
     register_int_gauge_with_registry!("muster_gpus_held", "Of these, held by tasks.", present)?
-        .set(number(demand.held_gpus));
+        .set(number(load.held_gpus));
     register_int_gauge_with_registry!(
         "muster_gpus_closed",
         "Of these, on nodes that take no new tasks, or held by pods of others.",
         present
     )?
-    .set(number(demand.closed_gpus));
+    .set(number(load.closed_gpus));
     Ok(present)
 }
 
@@ -90,13 +90,13 @@ fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-impl Default for Metrics {
+impl Default for ApiMetrics {
     fn default() -> Self {
         Self::registered().expect("names that are names, each of them once")
     }
 }
 
-impl Metrics {
+impl ApiMetrics {
     pub fn connection_refused(&self) {
         self.refused_connections.inc();
     }
@@ -141,7 +141,7 @@ impl Metrics {
                 "Of these, idle.",
                 all
             )?,
-            demand: tokio::sync::Mutex::default(),
+            cluster_load: tokio::sync::Mutex::default(),
             all,
         })
     }

@@ -1,26 +1,26 @@
 //! The layer that counts requests, and `GET /metrics`.
 
-use super::{number, of_demand};
+use super::{cluster_load_metrics, number};
 use crate::clock;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use muster_store::StoreError;
-use muster_store::demand::{self, Demand};
+use muster_store::cluster_load::{self, ClusterLoad};
 use muster_store::pool;
 use prometheus::{TEXT_FORMAT, TextEncoder};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Lifetime of a cached cluster load: the route needs no token, and must not load the database.
-const DEMAND_KNOWN: Duration = Duration::from_secs(5);
+const LOAD_LIFETIME: Duration = Duration::from_secs(5);
 /// Maximum wait for the database, so that the other metrics are not delayed.
-const DEMAND_LIMIT: Duration = Duration::from_millis(500);
+const LOAD_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The layer that counts requests.
-pub async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
+pub async fn count(State(app): State<ApiState>, request: Request, next: Next) -> Response {
     let started = clock::monotonic();
     // The pattern of the route, because the number of paths is unlimited.
     let route = request
@@ -47,14 +47,14 @@ fn counted_as(method: &Method) -> &str {
 }
 
 /// `GET /metrics`.
-pub async fn show(State(app): State<App>) -> Response {
+pub async fn show(State(app): State<ApiState>) -> Response {
     let metrics = &app.metrics;
     metrics.connections.set(i64::from(app.pool.size()));
     metrics.idle.set(number(app.pool.num_idle() as u64));
     let mut families = metrics.all.gather();
-    if let Some(demand) = known_demand(&app).await {
-        let demand = of_demand(&demand).expect("names that are names, each of them once");
-        families.extend(demand.gather());
+    if let Some(load) = cached_cluster_load(&app).await {
+        let load = cluster_load_metrics(&load).expect("names that are names, each of them once");
+        families.extend(load.gather());
     }
     let text = TextEncoder::new().encode_to_string(&families);
     let text = text.expect("each family has a name and a value");
@@ -63,22 +63,24 @@ pub async fn show(State(app): State<App>) -> Response {
 
 /// Returns the cluster load. If the database does not answer, returns the last known one, without
 /// querying more often.
-async fn known_demand(app: &App) -> Option<Demand> {
-    let mut known = app.metrics.demand.lock().await;
+async fn cached_cluster_load(app: &ApiState) -> Option<ClusterLoad> {
+    let mut known = app.metrics.cluster_load.lock().await;
     let now = clock::monotonic();
-    let is_fresh = |at: Instant| now.duration_since(at) < DEMAND_KNOWN;
-    if !known.asked_at.is_some_and(is_fresh) {
+    if known
+        .asked_at
+        .is_none_or(|at| now.duration_since(at) >= LOAD_LIFETIME)
+    {
         known.asked_at = Some(now);
-        match tokio::time::timeout(DEMAND_LIMIT, read_demand(app)).await {
-            Ok(Ok(demand)) => known.demand = Some(demand),
+        match tokio::time::timeout(LOAD_TIMEOUT, read_cluster_load(app)).await {
+            Ok(Ok(load)) => known.load = Some(load),
             Ok(Err(error)) => tracing::warn!(%error, "how much waits is not known"),
             Err(_) => tracing::warn!("how much waits is not known: the database is slow"),
         }
     }
-    known.demand.clone()
+    known.load.clone()
 }
 
-async fn read_demand(app: &App) -> Result<Demand, StoreError> {
+async fn read_cluster_load(app: &ApiState) -> Result<ClusterLoad, StoreError> {
     let mut tx = pool::begin(&app.pool).await?;
-    demand::demand(&mut tx).await
+    cluster_load::cluster_load(&mut tx).await
 }

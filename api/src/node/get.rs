@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::NodeView;
@@ -17,14 +17,14 @@ use muster_store::node;
     responses((status = 200, description = "The node", body = NodeView)),
 )]
 pub async fn get(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Path(name): Path<String>,
     Params(()): Params<()>,
-) -> Result<Json<NodeView>, Refusal> {
+) -> Result<Json<NodeView>, ApiError> {
     let mut tx = wire::begin(&app, &caller).await?;
     let row = node::get(&mut tx, &name)
         .await?
-        .ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
+        .ok_or_else(|| ApiError::not_found(format!("node {name}")))?;
     Ok(Json(wire::node(row)))
 }

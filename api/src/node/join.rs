@@ -1,11 +1,11 @@
 //! `POST /nodes/{name}/join-tokens`.
 
 use crate::auth::{self, Admin};
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -32,18 +32,18 @@ const MAX_LIFETIME_S: u64 = 604_800;
 )]
 #[tracing::instrument(name = "api.node.join", skip_all, fields(node.name = name))]
 pub async fn join(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-    document: Document<NewJoinToken>,
-) -> Result<(StatusCode, Json<CreatedJoinToken>), Refusal> {
+    document: ParsedBody<NewJoinToken>,
+) -> Result<(StatusCode, Json<CreatedJoinToken>), ApiError> {
     let lifetime_s = document.value.lifetime_s.unwrap_or(DEFAULT_LIFETIME_S);
     check(&name, lifetime_s)?;
     let now = clock::now();
     let expires_at = now + Duration::seconds(lifetime_s.cast_signed());
     let mut token = String::from("muster_join_");
-    for byte in clock::secret().map_err(|error| Refusal::internal(&error))? {
+    for byte in clock::secret().map_err(|error| ApiError::internal(&error))? {
         let _ = write!(token, "{byte:02x}");
     }
     let hash = auth::hash(&token);
@@ -59,14 +59,14 @@ pub async fn join(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-fn check(name: &str, lifetime_s: u64) -> Result<(), Refusal> {
+fn check(name: &str, lifetime_s: u64) -> Result<(), ApiError> {
     let wrong = |field: &str, value: String, expected: String| {
         let error = FieldError {
             field: field.to_owned(),
             value,
             expected,
         };
-        Refusal::with_errors(Kind::InvalidBody, error.to_string(), vec![error])
+        ApiError::with_errors(ProblemKind::InvalidBody, error.to_string(), vec![error])
     };
     if !is_dns_label(name) {
         let expected = "1 to 63 characters of a-z, 0-9 and '-'".to_owned();

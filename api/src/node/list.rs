@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, PageParams, Params};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{NodeView, Page};
@@ -19,10 +19,10 @@ use muster_store::node;
     responses((status = 200, description = "A page of the cluster's nodes", body = Page<NodeView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<PageParams>,
-) -> Result<Json<Page<NodeView>>, Refusal> {
+) -> Result<Json<Page<NodeView>>, ApiError> {
     let mut tx = wire::begin(&app, &caller).await?;
     let after = params.after.unwrap_or_default();
     // A cluster has at most a few thousand nodes, so all are read and the page is cut here.

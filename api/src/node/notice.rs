@@ -2,12 +2,12 @@
 
 use super::wire;
 use crate::auth::Admin;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::body::parse::Invalid;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -23,9 +23,10 @@ const TAKEN_MAX: u32 = 65_535;
 /// Notice about a node. Only here unknown fields are refused, because daemons of other releases
 /// read the stored form.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
+// The names are part of the interface: of its messages and of its document.
+#[serde(deny_unknown_fields, rename = "Said")]
 #[schema(as = SaidOfNode)]
-pub struct Said {
+pub struct NodeNoticeBody {
     closed: Closed,
     /// Why the node is closed, or what holds some of its GPUs; at most 500 characters.
     #[serde(default)]
@@ -47,7 +48,7 @@ pub struct Said {
     by: Option<String>,
 }
 
-impl Invalid for Said {}
+impl Invalid for NodeNoticeBody {}
 
 /// GPUs of one kind.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
@@ -59,16 +60,16 @@ pub struct SaidOfGpus {
     memory_bytes: u64,
 }
 
-impl From<Said> for Notice {
+impl From<NodeNoticeBody> for Notice {
     fn from(
-        Said {
+        NodeNoticeBody {
             closed,
             why,
             rack,
             gpus,
             taken,
             by,
-        }: Said,
+        }: NodeNoticeBody,
     ) -> Self {
         Self {
             closed,
@@ -92,27 +93,27 @@ impl From<Said> for Notice {
 #[utoipa::path(
     put, path = "/nodes/{name}/notice", operation_id = "noticeNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),
-    request_body = Said,
+    request_body = NodeNoticeBody,
     responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = NodeView)),
 )]
 #[tracing::instrument(name = "api.node.notice", skip_all, fields(node.name = name))]
 pub async fn notice(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-    document: Document<Said>,
-) -> Result<(StatusCode, Json<NodeView>), Refusal> {
+    document: ParsedBody<NodeNoticeBody>,
+) -> Result<(StatusCode, Json<NodeView>), ApiError> {
     let notice = Notice::from(document.value);
     check(&notice)?;
     let mut tx = wire::begin(&app, &caller).await?;
     let row = node::set_notice(&mut tx, &name, &notice, clock::now()).await?;
-    let row = row.ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
+    let row = row.ok_or_else(|| ApiError::not_found(format!("node {name}")))?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok((StatusCode::ACCEPTED, Json(wire::node(row))))
 }
 
-fn check(notice: &Notice) -> Result<(), Refusal> {
+fn check(notice: &Notice) -> Result<(), ApiError> {
     let why = notice.why.chars().count();
     if why > Notice::WHY_MAX {
         let expected = format!("at most {}", Notice::WHY_MAX);
@@ -140,7 +141,7 @@ fn check(notice: &Notice) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn invalid(field: &str, characters: usize, expected: &str) -> Refusal {
+fn invalid(field: &str, characters: usize, expected: &str) -> ApiError {
     let error = FieldError {
         field: field.to_owned(),
         value: format!("{characters} characters"),
@@ -149,6 +150,6 @@ fn invalid(field: &str, characters: usize, expected: &str) -> Refusal {
     refused(error)
 }
 
-fn refused(error: FieldError) -> Refusal {
-    Refusal::with_errors(Kind::InvalidBody, error.to_string(), vec![error])
+fn refused(error: FieldError) -> ApiError {
+    ApiError::with_errors(ProblemKind::InvalidBody, error.to_string(), vec![error])
 }

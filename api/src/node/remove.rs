@@ -3,13 +3,13 @@
 use super::wire;
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_store::StoreError;
-use muster_store::membership::{self, Removal};
+use muster_store::membership::{self, NodeRemovalOutcome};
 
 /// Remove a node
 ///
@@ -23,24 +23,24 @@ use muster_store::membership::{self, Removal};
 )]
 #[tracing::instrument(name = "api.node.remove", skip_all, fields(node.name = name))]
 pub async fn remove(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<StatusCode, ApiError> {
     let mut tx = wire::begin(&app, &caller).await?;
     let why = match membership::remove(&mut tx, &name, &caller.actor(), clock::now()).await? {
-        Removal::Done => {
+        NodeRemovalOutcome::Done => {
             tx.commit().await.map_err(StoreError::from)?;
             return Ok(StatusCode::NO_CONTENT);
         }
-        Removal::NoSuchNode => return Err(Refusal::not_found(format!("node {name}"))),
-        Removal::Up => {
+        NodeRemovalOutcome::NoSuchNode => return Err(ApiError::not_found(format!("node {name}"))),
+        NodeRemovalOutcome::Up => {
             format!("node {name} is up; drain it, stop its executor and wait until it is lost")
         }
-        Removal::Holds { tasks } => {
+        NodeRemovalOutcome::Holds { tasks } => {
             format!("node {name} holds {tasks} tasks that have not ended; wait until they have")
         }
     };
-    Err(Refusal::new(Kind::WrongPhase, why))
+    Err(ApiError::new(ProblemKind::WrongPhase, why))
 }

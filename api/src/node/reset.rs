@@ -3,9 +3,9 @@
 use super::wire;
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::NodeView;
@@ -23,14 +23,14 @@ use muster_store::{StoreError, membership};
 )]
 #[tracing::instrument(name = "api.node.reset", skip_all, fields(node.name = name))]
 pub async fn reset(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-) -> Result<Json<NodeView>, Refusal> {
+) -> Result<Json<NodeView>, ApiError> {
     let mut tx = wire::begin(&app, &caller).await?;
     let row = membership::reset(&mut tx, &name, &caller.actor(), clock::now()).await?;
-    let row = row.ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
+    let row = row.ok_or_else(|| ApiError::not_found(format!("node {name}")))?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Json(wire::node(row)))
 }

@@ -1,9 +1,9 @@
 //! `POST /nodes/{name}/uncordon`.
 
 use crate::auth::Admin;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -20,10 +20,10 @@ use muster_model::view::NodeView;
 )]
 #[tracing::instrument(name = "api.node.uncordon", skip_all, fields(node.name = name))]
 pub async fn uncordon(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-) -> Result<(StatusCode, Json<NodeView>), Refusal> {
+) -> Result<(StatusCode, Json<NodeView>), ApiError> {
     super::set_drained(&app, &caller, &name, false).await
 }

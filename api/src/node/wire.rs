@@ -1,12 +1,12 @@
 //! Conversion of rows to response types.
 
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::state::ApiState;
 use muster_model::view::{GpuView, NodeView, Occupant};
 use muster_store::node::{HeldGpu, NodeRow};
 use muster_store::pool::Transaction;
-use muster_store::scope;
+use muster_store::tenant_scope;
 
 pub fn node(row: NodeRow) -> NodeView {
     let NodeRow { node, held, tasks } = row;
@@ -41,10 +41,10 @@ pub fn node(row: NodeRow) -> NodeView {
 }
 
 /// Begins a transaction that shows administrators the jobs of all tenants on GPUs.
-pub async fn begin(app: &App, caller: &Caller) -> Result<Transaction, Refusal> {
+pub async fn begin(app: &ApiState, caller: &Caller) -> Result<Transaction, ApiError> {
     let mut tx = app.begin(caller).await?;
     if caller.is_admin() {
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
     }
     Ok(tx)
 }

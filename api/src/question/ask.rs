@@ -2,12 +2,12 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::state::ApiState;
 use muster_model::error_chain::chain;
 use muster_model::question::{Answer, Question};
 use muster_store::StoreError;
-use muster_store::question::{self, Open};
+use muster_store::question::{self, OpenQuestion};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -25,8 +25,8 @@ const LOOKS_MS: (u64, u64) = (5, 200);
 ///
 /// # Errors
 /// If the tenant has too many open questions, no scheduler answers, or it refuses.
-pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answer, Refusal> {
-    let open = Open {
+pub async fn ask(app: &ApiState, caller: &Caller, question: Question) -> Result<Answer, ApiError> {
+    let open = OpenQuestion {
         id: clock::new_id(),
         tenant: caller.tenant_id,
         question,
@@ -38,40 +38,40 @@ pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answe
             "{MOST_OPEN} questions of tenant {} are open already; ask again when one is answered",
             caller.tenant_name
         );
-        return Err(Refusal::new(Kind::TooManyRequests, detail).retry_after(1));
+        return Err(ApiError::new(ProblemKind::TooManyRequests, detail).retry_after(1));
     }
     tx.commit().await.map_err(StoreError::from)?;
-    let asked = Asked::new(app, caller, open.id);
+    let asked = QuestionGuard::new(app, caller, open.id);
     let answered = tokio::time::timeout(PATIENCE, wait(app, caller, &open)).await;
     asked.withdraw().await?;
     match answered {
         Ok(Ok(Answer::Refused { error })) => {
-            Err(Refusal::of_fields(Kind::InvalidBody, vec![error]))
+            Err(ApiError::of_fields(ProblemKind::InvalidBody, vec![error]))
         }
         Ok(Ok(Answer::Failed { why })) => {
             let detail = format!("the scheduler could not answer: {why}; its log says more");
-            Err(Refusal::new(Kind::Internal, detail))
+            Err(ApiError::new(ProblemKind::Internal, detail))
         }
         Ok(answer) => answer,
         Err(_) => {
             let seconds = PATIENCE.as_secs();
             let detail = format!("no scheduler has answered within {seconds} s");
-            Err(Refusal::new(Kind::Timeout, detail))
+            Err(ApiError::new(ProblemKind::Timeout, detail))
         }
     }
 }
 
 /// An open question. If it is dropped early, because the client disconnects, it is withdrawn in the
 /// background; the scheduler then computes no answer.
-struct Asked {
-    app: App,
+struct QuestionGuard {
+    app: ApiState,
     caller: Caller,
     id: Uuid,
     is_withdrawn: bool,
 }
 
-impl Asked {
-    fn new(app: &App, caller: &Caller, id: Uuid) -> Self {
+impl QuestionGuard {
+    fn new(app: &ApiState, caller: &Caller, id: Uuid) -> Self {
         Self {
             app: app.clone(),
             caller: caller.clone(),
@@ -87,7 +87,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for QuestionGuard {
     fn drop(&mut self) {
         if self.is_withdrawn {
             return;
@@ -104,13 +104,13 @@ impl Drop for Asked {
     }
 }
 
-async fn withdraw(app: &App, caller: &Caller, id: Uuid) -> Result<(), StoreError> {
+async fn withdraw(app: &ApiState, caller: &Caller, id: Uuid) -> Result<(), StoreError> {
     let mut tx = app.begin(caller).await?;
     question::forget(&mut tx, id).await?;
     tx.commit().await.map_err(StoreError::from)
 }
 
-async fn wait(app: &App, caller: &Caller, open: &Open) -> Result<Answer, Refusal> {
+async fn wait(app: &ApiState, caller: &Caller, open: &OpenQuestion) -> Result<Answer, ApiError> {
     let (mut pause_ms, longest_ms) = LOOKS_MS;
     loop {
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;

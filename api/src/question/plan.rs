@@ -2,12 +2,12 @@
 
 use super::ask::ask;
 use crate::auth::Caller;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::job::origin;
 use crate::pods;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::question::{Answer, Question};
@@ -30,25 +30,28 @@ use muster_model::view::PlanView;
 )]
 #[tracing::instrument(name = "api.plan", skip_all)]
 pub async fn plan(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(()): Params<()>,
-    document: Document<JobSpec>,
-) -> Result<Json<PlanView>, Refusal> {
+    document: ParsedBody<JobSpec>,
+) -> Result<Json<PlanView>, ApiError> {
     if let Err(errors) = document.value.validate() {
-        return Err(Refusal::of_fields(Kind::InvalidJob, errors));
+        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
     }
     let mut job = Box::new(document.value);
     let mut begins = 0;
     if job.from.is_some() || !job.pod.is_empty() {
         let mut tx = app.begin(&caller).await?;
-        pods::allow(&mut tx, &caller, &job.pod, ("pod", Kind::InvalidJob)).await?;
+        pods::allow(&mut tx, &caller, &job.pod, ("pod", ProblemKind::InvalidJob)).await?;
         begins = origin::resolve(&mut tx, &mut job).await?;
     }
     match ask(&app, &caller, Question::Plan { job, begins }).await? {
         Answer::Plan { plan } => Ok(Json(plan)),
-        Answer::WhatIf { .. } | Answer::Refused { .. } | Answer::Failed { .. } => Err(
-            Refusal::new(Kind::Internal, "the scheduler answered another question"),
-        ),
+        Answer::WhatIf { .. } | Answer::Refused { .. } | Answer::Failed { .. } => {
+            Err(ApiError::new(
+                ProblemKind::Internal,
+                "the scheduler answered another question",
+            ))
+        }
     }
 }

@@ -2,16 +2,16 @@
 
 use super::ask::ask;
 use crate::auth::Admin;
-use crate::body::Document;
-use crate::problem::{Kind, Refusal};
+use crate::body::ParsedBody;
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
 use muster_model::view::{WhatIf, WhatIfView};
-use muster_store::{scope, tenant};
+use muster_store::{tenant, tenant_scope};
 
 /// Predict the effects of more nodes, other quotas or more jobs
 ///
@@ -24,17 +24,17 @@ use muster_store::{scope, tenant};
 )]
 #[tracing::instrument(name = "api.what_if", skip_all)]
 pub async fn what_if(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Params(()): Params<()>,
-    document: Document<WhatIf>,
-) -> Result<Json<WhatIfView>, Refusal> {
+    document: ParsedBody<WhatIf>,
+) -> Result<Json<WhatIfView>, ApiError> {
     let changes = document.value;
     if let Err(errors) = changes.validate() {
-        return Err(Refusal::of_fields(Kind::InvalidBody, errors));
+        return Err(ApiError::of_fields(ProblemKind::InvalidBody, errors));
     }
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let mut unknown = Vec::new();
     for (field, name) in tenants(&changes) {
         if tenant::by_name(&mut tx, name).await?.is_none() {
@@ -47,12 +47,12 @@ pub async fn what_if(
     }
     drop(tx);
     if !unknown.is_empty() {
-        return Err(Refusal::of_fields(Kind::InvalidBody, unknown));
+        return Err(ApiError::of_fields(ProblemKind::InvalidBody, unknown));
     }
     match ask(&app, &caller, Question::WhatIf { changes }).await? {
         Answer::WhatIf { comparison } => Ok(Json(comparison)),
-        Answer::Plan { .. } | Answer::Refused { .. } | Answer::Failed { .. } => Err(Refusal::new(
-            Kind::Internal,
+        Answer::Plan { .. } | Answer::Refused { .. } | Answer::Failed { .. } => Err(ApiError::new(
+            ProblemKind::Internal,
             "the scheduler answered another question",
         )),
     }

@@ -1,14 +1,14 @@
 //! `GET /rounds/{number}`.
 
 use crate::auth::Admin;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::RoundView;
 use muster_store::round::{self, RoundRecord};
-use muster_store::scope;
+use muster_store::tenant_scope;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
@@ -33,27 +33,27 @@ enum ReadError {
     responses((status = 200, description = "The round", body = RoundView)),
 )]
 pub async fn get(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(named): Path<String>,
     Params(()): Params<()>,
-) -> Result<Json<RoundView>, Refusal> {
-    let missing = || Refusal::not_found(format!("round {named}"));
+) -> Result<Json<RoundView>, ApiError> {
+    let missing = || ApiError::not_found(format!("round {named}"));
     let number = named
         .parse::<u64>()
         .ok()
         .filter(|number| i64::try_from(*number).is_ok())
         .ok_or_else(missing)?;
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let (at, record) = round::get(&mut tx, number).await?.ok_or_else(missing)?;
     drop(tx);
     // Unpacking the snapshot of a large cluster blocks.
     let read = tokio::task::spawn_blocking(move || view(at, record)).await;
     match read {
         Ok(Ok(view)) => Ok(Json(view)),
-        Ok(Err(error)) => Err(Refusal::internal(&error)),
-        Err(error) => Err(Refusal::internal(&error)),
+        Ok(Err(error)) => Err(ApiError::internal(&error)),
+        Err(error) => Err(ApiError::internal(&error)),
     }
 }
 

@@ -1,14 +1,14 @@
 //! `GET /rounds`.
 
 use crate::auth::Admin;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, FromQuery, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, RoundSummaryView};
 use muster_store::round::{self, RoundSummary};
-use muster_store::scope;
+use muster_store::tenant_scope;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -55,12 +55,12 @@ impl FromQuery for RoundParams {
     responses((status = 200, description = "A page of rounds", body = Page<RoundSummaryView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Params(params): Params<RoundParams>,
-) -> Result<Json<Page<RoundSummaryView>>, Refusal> {
+) -> Result<Json<Page<RoundSummaryView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let rows = round::list(&mut tx, params.after, params.since, params.limit + 1).await?;
     Ok(Json(query::page(
         rows,

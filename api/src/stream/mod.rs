@@ -1,19 +1,20 @@
 //! Server-sent events. One LISTEN connection of the process wakes all streams. Each stream reads
 //! pages by its own cursor, so even a slow client receives each entry exactly once.
 
-pub mod wakes;
+pub mod notifications;
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::state::ApiState;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
-use muster_connections::Full;
+use muster_connections::PermitError;
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
+use notifications::PAUSE;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,7 +22,6 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use wakes::PAUSE;
 
 /// Interval of comments, which keep idle connections open and detect dead ones.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -34,8 +34,8 @@ const BUFFERED: usize = 64;
 pub const PAGE: u32 = 200;
 
 /// The client's end of one stream.
-pub struct Client {
-    app: App,
+pub struct StreamClient {
+    app: ApiState,
     caller: Caller,
     sender: mpsc::Sender<Event>,
     turn: watch::Receiver<u64>,
@@ -43,11 +43,11 @@ pub struct Client {
 
 /// The stream has ended: the client has left, the daemon stops, or the token is no longer valid.
 #[derive(Debug)]
-pub struct Gone;
+pub struct StreamClosed;
 
-impl Client {
+impl StreamClient {
     #[must_use]
-    pub fn app(&self) -> &App {
+    pub fn app(&self) -> &ApiState {
         &self.app
     }
 
@@ -59,41 +59,41 @@ impl Client {
     /// Sends one message; waits if the client reads too slowly.
     ///
     /// # Errors
-    /// [`Gone`].
+    /// [`StreamClosed`].
     pub async fn send(
         &self,
         name: &str,
         id: &impl ToString,
         data: &impl Serialize,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), StreamClosed> {
         let event = Event::default()
             .event(name)
             .id(id.to_string())
             .json_data(data)
             .expect("views are JSON");
         tokio::select! {
-            sent = self.sender.send(event) => sent.map_err(|_| Gone),
-            () = self.app.stopping.cancelled() => Err(Gone),
+            sent = self.sender.send(event) => sent.map_err(|_| StreamClosed),
+            () = self.app.stopping.cancelled() => Err(StreamClosed),
         }
     }
 
     /// Returns when new entries may exist.
     ///
     /// # Errors
-    /// [`Gone`].
-    pub async fn woken(&mut self) -> Result<(), Gone> {
+    /// [`StreamClosed`].
+    pub async fn woken(&mut self) -> Result<(), StreamClosed> {
         tokio::select! {
             () = tokio::time::sleep(APART) => {}
-            () = self.sender.closed() => return Err(Gone),
-            () = self.app.stopping.cancelled() => return Err(Gone),
+            () = self.sender.closed() => return Err(StreamClosed),
+            () = self.app.stopping.cancelled() => return Err(StreamClosed),
         }
         tokio::select! {
-            turned = self.turn.changed() => turned.map_err(|_| Gone)?,
-            () = self.sender.closed() => return Err(Gone),
-            () = self.app.stopping.cancelled() => return Err(Gone),
+            turned = self.turn.changed() => turned.map_err(|_| StreamClosed)?,
+            () = self.sender.closed() => return Err(StreamClosed),
+            () = self.app.stopping.cancelled() => return Err(StreamClosed),
         }
         match self.caller.is_valid(&self.app.tokens, &self.app.pool).await {
-            Ok(false) => Err(Gone),
+            Ok(false) => Err(StreamClosed),
             // A database outage refuses no client; the next page detects it.
             Ok(true) | Err(_) => Ok(()),
         }
@@ -103,11 +103,11 @@ impl Client {
     /// restart of Postgres ends no stream.
     ///
     /// # Errors
-    /// [`Gone`], also if the store fails permanently.
+    /// [`StreamClosed`], also if the store fails permanently.
     pub async fn read<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         read: impl Fn() -> F,
-    ) -> Result<T, Gone> {
+    ) -> Result<T, StreamClosed> {
         loop {
             match read().await {
                 Ok(read) => return Ok(read),
@@ -116,13 +116,13 @@ impl Client {
                 }
                 Err(error) => {
                     tracing::error!(error = chain(&error), "a stream ends");
-                    return Err(Gone);
+                    return Err(StreamClosed);
                 }
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = self.sender.closed() => return Err(Gone),
-                () = self.app.stopping.cancelled() => return Err(Gone),
+                () = self.sender.closed() => return Err(StreamClosed),
+                () = self.app.stopping.cancelled() => return Err(StreamClosed),
             }
         }
     }
@@ -133,20 +133,20 @@ impl Client {
 /// # Errors
 /// If too many streams are open, of the tenant or in total.
 pub fn answer<F>(
-    app: &App,
+    app: &ApiState,
     caller: &Caller,
-    follow: impl FnOnce(Client) -> F,
-) -> Result<Response, Refusal>
+    follow: impl FnOnce(StreamClient) -> F,
+) -> Result<Response, ApiError>
 where
-    F: Future<Output = Result<(), Gone>> + Send + 'static,
+    F: Future<Output = Result<(), StreamClosed>> + Send + 'static,
 {
     // Streams of an administrator for other tenants count for its own tenant.
-    let place = app.streams.take(Some(caller.home())).map_err(full)?;
+    let permit = app.streams.take(Some(caller.home())).map_err(full)?;
     let open = OpenStream::count(&app.metrics);
     let (sender, receiver) = mpsc::channel(BUFFERED);
-    let mut turn = app.wakes.follow();
+    let mut turn = app.event_notifications.follow();
     turn.mark_unchanged();
-    let followed = follow(Client {
+    let followed = follow(StreamClient {
         app: app.clone(),
         caller: caller.clone(),
         sender,
@@ -154,7 +154,7 @@ where
     });
     tokio::spawn(async move {
         let _ = followed.await;
-        drop((place, open));
+        drop((permit, open));
     });
     let messages = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(HEARTBEAT).text("alive");
@@ -166,14 +166,14 @@ where
         .into_response())
 }
 
-fn full(full: Full) -> Refusal {
+fn full(full: PermitError) -> ApiError {
     let (most, whose) = match full {
-        Full::All(most) => (most, ""),
-        Full::OfKey(most) => (most, " of your tenant"),
+        PermitError::All(most) => (most, ""),
+        PermitError::OfKey(most) => (most, " of your tenant"),
     };
     let detail =
         format!("{most} event streams{whose} are open already; close one or try again later");
-    Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
+    ApiError::new(ProblemKind::TooManyRequests, detail).retry_after(5)
 }
 
 /// Returns the position of the client: `Last-Event-ID`, which a reconnecting client sends, precedes
@@ -181,7 +181,7 @@ fn full(full: Full) -> Refusal {
 ///
 /// # Errors
 /// If it is not a position.
-pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, Refusal> {
+pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, ApiError> {
     let Some(value) = headers
         .get("last-event-id")
         .filter(|value| !value.is_empty())
@@ -190,6 +190,6 @@ pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Opt
     };
     let text = value.to_str().unwrap_or_default();
     text.parse().map(Some).map_err(|_| {
-        Refusal::parameter("Last-Event-ID", text, "the id of a message of this stream")
+        ApiError::parameter("Last-Event-ID", text, "the id of a message of this stream")
     })
 }

@@ -2,12 +2,12 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::idempotency::{self, Key, Turn};
-use crate::problem::{Kind, Refusal};
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::idempotency::{self, IdempotencyCheck, IdempotencyKey};
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -16,7 +16,7 @@ use muster_model::spec::FieldError;
 use muster_model::study::{StudyOrder, StudySpec, Told, ToldState, TrialPhase};
 use muster_model::view::{self, Ask, Tell, TellAnswer, TrialResult};
 use muster_store::StoreError;
-use muster_store::study::outside::{self, Asked, Reached};
+use muster_store::study::outside::{self, StudyAskResult, TrialProgress};
 use std::time::Duration;
 
 const MOST: usize = 1000;
@@ -42,24 +42,24 @@ const IDLE: Duration = Duration::from_secs(2);
     responses((status = 200, description = "The trials; the list may be empty", body = view::Asked)),
 )]
 pub async fn ask(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
     headers: HeaderMap,
-    body: Document<Ask>,
-) -> Result<Json<view::Asked>, Refusal> {
+    body: ParsedBody<Ask>,
+) -> Result<Json<view::Asked>, ApiError> {
     let key = idempotency::key(&headers)?;
     let mut errors = Vec::new();
     bounds(&mut errors, "", body.value);
     if !errors.is_empty() {
-        return Err(Refusal::of_fields(Kind::InvalidBody, errors));
+        return Err(ApiError::of_fields(ProblemKind::InvalidBody, errors));
     }
     let given = given(&app, &caller, id, body.value, key).await?;
     Ok(Json(given.asked))
 }
 
-struct Given {
+struct HandedOutTrials {
     asked: view::Asked,
     /// Whether this request handed out the trials: its commit then also made earlier commits
     /// durable.
@@ -68,16 +68,16 @@ struct Given {
 
 /// Returns trials once there are some. A key that was used before returns the same trials.
 async fn given(
-    app: &App,
+    app: &ApiState,
     caller: &Caller,
     id: StudyId,
     ask: Ask,
-    key: Option<Key>,
-) -> Result<Given, Refusal> {
+    key: Option<IdempotencyKey>,
+) -> Result<HandedOutTrials, ApiError> {
     let request: [&[u8]; 3] = [b"ask", id.0.as_bytes(), &ask.count.to_le_bytes()];
     let began = clock::monotonic();
     let patience = Duration::from_secs(ask.wait_s.into());
-    let mut woken = app.wakes.follow();
+    let mut woken = app.event_notifications.follow();
     let (mut apart_ms, longest_ms) = APART_MS;
     let mut place = None;
     loop {
@@ -87,13 +87,13 @@ async fn given(
         let mut tx = app.begin(caller).await?;
         let what = "request for trials";
         let once = match idempotency::claim(&mut tx, caller, key.clone(), &request, what).await? {
-            Turn::First(once) => once,
-            Turn::Again(answered) => {
+            IdempotencyCheck::First(once) => once,
+            IdempotencyCheck::Again(answered) => {
                 let asked = answered.read().ok_or_else(|| {
                     let detail = "what was answered under this Idempotency-Key was kept by another release; use another key";
-                    Refusal::new(Kind::KeyReused, detail)
+                    ApiError::new(ProblemKind::KeyReused, detail)
                 })?;
-                return Ok(Given { asked, now: false });
+                return Ok(HandedOutTrials { asked, now: false });
             }
         };
         let asked = outside::ask(&mut tx, id, ask.count, clock::now()).await?;
@@ -101,7 +101,7 @@ async fn given(
         if asked.has_job {
             return Err(trained_inside());
         }
-        let Asked { phase, trials, .. } = asked;
+        let StudyAskResult { phase, trials, .. } = asked;
         let (asked, now) = (view::Asked { trials, phase }, true);
         if !asked.trials.is_empty() {
             let kept = wire::written(&asked);
@@ -110,18 +110,18 @@ async fn given(
             // are locked.
             drop(place);
             tx.commit().await.map_err(StoreError::from)?;
-            return Ok(Given { asked, now });
+            return Ok(HandedOutTrials { asked, now });
         }
         // No trial was handed out, so nothing is stored: the same key may still get trials.
         drop(tx);
         let left = patience.saturating_sub(began.elapsed());
         if phase.is_over() || left.is_zero() {
-            return Ok(Given { asked, now: false });
+            return Ok(HandedOutTrials { asked, now: false });
         }
         // The first query does not wait for the queue, so that a repeated request is answered at
         // once.
         if place.is_none() {
-            let first = tokio::time::timeout(left, app.lines.first(id)).await;
+            let first = tokio::time::timeout(left, app.long_poll_queues.first(id)).await;
             place = first.ok();
         }
         let apart = Duration::from_millis(apart_ms);
@@ -151,13 +151,13 @@ async fn given(
     responses((status = 202, description = "Stored; the scheduler reads it shortly after", body = TellAnswer)),
 )]
 pub async fn tell(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
     headers: HeaderMap,
-    body: Document<Tell>,
-) -> Result<(StatusCode, Json<TellAnswer>), Refusal> {
+    body: ParsedBody<Tell>,
+) -> Result<(StatusCode, Json<TellAnswer>), ApiError> {
     let key = idempotency::key(&headers)?;
     let results = &body.value.results;
     let numbers: Vec<u32> = results.iter().map(|result| result.trial).collect();
@@ -168,7 +168,7 @@ pub async fn tell(
         return Err(trained_inside());
     }
     let told = read(&open.document, &open.trials, &body.value)
-        .map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))?;
+        .map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))?;
     let orders: Vec<StudyOrder> = told
         .into_iter()
         .map(|told| StudyOrder::Tell { told })
@@ -194,14 +194,14 @@ pub async fn tell(
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
-fn trained_inside() -> Refusal {
+fn trained_inside() -> ApiError {
     let detail = "the study has a job, so the cluster trains its trials; ask and tell are for studies without one";
-    Refusal::new(Kind::WrongPhase, detail)
+    ApiError::new(ProblemKind::WrongPhase, detail)
 }
 
 fn read(
     document: &StudySpec,
-    trials: &[Reached],
+    trials: &[TrialProgress],
     Tell { results, ask }: &Tell,
 ) -> Result<Vec<Told>, Vec<FieldError>> {
     let mut errors = Vec::new();
@@ -249,7 +249,7 @@ fn read(
 
 /// Whether the trial can have this progress; otherwise returns what is expected. A repeated result,
 /// whose answer was lost, may concern a completed rung; the search knows it already.
-fn came(trial: &Reached, result: &TrialResult) -> Result<(), String> {
+fn came(trial: &TrialProgress, result: &TrialResult) -> Result<(), String> {
     let budget = trial.budget;
     match (result.state, result.step) {
         (ToldState::Failed, _) | (ToldState::Running, Some(_)) => Ok(()),

@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{self, FromQuery, Named, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{self, FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::{JobId, StudyId};
@@ -44,11 +44,11 @@ impl FromQuery for BestParams {
     responses((status = 200, description = "A page of trials; empty until a trial has completed a rung", body = Page<BestTrialView>)),
 )]
 pub async fn best(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(params): Params<BestParams>,
-) -> Result<Json<Page<BestTrialView>>, Refusal> {
+) -> Result<Json<Page<BestTrialView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let unit = wire::document(&mut tx, id).await?.search.budget.unit;
     let found = trial::front(&mut tx, id, params.after, params.limit + 1).await?;

@@ -3,13 +3,13 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::idempotency::{self, Turn};
+use crate::idempotency::{self, IdempotencyCheck};
 use crate::pods;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -21,7 +21,7 @@ use muster_store::study::{self, NewStudy};
 use uuid::Uuid;
 
 /// Position of `pod` in a study's document, and the kind of its refusal.
-const OF_ITS_JOB: (&str, Kind) = ("job.pod", Kind::InvalidStudy);
+const OF_ITS_JOB: (&str, ProblemKind) = ("job.pod", ProblemKind::InvalidStudy);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -63,12 +63,12 @@ impl FromQuery for CreateParams {
 )]
 #[tracing::instrument(name = "api.study.create", skip_all)]
 pub async fn create(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<CreateParams>,
     headers: HeaderMap,
-    document: Document<StudySpec>,
-) -> Result<Response, Refusal> {
+    document: ParsedBody<StudySpec>,
+) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
     let document = checked(document).await?;
     let pod = document.value.pod();
@@ -84,8 +84,10 @@ pub async fn create(
     // A job and a study under one key are different requests.
     let request: [&[u8]; 2] = [b"study", &document.bytes];
     let once = match idempotency::claim(&mut tx, &caller, key, &request, "study").await? {
-        Turn::First(once) => once,
-        Turn::Again(answered) => return Ok(answered.answer(|one: StudyView| Some(place(one.id)))),
+        IdempotencyCheck::First(once) => once,
+        IdempotencyCheck::Again(answered) => {
+            return Ok(answered.answer(|one: StudyView| Some(place(one.id))));
+        }
     };
     pods::allow(&mut tx, &caller, &pod, OF_ITS_JOB).await?;
     let new = NewStudy {
@@ -108,10 +110,10 @@ fn place(id: StudyId) -> String {
 
 /// Validates the document on a blocking thread. With many parameters and a large job this takes
 /// long.
-async fn checked(document: Document<StudySpec>) -> Result<Document<StudySpec>, Refusal> {
+async fn checked(document: ParsedBody<StudySpec>) -> Result<ParsedBody<StudySpec>, ApiError> {
     let checked = tokio::task::spawn_blocking(move || match document.value.validate() {
         Ok(_) => Ok(document),
-        Err(errors) => Err(Refusal::of_fields(Kind::InvalidStudy, errors)),
+        Err(errors) => Err(ApiError::of_fields(ProblemKind::InvalidStudy, errors)),
     });
     match checked.await {
         Ok(checked) => checked,

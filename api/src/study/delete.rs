@@ -3,14 +3,14 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::Refusal;
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::StatusCode;
 use muster_model::id::StudyId;
 use muster_store::StoreError;
-use muster_store::study::{self, Outcome};
+use muster_store::study::{self, StudyOrderOutcome};
 
 /// Delete a study that has ended
 ///
@@ -24,26 +24,26 @@ use muster_store::study::{self, Outcome};
 )]
 #[tracing::instrument(name = "api.study.delete", skip_all, fields(study.id = %id))]
 pub async fn delete(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<StatusCode, ApiError> {
     let mut tx = app.begin(&caller).await?;
     match study::delete(&mut tx, id, clock::now()).await? {
-        Outcome::Done => {
+        StudyOrderOutcome::Done => {
             tx.commit().await.map_err(StoreError::from)?;
             Ok(StatusCode::NO_CONTENT)
         }
-        Outcome::Refused { phase } => Err(wire::wrong_phase(
+        StudyOrderOutcome::Refused { phase } => Err(wire::wrong_phase(
             phase,
             "delete",
             "finished or cancelled: cancel it first",
         )),
-        Outcome::Busy { waiting } => Err(wire::busy(waiting)),
-        Outcome::TooMany { .. } | Outcome::TooManyProposed { .. } => {
+        StudyOrderOutcome::Busy { waiting } => Err(wire::busy(waiting)),
+        StudyOrderOutcome::TooMany { .. } | StudyOrderOutcome::TooManyProposed { .. } => {
             unreachable!("a deletion asks for no trials")
         }
-        Outcome::NotFound => Err(wire::missing(id)),
+        StudyOrderOutcome::NotFound => Err(wire::missing(id)),
     }
 }

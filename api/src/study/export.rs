@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{FromQuery, Named, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -20,7 +20,7 @@ use serde_json::Value;
 const PAGE: u32 = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ExportFormat {
     Csv,
     Json,
 }
@@ -30,7 +30,7 @@ pub enum Format {
 pub struct ExportParams {
     /// `csv`: one line per trial, without curves. `json`: a list of trials with their curves.
     #[param(required = false, value_type = String, default = "csv", pattern = "^(csv|json)$")]
-    pub format: Format,
+    pub format: ExportFormat,
 }
 
 impl FromQuery for ExportParams {
@@ -39,11 +39,11 @@ impl FromQuery for ExportParams {
     fn take(query: &mut Query) -> Self {
         let text: Option<String> = query.one("format", "csv or json");
         let format = match text.as_deref() {
-            None | Some("csv") => Format::Csv,
-            Some("json") => Format::Json,
+            None | Some("csv") => ExportFormat::Csv,
+            Some("json") => ExportFormat::Json,
             Some(other) => {
                 query.wrong("format", other, "csv or json");
-                Format::Csv
+                ExportFormat::Csv
             }
         };
         Self { format }
@@ -59,72 +59,72 @@ impl FromQuery for ExportParams {
     ))),
 )]
 pub async fn export(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(params): Params<ExportParams>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let study = wire::find(&mut tx, id).await?;
     drop(tx);
     let (kind, ending) = match params.format {
-        Format::Csv => ("text/csv; charset=utf-8", "csv"),
-        Format::Json => ("application/json", "json"),
+        ExportFormat::Csv => ("text/csv; charset=utf-8", "csv"),
+        ExportFormat::Json => ("application/json", "json"),
     };
     let name = format!("attachment; filename=\"{}.{ending}\"", study.document.name);
     let headers = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, name)];
-    let file = File {
+    let file = ExportFile {
         app,
         caller,
         id,
         document: study.document,
         format: params.format,
-        next: Next::First,
+        next: NextExportPage::First,
     };
-    let body = Body::from_stream(futures::stream::try_unfold(file, File::more));
+    let body = Body::from_stream(futures::stream::try_unfold(file, ExportFile::more));
     Ok((headers, body).into_response())
 }
 
 /// A file during its transfer. Each page has its own transaction, so that a slow client keeps none
 /// open.
-struct File {
-    app: App,
+struct ExportFile {
+    app: ApiState,
     caller: Caller,
     id: StudyId,
     document: StudySpec,
-    format: Format,
-    next: Next,
+    format: ExportFormat,
+    next: NextExportPage,
 }
 
 #[derive(Clone, Copy)]
-enum Next {
+enum NextExportPage {
     First,
     /// Trials after this one.
     After(u32),
     Nothing,
 }
 
-impl File {
+impl ExportFile {
     /// Returns the next piece of the file and the remaining state. If the store fails, the body
     /// ends early, which clients detect.
     async fn more(mut self) -> Result<Option<(String, Self)>, StoreError> {
         let after = match self.next {
-            Next::First => None,
-            Next::After(number) => Some(number),
-            Next::Nothing => return Ok(None),
+            NextExportPage::First => None,
+            NextExportPage::After(number) => Some(number),
+            NextExportPage::Nothing => return Ok(None),
         };
-        let curves = self.format == Format::Json;
+        let curves = self.format == ExportFormat::Json;
         let mut tx = self.app.begin(&self.caller).await?;
         let trials = trial::list(&mut tx, self.id, None, curves, after, PAGE).await?;
         drop(tx);
         let is_last = trials.len() < PAGE as usize;
         let text = match self.format {
-            Format::Csv => csv(&self.document, &trials, after.is_none()),
-            Format::Json => json(&trials, after.is_none(), is_last),
+            ExportFormat::Csv => csv(&self.document, &trials, after.is_none()),
+            ExportFormat::Json => json(&trials, after.is_none(), is_last),
         };
         self.next = match trials.last() {
-            Some(last) if !is_last => Next::After(last.number),
-            _ => Next::Nothing,
+            Some(last) if !is_last => NextExportPage::After(last.number),
+            _ => NextExportPage::Nothing,
         };
         Ok(Some((text, self)))
     }

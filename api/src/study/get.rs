@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::StudyId;
@@ -19,11 +19,11 @@ use muster_model::view::StudyView;
     responses((status = 200, description = "The study", body = StudyView)),
 )]
 pub async fn get(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Result<Json<StudyView>, Refusal> {
+) -> Result<Json<StudyView>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     Ok(Json(wire::shown(&mut tx, &caller, id).await?))
 }

@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, FromQuery, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::StudyId;
@@ -13,7 +13,7 @@ use muster_store::study::{self, StudyFilter};
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct ListParams {
+pub struct StudyListParams {
     /// Only studies with exactly this name.
     pub name: Option<String>,
     /// Items per page.
@@ -24,7 +24,7 @@ pub struct ListParams {
     pub after: Option<StudyId>,
 }
 
-impl FromQuery for ListParams {
+impl FromQuery for StudyListParams {
     const NAMES: &'static [&'static str] = &["name", "limit", "continue"];
 
     fn take(query: &mut Query) -> Self {
@@ -38,14 +38,14 @@ impl FromQuery for ListParams {
 
 /// List studies, newest first
 #[utoipa::path(
-    get, path = "/studies", operation_id = "listStudies", tag = "studies", params(ListParams),
+    get, path = "/studies", operation_id = "listStudies", tag = "studies", params(StudyListParams),
     responses((status = 200, description = "A page of the tenant's studies", body = Page<StudyView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Params(params): Params<ListParams>,
-) -> Result<Json<Page<StudyView>>, Refusal> {
+    Params(params): Params<StudyListParams>,
+) -> Result<Json<Page<StudyView>>, ApiError> {
     let filter = StudyFilter { name: params.name };
     let mut tx = app.begin(&caller).await?;
     let rows = study::list(&mut tx, &filter, params.after, params.limit + 1).await?;

@@ -6,11 +6,11 @@ pub mod create;
 pub mod delete;
 pub mod export;
 pub mod get;
-mod line;
 pub mod list;
+mod long_poll_queue;
 pub mod propose;
 pub mod steer;
 pub mod trials;
 mod wire;
 
-pub use line::Lines;
+pub use long_poll_queue::LongPollQueues;

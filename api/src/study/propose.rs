@@ -3,11 +3,11 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::body::Document;
-use crate::idempotency::{self, Turn};
-use crate::problem::{Kind, Refusal};
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::body::ParsedBody;
+use crate::idempotency::{self, IdempotencyCheck};
+use crate::problem::{ApiError, ProblemKind};
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -36,30 +36,30 @@ const MOST: usize = 1000;
     responses((status = 202, description = "Stored; the scheduler reads it shortly after", body = StudyView)),
 )]
 pub async fn propose(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
     headers: HeaderMap,
-    body: Document<Proposal>,
-) -> Result<Response, Refusal> {
+    body: ParsedBody<Proposal>,
+) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
     let mut tx = app.begin(&caller).await?;
     let request: [&[u8]; 3] = [b"propose", id.0.as_bytes(), &body.bytes];
     let once = match idempotency::claim(&mut tx, &caller, key, &request, "proposal").await? {
-        Turn::First(once) => once,
-        Turn::Again(answered) => return Ok(answered.answer(|_: StudyView| None)),
+        IdempotencyCheck::First(once) => once,
+        IdempotencyCheck::Again(answered) => return Ok(answered.answer(|_: StudyView| None)),
     };
     let study = wire::document(&mut tx, id).await?;
     if !matches!(study.search.searcher, Searcher::External {}) {
         let detail = "the study's own searcher proposes its trials; propose is for studies with searcher external";
-        return Err(Refusal::new(Kind::WrongPhase, detail));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     let space = study.search.space();
-    let space = space.map_err(|errors| Refusal::of_fields(Kind::InvalidStudy, errors))?;
+    let space = space.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidStudy, errors))?;
     let parameters = body.value.trials.into_iter().map(|one| one.parameters);
     let points = points(&space, parameters.collect())
-        .map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))?;
+        .map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))?;
     let order = StudyOrder::Propose { points };
     wire::order(&mut tx, id, &[order], "propose", "one that is not over").await?;
     let shown = wire::shown(&mut tx, &caller, id).await?;

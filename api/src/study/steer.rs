@@ -3,11 +3,11 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::body::Document;
-use crate::idempotency::{self, Turn};
-use crate::problem::Refusal;
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::body::ParsedBody;
+use crate::idempotency::{self, IdempotencyCheck};
+use crate::problem::ApiError;
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -17,7 +17,7 @@ use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
 use muster_store::{PgConnection, StoreError};
 
-type Stated = Result<(StatusCode, Json<StudyView>), Refusal>;
+type StudyResponse = Result<(StatusCode, Json<StudyView>), ApiError>;
 
 /// Pause a study
 ///
@@ -29,11 +29,11 @@ type Stated = Result<(StatusCode, Json<StudyView>), Refusal>;
     responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn pause(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Stated {
+) -> StudyResponse {
     state(&app, &caller, id, "pause", StudyOrder::Pause).await
 }
 
@@ -44,11 +44,11 @@ pub async fn pause(
     responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn resume(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Stated {
+) -> StudyResponse {
     state(&app, &caller, id, "resume", StudyOrder::Resume).await
 }
 
@@ -67,20 +67,20 @@ pub async fn resume(
     responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn extend(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
     headers: HeaderMap,
-    body: Document<StudyExtension>,
-) -> Result<Response, Refusal> {
+    body: ParsedBody<StudyExtension>,
+) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
     let trials = body.value.trials;
     let mut tx = app.begin(&caller).await?;
     let request: [&[u8]; 3] = [b"extend", id.0.as_bytes(), &body.bytes];
     let once = match idempotency::claim(&mut tx, &caller, key, &request, "extension").await? {
-        Turn::First(once) => once,
-        Turn::Again(answered) => return Ok(answered.answer(|_: StudyView| None)),
+        IdempotencyCheck::First(once) => once,
+        IdempotencyCheck::Again(answered) => return Ok(answered.answer(|_: StudyView| None)),
     };
     if trials == 0 {
         let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
@@ -103,15 +103,21 @@ pub async fn extend(
     responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn cancel(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(()): Params<()>,
-) -> Stated {
+) -> StudyResponse {
     state(&app, &caller, id, "cancel", StudyOrder::Cancel).await
 }
 
-async fn state(app: &App, caller: &Caller, id: StudyId, verb: &str, order: StudyOrder) -> Stated {
+async fn state(
+    app: &ApiState,
+    caller: &Caller,
+    id: StudyId,
+    verb: &str,
+    order: StudyOrder,
+) -> StudyResponse {
     let mut tx = app.begin(caller).await?;
     let shown = stated(&mut tx, caller, id, verb, order).await?;
     tx.commit().await.map_err(StoreError::from)?;
@@ -125,7 +131,7 @@ async fn stated(
     id: StudyId,
     verb: &str,
     order: StudyOrder,
-) -> Result<StudyView, Refusal> {
+) -> Result<StudyView, ApiError> {
     wire::order(conn, id, &[order], verb, "one that is not over").await?;
     wire::shown(conn, caller, id).await
 }

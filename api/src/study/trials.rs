@@ -2,9 +2,9 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{self, FromQuery, Named, Params, Query};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{self, FromQuery, Params, PathParam, Query};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::StudyId;
@@ -53,11 +53,11 @@ impl FromQuery for TrialsParams {
     responses((status = 200, description = "A page of its trials", body = Page<TrialView>)),
 )]
 pub async fn trials(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<StudyId>,
+    PathParam(id): PathParam<StudyId>,
     Params(params): Params<TrialsParams>,
-) -> Result<Json<Page<TrialView>>, Refusal> {
+) -> Result<Json<Page<TrialView>>, ApiError> {
     let limit = if params.curves {
         params.limit.min(CURVES)
     } else {

@@ -2,13 +2,13 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
 use muster_model::view::StudyView;
 use muster_store::PgConnection;
-use muster_store::study::{self, MAX_PROPOSED, Outcome, StudyRow};
+use muster_store::study::{self, MAX_PROPOSED, StudyOrderOutcome, StudyRow};
 use serde::Serialize;
 
 /// `tenant` is the name of the study's tenant.
@@ -30,37 +30,37 @@ pub fn view(row: StudyRow, tenant: &str) -> StudyView {
 }
 
 /// Returns the study, or the refusal of a missing one.
-pub async fn find(conn: &mut PgConnection, id: StudyId) -> Result<StudyRow, Refusal> {
+pub async fn find(conn: &mut PgConnection, id: StudyId) -> Result<StudyRow, ApiError> {
     study::get(conn, id).await?.ok_or_else(|| missing(id))
 }
 
 /// Returns the document of the study without reading its trials, which may be many; or the refusal
 /// of a missing study.
-pub async fn document(conn: &mut PgConnection, id: StudyId) -> Result<StudySpec, Refusal> {
+pub async fn document(conn: &mut PgConnection, id: StudyId) -> Result<StudySpec, ApiError> {
     study::document(conn, id).await?.ok_or_else(|| missing(id))
 }
 
 /// Refuses a study that does not exist.
-pub async fn exists(conn: &mut PgConnection, id: StudyId) -> Result<(), Refusal> {
+pub async fn exists(conn: &mut PgConnection, id: StudyId) -> Result<(), ApiError> {
     let phase = study::phase_of(conn, id).await?;
     phase.map(drop).ok_or_else(|| missing(id))
 }
 
-pub fn missing(id: StudyId) -> Refusal {
-    Refusal::not_found(format!("study {id}"))
+pub fn missing(id: StudyId) -> ApiError {
+    ApiError::not_found(format!("study {id}"))
 }
 
-pub fn wrong_phase(phase: StudyPhase, verb: &str, needed: &str) -> Refusal {
+pub fn wrong_phase(phase: StudyPhase, verb: &str, needed: &str) -> ApiError {
     let detail = format!("the study is {}; {verb} needs {needed}", phase.as_str());
-    Refusal::new(Kind::WrongPhase, detail)
+    ApiError::new(ProblemKind::WrongPhase, detail)
 }
 
 /// Returns the refusal while the scheduler has not read earlier orders.
-pub fn busy(waiting: u64) -> Refusal {
+pub fn busy(waiting: u64) -> ApiError {
     let detail = format!(
         "{waiting} orders, results or ends of jobs of the study wait for the scheduler; try again in a moment"
     );
-    Refusal::new(Kind::TooManyRequests, detail).retry_after(1)
+    ApiError::new(ProblemKind::TooManyRequests, detail).retry_after(1)
 }
 
 /// Stores orders or results of a study, or returns why it does not accept them. `needed` is what is
@@ -71,37 +71,37 @@ pub async fn order(
     orders: &[StudyOrder],
     verb: &str,
     needed: &str,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let done = study::order(conn, id, orders, clock::now()).await?;
     ordered(done, id, orders, verb, needed)
 }
 
 /// Returns the refusal of orders or results that were not stored.
 pub fn ordered(
-    done: Outcome,
+    done: StudyOrderOutcome,
     id: StudyId,
     orders: &[StudyOrder],
     verb: &str,
     needed: &str,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     match done {
-        Outcome::Done => Ok(()),
-        Outcome::Refused { phase } => Err(wrong_phase(phase, verb, needed)),
-        Outcome::Busy { waiting } => Err(busy(waiting)),
-        Outcome::TooManyProposed { waiting } => Err(too_many_proposed(orders, waiting)),
-        Outcome::TooMany { limit, most } => {
+        StudyOrderOutcome::Done => Ok(()),
+        StudyOrderOutcome::Refused { phase } => Err(wrong_phase(phase, verb, needed)),
+        StudyOrderOutcome::Busy { waiting } => Err(busy(waiting)),
+        StudyOrderOutcome::TooManyProposed { waiting } => Err(too_many_proposed(orders, waiting)),
+        StudyOrderOutcome::TooMany { limit, most } => {
             let asked = orders.iter().map(|order| match order {
                 StudyOrder::Extend { trials } => *trials,
                 _ => 0,
             });
             Err(too_many(asked.sum(), limit, most))
         }
-        Outcome::NotFound => Err(missing(id)),
+        StudyOrderOutcome::NotFound => Err(missing(id)),
     }
 }
 
 /// Returns the refusal of more trials than a study may have.
-pub fn too_many(asked: u32, limit: u32, most: u32) -> Refusal {
+pub fn too_many(asked: u32, limit: u32, most: u32) -> ApiError {
     let expected = match most {
         0 => {
             format!("none: a study has {MAX_TRIALS} trials at most, and this one may have as many")
@@ -115,11 +115,11 @@ pub fn too_many(asked: u32, limit: u32, most: u32) -> Refusal {
         value: asked.to_string(),
         expected,
     };
-    Refusal::of_fields(Kind::InvalidBody, vec![error])
+    ApiError::of_fields(ProblemKind::InvalidBody, vec![error])
 }
 
 /// Returns the refusal of more proposals than may wait.
-fn too_many_proposed(orders: &[StudyOrder], waiting: u64) -> Refusal {
+fn too_many_proposed(orders: &[StudyOrder], waiting: u64) -> ApiError {
     let proposed = orders.iter().map(StudyOrder::proposed).sum::<u64>();
     let rule = format!("{waiting} proposals wait to become trials, and {MAX_PROPOSED} may");
     let expected = match MAX_PROPOSED.saturating_sub(waiting) {
@@ -131,7 +131,7 @@ fn too_many_proposed(orders: &[StudyOrder], waiting: u64) -> Refusal {
         value: format!("{proposed} trials"),
         expected,
     };
-    Refusal::of_fields(Kind::InvalidBody, vec![error])
+    ApiError::of_fields(ProblemKind::InvalidBody, vec![error])
 }
 
 /// Returns the present state of the study.
@@ -139,7 +139,7 @@ pub async fn shown(
     conn: &mut PgConnection,
     caller: &Caller,
     id: StudyId,
-) -> Result<StudyView, Refusal> {
+) -> Result<StudyView, ApiError> {
     Ok(view(find(conn, id).await?, &caller.tenant_name))
 }
 

@@ -2,15 +2,15 @@
 
 use super::wire;
 use crate::auth::Admin;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
-use muster_store::{StoreError, limit, scope, tenant};
+use muster_store::{StoreError, limit, tenant, tenant_scope};
 
 /// Change a tenant's quota, weight, pods and limits
 ///
@@ -26,12 +26,12 @@ use muster_store::{StoreError, limit, scope, tenant};
 )]
 #[tracing::instrument(name = "api.tenant.change", skip_all, fields(tenant.name = name))]
 pub async fn change(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-    document: Document<TenantChange>,
-) -> Result<Json<TenantView>, Refusal> {
+    document: ParsedBody<TenantChange>,
+) -> Result<Json<TenantView>, ApiError> {
     let TenantChange {
         gpu_quota,
         weight,
@@ -46,11 +46,11 @@ pub async fn change(
         let expected = "required: gpu_quota, weight, pods or limits";
         return Err(wire::invalid("gpu_quota", "nothing", expected));
     }
-    let missing = || Refusal::not_found(format!("tenant {name}"));
+    let missing = || ApiError::not_found(format!("tenant {name}"));
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let found = tenant::by_name(&mut tx, &name).await?.ok_or_else(missing)?;
-    let change = tenant::Change {
+    let change = tenant::TenantUpdate {
         gpu_quota,
         weight,
         pods,
@@ -62,7 +62,7 @@ pub async fn change(
         let set = limit::all(&mut tx).await?.remove(&found.id);
         limit::write(&mut tx, found.id, &limits.of(set.unwrap_or_default())).await?;
     }
-    let all = wire::Uses::read(&mut tx, clock::now()).await?;
+    let all = wire::TenantUsage::read(&mut tx, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Json(all.tenant(changed)))
 }

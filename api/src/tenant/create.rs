@@ -2,18 +2,18 @@
 
 use super::wire;
 use crate::auth::Admin;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::Tenant;
 use muster_model::view::{NewTenant, TenantView};
-use muster_store::{StoreError, scope, tenant};
+use muster_store::{StoreError, tenant, tenant_scope};
 
 /// Create a tenant
 ///
@@ -24,11 +24,11 @@ use muster_store::{StoreError, scope, tenant};
 )]
 #[tracing::instrument(name = "api.tenant.create", skip_all)]
 pub async fn create(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Params(()): Params<()>,
-    document: Document<NewTenant>,
-) -> Result<(StatusCode, Json<TenantView>), Refusal> {
+    document: ParsedBody<NewTenant>,
+) -> Result<(StatusCode, Json<TenantView>), ApiError> {
     let NewTenant {
         name,
         gpu_quota,
@@ -51,16 +51,19 @@ pub async fn create(
         pods,
     };
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     match tenant::create(&mut tx, &new, clock::now()).await {
         Err(error) if error.is_taken() => {
-            return Err(Refusal::new(
-                Kind::NameTaken,
+            return Err(ApiError::new(
+                ProblemKind::NameTaken,
                 format!("there is a tenant {} already, or was one", new.name),
             ));
         }
         done => done?,
     }
     tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::CREATED, Json(wire::Uses::default().tenant(new))))
+    Ok((
+        StatusCode::CREATED,
+        Json(wire::TenantUsage::default().tenant(new)),
+    ))
 }

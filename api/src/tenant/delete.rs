@@ -2,14 +2,14 @@
 
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
-use crate::token::administrators::{self, LASTING, Taken};
+use crate::state::ApiState;
+use crate::token::administrators::{self, LASTING, TokenRevocation};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_model::tenant::Tenant;
-use muster_store::{PgConnection, StoreError, scope, tenant, token};
+use muster_store::{PgConnection, StoreError, tenant, tenant_scope, token};
 use time::OffsetDateTime;
 
 /// Delete a tenant
@@ -26,30 +26,30 @@ use time::OffsetDateTime;
 )]
 #[tracing::instrument(name = "api.tenant.delete", skip_all, fields(tenant.name = name))]
 pub async fn delete(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<StatusCode, ApiError> {
     let now = clock::now();
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let found = tenant::closed_by_name(&mut tx, &name).await?;
-    let found = found.ok_or_else(|| Refusal::not_found(format!("tenant {name}")))?;
+    let found = found.ok_or_else(|| ApiError::not_found(format!("tenant {name}")))?;
     if found.id == caller.home() {
         let detail = format!(
             "tenant {name} is that of the request's token; an administrator of another tenant may delete it"
         );
-        return Err(Refusal::new(Kind::WrongPhase, detail));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     others_must_administer(&mut tx, &found, now).await?;
-    scope::tenant(&mut tx, found.id).await?;
+    tenant_scope::tenant(&mut tx, found.id).await?;
     let (jobs, studies) = tenant::open_work(&mut tx).await?;
     if jobs + studies > 0 {
         let detail = format!(
             "jobs ({jobs}) or studies ({studies}) of tenant {name} have not ended; cancel them first"
         );
-        return Err(Refusal::new(Kind::WrongPhase, detail));
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     tenant::delete(&mut tx, found.id, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
@@ -63,8 +63,8 @@ async fn others_must_administer(
     conn: &mut PgConnection,
     found: &Tenant,
     now: OffsetDateTime,
-) -> Result<(), Refusal> {
-    scope::tenant(conn, found.id).await?;
+) -> Result<(), ApiError> {
+    tenant_scope::tenant(conn, found.id).await?;
     let (until, that) = if token::administers(conn, None, now + LASTING).await? {
         (now + LASTING, "administer for longer than a day")
     } else if token::administers(conn, None, now).await? {
@@ -72,12 +72,12 @@ async fn others_must_administer(
     } else {
         return Ok(());
     };
-    if administrators::stay(conn, Taken::Tenant(found.id), until).await? {
+    if administrators::stay(conn, TokenRevocation::Tenant(found.id), until).await? {
         return Ok(());
     }
     let detail = format!(
         "only tokens of tenant {} {that}, and without them no administrator could create another; create one of another tenant first, with access admin",
         found.name
     );
-    Err(Refusal::new(Kind::LastAdministrator, detail))
+    Err(ApiError::new(ProblemKind::LastAdministrator, detail))
 }

@@ -3,13 +3,13 @@
 use super::wire;
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, PageParams, Params};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, TenantView};
-use muster_store::{scope, tenant};
+use muster_store::{tenant, tenant_scope};
 
 /// List tenants by name
 ///
@@ -19,19 +19,19 @@ use muster_store::{scope, tenant};
     responses((status = 200, description = "A page of tenants", body = Page<TenantView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Params(params): Params<PageParams>,
-) -> Result<Json<Page<TenantView>>, Refusal> {
+) -> Result<Json<Page<TenantView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let after = params.after.unwrap_or_default();
     let rows: Vec<_> = tenant::list(&mut tx)
         .await?
         .into_iter()
         .filter(|tenant| tenant.name > after)
         .collect();
-    let all = wire::Uses::read(&mut tx, clock::now()).await?;
+    let all = wire::TenantUsage::read(&mut tx, clock::now()).await?;
     Ok(Json(query::page(
         rows,
         params.limit,

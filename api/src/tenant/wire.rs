@@ -1,6 +1,6 @@
 //! Conversion of tenants to response types, and the allowed quotas and weights.
 
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use muster_model::id::TenantId;
 use muster_model::spec::FieldError;
 use muster_model::tenant::{
@@ -18,14 +18,14 @@ const QUOTA_MAX: u32 = 1_000_000;
 
 /// GPU use and open work of tenants, and their limits.
 #[derive(Debug, Default)]
-pub struct Uses {
+pub struct TenantUsage {
     in_use: BTreeMap<TenantId, InUse>,
     limits: BTreeMap<TenantId, LimitsSet>,
     used: BTreeMap<TenantId, LimitsUse>,
 }
 
-impl Uses {
-    /// Reads the tenant in scope; with `scope::admin` all tenants.
+impl TenantUsage {
+    /// Reads the tenant in scope; with `tenant_scope::admin` all tenants.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -70,7 +70,7 @@ impl Uses {
 ///
 /// # Errors
 /// If a limit exceeds the range of the store, or the change is empty.
-pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal> {
+pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), ApiError> {
     let Some(change) = change else {
         return Ok(());
     };
@@ -81,14 +81,14 @@ pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal>
         return Err(invalid("limits", "{}", &expected));
     }
     let checked = change.validate("limits");
-    checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
+    checked.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))
 }
 
 /// Checks a quota.
 ///
 /// # Errors
 /// If it exceeds `QUOTA_MAX`.
-pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
+pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), ApiError> {
     let Some(quota) = gpu_quota.filter(|quota| *quota > QUOTA_MAX) else {
         return Ok(());
     };
@@ -103,7 +103,7 @@ pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// If it is not within [`WEIGHT_RANGE`].
-pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
+pub fn check_weight(weight: Option<f64>) -> Result<(), ApiError> {
     let Some(weight) = weight.filter(|weight| !WEIGHT_RANGE.contains(weight)) else {
         return Ok(());
     };
@@ -119,16 +119,16 @@ pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// If one of them cannot be a name in Kubernetes.
-pub fn check_pods(pods: &TenantPods) -> Result<(), Refusal> {
+pub fn check_pods(pods: &TenantPods) -> Result<(), ApiError> {
     let checked = pods.validate("pods");
-    checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
+    checked.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))
 }
 
 /// Checks a change of cluster objects.
 ///
 /// # Errors
 /// If a name cannot be one in Kubernetes, or the change is empty.
-pub fn check_pods_change(change: Option<&TenantPodsChange>) -> Result<(), Refusal> {
+pub fn check_pods_change(change: Option<&TenantPodsChange>) -> Result<(), ApiError> {
     let Some(change) = change else {
         return Ok(());
     };
@@ -137,14 +137,14 @@ pub fn check_pods_change(change: Option<&TenantPodsChange>) -> Result<(), Refusa
         return Err(invalid("pods", "{}", expected));
     }
     let checked = change.validate("pods");
-    checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
+    checked.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))
 }
 
-pub fn invalid(field: &str, value: &str, expected: &str) -> Refusal {
+pub fn invalid(field: &str, value: &str, expected: &str) -> ApiError {
     let error = FieldError {
         field: field.to_owned(),
         value: value.to_owned(),
         expected: expected.to_owned(),
     };
-    Refusal::with_errors(Kind::InvalidBody, error.to_string(), vec![error])
+    ApiError::with_errors(ProblemKind::InvalidBody, error.to_string(), vec![error])
 }

@@ -2,7 +2,7 @@
 //! no node or tenant managed.
 
 use muster_model::id::{TenantId, TokenId};
-use muster_store::{PgConnection, StoreError, scope, tenant, token};
+use muster_store::{PgConnection, StoreError, tenant, tenant_scope, token};
 use time::{Duration, OffsetDateTime};
 
 /// Shortest remaining lifetime of an administrator's token that counts as lasting. A shorter one
@@ -11,7 +11,7 @@ pub const LASTING: Duration = Duration::days(1);
 
 /// Tokens that are about to be refused for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum TokenRevocation {
     Token(TokenId),
     /// Tokens that the transaction has already revoked.
     Nothing,
@@ -19,26 +19,26 @@ pub enum Taken {
     Tenant(TenantId),
 }
 
-/// Whether a token of an administrator remains valid at `until` besides `taken`. Takes a lock, so
-/// that no other transaction removes one before the end of this one. Leaves the transaction in the
-/// scope of some tenant.
+/// Whether a token of an administrator remains valid at `until` after `revocation`. Takes a lock,
+/// so that no other transaction removes one before the end of this one. Leaves the transaction in
+/// the scope of some tenant.
 ///
 /// # Errors
 /// If the store does not answer.
 pub async fn stay(
     conn: &mut PgConnection,
-    taken: Taken,
+    revocation: TokenRevocation,
     until: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     token::hold_administrators(conn).await?;
-    scope::admin(conn).await?;
+    tenant_scope::admin(conn).await?;
     for tenant in tenant::list(conn).await? {
-        let beside = match taken {
-            Taken::Tenant(id) if id == tenant.id => continue,
-            Taken::Tenant(_) | Taken::Nothing => None,
-            Taken::Token(id) => Some(id),
+        let beside = match revocation {
+            TokenRevocation::Tenant(id) if id == tenant.id => continue,
+            TokenRevocation::Tenant(_) | TokenRevocation::Nothing => None,
+            TokenRevocation::Token(id) => Some(id),
         };
-        scope::tenant(conn, tenant.id).await?;
+        tenant_scope::tenant(conn, tenant.id).await?;
         if token::administers(conn, beside, until).await? {
             return Ok(true);
         }

@@ -3,19 +3,19 @@
 use super::revoke::find_in_scope;
 use super::wire;
 use crate::auth::Caller;
-use crate::body::Document;
+use crate::body::ParsedBody;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
-use crate::state::App;
+use crate::state::ApiState;
 use crate::tenant::wire::invalid;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use muster_model::tenant::Access;
 use muster_model::view::{CreatedToken, NewToken};
-use muster_store::token::{self, NewToken as NewRow};
-use muster_store::{PgConnection, StoreError, limit, scope, tenant};
+use muster_store::token::{self, NewTokenRecord};
+use muster_store::{PgConnection, StoreError, limit, tenant, tenant_scope};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -30,11 +30,11 @@ use time::format_description::well_known::Rfc3339;
 )]
 #[tracing::instrument(name = "api.token.create", skip_all)]
 pub async fn create(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(()): Params<()>,
-    document: Document<NewToken>,
-) -> Result<(StatusCode, Json<CreatedToken>), Refusal> {
+    document: ParsedBody<NewToken>,
+) -> Result<(StatusCode, Json<CreatedToken>), ApiError> {
     let now = clock::now();
     let wanted = document.value;
     check(&wanted, &caller, now)?;
@@ -44,12 +44,12 @@ pub async fn create(
     }
     let (tenant_id, tenant) = match &wanted.tenant {
         Some(name) if *name != caller.tenant_name => {
-            scope::admin(&mut tx).await?;
+            tenant_scope::admin(&mut tx).await?;
             let found = tenant::by_name(&mut tx, name).await?;
             let found = found
                 .ok_or_else(|| invalid("tenant", &format!("{name:?}"), "the name of a tenant"))?;
             // Tokens belong to the tenant in scope, also for administrators.
-            scope::tenant(&mut tx, found.id).await?;
+            tenant_scope::tenant(&mut tx, found.id).await?;
             (found.id, found.name)
         }
         _ => (caller.tenant_id, caller.tenant_name.clone()),
@@ -61,7 +61,7 @@ pub async fn create(
     let user_id = wire::user_id(&mut tx, tenant_id, &user, now).await?;
     limit::admit_token(&mut tx, tenant_id, user_id, now).await?;
     let (secret, hash) = wire::secret()?;
-    let new = NewRow {
+    let new = NewTokenRecord {
         id: clock::new_id().into(),
         tenant_id,
         user_id,
@@ -72,7 +72,7 @@ pub async fn create(
     };
     token::create(&mut tx, &new, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let NewRow {
+    let NewTokenRecord {
         id,
         name,
         access,
@@ -93,7 +93,7 @@ pub async fn create(
     ))
 }
 
-fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), Refusal> {
+fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), ApiError> {
     let named = |text: &str| (1..=255).contains(&text.chars().count()) && !text.contains('\0');
     for (field, text) in [("name", Some(&wanted.name)), ("user", wanted.user.as_ref())] {
         if let Some(text) = text.filter(|text| !named(text)) {
@@ -114,7 +114,7 @@ fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), 
     if !caller.is_admin() && (for_other || wanted.access == Access::Admin) {
         let detail =
             "tokens for other users or tenants, or with access admin, are made by administrators";
-        return Err(Refusal::new(Kind::Forbidden, detail));
+        return Err(ApiError::new(ProblemKind::Forbidden, detail));
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ async fn must_not_outlive(
     conn: &mut PgConnection,
     wanted: &NewToken,
     caller: &Caller,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let own = find_in_scope(conn, caller.token_id).await?;
     let Some(ends) = own.and_then(|own| own.expires_at) else {
         return Ok(());

@@ -2,16 +2,16 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{self, FromQuery, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::{TenantId, TokenId};
 use muster_model::view::{Page, TokenView};
 use muster_store::pool::Transaction;
-use muster_store::token::{self, Token};
-use muster_store::{scope, tenant};
+use muster_store::token::{self, TokenRecord};
+use muster_store::{tenant, tenant_scope};
 use std::cmp::Reverse;
 
 #[derive(Debug, utoipa::IntoParams)]
@@ -57,10 +57,10 @@ impl FromQuery for TokensParams {
     responses((status = 200, description = "A page of tokens", body = Page<TokenView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<TokensParams>,
-) -> Result<Json<Page<TokenView>>, Refusal> {
+) -> Result<Json<Page<TokenView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let tenants = tenants(
         &mut tx,
@@ -69,10 +69,10 @@ pub async fn list(
         params.all_tenants,
     )
     .await?;
-    let mut rows: Vec<(Token, String)> = Vec::new();
+    let mut rows: Vec<(TokenRecord, String)> = Vec::new();
     for (id, name) in tenants {
         // Tokens are visible only in the scope of their tenant, also for administrators.
-        scope::tenant(&mut tx, id).await?;
+        tenant_scope::tenant(&mut tx, id).await?;
         let listed = token::list(&mut tx, params.after, params.limit + 1).await?;
         rows.extend(listed.into_iter().map(|token| (token, name.clone())));
     }
@@ -92,7 +92,7 @@ pub(super) async fn tenants(
     caller: &Caller,
     named: Option<&str>,
     all: bool,
-) -> Result<Vec<(TenantId, String)>, Refusal> {
+) -> Result<Vec<(TenantId, String)>, ApiError> {
     let own = (caller.tenant_id, caller.tenant_name.clone());
     let other = named.filter(|name| *name != own.1);
     if other.is_none() && !all {
@@ -100,14 +100,14 @@ pub(super) async fn tenants(
     }
     if !caller.is_admin() {
         let detail = "tokens of other tenants are for administrators";
-        return Err(Refusal::new(Kind::Forbidden, detail));
+        return Err(ApiError::new(ProblemKind::Forbidden, detail));
     }
-    scope::admin(tx).await?;
+    tenant_scope::admin(tx).await?;
     let Some(name) = other else {
         let all = tenant::list(tx).await?.into_iter();
         return Ok(all.map(|tenant| (tenant.id, tenant.name)).collect());
     };
     let found = tenant::by_name(tx, name).await?;
-    let found = found.ok_or_else(|| Refusal::not_found(format!("tenant {name}")))?;
+    let found = found.ok_or_else(|| ApiError::not_found(format!("tenant {name}")))?;
     Ok(vec![(found.id, found.name)])
 }

@@ -2,10 +2,10 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::Params;
-use crate::state::App;
-use crate::tenant::wire::Uses;
+use crate::state::ApiState;
+use crate::tenant::wire::TenantUsage;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::Me;
@@ -19,13 +19,13 @@ use muster_store::tenant;
     responses((status = 200, description = "The caller", body = Me)),
 )]
 pub async fn me(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(()): Params<()>,
-) -> Result<Json<Me>, Refusal> {
+) -> Result<Json<Me>, ApiError> {
     let mut tx = app.begin(&caller).await?;
     let tenant = tenant::get(&mut tx, caller.tenant_id).await?;
-    let all = Uses::read(&mut tx, clock::now()).await?;
+    let all = TenantUsage::read(&mut tx, clock::now()).await?;
     let in_use = all.in_use(caller.tenant_id);
     Ok(Json(Me {
         gpu_quota: tenant.and_then(|tenant| tenant.gpu_quota),

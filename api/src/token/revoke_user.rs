@@ -1,17 +1,17 @@
 //! `DELETE /tokens?user=NAME`.
 
-use super::administrators::{self, LASTING, Taken};
+use super::administrators::{self, LASTING, TokenRevocation};
 use super::list;
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::TenantId;
 use muster_model::view::RevokedTokens;
-use muster_store::{PgConnection, StoreError, scope, token, user};
+use muster_store::{PgConnection, StoreError, tenant_scope, token, user};
 use time::OffsetDateTime;
 
 #[derive(Debug, utoipa::IntoParams)]
@@ -51,10 +51,10 @@ impl FromQuery for RevokeParams {
 )]
 #[tracing::instrument(name = "api.token.revoke_user", skip_all)]
 pub async fn revoke_user(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     caller: Caller,
     Params(params): Params<RevokeParams>,
-) -> Result<Json<RevokedTokens>, Refusal> {
+) -> Result<Json<RevokedTokens>, ApiError> {
     let now = clock::now();
     let name = params.user.unwrap_or_default();
     let mut tx = app.begin(&caller).await?;
@@ -63,11 +63,11 @@ pub async fn revoke_user(
         .remove(0);
     if !caller.is_admin() && name != caller.user_name {
         let detail = format!("only {name} and administrators may revoke the tokens of {name}");
-        return Err(Refusal::new(Kind::Forbidden, detail));
+        return Err(ApiError::new(ProblemKind::Forbidden, detail));
     }
-    scope::tenant(&mut tx, tenant).await?;
+    tenant_scope::tenant(&mut tx, tenant).await?;
     let found = user::by_name(&mut tx, tenant, &name).await?;
-    let found = found.ok_or_else(|| Refusal::not_found(format!("user {name}")))?;
+    let found = found.ok_or_else(|| ApiError::not_found(format!("user {name}")))?;
     token::hold_administrators(&mut tx).await?;
     let kept = administers(&mut tx, now).await?;
     let revoked = token::revoke_of(&mut tx, found.id, now).await?;
@@ -100,18 +100,18 @@ async fn administrators_must_stay(
     tenant: TenantId,
     before: Option<OffsetDateTime>,
     now: OffsetDateTime,
-) -> Result<(), Refusal> {
-    scope::tenant(conn, tenant).await?;
+) -> Result<(), ApiError> {
+    tenant_scope::tenant(conn, tenant).await?;
     let Some(until) = before else {
         return Ok(());
     };
     if administers(conn, now).await? == Some(until)
-        || administrators::stay(conn, Taken::Nothing, until).await?
+        || administrators::stay(conn, TokenRevocation::Nothing, until).await?
     {
         return Ok(());
     }
-    Err(Refusal::new(
-        Kind::LastAdministrator,
+    Err(ApiError::new(
+        ProblemKind::LastAdministrator,
         "no administrator could ask any more; make a token with access admin for another user first",
     ))
 }

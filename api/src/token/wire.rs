@@ -2,17 +2,17 @@
 
 use crate::auth::tokens::hash;
 use crate::clock;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use muster_model::id::{TenantId, UserId};
 use muster_model::view::TokenView;
 use muster_store::PgConnection;
-use muster_store::token::{Hash, Token};
+use muster_store::token::{TokenHash, TokenRecord};
 use muster_store::user::{self, User};
 use std::fmt::Write as _;
 use time::OffsetDateTime;
 
 /// `tenant` is the name of its user's tenant.
-pub fn token(token: Token, tenant: &str) -> TokenView {
+pub fn token(token: TokenRecord, tenant: &str) -> TokenView {
     TokenView {
         id: token.id,
         name: token.name,
@@ -29,8 +29,8 @@ pub fn token(token: Token, tenant: &str) -> TokenView {
 ///
 /// # Errors
 /// If the operating system has no randomness.
-pub fn secret() -> Result<(String, Hash), Refusal> {
-    let bytes = clock::secret().map_err(|error| Refusal::internal(&error))?;
+pub fn secret() -> Result<(String, TokenHash), ApiError> {
+    let bytes = clock::secret().map_err(|error| ApiError::internal(&error))?;
     let mut secret = String::from("muster_");
     for byte in bytes {
         let _ = write!(secret, "{byte:02x}");
@@ -45,7 +45,7 @@ pub async fn user_id(
     tenant_id: TenantId,
     name: &str,
     now: OffsetDateTime,
-) -> Result<UserId, Refusal> {
+) -> Result<UserId, ApiError> {
     if let Some(found) = user::by_name(conn, tenant_id, name).await? {
         return Ok(found.id);
     }

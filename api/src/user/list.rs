@@ -2,13 +2,13 @@
 
 use crate::auth::Admin;
 use crate::clock;
-use crate::problem::Refusal;
+use crate::problem::ApiError;
 use crate::query::{self, PageParams, Params};
-use crate::state::App;
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::{Page, UserView};
-use muster_store::{scope, tenant, user};
+use muster_store::{tenant, tenant_scope, user};
 
 /// List users by tenant and name
 ///
@@ -18,17 +18,17 @@ use muster_store::{scope, tenant, user};
     responses((status = 200, description = "A page of users", body = Page<UserView>)),
 )]
 pub async fn list(
-    State(app): State<App>,
+    State(app): State<ApiState>,
     Admin(caller): Admin,
     Params(params): Params<PageParams>,
-) -> Result<Json<Page<UserView>>, Refusal> {
+) -> Result<Json<Page<UserView>>, ApiError> {
     let now = clock::now();
     let mut tx = app.begin(&caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let mut rows = Vec::new();
     for tenant in tenant::list(&mut tx).await? {
         // Tokens are visible only in the scope of their tenant, also for administrators.
-        scope::tenant(&mut tx, tenant.id).await?;
+        tenant_scope::tenant(&mut tx, tenant.id).await?;
         let users = user::list(&mut tx, tenant.id, now).await?;
         rows.extend(users.into_iter().map(|user| UserView {
             id: user.id,

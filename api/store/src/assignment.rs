@@ -2,11 +2,11 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
-use crate::number::{unsigned, unsigned32};
+use crate::int_convert::{unsigned, unsigned32};
+use crate::notify::{self, NotifyChannel};
 use crate::origin;
-use crate::plan::FailedReport;
+use crate::plan::JobFailureReport;
 use crate::task::role;
-use crate::wake::{self, Channel};
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
@@ -23,11 +23,11 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeAssignment {
     pub generation: u64,
-    pub tasks: Vec<AssignedTask>,
+    pub tasks: Vec<TaskAssignment>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct AssignedTask {
+pub struct TaskAssignment {
     /// Constant over the life of the task.
     pub launch: TaskLaunch,
     /// Task set of the task's job.
@@ -85,7 +85,7 @@ pub async fn load(
         };
         let is_of_before = row.revision < row.job_revision && row.job_phase == "running";
         let hands_over = is_of_before && matches!(role, Role::PsShard { .. });
-        AssignedTask {
+        TaskAssignment {
             launch: TaskLaunch {
                 task_id: row.id.into(),
                 job_id: row.job_id.into(),
@@ -166,7 +166,7 @@ pub async fn cannot_be_sent(
     why: &str,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    let failed = FailedReport {
+    let failed = JobFailureReport {
         message: why.to_owned(),
         retryable: false,
         lacks: None,
@@ -186,6 +186,6 @@ pub async fn cannot_be_sent(
     let message = format!("cannot be sent to its node: {why}");
     let event = of_job(now, tenant.into(), job, Event::Note { message });
     event::append(conn, &[event]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(true)
 }

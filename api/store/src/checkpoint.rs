@@ -1,7 +1,7 @@
 //! Checkpoints that the coordinators of jobs have reported.
 
 use crate::error::StoreError;
-use crate::number::{signed, unsigned};
+use crate::int_convert::{signed, unsigned};
 use muster_model::checkpoint::{Checkpoint, Written};
 use muster_model::id::{JobId, TenantId};
 use sqlx::PgConnection;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-struct Row {
+struct CheckpointSqlRow {
     id: Uuid,
     job_id: Uuid,
     step: i64,
@@ -24,8 +24,8 @@ struct Row {
     retained: bool,
 }
 
-impl From<Row> for Checkpoint {
-    fn from(row: Row) -> Self {
+impl From<CheckpointSqlRow> for Checkpoint {
+    fn from(row: CheckpointSqlRow) -> Self {
         Self {
             id: row.id.into(),
             job_id: row.job_id.into(),
@@ -115,7 +115,7 @@ pub async fn forget(conn: &mut PgConnection, job: JobId, most: u64) -> Result<()
 /// [`StoreError::Statement`].
 pub async fn list(conn: &mut PgConnection, job: JobId) -> Result<Vec<Checkpoint>, StoreError> {
     let rows = sqlx::query_as!(
-        Row,
+        CheckpointSqlRow,
         "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained
          from checkpoint where job_id = $1 order by step desc, revision desc",
         job.0
@@ -136,7 +136,7 @@ pub async fn newest_until(
     let (ids, steps): (Vec<Uuid>, Vec<i64>) =
         jobs.iter().map(|(id, step)| (id.0, signed(*step))).unzip();
     let rows = sqlx::query_as!(
-        Row,
+        CheckpointSqlRow,
         r#"select c.id as "id!", c.job_id as "job_id!", c.step as "step!", c.epoch as "epoch!", c.revision as "revision!",
                   c.path as "path!", c.bytes as "bytes!", c.manifest_sha256 as "manifest_sha256!", c.files as "files!", c.loss,
                   c.accuracy, c.retained as "retained!"
@@ -164,7 +164,7 @@ pub async fn get(
     step: u64,
 ) -> Result<Option<Checkpoint>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        CheckpointSqlRow,
         "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained
          from checkpoint where job_id = $1 and step = $2 order by revision desc limit 1",
         job.0,

@@ -3,10 +3,10 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
+use crate::int_convert::{signed, unsigned};
 use crate::job::intent;
 use crate::limit;
-use crate::number::{signed, unsigned};
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId};
@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 
 /// A job whose row stays locked against other writers until the transaction ends.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Editing {
+pub struct LockedJob {
     pub id: JobId,
     pub tenant_id: TenantId,
     pub spec: JobSpec,
@@ -34,7 +34,7 @@ pub struct Editing {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn begin(conn: &mut PgConnection, id: JobId) -> Result<Option<Editing>, StoreError> {
+pub async fn begin(conn: &mut PgConnection, id: JobId) -> Result<Option<LockedJob>, StoreError> {
     let row = sqlx::query!(
         r#"select tenant_id, spec as "spec: Json<JobSpec>", intent, state as "state: Json<JobState>", edits, study_id from job
            where id = $1 and deleted_at is null for no key update"#,
@@ -42,7 +42,7 @@ pub async fn begin(conn: &mut PgConnection, id: JobId) -> Result<Option<Editing>
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| Editing {
+    Ok(row.map(|row| LockedJob {
         id,
         tenant_id: row.tenant_id.into(),
         spec: row.spec.0,
@@ -59,7 +59,7 @@ pub async fn begin(conn: &mut PgConnection, id: JobId) -> Result<Option<Editing>
 /// [`StoreError::Statement`].
 pub async fn write(
     conn: &mut PgConnection,
-    editing: &Editing,
+    editing: &LockedJob,
     spec: &JobSpec,
     by: Option<&Actor>,
     now: OffsetDateTime,
@@ -82,5 +82,5 @@ pub async fn write(
         by: by.cloned(),
     };
     event::append(conn, &[of_job(now, editing.tenant_id, editing.id, edited)]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// A job whose files are to be erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingErasure {
     pub tenant: TenantId,
     pub job: JobId,
 }
@@ -29,7 +29,7 @@ pub async fn pending(
     (before, now): (OffsetDateTime, OffsetDateTime),
     except: &[JobId],
     most: u32,
-) -> Result<Vec<Pending>, StoreError> {
+) -> Result<Vec<PendingErasure>, StoreError> {
     sqlx::query!(
         "update job set erased_at = $2 where deleted_at < $1 and erased_at is null and revision = 0",
         before,
@@ -50,7 +50,7 @@ pub async fn pending(
     )
     .fetch_all(conn)
     .await?;
-    let pending = rows.into_iter().map(|row| Pending {
+    let pending = rows.into_iter().map(|row| PendingErasure {
         tenant: row.tenant_id.into(),
         job: row.id.into(),
     });

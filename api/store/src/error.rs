@@ -1,6 +1,6 @@
 //! Errors of the store. "Not found" and conflicts of plans are results, not errors.
 
-use crate::limit::Exceeded;
+use crate::limit::TenantLimitExceeded;
 
 /// Error of the store; variants are named by the operation that failed.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum StoreError {
     #[error("the tenant was deleted")]
     TenantDeleted,
     #[error(transparent)]
-    Exceeded(#[from] Exceeded),
+    Exceeded(#[from] TenantLimitExceeded),
     #[error("{what} in the database does not read as this version's")]
     Decode {
         what: &'static str,

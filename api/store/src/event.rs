@@ -6,7 +6,7 @@
 //! below the oldest running one.
 
 use crate::error::StoreError;
-use crate::page::{self, Page};
+use crate::page::{self, RowPage};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TenantId};
 use sqlx::PgConnection;
@@ -29,7 +29,7 @@ pub struct NewEvent {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredEvent {
-    pub cursor: Cursor,
+    pub cursor: EventCursor,
     pub at: OffsetDateTime,
     pub tenant_id: Option<TenantId>,
     pub job_id: Option<JobId>,
@@ -39,7 +39,7 @@ pub struct StoredEvent {
 
 /// Position of a reader in the history; its text form is `xid-seq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cursor {
+pub struct EventCursor {
     pub xid: u64,
     pub seq: i64,
 }
@@ -58,13 +58,13 @@ pub struct EventFilter {
     pub node_id: Option<NodeId>,
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for EventCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.xid, self.seq)
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for EventCursor {
     type Err = CursorError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -125,7 +125,7 @@ pub async fn append(conn: &mut PgConnection, events: &[NewEvent]) -> Result<(), 
     Ok(())
 }
 
-struct Row {
+struct EventSqlRow {
     xid: String,
     seq: i64,
     at: OffsetDateTime,
@@ -135,7 +135,7 @@ struct Row {
     body: Json<Event>,
 }
 
-impl Cursor {
+impl EventCursor {
     /// Parses the text of an `xid8`.
     pub(crate) fn read(xid: &str, seq: i64) -> Self {
         let xid = xid.parse().expect("Postgres writes an xid8 as a number");
@@ -143,10 +143,10 @@ impl Cursor {
     }
 }
 
-impl From<Row> for StoredEvent {
-    fn from(row: Row) -> Self {
+impl From<EventSqlRow> for StoredEvent {
+    fn from(row: EventSqlRow) -> Self {
         Self {
-            cursor: Cursor::read(&row.xid, row.seq),
+            cursor: EventCursor::read(&row.xid, row.seq),
             at: row.at,
             tenant_id: row.tenant_id.map(Into::into),
             job_id: row.job_id.map(Into::into),
@@ -169,12 +169,12 @@ fn event_bytes(event: &StoredEvent) -> usize {
 pub async fn page(
     conn: &mut PgConnection,
     filter: EventFilter,
-    after: Option<Cursor>,
+    after: Option<EventCursor>,
     limit: u32,
-) -> Result<Page<StoredEvent>, StoreError> {
-    let after = after.unwrap_or(Cursor { xid: 0, seq: 0 });
+) -> Result<RowPage<StoredEvent>, StoreError> {
+    let after = after.unwrap_or(EventCursor { xid: 0, seq: 0 });
     let rows = sqlx::query_as!(
-        Row,
+        EventSqlRow,
         r#"select xid::text as "xid!", seq, at, tenant_id, job_id, node_id, body as "body: Json<Event>"
            from event
            where (xid, seq) > ($1::text::xid8, $2::bigint)
@@ -204,16 +204,16 @@ pub async fn page(
 pub async fn recent(
     conn: &mut PgConnection,
     without: &[String],
-    before: Option<Cursor>,
+    before: Option<EventCursor>,
     limit: u32,
-) -> Result<Page<StoredEvent>, StoreError> {
-    let newest = Cursor {
+) -> Result<RowPage<StoredEvent>, StoreError> {
+    let newest = EventCursor {
         xid: u64::MAX,
         seq: i64::MAX,
     };
     let before = before.unwrap_or(newest);
     let rows = sqlx::query_as!(
-        Row,
+        EventSqlRow,
         r#"select xid::text as "xid!", seq as "seq!", at as "at!", tenant_id, job_id, node_id, body as "body!: Json<Event>"
            from (
                (select * from event
@@ -242,15 +242,15 @@ pub async fn recent(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn newest(conn: &mut PgConnection) -> Result<Cursor, StoreError> {
+pub async fn newest(conn: &mut PgConnection) -> Result<EventCursor, StoreError> {
     // All transactions below the snapshot's oldest have ended; later events have a higher
     // transaction.
     let horizon =
         sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "xmin!""#)
             .fetch_one(conn)
             .await?;
-    let Cursor { xid, seq } = Cursor::read(&horizon, i64::MAX);
-    Ok(Cursor {
+    let EventCursor { xid, seq } = EventCursor::read(&horizon, i64::MAX);
+    Ok(EventCursor {
         xid: xid.saturating_sub(1),
         seq,
     })
@@ -260,11 +260,11 @@ pub async fn newest(conn: &mut PgConnection) -> Result<Cursor, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn forgotten(conn: &mut PgConnection) -> Result<Option<Cursor>, StoreError> {
+pub async fn forgotten(conn: &mut PgConnection) -> Result<Option<EventCursor>, StoreError> {
     let row = sqlx::query!(r#"select xid::text as "xid!", seq from event_forgotten"#)
         .fetch_optional(conn)
         .await?;
-    Ok(row.map(|row| Cursor::read(&row.xid, row.seq)))
+    Ok(row.map(|row| EventCursor::read(&row.xid, row.seq)))
 }
 
 /// Returns an event of a job and its tenant.

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_node};
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TaskId};
@@ -13,7 +13,7 @@ use time::{Duration, OffsetDateTime};
 
 /// A charged fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Charge {
+pub struct FaultCharge {
     pub node_id: NodeId,
     /// Job and task of the fault. `None` if the machine itself certainly caused it.
     pub of: Option<(JobId, TaskId)>,
@@ -21,7 +21,7 @@ pub struct Charge {
     pub at: OffsetDateTime,
     /// Time that the node reported for the fault. It identifies a repeated report. `None`: the same
     /// as `at`.
-    pub told_at: Option<OffsetDateTime>,
+    pub reported_at: Option<OffsetDateTime>,
 }
 
 /// Age at which charges are deleted; administrators read them until then.
@@ -33,7 +33,7 @@ const LOADED: Duration = Duration::days(1);
 /// repetition.
 pub(crate) async fn charge(
     conn: &mut PgConnection,
-    charge: &Charge,
+    charge: &FaultCharge,
 ) -> Result<Option<NewEvent>, StoreError> {
     let (job, task) = charge
         .of
@@ -49,7 +49,7 @@ pub(crate) async fn charge(
         task,
         charge.at,
         Json(charge.fault) as _,
-        charge.told_at
+        charge.reported_at
     )
     .fetch_optional(&mut *conn)
     .await?;
@@ -80,7 +80,7 @@ pub async fn charge_hardware(
 ) -> Result<(), StoreError> {
     let mut events = Vec::new();
     for (at, fault) in faults {
-        let told = Charge {
+        let told = FaultCharge {
             node_id,
             of: None,
             fault: *fault,
@@ -88,13 +88,13 @@ pub async fn charge_hardware(
             at: (*at).min(now),
             // A new session reports the fault again. Without this time, each report would count as
             // another fault.
-            told_at: Some(*at),
+            reported_at: Some(*at),
         };
         events.extend(charge(conn, &told).await?);
     }
     if !events.is_empty() {
         event::append(conn, &events).await?;
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ pub async fn charge_hardware(
 pub(crate) async fn load(
     conn: &mut PgConnection,
     now: OffsetDateTime,
-) -> Result<BTreeMap<NodeId, Vec<Charge>>, StoreError> {
+) -> Result<BTreeMap<NodeId, Vec<FaultCharge>>, StoreError> {
     let rows = sqlx::query!(
         r#"select f.node_id, f.job_id, f.task_id, f.at, f.told_at, f.fault as "fault: Json<NodeFault>"
            from node_fault f join node n on n.id = f.node_id
@@ -114,16 +114,19 @@ pub(crate) async fn load(
     )
     .fetch_all(conn)
     .await?;
-    let mut charges: BTreeMap<NodeId, Vec<Charge>> = BTreeMap::new();
+    let mut charges: BTreeMap<NodeId, Vec<FaultCharge>> = BTreeMap::new();
     for row in rows {
         let of = row.job_id.zip(row.task_id);
-        charges.entry(row.node_id.into()).or_default().push(Charge {
-            node_id: row.node_id.into(),
-            of: of.map(|(job, task)| (job.into(), task.into())),
-            fault: row.fault.0,
-            at: row.at,
-            told_at: row.told_at,
-        });
+        charges
+            .entry(row.node_id.into())
+            .or_default()
+            .push(FaultCharge {
+                node_id: row.node_id.into(),
+                of: of.map(|(job, task)| (job.into(), task.into())),
+                fault: row.fault.0,
+                at: row.at,
+                reported_at: row.told_at,
+            });
     }
     Ok(charges)
 }
@@ -155,7 +158,7 @@ pub async fn exclude(
         why: why.to_owned(),
     };
     event::append(conn, &[of_node(now, node, event)]).await?;
-    wake::send(conn, &[Channel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await?;
     Ok(true)
 }
 
@@ -208,5 +211,5 @@ pub async fn set_unfit(
         why: why.unwrap_or_else(|| "it can take them".to_owned()),
     };
     event::append(conn, &[of_node(now, id, event)]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }

@@ -1,8 +1,10 @@
 //! Forecasts. The scheduler makes them, the jobs' tenants read them, and the store compares them
 //! with the actual times.
 
+// The text of a statement names this type by its alias.
+use self::SimulatedForecast as Raw;
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use muster_model::forecast::{Forecast, Interval};
 use muster_model::id::JobId;
 use serde::{Deserialize, Serialize};
@@ -17,12 +19,12 @@ use uuid::Uuid;
 pub struct NewForecast {
     pub job: JobId,
     pub forecast: Forecast,
-    pub raw: Raw,
+    pub raw: SimulatedForecast,
 }
 
 /// Result of the simulated runs before calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Raw {
+pub struct SimulatedForecast {
     /// Basis of the job's estimated length, by the simulator's name for it.
     pub basis: String,
     /// Whether the job had not started.
@@ -35,9 +37,9 @@ pub struct Raw {
 
 /// A forecast of a job's end or start, with the actual time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct ForecastOutcome {
     pub made_at: OffsetDateTime,
-    pub raw: Raw,
+    pub raw: SimulatedForecast,
     pub came_at: OffsetDateTime,
     /// Share of the time in which this was the newest forecast of its job. The weights of one job
     /// sum to 1, or to less if its forecasts were shown for less than two seconds.
@@ -45,10 +47,10 @@ pub struct Outcome {
 }
 
 /// Row of both queries.
-struct Came {
+struct ForecastSqlRow {
     job_id: Uuid,
     made_at: OffsetDateTime,
-    raw: Json<Raw>,
+    raw: Json<SimulatedForecast>,
     came_at: OffsetDateTime,
     shown_s: f64,
 }
@@ -65,15 +67,15 @@ const SEEN_S: f64 = 2.0;
 
 /// Share of forecasts whose interval contained the actual time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Tally {
-    pub finish: Held,
-    pub start: Held,
+pub struct ForecastCoverage {
+    pub finish: IntervalCoverage,
+    pub start: IntervalCoverage,
 }
 
 /// Result for forecasts of ends, or of starts. Forecasts that are [unsure](Interval::unsure) are
 /// not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Held {
+pub struct IntervalCoverage {
     pub forecasts: u64,
     pub held: u64,
     pub jobs: u64,
@@ -90,7 +92,7 @@ pub struct Held {
 pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = new.iter().map(|one| one.job.0).collect();
     let made: Vec<OffsetDateTime> = new.iter().map(|one| one.forecast.made_at).collect();
-    let raw: Vec<Json<&Raw>> = new.iter().map(|one| Json(&one.raw)).collect();
+    let raw: Vec<Json<&SimulatedForecast>> = new.iter().map(|one| Json(&one.raw)).collect();
     let gpu_s: Vec<f64> = new.iter().map(|one| one.forecast.gpu_s).collect();
     let unforeseen = new.iter().map(|one| one.forecast.unforeseen);
     let unforeseen: Vec<Option<String>> = unforeseen
@@ -117,7 +119,7 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
          on conflict do nothing",
         &ids,
         &made,
-        &raw as &[Json<&Raw>],
+        &raw as &[Json<&SimulatedForecast>],
         &gpu_s,
         &start(|one| one.p10) as &[Option<OffsetDateTime>],
         &start(|one| one.p50) as &[Option<OffsetDateTime>],
@@ -136,9 +138,9 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn outcomes(conn: &mut PgConnection) -> Result<Vec<Outcome>, StoreError> {
+pub async fn outcomes(conn: &mut PgConnection) -> Result<Vec<ForecastOutcome>, StoreError> {
     let rows = sqlx::query_as!(
-        Came,
+        ForecastSqlRow,
         r#"select j.id as "job_id!", f.made_at as "made_at!", f.raw as "raw!: Json<Raw>", f.shown_s as "shown_s!", j.finished_at as "came_at!"
            from (select id, finished_at from job where phase = 'succeeded' order by finished_at desc limit $1) j
            cross join lateral (
@@ -163,9 +165,9 @@ pub async fn outcomes(conn: &mut PgConnection) -> Result<Vec<Outcome>, StoreErro
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn start_outcomes(conn: &mut PgConnection) -> Result<Vec<Outcome>, StoreError> {
+pub async fn start_outcomes(conn: &mut PgConnection) -> Result<Vec<ForecastOutcome>, StoreError> {
     let rows = sqlx::query_as!(
-        Came,
+        ForecastSqlRow,
         r#"select j.id as "job_id!", f.made_at as "made_at!", f.raw as "raw!: Json<Raw>", f.shown_s as "shown_s!", j.started_at as "came_at!"
            from (select id, started_at from job where started_at is not null order by started_at desc limit $1) j
            cross join lateral (
@@ -186,18 +188,18 @@ pub async fn start_outcomes(conn: &mut PgConnection) -> Result<Vec<Outcome>, Sto
     Ok(weighted(rows))
 }
 
-fn weighted(rows: Vec<Came>) -> Vec<Outcome> {
+fn weighted(rows: Vec<ForecastSqlRow>) -> Vec<ForecastOutcome> {
     let mut whole_s: BTreeMap<Uuid, f64> = BTreeMap::new();
     for row in &rows {
         *whole_s.entry(row.job_id).or_default() += row.shown_s;
     }
-    let outcome = |row: Came| Outcome {
+    let outcomes = rows.into_iter().map(|row| ForecastOutcome {
         weight: row.shown_s / whole_s[&row.job_id].max(SEEN_S),
         made_at: row.made_at,
         raw: row.raw.0,
         came_at: row.came_at,
-    };
-    rows.into_iter().map(outcome).collect()
+    });
+    outcomes.collect()
 }
 
 /// Returns how often forecasts made since `since` held, over the succeeded jobs in scope.
@@ -207,7 +209,10 @@ fn weighted(rows: Vec<Came>) -> Vec<Outcome> {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn tally(conn: &mut PgConnection, since: OffsetDateTime) -> Result<Tally, StoreError> {
+pub async fn tally(
+    conn: &mut PgConnection,
+    since: OffsetDateTime,
+) -> Result<ForecastCoverage, StoreError> {
     let row = sqlx::query!(
         r#"with kept as materialized (
                select f.job_id, f.made_at, f.start_p10, f.start_p50, f.start_p90, f.finish_p10, f.finish_p50, f.finish_p90, j.started_at, j.finished_at,
@@ -241,14 +246,14 @@ pub async fn tally(conn: &mut PgConnection, since: OffsetDateTime) -> Result<Tal
     )
     .fetch_one(conn)
     .await?;
-    Ok(Tally {
-        finish: Held {
+    Ok(ForecastCoverage {
+        finish: IntervalCoverage {
             forecasts: unsigned(row.finishes),
             held: unsigned(row.finishes_held),
             jobs: unsigned(row.finish_jobs),
             share: row.finish_share,
         },
-        start: Held {
+        start: IntervalCoverage {
             forecasts: unsigned(row.starts),
             held: unsigned(row.starts_held),
             jobs: unsigned(row.start_jobs),

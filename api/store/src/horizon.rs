@@ -3,13 +3,13 @@
 //! transaction that stays open delays all streams.
 
 use crate::error::StoreError;
-use crate::event::Cursor;
+use crate::event::EventCursor;
 use sqlx::PgConnection;
 use std::fmt;
 
 /// The oldest open transaction, as far as Postgres shows it to every role.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct HorizonHolder {
     pub database: String,
     pub user: String,
     pub kind: HolderKind,
@@ -21,7 +21,7 @@ pub enum HolderKind {
     Prepared { gid: String },
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for HorizonHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             HolderKind::Session { pid, application } => {
@@ -41,14 +41,14 @@ impl fmt::Display for Holder {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn first_unseen(conn: &mut PgConnection) -> Result<Option<Cursor>, StoreError> {
+pub async fn first_unseen(conn: &mut PgConnection) -> Result<Option<EventCursor>, StoreError> {
     let row = sqlx::query!(
         r#"select xid::text as "xid!", seq from event
            where event.xid >= pg_snapshot_xmin(pg_current_snapshot()) order by event.xid, seq limit 1"#
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| Cursor::read(&row.xid, row.seq)))
+    Ok(row.map(|row| EventCursor::read(&row.xid, row.seq)))
 }
 
 /// Returns the oldest open transaction over all databases of the server; `None` if there is no
@@ -56,7 +56,7 @@ pub async fn first_unseen(conn: &mut PgConnection) -> Result<Option<Cursor>, Sto
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn holder(conn: &mut PgConnection) -> Result<Option<Holder>, StoreError> {
+pub async fn holder(conn: &mut PgConnection) -> Result<Option<HorizonHolder>, StoreError> {
     let row = sqlx::query!(
         r#"select pid, gid, coalesce(database, '') as "database!", coalesce(owner, '') as "owner!",
                   coalesce(application, '') as "application!"
@@ -80,7 +80,7 @@ pub async fn holder(conn: &mut PgConnection) -> Result<Option<Holder>, StoreErro
             (None, Some(gid)) => HolderKind::Prepared { gid },
             (None, None) => return None,
         };
-        Some(Holder {
+        Some(HorizonHolder {
             database: row.database,
             user: row.owner,
             kind,

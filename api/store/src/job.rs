@@ -5,11 +5,11 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
+use crate::int_convert::{signed, unsigned, unsigned32};
 use crate::limit;
-use crate::number::{signed, unsigned, unsigned32};
-use crate::page::{self, Page};
+use crate::notify::{self, NotifyChannel};
+use crate::page::{self, RowPage};
 use crate::study::trial;
-use crate::wake::{self, Channel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
@@ -107,7 +107,7 @@ pub enum DeleteOutcome {
     NotFound,
 }
 
-struct Row {
+struct JobSqlRow {
     id: Uuid,
     tenant_id: Uuid,
     submitted_by: Uuid,
@@ -151,7 +151,7 @@ struct Row {
 macro_rules! select_jobs {
     ($rest:literal, $($argument:expr),* $(,)?) => {
         sqlx::query_as!(
-            Row,
+            JobSqlRow,
             r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
                    j.state as "state: Json<JobState>", j.revision, j.edits, j.failures, j.last_failure, j.put_off,
                    j.waiting as "waiting: Json<Waiting>", j.not_before, j.submitted_at, j.started_at, j.finished_at,
@@ -233,7 +233,7 @@ fn origin_step(from: &Origin) -> i64 {
 /// Stores a job and its first event in one round trip, and returns the job.
 ///
 /// Sends no notification. A NOTIFY holds a lock of the whole database during its commit, so
-/// submissions could not share a flush of the write-ahead log. The caller sends `wake::send(..,
+/// submissions could not share a flush of the write-ahead log. The caller sends `notify::send(..,
 /// &[Rounds, Events])` after the commit, once for many submissions. A lost notification only delays
 /// the job until the next timed round.
 ///
@@ -342,7 +342,7 @@ pub async fn list(
     filter: &JobFilter,
     after: Option<JobId>,
     limit: u32,
-) -> Result<Page<JobRow>, StoreError> {
+) -> Result<RowPage<JobRow>, StoreError> {
     let phases: Vec<String> = filter
         .phases
         .iter()
@@ -435,7 +435,7 @@ pub async fn set_intent_where(
         },
     );
     event::append(conn, &[event]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(IntentOutcome::Changed)
 }
 
@@ -481,7 +481,7 @@ pub async fn delete(
         )],
     )
     .await?;
-    wake::send(conn, &[Channel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await?;
     Ok(DeleteOutcome::Deleted)
 }
 
@@ -526,8 +526,8 @@ pub(crate) fn intent(text: &str) -> Intent {
     }
 }
 
-impl From<Row> for JobRow {
-    fn from(row: Row) -> Self {
+impl From<JobSqlRow> for JobRow {
+    fn from(row: JobSqlRow) -> Self {
         Self {
             forecast: forecast(&row),
             job: Job {
@@ -564,7 +564,7 @@ impl From<Row> for JobRow {
     }
 }
 
-fn forecast(row: &Row) -> Option<Forecast> {
+fn forecast(row: &JobSqlRow) -> Option<Forecast> {
     let made_at = row.forecast_at?;
     let interval = |p10: Option<_>, p50: Option<_>, p90: Option<_>| {
         Some(Interval::of((p10?, p50?, p90?), made_at))

@@ -1,7 +1,7 @@
 //! Limits of tenants. They are checked in the transaction that opens something.
 
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use muster_model::id::{TenantId, UserId};
 use muster_model::spec::JobSpec;
 use muster_model::tenant::{LimitsSet, LimitsUse, TenantLimits};
@@ -17,7 +17,7 @@ const EXCEEDED: &str = "MU001";
 /// A limit that the change would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[error("limit {limit} of the tenant: {used} of {most} are used, and {asked} more are asked for")]
-pub struct Exceeded {
+pub struct TenantLimitExceeded {
     /// Name of a field of [`TenantLimits`].
     pub limit: String,
     pub most: u64,
@@ -27,12 +27,12 @@ pub struct Exceeded {
 
 /// Remaining number of jobs and bytes of documents that may be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct OpenWorkAllowance {
     pub jobs: u64,
     pub bytes: u64,
 }
 
-impl Room {
+impl OpenWorkAllowance {
     /// Subtracts a job with a document of this size. Returns `false` and subtracts nothing if it
     /// does not fit.
     pub fn take(&mut self, bytes: u64) -> bool {
@@ -89,7 +89,7 @@ pub async fn all(conn: &mut PgConnection) -> Result<BTreeMap<TenantId, LimitsSet
     Ok(set.collect())
 }
 
-/// Writes the limits that an administrator has set. Needs `scope::admin`.
+/// Writes the limits that an administrator has set. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -109,7 +109,7 @@ pub async fn write(
 }
 
 /// Returns what counts against the limits of the tenant in scope; of all tenants with
-/// `scope::admin`.
+/// `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -142,7 +142,10 @@ pub async fn used(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<Room, StoreError> {
+pub async fn room(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+) -> Result<OpenWorkAllowance, StoreError> {
     let limits = of(conn, tenant).await?;
     let row = sqlx::query!(
         r#"select jobs as "jobs!", bytes as "bytes!" from muster_open_work($1)"#,
@@ -150,7 +153,7 @@ pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<Room, Sto
     )
     .fetch_one(conn)
     .await?;
-    Ok(Room {
+    Ok(OpenWorkAllowance {
         jobs: limits.open_jobs.saturating_sub(unsigned(row.jobs)),
         bytes: limits.open_job_bytes.saturating_sub(unsigned(row.bytes)),
     })
@@ -200,7 +203,7 @@ fn below(limit: &str, most: u64, used: u64) -> Result<(), StoreError> {
     if used < most {
         return Ok(());
     }
-    Err(StoreError::Exceeded(Exceeded {
+    Err(StoreError::Exceeded(TenantLimitExceeded {
         limit: limit.to_owned(),
         most,
         used,

@@ -5,7 +5,7 @@
 //! end.
 
 use crate::error::StoreError;
-use crate::number::{signed, unsigned};
+use crate::int_convert::{signed, unsigned};
 use muster_model::id::{JobId, TaskId, TenantId};
 use sqlx::PgConnection;
 
@@ -14,7 +14,7 @@ pub const CAP_BYTES: u64 = 16 << 20;
 
 /// A part of a task's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slice {
+pub struct LogSlice {
     /// Offset of the first byte. It is later than the requested one if earlier bytes were dropped.
     pub offset: u64,
     pub bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Slice {
 
 /// Result of appending a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Appended {
+pub enum LogAppendOutcome {
     Stored,
     /// The whole piece was already stored.
     Repeated,
@@ -44,7 +44,7 @@ pub async fn append(
     task: TaskId,
     offset: u64,
     bytes: &[u8],
-) -> Result<Appended, StoreError> {
+) -> Result<LogAppendOutcome, StoreError> {
     let Some(row) = sqlx::query!(
         "select tenant_id, log_end from task where id = $1 for no key update",
         task.0
@@ -52,7 +52,7 @@ pub async fn append(
     .fetch_optional(&mut *conn)
     .await?
     else {
-        return Ok(Appended::UnknownTask);
+        return Ok(LogAppendOutcome::UnknownTask);
     };
     store(
         conn,
@@ -73,10 +73,10 @@ pub(crate) async fn store(
     known_end: u64,
     offset: u64,
     bytes: &[u8],
-) -> Result<Appended, StoreError> {
+) -> Result<LogAppendOutcome, StoreError> {
     let new_end = offset + bytes.len() as u64;
     if new_end <= known_end {
-        return Ok(Appended::Repeated);
+        return Ok(LogAppendOutcome::Repeated);
     }
     let start = offset.max(known_end);
     let new = &bytes[usize::try_from(start - offset).expect("less than the piece")..];
@@ -95,9 +95,9 @@ pub(crate) async fn store(
     .execute(conn)
     .await?;
     Ok(if known_end <= CAP_BYTES && new_end > CAP_BYTES {
-        Appended::Capped
+        LogAppendOutcome::Capped
     } else {
-        Appended::Stored
+        LogAppendOutcome::Stored
     })
 }
 
@@ -140,7 +140,7 @@ pub async fn read(
     task: TaskId,
     offset: u64,
     max_bytes: u64,
-) -> Result<Option<Slice>, StoreError> {
+) -> Result<Option<LogSlice>, StoreError> {
     let Some(end) = sqlx::query_scalar!("select log_end from task where id = $1", task.0)
         .fetch_optional(&mut *conn)
         .await?
@@ -162,7 +162,7 @@ pub async fn read(
     )
     .fetch_all(conn)
     .await?;
-    let mut slice = Slice {
+    let mut slice = LogSlice {
         offset: offset.min(end),
         bytes: Vec::new(),
         end,
@@ -195,7 +195,7 @@ pub async fn tail(
     conn: &mut PgConnection,
     task: TaskId,
     max_bytes: u64,
-) -> Result<Option<Slice>, StoreError> {
+) -> Result<Option<LogSlice>, StoreError> {
     let Some(end) = sqlx::query_scalar!("select log_end from task where id = $1", task.0)
         .fetch_optional(&mut *conn)
         .await?

@@ -3,9 +3,9 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_node};
+use crate::int_convert::unsigned;
 use crate::node::{self, NodeRow};
-use crate::number::unsigned;
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::{Event, MembershipChange};
 use muster_model::id::NodeId;
@@ -14,11 +14,11 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 /// SHA-256 of a secret.
-pub type Hash = [u8; 32];
+pub type SecretHash = [u8; 32];
 
 /// Known facts about the executor of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct ExecutorRecord {
     pub state: NodeState,
     /// SHA-256 of the executor's credential; `None` before it has presented one.
     pub credential: Option<Vec<u8>>,
@@ -30,14 +30,17 @@ pub struct Member {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<Member>, StoreError> {
+pub async fn member(
+    conn: &mut PgConnection,
+    name: &str,
+) -> Result<Option<ExecutorRecord>, StoreError> {
     let row = sqlx::query!(
         "select state, credential_sha256, identity from node where name = $1 and removed_at is null",
         name
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| Member {
+    Ok(row.map(|row| ExecutorRecord {
         state: match row.state.as_str() {
             "lost" => NodeState::Lost,
             _ => NodeState::Up,
@@ -55,7 +58,7 @@ pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<Member
 pub async fn bind(
     conn: &mut PgConnection,
     (id, name): (NodeId, &str),
-    credential: &Hash,
+    credential: &SecretHash,
     before: Option<&[u8]>,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
@@ -73,7 +76,7 @@ pub async fn bind(
     if before.is_some() {
         let event = changed(name, MembershipChange::Replaced, None);
         event::append(conn, &[of_node(now, id, event)]).await?;
-        wake::send(conn, &[Channel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(true)
 }
@@ -85,7 +88,7 @@ pub async fn bind(
 pub async fn is_join_token(
     conn: &mut PgConnection,
     name: &str,
-    token: &Hash,
+    token: &SecretHash,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let found = sqlx::query_scalar!(
@@ -106,7 +109,7 @@ pub async fn is_join_token(
 /// [`StoreError::Statement`].
 pub async fn use_join_token(
     conn: &mut PgConnection,
-    token: &Hash,
+    token: &SecretHash,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let used = sqlx::query!(
@@ -121,14 +124,14 @@ pub async fn use_join_token(
     Ok(used.rows_affected() > 0)
 }
 
-/// Stores a one-time token for the node of this name. Needs `scope::admin`.
+/// Stores a one-time token for the node of this name. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn create_join_token(
     conn: &mut PgConnection,
     name: &str,
-    token: &Hash,
+    token: &SecretHash,
     (now, expires_at): (OffsetDateTime, OffsetDateTime),
     by: &Actor,
 ) -> Result<(), StoreError> {
@@ -143,11 +146,11 @@ pub async fn create_join_token(
     .await?;
     let event = changed(name, MembershipChange::JoinTokenMade, Some(by));
     event::append(conn, &[event::of_cluster(now, event)]).await?;
-    wake::send(conn, &[Channel::Events]).await
+    notify::send(conn, &[NotifyChannel::Events]).await
 }
 
 /// Deletes the node's credential, so that the next executor that joins under its name can bind its
-/// own. Returns the node; `None` if there is none. Needs `scope::admin`.
+/// own. Returns the node; `None` if there is none. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -168,13 +171,13 @@ pub async fn reset(
     };
     let event = changed(name, MembershipChange::CredentialReset, Some(by));
     event::append(conn, &[of_node(now, id.into(), event)]).await?;
-    wake::send(conn, &[Channel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await?;
     node::get(conn, name).await
 }
 
 /// Result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
+pub enum NodeRemovalOutcome {
     Done,
     NoSuchNode,
     /// Refused: the node has a session, or its lease has not expired.
@@ -186,7 +189,7 @@ pub enum Removal {
 }
 
 /// Removes a lost node without tasks. Its row remains for the history of its tasks. An executor
-/// that joins under the name later is a new node. Needs `scope::admin`.
+/// that joins under the name later is a new node. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -195,7 +198,7 @@ pub async fn remove(
     name: &str,
     by: &Actor,
     now: OffsetDateTime,
-) -> Result<Removal, StoreError> {
+) -> Result<NodeRemovalOutcome, StoreError> {
     // The lock delays the node's next session until the node is removed.
     let found = sqlx::query!(
         r#"select id, state,
@@ -206,14 +209,14 @@ pub async fn remove(
     .fetch_optional(&mut *conn)
     .await?;
     let Some(found) = found else {
-        return Ok(Removal::NoSuchNode);
+        return Ok(NodeRemovalOutcome::NoSuchNode);
     };
     if found.state == NodeState::Up.as_str() {
-        return Ok(Removal::Up);
+        return Ok(NodeRemovalOutcome::Up);
     }
     if found.tasks > 0 {
         let tasks = unsigned(found.tasks);
-        return Ok(Removal::Holds { tasks });
+        return Ok(NodeRemovalOutcome::Holds { tasks });
     }
     sqlx::query!(
         "update node set removed_at = $2, credential_sha256 = null, identity = null, drained = false, notice = null,
@@ -226,8 +229,8 @@ pub async fn remove(
     .await?;
     let event = changed(name, MembershipChange::Removed, Some(by));
     event::append(conn, &[of_node(now, found.id.into(), event)]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
-    Ok(Removal::Done)
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
+    Ok(NodeRemovalOutcome::Done)
 }
 
 fn changed(name: &str, change: MembershipChange, by: Option<&Actor>) -> Event {

@@ -16,7 +16,7 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
 /// The two roles with which daemons connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Login {
+pub enum DaemonRole {
     Api,
     Scheduler,
 }
@@ -79,13 +79,13 @@ fn is_locked(error: &MigrateError) -> bool {
 /// [`StoreError::Statement`], also if `owner_url` may not alter roles.
 pub async fn allow_login(
     owner_url: &str,
-    login: Login,
+    login: DaemonRole,
     password: Option<&str>,
 ) -> Result<(), StoreError> {
     let mut conn = PgConnection::connect(owner_url).await?;
     let role = match login {
-        Login::Api => "muster_api",
-        Login::Scheduler => "muster_scheduler",
+        DaemonRole::Api => "muster_api",
+        DaemonRole::Scheduler => "muster_scheduler",
     };
     // ALTER ROLE takes no parameters in Postgres, so `format` quotes the values.
     let statement = sqlx::query_scalar!(

@@ -1,8 +1,8 @@
 //! Jobs that begin from checkpoints of other jobs, and the checkpoints that are retained for them.
 
 use crate::error::StoreError;
+use crate::int_convert::{signed, unsigned};
 use crate::node;
-use crate::number::{signed, unsigned};
 use muster_model::id::{JobId, NodeId};
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};

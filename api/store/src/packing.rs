@@ -2,7 +2,7 @@
 //! jobs.
 
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use crate::progress::unix_ms;
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::packing::{Company, Hurt, Measured, UsageReport};

@@ -9,13 +9,13 @@ pub const PAGE_BYTES: usize = 4 << 20;
 
 /// Rows of a list.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page<T> {
+pub struct RowPage<T> {
     pub rows: Vec<T>,
     /// Whether more rows follow.
     pub more: bool,
 }
 
-impl<T> Deref for Page<T> {
+impl<T> Deref for RowPage<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -23,7 +23,7 @@ impl<T> Deref for Page<T> {
     }
 }
 
-impl<T> IntoIterator for Page<T> {
+impl<T> IntoIterator for RowPage<T> {
     type Item = T;
     type IntoIter = std::vec::IntoIter<T>;
 
@@ -32,7 +32,7 @@ impl<T> IntoIterator for Page<T> {
     }
 }
 
-impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Page<T> {
+impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for RowPage<T> {
     fn eq(&self, other: &[T; N]) -> bool {
         self.rows == other
     }
@@ -43,9 +43,9 @@ pub(crate) async fn read<Row, T: From<Row>>(
     rows: impl Stream<Item = Result<Row, sqlx::Error>> + Unpin,
     limit: u32,
     bytes: impl Fn(&T) -> usize,
-) -> Result<Page<T>, StoreError> {
+) -> Result<RowPage<T>, StoreError> {
     let mut found = rows;
-    let mut page = Page {
+    let mut page = RowPage {
         rows: Vec::new(),
         more: false,
     };

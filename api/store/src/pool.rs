@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::Instrument as _;
 
 /// Pool of connections to the store; cheap to clone.
-pub type Pool = sqlx::PgPool;
+pub type StorePool = sqlx::PgPool;
 /// A transaction. It is rolled back when it is dropped without `commit`.
 pub type Transaction = sqlx::Transaction<'static, Postgres>;
 
@@ -46,7 +46,7 @@ const PLANNED_EACH_TIME: &str = "set plan_cache_mode = force_custom_plan; set ji
 ///
 /// # Errors
 /// [`StoreError::Address`].
-pub fn api(url: &str, max: u32) -> Result<Pool, StoreError> {
+pub fn api(url: &str, max: u32) -> Result<StorePool, StoreError> {
     let pool = options(max).after_connect(|conn, _| {
         Box::pin(async move {
             if let Some(login) = bypassing(conn).await? {
@@ -78,7 +78,7 @@ pub async fn verify_api(url: &str) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Address`].
-pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
+pub fn scheduler(url: &str, max: u32) -> Result<StorePool, StoreError> {
     let pool = options(max).after_connect(|conn, _| {
         Box::pin(async move {
             become_role(conn, "muster_scheduler", SCHEDULER_STATEMENT_S).await?;
@@ -93,7 +93,7 @@ pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Address`].
-pub fn owner(url: &str, max: u32) -> Result<Pool, StoreError> {
+pub fn owner(url: &str, max: u32) -> Result<StorePool, StoreError> {
     Ok(options(max).connect_lazy_with(connect(url, "muster-owner")?))
 }
 
@@ -101,7 +101,7 @@ pub fn owner(url: &str, max: u32) -> Result<Pool, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
+pub async fn begin(pool: &StorePool) -> Result<Transaction, StoreError> {
     begin_with(pool, AssertSqlSafe("begin".to_owned())).await
 }
 
@@ -113,7 +113,7 @@ pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
     reason = "other code begins transactions through this function"
 )]
 pub(crate) async fn begin_with(
-    pool: &Pool,
+    pool: &StorePool,
     statement: AssertSqlSafe<String>,
 ) -> Result<Transaction, StoreError> {
     let pool = pool.clone();
@@ -135,7 +135,7 @@ pub(crate) async fn begin_with(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn begin_for(pool: &Pool, tenant: TenantId) -> Result<Transaction, StoreError> {
+pub async fn begin_for(pool: &StorePool, tenant: TenantId) -> Result<Transaction, StoreError> {
     // A UUID contains nothing to escape.
     let statement = format!("begin; set local muster.tenant = '{}'", tenant.0);
     begin_with(pool, AssertSqlSafe(statement)).await
@@ -145,7 +145,7 @@ pub async fn begin_for(pool: &Pool, tenant: TenantId) -> Result<Transaction, Sto
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn begin_snapshot(pool: &Pool) -> Result<Transaction, StoreError> {
+pub async fn begin_snapshot(pool: &StorePool) -> Result<Transaction, StoreError> {
     let statement = "begin isolation level repeatable read read only";
     begin_with(pool, AssertSqlSafe(statement.to_owned())).await
 }
@@ -154,7 +154,7 @@ pub async fn begin_snapshot(pool: &Pool) -> Result<Transaction, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn begin_maintenance(pool: &Pool) -> Result<Transaction, StoreError> {
+pub async fn begin_maintenance(pool: &StorePool) -> Result<Transaction, StoreError> {
     let statement = format!("begin; set local statement_timeout = '{MAINTENANCE_STATEMENT_S}s'");
     begin_with(pool, AssertSqlSafe(statement)).await
 }
@@ -167,21 +167,19 @@ pub async fn begin_maintenance(pool: &Pool) -> Result<Transaction, StoreError> {
 pub async fn in_time<T, E: From<StoreError>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    let silent = |_| {
+    let done = tokio::time::timeout(TRANSACTION, work).await;
+    done.unwrap_or_else(|_| {
         Err(E::from(StoreError::Silent {
             limit_s: TRANSACTION.as_secs(),
         }))
-    };
-    tokio::time::timeout(TRANSACTION, work)
-        .await
-        .unwrap_or_else(silent)
+    })
 }
 
 /// Checks whether the database answers.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn ping(pool: &Pool) -> Result<(), StoreError> {
+pub async fn ping(pool: &StorePool) -> Result<(), StoreError> {
     pool.acquire().await?.ping().await?;
     Ok(())
 }

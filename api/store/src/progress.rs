@@ -2,7 +2,7 @@
 //! size and losses by epoch.
 
 use crate::error::StoreError;
-use crate::number::{signed, signed32, unsigned, unsigned32};
+use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use muster_model::id::{JobId, TenantId};
 use muster_model::packing::{Company, Measured};
 use muster_model::progress::{Evaluation, Filled, Sample, Split};

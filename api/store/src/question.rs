@@ -1,7 +1,7 @@
 //! Questions of tenants to the scheduler, and its answers. They are kept for seconds.
 
 use crate::error::StoreError;
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::id::TenantId;
 use muster_model::question::{Answer, Question};
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// A question without an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Open {
+pub struct OpenQuestion {
     pub id: Uuid,
     pub tenant: TenantId,
     pub question: Question,
@@ -25,7 +25,7 @@ pub struct Open {
 /// [`StoreError::Statement`].
 pub async fn ask(
     conn: &mut PgConnection,
-    open: &Open,
+    open: &OpenQuestion,
     most: u32,
     now: OffsetDateTime,
     expires: OffsetDateTime,
@@ -53,7 +53,7 @@ pub async fn ask(
     if done.rows_affected() == 0 {
         return Ok(false);
     }
-    wake::send(conn, &[Channel::Questions]).await?;
+    notify::send(conn, &[NotifyChannel::Questions]).await?;
     Ok(true)
 }
 
@@ -92,7 +92,7 @@ pub async fn next(
     conn: &mut PgConnection,
     served: &[TenantId],
     now: OffsetDateTime,
-) -> Result<Option<Open>, StoreError> {
+) -> Result<Option<OpenQuestion>, StoreError> {
     let served: Vec<Uuid> = served.iter().map(|tenant| tenant.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, question as "question: Json<Box<RawValue>>"
@@ -104,7 +104,7 @@ pub async fn next(
     .fetch_all(conn)
     .await?;
     let read = rows.into_iter().find_map(|row| {
-        Some(Open {
+        Some(OpenQuestion {
             id: row.id,
             tenant: row.tenant_id.into(),
             question: serde_json::from_str(row.question.0.get()).ok()?,
@@ -115,7 +115,7 @@ pub async fn next(
 
 /// State of a question while it is being answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct QuestionStatus {
     /// Whether the client still waits for the answer.
     pub is_open: bool,
     /// Whether a question of another tenant waits.
@@ -128,9 +128,9 @@ pub struct Standing {
 /// [`StoreError::Statement`].
 pub async fn standing(
     conn: &mut PgConnection,
-    open: &Open,
+    open: &OpenQuestion,
     now: OffsetDateTime,
-) -> Result<Standing, StoreError> {
+) -> Result<QuestionStatus, StoreError> {
     let row = sqlx::query!(
         r#"select coalesce(bool_or(id = $1), false) as "is_open!", coalesce(bool_or(tenant_id <> $2), false) as "others_wait!"
            from question where answer is null and expires_at > $3"#,
@@ -140,7 +140,7 @@ pub async fn standing(
     )
     .fetch_one(conn)
     .await?;
-    Ok(Standing {
+    Ok(QuestionStatus {
         is_open: row.is_open,
         others_wait: row.others_wait,
     })

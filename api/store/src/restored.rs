@@ -6,9 +6,9 @@
 //! node has raised the node's generation at least once.
 
 use crate::error::StoreError;
+use crate::int_convert::signed;
 use crate::node::generation_of;
-use crate::number::signed;
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::id::NodeId;
 use sqlx::PgConnection;
 
@@ -57,7 +57,7 @@ pub async fn outrun(conn: &mut PgConnection, node: NodeId, held: u64) -> Result<
     .execute(&mut *conn)
     .await?;
     if raised.rows_affected() > 0 {
-        wake::send(conn, &[Channel::Assignments]).await?;
+        notify::send(conn, &[NotifyChannel::Assignments]).await?;
     }
     Ok(())
 }

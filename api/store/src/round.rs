@@ -1,7 +1,7 @@
 //! Stored rounds, kept so that any of them can be replayed.
 
 use crate::error::StoreError;
-use crate::number::{signed, unsigned, unsigned32};
+use crate::int_convert::{signed, unsigned, unsigned32};
 use muster_model::id::JobId;
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -34,7 +34,7 @@ pub struct RoundSummary {
 
 /// What a round reported about one job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct JobRoundReport {
     pub round: u64,
     pub at: OffsetDateTime,
     /// The job's entry in the report.
@@ -48,14 +48,17 @@ pub struct Said {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn said_of(conn: &mut PgConnection, job: JobId) -> Result<Option<Said>, StoreError> {
+pub async fn said_of(
+    conn: &mut PgConnection,
+    job: JobId,
+) -> Result<Option<JobRoundReport>, StoreError> {
     let row = sqlx::query!(
         r#"select number as "number!", at as "at!", said as "said!", runner_up from muster_explain($1)"#,
         job.0
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| Said {
+    Ok(row.map(|row| JobRoundReport {
         round: unsigned(row.number),
         at: row.at,
         job: row.said,

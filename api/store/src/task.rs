@@ -3,7 +3,7 @@
 
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
-use crate::number::{unsigned, unsigned32};
+use crate::int_convert::{unsigned, unsigned32};
 use crate::packing;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};
@@ -128,7 +128,7 @@ pub async fn paces(conn: &mut PgConnection, job: JobId) -> Result<Vec<RankPace>,
 
 /// A task whose row the transaction has locked, and its tenant.
 #[derive(Debug, Clone)]
-pub(crate) struct Locked {
+pub(crate) struct LockedTask {
     pub tenant_id: TenantId,
     pub task: Task,
 }
@@ -148,13 +148,13 @@ pub(crate) struct Transitions {
 /// a task no longer holds become free.
 pub(crate) async fn transition(
     conn: &mut PgConnection,
-    steps: Vec<(Locked, TaskEvent)>,
+    steps: Vec<(LockedTask, TaskEvent)>,
     now: OffsetDateTime,
 ) -> Result<Transitions, StoreError> {
     let mut done = Transitions::default();
     let mut before = Vec::new();
     for (
-        Locked {
+        LockedTask {
             tenant_id,
             mut task,
         },

@@ -1,8 +1,8 @@
-//! Tenants. Listing and changing them needs `scope::admin`; without it only the tenant in scope is
-//! visible.
+//! Tenants. Listing and changing them needs `tenant_scope::admin`; without it only the tenant in
+//! scope is visible.
 
 use crate::error::StoreError;
-use crate::number::{signed32, unsigned, unsigned32};
+use crate::int_convert::{signed32, unsigned, unsigned32};
 use muster_model::id::TenantId;
 use muster_model::tenant::{Tenant, TenantPods, TenantPodsChange};
 use sqlx::PgConnection;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-struct Row {
+struct TenantSqlRow {
     id: Uuid,
     name: String,
     gpu_quota: Option<i32>,
@@ -19,8 +19,8 @@ struct Row {
     pods: Json<TenantPods>,
 }
 
-impl From<Row> for Tenant {
-    fn from(row: Row) -> Self {
+impl From<TenantSqlRow> for Tenant {
+    fn from(row: TenantSqlRow) -> Self {
         Self {
             id: row.id.into(),
             name: row.name,
@@ -60,7 +60,7 @@ pub async fn create(
 /// [`StoreError::Statement`].
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where deleted_at is null order by name"#
     )
     .fetch_all(conn)
@@ -74,7 +74,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 /// [`StoreError::Statement`].
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where id = $1 and deleted_at is null"#,
         id.0
     )
@@ -89,7 +89,7 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 /// [`StoreError::Statement`].
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null"#,
         name
     )
@@ -99,7 +99,7 @@ pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenan
 }
 
 /// Does the same as [`by_name`], and locks the row. Until the transaction ends no other transaction
-/// begins work for the tenant; those that have begun are awaited. Needs `scope::admin`.
+/// begins work for the tenant; those that have begun are awaited. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -108,7 +108,7 @@ pub async fn closed_by_name(
     name: &str,
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null for update"#,
         name
     )
@@ -127,7 +127,7 @@ pub struct InUse {
 }
 
 /// Returns the use of each tenant that holds anything: the tenant in scope, or all tenants with
-/// `scope::admin`.
+/// `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -163,7 +163,7 @@ pub async fn open_work(conn: &mut PgConnection) -> Result<(u64, u64), StoreError
 }
 
 /// Deletes a tenant: its tokens are refused and lists omit it. Its rows are kept. Returns `false`
-/// if it does not exist or was deleted before. Needs `scope::admin`.
+/// if it does not exist or was deleted before. Needs `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -200,7 +200,7 @@ pub async fn revive(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant
 
 /// Change of a tenant; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Change {
+pub struct TenantUpdate {
     /// `Some(None)` removes the limit.
     pub gpu_quota: Option<Option<u32>>,
     pub weight: Option<f64>,
@@ -216,10 +216,10 @@ pub struct Change {
 pub async fn change(
     conn: &mut PgConnection,
     id: TenantId,
-    change: Change,
+    change: TenantUpdate,
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        TenantSqlRow,
         r#"with changed as (
              update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = pods || coalesce($5::jsonb, '{}')
              where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods),

@@ -11,23 +11,23 @@ use uuid::Uuid;
 const ADMINISTRATORS: i64 = 0x6164_6d69_6e73;
 
 /// SHA-256 of a token's secret.
-pub type Hash = [u8; 32];
+pub type TokenHash = [u8; 32];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewToken {
+pub struct NewTokenRecord {
     pub id: TokenId,
     pub tenant_id: TenantId,
     pub user_id: UserId,
     /// Name that its owner gave it.
     pub name: String,
     pub access: Access,
-    pub hash: Hash,
+    pub hash: TokenHash,
     pub expires_at: Option<OffsetDateTime>,
 }
 
 /// A token as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct TokenRecord {
     pub id: TokenId,
     pub user_id: UserId,
     pub user_name: String,
@@ -55,7 +55,7 @@ pub struct Principal {
 /// [`StoreError::Statement`]; its `is_dangling` is true if the user does not belong to the tenant.
 pub async fn create(
     conn: &mut PgConnection,
-    token: &NewToken,
+    token: &NewTokenRecord,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
@@ -82,7 +82,7 @@ pub async fn create(
 /// [`StoreError::Statement`].
 pub async fn authenticate(
     conn: &mut PgConnection,
-    hash: &Hash,
+    hash: &TokenHash,
     now: OffsetDateTime,
 ) -> Result<Option<Principal>, StoreError> {
     let row = sqlx::query!(
@@ -219,7 +219,7 @@ pub async fn list(
     conn: &mut PgConnection,
     after: Option<TokenId>,
     limit: u32,
-) -> Result<Vec<Token>, StoreError> {
+) -> Result<Vec<TokenRecord>, StoreError> {
     let rows = sqlx::query!(
         "select k.id, k.user_id, u.name as user_name, k.name, k.access, k.created_at, k.expires_at, k.revoked_at
          from api_token k join app_user u on u.id = k.user_id
@@ -230,7 +230,7 @@ pub async fn list(
     )
     .fetch_all(conn)
     .await?;
-    let tokens = rows.into_iter().map(|row| Token {
+    let tokens = rows.into_iter().map(|row| TokenRecord {
         id: row.id.into(),
         user_id: row.user_id.into(),
         user_name: row.user_name,

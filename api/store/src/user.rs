@@ -1,7 +1,7 @@
 //! Users of a tenant.
 
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use muster_model::id::{TenantId, UserId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -90,7 +90,7 @@ pub async fn by_name(
 
 /// A user as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct UserRecord {
     pub id: UserId,
     pub name: String,
     pub created_at: OffsetDateTime,
@@ -106,7 +106,7 @@ pub async fn list(
     conn: &mut PgConnection,
     tenant: TenantId,
     now: OffsetDateTime,
-) -> Result<Vec<Listed>, StoreError> {
+) -> Result<Vec<UserRecord>, StoreError> {
     let rows = sqlx::query!(
         r#"select u.id, u.name, u.created_at,
                   (select count(*) from api_token k
@@ -117,7 +117,7 @@ pub async fn list(
     )
     .fetch_all(conn)
     .await?;
-    let users = rows.into_iter().map(|row| Listed {
+    let users = rows.into_iter().map(|row| UserRecord {
         id: row.id.into(),
         name: row.name,
         created_at: row.created_at,

@@ -760,7 +760,7 @@ async fn bad_input_is_refused_clearly_and_changes_nothing() {
         202
     );
     world
-        .step(ended, 0, muster_store::plan::Action::Cancel)
+        .step(ended, 0, muster_store::plan::CommitAction::Cancel)
         .await;
     let before = world.everything().await;
     let mut cases = documents();
@@ -814,7 +814,7 @@ async fn wrong_phase_is_refused_with_the_expected_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn token_above_its_rate_gets_retry_after() {
-    let limits = muster_api::config::Limits {
+    let limits = muster_api::config::ClientLimits {
         requests_per_s: 1,
         requests_burst: 3,
         ..Default::default()

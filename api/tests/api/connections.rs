@@ -2,7 +2,7 @@
 
 use crate::world::{RED, World};
 use axum::http::StatusCode;
-use muster_api::config::Limits;
+use muster_api::config::ClientLimits;
 use muster_api::connection;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct Served {
     server: JoinHandle<()>,
 }
 
-async fn serve(limits: Limits) -> Served {
+async fn serve(limits: ClientLimits) -> Served {
     let world = World::with(limits).await;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -80,9 +80,9 @@ async fn get(stream: &mut TcpStream, path: &str, token: &str) -> String {
 
 #[tokio::test]
 async fn slow_header_ends_the_connection() {
-    let served = serve(Limits {
+    let served = serve(ClientLimits {
         header_timeout_ms: 300,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     let mut stream = served.connect().await;
@@ -109,9 +109,9 @@ async fn slow_header_ends_the_connection() {
 
 #[tokio::test]
 async fn silent_connection_is_closed() {
-    let served = serve(Limits {
+    let served = serve(ClientLimits {
         header_timeout_ms: 100,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     assert_eq!(rest(&mut served.connect().await).await, "");
@@ -119,9 +119,9 @@ async fn silent_connection_is_closed() {
 
 #[tokio::test]
 async fn idle_connection_outlives_the_header_timeout() {
-    let served = serve(Limits {
+    let served = serve(ClientLimits {
         header_timeout_ms: 100,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     let mut stream = served.connect().await;
@@ -135,9 +135,9 @@ async fn idle_connection_outlives_the_header_timeout() {
 
 #[tokio::test]
 async fn idle_connection_is_closed_after_its_timeout() {
-    let served = serve(Limits {
+    let served = serve(ClientLimits {
         idle_timeout_ms: 200,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     let mut stream = served.connect().await;
@@ -147,10 +147,10 @@ async fn idle_connection_is_closed_after_its_timeout() {
 
 #[tokio::test]
 async fn event_stream_outlives_all_timeouts() {
-    let served = serve(Limits {
+    let served = serve(ClientLimits {
         header_timeout_ms: 100,
         idle_timeout_ms: 100,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     let mut stream = served.connect().await;
@@ -162,9 +162,9 @@ async fn event_stream_outlives_all_timeouts() {
 
 #[tokio::test]
 async fn connections_above_the_limit_are_refused_with_503() {
-    let served = serve(Limits {
+    let served = serve(ClientLimits {
         connections: 2,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     let mut first = served.connect().await;
@@ -196,10 +196,10 @@ async fn connections_above_the_limit_are_refused_with_503() {
 #[tokio::test]
 async fn connections_of_one_address_are_limited_unless_a_proxy() {
     for (proxies, is_refused) in [("", true), ("127.0.0.0/8", false)] {
-        let served = serve(Limits {
+        let served = serve(ClientLimits {
             connections_per_address: 1,
             trusted_proxies: proxies.parse().expect("networks"),
-            ..Limits::default()
+            ..ClientLimits::default()
         })
         .await;
         let mut first = served.connect().await;
@@ -214,7 +214,7 @@ async fn connections_of_one_address_are_limited_unless_a_proxy() {
 
 #[tokio::test]
 async fn stop_ends_streams_and_idle_connections() {
-    let served = serve(Limits::default()).await;
+    let served = serve(ClientLimits::default()).await;
     let mut stream = served.connect().await;
     get(&mut stream, "/api/v1/stream", RED).await;
     let mut idle = served.connect().await;

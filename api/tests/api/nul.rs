@@ -3,7 +3,7 @@
 use crate::world::{ADMIN, World, json_request, request};
 use axum::body::Body;
 use axum::http::Method;
-use muster_api::config::Limits;
+use muster_api::config::ClientLimits;
 use serde_json::{Map, Value, json};
 
 /// Levels of a schema that are visited; layers contain layers.
@@ -132,10 +132,10 @@ fn below(name: &str, field: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nul_in_any_text_of_a_body_is_refused() {
-    let world = World::with(Limits {
+    let world = World::with(ClientLimits {
         requests_burst: 1_000_000,
         tenant_requests_burst: 1_000_000,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     let document: Value = serde_json::from_str(&muster_api::openapi::text()).expect("JSON");

@@ -4,17 +4,17 @@ use crate::world::{ADMIN, Answer, BLUE, RED, World, request};
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::Method;
-use muster_api::config::Limits;
+use muster_api::config::ClientLimits;
 use std::net::SocketAddr;
 
 const PATH: &str = "/api/v1/me";
 
 /// Three wrong tokens are refused with 401; further ones are limited.
-fn strict() -> Limits {
-    Limits {
+fn strict() -> ClientLimits {
+    ClientLimits {
         failures_per_s: 1,
         failures_burst: 3,
-        ..Limits::default()
+        ..ClientLimits::default()
     }
 }
 
@@ -69,7 +69,7 @@ async fn failed_authentications_are_counted_by_reason() {
 #[tokio::test]
 async fn forwarded_address_counts_behind_a_trusted_proxy_only() {
     for (proxies, status) in [("", 429), ("192.0.2.0/24", 401)] {
-        let world = World::with(Limits {
+        let world = World::with(ClientLimits {
             trusted_proxies: proxies.parse().expect("networks"),
             ..strict()
         })
@@ -94,12 +94,12 @@ async fn refused_token_costs_one_query_per_cache_lifetime() {
 
 #[tokio::test]
 async fn tokens_of_one_tenant_share_its_rate() {
-    let world = World::with(Limits {
+    let world = World::with(ClientLimits {
         requests_per_s: 1,
         requests_burst: 2,
         tenant_requests_per_s: 1,
         tenant_requests_burst: 3,
-        ..Limits::default()
+        ..ClientLimits::default()
     })
     .await;
     for token in [RED, RED, ADMIN] {

@@ -4,14 +4,14 @@
 use crate::world::{ADMIN, BLUE, RED, World, at, document};
 use muster_model::question::{Answer, Question};
 use muster_model::view::{PlanView, ShiftedJobs, WhatIfView};
-use muster_store::pool::{self, Pool};
+use muster_store::pool::{self, StorePool};
 use muster_store::question;
 use serde_json::{Value, json};
 use std::time::Duration;
 use time::OffsetDateTime;
 
 /// Answers one question in place of the scheduler and returns the question.
-async fn scheduler(pool: Pool, answer: Answer) -> Question {
+async fn scheduler(pool: StorePool, answer: Answer) -> Question {
     loop {
         let mut tx = pool::begin(&pool).await.expect("begun");
         let open = question::next(&mut tx, &[], OffsetDateTime::UNIX_EPOCH)

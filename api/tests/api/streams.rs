@@ -9,7 +9,7 @@ use muster_model::assignment::TaskReport;
 use muster_model::event::Event;
 use muster_model::job::{AfterStop, RequeueCause};
 use muster_store::event::{EventFilter, NewEvent};
-use muster_store::plan::Action;
+use muster_store::plan::CommitAction;
 use muster_store::{event, pool, retention};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -235,7 +235,7 @@ async fn samples_are_sent_once_and_again_after_a_restart() {
         .step(
             job,
             1,
-            Action::Stop {
+            CommitAction::Stop {
                 then,
                 why: "a task failed".to_owned(),
                 charge: muster_model::job::Charge::Failure,
@@ -244,7 +244,7 @@ async fn samples_are_sent_once_and_again_after_a_restart() {
         )
         .await;
     world.gone(&[worker, shard], 1).await;
-    world.step(job, 1, Action::Release).await;
+    world.step(job, 1, CommitAction::Release).await;
     let (worker, _) = world.run(job, 1, 0).await;
     world
         .tell(
@@ -302,7 +302,7 @@ async fn tenant_stream_has_the_newest_sample_of_running_jobs() {
     let then = AfterStop::Requeue {
         cause: RequeueCause::TaskFailed,
     };
-    let stop = Action::Stop {
+    let stop = CommitAction::Stop {
         then,
         why: "a task failed".to_owned(),
         charge: muster_model::job::Charge::Failure,
@@ -310,7 +310,7 @@ async fn tenant_stream_has_the_newest_sample_of_running_jobs() {
     };
     world.step(first, 1, stop).await;
     world.gone(&[one, shard], 1).await;
-    world.step(first, 1, Action::Release).await;
+    world.step(first, 1, CommitAction::Release).await;
     let (one, _) = world.run(first, 1, 0).await;
     let again = vec![TaskReport::Ready { from_step: 10 }, told(15)];
     world.tell(one, 2, 0, again).await;
@@ -370,7 +370,7 @@ async fn log_stream_follows_revisions_and_ends_with_the_job() {
         .step(
             job,
             1,
-            Action::Stop {
+            CommitAction::Stop {
                 then,
                 why: "room".to_owned(),
                 charge: muster_model::job::Charge::None,
@@ -379,7 +379,7 @@ async fn log_stream_follows_revisions_and_ends_with_the_job() {
         )
         .await;
     world.gone(&[worker, shard], 1).await;
-    world.step(job, 1, Action::Release).await;
+    world.step(job, 1, CommitAction::Release).await;
     let (worker, shard) = world.run(job, 1, 0).await;
     let between = stream.next_of("task_end").await;
     assert_eq!(between.data["reason"], "worker-0 exited with code 0");
@@ -396,7 +396,7 @@ async fn log_stream_follows_revisions_and_ends_with_the_job() {
         .step(
             job,
             2,
-            Action::Stop {
+            CommitAction::Stop {
                 then: AfterStop::Cancel,
                 why: "asked".to_owned(),
                 charge: muster_model::job::Charge::None,
@@ -405,7 +405,7 @@ async fn log_stream_follows_revisions_and_ends_with_the_job() {
         )
         .await;
     world.gone(&[worker, shard], 2).await;
-    world.step(job, 2, Action::Release).await;
+    world.step(job, 2, CommitAction::Release).await;
     assert!(
         stream.next_of("end").await.data["reason"]
             .as_str()
@@ -473,7 +473,7 @@ async fn log_stream_reports_every_start_and_not_only_the_newest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_with_all_its_streams_leaves_others_theirs() {
-    let limits = muster_api::config::Limits {
+    let limits = muster_api::config::ClientLimits {
         streams: 4,
         streams_per_tenant: 2,
         ..Default::default()

@@ -6,7 +6,7 @@ use muster_model::id::StudyId;
 use muster_model::study::TrialPhase;
 use muster_model::view::TrialPoint;
 use muster_store::pool;
-use muster_store::study::save::{Saved, save};
+use muster_store::study::save::{StudyStepChanges, save};
 use muster_store::study::{search, trial_rows};
 use serde_json::{Value, json};
 
@@ -259,7 +259,7 @@ async fn second_rung(world: &World, study: StudyId) {
         failure: None,
         open: true,
     };
-    let saved = Saved {
+    let saved = StudyStepChanges {
         phase: "running",
         cancelled: false,
         limit: 100,

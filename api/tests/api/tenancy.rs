@@ -2,8 +2,8 @@
 
 use crate::world::{ADMIN, BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
-use muster_store::plan::Action;
-use muster_store::{pool, scope, tenant};
+use muster_store::plan::CommitAction;
+use muster_store::{pool, tenant, tenant_scope};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -543,7 +543,7 @@ async fn tenant_without_open_work_is_deleted_with_its_tokens() {
         .post(BLUE, &format!("{path}/cancel"), &json!({}))
         .await;
     assert_eq!(cancelled.status, 202);
-    world.step(id, 0, Action::Cancel).await;
+    world.step(id, 0, CommitAction::Cancel).await;
     assert_eq!(world.delete(ADMIN, blue).await.status, 204);
     assert_eq!(world.get(BLUE, &path).await.status, 401);
     let gone = acting(&world, ADMIN, "blue", Method::GET, &path, &json!({})).await;
@@ -654,7 +654,7 @@ async fn cached_token_of_a_deleted_tenant_starts_nothing() {
         .expect("a UUID");
     let elsewhere = pool::api(&world.db.api_url, 1).expect("an address");
     let mut tx = pool::begin(&elsewhere).await.expect("a transaction");
-    scope::admin(&mut tx).await.expect("a scope");
+    tenant_scope::admin(&mut tx).await.expect("a scope");
     let deleted = tenant::delete(&mut tx, blue.into(), at(1)).await;
     assert!(deleted.expect("an answer"));
     tx.commit().await.expect("commit");

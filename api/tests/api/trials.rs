@@ -6,12 +6,12 @@ use axum::http::Method;
 use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, TrialPhase};
 use muster_model::view::TrialPoint;
+use muster_store::notify::{self, NotifyChannel};
 use muster_store::pool::{self, Transaction};
-use muster_store::study::save::{Saved, save};
+use muster_store::study::save::{StudyStepChanges, save};
 use muster_store::study::search;
 use muster_store::study::trial_rows::TrialWrite;
-use muster_store::study::{self, Outcome, trial};
-use muster_store::wake::{self, Channel};
+use muster_store::study::{self, StudyOrderOutcome, trial};
 use serde_json::{Value, json};
 
 /// Creates a study whose trials are trained outside.
@@ -84,7 +84,7 @@ async fn stands(
     let there = there.expect("read").len() as u32;
     let (changed, created): (Vec<_>, Vec<_>) =
         trials.iter().cloned().partition(|one| one.number < there);
-    let saved = Saved {
+    let saved = StudyStepChanges {
         phase,
         cancelled: loaded.cancelled,
         limit: 1000,
@@ -206,21 +206,21 @@ async fn extension_and_deletion_exclude_each_other() {
     let mut extends = as_red(&world).await;
     let more = [StudyOrder::Extend { trials: 1 }];
     let done = study::order(&mut extends, id, &more, at(2)).await;
-    assert_eq!(done.expect("ordered"), Outcome::Done);
+    assert_eq!(done.expect("ordered"), StudyOrderOutcome::Done);
     // The order is not committed yet; the deletion must still wait for it.
     let mut deletes = as_red(&world).await;
     let deleted = tokio::spawn(async move { study::delete(&mut deletes, id, at(3)).await });
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     extends.commit().await.expect("committed");
     let refused = deleted.await.expect("no panic").expect("read");
-    assert_eq!(refused, Outcome::Busy { waiting: 1 });
+    assert_eq!(refused, StudyOrderOutcome::Busy { waiting: 1 });
     assert_eq!(world.delete(RED, &place(id, "")).await.status, 429);
 
     let other = created(&world).await;
     written(&world, other, &[], "finished").await;
     let mut deletes = as_red(&world).await;
     let done = study::delete(&mut deletes, other, at(3)).await;
-    assert_eq!(done.expect("deleted"), Outcome::Done);
+    assert_eq!(done.expect("deleted"), StudyOrderOutcome::Done);
     let mut extends = as_red(&world).await;
     let extended = tokio::spawn(async move {
         study::order(
@@ -234,7 +234,7 @@ async fn extension_and_deletion_exclude_each_other() {
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     deletes.commit().await.expect("committed");
     let found = extended.await.expect("no panic").expect("read");
-    assert_eq!(found, Outcome::NotFound);
+    assert_eq!(found, StudyOrderOutcome::NotFound);
     let mut tx = pool::begin(&world.scheduler).await.expect("begun");
     let look = search::look(&mut tx, other).await.expect("read");
     assert!(look.study.is_none() && look.orders.is_empty());
@@ -296,7 +296,9 @@ async fn waiting_ask_gets_the_next_trial() {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         written(&world, id, &[trial(0)], "running").await;
         let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-        wake::send(&mut tx, &[Channel::Events]).await.expect("sent");
+        notify::send(&mut tx, &[NotifyChannel::Events])
+            .await
+            .expect("sent");
         tx.commit().await.expect("committed");
     });
     let asked: Value = asked.json();

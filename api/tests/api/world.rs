@@ -4,8 +4,8 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use muster_api::config::{Limits, Settings};
-use muster_api::{App, auth, router};
+use muster_api::config::{ApiSettings, ClientLimits};
+use muster_api::{ApiState, auth, router};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, RequeueCause};
@@ -14,12 +14,12 @@ use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::{Access, Tenant};
 use muster_model::view::Problem;
-use muster_store::plan::{Action, NewTask, Step};
-use muster_store::pool::{self, Pool};
+use muster_store::plan::{CommitAction, CommitStep, NewTask};
+use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
-use muster_store::token::NewToken;
+use muster_store::token::NewTokenRecord;
 use muster_store::user::User;
-use muster_store::{event, job, node, plan, report, scope, tenant, token, user};
+use muster_store::{event, job, node, plan, report, tenant, tenant_scope, token, user};
 use muster_testdb::TestDb;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -37,9 +37,9 @@ pub const BLUE: &str = "member-of-blue";
 
 pub struct World {
     pub db: TestDb,
-    pub app: App,
+    pub app: ApiState,
     pub router: Router,
-    pub scheduler: Pool,
+    pub scheduler: StorePool,
     pub red: TenantId,
     pub node: NodeId,
     pub files: tempfile::TempDir,
@@ -95,10 +95,10 @@ pub fn sample(step: u64) -> Sample {
 
 impl World {
     pub async fn new() -> Self {
-        Self::with(Limits::default()).await
+        Self::with(ClientLimits::default()).await
     }
 
-    pub async fn with(limits: Limits) -> Self {
+    pub async fn with(limits: ClientLimits) -> Self {
         let db = TestDb::new().await;
         let files = tempfile::tempdir().expect("a folder");
         let (red, blue) = (id(), id());
@@ -130,7 +130,7 @@ impl World {
         let web = files.path().join("web");
         std::fs::create_dir_all(&checkpoints).expect("a folder");
         page(&web);
-        let settings = Settings {
+        let settings = ApiSettings {
             listen: ([127, 0, 0, 1], 0).into(),
             database_url: db.api_url.clone(),
             database_connections: 8,
@@ -139,7 +139,7 @@ impl World {
             limits,
         };
         let stopping = CancellationToken::new();
-        let app = App::start(&settings, stopping.clone()).expect("an address");
+        let app = ApiState::start(&settings, stopping.clone()).expect("an address");
         Self {
             router: router(&app),
             db,
@@ -218,7 +218,7 @@ impl World {
         self.step(
             job,
             revision,
-            Action::Start {
+            CommitAction::Start {
                 tasks,
                 secret: "s".to_owned(),
                 why: "room".to_owned(),
@@ -232,7 +232,7 @@ impl World {
             (shard, revision, Observed::Running),
         ])
         .await;
-        self.step(job, revision, Action::Up).await;
+        self.step(job, revision, CommitAction::Up).await;
         (worker, shard)
     }
 
@@ -245,14 +245,14 @@ impl World {
         let gone = tasks.iter().map(|task| (*task, revision, gone.clone()));
         self.observe(gone.collect()).await;
         let cause = RequeueCause::TaskFailed;
-        let stop = Action::Stop {
+        let stop = CommitAction::Stop {
             then: AfterStop::Requeue { cause },
             why,
             charge: muster_model::job::Charge::Failure,
             not_before: None,
         };
         self.step(job, revision, stop).await;
-        self.step(job, revision, Action::Release).await;
+        self.step(job, revision, CommitAction::Release).await;
     }
 
     /// Reports tasks as exited with code 0.
@@ -269,9 +269,9 @@ impl World {
         .await;
     }
 
-    pub async fn step(&self, job_id: JobId, expected_revision: u64, action: Action) {
+    pub async fn step(&self, job_id: JobId, expected_revision: u64, action: CommitAction) {
         let mut tx = pool::begin(&self.scheduler).await.expect("a transaction");
-        let step = Step {
+        let step = CommitStep {
             job_id,
             expected_revision,
             action,
@@ -446,9 +446,9 @@ fn page(web: &Path) {
     std::fs::write(web.join("assets/app-1a2b.js"), "export {};").expect("a file");
 }
 
-async fn people(pool: &Pool, red: TenantId, blue: TenantId) {
+async fn people(pool: &StorePool, red: TenantId, blue: TenantId) {
     let mut tx = pool::begin(pool).await.expect("a transaction");
-    scope::admin(&mut tx).await.expect("a scope");
+    tenant_scope::admin(&mut tx).await.expect("a scope");
     for (id, name) in [(red, "red"), (blue, "blue")] {
         let new = Tenant {
             id,
@@ -466,7 +466,9 @@ async fn people(pool: &Pool, red: TenantId, blue: TenantId) {
         (red, "rob", RED, Access::Member),
         (blue, "bea", BLUE, Access::Member),
     ] {
-        scope::tenant(&mut tx, tenant_id).await.expect("a scope");
+        tenant_scope::tenant(&mut tx, tenant_id)
+            .await
+            .expect("a scope");
         let user_id = id();
         user::create(
             &mut tx,
@@ -480,7 +482,7 @@ async fn people(pool: &Pool, red: TenantId, blue: TenantId) {
         .await
         .expect("a user");
         let hash = auth::hash(secret);
-        let new = NewToken {
+        let new = NewTokenRecord {
             id: id(),
             tenant_id,
             user_id,

@@ -8,11 +8,11 @@ use muster_model::progress::Sample;
 use muster_model::task::Role;
 use muster_model::tenant::Tenant;
 use muster_store::job::NewJob;
-use muster_store::plan::{Action, NewTask, Step};
-use muster_store::pool::{self, Pool};
+use muster_store::plan::{CommitAction, CommitStep, NewTask};
+use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::user::User;
-use muster_store::{job, node, plan, report, scope, tenant, user};
+use muster_store::{job, node, plan, report, tenant, tenant_scope, user};
 use muster_testdb::TestDb;
 use sqlx::postgres::PgConnection;
 use time::OffsetDateTime;
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// Running jobs, one task each, on one node.
 pub struct Cluster {
-    pool: Pool,
+    pool: StorePool,
     node: NodeId,
     jobs: Vec<Running>,
     /// Number of the job that sends the next backlog.
@@ -53,10 +53,10 @@ impl Cluster {
             }];
             let secret = "5e".repeat(32);
             let why = "there is room".to_owned();
-            let start = Step {
+            let start = CommitStep {
                 job_id: job,
                 expected_revision: 0,
-                action: Action::Start {
+                action: CommitAction::Start {
                     tasks,
                     secret,
                     why,
@@ -160,7 +160,7 @@ async fn submit(db: &TestDb, jobs: u32) -> anyhow::Result<Vec<JobId>> {
     let (tenant_id, user_id): (TenantId, UserId) = (Uuid::now_v7().into(), Uuid::now_v7().into());
     let api = pool::api(&db.api_url, 1)?;
     let mut tx = pool::begin_for(&api, tenant_id).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let new = Tenant {
         id: tenant_id,
         name: "samples".to_owned(),

@@ -3,13 +3,13 @@
 use crate::client::Client;
 use crate::table::Row;
 use anyhow::ensure;
-use muster_api::config::{Limits, Settings};
+use muster_api::config::{ApiSettings, ClientLimits};
 use muster_api::{auth, command};
 use muster_model::id::{TenantId, TokenId, UserId};
 use muster_model::tenant::{Access, Tenant};
-use muster_store::token::NewToken;
+use muster_store::token::NewTokenRecord;
 use muster_store::user::User;
-use muster_store::{pool, scope, tenant, token, user};
+use muster_store::{pool, tenant, tenant_scope, token, user};
 use muster_testdb::TestDb;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
@@ -139,7 +139,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     let owner = pool::owner(&db.owner_url, 1)?;
     let mut tx = pool::begin(&owner).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     tenant::create(
         &mut tx,
         &Tenant {
@@ -152,7 +152,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
         now,
     )
     .await?;
-    scope::tenant(&mut tx, tenant_id).await?;
+    tenant_scope::tenant(&mut tx, tenant_id).await?;
     user::create(
         &mut tx,
         &User {
@@ -163,7 +163,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
         now,
     )
     .await?;
-    let token = NewToken {
+    let token = NewTokenRecord {
         id: TokenId(Uuid::now_v7()),
         tenant_id,
         user_id,
@@ -180,16 +180,16 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
 /// Starts the API server as its daemon does, on a port that was free before.
 async fn serve(db: &TestDb) -> anyhow::Result<SocketAddr> {
     let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let settings = Settings {
+    let settings = ApiSettings {
         listen,
         database_url: db.api_url.clone(),
         database_connections: POOL,
         checkpoint_root: None,
         web_root: None,
-        limits: Limits {
+        limits: ClientLimits {
             requests_per_s: 1_000_000,
             requests_burst: 1_000_000,
-            ..Limits::default()
+            ..ClientLimits::default()
         },
     };
     let server = tokio::spawn(command::serve::serve(settings));

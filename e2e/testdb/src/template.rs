@@ -3,7 +3,7 @@
 
 use crate::files;
 use crate::server::{self, Promise, Server};
-use muster_store::migrate::{self, Login};
+use muster_store::migrate::{self, DaemonRole};
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub async fn migrated(server: &Server, database: &str) {
         .expect("create a database");
     let url = server.url("owner", database);
     migrate::run(&url).await.expect("migrate a database");
-    for login in [Login::Api, Login::Scheduler] {
+    for login in [DaemonRole::Api, DaemonRole::Scheduler] {
         migrate::allow_login(&url, login, None)
             .await
             .expect("let the roles log in");

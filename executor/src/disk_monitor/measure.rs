@@ -1,7 +1,7 @@
 //! Measurement of a disk and of task folders.
 
 use crate::clock;
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(super) fn disk(data: &Path) -> io::Result<Disk> {
 }
 
 fn probe(data: &Path) -> io::Result<()> {
-    let folder = Folder::at(data)?;
+    let folder = FolderHandle::at(data)?;
     let name = format!(".probe-{:016x}", clock::random());
     let name = OsStr::new(&name);
     let mut file = folder.create(name, crate::opener::PRIVATE)?;

@@ -9,7 +9,7 @@ use crate::error::ExecutorError;
 use crate::folder::NodeTaskFolder;
 use crate::folder_size::bytes_within;
 use crate::gc::{remove_folder, remove_in_background};
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use crate::process::ProcessId;
 use crate::reconcile::{NodeObservation, TaskObservation};
 use crate::usage_sampler::SampledTask;
@@ -315,7 +315,7 @@ fn fill(
         .write_durably(peers)
         .map_err(ExecutorError::write(peers_file))?;
     fs::rename(temporary, folder.path()).map_err(ExecutorError::write(folder.path()))?;
-    Folder::at(tasks)
+    FolderHandle::at(tasks)
         .and_then(|tasks| tasks.sync())
         .map_err(ExecutorError::write(tasks))
 }

@@ -13,7 +13,7 @@ pub use last_line::LastLine;
 pub use rotate::{RotatingLog, Rotation};
 pub use tail::{LogTail, LogTailSlice};
 
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use std::ffi::{OsStr, OsString};
 use std::io;
 
@@ -47,7 +47,7 @@ fn offset_of(name: &OsStr) -> Option<u64> {
 }
 
 /// Returns the full parts, oldest first. Only regular files count.
-fn parts(folder: &Folder) -> io::Result<Vec<LogPart>> {
+fn parts(folder: &FolderHandle) -> io::Result<Vec<LogPart>> {
     let mut parts = Vec::new();
     for name in folder.names()? {
         let Some(offset) = offset_of(&name) else {
@@ -115,7 +115,7 @@ mod tests {
         }
         assert_eq!(seen, pattern(0, 200));
         assert_eq!(
-            parts(&Folder::itself(folder.path()).expect("there"))
+            parts(&FolderHandle::itself(folder.path()).expect("there"))
                 .expect("listed")
                 .len(),
             2,

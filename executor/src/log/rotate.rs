@@ -1,7 +1,7 @@
 //! Writer of a task's log, in parts of limited size and number.
 
 use super::{CURRENT, current_offset, full, parts};
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ pub struct Rotation {
 /// Writer of a log. Only one exists per task, in its shim.
 #[derive(Debug)]
 pub struct RotatingLog {
-    folder: Folder,
+    folder: FolderHandle,
     rotation: Rotation,
     file: File,
     /// Offset at which the growing part begins.
@@ -32,7 +32,7 @@ impl RotatingLog {
     /// # Errors
     /// If the folder cannot be read or the file cannot be created.
     pub fn open(folder: &Path, rotation: Rotation) -> io::Result<Self> {
-        let folder = Folder::itself(folder)?;
+        let folder = FolderHandle::itself(folder)?;
         let offset = current_offset(&parts(&folder)?);
         let file = folder.append(OsStr::new(CURRENT))?;
         let bytes = file.metadata()?.len();

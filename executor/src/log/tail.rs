@@ -1,7 +1,7 @@
 //! Reader of a task's log from an offset, while the log grows and rotates.
 
 use super::{CURRENT, LogPart, current_offset, parts};
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
@@ -48,7 +48,7 @@ impl LogTail {
         if let Some(slice) = self.read_open(offset, max_bytes)? {
             return Ok(Some(slice));
         }
-        let folder = match Folder::itself(folder) {
+        let folder = match FolderHandle::itself(folder) {
             Ok(folder) => folder,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -85,7 +85,7 @@ impl LogTail {
 }
 
 /// Whether this is still the file to which the shim appends.
-fn is_growing(folder: &Folder, file: &File) -> bool {
+fn is_growing(folder: &FolderHandle, file: &File) -> bool {
     let inode = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
     inode(file.metadata()) == inode(folder.metadata(OsStr::new(CURRENT)))
 }
@@ -94,7 +94,7 @@ fn is_growing(folder: &Folder, file: &File) -> bool {
 ///
 /// The folder may change meanwhile. So the growing part is opened first. If a later listing shows
 /// more full parts than an earlier one, everything is repeated.
-fn find(folder: &Folder, offset: u64) -> io::Result<Option<(OpenLogPart, u64)>> {
+fn find(folder: &FolderHandle, offset: u64) -> io::Result<Option<(OpenLogPart, u64)>> {
     for _ in 0..TRIES {
         let before = parts(folder)?;
         let part = before.iter().find(|part| offset < part.end());

@@ -20,7 +20,7 @@ use muster_model::job::JobPhase;
 use muster_model::wait::Wait;
 use muster_store::StoreError;
 use muster_store::plan::{CommitOutcome, Loaded, Loader};
-use muster_store::pool::{Pool, in_time};
+use muster_store::pool::{StorePool, in_time};
 use muster_store::round::RoundRecord;
 pub use result::Round;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +108,7 @@ fn in_words(broken: &[Violation]) -> BTreeSet<String> {
 /// Runs rounds. A round has no time limit: its transactions have one, and a repeated plan would
 /// take as long again.
 pub async fn run(
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     config: &Config,
     mut wakes: Wakes,
@@ -155,7 +155,7 @@ fn pause(took: Duration, shortest: Duration, longest: Duration) -> Duration {
 /// [`RoundError`] if the store cannot be read or written.
 #[tracing::instrument(name = "scheduler.round", skip_all)]
 pub async fn once(
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     remembered: &mut Remembered,
 ) -> Result<Round, RoundError> {
@@ -173,7 +173,7 @@ pub async fn once_by(
     planner: impl FnOnce(&ClusterSnapshot, &Policy, &mut EstimateCache) -> (RoundPlan, RoundReport)
     + Send
     + 'static,
-    pool: &Pool,
+    pool: &StorePool,
     policy: &Policy,
     remembered: &mut Remembered,
 ) -> Result<Round, RoundError> {
@@ -216,7 +216,7 @@ pub async fn once_by(
 }
 
 async fn load(
-    pool: &Pool,
+    pool: &StorePool,
     loader: &mut Loader,
     now: time::OffsetDateTime,
 ) -> Result<(Loaded, u64), StoreError> {
@@ -237,7 +237,7 @@ struct Decided {
 }
 
 struct ToKeep {
-    steps: Vec<muster_store::plan::Step>,
+    steps: Vec<muster_store::plan::CommitStep>,
     record: RoundRecord,
     /// Defects for which the round is stored.
     defects: Option<BTreeSet<String>>,
@@ -327,8 +327,8 @@ fn queue(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> BTreeMap<&'static str,
 }
 
 async fn commit(
-    pool: &Pool,
-    steps: &[muster_store::plan::Step],
+    pool: &StorePool,
+    steps: &[muster_store::plan::CommitStep],
     excluded: &[NodeDecision],
     record: &RoundRecord,
     now: time::OffsetDateTime,

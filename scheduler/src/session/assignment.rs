@@ -11,7 +11,7 @@ use muster_model::id::JobId;
 use muster_model::spec::JobSpec;
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session as proto;
-use muster_store::assignment::{AssignedTask, NodeAssignment};
+use muster_store::assignment::{NodeAssignment, TaskAssignment};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Size at which a part is closed; one job's document and peers may exceed it.
@@ -129,7 +129,7 @@ struct Task {
 }
 
 impl Job {
-    fn of(task: &AssignedTask) -> Self {
+    fn of(task: &TaskAssignment) -> Self {
         Self {
             spec_json: encode(&task.launch.spec),
             peers_json: encode(&*task.peers),
@@ -137,7 +137,7 @@ impl Job {
         }
     }
 
-    fn add(&mut self, task: &AssignedTask) {
+    fn add(&mut self, task: &TaskAssignment) {
         let launch = serde_json::to_value(&task.launch).expect("a launch is JSON");
         let serde_json::Value::Object(mut launch) = launch else {
             unreachable!("a launch is an object")
@@ -256,7 +256,7 @@ mod tests {
     use uuid::Uuid;
 
     /// Job of `tasks` tasks on the node, with a document of about `document_bytes`.
-    fn job(number: u128, tasks: u32, document_bytes: usize) -> Vec<AssignedTask> {
+    fn job(number: u128, tasks: u32, document_bytes: usize) -> Vec<TaskAssignment> {
         let spec = serde_json::json!({
             "version": "muster/v1", "name": format!("job-{number}"), "labels": { "fill": "x".repeat(document_bytes) },
         });
@@ -289,7 +289,7 @@ mod tests {
             grace_ms: 100,
             service_account: None,
         };
-        let task = |index| AssignedTask {
+        let task = |index| TaskAssignment {
             launch: launch(index),
             peers: Arc::clone(&peers),
             stop: false,
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    fn assignment(jobs: impl IntoIterator<Item = Vec<AssignedTask>>) -> NodeAssignment {
+    fn assignment(jobs: impl IntoIterator<Item = Vec<TaskAssignment>>) -> NodeAssignment {
         NodeAssignment {
             generation: 7,
             tasks: jobs.into_iter().flatten().collect(),

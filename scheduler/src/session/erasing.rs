@@ -7,8 +7,8 @@ use crate::retry;
 use muster_model::id::JobId;
 use muster_proto::session as proto;
 use muster_store::StoreError;
-use muster_store::erasure::Pending;
-use muster_store::pool::Pool;
+use muster_store::erasure::PendingErasure;
+use muster_store::pool::StorePool;
 use tonic::Status;
 
 /// Maximum length of a node's error in the log.
@@ -37,14 +37,14 @@ impl Session {
 }
 
 /// Next order for the node. Waits for ever if the executor does not support orders.
-pub(super) async fn next(erasures: &mut Option<Orders>) -> Pending {
+pub(super) async fn next(erasures: &mut Option<Orders>) -> PendingErasure {
     match erasures {
         Some(orders) => orders.next().await,
         None => std::future::pending().await,
     }
 }
 
-async fn note_erased(pool: &Pool, job: JobId) -> Result<(), StoreError> {
+async fn note_erased(pool: &StorePool, job: JobId) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::erasure::done(&mut tx, job, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;

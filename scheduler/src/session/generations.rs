@@ -5,7 +5,7 @@
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_store::StoreError;
-use muster_store::pool::{Pool, in_time};
+use muster_store::pool::{StorePool, in_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ impl Generations {
     /// Follows the generations until the last handle is dropped; needs a tokio runtime. `every`
     /// limits the delay of a change without a wake-up.
     #[must_use]
-    pub fn follow(pool: Pool, assignments: watch::Receiver<u64>, every: Duration) -> Self {
+    pub fn follow(pool: StorePool, assignments: watch::Receiver<u64>, every: Duration) -> Self {
         let (sender, receiver) = watch::channel(All::new());
         tokio::spawn(follow(pool, assignments, every, sender));
         Self(receiver)
@@ -43,7 +43,7 @@ impl Generations {
 }
 
 async fn follow(
-    pool: Pool,
+    pool: StorePool,
     mut assignments: watch::Receiver<u64>,
     every: Duration,
     sender: watch::Sender<All>,
@@ -73,7 +73,7 @@ async fn follow(
     }
 }
 
-async fn read(pool: &Pool) -> Result<All, StoreError> {
+async fn read(pool: &StorePool) -> Result<All, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::node::generations(&mut tx).await
 }

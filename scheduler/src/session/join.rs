@@ -6,7 +6,7 @@
 
 use crate::config::Rejoin;
 use muster_model::node::NodeState;
-use muster_store::membership::{Hash, Member};
+use muster_store::membership::{ExecutorRecord, SecretHash};
 use sha2::{Digest as _, Sha256};
 use tonic::Status;
 
@@ -18,7 +18,7 @@ const ONE_TIME: &str = "muster_join_";
 pub struct Presented<'h> {
     pub name: &'h str,
     /// SHA-256; `None` for executors of the previous release.
-    pub credential: Option<Hash>,
+    pub credential: Option<SecretHash>,
     pub identity: &'h str,
     pub token: Token,
 }
@@ -85,7 +85,7 @@ pub fn may_be_once(token: &str) -> bool {
 }
 
 /// SHA-256 of a secret.
-pub fn hash(secret: &str) -> Hash {
+pub fn hash(secret: &str) -> SecretHash {
     Sha256::digest(secret.as_bytes()).into()
 }
 
@@ -95,7 +95,7 @@ pub fn hash(secret: &str) -> Hash {
 /// [`Refused`].
 pub fn admit(
     hello: &Presented<'_>,
-    known: Option<&Member>,
+    known: Option<&ExecutorRecord>,
     rejoin: Rejoin,
 ) -> Result<Admission, Refused> {
     let name = || hello.name.to_owned();
@@ -164,8 +164,12 @@ mod tests {
         }
     }
 
-    fn member(state: NodeState, credential: Option<&str>, identity: Option<&str>) -> Member {
-        Member {
+    fn member(
+        state: NodeState,
+        credential: Option<&str>,
+        identity: Option<&str>,
+    ) -> ExecutorRecord {
+        ExecutorRecord {
             state,
             credential: credential.map(|secret| hash(secret).to_vec()),
             identity: identity.map(str::to_owned),
@@ -221,7 +225,7 @@ mod tests {
         let known = member(NodeState::Up, None, Some("folder"));
         for credential in [None, Some("own")] {
             let expected = credential.map_or(Admission::Unproven, |_| Admission::Binds);
-            let admit = |identity, known: &Member| {
+            let admit = |identity, known: &ExecutorRecord| {
                 let hello = hello(credential, identity, Token::Cluster);
                 admit(&hello, Some(known), Rejoin::Lost)
             };

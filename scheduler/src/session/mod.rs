@@ -36,8 +36,8 @@ use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_server::NodeSessions;
 use muster_proto::session::to_node::Message as To;
-use muster_store::membership::{self, Hash, Member};
-use muster_store::pool::Pool;
+use muster_store::membership::{self, ExecutorRecord, SecretHash};
+use muster_store::pool::StorePool;
 use muster_store::{PgConnection, StoreError};
 use pulse::{Missed, Pulse};
 use std::pin::Pin;
@@ -67,7 +67,7 @@ const USAGE_MS: u64 = 2_000;
 pub struct Sessions {
     /// Connections for sessions only. Reports of many nodes can wait for them without delaying
     /// rounds and leases.
-    pool: Pool,
+    pool: StorePool,
     config: Arc<Config>,
     generations: Generations,
     pulse: Pulse,
@@ -152,8 +152,8 @@ impl NodeSessions for Sessions {
 #[derive(Debug, Clone)]
 pub struct Pools {
     /// For rounds and leases, independent of the load of sessions.
-    pub own: Pool,
-    pub sessions: Pool,
+    pub own: StorePool,
+    pub sessions: StorePool,
 }
 
 impl Sessions {
@@ -196,7 +196,7 @@ impl Sessions {
         let (given, right) = (hello.join_token.as_bytes(), &self.config.join_token);
         let is_cluster = same_secret(given, right.as_bytes());
         let credential = (!hello.credential.is_empty()).then(|| join::hash(&hello.credential));
-        let member = async || -> Result<(Option<Member>, bool), StoreError> {
+        let member = async || -> Result<(Option<ExecutorRecord>, bool), StoreError> {
             let mut tx = muster_store::pool::begin(&self.pool).await?;
             let member = membership::member(&mut tx, name).await?;
             let (token, now) = (join::hash(&hello.join_token), clock::now());
@@ -267,7 +267,7 @@ impl Sessions {
 struct Entry {
     admission: Admission,
     /// SHA-256 of the presented credential.
-    credential: Option<Hash>,
+    credential: Option<SecretHash>,
     /// By a one-time token.
     is_once: bool,
     /// The node's credential so far.
@@ -364,7 +364,7 @@ struct Session {
     outbox: Outbox,
     generations: Generations,
     pulse: Pulse,
-    pool: Pool,
+    pool: StorePool,
     /// Generation of the assignment that was last sent in this session.
     sent: Option<u64>,
     /// Reason why the node takes no new tasks, as stored.

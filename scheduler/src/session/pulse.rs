@@ -7,8 +7,8 @@ use crate::retry;
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_store::StoreError;
-use muster_store::node::Touched;
-use muster_store::pool::Pool;
+use muster_store::node::HeartbeatBatchResult;
+use muster_store::pool::StorePool;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -49,7 +49,7 @@ impl Pulse {
     /// written is retried for `patience` before its session ends. Reconnects of all nodes at once
     /// would overload a database that has just recovered.
     #[must_use]
-    pub fn keep(pool: Pool, patience: Duration) -> Self {
+    pub fn keep(pool: StorePool, patience: Duration) -> Self {
         let (sender, beats) = mpsc::channel(MOST);
         tokio::spawn(keep(pool, beats, patience));
         Self(sender)
@@ -91,7 +91,7 @@ impl Pause {
     }
 }
 
-async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
+async fn keep(pool: StorePool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
     let (mut together, mut pause) = (Vec::new(), Pause::Locked(LOCKED));
     while gather(&mut beats, &mut together, pause).await {
         let nodes: BTreeSet<NodeId> = together.iter().map(|beat: &Beat| beat.node).collect();
@@ -113,7 +113,7 @@ async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
 }
 
 /// Answers the sessions. Returns the heartbeats of locked rows.
-fn answer(together: Vec<Beat>, touched: &Touched) -> Vec<Beat> {
+fn answer(together: Vec<Beat>, touched: &HeartbeatBatchResult) -> Vec<Beat> {
     let (locked, told): (Vec<Beat>, Vec<Beat>) = together
         .into_iter()
         .partition(|beat| touched.locked.contains(&beat.node));
@@ -148,7 +148,10 @@ async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>, paus
     true
 }
 
-async fn touch(pool: &Pool, nodes: &BTreeSet<NodeId>) -> Result<Touched, StoreError> {
+async fn touch(
+    pool: &StorePool,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<HeartbeatBatchResult, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     let touched = muster_store::node::touch(&mut tx, nodes, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;

@@ -6,13 +6,13 @@ use muster_model::fault::NodeFault;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::packing::UsageReport;
 use muster_store::StoreError;
-use muster_store::pool::Pool;
+use muster_store::pool::StorePool;
 use time::OffsetDateTime;
 
 /// Stores GPU use. Uses its own transaction, because rows of jobs must be locked before the node's
 /// row.
 pub(super) async fn keep_usages(
-    pool: &Pool,
+    pool: &StorePool,
     node: NodeId,
     used: &[(TaskId, UsageReport)],
 ) -> Result<(), StoreError> {
@@ -28,7 +28,11 @@ pub(super) fn said(text: &str) -> Option<&str> {
 }
 
 /// Records why the node takes no new tasks.
-pub(super) async fn set_unfit(pool: &Pool, node: NodeId, unfit: &str) -> Result<(), StoreError> {
+pub(super) async fn set_unfit(
+    pool: &StorePool,
+    node: NodeId,
+    unfit: &str,
+) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::fault::set_unfit(&mut tx, node, said(unfit), clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
@@ -36,7 +40,7 @@ pub(super) async fn set_unfit(pool: &Pool, node: NodeId, unfit: &str) -> Result<
 }
 
 /// Ends a job that cannot be sent to its nodes.
-pub(super) async fn cannot_be_sent(pool: &Pool, job: &Unsendable) -> Result<(), StoreError> {
+pub(super) async fn cannot_be_sent(pool: &StorePool, job: &Unsendable) -> Result<(), StoreError> {
     use muster_store::assignment;
     let mut tx = muster_store::pool::begin(pool).await?;
     assignment::cannot_be_sent(&mut tx, job.job, &job.to_string(), clock::now()).await?;
@@ -46,7 +50,7 @@ pub(super) async fn cannot_be_sent(pool: &Pool, job: &Unsendable) -> Result<(), 
 
 /// Charges GPU errors to the node.
 pub(super) async fn charge(
-    pool: &Pool,
+    pool: &StorePool,
     node: NodeId,
     faults: &[(OffsetDateTime, NodeFault)],
 ) -> Result<(), StoreError> {
@@ -58,7 +62,7 @@ pub(super) async fn charge(
 
 /// Stores a report.
 pub(super) async fn record(
-    pool: &Pool,
+    pool: &StorePool,
     node: NodeId,
     report: &muster_store::report::NodeReport,
 ) -> Result<(), StoreError> {

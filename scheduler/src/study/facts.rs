@@ -4,7 +4,7 @@ use muster_model::job::JobState;
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::study::{BudgetUnit, JobMetric, SearchSpec};
 use muster_search::{Event, Trial};
-use muster_store::study::search::Fact;
+use muster_store::study::search::TrialJobFacts;
 
 /// Events in order, and data to store with the trial.
 #[derive(Debug, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Told {
 }
 
 /// Events of a fact. Reports precede the end.
-pub fn told(spec: &SearchSpec, trial: &Trial, fact: &Fact) -> Told {
+pub fn told(spec: &SearchSpec, trial: &Trial, fact: &TrialJobFacts) -> Told {
     let mut told = Told::default();
     let mut newest = None;
     let mut any = !trial.reports.is_empty();
@@ -54,7 +54,7 @@ pub fn told(spec: &SearchSpec, trial: &Trial, fact: &Fact) -> Told {
 fn end(
     spec: &SearchSpec,
     trial: &Trial,
-    fact: &Fact,
+    fact: &TrialJobFacts,
     values: Vec<f64>,
     any: bool,
     told: &mut Told,
@@ -104,7 +104,7 @@ fn values(
 }
 
 /// Budget units at a measurement; `None` between two units, because it is not comparable there.
-fn place(spec: &SearchSpec, fact: &Fact, step: u64, epoch: f64) -> Option<u64> {
+fn place(spec: &SearchSpec, fact: &TrialJobFacts, step: u64, epoch: f64) -> Option<u64> {
     let units = match spec.budget.unit {
         BudgetUnit::Steps => step,
         BudgetUnit::Epochs if fact.spec.command.is_some() => epoch.round() as u64,
@@ -118,7 +118,7 @@ fn place(spec: &SearchSpec, fact: &Fact, step: u64, epoch: f64) -> Option<u64> {
 
 /// Budget units that the built-in engine reached; `None` for a command, which always counts as
 /// complete.
-fn reached(spec: &SearchSpec, fact: &Fact) -> Option<u64> {
+fn reached(spec: &SearchSpec, fact: &TrialJobFacts) -> Option<u64> {
     let step = fact.finished_step?;
     match spec.budget.unit {
         _ if fact.spec.command.is_some() => None,

@@ -5,8 +5,8 @@ use muster_model::id::JobId;
 use muster_model::study::{Goal, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
 use muster_search::{Outcome, Phase, Study, Trial, TrialState};
-use muster_store::study::save::Saved;
-use muster_store::study::search::Loaded;
+use muster_store::study::save::StudyStepChanges;
+use muster_store::study::search::StoredStudy;
 use muster_store::study::trial_rows::TrialWrite;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const EVENTS_KEPT_APART: u64 = 32;
 
 /// All changes.
 pub(super) struct Left {
-    pub saved: Saved,
+    pub saved: StudyStepChanges,
     /// Numbers of the best trials.
     pub best: BTreeSet<u32>,
     /// Expectations of trials whose jobs train.
@@ -63,7 +63,7 @@ impl Left {
     /// numbers of the applied orders, `events` the applied events as JSON.
     pub fn of(
         study: &Study,
-        loaded: &Loaded,
+        loaded: &StoredStudy,
         before: &[Print],
         mut notes: BTreeMap<u32, Note>,
         (taken, events): (Vec<i64>, Vec<String>),
@@ -99,7 +99,7 @@ impl Left {
         let apart = EVENTS_KEPT_APART + study.trials().len() as u64 / 8;
         let is_over = study.phase() == Phase::Finished;
         let whole = is_over || seq - loaded.state_seq >= apart;
-        let saved = Saved {
+        let saved = StudyStepChanges {
             phase: phase(study.phase()),
             cancelled: loaded.cancelled,
             limit: study.limit(),

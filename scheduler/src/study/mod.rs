@@ -17,7 +17,7 @@ use muster_model::error_chain::chain;
 use muster_model::id::StudyId;
 use muster_search::{EventError, StudyError};
 use muster_store::StoreError;
-use muster_store::pool::{Pool, begin, in_time};
+use muster_store::pool::{StorePool, begin, in_time};
 use muster_store::study::{end, search};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub struct Memory {
 }
 
 /// Runs all studies.
-pub async fn run(pool: &Pool, mut wakes: Wakes) {
+pub async fn run(pool: &StorePool, mut wakes: Wakes) {
     let mut memory = Memory::default();
     loop {
         wakes.studies.mark_unchanged();
@@ -91,7 +91,7 @@ async fn woken(wakes: &mut Wakes) {
 ///
 /// # Errors
 /// [`StoreError`] if the list of studies cannot be read.
-pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError> {
+pub async fn once(pool: &StorePool, memory: &mut Memory) -> Result<usize, StoreError> {
     let due = in_time(due(pool)).await?;
     for id in &due {
         let span = tracing::info_span!("scheduler.study", study.id = %id);
@@ -101,13 +101,13 @@ pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError>
     Ok(due.len())
 }
 
-async fn due(pool: &Pool) -> Result<Vec<StudyId>, StoreError> {
+async fn due(pool: &StorePool) -> Result<Vec<StudyId>, StoreError> {
     let mut conn = pool.acquire().await?;
     search::due(&mut conn).await
 }
 
 /// Runs steps of one study, and ends a study that no step can advance.
-async fn carry_on(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
+async fn carry_on(pool: &StorePool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
     let Err(failed) = step(pool, memory, id).await else {
         return Ok(());
     };
@@ -119,7 +119,7 @@ async fn carry_on(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), S
 
 /// Ends a study that no step can advance: the store cannot store its content, or a user has
 /// cancelled it and its steps fail.
-async fn give_up(pool: &Pool, id: StudyId, failed: &StepError) -> Result<(), StoreError> {
+async fn give_up(pool: &StorePool, id: StudyId, failed: &StepError) -> Result<(), StoreError> {
     let mut tx = begin(pool).await?;
     let why = match failed {
         StepError::Store(error) if error.is_unstorable() => UNSTORABLE,
@@ -132,7 +132,7 @@ async fn give_up(pool: &Pool, id: StudyId, failed: &StepError) -> Result<(), Sto
     Ok(tx.commit().await?)
 }
 
-async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
+async fn step(pool: &StorePool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
     let mut known = memory.studies.remove(&id);
     // Orders that arrive meanwhile wait until the other studies have had a step.
     let mut until = None;

@@ -15,10 +15,10 @@ use muster_model::spec::JobSpec;
 use muster_model::study::{StudyOrder, Told, ToldState};
 use muster_search::{Action, Event, EventError, Phase, Study};
 use muster_store::job::NewJob;
-use muster_store::limit::Room;
-use muster_store::pool::{Pool, begin};
+use muster_store::limit::OpenWorkAllowance;
+use muster_store::pool::{StorePool, begin};
 use muster_store::study::save::save;
-use muster_store::study::search::{self, Loaded, Look};
+use muster_store::study::search::{self, StoredStudy, StudyWithOrders};
 use muster_store::{PgConnection, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use time::OffsetDateTime;
@@ -26,7 +26,7 @@ use time::OffsetDateTime;
 /// State of a study during its step.
 pub(super) struct Step {
     pub id: StudyId,
-    pub loaded: Loaded,
+    pub loaded: StoredStudy,
     /// `None` only while another thread uses it.
     search: Option<Study>,
     pub now: OffsetDateTime,
@@ -39,7 +39,7 @@ pub(super) struct Step {
     /// Planned changes of jobs.
     pub writes: Vec<Write>,
     /// Remaining room within the tenant's limits, once it was read.
-    pub room: Option<Room>,
+    pub room: Option<OpenWorkAllowance>,
 }
 
 /// Change of a job, written at the end of the step.
@@ -71,13 +71,13 @@ const LONG_MS: u64 = 10;
 /// # Errors
 /// [`StepError`]; nothing was changed then.
 pub async fn take(
-    pool: &Pool,
+    pool: &StorePool,
     id: StudyId,
     known: Option<Known>,
     now: OffsetDateTime,
 ) -> Result<Option<Known>, StepError> {
     let mut conn = pool.acquire().await.map_err(StoreError::from)?;
-    let Look { study, orders } = search::look(&mut conn, id).await?;
+    let StudyWithOrders { study, orders } = search::look(&mut conn, id).await?;
     let Some(loaded) = study else {
         // No client waits for orders of a deleted study.
         let all: Vec<i64> = orders.iter().map(|(number, _)| *number).collect();
@@ -132,7 +132,11 @@ pub async fn take(
 }
 
 /// Newest stored state with the later events applied.
-async fn load(conn: &mut PgConnection, id: StudyId, loaded: &Loaded) -> Result<Known, StepError> {
+async fn load(
+    conn: &mut PgConnection,
+    id: StudyId,
+    loaded: &StoredStudy,
+) -> Result<Known, StepError> {
     let (state, events) = search::state(conn, id).await?;
     let (from, seq, spec) = (loaded.state_seq, loaded.seq, loaded.document.search.clone());
     let again = tokio::task::spawn_blocking(move || {
@@ -253,7 +257,7 @@ impl Step {
     }
 
     /// Writes the results of the step in one transaction if the study is unchanged.
-    async fn leave(&mut self, pool: &Pool, left: &Left) -> Result<(), StepError> {
+    async fn leave(&mut self, pool: &StorePool, left: &Left) -> Result<(), StepError> {
         if self.writes.is_empty() && left.expectations.is_empty() {
             let mut conn = pool.acquire().await.map_err(StoreError::from)?;
             return if save(&mut conn, self.id, &left.saved, self.now).await? {

@@ -27,8 +27,8 @@ use muster_scheduler::leader::Loops;
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
-use muster_store::pool::Pool;
-use muster_store::question::Open;
+use muster_store::pool::StorePool;
+use muster_store::question::OpenQuestion;
 use muster_store::study::NewStudy;
 use muster_testdb::TestDb;
 use prost::Message as _;
@@ -50,15 +50,15 @@ pub struct Shell {
     pub metrics: Arc<Metrics>,
     pub erasures: Erasures,
     /// Connections of sessions only.
-    pub sessions_pool: Pool,
+    pub sessions_pool: StorePool,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
 pub struct Store {
     pub database: TestDb,
-    pub pool: Pool,
+    pub pool: StorePool,
     /// Reads the rows of all tenants.
-    owner: Pool,
+    owner: StorePool,
     tenant: TenantId,
     user: UserId,
 }
@@ -174,13 +174,15 @@ impl Store {
     /// Transaction of the API server for an administrator.
     pub async fn as_administrator(&self) -> muster_store::pool::Transaction {
         let mut tx = self.as_member().await;
-        muster_store::scope::admin(&mut tx).await.expect("in scope");
+        muster_store::tenant_scope::admin(&mut tx)
+            .await
+            .expect("in scope");
         tx
     }
 
     /// Asks a question as the API server does for a member of the tenant.
     pub async fn ask(&self, question: Question) -> uuid::Uuid {
-        let open = Open {
+        let open = OpenQuestion {
             id: clock::id(),
             tenant: self.tenant,
             question,
@@ -303,7 +305,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
 /// Starts rounds and leases only.
 fn lead(
     loops: &mut Loops,
-    pool: &Pool,
+    pool: &StorePool,
     config: &Arc<Config>,
     wakes: &wakes::Wakes,
     metrics: &Arc<Metrics>,

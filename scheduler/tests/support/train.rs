@@ -9,7 +9,7 @@ use muster_model::node::{Capacity, Gpu, GpuKind};
 use muster_model::progress::{Evaluation, Split};
 use muster_model::task::{Outcome, Role};
 use muster_scheduler::clock;
-use muster_store::plan::{self, Action, NewTask, Step};
+use muster_store::plan::{self, CommitAction, CommitStep, NewTask};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{node, report};
 
@@ -37,7 +37,7 @@ impl Training {
             revision,
             lines: 0,
         };
-        let action = Action::Start {
+        let action = CommitAction::Start {
             tasks: vec![task],
             secret: "s".to_owned(),
             why: "room".to_owned(),
@@ -46,7 +46,7 @@ impl Training {
         training.decide(store, action).await;
         training.revision += 1;
         training.observe(store, Observed::Running).await;
-        training.decide(store, Action::Up).await;
+        training.decide(store, CommitAction::Up).await;
         training
     }
 
@@ -70,7 +70,7 @@ impl Training {
             model_path: "m".to_owned(),
         };
         self.tell(store, finished).await;
-        let stop = Action::Stop {
+        let stop = CommitAction::Stop {
             then: AfterStop::Succeed,
             why: "done".to_owned(),
             charge: muster_model::job::Charge::None,
@@ -79,11 +79,11 @@ impl Training {
         self.decide(store, stop).await;
         let outcome = Outcome::exited(0);
         self.observe(store, Observed::Gone { outcome }).await;
-        self.decide(store, Action::Release).await;
+        self.decide(store, CommitAction::Release).await;
     }
 
-    async fn decide(&self, store: &Store, action: Action) {
-        let step = Step {
+    async fn decide(&self, store: &Store, action: CommitAction) {
+        let step = CommitStep {
             job_id: self.job,
             expected_revision: self.revision,
             action,

@@ -191,9 +191,7 @@ impl Event {
                 remedy.map(|change| format!("{}: {change}", to_start(waiting)))
             }
             Self::TaskFailed { message, .. } => Some(message.clone()),
-            Self::Resized { pause_ms, .. } => {
-                Some(format!("no restart, a pause of {pause_ms} ms"))
-            }
+            Self::Resized { pause_ms, .. } => Some(format!("no restart, a pause of {pause_ms} ms")),
             Self::PeerGone { task_id, .. } => Some(format!("task {task_id}")),
             Self::RankJudged { verdict } => Some(verdict.remedy.to_string()),
             Self::TrainingFinished {

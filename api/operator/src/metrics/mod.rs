@@ -13,7 +13,7 @@ use self::behind::Behind;
 use self::objects::Seen;
 use crate::clock;
 use crate::error::Error;
-use muster_client::Ended;
+use muster_client::RequestResult;
 use prometheus::{
     HistogramVec, IntCounterVec, Registry, TextEncoder, register_gauge_with_registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
@@ -148,7 +148,7 @@ impl Metrics {
     }
 
     /// Counts an answered or failed request to Muster's REST interface.
-    pub(crate) fn answered_by_muster(&self, ended: &Ended<'_>) {
+    pub(crate) fn answered_by_muster(&self, ended: &RequestResult<'_>) {
         let status = ended.status.map(|status| status.to_string());
         let labels = [ended.method, ended.of, status.as_deref().unwrap_or("none")];
         self.asked_muster.with_label_values(&labels).inc();

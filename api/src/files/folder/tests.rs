@@ -1,5 +1,5 @@
-use super::{OpenError, Opened, content, open};
-use crate::files::reads::Reads;
+use super::{OpenCheckpointFile, OpenError, content, open};
+use crate::files::reads::BlockingReads;
 use crate::files::{MANIFEST, MAX_MANIFEST_BYTES};
 use axum::body::Bytes;
 use futures::TryStreamExt as _;
@@ -19,11 +19,11 @@ const SEEN: usize = 200;
 const MOST_OPENS: usize = 2_000_000;
 
 /// A root with a job's folder, and a secret outside of it.
-struct Place {
+struct CheckpointRootFixture {
     root: TempDir,
 }
 
-impl Place {
+impl CheckpointRootFixture {
     fn new() -> Self {
         let root = tempfile::tempdir().expect("a folder");
         for folder in ["root/tenant/job/step", "outside/step"] {
@@ -41,7 +41,7 @@ impl Place {
         self.root.path().join(path)
     }
 
-    fn open(&self) -> Result<Opened, OpenError> {
+    fn open(&self) -> Result<OpenCheckpointFile, OpenError> {
         open(&self.at("root"), Path::new("tenant/job/step"), "a.bin")
     }
 
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-fn unfit(result: Result<Opened, OpenError>) -> String {
+fn unfit(result: Result<OpenCheckpointFile, OpenError>) -> String {
     match result {
         Ok(_) => panic!("it was opened"),
         Err(OpenError::Unfit(what)) => what,
@@ -98,21 +98,21 @@ fn unfit(result: Result<Opened, OpenError>) -> String {
 
 #[test]
 fn file_replaced_by_a_link_is_never_followed() {
-    let place = Place::new();
+    let place = CheckpointRootFixture::new();
     symlink(place.at("outside/a.bin"), place.at("root/link")).expect("linked");
     place.race("root/tenant/job/step/a.bin", "root/link");
 }
 
 #[test]
 fn checkpoint_folder_replaced_by_a_link_is_never_followed() {
-    let place = Place::new();
+    let place = CheckpointRootFixture::new();
     symlink(place.at("outside/step"), place.at("root/link")).expect("linked");
     place.race("root/tenant/job/step", "root/link");
 }
 
 #[test]
 fn job_folder_replaced_by_a_link_is_never_followed() {
-    let place = Place::new();
+    let place = CheckpointRootFixture::new();
     symlink(place.at("outside"), place.at("root/link")).expect("linked");
     place.race("root/tenant/job", "root/link");
 }
@@ -134,7 +134,7 @@ fn manifest_that_is_not_a_small_regular_file_is_refused() {
         }),
     ];
     for (what, put) in put {
-        let place = Place::new();
+        let place = CheckpointRootFixture::new();
         put(&place.at(step).join(MANIFEST));
         let refused = unfit(place.open());
         assert!(
@@ -146,7 +146,7 @@ fn manifest_that_is_not_a_small_regular_file_is_refused() {
 
 #[test]
 fn file_without_a_manifest_or_with_a_large_one_is_served() {
-    let place = Place::new();
+    let place = CheckpointRootFixture::new();
     assert_eq!(place.open().expect("opened").sha256, None);
     let sum = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
     let mut manifest = format!(r#"{{"files": {{"a.bin": {{"sha256": "{sum}"}}}}}}"#).into_bytes();
@@ -157,7 +157,7 @@ fn file_without_a_manifest_or_with_a_large_one_is_served() {
 
 #[test]
 fn hard_link_to_own_file_is_served() {
-    let place = Place::new();
+    let place = CheckpointRootFixture::new();
     let step = place.at("root/tenant/job/step");
     fs::hard_link(step.join("a.bin"), step.join("copy")).expect("linked");
     assert!(place.open().is_ok(), "a link to a file of the same user");
@@ -166,7 +166,7 @@ fn hard_link_to_own_file_is_served() {
 #[test]
 #[ignore = "needs root: gives a folder to another user"]
 fn hard_link_to_another_users_file_is_refused() {
-    let place = Place::new();
+    let place = CheckpointRootFixture::new();
     let step = place.at("root/tenant/job/step");
     fs::hard_link(step.join("a.bin"), step.join("copy")).expect("linked");
     std::os::unix::fs::chown(&step, Some(12_345), None).expect("this test runs as root");
@@ -175,13 +175,13 @@ fn hard_link_to_another_users_file_is_refused() {
 
 #[tokio::test]
 async fn content_is_that_of_the_opened_file() {
-    let place = Place::new();
+    let place = CheckpointRootFixture::new();
     let path = place.at("root/tenant/job/step/a.bin");
     let long: Vec<u8> = (0..700_000_u32).map(|at| at as u8).collect();
     fs::write(&path, &long).expect("written");
     let sent = |bytes: u64| {
         let file = place.open().expect("opened").file;
-        let pieces = content(file, bytes, Reads::default());
+        let pieces = content(file, bytes, BlockingReads::default());
         async move { pieces.try_collect::<Vec<Bytes>>().await }
     };
     let mut appended = File::options().append(true).open(&path).expect("opened");

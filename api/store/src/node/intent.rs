@@ -3,7 +3,7 @@
 use super::{NodeRow, get};
 use crate::error::StoreError;
 use crate::event::{self, of_node};
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::event::Event;
 use muster_model::node::{Closed, Notice};
 use sqlx::PgConnection;
@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 /// Drains a node or readmits it. Readmission also ends an exclusion for faults. Returns the node;
 /// `None` if there is none that the caller may change. The next round moves the node's tasks. Needs
-/// `scope::admin` on the side of the API server.
+/// `tenant_scope::admin` on the side of the API server.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -62,13 +62,14 @@ pub async fn set_drained(
         let id = before.id;
         let events = events.into_iter().map(|one| of_node(now, id.into(), one));
         event::append(conn, &events.collect::<Vec<_>>()).await?;
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     get(conn, name).await
 }
 
 /// Stores the complete notice of the cluster that the machine belongs to. Returns the node; `None`
-/// if there is none that the caller may change. The next round applies it. Needs `scope::admin`.
+/// if there is none that the caller may change. The next round applies it. Needs
+/// `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -103,7 +104,7 @@ pub async fn set_notice(
             };
             event::append(conn, &[of_node(now, before.id.into(), event)]).await?;
         }
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     get(conn, name).await
 }

@@ -4,9 +4,9 @@ mod intent;
 
 use crate::error::StoreError;
 use crate::event::{self, of_node};
-use crate::number::{signed, unsigned, unsigned32};
-use crate::task::{self, Locked};
-use crate::wake::{self, Channel};
+use crate::int_convert::{signed, unsigned, unsigned32};
+use crate::notify::{self, NotifyChannel};
+use crate::task::{self, LockedTask};
 pub use intent::{set_drained, set_notice};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -37,17 +37,17 @@ pub struct HeldGpu {
     pub job_id: JobId,
     pub task_id: TaskId,
     /// `None` unless the tenant is in scope or the caller is an administrator.
-    pub owner: Option<Owner>,
+    pub owner: Option<TaskOwner>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct TaskOwner {
     pub tenant_id: TenantId,
     pub tenant_name: String,
     pub job_name: String,
 }
 
-pub(crate) struct Row {
+pub(crate) struct NodeSqlRow {
     pub id: Uuid,
     pub name: String,
     pub state: String,
@@ -61,8 +61,8 @@ pub(crate) struct Row {
     pub last_seen_at: OffsetDateTime,
 }
 
-impl From<Row> for Node {
-    fn from(row: Row) -> Self {
+impl From<NodeSqlRow> for Node {
+    fn from(row: NodeSqlRow) -> Self {
         Self {
             id: row.id.into(),
             name: row.name,
@@ -114,7 +114,7 @@ pub async fn hello(
     .rows_affected()
         == 1;
     let row = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1 for no key update"#,
         name
@@ -144,7 +144,7 @@ pub async fn hello(
         event::append(conn, &[of_node(now, node.id, event)]).await?;
     }
     if made || returned || resized {
-        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     }
     Ok(node)
 }
@@ -206,7 +206,7 @@ pub async fn identify(
 
 /// Result of a batch of heartbeats.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Touched {
+pub struct HeartbeatBatchResult {
     /// Nodes whose heartbeat was written.
     pub up: BTreeSet<NodeId>,
     /// Nodes whose rows another transaction has locked; nothing was written for them.
@@ -226,7 +226,7 @@ pub async fn touch(
     conn: &mut PgConnection,
     ids: &BTreeSet<NodeId>,
     now: OffsetDateTime,
-) -> Result<Touched, StoreError> {
+) -> Result<HeartbeatBatchResult, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
         r#"with free as materialized (select id, state from node where id = any($1) for no key update skip locked),
@@ -239,7 +239,7 @@ pub async fn touch(
     )
     .fetch_all(conn)
     .await?;
-    let mut touched = Touched::default();
+    let mut touched = HeartbeatBatchResult::default();
     for row in rows {
         let id = NodeId(row.id);
         match (row.up, row.locked) {
@@ -289,7 +289,7 @@ pub async fn generations(conn: &mut PgConnection) -> Result<BTreeMap<NodeId, u64
 
 /// A node that is up, with its newest heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct NodeHeartbeat {
     pub id: NodeId,
     pub last_seen_at: OffsetDateTime,
 }
@@ -298,11 +298,11 @@ pub struct Heard {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn heard(conn: &mut PgConnection) -> Result<Vec<Heard>, StoreError> {
+pub async fn heard(conn: &mut PgConnection) -> Result<Vec<NodeHeartbeat>, StoreError> {
     let rows = sqlx::query!("select id, last_seen_at from node where state = 'up' order by id")
         .fetch_all(conn)
         .await?;
-    let heard = rows.into_iter().map(|row| Heard {
+    let heard = rows.into_iter().map(|row| NodeHeartbeat {
         id: NodeId(row.id),
         last_seen_at: row.last_seen_at,
     });
@@ -319,7 +319,7 @@ pub async fn heard(conn: &mut PgConnection) -> Result<Vec<Heard>, StoreError> {
 /// [`StoreError::Statement`].
 pub async fn lost(
     conn: &mut PgConnection,
-    silent: &[Heard],
+    silent: &[NodeHeartbeat],
     now: OffsetDateTime,
 ) -> Result<Vec<Node>, StoreError> {
     if silent.is_empty() {
@@ -329,7 +329,7 @@ pub async fn lost(
     let last_seen_at: Vec<OffsetDateTime> = silent.iter().map(|one| one.last_seen_at).collect();
     held_by(conn, &candidates).await?;
     let rows = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"update node set state = $3, generation = generation + 1
            where state = $4
              and (id, last_seen_at) in (select * from unnest($1::uuid[], $2::timestamptz[]))
@@ -374,9 +374,13 @@ pub async fn lost(
     events.extend(task::transition(conn, steps, now).await?.events);
     event::append(conn, &events).await?;
     if !nodes.is_empty() {
-        wake::send(
+        notify::send(
             conn,
-            &[Channel::Rounds, Channel::Assignments, Channel::Events],
+            &[
+                NotifyChannel::Rounds,
+                NotifyChannel::Assignments,
+                NotifyChannel::Events,
+            ],
         )
         .await?;
     }
@@ -384,7 +388,7 @@ pub async fn lost(
 }
 
 /// Locks and returns unreleased tasks of the nodes, in order of id.
-async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>, StoreError> {
+async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<LockedTask>, StoreError> {
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
            from task where node_id = any($1) and released_at is null order by id for no key update"#,
@@ -392,7 +396,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
     )
     .fetch_all(conn)
     .await?;
-    let tasks = rows.into_iter().map(|row| Locked {
+    let tasks = rows.into_iter().map(|row| LockedTask {
         tenant_id: row.tenant_id.into(),
         task: Task {
             id: row.id.into(),
@@ -414,7 +418,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
 /// [`StoreError::Statement`].
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     let rows = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where removed_at is null order by name"#
     )
@@ -437,7 +441,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
 /// [`StoreError::Statement`].
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
     let row = sqlx::query_as!(
-        Row,
+        NodeSqlRow,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1 and removed_at is null"#,
         name
@@ -489,7 +493,7 @@ async fn held_gpus(
     let mut held: BTreeMap<NodeId, Vec<HeldGpu>> = BTreeMap::new();
     for row in rows {
         let owner = match (row.tenant_id, row.tenant_name, row.job_name) {
-            (Some(tenant_id), Some(tenant_name), Some(job_name)) => Some(Owner {
+            (Some(tenant_id), Some(tenant_name), Some(job_name)) => Some(TaskOwner {
                 tenant_id: tenant_id.into(),
                 tenant_name,
                 job_name,
@@ -524,5 +528,5 @@ pub(crate) async fn bump(
     )
     .execute(&mut *conn)
     .await?;
-    wake::send(conn, &[Channel::Assignments]).await
+    notify::send(conn, &[NotifyChannel::Assignments]).await
 }

@@ -1,14 +1,14 @@
 //! Commits a plan by a compare-and-set per job. A conflict of one job does not affect the others.
 
-use super::draft::{Draft, From, Start};
-use super::{Action, CommitOutcome, Conflict, Refusal, Step, start, turn, wait};
+use super::draft::{From, JobDraft, RevisionStart};
+use super::{CommitAction, CommitOutcome, CommitRefusal, CommitStep, Conflict, start, turn, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::fault;
+use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use crate::node;
-use crate::number::{signed, signed32, unsigned, unsigned32};
-use crate::task::{self, Locked, role};
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
+use crate::task::{self, LockedTask, role};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobState;
 use muster_model::pace::Suspect;
@@ -21,14 +21,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Reason why the steps of a job were not applied.
-pub(super) enum Failure {
-    Refused(Refusal),
+pub(super) enum CommitFailure {
+    Refused(CommitRefusal),
     Store(StoreError),
 }
 
 /// Rows and nodes that were written for one job.
 #[derive(Default)]
-struct Written {
+struct CommitEffects {
     events: Vec<NewEvent>,
     touched: BTreeSet<NodeId>,
 }
@@ -43,29 +43,29 @@ struct Written {
 /// If steps of one job name different revisions, or if a start is not the last step of its job.
 pub async fn commit(
     conn: &mut PgConnection,
-    steps: &[Step],
+    steps: &[CommitStep],
     now: OffsetDateTime,
 ) -> Result<CommitOutcome, StoreError> {
     let groups = by_job(steps);
     let mut drafts = lock(conn, &groups).await?;
     start::keep(conn, nodes_of(&groups, &drafts)).await?;
     let mut outcome = CommitOutcome::default();
-    let mut all = Written::default();
-    let mut waits: Vec<(Draft, &Waiting)> = Vec::new();
+    let mut all = CommitEffects::default();
+    let mut waits: Vec<(JobDraft, &Waiting)> = Vec::new();
     for (job_id, expected, actions) in groups {
         let mut conflict = |why| outcome.conflicts.push(Conflict { job_id, why });
         let Some(draft) = drafts.remove(&job_id) else {
-            conflict(Refusal::NoSuchJob);
+            conflict(CommitRefusal::NoSuchJob);
             continue;
         };
         if draft.revision != expected {
-            conflict(Refusal::Revision {
+            conflict(CommitRefusal::Revision {
                 expected,
                 found: draft.revision,
             });
             continue;
         }
-        if let [Action::Wait { waiting }] = actions[..] {
+        if let [CommitAction::Wait { waiting }] = actions[..] {
             match draft.must_wait() {
                 Ok(()) => waits.push((draft, waiting)),
                 Err(why) => conflict(why),
@@ -80,11 +80,11 @@ pub async fn commit(
                 all.events.extend(written.events);
                 all.touched.extend(written.touched);
             }
-            Err(Failure::Refused(why)) => {
+            Err(CommitFailure::Refused(why)) => {
                 savepoint.rollback().await?;
                 outcome.conflicts.push(Conflict { job_id, why });
             }
-            Err(Failure::Store(error)) => return Err(error),
+            Err(CommitFailure::Store(error)) => return Err(error),
         }
     }
     let waited = wait::write(conn, waits, now).await?;
@@ -93,15 +93,15 @@ pub async fn commit(
     event::append(conn, &all.events).await?;
     node::bump(conn, &all.touched).await?;
     if !all.events.is_empty() {
-        wake::send(conn, &[Channel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(outcome)
 }
 
 /// Groups the steps by job, in the order in which the jobs first appear.
-fn by_job(steps: &[Step]) -> Vec<(JobId, u64, Vec<&Action>)> {
+fn by_job(steps: &[CommitStep]) -> Vec<(JobId, u64, Vec<&CommitAction>)> {
     let mut places: BTreeMap<JobId, usize> = BTreeMap::new();
-    let mut groups: Vec<(JobId, u64, Vec<&Action>)> = Vec::new();
+    let mut groups: Vec<(JobId, u64, Vec<&CommitAction>)> = Vec::new();
     for step in steps {
         let place = *places.entry(step.job_id).or_insert_with(|| {
             groups.push((step.job_id, step.expected_revision, Vec::new()));
@@ -124,15 +124,15 @@ fn by_job(steps: &[Step]) -> Vec<(JobId, u64, Vec<&Action>)> {
 /// Nodes of a guest that continues beside a host are omitted: the host's allocation is locked
 /// before its node. A deadlock in this case is resolved by a repetition.
 fn nodes_of<'p>(
-    groups: &'p [(JobId, u64, Vec<&'p Action>)],
-    drafts: &'p BTreeMap<JobId, Draft>,
+    groups: &'p [(JobId, u64, Vec<&'p CommitAction>)],
+    drafts: &'p BTreeMap<JobId, JobDraft>,
 ) -> impl Iterator<Item = NodeId> + use<'p> {
     let touching = groups.iter().filter(|(.., actions)| {
         !actions.iter().any(|action| {
             matches!(
                 action,
-                Action::Wait { .. }
-                    | Action::Continue {
+                CommitAction::Wait { .. }
+                    | CommitAction::Continue {
                         beside: Some(_),
                         ..
                     }
@@ -141,7 +141,9 @@ fn nodes_of<'p>(
     });
     touching.flat_map(|(job, _, actions)| {
         let new = actions.iter().flat_map(|action| match action {
-            Action::Start { tasks, .. } | Action::Resize { join: tasks, .. } => tasks.as_slice(),
+            CommitAction::Start { tasks, .. } | CommitAction::Resize { join: tasks, .. } => {
+                tasks.as_slice()
+            }
             _ => &[],
         });
         let held = drafts.get(job).into_iter().flat_map(|draft| &draft.held);
@@ -153,8 +155,8 @@ fn nodes_of<'p>(
 /// Locks the jobs and then their unreleased tasks, each in order of id.
 async fn lock(
     conn: &mut PgConnection,
-    groups: &[(JobId, u64, Vec<&Action>)],
-) -> Result<BTreeMap<JobId, Draft>, StoreError> {
+    groups: &[(JobId, u64, Vec<&CommitAction>)],
+) -> Result<BTreeMap<JobId, JobDraft>, StoreError> {
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, revision_floor, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
@@ -165,7 +167,7 @@ async fn lock(
     )
     .fetch_all(&mut *conn)
     .await?;
-    let drafts = rows.into_iter().map(|row| Draft {
+    let drafts = rows.into_iter().map(|row| JobDraft {
         id: row.id.into(),
         tenant_id: row.tenant_id.into(),
         state: row.state.0,
@@ -197,7 +199,7 @@ async fn lock(
         turned: None,
         start: None,
     });
-    let mut drafts: BTreeMap<JobId, Draft> = drafts.map(|draft| (draft.id, draft)).collect();
+    let mut drafts: BTreeMap<JobId, JobDraft> = drafts.map(|draft| (draft.id, draft)).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
            from task where job_id in (select unnest($1::uuid[])) and released_at is null order by id for no key update"#,
@@ -219,7 +221,7 @@ async fn lock(
             state: row.state.0,
             address: row.address,
         };
-        draft.held.push(Locked {
+        draft.held.push(LockedTask {
             tenant_id: row.tenant_id.into(),
             task,
         });
@@ -229,22 +231,24 @@ async fn lock(
 
 async fn apply(
     conn: &mut PgConnection,
-    mut draft: Draft,
-    actions: &[&Action],
+    mut draft: JobDraft,
+    actions: &[&CommitAction],
     now: OffsetDateTime,
-) -> Result<Written, Failure> {
+) -> Result<CommitEffects, CommitFailure> {
     let before = (draft.state.clone(), draft.revision);
     for action in actions {
         draft.apply(action, now)?;
     }
     draft.state_changed(&before.0, now);
-    let mut written = Written {
+    let mut written = CommitEffects {
         events: std::mem::take(&mut draft.events),
         touched: BTreeSet::new(),
     };
     update(conn, &draft, &before).await?;
     for charge in &draft.charges {
-        let event = fault::charge(conn, charge).await.map_err(Failure::Store)?;
+        let event = fault::charge(conn, charge)
+            .await
+            .map_err(CommitFailure::Store)?;
         written.events.extend(event);
     }
     let given_up = std::mem::take(&mut draft.given_up);
@@ -257,13 +261,13 @@ async fn apply(
         .extend(done.changed.iter().map(|task| task.node_id));
     written.events.extend(done.events);
     let told = match &draft.start {
-        Some(Start {
+        Some(RevisionStart {
             from: From::Before { leave },
             ..
         }) => leave.as_slice(),
         _ => &[],
     };
-    let steps: Vec<(Locked, TaskEvent)> = draft
+    let steps: Vec<(LockedTask, TaskEvent)> = draft
         .held
         .iter()
         .filter(|held| draft.stop || told.contains(&held.task.id))
@@ -301,11 +305,11 @@ async fn apply(
 /// Writes the draft's columns, guarded by the revision and phase from which its transitions began.
 async fn update(
     conn: &mut PgConnection,
-    draft: &Draft,
+    draft: &JobDraft,
     before: &(JobState, u64),
-) -> Result<(), Failure> {
+) -> Result<(), CommitFailure> {
     let secret = match &draft.start {
-        Some(Start {
+        Some(RevisionStart {
             from: From::Nothing { secret },
             ..
         }) => Some(secret.as_str()),
@@ -362,13 +366,13 @@ async fn update(
     Ok(())
 }
 
-impl std::convert::From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl std::convert::From<CommitRefusal> for CommitFailure {
+    fn from(refusal: CommitRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl std::convert::From<StoreError> for Failure {
+impl std::convert::From<StoreError> for CommitFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }

@@ -14,16 +14,16 @@ const AT_ONCE: usize = 100;
 
 /// Version of a job's document: the number of the owner's edits, and the time at which the job last
 /// entered the queue. The latter changes if a study extends its trial.
-pub(super) type Version = (u64, Option<OffsetDateTime>);
+pub(super) type DocumentVersion = (u64, Option<OffsetDateTime>);
 
 /// Documents by job. Arguments, variables and files of commands are omitted: no decision depends on
 /// them, and each may have 64 KiB.
 #[derive(Debug, Default)]
-pub(super) struct Documents(BTreeMap<JobId, Document>);
+pub(super) struct Documents(BTreeMap<JobId, CachedJobDocument>);
 
 #[derive(Debug)]
-pub(super) struct Document {
-    version: Version,
+pub(super) struct CachedJobDocument {
+    version: DocumentVersion,
     pub spec: JobSpec,
     /// Steps per epoch of the job from whose checkpoint this job begins.
     pub parent_steps_per_epoch: Option<u64>,
@@ -34,7 +34,7 @@ impl Documents {
     pub async fn refresh(
         &mut self,
         conn: &mut PgConnection,
-        versions: BTreeMap<JobId, Version>,
+        versions: BTreeMap<JobId, DocumentVersion>,
     ) -> Result<(), StoreError> {
         self.0
             .retain(|id, document| versions.get(id) == Some(&document.version));
@@ -50,7 +50,7 @@ impl Documents {
         &mut self,
         conn: &mut PgConnection,
         missing: &[Uuid],
-        versions: &BTreeMap<JobId, Version>,
+        versions: &BTreeMap<JobId, DocumentVersion>,
     ) -> Result<(), StoreError> {
         let rows = sqlx::query!(
             r#"select j.id, muster_decisive(j.spec) as "spec!: Json<JobSpec>", muster_decisive(parent.spec) as "parent?: Json<JobSpec>"
@@ -63,7 +63,7 @@ impl Documents {
         .await?;
         for row in rows {
             let id = JobId::from(row.id);
-            let document = Document {
+            let document = CachedJobDocument {
                 version: versions[&id],
                 spec: row.spec.0,
                 parent_steps_per_epoch: row.parent.map(|parent| parent.steps_per_epoch()),
@@ -75,7 +75,7 @@ impl Documents {
 
     /// # Panics
     /// If the job was not part of the last refresh.
-    pub fn get(&self, id: JobId) -> &Document {
+    pub fn get(&self, id: JobId) -> &CachedJobDocument {
         &self.0[&id]
     }
 }

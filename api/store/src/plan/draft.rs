@@ -1,11 +1,11 @@
 //! A job's row while the steps of a plan are applied to it. Pure: `commit` reads the row before and
 //! writes it afterwards.
 
-use super::{Action, NewTask, Refusal};
+use super::{CommitAction, CommitRefusal, NewTask};
 use crate::event::{NewEvent, of_job};
 use crate::fault;
 use crate::job::not_considered;
-use crate::task::Locked;
+use crate::task::LockedTask;
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, TaskId, TenantId};
@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 
 /// The columns that steps change, and their further effects.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct JobDraft {
     pub id: JobId,
     pub tenant_id: TenantId,
     pub state: JobState,
@@ -45,22 +45,22 @@ pub(super) struct Draft {
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
     /// Tasks of the job that are not released.
-    pub held: Vec<Locked>,
+    pub held: Vec<LockedTask>,
     pub events: Vec<NewEvent>,
     /// Faults to be charged to nodes.
-    pub charges: Vec<fault::Charge>,
+    pub charges: Vec<fault::FaultCharge>,
     /// Tasks that are released without a report of their nodes, each with its outcome.
-    pub given_up: Vec<(Locked, Outcome)>,
+    pub given_up: Vec<(LockedTask, Outcome)>,
     /// Whether all tasks are to stop.
     pub stop: bool,
     /// Suspension or continuation of the workers.
-    pub turned: Option<Turned>,
-    pub start: Option<Start>,
+    pub turned: Option<SliceChange>,
+    pub start: Option<RevisionStart>,
 }
 
 /// Change at the start or end of a time slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turned {
+pub(super) enum SliceChange {
     StandStill,
     GoOn {
         /// The host, if the job continues as a guest on the host's GPU.
@@ -70,7 +70,7 @@ pub(super) enum Turned {
 
 /// A new revision.
 #[derive(Debug)]
-pub(super) struct Start {
+pub(super) struct RevisionStart {
     /// Tasks that are new in this revision.
     pub tasks: Vec<NewTask>,
     pub from: From,
@@ -86,15 +86,19 @@ pub(super) enum From {
     Before { leave: Vec<TaskId> },
 }
 
-impl Draft {
+impl JobDraft {
     /// Applies one step. The first refused step refuses all steps of the job.
-    pub fn apply(&mut self, action: &Action, now: OffsetDateTime) -> Result<(), Refusal> {
+    pub fn apply(
+        &mut self,
+        action: &CommitAction,
+        now: OffsetDateTime,
+    ) -> Result<(), CommitRefusal> {
         assert!(
             self.start.is_none(),
             "a start is the last step of a job in a plan"
         );
         match action {
-            Action::Start {
+            CommitAction::Start {
                 tasks,
                 secret,
                 why,
@@ -110,7 +114,7 @@ impl Draft {
                 // The job may have been stopped while it was suspended.
                 self.turn += self.turn % 2;
                 self.not_before = None;
-                self.start = Some(Start {
+                self.start = Some(RevisionStart {
                     tasks: tasks.clone(),
                     from: From::Nothing {
                         secret: secret.clone(),
@@ -118,7 +122,7 @@ impl Draft {
                     why: why.clone(),
                 });
             }
-            Action::Resize {
+            CommitAction::Resize {
                 leave,
                 join,
                 why,
@@ -128,7 +132,7 @@ impl Draft {
                 self.revision = self.revision.max(self.revision_floor) + 1;
                 self.charge(*charge, why);
                 self.placed_at = Some(now);
-                self.start = Some(Start {
+                self.start = Some(RevisionStart {
                     tasks: join.clone(),
                     from: From::Before {
                         leave: leave.clone(),
@@ -136,24 +140,24 @@ impl Draft {
                     why: why.clone(),
                 });
             }
-            Action::Suspend { why } => {
+            CommitAction::Suspend { why } => {
                 self.move_on(JobEvent::Suspend, now)?;
                 self.end_running(now);
                 self.lent = false;
-                self.turn(Turned::StandStill, why, now);
+                self.turn(SliceChange::StandStill, why, now);
             }
-            Action::Continue { why, beside, lent } => {
+            CommitAction::Continue { why, beside, lent } => {
                 self.move_on(JobEvent::Continue, now)?;
                 self.running_since = Some(now);
                 self.lent = *lent;
-                self.turn(Turned::GoOn { beside: *beside }, why, now);
+                self.turn(SliceChange::GoOn { beside: *beside }, why, now);
             }
-            Action::Up => {
+            CommitAction::Up => {
                 self.move_on(JobEvent::AllRunning, now)?;
                 self.running_since = Some(now);
                 self.put_off = 0;
             }
-            Action::Stop {
+            CommitAction::Stop {
                 then,
                 why,
                 charge,
@@ -195,10 +199,10 @@ impl Draft {
                 self.not_before = not_before.or(self.not_before);
                 self.stop = true;
             }
-            Action::Release => {
+            CommitAction::Release => {
                 if !self.held.is_empty() {
                     let tasks = self.held.iter().map(|held| held.task.id).collect();
-                    return Err(Refusal::TasksHeld { tasks });
+                    return Err(CommitRefusal::TasksHeld { tasks });
                 }
                 self.move_on(JobEvent::Released, now)?;
                 if let Some(since) = self.stopped_at.take() {
@@ -206,13 +210,13 @@ impl Draft {
                     self.stop_s += (now - since).as_seconds_f64().max(0.0);
                 }
             }
-            Action::Hold => self.move_on(JobEvent::Hold, now)?,
-            Action::Resume => self.move_on(JobEvent::Resume, now)?,
-            Action::Cancel => self.move_on(JobEvent::Cancel, now)?,
-            Action::GiveUp { tasks, why } => self.give_up(tasks, why, now),
-            Action::Judge { verdict } => {
+            CommitAction::Hold => self.move_on(JobEvent::Hold, now)?,
+            CommitAction::Resume => self.move_on(JobEvent::Resume, now)?,
+            CommitAction::Cancel => self.move_on(JobEvent::Cancel, now)?,
+            CommitAction::GiveUp { tasks, why } => self.give_up(tasks, why, now),
+            CommitAction::Judge { verdict } => {
                 self.verdicts += 1;
-                self.charges.push(fault::Charge {
+                self.charges.push(fault::FaultCharge {
                     node_id: verdict.node_id,
                     of: Some((self.id, verdict.task_id)),
                     fault: match verdict.finding {
@@ -220,7 +224,7 @@ impl Draft {
                         Finding::Hang { .. } => NodeFault::Hang { at_start: false },
                     },
                     at: now,
-                    told_at: None,
+                    reported_at: None,
                 });
                 let event = Event::RankJudged {
                     verdict: verdict.clone(),
@@ -230,8 +234,8 @@ impl Draft {
                     ..of_job(now, self.tenant_id, self.id, event)
                 });
             }
-            Action::Suspect { suspects } => self.suspects.clone_from(suspects),
-            Action::Wait { waiting } => {
+            CommitAction::Suspect { suspects } => self.suspects.clone_from(suspects),
+            CommitAction::Wait { waiting } => {
                 self.must_wait()?;
                 self.wait(waiting, now);
             }
@@ -240,19 +244,19 @@ impl Draft {
     }
 
     fn give_up(&mut self, tasks: &[TaskId], why: &str, now: OffsetDateTime) {
-        let is_late = |held: &mut Locked| {
+        let is_late = |held: &mut LockedTask| {
             tasks.contains(&held.task.id) && held.task.state == TaskState::Assigned
         };
         let mut charged = BTreeSet::new();
         for late in self.held.extract_if(.., is_late) {
             let (node_id, task_id) = (late.task.node_id, late.task.id);
             if charged.insert(node_id) {
-                self.charges.push(fault::Charge {
+                self.charges.push(fault::FaultCharge {
                     node_id,
                     of: Some((self.id, task_id)),
                     fault: NodeFault::Hang { at_start: true },
                     at: now,
-                    told_at: None,
+                    reported_at: None,
                 });
             }
             self.given_up.push((late, Outcome::refused(why.to_owned())));
@@ -272,10 +276,10 @@ impl Draft {
         }
     }
 
-    pub fn must_wait(&self) -> Result<(), Refusal> {
+    pub fn must_wait(&self) -> Result<(), CommitRefusal> {
         match self.state.phase() {
             JobPhase::Queued | JobPhase::Paused => Ok(()),
-            phase => Err(Refusal::NotWaiting { phase }),
+            phase => Err(CommitRefusal::NotWaiting { phase }),
         }
     }
 
@@ -295,7 +299,7 @@ impl Draft {
         self.waiting = Some(waiting.clone());
     }
 
-    fn move_on(&mut self, event: JobEvent, now: OffsetDateTime) -> Result<(), Refusal> {
+    fn move_on(&mut self, event: JobEvent, now: OffsetDateTime) -> Result<(), CommitRefusal> {
         let before = self.state.clone();
         self.state = before.clone().apply(event)?;
         // Suspected ranks refer to the previous task set.
@@ -316,8 +320,8 @@ impl Draft {
 
     /// Starts the next time slice (`turn`). Odd numbers mean suspended. A stop may occur in any
     /// slice, so the next one may skip a number.
-    fn turn(&mut self, turned: Turned, why: &str, now: OffsetDateTime) {
-        let suspended = turned == Turned::StandStill;
+    fn turn(&mut self, turned: SliceChange, why: &str, now: OffsetDateTime) {
+        let suspended = turned == SliceChange::StandStill;
         self.turn += 1;
         if (self.turn % 2 == 1) != suspended {
             self.turn += 1;

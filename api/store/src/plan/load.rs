@@ -4,13 +4,15 @@
 //! depends only on their number, even if the statistics of Postgres are stale.
 
 use super::documents::Documents;
-use super::window::{self, Chosen, Queues};
-use super::{FailedReport, Finished, Loaded, LoadedJob, Restarts, SpeedPoint};
+use super::window::{self, QueueWindow, Queues};
+// The text of a statement names these two types by their aliases.
+use super::{JobFailureReport as FailedReport, JobFinishReport as Finished};
+use super::{Loaded, LoadedJob, MeasuredSpeed, RestartTotals};
 use crate::error::StoreError;
 use crate::fault;
+use crate::int_convert::{unsigned, unsigned32};
 use crate::job::intent;
 use crate::node;
-use crate::number::{unsigned, unsigned32};
 use crate::task::role;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId};
@@ -64,7 +66,7 @@ impl Loader {
     ) -> Result<Loaded, StoreError> {
         let nodes = nodes(conn).await?;
         let tenants = tenants(conn).await?;
-        let Chosen {
+        let QueueWindow {
             ids,
             left_out,
             has_more,
@@ -90,7 +92,7 @@ impl Loader {
 
 async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     let rows = sqlx::query_as!(
-        node::Row,
+        node::NodeSqlRow,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where removed_at is null order by id"#
     )
@@ -223,7 +225,7 @@ async fn jobs(
             running_since: row.running_since,
             trial: row.study_id.map(StudyId::from).zip(row.expected_gain),
             trained_s: row.trained_s + running_s,
-            restarts: Restarts {
+            restarts: RestartTotals {
                 stops: unsigned32(row.stops),
                 stop_s: row.stop_s,
                 starts: unsigned32(row.starts),
@@ -302,7 +304,7 @@ async fn speeds(
         let Some(loaded) = jobs.get_mut(&JobId::from(row.job_id)) else {
             continue;
         };
-        loaded.speeds.push(SpeedPoint {
+        loaded.speeds.push(MeasuredSpeed {
             workers: unsigned32(row.workers),
             ps_shards: unsigned32(row.ps_shards),
             steps_per_s: row.steps_per_s,

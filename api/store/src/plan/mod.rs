@@ -11,9 +11,9 @@ mod window;
 
 pub use commit::commit;
 pub use load::Loader;
-pub use window::LeftOut;
+pub use window::JobsOutsideWindow;
 
-use crate::fault::Charge;
+use crate::fault::FaultCharge;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
 use muster_model::job::{self, AfterStop, Job, JobPhase};
@@ -37,13 +37,13 @@ pub struct Loaded {
     /// and the first queued jobs.
     pub jobs: Vec<LoadedJob>,
     /// Tenants with queued jobs that are not loaded.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<JobsOutsideWindow>,
     /// Whether this round leaves work to the next one for which no notification is sent.
     pub has_more: bool,
     /// Nodes, ordered by id.
     pub nodes: Vec<Node>,
     /// Faults of the nodes within the last day.
-    pub faults: BTreeMap<NodeId, Vec<Charge>>,
+    pub faults: BTreeMap<NodeId, Vec<FaultCharge>>,
     /// GPUs of each node that jobs have released within the last minute, each with its last
     /// release. GPUs released by jobs that still run are omitted.
     pub freed: BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>>,
@@ -61,12 +61,12 @@ pub struct LoadedJob {
     /// Unreleased tasks of earlier revisions that a resize in place has ordered to stop.
     pub leaving: Vec<Task>,
     /// Reported end of the present revision.
-    pub finished: Option<Finished>,
-    pub failed: Option<FailedReport>,
+    pub finished: Option<JobFinishReport>,
+    pub failed: Option<JobFailureReport>,
     /// Nodes that lack something that the job's command needs.
     pub unfit: Vec<NodeId>,
     /// Measured speeds, ordered by size.
-    pub speeds: Vec<SpeedPoint>,
+    pub speeds: Vec<MeasuredSpeed>,
     pub latest: Option<Sample>,
     /// Whether `latest` belongs to the present revision.
     pub has_sampled: bool,
@@ -101,12 +101,12 @@ pub struct LoadedJob {
     /// Time in seconds in which all its tasks were up, including the present revision until `now`.
     pub trained_s: f64,
     /// Cost of the job's stops and starts so far.
-    pub restarts: Restarts,
+    pub restarts: RestartTotals,
 }
 
 /// Sums over the measured stops and starts of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Restarts {
+pub struct RestartTotals {
     /// Number of completed stops that were ordered while the job ran.
     pub stops: u32,
     /// Sum of the times from the order to the exit of the last task, in seconds.
@@ -122,7 +122,7 @@ pub struct Restarts {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct JobFinishReport {
     pub step: u64,
     pub reason: String,
     /// Path relative to the checkpoint root.
@@ -130,7 +130,7 @@ pub struct Finished {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedReport {
+pub struct JobFailureReport {
     pub message: String,
     pub retryable: bool,
     /// Capability that the node lacks.
@@ -140,7 +140,7 @@ pub struct FailedReport {
 
 /// Measured speed at one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SpeedPoint {
+pub struct MeasuredSpeed {
     pub workers: u32,
     pub ps_shards: u32,
     /// Mean over `samples`.
@@ -150,15 +150,15 @@ pub struct SpeedPoint {
 
 /// One decision about one job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct CommitStep {
     pub job_id: JobId,
     /// The job's revision in the snapshot; the same for all steps of one job.
     pub expected_revision: u64,
-    pub action: Action,
+    pub action: CommitAction,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum CommitAction {
     /// Starts a new revision with these tasks.
     Start {
         tasks: Vec<NewTask>,
@@ -241,12 +241,12 @@ pub struct CommitOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     pub job_id: JobId,
-    pub why: Refusal,
+    pub why: CommitRefusal,
 }
 
 /// Reason why a job's steps were not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CommitRefusal {
     #[error("there is no such job, or its tenant deleted it")]
     NoSuchJob,
     #[error("the plan was made for revision {expected}; the job has revision {found}")]

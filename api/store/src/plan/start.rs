@@ -1,11 +1,11 @@
 //! Writes a new revision of a job: its tasks and the GPUs that they hold.
 
-use super::Refusal;
-use super::commit::Failure;
-use super::draft::{Draft, From, Start};
+use super::CommitRefusal;
+use super::commit::CommitFailure;
+use super::draft::{From, JobDraft, RevisionStart};
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
-use crate::number::{signed, signed32};
+use crate::int_convert::{signed, signed32};
 use crate::task::role;
 use muster_model::event::Event;
 use muster_model::id::{NodeId, TaskId};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-pub(super) struct Started {
+pub(super) struct StartEffects {
     pub nodes: Vec<NodeId>,
     pub placed: Option<NewEvent>,
     pub tasks: Vec<NewEvent>,
@@ -24,10 +24,10 @@ pub(super) struct Started {
 
 pub(super) async fn write(
     conn: &mut PgConnection,
-    draft: &Draft,
-    start: Start,
+    draft: &JobDraft,
+    start: RevisionStart,
     now: OffsetDateTime,
-) -> Result<Started, Failure> {
+) -> Result<StartEffects, CommitFailure> {
     let nodes: Vec<NodeId> = start.tasks.iter().map(|task| task.node_id).collect();
     let mut names = admit(conn, &nodes).await?;
     let kept = kept(conn, draft, &start).await?;
@@ -36,7 +36,7 @@ pub(super) async fn write(
         .tasks
         .iter()
         .map(|task| (task.id, task.node_id, task.gpus.as_slice()));
-    hold(conn, draft, held, Lane::Holder, now).await?;
+    hold(conn, draft, held, GpuSlot::Holder, now).await?;
     let roles = || {
         let new = start.tasks.iter().map(|task| task.role);
         new.chain(kept.iter().map(|(role, ..)| *role))
@@ -65,7 +65,7 @@ pub(super) async fn write(
             ..of_job(now, draft.tenant_id, draft.id, event)
         }
     });
-    Ok(Started {
+    Ok(StartEffects {
         nodes: names.into_keys().map(NodeId).collect(),
         placed: Some(of_job(now, draft.tenant_id, draft.id, placed)),
         tasks: tasks.collect(),
@@ -75,9 +75,9 @@ pub(super) async fn write(
 /// Moves the remaining tasks to the new revision, and returns their roles and nodes.
 async fn kept(
     conn: &mut PgConnection,
-    draft: &Draft,
-    start: &Start,
-) -> Result<Vec<(Role, Uuid, String)>, Failure> {
+    draft: &JobDraft,
+    start: &RevisionStart,
+) -> Result<Vec<(Role, Uuid, String)>, CommitFailure> {
     let From::Before { leave } = &start.from else {
         return Ok(Vec::new());
     };
@@ -93,7 +93,7 @@ async fn kept(
     .await
     .map_err(StoreError::from)?;
     if let Some(task) = leave.iter().find(|task| !known.contains(task)) {
-        return Err(Refusal::NoSuchTask {
+        return Err(CommitRefusal::NoSuchTask {
             task: (*task).into(),
         }
         .into());
@@ -117,7 +117,7 @@ async fn kept(
 }
 
 /// A node, and whether it takes tasks.
-pub(super) struct Found {
+pub(super) struct TargetNode {
     id: Uuid,
     name: String,
     open: bool,
@@ -128,11 +128,11 @@ pub(super) struct Found {
 pub(super) async fn keep(
     conn: &mut PgConnection,
     nodes: impl Iterator<Item = NodeId>,
-) -> Result<Vec<Found>, StoreError> {
+) -> Result<Vec<TargetNode>, StoreError> {
     let ids: BTreeSet<Uuid> = nodes.map(|node| node.0).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let rows = sqlx::query_as!(
-        Found,
+        TargetNode,
         r#"select id, name,
                   state = 'up' and not drained and excluded_at is null and coalesce(notice ->> 'closed', 'open') = 'open' as "open!"
            from node where id = any($1) order by id for no key update"#,
@@ -147,11 +147,11 @@ pub(super) async fn keep(
 pub(super) async fn admit(
     conn: &mut PgConnection,
     nodes: &[NodeId],
-) -> Result<BTreeMap<Uuid, String>, Failure> {
+) -> Result<BTreeMap<Uuid, String>, CommitFailure> {
     let wanted: BTreeSet<&NodeId> = nodes.iter().collect();
     let rows = keep(conn, nodes.iter().copied()).await?;
     if rows.len() < wanted.len() {
-        return Err(Refusal::NoSuchNode.into());
+        return Err(CommitRefusal::NoSuchNode.into());
     }
     let closed: Vec<String> = rows
         .iter()
@@ -159,17 +159,17 @@ pub(super) async fn admit(
         .map(|row| row.name.clone())
         .collect();
     if !closed.is_empty() {
-        return Err(Refusal::NodesUnavailable { names: closed }.into());
+        return Err(CommitRefusal::NodesUnavailable { names: closed }.into());
     }
     Ok(rows.into_iter().map(|row| (row.id, row.name)).collect())
 }
 
 async fn tasks(
     conn: &mut PgConnection,
-    draft: &Draft,
-    start: &Start,
+    draft: &JobDraft,
+    start: &RevisionStart,
     now: OffsetDateTime,
-) -> Result<(), Failure> {
+) -> Result<(), CommitFailure> {
     let ids: Vec<Uuid> = start.tasks.iter().map(|task| task.id.0).collect();
     let roles: Vec<String> = start
         .tasks
@@ -207,14 +207,14 @@ async fn tasks(
     .await
     .map_err(StoreError::from)?;
     if done.rows_affected() != ids.len() as u64 {
-        return Err(Refusal::GpuHeld.into());
+        return Err(CommitRefusal::GpuHeld.into());
     }
     Ok(())
 }
 
 /// A place on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum GpuSlot {
     Holder,
     /// Beside the holder.
     Guest,
@@ -224,11 +224,11 @@ pub(super) enum Lane {
 /// wrong.
 pub(super) async fn hold(
     conn: &mut PgConnection,
-    draft: &Draft,
+    draft: &JobDraft,
     held: impl Iterator<Item = (TaskId, NodeId, &[u32])>,
-    lane: Lane,
+    lane: GpuSlot,
     now: OffsetDateTime,
-) -> Result<(), Failure> {
+) -> Result<(), CommitFailure> {
     let (mut tasks, mut nodes, mut gpus) = (Vec::new(), Vec::new(), Vec::new());
     for (task, node, its) in held {
         for gpu in its {
@@ -249,15 +249,15 @@ pub(super) async fn hold(
         draft.tenant_id.0,
         now,
         match lane {
-            Lane::Holder => 0_i16,
-            Lane::Guest => 1,
+            GpuSlot::Holder => 0_i16,
+            GpuSlot::Guest => 1,
         }
     )
     .execute(conn)
     .await
     .map_err(StoreError::from)?;
     if done.rows_affected() != tasks.len() as u64 {
-        return Err(Refusal::GpuHeld.into());
+        return Err(CommitRefusal::GpuHeld.into());
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Suspension or continuation of a job at the boundary of a time slice.
 
-use super::Refusal;
-use super::commit::Failure;
-use super::draft::{Draft, Turned};
-use super::start::{Lane, admit, hold};
+use super::CommitRefusal;
+use super::commit::CommitFailure;
+use super::draft::{JobDraft, SliceChange};
+use super::start::{GpuSlot, admit, hold};
 use crate::error::StoreError;
-use crate::number::signed32;
-use crate::task::{self, Locked, Transitions};
+use crate::int_convert::signed32;
+use crate::task::{self, LockedTask, Transitions};
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::task::{Role, TaskEvent};
 use sqlx::PgConnection;
@@ -17,15 +17,15 @@ use uuid::Uuid;
 /// suspended with the workers.
 pub(super) async fn write(
     conn: &mut PgConnection,
-    draft: &Draft,
-    turned: Turned,
+    draft: &JobDraft,
+    turned: SliceChange,
     now: OffsetDateTime,
-) -> Result<Transitions, Failure> {
-    let is_worker = |held: &&Locked| matches!(held.task.role, Role::Worker { .. });
+) -> Result<Transitions, CommitFailure> {
+    let is_worker = |held: &&LockedTask| matches!(held.task.role, Role::Worker { .. });
     let workers = || draft.held.iter().filter(is_worker);
     let event = match turned {
-        Turned::StandStill => TaskEvent::Suspend,
-        Turned::GoOn { beside } => {
+        SliceChange::StandStill => TaskEvent::Suspend,
+        SliceChange::GoOn { beside } => {
             // The host is locked before the node: releasing transactions lock in this order.
             if let Some(host) = beside {
                 stays(conn, draft, host).await?;
@@ -44,14 +44,14 @@ pub(super) async fn write(
         .collect();
     if !out_of_turn.is_empty() || changed.is_empty() {
         let tasks = out_of_turn;
-        return Err(Refusal::NotInTurn { tasks }.into());
+        return Err(CommitRefusal::NotInTurn { tasks }.into());
     }
-    if let Turned::GoOn { beside } = turned {
+    if let SliceChange::GoOn { beside } = turned {
         let held =
             workers().map(|held| (held.task.id, held.task.node_id, held.task.gpus.as_slice()));
         let lane = match beside {
-            None => Lane::Holder,
-            Some(_) => Lane::Guest,
+            None => GpuSlot::Holder,
+            Some(_) => GpuSlot::Guest,
         };
         hold(conn, draft, held, lane, now).await?;
     }
@@ -60,7 +60,11 @@ pub(super) async fn write(
 
 /// Locks the host's allocations. Refuses if the host does not hold all GPUs of the guest: a guest
 /// without a host would use a GPU that counts as free.
-async fn stays(conn: &mut PgConnection, draft: &Draft, host: JobId) -> Result<(), Failure> {
+async fn stays(
+    conn: &mut PgConnection,
+    draft: &JobDraft,
+    host: JobId,
+) -> Result<(), CommitFailure> {
     let gpus = draft.held.iter().flat_map(|held| {
         let node = held.task.node_id.0;
         let gpus = held.task.gpus.iter();
@@ -80,7 +84,7 @@ async fn stays(conn: &mut PgConnection, draft: &Draft, host: JobId) -> Result<()
     .await
     .map_err(StoreError::from)?;
     if held.len() != nodes.len() {
-        return Err(Refusal::HostGone { host }.into());
+        return Err(CommitRefusal::HostGone { host }.into());
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Wait reasons of a plan, written together, because they are most steps of a busy cluster.
 
-use super::Action;
-use super::draft::Draft;
+use super::CommitAction;
+use super::draft::JobDraft;
 use crate::error::StoreError;
 use crate::event::NewEvent;
-use crate::number::signed;
+use crate::int_convert::signed;
 use muster_model::id::JobId;
 use muster_model::wait::Waiting;
 use sqlx::PgConnection;
@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 #[derive(Default)]
-pub(super) struct Waited {
+pub(super) struct WaitUpdates {
     pub jobs: Vec<JobId>,
     pub events: Vec<NewEvent>,
 }
@@ -21,10 +21,10 @@ pub(super) struct Waited {
 /// Writes the wait reasons of locked jobs that may wait. Unchanged reasons are not written.
 pub(super) async fn write(
     conn: &mut PgConnection,
-    waits: Vec<(Draft, &Waiting)>,
+    waits: Vec<(JobDraft, &Waiting)>,
     now: OffsetDateTime,
-) -> Result<Waited, StoreError> {
-    let mut waited = Waited::default();
+) -> Result<WaitUpdates, StoreError> {
+    let mut waited = WaitUpdates::default();
     let (mut ids, mut revisions, mut values) = (Vec::<Uuid>::new(), Vec::new(), Vec::new());
     for (mut draft, waiting) in waits {
         if draft.waiting.as_ref() == Some(waiting) {
@@ -32,7 +32,7 @@ pub(super) async fn write(
         }
         draft
             .apply(
-                &Action::Wait {
+                &CommitAction::Wait {
                     waiting: waiting.clone(),
                 },
                 now,

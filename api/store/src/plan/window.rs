@@ -5,7 +5,7 @@
 //! neither on the lengths of queue and history nor on the statistics of Postgres.
 
 use crate::error::StoreError;
-use crate::number::{unsigned, unsigned32};
+use crate::int_convert::{unsigned, unsigned32};
 use muster_model::id::{JobId, TenantId};
 use sqlx::{Executor as _, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ const COUNT_INTERVAL_PER_JOB: Duration = Duration::microseconds(300);
 
 /// Queued jobs of one tenant that the round does not load.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct JobsOutsideWindow {
     pub tenant: TenantId,
     /// Number of the tenant's queued jobs that the round loads.
     pub considered: u32,
@@ -48,9 +48,9 @@ pub(super) struct Queues {
 }
 
 /// The jobs of a round.
-pub(super) struct Chosen {
+pub(super) struct QueueWindow {
     pub ids: Vec<Uuid>,
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<JobsOutsideWindow>,
     /// Whether this round leaves work to the next one: orders, or jobs that are not informed yet
     /// that they are left out.
     pub has_more: bool,
@@ -58,7 +58,7 @@ pub(super) struct Chosen {
 
 /// Queue of one tenant.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Queue {
+struct TenantQueue {
     considered: BTreeSet<Uuid>,
     /// Number of further jobs, as far as they were read.
     left_out: u32,
@@ -71,7 +71,7 @@ pub(super) async fn choose(
     queues: &mut Queues,
     most: u32,
     now: OffsetDateTime,
-) -> Result<Chosen, StoreError> {
+) -> Result<QueueWindow, StoreError> {
     // Postgres may expect an empty queue and sort it completely. Each statement below reads an
     // index in its order.
     conn.execute("set local enable_sort = off").await?;
@@ -92,14 +92,14 @@ pub(super) async fn choose(
         room -= untold.len();
         let counted = queues.counts.get(tenant).copied().unwrap_or(0);
         let considered = u32::try_from(considered).unwrap_or(u32::MAX);
-        left_out.push(LeftOut {
+        left_out.push(JobsOutsideWindow {
             tenant: *tenant,
             considered,
             jobs: counted.saturating_sub(considered).max(queue.left_out),
             untold,
         });
     }
-    Ok(Chosen {
+    Ok(QueueWindow {
         ids: ids.into_iter().collect(),
         left_out,
         has_more: has_more_orders || room < MOST_UNTOLD,
@@ -133,7 +133,7 @@ async fn first(
     conn: &mut PgConnection,
     most: u32,
     now: OffsetDateTime,
-) -> Result<BTreeMap<TenantId, Queue>, StoreError> {
+) -> Result<BTreeMap<TenantId, TenantQueue>, StoreError> {
     let rows = sqlx::query!(
         r#"select t.id as tenant_id, q.id
            from tenant t
@@ -158,7 +158,7 @@ async fn first(
 }
 
 /// Takes the first job of every queue, then the second of every queue, up to `most`.
-fn fair(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId, Queue> {
+fn fair(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId, TenantQueue> {
     let mut lengths: Vec<usize> = queues.values().map(Vec::len).collect();
     lengths.sort_unstable();
     // Shorter queues are considered completely. Each longer queue has an equal part of the
@@ -186,7 +186,7 @@ fn fair(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId
         let considered = ids.into_iter().take(part).collect();
         (
             tenant,
-            Queue {
+            TenantQueue {
                 considered,
                 left_out,
             },

@@ -1,14 +1,14 @@
 //! Records the lines of a task's event file.
 
 use super::statuses::is_told;
-use super::{Known, Sum};
+use super::{ReportEffects, ReportedTask};
 use crate::checkpoint;
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::packing;
-use crate::plan::{FailedReport, Finished};
+use crate::plan::{JobFailureReport, JobFinishReport};
 use crate::progress;
-use crate::task::{self, Locked};
+use crate::task::{self, LockedTask};
 use muster_model::assignment::TaskReport;
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
@@ -22,10 +22,10 @@ use time::OffsetDateTime;
 /// rewind the series.
 pub(super) async fn facts(
     conn: &mut PgConnection,
-    known: &mut Known,
+    known: &mut ReportedTask,
     new: &[(OffsetDateTime, TaskReport)],
     now: OffsetDateTime,
-    sum: &mut Sum,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     let job = known.locked.task.job_id;
     let mut samples: Vec<(OffsetDateTime, Sample)> = Vec::new();
@@ -49,9 +49,9 @@ pub(super) async fn facts(
 
 async fn flush(
     conn: &mut PgConnection,
-    known: &Known,
+    known: &ReportedTask,
     samples: &mut Vec<(OffsetDateTime, Sample)>,
-    sum: &mut Sum,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     if !samples.is_empty() {
         let (job, revision) = (known.locked.task.job_id, known.job_revision);
@@ -77,12 +77,12 @@ async fn flush(
 /// Records one line that is not a sample.
 async fn fact(
     conn: &mut PgConnection,
-    known: &mut Known,
+    known: &mut ReportedTask,
     at: OffsetDateTime,
     report: &TaskReport,
-    sum: &mut Sum,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
-    let Locked { tenant_id, task } = &mut known.locked;
+    let LockedTask { tenant_id, task } = &mut known.locked;
     let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
     let event = match report {
         TaskReport::Progress { .. } => unreachable!("samples are written together"),
@@ -161,7 +161,7 @@ async fn fact(
             reason,
             model_path,
         } => {
-            let finished = Finished {
+            let finished = JobFinishReport {
                 step: *step,
                 reason: reason.clone(),
                 model_path: model_path.clone(),
@@ -179,7 +179,7 @@ async fn fact(
             retryable,
             lacks,
         } => {
-            let failed = FailedReport {
+            let failed = JobFailureReport {
                 message: message.clone(),
                 retryable: *retryable,
                 lacks: lacks.clone(),
@@ -215,8 +215,8 @@ async fn fact(
 /// Records that the worker is suspended. Another job may use its GPUs from now on.
 async fn stood_still(
     conn: &mut PgConnection,
-    locked: &mut Locked,
-    sum: &mut Sum,
+    locked: &mut LockedTask,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     let step = (locked.clone(), TaskEvent::StoodStill);
     let done = task::transition(conn, vec![step], sum.now).await?;
@@ -233,7 +233,7 @@ async fn listening(
     conn: &mut PgConnection,
     task: &mut Task,
     address: &str,
-    sum: &mut Sum,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     if task.address.as_deref() == Some(address) {
         return Ok(());
@@ -259,7 +259,7 @@ async fn listening(
 async fn finish(
     conn: &mut PgConnection,
     job: JobId,
-    finished: &Finished,
+    finished: &JobFinishReport,
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "update job set finished = coalesce(finished, $2) where id = $1",
@@ -278,7 +278,7 @@ async fn finish(
 async fn fail(
     conn: &mut PgConnection,
     (job, node): (JobId, NodeId),
-    failed: &FailedReport,
+    failed: &JobFailureReport,
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "update job set failed = $2

@@ -11,13 +11,13 @@ mod volume;
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_job};
-use crate::log::{self, Appended};
+use crate::int_convert::{signed, unsigned, unsigned32};
+use crate::log::{self, LogAppendOutcome};
 use crate::node;
-use crate::number::{signed, unsigned, unsigned32};
+use crate::notify::{self, NotifyChannel};
 use crate::packing;
 use crate::progress::unix_ms;
-use crate::task::{Locked, role};
-use crate::wake::{self, Channel};
+use crate::task::{LockedTask, role};
 use facts::facts;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
@@ -68,8 +68,8 @@ pub struct ReportOutcome {
 }
 
 /// A locked task of the report, and the state of its job.
-struct Known {
-    locked: Locked,
+struct ReportedTask {
+    locked: LockedTask,
     job_revision: u64,
     job_turn: u64,
     /// Number of consecutive placement rejections of the job's growth; 0 unless the job runs.
@@ -81,7 +81,7 @@ struct Known {
     company: Option<Company>,
 }
 
-impl Known {
+impl ReportedTask {
     /// Whether the task belongs to the newest revision. A task that remains in a resize reports the
     /// revision of its start.
     fn is_current(&self, reported: u64) -> bool {
@@ -90,7 +90,7 @@ impl Known {
 }
 
 /// Sum of a report's effects, written at its end.
-struct Sum {
+struct ReportEffects {
     /// Time of recording. States use it instead of the node's clock.
     now: OffsetDateTime,
     outcome: ReportOutcome,
@@ -112,7 +112,7 @@ pub async fn record(
     now: OffsetDateTime,
 ) -> Result<ReportOutcome, StoreError> {
     let mut known = lock(conn, node, report).await?;
-    let mut sum = Sum {
+    let mut sum = ReportEffects {
         now,
         outcome: ReportOutcome::default(),
         events: Vec::new(),
@@ -134,13 +134,13 @@ pub async fn record(
     node::bump(conn, &sum.touched).await?;
     let mut woken = Vec::new();
     if !sum.events.is_empty() || sum.sampled {
-        woken.push(Channel::Events);
+        woken.push(NotifyChannel::Events);
     }
     if sum.outcome.round_due {
-        woken.push(Channel::Rounds);
+        woken.push(NotifyChannel::Rounds);
     }
     if !woken.is_empty() {
-        wake::send(conn, &woken).await?;
+        notify::send(conn, &woken).await?;
     }
     Ok(sum.outcome)
 }
@@ -150,7 +150,7 @@ async fn lock(
     conn: &mut PgConnection,
     node: NodeId,
     report: &NodeReport,
-) -> Result<BTreeMap<TaskId, Known>, StoreError> {
+) -> Result<BTreeMap<TaskId, ReportedTask>, StoreError> {
     let named = report.statuses.iter().map(|(id, ..)| *id);
     let named = named
         .chain(report.events.iter().map(|run| run.task_id))
@@ -195,7 +195,7 @@ async fn lock(
             state: row.state.0,
             address: row.address,
         };
-        let known = Known {
+        let known = ReportedTask {
             job_revision: unsigned(jobs[&row.job_id].revision),
             job_turn: unsigned(jobs[&row.job_id].turn),
             refused_growth: unsigned32(jobs[&row.job_id].refused_growth),
@@ -203,7 +203,7 @@ async fn lock(
             log_end: unsigned(row.log_end),
             pace: row.pace.map(|pace| pace.0),
             company: packing::company(row.beside, row.since),
-            locked: Locked {
+            locked: LockedTask {
                 tenant_id: row.tenant_id.into(),
                 task,
             },
@@ -216,10 +216,10 @@ async fn lock(
 /// Records the new lines of one task's event file.
 async fn lines(
     conn: &mut PgConnection,
-    known: &mut Known,
+    known: &mut ReportedTask,
     run: &TaskEvents,
     now: OffsetDateTime,
-    sum: &mut Sum,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     let end = run.first_seq + run.events.len() as u64;
     if end <= known.events_seen {
@@ -261,17 +261,17 @@ async fn lines(
 
 async fn logs(
     conn: &mut PgConnection,
-    known: &mut BTreeMap<TaskId, Known>,
+    known: &mut BTreeMap<TaskId, ReportedTask>,
     report: &NodeReport,
     now: OffsetDateTime,
-    sum: &mut Sum,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     for (id, offset, bytes) in &report.logs {
         let Some(known) = known.get_mut(id) else {
             sum.outcome.unknown.insert(*id);
             continue;
         };
-        let Locked { tenant_id, task } = &known.locked;
+        let LockedTask { tenant_id, task } = &known.locked;
         let appended = log::store(conn, *tenant_id, *id, known.log_end, *offset, bytes).await?;
         let new_end = offset + bytes.len() as u64;
         let new = new_end.saturating_sub(known.log_end.max(*offset));
@@ -281,7 +281,7 @@ async fn logs(
             let left = log::trim(conn, task.job_id, most).await?;
             volume.set_log(left);
         }
-        if appended == Appended::Capped {
+        if appended == LogAppendOutcome::Capped {
             let message = format!(
                 "the log of {} has passed {} MiB; its oldest part is dropped",
                 task.role,

@@ -1,8 +1,8 @@
 //! Records which tasks run or have ended, and charges faults to nodes.
 
-use super::{Known, NodeReport, Sum};
+use super::{NodeReport, ReportEffects, ReportedTask};
 use crate::error::StoreError;
-use crate::fault::{self, Charge};
+use crate::fault::{self, FaultCharge};
 use crate::packing;
 use crate::task;
 use muster_model::assignment::Observed;
@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 pub(super) async fn statuses(
     conn: &mut PgConnection,
-    known: &BTreeMap<TaskId, Known>,
+    known: &BTreeMap<TaskId, ReportedTask>,
     report: &NodeReport,
     now: OffsetDateTime,
-    sum: &mut Sum,
+    sum: &mut ReportEffects,
 ) -> Result<(), StoreError> {
     let mut newest: BTreeMap<TaskId, &Observed> = BTreeMap::new();
     for (id, revision, observed) in &report.statuses {
@@ -41,12 +41,12 @@ pub(super) async fn statuses(
             }
         }
         for fault in faults(task, observed) {
-            let charge = Charge {
+            let charge = FaultCharge {
                 node_id: task.node_id,
                 of: Some((task.job_id, task.id)),
                 fault,
                 at: now,
-                told_at: None,
+                reported_at: None,
             };
             sum.events.extend(fault::charge(conn, &charge).await?);
         }

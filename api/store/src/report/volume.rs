@@ -3,8 +3,8 @@
 
 use crate::error::StoreError;
 use crate::event::NewEvent;
+use crate::int_convert::{signed, unsigned};
 use crate::limit;
-use crate::number::{signed, unsigned};
 use muster_model::event::Event;
 use muster_model::id::{JobId, TenantId};
 use muster_model::tenant::TenantLimits;
@@ -17,11 +17,11 @@ const CHECKPOINTS_SLACK: u64 = 64;
 
 /// Volumes of the jobs of a report, loaded on demand.
 #[derive(Debug, Default)]
-pub(super) struct Volumes(BTreeMap<JobId, Volume>);
+pub(super) struct Volumes(BTreeMap<JobId, JobVolume>);
 
 /// Stored volume of a job, and its limits.
 #[derive(Debug, Clone)]
-pub(super) struct Volume {
+pub(super) struct JobVolume {
     tenant: TenantId,
     limits: TenantLimits,
     events: u64,
@@ -39,10 +39,10 @@ impl Volumes {
         conn: &mut PgConnection,
         tenant: TenantId,
         job: JobId,
-    ) -> Result<&mut Volume, StoreError> {
+    ) -> Result<&mut JobVolume, StoreError> {
         match self.0.entry(job) {
             Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(Volume::load(conn, tenant, job).await?)),
+            Entry::Vacant(place) => Ok(place.insert(JobVolume::load(conn, tenant, job).await?)),
         }
     }
 
@@ -70,7 +70,7 @@ impl Volumes {
     }
 }
 
-impl Volume {
+impl JobVolume {
     async fn load(
         conn: &mut PgConnection,
         tenant: TenantId,

@@ -7,14 +7,14 @@
 
 mod pass;
 
-pub use pass::{Forgotten, Keep, once};
+pub use pass::{RetentionCounts, RetentionRules, once};
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
-use crate::membership::{self, Removal};
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
+use crate::membership::{self, NodeRemovalOutcome};
+use crate::notify::{self, NotifyChannel};
 use crate::study;
-use crate::wake::{self, Channel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId};
@@ -74,7 +74,7 @@ pub async fn expire_jobs(
         .collect();
     event::append(conn, &events).await?;
     if !events.is_empty() {
-        wake::send(conn, &[Channel::Events]).await?;
+        notify::send(conn, &[NotifyChannel::Events]).await?;
     }
     Ok(events.len() as u64)
 }
@@ -104,7 +104,7 @@ pub async fn expire_studies(
     let mut deleted = 0;
     for id in due {
         let outcome = study::delete(conn, StudyId::from(id), now).await?;
-        deleted += u64::from(outcome == study::Outcome::Done);
+        deleted += u64::from(outcome == study::StudyOrderOutcome::Done);
     }
     Ok(deleted)
 }
@@ -423,7 +423,7 @@ pub async fn expire_nodes(
     let mut removed = 0;
     for name in names {
         let outcome = membership::remove(conn, &name, &actor(), now).await?;
-        removed += u64::from(outcome == Removal::Done);
+        removed += u64::from(outcome == NodeRemovalOutcome::Done);
     }
     Ok(removed)
 }

@@ -1,7 +1,7 @@
 //! One pass of retention: all batches, each in a transaction of its own.
 
 use crate::error::StoreError;
-use crate::pool::{self, Pool};
+use crate::pool::{self, StorePool};
 use crate::{forecast, idempotency, question, round, token};
 use muster_model::id::JobId;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 /// Times after which rows are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionRules {
     /// Age of rounds and forecasts.
     pub rounds: Duration,
     /// Time after the end of jobs and studies at which they are deleted; `None`: never.
@@ -30,7 +30,7 @@ const USERS_KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// Numbers of rows that a pass has removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forgotten {
+pub struct RetentionCounts {
     pub rounds: u64,
     pub answers: u64,
     /// Expired or revoked tokens.
@@ -74,11 +74,11 @@ async fn repeat<F: Future<Output = Result<u64, StoreError>>>(
 
 /// Collects the first error of a pass. A part that fails does not prevent the others.
 #[derive(Default)]
-struct Parts {
+struct RetentionErrors {
     first_error: Option<StoreError>,
 }
 
-impl Parts {
+impl RetentionErrors {
     fn done(&mut self, part: Result<u64, StoreError>) -> u64 {
         part.unwrap_or_else(|error| {
             self.first_error.get_or_insert(error);
@@ -91,9 +91,13 @@ impl Parts {
 ///
 /// # Errors
 /// The first error of a part; all parts are tried.
-pub async fn once(pool: &Pool, keep: &Keep, now: OffsetDateTime) -> Result<Forgotten, StoreError> {
-    let mut parts = Parts::default();
-    let mut gone = Forgotten::default();
+pub async fn once(
+    pool: &StorePool,
+    keep: &RetentionRules,
+    now: OffsetDateTime,
+) -> Result<RetentionCounts, StoreError> {
+    let mut parts = RetentionErrors::default();
+    let mut gone = RetentionCounts::default();
     of_the_cluster(pool, keep, now, &mut gone, &mut parts).await;
     of_jobs(pool, keep, now, &mut gone, &mut parts).await;
     // Users come last, because jobs refer to them.
@@ -107,11 +111,11 @@ pub async fn once(pool: &Pool, keep: &Keep, now: OffsetDateTime) -> Result<Forgo
 }
 
 async fn of_the_cluster(
-    pool: &Pool,
-    keep: &Keep,
+    pool: &StorePool,
+    keep: &RetentionRules,
     now: OffsetDateTime,
-    gone: &mut Forgotten,
-    parts: &mut Parts,
+    gone: &mut RetentionCounts,
+    parts: &mut RetentionErrors,
 ) {
     let rounds_before = now - keep.rounds;
     let rounds = batch!(pool, |tx| round::prune(&mut tx, rounds_before));
@@ -139,11 +143,11 @@ async fn of_the_cluster(
 }
 
 async fn of_jobs(
-    pool: &Pool,
-    keep: &Keep,
+    pool: &StorePool,
+    keep: &RetentionRules,
     now: OffsetDateTime,
-    gone: &mut Forgotten,
-    parts: &mut Parts,
+    gone: &mut RetentionCounts,
+    parts: &mut RetentionErrors,
 ) {
     if let Some(ended_jobs) = keep.ended_jobs {
         let before = now - ended_jobs;
@@ -161,7 +165,7 @@ async fn of_jobs(
 }
 
 /// Purges all jobs that were deleted before `before`, and returns their number.
-async fn purge(pool: &Pool, before: OffsetDateTime) -> Result<u64, StoreError> {
+async fn purge(pool: &StorePool, before: OffsetDateTime) -> Result<u64, StoreError> {
     let mut purged = 0;
     let mut after = None;
     loop {

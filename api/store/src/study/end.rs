@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::job;
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::event::Event;
 use muster_model::id::StudyId;
 use muster_model::job::Intent;
@@ -78,6 +78,6 @@ pub async fn end(
         event: Event::Note { message },
     };
     event::append(conn, &[told]).await?;
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(true)
 }

@@ -13,9 +13,9 @@ pub mod trial;
 pub mod trial_rows;
 
 use crate::error::StoreError;
+use crate::int_convert::{signed32, unsigned, unsigned32};
 use crate::limit;
-use crate::number::{signed32, unsigned, unsigned32};
-use crate::wake::{self, Channel};
+use crate::notify::{self, NotifyChannel};
 use muster_model::id::{StudyId, TenantId, UserId};
 use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
 use muster_model::view::{TrialCounts, TrialView};
@@ -67,7 +67,7 @@ pub const BEST_SHOWN: u32 = 10;
 
 /// Result of an order or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StudyOrderOutcome {
     Done,
     /// Refused by the study's phase. A study with a waiting order to cancel counts as cancelled.
     Refused {
@@ -91,7 +91,7 @@ pub enum Outcome {
 
 /// A study and the orders that wait for the scheduler.
 #[derive(Debug)]
-struct Standing {
+struct StudyOrderState {
     phase: StudyPhase,
     /// Whether a user has ordered the end.
     ended: bool,
@@ -102,7 +102,7 @@ struct Standing {
     proposed: u64,
 }
 
-struct Row {
+struct StudySqlRow {
     id: Uuid,
     document: Json<StudySpec>,
     phase: String,
@@ -126,7 +126,7 @@ struct Row {
 macro_rules! select_studies {
     ($rest:literal, $($argument:expr),* $(,)?) => {
         sqlx::query_as!(
-            Row,
+            StudySqlRow,
             r#"select s.id, s.document as "document: Json<StudySpec>", s.phase, s.cancelled, s.trials_limit, s.seq,
                    u.name as user_name, s.created_at, s.finished_at,
                    n.created as "created!", n.running as "running!", n.waiting as "waiting!", n.stopping as "stopping!",
@@ -175,7 +175,7 @@ pub async fn insert(
     if done.rows_affected() == 0 {
         return Err(StoreError::TenantDeleted);
     }
-    wake::send(conn, &[Channel::Studies]).await
+    notify::send(conn, &[NotifyChannel::Studies]).await
 }
 
 /// Returns a study; `None` if it is not in scope or was deleted.
@@ -222,19 +222,19 @@ pub async fn order(
     id: StudyId,
     orders: &[StudyOrder],
     now: OffsetDateTime,
-) -> Result<Outcome, StoreError> {
+) -> Result<StudyOrderOutcome, StoreError> {
     in_turn(conn, id).await?;
     let Some(standing) = standing(conn, id).await? else {
-        return Ok(Outcome::NotFound);
+        return Ok(StudyOrderOutcome::NotFound);
     };
     if standing.ended && !standing.phase.is_over() && orders == [StudyOrder::Cancel] {
-        return Ok(Outcome::Done);
+        return Ok(StudyOrderOutcome::Done);
     }
     if let Some(refused) = refused(&standing, orders) {
         return Ok(refused);
     }
     write(conn, id, orders, now).await?;
-    Ok(Outcome::Done)
+    Ok(StudyOrderOutcome::Done)
 }
 
 /// Writes at least one order, and wakes the scheduler after the commit. An order may restart a
@@ -259,7 +259,7 @@ async fn write(
         id.0,
         now,
         &bodies,
-        Channel::Studies.as_str()
+        NotifyChannel::Studies.as_str()
     )
     .execute(conn)
     .await?;
@@ -269,7 +269,7 @@ async fn write(
     }
 }
 
-fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
+fn refused(standing: &StudyOrderState, orders: &[StudyOrder]) -> Option<StudyOrderOutcome> {
     let phase = if standing.ended {
         StudyPhase::Cancelled
     } else {
@@ -287,7 +287,7 @@ fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
         }
     };
     if !may {
-        return Some(Outcome::Refused { phase });
+        return Some(StudyOrderOutcome::Refused { phase });
     }
     let asked = orders.iter().map(|order| match order {
         StudyOrder::Extend { trials } => u64::from(*trials),
@@ -296,16 +296,16 @@ fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
     let limit = standing.limit;
     if u64::from(limit) + asked.sum::<u64>() > u64::from(MAX_TRIALS) {
         let most = MAX_TRIALS.saturating_sub(limit);
-        return Some(Outcome::TooMany { limit, most });
+        return Some(StudyOrderOutcome::TooMany { limit, most });
     }
     let proposed = orders.iter().map(StudyOrder::proposed).sum::<u64>();
     if proposed > 0 && standing.proposed + proposed > MAX_PROPOSED {
         let waiting = standing.proposed;
-        return Some(Outcome::TooManyProposed { waiting });
+        return Some(StudyOrderOutcome::TooManyProposed { waiting });
     }
     let waiting = standing.waiting;
     let busy = waiting + orders.len() as u64 > MAX_WAITING && !ends;
-    busy.then_some(Outcome::Busy { waiting })
+    busy.then_some(StudyOrderOutcome::Busy { waiting })
 }
 
 /// Hides a finished study and the jobs of its trials. Refused while orders wait, which may restart
@@ -317,17 +317,17 @@ pub async fn delete(
     conn: &mut PgConnection,
     id: StudyId,
     now: OffsetDateTime,
-) -> Result<Outcome, StoreError> {
+) -> Result<StudyOrderOutcome, StoreError> {
     in_turn(conn, id).await?;
     // The scheduler may be in the middle of a step.
     sqlx::query!("select id from study where id = $1 for no key update", id.0)
         .fetch_optional(&mut *conn)
         .await?;
-    let Some(Standing { phase, waiting, .. }) = standing(conn, id).await? else {
-        return Ok(Outcome::NotFound);
+    let Some(StudyOrderState { phase, waiting, .. }) = standing(conn, id).await? else {
+        return Ok(StudyOrderOutcome::NotFound);
     };
     if !phase.is_over() {
-        return Ok(Outcome::Refused { phase });
+        return Ok(StudyOrderOutcome::Refused { phase });
     }
     let ending = sqlx::query_scalar!(
         r#"select count(*) as "jobs!" from job where study_id = $1 and finished_at is null"#,
@@ -337,7 +337,7 @@ pub async fn delete(
     .await?;
     let waiting = waiting + unsigned(ending);
     if waiting > 0 {
-        return Ok(Outcome::Busy { waiting });
+        return Ok(StudyOrderOutcome::Busy { waiting });
     }
     sqlx::query!("update study set deleted_at = $2 where id = $1", id.0, now)
         .execute(&mut *conn)
@@ -349,7 +349,7 @@ pub async fn delete(
     )
     .execute(conn)
     .await?;
-    Ok(Outcome::Done)
+    Ok(StudyOrderOutcome::Done)
 }
 
 /// Serialises transactions that order or tell something of this study ([`outside`]), until this
@@ -363,7 +363,10 @@ async fn in_turn(conn: &mut PgConnection, id: StudyId) -> Result<(), StoreError>
     Ok(())
 }
 
-async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<Standing>, StoreError> {
+async fn standing(
+    conn: &mut PgConnection,
+    id: StudyId,
+) -> Result<Option<StudyOrderState>, StoreError> {
     let row = sqlx::query!(
         r#"select s.phase, s.cancelled, s.trials_limit, s.proposed, o.waiting as "waiting!", o.more as "more!", o.ends as "ends!",
                   o.proposed as "ordered!"
@@ -381,7 +384,7 @@ async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<Standin
     .await?;
     let Some(row) = row else { return Ok(None) };
     let more = u32::try_from(row.more).unwrap_or(u32::MAX);
-    Ok(Some(Standing {
+    Ok(Some(StudyOrderState {
         phase: phase(&row.phase, row.cancelled),
         ended: row.cancelled || row.ends,
         limit: unsigned32(row.trials_limit).saturating_add(more),
@@ -437,7 +440,10 @@ fn phase(name: &str, cancelled: bool) -> StudyPhase {
     }
 }
 
-async fn with_best(conn: &mut PgConnection, rows: Vec<Row>) -> Result<Vec<StudyRow>, StoreError> {
+async fn with_best(
+    conn: &mut PgConnection,
+    rows: Vec<StudySqlRow>,
+) -> Result<Vec<StudyRow>, StoreError> {
     let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
     let mut best = trial::best(conn, &ids, BEST_SHOWN).await?;
     let count = |n: i64| u32::try_from(n).expect("at most a million trials");

@@ -4,10 +4,10 @@
 //! visible to the scheduler at once, which proposes trials meanwhile. They are acknowledged when
 //! they are on the disk ([`lasting`]).
 
-use super::{Outcome, Standing, phase, refused, trial, write};
+use super::{StudyOrderOutcome, StudyOrderState, phase, refused, trial, write};
 use crate::error::StoreError;
-use crate::number::{asked32, unsigned, unsigned32};
-use crate::pool::{Pool, Transaction, begin_with};
+use crate::int_convert::{checked_signed32, unsigned, unsigned32};
+use crate::pool::{StorePool, Transaction, begin_with};
 use muster_model::id::{StudyId, TenantId};
 use muster_model::study::{Parameters, StudyOrder, StudyPhase, StudySpec, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource, TrialView};
@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 
 /// Result of `ask`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct StudyAskResult {
     pub phase: StudyPhase,
     /// Whether its trials are jobs. Such trials are not handed out.
     pub has_job: bool,
@@ -26,17 +26,17 @@ pub struct Asked {
 
 /// A study that receives results.
 #[derive(Debug)]
-pub struct Open {
+pub struct ReportableStudy {
     pub document: StudySpec,
     /// The named trials that were handed out. A trial that was not may not be on the disk yet, and
     /// may be proposed with other parameters after a failure.
-    pub trials: Vec<Reached>,
-    standing: Standing,
+    pub trials: Vec<TrialProgress>,
+    standing: StudyOrderState,
 }
 
 /// Progress of a trial, as the search knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reached {
+pub struct TrialProgress {
     pub number: u32,
     pub state: TrialPhase,
     pub budget: u64,
@@ -54,7 +54,7 @@ pub async fn ask(
     id: StudyId,
     count: u32,
     now: OffsetDateTime,
-) -> Result<Option<Asked>, StoreError> {
+) -> Result<Option<StudyAskResult>, StoreError> {
     let rows = sqlx::query!(
         r#"with free as materialized (
                select number from study_trial
@@ -109,7 +109,7 @@ pub async fn ask(
         })
     });
     let trials = shown.collect();
-    Ok(Some(Asked {
+    Ok(Some(StudyAskResult {
         phase,
         has_job,
         trials,
@@ -121,7 +121,11 @@ pub async fn ask(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn begin(pool: &Pool, tenant: TenantId, id: StudyId) -> Result<Transaction, StoreError> {
+pub async fn begin(
+    pool: &StorePool,
+    tenant: TenantId,
+    id: StudyId,
+) -> Result<Transaction, StoreError> {
     // UUIDs contain nothing to escape. The lock comes first, because a statement that waits for it
     // would not see the changes of the transaction it waited for.
     let (tenant, id) = (tenant.0, id.0);
@@ -141,8 +145,12 @@ pub async fn look(
     conn: &mut PgConnection,
     id: StudyId,
     numbers: &[u32],
-) -> Result<Option<Open>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().filter_map(asked32).collect();
+) -> Result<Option<ReportableStudy>, StoreError> {
+    let numbers: Vec<i32> = numbers
+        .iter()
+        .copied()
+        .filter_map(checked_signed32)
+        .collect();
     let row = sqlx::query!(
         r#"select s.document as "document: Json<StudySpec>", s.phase, s.cancelled, s.trials_limit, s.proposed,
                   o.waiting as "waiting!", o.ends as "ends!", t.numbers as "numbers!", t.states as "states!", t.budgets as "budgets!",
@@ -165,7 +173,7 @@ pub async fn look(
     .fetch_optional(conn)
     .await?;
     let Some(row) = row else { return Ok(None) };
-    let standing = Standing {
+    let standing = StudyOrderState {
         phase: phase(&row.phase, row.cancelled),
         ended: row.cancelled || row.ends,
         limit: unsigned32(row.trials_limit),
@@ -174,13 +182,13 @@ pub async fn look(
     };
     let trials = row.numbers.into_iter().zip(row.states);
     let trials = trials.zip(row.budgets).zip(row.ended);
-    let trials = trials.map(|(((number, state), budget), ended)| Reached {
+    let trials = trials.map(|(((number, state), budget), ended)| TrialProgress {
         number: unsigned32(number),
         state: trial::phase(&state),
         budget: unsigned(budget),
         ended: ended.map(unsigned),
     });
-    Ok(Some(Open {
+    Ok(Some(ReportableStudy {
         trials: trials.collect(),
         document: row.document.0,
         standing,
@@ -195,16 +203,16 @@ pub async fn look(
 pub async fn tell(
     mut tx: Transaction,
     id: StudyId,
-    open: &Open,
+    open: &ReportableStudy,
     told: &[StudyOrder],
     now: OffsetDateTime,
-) -> Result<Outcome, StoreError> {
+) -> Result<StudyOrderOutcome, StoreError> {
     if let Some(refused) = refused(&open.standing, told) {
         return Ok(refused);
     }
     write(&mut tx, id, told, now).await?;
     tx.commit().await?;
-    Ok(Outcome::Done)
+    Ok(StudyOrderOutcome::Done)
 }
 
 /// Waits until all earlier commits are on the disk. It commits a transaction that writes only a
@@ -213,7 +221,7 @@ pub async fn tell(
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn lasting(pool: &Pool) -> Result<(), StoreError> {
+pub async fn lasting(pool: &StorePool) -> Result<(), StoreError> {
     sqlx::query!(r#"select pg_logical_emit_message(true, 'muster', '')::text as "place!""#)
         .fetch_one(pool)
         .await?;

@@ -2,15 +2,15 @@
 
 use super::trial_rows::TrialWrite;
 use crate::error::StoreError;
-use crate::number::{signed, signed32, unsigned};
-use crate::wake::Channel;
+use crate::int_convert::{signed, signed32, unsigned};
+use crate::notify::NotifyChannel;
 use muster_model::id::StudyId;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 /// Changes of a study and its trials by one step.
 #[derive(Debug, Clone)]
-pub struct Saved {
+pub struct StudyStepChanges {
     pub phase: &'static str,
     pub cancelled: bool,
     pub limit: u32,
@@ -48,13 +48,13 @@ pub struct Saved {
 pub async fn save(
     conn: &mut PgConnection,
     id: StudyId,
-    saved: &Saved,
+    saved: &StudyStepChanges,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    let woken: &[Channel] = if saved.has_jobs {
-        &[Channel::Rounds, Channel::Events]
+    let woken: &[NotifyChannel] = if saved.has_jobs {
+        &[NotifyChannel::Rounds, NotifyChannel::Events]
     } else {
-        &[Channel::Events]
+        &[NotifyChannel::Events]
     };
     let woken: Vec<String> = woken.iter().map(|one| one.as_str().to_owned()).collect();
     let numbers = saved.changed.iter().map(|trial| signed32(trial.number));

@@ -3,9 +3,9 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
+use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use crate::job::{self, NewJob, not_considered};
 use crate::limit;
-use crate::number::{signed, signed32, unsigned, unsigned32};
 use crate::progress::{logged, split};
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 
 /// A study as it was read.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct StoredStudy {
     pub tenant_id: TenantId,
     pub created_by: UserId,
     pub document: StudySpec,
@@ -36,7 +36,7 @@ pub struct Loaded {
 
 /// Facts about the job of a trial that holds a slot.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fact {
+pub struct TrialJobFacts {
     pub number: u32,
     pub job_id: JobId,
     pub state: JobState,
@@ -51,9 +51,9 @@ pub struct Fact {
 
 /// A study and the orders since its last step.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct StudyWithOrders {
     /// `None` if the study does not exist or was deleted.
-    pub study: Option<Loaded>,
+    pub study: Option<StoredStudy>,
     /// Orders in sequence, each with its number for [`forget`] and [`super::save`].
     pub orders: Vec<(i64, StudyOrder)>,
 }
@@ -95,7 +95,7 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreError> {
+pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<StudyWithOrders, StoreError> {
     let row = sqlx::query!(
         r#"select s.tenant_id as "tenant_id?", s.created_by as "created_by?", s.document as "document?: Json<StudySpec>",
                   s.phase as "phase?", s.cancelled as "cancelled?", s.seq as "seq?", s.state_seq as "state_seq?",
@@ -107,13 +107,13 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreErr
     )
     .fetch_one(conn)
     .await?;
-    let read = |body: &String| {
+    let bodies = row.bodies.iter().map(|body| {
         let what = "an order of a study";
         serde_json::from_str(body).map_err(|source| StoreError::Decode { what, source })
-    };
-    let bodies: Vec<StudyOrder> = row.bodies.iter().map(read).collect::<Result<_, _>>()?;
+    });
+    let bodies = bodies.collect::<Result<Vec<StudyOrder>, _>>()?;
     let study = (|| {
-        Some(Loaded {
+        Some(StoredStudy {
             tenant_id: row.tenant_id?.into(),
             created_by: row.created_by?.into(),
             document: row.document?.0,
@@ -124,7 +124,7 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreErr
         })
     })();
     let orders = row.numbers.into_iter().zip(bodies).collect();
-    Ok(Look { study, orders })
+    Ok(StudyWithOrders { study, orders })
 }
 
 /// Locks the study until the transaction ends, if it has `seq` events. Returns `false` if another
@@ -182,7 +182,7 @@ pub async fn forget(conn: &mut PgConnection, orders: &[i64]) -> Result<(), Store
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<Fact>, StoreError> {
+pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<TrialJobFacts>, StoreError> {
     let rows = sqlx::query!(
         r#"select t.number, j.id, j.state as "state: Json<JobState>", j.spec as "spec: Json<JobSpec>",
                   (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Filled<Sample>>"
@@ -198,7 +198,7 @@ pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<Fact>, St
     let mut facts = Vec::with_capacity(rows.len());
     for row in rows {
         let evaluations = evaluations(conn, id, row.number).await?;
-        facts.push(Fact {
+        facts.push(TrialJobFacts {
             number: unsigned32(row.number),
             job_id: row.id.into(),
             state: row.state.0,

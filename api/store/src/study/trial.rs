@@ -1,7 +1,7 @@
 //! Trials as they are returned to clients and handed out to external trainers.
 
 use crate::error::StoreError;
-use crate::number::{asked32, unsigned, unsigned32};
+use crate::int_convert::{checked_signed32, unsigned, unsigned32};
 use muster_model::id::StudyId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::study::{Parameters, TrialPhase};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-struct Row {
+struct TrialSqlRow {
     study_id: Uuid,
     number: i32,
     job_id: Option<Uuid>,
@@ -38,7 +38,7 @@ struct Row {
 macro_rules! select_trials {
     ($rest:literal, $($argument:expr),* $(,)?) => {
         sqlx::query_as!(
-            Row,
+            TrialSqlRow,
             r#"select t.study_id, t.number, t.job_id, j.state as "job_state?: Json<JobState>", t.state,
                    t.parameters as "parameters: Json<Parameters>", t.seed, t.budget, t.rung, t.from_trial, t.from_step,
                    case when $1::boolean then t.reports end as "reports: Json<Vec<TrialPoint>>",
@@ -84,7 +84,11 @@ pub async fn named(
     study: StudyId,
     numbers: &[u32],
 ) -> Result<Vec<TrialView>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().filter_map(asked32).collect();
+    let numbers: Vec<i32> = numbers
+        .iter()
+        .copied()
+        .filter_map(checked_signed32)
+        .collect();
     let rows = select_trials!(
         "where t.study_id = $2 and t.number = any($3) order by t.number",
         true,
@@ -148,7 +152,7 @@ pub(super) async fn best(
 
 /// Returns the number after which a page begins.
 fn place(after: Option<u32>) -> i32 {
-    after.map_or(-1, |after| asked32(after).unwrap_or(i32::MAX))
+    after.map_or(-1, |after| checked_signed32(after).unwrap_or(i32::MAX))
 }
 
 pub(crate) fn phase(name: &str) -> TrialPhase {
@@ -157,8 +161,8 @@ pub(crate) fn phase(name: &str) -> TrialPhase {
     found.expect("a constraint keeps other states out of the column")
 }
 
-impl From<Row> for TrialView {
-    fn from(row: Row) -> Self {
+impl From<TrialSqlRow> for TrialView {
+    fn from(row: TrialSqlRow) -> Self {
         Self {
             number: unsigned32(row.number),
             state: phase(&row.state),

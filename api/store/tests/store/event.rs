@@ -2,7 +2,7 @@
 
 use crate::world::{World, at};
 use muster_model::event::Event;
-use muster_store::event::{Cursor, EventFilter, NewEvent, append, newest, page};
+use muster_store::event::{EventCursor, EventFilter, NewEvent, append, newest, page};
 use muster_store::pool;
 
 fn note(world: &World, message: &str) -> NewEvent {
@@ -18,7 +18,7 @@ fn note(world: &World, message: &str) -> NewEvent {
     }
 }
 
-async fn read(world: &World, cursor: &mut Cursor, limit: u32) -> anyhow::Result<Vec<String>> {
+async fn read(world: &World, cursor: &mut EventCursor, limit: u32) -> anyhow::Result<Vec<String>> {
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let events = page(&mut tx, EventFilter::default(), Some(*cursor), limit).await?;
     if let Some(last) = events.last() {
@@ -34,7 +34,7 @@ async fn read(world: &World, cursor: &mut Cursor, limit: u32) -> anyhow::Result<
 #[tokio::test]
 async fn reader_sees_events_of_a_late_commit() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let mut cursor = Cursor { xid: 0, seq: 0 };
+    let mut cursor = EventCursor { xid: 0, seq: 0 };
     read(&world, &mut cursor, 100).await?;
 
     let mut slow = pool::begin(&world.scheduler).await?;
@@ -104,7 +104,7 @@ async fn pages_have_no_gap_or_overlap_during_concurrent_writes() -> anyhow::Resu
 
 #[test]
 fn cursor_survives_a_round_trip_and_refuses_other_text() {
-    let cursor = Cursor {
+    let cursor = EventCursor {
         xid: u64::MAX,
         seq: 7,
     };
@@ -120,6 +120,6 @@ fn cursor_survives_a_round_trip_and_refuses_other_text() {
         "1-1-1",
         "18446744073709551616-1",
     ] {
-        assert!(text.parse::<Cursor>().is_err(), "{text:?}");
+        assert!(text.parse::<EventCursor>().is_err(), "{text:?}");
     }
 }

@@ -6,13 +6,13 @@ use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::task::Outcome;
 use muster_store::event::{self, EventFilter};
-use muster_store::plan::{self, Action};
-use muster_store::{fault, pool, scope};
+use muster_store::plan::{self, CommitAction};
+use muster_store::{fault, pool, tenant_scope};
 use std::time::Duration;
 use time::OffsetDateTime;
 
 /// Returns the faults that rounds load for the node.
-async fn charged(world: &World, seconds: u64) -> anyhow::Result<Vec<fault::Charge>> {
+async fn charged(world: &World, seconds: u64) -> anyhow::Result<Vec<fault::FaultCharge>> {
     let mut tx = pool::begin_snapshot(&world.scheduler).await?;
     let loaded = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
     Ok(loaded.faults.get(&world.node).cloned().unwrap_or_default())
@@ -21,7 +21,7 @@ async fn charged(world: &World, seconds: u64) -> anyhow::Result<Vec<fault::Charg
 /// Returns the faults in the node's history.
 async fn history(world: &World) -> anyhow::Result<Vec<NodeFault>> {
     let mut tx = pool::begin(&world.api).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let of_node = EventFilter {
         job_id: None,
         node_id: Some(world.node),
@@ -72,7 +72,7 @@ async fn program_blocked_by_the_driver_is_charged_to_its_gpu_once() -> anyhow::R
     let (chief, shard) = world.start(job, 0, &[2], 1).await?;
     let up = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, Action::Up, 3).await?;
+    world.step(job, 1, CommitAction::Up, 3).await?;
     let outcome = Outcome::lost_by_driver("cuCheckpointProcessRestore: 999".to_owned());
     let gone = Observed::Gone {
         outcome: outcome.clone(),

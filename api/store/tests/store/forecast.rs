@@ -6,9 +6,10 @@ use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
 use muster_model::job::AfterStop;
 use muster_store::forecast::{
-    Held, NewForecast, Raw, Tally, around_s, insert, outcomes, prune, start_outcomes, tally,
+    ForecastCoverage, IntervalCoverage, NewForecast, SimulatedForecast, around_s, insert, outcomes,
+    prune, start_outcomes, tally,
 };
-use muster_store::plan::Action;
+use muster_store::plan::CommitAction;
 use muster_store::{job, pool};
 
 fn made(made_s: u64, finish: Option<(u64, u64, u64)>) -> Forecast {
@@ -33,7 +34,7 @@ fn new(job: JobId, forecast: Forecast) -> NewForecast {
     NewForecast {
         job,
         forecast,
-        raw: Raw {
+        raw: SimulatedForecast {
             basis: "measured".to_owned(),
             waits: true,
             start_s: forecast.start.map(left_s),
@@ -47,12 +48,12 @@ async fn run_to_its_end(world: &World, job: JobId) -> anyhow::Result<()> {
     let (chief, shard) = world.start(job, 0, &[0], 10).await?;
     let running = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(1, &running, 11).await?;
-    world.step(job, 1, Action::Up, 12).await?;
+    world.step(job, 1, CommitAction::Up, 12).await?;
     world.step(job, 1, stop(AfterStop::Succeed), 100).await?;
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 109)
         .await?;
-    world.step(job, 1, Action::Release, 110).await?;
+    world.step(job, 1, CommitAction::Release, 110).await?;
     Ok(())
 }
 
@@ -74,7 +75,11 @@ async fn newest_forecast_is_shown_and_all_are_compared_with_the_end() -> anyhow:
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let shown = job::get(&mut tx, job).await?.and_then(|row| row.forecast);
     assert_eq!(shown, Some(forecasts[2]));
-    assert_eq!(tally(&mut tx, at(0)).await?, Tally::default(), "it runs");
+    assert_eq!(
+        tally(&mut tx, at(0)).await?,
+        ForecastCoverage::default(),
+        "it runs"
+    );
     drop(tx);
 
     run_to_its_end(&world, job).await?;
@@ -82,8 +87,8 @@ async fn newest_forecast_is_shown_and_all_are_compared_with_the_end() -> anyhow:
     let row = job::get(&mut tx, job).await?.expect("the job");
     assert_eq!(row.forecast, None, "it has ended");
     let counted = tally(&mut tx, at(0)).await?;
-    assert_eq!(counted.start, Held::default());
-    let Held {
+    assert_eq!(counted.start, IntervalCoverage::default());
+    let IntervalCoverage {
         forecasts,
         held,
         jobs,
@@ -95,7 +100,7 @@ async fn newest_forecast_is_shown_and_all_are_compared_with_the_end() -> anyhow:
     assert!((share - 107.0 / 108.0).abs() < 1e-6, "{share}");
     assert_eq!(tally(&mut tx, at(2)).await?.finish.forecasts, 1);
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    assert_eq!(tally(&mut tx, at(0)).await?, Tally::default());
+    assert_eq!(tally(&mut tx, at(0)).await?, ForecastCoverage::default());
 
     let mut tx = pool::begin(&world.scheduler).await?;
     let scored = outcomes(&mut tx).await?;
@@ -132,7 +137,7 @@ async fn starts_are_compared_and_unsure_forecasts_not_counted() -> anyhow::Resul
 
     let mut tx = pool::begin(&world.scheduler).await?;
     let counted = tally(&mut tx, at(0)).await?;
-    let Held {
+    let IntervalCoverage {
         forecasts,
         held,
         jobs,

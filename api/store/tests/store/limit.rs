@@ -5,14 +5,14 @@ use crate::world::{World, at, id, spec};
 use muster_model::id::{JobId, TenantId, TokenId};
 use muster_model::tenant::{Access, LimitsSet, LimitsUse};
 use muster_store::job::{self, NewJob};
-use muster_store::limit::{self, Exceeded};
-use muster_store::plan::Action;
-use muster_store::token::{self, NewToken};
-use muster_store::{StoreError, edit, pool, scope};
+use muster_store::limit::{self, TenantLimitExceeded};
+use muster_store::plan::CommitAction;
+use muster_store::token::{self, NewTokenRecord};
+use muster_store::{StoreError, edit, pool, tenant_scope};
 
 async fn set(world: &World, limits: LimitsSet) -> anyhow::Result<()> {
     let mut tx = pool::begin(&world.api).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     limit::write(&mut tx, world.red, &limits).await?;
     tx.commit().await?;
     Ok(())
@@ -39,7 +39,7 @@ async fn submit(world: &World, name: &str) -> Result<JobId, StoreError> {
     Ok(new.id)
 }
 
-fn exceeded<T: std::fmt::Debug>(done: Result<T, StoreError>) -> Exceeded {
+fn exceeded<T: std::fmt::Debug>(done: Result<T, StoreError>) -> TenantLimitExceeded {
     match done {
         Err(StoreError::Exceeded(exceeded)) => exceeded,
         other => panic!("it is above a limit: {other:?}"),
@@ -88,7 +88,7 @@ async fn ended_job_frees_its_place_within_the_limit() -> anyhow::Result<()> {
     let refused = job::insert(&mut tx, &new(&world, "second"), at(1)).await;
     assert_eq!(exceeded(refused).used, 1);
     drop(tx);
-    world.step(first, 0, Action::Cancel, 2).await?;
+    world.step(first, 0, CommitAction::Cancel, 2).await?;
     assert_eq!(used(&world, world.red).await?, LimitsUse::default());
     submit(&world, "second").await?;
     Ok(())
@@ -117,7 +117,7 @@ async fn bytes_of_documents_are_limited_and_follow_edits() -> anyhow::Result<()>
     tx.commit().await?;
     let counted = used(&world, world.red).await?.open_job_bytes;
     assert_eq!(counted, limit::document_bytes(&longer));
-    world.step(first, 0, Action::Cancel, 3).await?;
+    world.step(first, 0, CommitAction::Cancel, 3).await?;
     assert_eq!(used(&world, world.red).await?.open_job_bytes, 0);
     Ok(())
 }
@@ -176,7 +176,7 @@ async fn live_tokens_are_limited_for_tenant_and_user() -> anyhow::Result<()> {
         let mut made: Vec<TokenId> = Vec::new();
         for number in 0..2_u8 {
             limit::admit_token(&mut tx, world.red, world.red_user, at(1)).await?;
-            let new = NewToken {
+            let new = NewTokenRecord {
                 id: id(),
                 tenant_id: world.red,
                 user_id: world.red_user,

@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use muster_model::id::TaskId;
-use muster_store::log::{Appended, CAP_BYTES, append, read, tail};
+use muster_store::log::{CAP_BYTES, LogAppendOutcome, append, read, tail};
 use muster_store::report::NodeReport;
 use muster_store::{event, pool};
 
@@ -16,13 +16,25 @@ async fn overlapping_pieces_are_joined_and_read_from_any_offset() -> anyhow::Res
     let world = World::new().await?;
     let id = task(&world).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
-    assert_eq!(append(&mut tx, id, 0, b"abcd").await?, Appended::Stored);
-    assert_eq!(append(&mut tx, id, 2, b"cdef").await?, Appended::Stored);
-    assert_eq!(append(&mut tx, id, 0, b"abc").await?, Appended::Repeated);
-    assert_eq!(append(&mut tx, id, 6, b"").await?, Appended::Repeated);
+    assert_eq!(
+        append(&mut tx, id, 0, b"abcd").await?,
+        LogAppendOutcome::Stored
+    );
+    assert_eq!(
+        append(&mut tx, id, 2, b"cdef").await?,
+        LogAppendOutcome::Stored
+    );
+    assert_eq!(
+        append(&mut tx, id, 0, b"abc").await?,
+        LogAppendOutcome::Repeated
+    );
+    assert_eq!(
+        append(&mut tx, id, 6, b"").await?,
+        LogAppendOutcome::Repeated
+    );
     assert_eq!(
         append(&mut tx, crate::world::id(), 0, b"x").await?,
-        Appended::UnknownTask
+        LogAppendOutcome::UnknownTask
     );
     for (offset, max, expected) in [
         (0, 100, "abcdef"),

@@ -147,7 +147,7 @@ async fn owner_without_superuser_migrates_and_creates_a_tenant() -> anyhow::Resu
         name: "ada".into(),
     };
     muster_store::user::create(&mut conn, &user, now).await?;
-    let token = muster_store::token::NewToken {
+    let token = muster_store::token::NewTokenRecord {
         id: uuid::Uuid::from_u128(3).into(),
         tenant_id: tenant.id,
         user_id: user.id,

@@ -6,8 +6,8 @@ use muster_model::id::NodeId;
 use muster_model::node::{Closed, Excluded, Node, NodeState, Notice};
 use muster_model::task::{Outcome, TaskState};
 use muster_store::event::EventFilter;
-use muster_store::plan::{Refusal, Step};
-use muster_store::{assignment, event, fault, node, pool, scope};
+use muster_store::plan::{CommitRefusal, CommitStep};
+use muster_store::{assignment, event, fault, node, pool, tenant_scope};
 use std::time::Duration;
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn heartbeat_skips_nodes_with_locked_rows() -> anyhow::Result<()> {
         .id;
     let gone: NodeId = id();
     tx.commit().await?;
-    let touch = async |seconds| -> anyhow::Result<node::Touched> {
+    let touch = async |seconds| -> anyhow::Result<node::HeartbeatBatchResult> {
         let mut tx = pool::begin(&world.scheduler).await?;
         let all = [world.node, other, gone].into();
         let touched = node::touch(&mut tx, &all, at(seconds)).await?;
@@ -47,17 +47,18 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
     let job = world.submit("lost").await?;
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;
     world.observe(1, &[(chief, Observed::Running)], 2).await?;
-    let heard = async || -> anyhow::Result<Vec<node::Heard>> {
+    let heard = async || -> anyhow::Result<Vec<node::NodeHeartbeat>> {
         let mut tx = pool::begin(&world.scheduler).await?;
         Ok(node::heard(&mut tx).await?)
     };
-    let lost =
-        async |silent: &[node::Heard], seconds| -> anyhow::Result<Vec<muster_model::node::Node>> {
-            let mut tx = pool::begin(&world.scheduler).await?;
-            let lost = node::lost(&mut tx, silent, at(seconds)).await?;
-            tx.commit().await?;
-            Ok(lost)
-        };
+    let lost = async |silent: &[node::NodeHeartbeat],
+                      seconds|
+           -> anyhow::Result<Vec<muster_model::node::Node>> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let lost = node::lost(&mut tx, silent, at(seconds)).await?;
+        tx.commit().await?;
+        Ok(lost)
+    };
     let touch = async |seconds| -> anyhow::Result<bool> {
         let mut tx = pool::begin(&world.scheduler).await?;
         let touched = node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;
@@ -84,7 +85,7 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
         == TaskState::Released {
             outcome: Outcome::NodeLost
         }));
-    let late = Step {
+    let late = CommitStep {
         job_id: world.submit("late").await?,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
@@ -92,7 +93,7 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
     let refused = world.commit(std::slice::from_ref(&late), 35).await?;
     assert!(matches!(
         refused.conflicts[0].why,
-        Refusal::NodesUnavailable { .. }
+        CommitRefusal::NodesUnavailable { .. }
     ));
 
     let mut tx = pool::begin(&world.scheduler).await?;
@@ -153,7 +154,7 @@ async fn heartbeat_changes_the_node_if_the_clock_is_set_back() -> anyhow::Result
 async fn concurrent_loss_and_start_leave_no_task_on_a_lost_node() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("race").await?;
-    let steps = [Step {
+    let steps = [CommitStep {
         job_id: job,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
@@ -192,7 +193,7 @@ async fn drain_needs_an_administrator_and_is_recorded_once() -> anyhow::Result<(
     let world = World::new().await?;
     for _ in 0..2 {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
         assert!(
             node::set_drained(&mut tx, "node-a", true, at(1))
                 .await?
@@ -238,7 +239,7 @@ async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
         "told once"
     );
     let mut tx = pool::begin_for(&world.api, world.red).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     node::set_drained(&mut tx, "node-a", true, at(3)).await?;
     let row = node::set_drained(&mut tx, "node-a", false, at(4)).await?;
     tx.commit().await?;
@@ -248,7 +249,7 @@ async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
         "uncordoning frees no disk"
     );
     let job = world.submit("where").await?;
-    let step = Step {
+    let step = CommitStep {
         job_id: job,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
@@ -281,7 +282,7 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
     };
     let say = async |notice: &Notice| -> anyhow::Result<Node> {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
         let row = node::set_notice(&mut tx, "node-a", notice, at(1)).await?;
         assert_eq!(
             node::set_notice(&mut tx, "no-such", notice, at(1)).await?,
@@ -308,7 +309,7 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
     let job = world.submit("where").await?;
     let refused = world
         .commit(
-            &[Step {
+            &[CommitStep {
                 job_id: job,
                 expected_revision: 0,
                 action: start(world.tasks(&[0])),
@@ -318,15 +319,15 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
         .await?;
     assert_eq!(
         refused.conflicts[0].why,
-        Refusal::NodesUnavailable {
+        CommitRefusal::NodesUnavailable {
             names: vec!["node-a".to_owned()]
         }
     );
     let mut tx = pool::begin_for(&world.api, world.red).await?;
-    let demand = muster_store::demand::demand(&mut tx).await?;
+    let demand = muster_store::cluster_load::cluster_load(&mut tx).await?;
     assert_eq!((demand.gpus, demand.closed_gpus), (4, 4));
     assert_eq!((demand.waiting[0].jobs, demand.waiting[0].gpus), (1, 1));
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     node::set_drained(&mut tx, "node-a", true, at(3)).await?;
     let row = node::set_drained(&mut tx, "node-a", false, at(4)).await?;
     tx.commit().await?;
@@ -344,7 +345,7 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
         };
         assert_eq!(say(&said).await?.taken(), taken);
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        let demand = muster_store::demand::demand(&mut tx).await?;
+        let demand = muster_store::cluster_load::cluster_load(&mut tx).await?;
         assert_eq!((demand.gpus, demand.closed_gpus), (4, closed_gpus));
     }
     let mut tx = pool::begin_for(&world.api, world.blue).await?;

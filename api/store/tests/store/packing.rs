@@ -5,18 +5,18 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
 use muster_model::packing::{Hurt, UsageReport};
 use muster_model::task::{Outcome, TaskState};
-use muster_store::plan::{Action, NewTask, Refusal, Step};
+use muster_store::plan::{CommitAction, CommitRefusal, CommitStep, NewTask};
 use muster_store::task::{self, Revisions};
 use muster_store::{node, packing, pool};
 
-fn suspend() -> Action {
-    Action::Suspend {
+fn suspend() -> CommitAction {
+    CommitAction::Suspend {
         why: "its slice is over".to_owned(),
     }
 }
 
-fn go_on(beside: Option<JobId>) -> Action {
-    Action::Continue {
+fn go_on(beside: Option<JobId>) -> CommitAction {
+    CommitAction::Continue {
         why: "both are faster".to_owned(),
         beside,
         lent: false,
@@ -41,12 +41,17 @@ async fn one(world: &World, name: &str, at: u64) -> anyhow::Result<(JobId, TaskI
     let task = worker[0].id;
     world.step(job, 0, start(worker), at).await?;
     world.observe(1, &[(task, Observed::Running)], at).await?;
-    world.step(job, 1, Action::Up, at).await?;
+    world.step(job, 1, CommitAction::Up, at).await?;
     Ok((job, task))
 }
 
-async fn refused(world: &World, job: JobId, beside: JobId, at: u64) -> anyhow::Result<Refusal> {
-    let step = Step {
+async fn refused(
+    world: &World,
+    job: JobId,
+    beside: JobId,
+    at: u64,
+) -> anyhow::Result<CommitRefusal> {
+    let step = CommitStep {
         job_id: job,
         expected_revision: 1,
         action: go_on(Some(beside)),
@@ -86,7 +91,7 @@ async fn gpu_has_at_most_two_lanes() -> anyhow::Result<()> {
     };
     world.tell(third.1, 1, 0, &[stands]).await?;
     let nobody = refused(&world, third.0, third.0, 3).await?;
-    assert_eq!(nobody, Refusal::HostGone { host: third.0 });
+    assert_eq!(nobody, CommitRefusal::HostGone { host: third.0 });
 
     let [host, guest] = packed(&world).await?;
     assert_eq!(company(&world, host.0).await?, Some(guest.0));
@@ -95,12 +100,12 @@ async fn gpu_has_at_most_two_lanes() -> anyhow::Result<()> {
     assert!(loaded.guests.contains(&guest.1));
     assert_eq!(
         refused(&world, third.0, host.0, 62).await?,
-        Refusal::GpuHeld,
+        CommitRefusal::GpuHeld,
         "the other lane is held"
     );
     assert_eq!(
         refused(&world, third.0, guest.0, 63).await?,
-        Refusal::HostGone { host: guest.0 },
+        CommitRefusal::HostGone { host: guest.0 },
         "a guest has no guests"
     );
     let mut tx = pool::begin_for(&world.api, world.red).await?;
@@ -120,13 +125,13 @@ async fn guest_becomes_holder_when_its_host_ends() -> anyhow::Result<()> {
     assert!(loaded.guests.is_empty(), "it is nobody's guest");
     assert_eq!(loaded.tasks[0].state, TaskState::Running);
     let rival = world.submit("rival").await?;
-    let step = Step {
+    let step = CommitStep {
         job_id: rival,
         expected_revision: 0,
         action: start(world.tasks(&[0]).into_iter().take(1).collect()),
     };
     let outcome = world.commit(&[step], 72).await?;
-    assert_eq!(outcome.conflicts[0].why, Refusal::GpuHeld);
+    assert_eq!(outcome.conflicts[0].why, CommitRefusal::GpuHeld);
     Ok(())
 }
 
@@ -272,8 +277,8 @@ impl Waiter {
         Ok(())
     }
 
-    fn go_on(&self, host: JobId) -> [Step; 1] {
-        [Step {
+    fn go_on(&self, host: JobId) -> [CommitStep; 1] {
+        [CommitStep {
             job_id: self.job,
             expected_revision: 1,
             action: go_on(Some(host)),
@@ -315,7 +320,7 @@ async fn one_of_two_guests_for_one_gpu_is_admitted() -> anyhow::Result<()> {
                 .conflicts
                 .first()
                 .map(|conflict| conflict.why.clone());
-            why.map(|why| why == Refusal::GpuHeld)
+            why.map(|why| why == CommitRefusal::GpuHeld)
         });
         let winner = match refused {
             [None, Some(true)] => 0,
@@ -357,7 +362,7 @@ async fn guest_is_never_alone_in_the_second_lane_as_its_host_ends() -> anyhow::R
         let expected = match refused {
             None => vec![(0, waiter.job)],
             Some(why) => {
-                assert_eq!(why, Refusal::HostGone { host: host.0 });
+                assert_eq!(why, CommitRefusal::HostGone { host: host.0 });
                 Vec::new()
             }
         };

@@ -7,7 +7,7 @@ use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Wait, Waiting};
 use muster_store::event::EventFilter;
-use muster_store::plan::{Action, Refusal, Step};
+use muster_store::plan::{CommitAction, CommitRefusal, CommitStep};
 use muster_store::{assignment, event, node, plan, pool};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn commit_and_node_loss_lock_nodes_in_one_order() -> anyhow::Result<()> {
     for task in &mut on_later {
         task.node_id = later.id;
     }
-    let starts = |job_id, tasks| Step {
+    let starts = |job_id, tasks| CommitStep {
         job_id,
         expected_revision: 0,
         action: start(tasks),
@@ -93,7 +93,7 @@ async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
         )
         .await?;
     assert!(due.round_due);
-    world.step(job, 1, Action::Up, 13).await?;
+    world.step(job, 1, CommitAction::Up, 13).await?;
     let row = world.job(job).await?;
     assert_eq!(
         (row.workers, row.ps_shards, row.job.started_at),
@@ -115,20 +115,22 @@ async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
     );
     let early = world
         .commit(
-            &[Step {
+            &[CommitStep {
                 job_id: job,
                 expected_revision: 1,
-                action: Action::Release,
+                action: CommitAction::Release,
             }],
             24,
         )
         .await?;
-    assert!(matches!(&early.conflicts[0].why, Refusal::TasksHeld { tasks } if tasks.len() == 2));
+    assert!(
+        matches!(&early.conflicts[0].why, CommitRefusal::TasksHeld { tasks } if tasks.len() == 2)
+    );
 
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 25)
         .await?;
-    world.step(job, 1, Action::Release, 26).await?;
+    world.step(job, 1, CommitAction::Release, 26).await?;
     let row = world.job(job).await?;
     assert_eq!(
         (row.job.state, row.job.finished_at),
@@ -184,7 +186,7 @@ async fn second_commit_for_a_revision_is_a_conflict() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("twice").await?;
     let steps = |gpu| {
-        [Step {
+        [CommitStep {
             job_id: job,
             expected_revision: 0,
             action: start(world.tasks(&[gpu])),
@@ -201,7 +203,7 @@ async fn second_commit_for_a_revision_is_a_conflict() -> anyhow::Result<()> {
         .collect();
     assert_eq!(
         conflicts[0].why,
-        Refusal::Revision {
+        CommitRefusal::Revision {
             expected: 0,
             found: 1
         }
@@ -215,12 +217,12 @@ async fn held_slot_is_refused_and_the_job_unchanged() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (first, second) = (world.submit("first").await?, world.submit("second").await?);
     let steps = [
-        Step {
+        CommitStep {
             job_id: first,
             expected_revision: 0,
             action: start(world.tasks(&[0, 1])),
         },
-        Step {
+        CommitStep {
             job_id: second,
             expected_revision: 0,
             action: start(world.tasks(&[2, 1])),
@@ -230,7 +232,7 @@ async fn held_slot_is_refused_and_the_job_unchanged() -> anyhow::Result<()> {
     assert_eq!(outcome.applied, [first]);
     assert_eq!(
         (outcome.conflicts[0].job_id, &outcome.conflicts[0].why),
-        (second, &Refusal::GpuHeld)
+        (second, &CommitRefusal::GpuHeld)
     );
     let refused = world.loaded(second, 2).await?;
     assert_eq!(
@@ -264,14 +266,14 @@ async fn slot_is_free_only_after_its_task_is_reported_gone() -> anyhow::Result<(
             2,
         )
         .await?;
-    let take = || Step {
+    let take = || CommitStep {
         job_id: second,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
     assert_eq!(
         world.commit(&[take()], 3).await?.conflicts[0].why,
-        Refusal::GpuHeld
+        CommitRefusal::GpuHeld
     );
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 4)
@@ -298,19 +300,28 @@ async fn steps_of_one_job_are_applied_in_order_and_all_or_none() -> anyhow::Resu
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 3)
         .await?;
-    let step = |action| Step {
+    let step = |action| CommitStep {
         job_id: job,
         expected_revision: 1,
         action,
     };
     let refused = world
-        .commit(&[step(Action::Release), step(Action::Resume)], 4)
+        .commit(
+            &[step(CommitAction::Release), step(CommitAction::Resume)],
+            4,
+        )
         .await?;
-    assert!(matches!(refused.conflicts[0].why, Refusal::Transition(_)));
+    assert!(matches!(
+        refused.conflicts[0].why,
+        CommitRefusal::Transition(_)
+    ));
     assert_eq!(world.job(job).await?.job.state.phase(), JobPhase::Stopping);
     let outcome = world
         .commit(
-            &[step(Action::Release), step(start(world.tasks(&[1, 2])))],
+            &[
+                step(CommitAction::Release),
+                step(start(world.tasks(&[1, 2]))),
+            ],
             5,
         )
         .await?;
@@ -331,7 +342,7 @@ async fn charged_stop_counts_a_failure_and_delays_the_start() -> anyhow::Result<
     let then = AfterStop::Requeue {
         cause: RequeueCause::TaskFailed,
     };
-    let action = Action::Stop {
+    let action = CommitAction::Stop {
         then,
         why: "worker-0 failed".to_owned(),
         charge: muster_model::job::Charge::Failure,
@@ -361,10 +372,10 @@ async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
             smallest_change: None,
             position,
         };
-        Step {
+        CommitStep {
             job_id: job,
             expected_revision: 0,
-            action: Action::Wait { waiting },
+            action: CommitAction::Wait { waiting },
         }
     };
     assert_eq!(world.commit(&[wait(2, 1)], 1).await?.applied, [job]);
@@ -395,13 +406,13 @@ async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
     drop(tx);
 
     world.start(job, 0, &[0], 4).await?;
-    let step = Step {
+    let step = CommitStep {
         expected_revision: 1,
         ..wait(1, 1)
     };
     assert_eq!(
         world.commit(&[step], 5).await?.conflicts[0].why,
-        Refusal::NotWaiting {
+        CommitRefusal::NotWaiting {
             phase: JobPhase::Starting
         }
     );
@@ -415,7 +426,7 @@ async fn drained_lost_or_unknown_node_accepts_no_start() -> anyhow::Result<()> {
     let start_on = |node| {
         let mut tasks = world.tasks(&[0]);
         tasks[0].node_id = node;
-        Step {
+        CommitStep {
             job_id: job,
             expected_revision: 0,
             action: start(tasks),
@@ -423,7 +434,7 @@ async fn drained_lost_or_unknown_node_accepts_no_start() -> anyhow::Result<()> {
     };
     assert_eq!(
         world.commit(&[start_on(id())], 1).await?.conflicts[0].why,
-        Refusal::NoSuchNode
+        CommitRefusal::NoSuchNode
     );
     let mut tx = pool::begin(&world.scheduler).await?;
     node::set_drained(&mut tx, "node-a", true, at(1)).await?;
@@ -431,7 +442,7 @@ async fn drained_lost_or_unknown_node_accepts_no_start() -> anyhow::Result<()> {
     let refused = world.commit(&[start_on(world.node)], 2).await?;
     assert_eq!(
         refused.conflicts[0].why,
-        Refusal::NodesUnavailable {
+        CommitRefusal::NodesUnavailable {
             names: vec!["node-a".to_owned()]
         }
     );
@@ -539,7 +550,7 @@ async fn cancelled_start_and_second_stop_keep_the_stronger_end() -> anyhow::Resu
     world
         .observe(1, &[(chief, never.clone()), (shard, never)], 4)
         .await?;
-    world.step(job, 1, Action::Release, 5).await?;
+    world.step(job, 1, CommitAction::Release, 5).await?;
     assert_eq!(world.job(job).await?.job.state, JobState::Cancelled);
     let mut tx = pool::begin_snapshot(&world.scheduler).await?;
     assert_eq!(

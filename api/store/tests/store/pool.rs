@@ -43,7 +43,7 @@ async fn postgres_ends_sessions_idle_in_a_transaction() -> anyhow::Result<()> {
 /// Drops the future of `begin` at different times, like a cancelled request. The next user of the
 /// connection must not find an open transaction that acts for the tenant.
 async fn nobodys(
-    begin: impl AsyncFn(&pool::Pool) -> Result<pool::Transaction, StoreError>,
+    begin: impl AsyncFn(&pool::StorePool) -> Result<pool::Transaction, StoreError>,
 ) -> anyhow::Result<()> {
     let database = TestDb::new().await;
     let only_one = pool::scheduler(&database.scheduler_url, 1)?;

@@ -6,10 +6,10 @@ use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::spec::JobSpec;
+use muster_store::duration_history::{self, JobDuration};
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
-use muster_store::past::{self, Earlier};
-use muster_store::plan::Action;
+use muster_store::plan::CommitAction;
 use muster_store::{event, job, pool};
 
 fn program(name: &str, seconds: u32) -> JobSpec {
@@ -47,7 +47,7 @@ async fn run(
     let revision = revision + 1;
     let both = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(revision, &both, up).await?;
-    world.step(job, revision, Action::Up, up).await?;
+    world.step(job, revision, CommitAction::Up, up).await?;
     if let Some(first) = steps.first() {
         let from_step = if revision == 1 { 0 } else { first - 1 };
         world
@@ -64,7 +64,7 @@ async fn run(
     world
         .observe(revision, &[(chief, gone(0)), (shard, gone(0))], end)
         .await?;
-    world.step(job, revision, Action::Release, end).await
+    world.step(job, revision, CommitAction::Release, end).await
 }
 
 fn requeue() -> AfterStop {
@@ -159,20 +159,24 @@ async fn duration_history_holds_only_the_same_command() -> anyhow::Result<()> {
     let says = submit(&world, told.clone()).await?;
     let engine = world.submit("engine").await?;
     let mut tx = pool::begin(&world.scheduler).await?;
-    let known = past::of_jobs(&mut tx, &[open, says, engine]).await?;
+    let known = duration_history::of_jobs(&mut tx, &[open, says, engine]).await?;
     let known: Vec<_> = known.into_iter().collect();
     assert_eq!(known, [(open, vec![took(60.0)])]);
-    let of = past::of_spec(&mut tx, world.red, &program("p", 100)).await?;
+    let of = duration_history::of_spec(&mut tx, world.red, &program("p", 100)).await?;
     assert_eq!(of, [took(100.0)]);
-    assert_eq!(past::of_spec(&mut tx, world.red, &told).await?, []);
-    let of_another_tenant = past::of_spec(&mut tx, world.blue, &program("p", 60)).await?;
+    assert_eq!(
+        duration_history::of_spec(&mut tx, world.red, &told).await?,
+        []
+    );
+    let of_another_tenant =
+        duration_history::of_spec(&mut tx, world.blue, &program("p", 60)).await?;
     assert_eq!(of_another_tenant, []);
     Ok(())
 }
 
 /// Duration of a command that reported no steps.
-fn took(took_s: f64) -> Earlier {
-    Earlier {
+fn took(took_s: f64) -> JobDuration {
+    JobDuration {
         took_s,
         steps: None,
         size: None,
@@ -192,13 +196,13 @@ async fn duration_history_of_engine_jobs_has_steps() -> anyhow::Result<()> {
     other.stop.steps = Some(7_777);
     let other = submit(&world, other).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
-    let known = past::of_jobs(&mut tx, &[second, other]).await?;
-    let earlier = |jobs: &[Earlier]| -> Vec<(f64, Option<f64>)> {
+    let known = duration_history::of_jobs(&mut tx, &[second, other]).await?;
+    let earlier = |jobs: &[JobDuration]| -> Vec<(f64, Option<f64>)> {
         jobs.iter().map(|one| (one.took_s, one.steps)).collect()
     };
     assert_eq!(known.len(), 1, "{known:?}");
     assert_eq!(earlier(&known[&second]), [(40.0, Some(40.0))]);
-    let of_spec = past::of_spec(&mut tx, world.red, &spec("train")).await?;
+    let of_spec = duration_history::of_spec(&mut tx, world.red, &spec("train")).await?;
     assert_eq!(earlier(&of_spec), [(40.0, Some(40.0))]);
     Ok(())
 }
@@ -225,10 +229,10 @@ async fn duration_history_reads_only_the_newest_of_a_name() -> anyhow::Result<()
         .await?;
         Ok(())
     };
-    let known = async || -> anyhow::Result<(Vec<Earlier>, Vec<Earlier>)> {
+    let known = async || -> anyhow::Result<(Vec<JobDuration>, Vec<JobDuration>)> {
         let mut tx = pool::begin(&world.scheduler).await?;
-        let mut of_open = past::of_jobs(&mut tx, &[open]).await?;
-        let of_spec = past::of_spec(&mut tx, world.red, &program("p", 60)).await?;
+        let mut of_open = duration_history::of_jobs(&mut tx, &[open]).await?;
+        let of_spec = duration_history::of_spec(&mut tx, world.red, &program("p", 60)).await?;
         Ok((of_open.remove(&open).unwrap_or_default(), of_spec))
     };
     others(199).await?;

@@ -7,19 +7,19 @@ use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
 use muster_store::pool;
 use muster_store::question::{
-    Open, Standing, answer, answer_of, ask, forget, next, prune, standing,
+    OpenQuestion, QuestionStatus, answer, answer_of, ask, forget, next, prune, standing,
 };
 
-fn open(tenant: TenantId) -> Open {
+fn open(tenant: TenantId) -> OpenQuestion {
     let job = Box::new(spec("imagined"));
-    Open {
+    OpenQuestion {
         id: id(),
         tenant,
         question: Question::Plan { job, begins: 0 },
     }
 }
 
-async fn put(world: &World, open: &Open, at_s: u64) -> anyhow::Result<bool> {
+async fn put(world: &World, open: &OpenQuestion, at_s: u64) -> anyhow::Result<bool> {
     let mut tx = pool::begin_for(&world.api, open.tenant).await?;
     let asked = ask(&mut tx, open, 2, at(at_s), at(at_s + 60)).await?;
     tx.commit().await?;
@@ -109,11 +109,11 @@ async fn question_is_open_until_its_client_withdraws_it() -> anyhow::Result<()> 
     let world = World::new().await?;
     let (red, blue) = (open(world.red), open(world.blue));
     assert!(put(&world, &red, 1).await?);
-    let standing = async |at_s| -> anyhow::Result<Standing> {
+    let standing = async |at_s| -> anyhow::Result<QuestionStatus> {
         let mut tx = pool::begin(&world.scheduler).await?;
         Ok(standing(&mut tx, &red, at(at_s)).await?)
     };
-    let stands = |is_open, others_wait| Standing {
+    let stands = |is_open, others_wait| QuestionStatus {
         is_open,
         others_wait,
     };

@@ -4,7 +4,7 @@ use crate::world::{World, at, start};
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::job::{AfterStop, JobState, RequeueCause};
 use muster_model::wait::{Wait, Waiting};
-use muster_store::plan::{Action, CommitOutcome, Loaded, Loader, Step};
+use muster_store::plan::{CommitAction, CommitOutcome, CommitStep, Loaded, Loader};
 use muster_store::pool::{self, Transaction};
 use muster_store::{edit, plan};
 use serde_json::{Value, json};
@@ -104,20 +104,20 @@ impl World {
 
     /// Informs jobs that they are left out, as a round does.
     async fn tell_behind(&self, loaded: &Loaded, seconds: u64) -> anyhow::Result<CommitOutcome> {
-        let steps: Vec<Step> = loaded.left_out.iter().flat_map(behind).collect();
+        let steps: Vec<CommitStep> = loaded.left_out.iter().flat_map(behind).collect();
         self.commit(&steps, seconds).await
     }
 }
 
-fn behind(left_out: &plan::LeftOut) -> Vec<Step> {
+fn behind(left_out: &plan::JobsOutsideWindow) -> Vec<CommitStep> {
     let why = Wait::BehindEarlierJobs {
         considered: left_out.considered,
     };
     let untold = left_out.untold.iter();
-    let step = |&(job_id, expected_revision)| Step {
+    let step = |&(job_id, expected_revision)| CommitStep {
         job_id,
         expected_revision,
-        action: Action::Wait {
+        action: CommitAction::Wait {
             waiting: waiting(why.clone()),
         },
     };
@@ -222,7 +222,7 @@ async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Resu
     let seen = [chief, shard].map(|task| (task, crate::world::gone(1)));
     world.observe(1, &seen, 12).await?;
     world
-        .step(numbered(comes_back), 1, Action::Release, 13)
+        .step(numbered(comes_back), 1, CommitAction::Release, 13)
         .await?;
     world.as_owner("update job set not_before = submitted_at + interval '1 year' where id = lpad(to_hex(1000152), 32, '0')::uuid").await?;
     world
@@ -230,7 +230,9 @@ async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Resu
             "update job set intent = 'cancel' where id = lpad(to_hex(1000153), 32, '0')::uuid",
         )
         .await?;
-    world.step(numbered(paused), 0, Action::Hold, 14).await?;
+    world
+        .step(numbered(paused), 0, CommitAction::Hold, 14)
+        .await?;
     let loaded = world.load(&mut Loader::new(16), 100).await?;
     // A job that has started before comes first in its priority.
     let window = numbers([comes_back].into_iter().chain(FIRST..FIRST + 15));
@@ -329,14 +331,14 @@ async fn commit_reads_each_job_a_few_times_on_stale_statistics() -> anyhow::Resu
     const QUEUED: u32 = 7_000;
     let world = World::new().await?;
     burst(&world, QUEUED).await?;
-    let waits = (FIRST..FIRST + QUEUED).map(|number| Step {
+    let waits = (FIRST..FIRST + QUEUED).map(|number| CommitStep {
         job_id: numbered(number),
         expected_revision: 0,
-        action: Action::Wait {
+        action: CommitAction::Wait {
             waiting: waiting(Wait::BehindEarlierJobs { considered: 1 }),
         },
     });
-    let waits: Vec<Step> = waits.collect();
+    let waits: Vec<CommitStep> = waits.collect();
     let mut tx = pool::begin(&world.scheduler).await?;
     let outcome = plan::commit(&mut tx, &waits, at(100)).await?;
     assert_eq!(outcome.applied.len(), QUEUED as usize);
@@ -380,7 +382,7 @@ async fn documents_are_read_once_and_without_their_files() -> anyhow::Result<()>
     assert_eq!(retries(&world.load(&mut loader, 103).await?), [3, 5, 3]);
     world
         .commit(
-            &[Step {
+            &[CommitStep {
                 job_id: numbered(FIRST),
                 expected_revision: 0,
                 action: start(world.tasks(&[0])),

@@ -5,7 +5,7 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
 use muster_model::job::{AfterStop, Charge, JobPhase, RequeueCause};
 use muster_model::task::{Outcome, Role};
-use muster_store::plan::{Action, NewTask, Refusal, Step};
+use muster_store::plan::{CommitAction, CommitRefusal, CommitStep, NewTask};
 use muster_store::{assignment, plan, pool};
 
 /// Starts a job with two workers and a shard. Returns rank 0, rank 1 and the shard.
@@ -16,12 +16,12 @@ async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
     world.step(job, 0, start(tasks), 1).await?;
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, Action::Up, 3).await?;
+    world.step(job, 1, CommitAction::Up, 3).await?;
     Ok((job, ids))
 }
 
-fn resize(leave: &[TaskId], join: Vec<NewTask>) -> Action {
-    Action::Resize {
+fn resize(leave: &[TaskId], join: Vec<NewTask>) -> CommitAction {
+    CommitAction::Resize {
         leave: leave.to_vec(),
         join,
         why: "others gain more".to_owned(),
@@ -76,13 +76,13 @@ async fn resized_job_keeps_tasks_and_gpus_of_leaving_ones_are_held() -> anyhow::
     }
 
     let rival = world.submit("rival").await?;
-    let on_held = Step {
+    let on_held = CommitStep {
         job_id: rival,
         expected_revision: 0,
         action: start(world.tasks(&[1])),
     };
     let refused = world.commit(std::slice::from_ref(&on_held), 12).await?;
-    assert_eq!(refused.conflicts[0].why, Refusal::GpuHeld);
+    assert_eq!(refused.conflicts[0].why, CommitRefusal::GpuHeld);
     world.observe(1, &[(other, gone(0))], 13).await?;
     assert_eq!(world.loaded(job, 14).await?.leaving, []);
     assert_eq!(world.commit(&[on_held], 15).await?.conflicts, []);
@@ -146,13 +146,13 @@ async fn refused_growth_is_counted_until_a_task_joins() -> anyhow::Result<()> {
         // A running task of another role does not reset the count.
         let reported = [(shard, Observed::Running), (joins, refused.clone())];
         world.observe(revision, &reported, at_s + 1).await?;
-        let Action::Resize {
+        let CommitAction::Resize {
             leave, join, why, ..
         } = resize(&[joins], Vec::new())
         else {
             unreachable!("it is one")
         };
-        let without = Action::Resize {
+        let without = CommitAction::Resize {
             leave,
             join,
             why,
@@ -239,14 +239,20 @@ async fn inconsistent_resize_changes_nothing() -> anyhow::Result<()> {
     let refusals = [
         (
             resize(&[stranger], Vec::new()),
-            Refusal::NoSuchTask { task: stranger },
+            CommitRefusal::NoSuchTask { task: stranger },
         ),
-        (resize(&[], vec![worker(&world, 2, 1)]), Refusal::GpuHeld),
+        (
+            resize(&[], vec![worker(&world, 2, 1)]),
+            CommitRefusal::GpuHeld,
+        ),
         // This rank is taken.
-        (resize(&[], vec![worker(&world, 1, 2)]), Refusal::GpuHeld),
+        (
+            resize(&[], vec![worker(&world, 1, 2)]),
+            CommitRefusal::GpuHeld,
+        ),
     ];
     for (action, why) in refusals {
-        let step = Step {
+        let step = CommitStep {
             job_id: job,
             expected_revision: 1,
             action,
@@ -256,12 +262,15 @@ async fn inconsistent_resize_changes_nothing() -> anyhow::Result<()> {
         assert_eq!(world.loaded(job, 9).await?, before);
     }
     world.step(job, 1, stop(AfterStop::Pause), 20).await?;
-    let step = Step {
+    let step = CommitStep {
         job_id: job,
         expected_revision: 1,
         action: resize(&[other], Vec::new()),
     };
     let outcome = world.commit(&[step], 21).await?;
-    assert!(matches!(outcome.conflicts[0].why, Refusal::Transition(_)));
+    assert!(matches!(
+        outcome.conflicts[0].why,
+        CommitRefusal::Transition(_)
+    ));
     Ok(())
 }

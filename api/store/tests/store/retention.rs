@@ -7,7 +7,7 @@ use muster_model::id::JobId;
 use muster_model::spec::{JobSpec, Origin};
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
-use muster_store::retention::{self, Keep, once};
+use muster_store::retention::{self, RetentionRules, once};
 use muster_store::{erasure, event, job, pool};
 use sqlx::{Connection as _, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const STEP_DAYS: i32 = 2;
 /// Steps between two vacuums. Autovacuum runs once a minute and would act in only few steps.
 const VACUUM_STEPS: i32 = 15;
 
-const KEEP: Keep = Keep {
+const KEEP: RetentionRules = RetentionRules {
     rounds: Duration::from_secs(7 * 86_400),
     ended_jobs: Some(Duration::from_secs(180 * 86_400)),
     deleted_jobs: Duration::from_secs(30 * 86_400),
@@ -207,7 +207,7 @@ async fn ended_job_is_deleted_by_retention_and_then_purged() -> anyhow::Result<(
     let ended = world.submit("ended").await?;
     let open = world.submit("open").await?;
     end(&mut conn, ended, day(0)).await?;
-    let for_ever = Keep {
+    let for_ever = RetentionRules {
         ended_jobs: None,
         ..KEEP
     };

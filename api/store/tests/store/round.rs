@@ -2,7 +2,7 @@
 
 use crate::world::{World, at};
 use muster_store::round::{RoundRecord, get, insert, list, next_number, prune, said_of};
-use muster_store::{pool, scope};
+use muster_store::{pool, tenant_scope};
 use serde_json::json;
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn rounds_are_visible_only_to_administrators() -> anyhow::Result<()> {
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     assert_eq!(get(&mut tx, 1).await?, None);
     assert_eq!(list(&mut tx, None, None, 10).await?, []);
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     assert_eq!(get(&mut tx, 1).await?, Some((at(1), round)));
     assert_eq!(list(&mut tx, None, None, 10).await?.len(), 1);
     Ok(())
@@ -104,7 +104,7 @@ async fn newest_round_of_a_job_is_visible_only_to_its_tenant() -> anyhow::Result
     assert_eq!((said.round, said.job["why"].as_str()), (2, Some("new")));
     assert_eq!(said.runner_up, None);
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     assert_eq!(said_of(&mut tx, job).await?, None);
     Ok(())
 }

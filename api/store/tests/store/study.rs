@@ -5,10 +5,10 @@ use crate::world::{World, at, id};
 use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, StudyPhase, StudySpec, Told, ToldState, TrialPhase};
 use muster_store::pool;
-use muster_store::study::outside::{self, Open};
-use muster_store::study::save::{Saved, save};
+use muster_store::study::outside::{self, ReportableStudy};
+use muster_store::study::save::{StudyStepChanges, save};
 use muster_store::study::trial_rows::TrialWrite;
-use muster_store::study::{self, NewStudy, Outcome, search, trial};
+use muster_store::study::{self, NewStudy, StudyOrderOutcome, search, trial};
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
 
@@ -55,8 +55,8 @@ fn running(number: u32) -> TrialWrite {
 }
 
 /// Returns a step after `before` events that adds one event and one trial of that number.
-fn step(before: u64) -> Saved {
-    Saved {
+fn step(before: u64) -> StudyStepChanges {
+    StudyStepChanges {
         phase: "running",
         cancelled: false,
         limit: 10,
@@ -84,7 +84,7 @@ fn told(trial: u32) -> StudyOrder {
     StudyOrder::Tell { told }
 }
 
-async fn open(tx: &mut pool::Transaction, id: StudyId) -> anyhow::Result<Open> {
+async fn open(tx: &mut pool::Transaction, id: StudyId) -> anyhow::Result<ReportableStudy> {
     Ok(outside::look(tx, id, &[0, 7]).await?.expect("a study"))
 }
 
@@ -125,7 +125,7 @@ async fn ask_and_tell_are_on_the_disk_before_the_answer() -> anyhow::Result<()> 
     let seen = open(&mut tx, id).await?;
     assert_eq!((seen.trials.len(), seen.trials[0].ended), (1, None));
     let done = outside::tell(tx, id, &seen, &[told(0)], at(3)).await?;
-    assert_eq!(done, Outcome::Done);
+    assert_eq!(done, StudyOrderOutcome::Done);
     let look = search::look(&mut scheduler, id).await?;
     assert_eq!(look.orders.len(), 1, "the scheduler sees it at once");
     let waited = async { Ok(outside::lasting(&world.api).await?) };
@@ -143,7 +143,7 @@ async fn step_writes_nothing_if_the_study_has_advanced() -> anyhow::Result<()> {
     study::order(&mut tx, id, &[StudyOrder::Pause], at(2)).await?;
     tx.commit().await?;
     let orders = search::look(&mut scheduler, id).await?.orders;
-    let late = Saved {
+    let late = StudyStepChanges {
         taken: vec![orders[0].0],
         created: vec![running(5)],
         changed: vec![running(0)],
@@ -179,7 +179,7 @@ async fn tell_waits_for_an_order_and_sees_it() -> anyhow::Result<()> {
     assert!(!tells.is_finished(), "it waits");
     cancels.commit().await?;
     let phase = StudyPhase::Cancelled;
-    assert_eq!(tells.await??, Outcome::Refused { phase });
+    assert_eq!(tells.await??, StudyOrderOutcome::Refused { phase });
     // Two transactions that tell results do not wait for each other.
     let _beside = outside::begin(&world.api, world.red, id).await?;
     let _other = outside::begin(&world.api, world.red, id).await?;
@@ -201,13 +201,16 @@ async fn study_is_deleted_only_after_its_jobs_have_ended() -> anyhow::Result<()>
     let mut tx = pool::begin(&world.scheduler).await?;
     assert!(study::end::end(&mut tx, study, "it cannot be carried out", at(1)).await?);
     tx.commit().await?;
-    let deleted = async |time| -> anyhow::Result<Outcome> {
+    let deleted = async |time| -> anyhow::Result<StudyOrderOutcome> {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
         let done = study::delete(&mut tx, study, time).await?;
         tx.commit().await?;
         Ok(done)
     };
-    assert_eq!(deleted(at(2)).await?, Outcome::Busy { waiting: 1 });
+    assert_eq!(
+        deleted(at(2)).await?,
+        StudyOrderOutcome::Busy { waiting: 1 }
+    );
     sqlx::query(
         r#"update job set phase = 'cancelled', state = '{"phase": "cancelled"}', finished_at = $2 where id = $1"#,
     )
@@ -215,7 +218,7 @@ async fn study_is_deleted_only_after_its_jobs_have_ended() -> anyhow::Result<()>
     .bind(at(3))
     .execute(&mut owner)
     .await?;
-    assert_eq!(deleted(at(4)).await?, Outcome::Done);
+    assert_eq!(deleted(at(4)).await?, StudyOrderOutcome::Done);
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     assert_eq!(muster_store::job::get(&mut tx, job).await?, None);
     Ok(())

@@ -9,8 +9,10 @@ use muster_store::event::{EventFilter, NewEvent};
 use muster_store::idempotency::{self, Claim};
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter, NewJob};
 use muster_store::task::{self, Revisions};
-use muster_store::token::{self, NewToken};
-use muster_store::{StoreError, checkpoint, event, job, log, node, pool, progress, scope, tenant};
+use muster_store::token::{self, NewTokenRecord};
+use muster_store::{
+    StoreError, checkpoint, event, job, log, node, pool, progress, tenant, tenant_scope,
+};
 use sqlx::Executor as _;
 use std::time::Duration;
 
@@ -66,7 +68,7 @@ async fn tenant_sees_no_rows_of_others_through_any_function() -> anyhow::Result<
         tenant::change(
             &mut tx,
             world.red,
-            tenant::Change {
+            tenant::TenantUpdate {
                 gpu_quota: Some(Some(0)),
                 weight: Some(9.0),
                 pods: None,
@@ -285,7 +287,7 @@ async fn api_refuses_a_login_that_could_bypass_security() -> anyhow::Result<()> 
 #[tokio::test]
 async fn token_is_found_by_hash_until_revoked_or_expired() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let token = NewToken {
+    let token = NewTokenRecord {
         id: id(),
         tenant_id: world.red,
         user_id: world.red_user,
@@ -348,7 +350,7 @@ async fn sweep_deletes_only_expired_or_revoked_tokens() -> anyhow::Result<()> {
     let mut left = Vec::new();
     for (number, (tenant_id, user_id)) in (0..).zip(tenants) {
         for (place, expires_at) in (0..).zip([Some(at(100)), Some(at(101)), None]) {
-            let token = NewToken {
+            let token = NewTokenRecord {
                 id: id(),
                 tenant_id,
                 user_id,
@@ -381,7 +383,7 @@ async fn sweep_deletes_only_expired_or_revoked_tokens() -> anyhow::Result<()> {
 #[tokio::test]
 async fn token_cannot_combine_a_user_with_another_tenant() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let token = NewToken {
+    let token = NewTokenRecord {
         id: id(),
         tenant_id: world.red,
         user_id: world.blue_user,
@@ -405,15 +407,15 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
     let world = World::new().await?;
     let job_id = world.submit("mine").await?;
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     assert_eq!(tenant::list(&mut tx).await?.len(), 2);
     assert_eq!(
         tenant::change(
             &mut tx,
             world.red,
-            tenant::Change {
+            tenant::TenantUpdate {
                 gpu_quota: Some(None),
-                ..tenant::Change::default()
+                ..tenant::TenantUpdate::default()
             }
         )
         .await?
@@ -426,9 +428,9 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
             .map(|tenant| tenant.gpu_quota),
         Some(None)
     );
-    let heavier = tenant::Change {
+    let heavier = tenant::TenantUpdate {
         weight: Some(2.5),
-        ..tenant::Change::default()
+        ..tenant::TenantUpdate::default()
     };
     tenant::change(&mut tx, world.blue, heavier).await?;
     assert_eq!(
@@ -478,7 +480,7 @@ async fn idempotency_keys_are_separate_for_each_tenant() -> anyhow::Result<()> {
 
 async fn administrator(world: &World) -> anyhow::Result<pool::Transaction> {
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     Ok(tx)
 }
 
@@ -499,7 +501,7 @@ async fn tenant_deletion_waits_for_a_submission_in_progress() -> anyhow::Result<
         tenant::closed_by_name(&mut deleting, "red")
             .await?
             .expect("it is there");
-        scope::tenant(&mut deleting, new.tenant_id).await?;
+        tenant_scope::tenant(&mut deleting, new.tenant_id).await?;
         tenant::open_work(&mut deleting).await
     });
     let early = tokio::time::timeout(Duration::from_millis(300), &mut counting).await;
@@ -565,9 +567,9 @@ async fn submission_during_a_tenant_deletion_is_refused() -> anyhow::Result<()> 
 #[tokio::test]
 async fn concurrent_changes_of_different_pod_lists_are_kept() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let change = |pods: TenantPodsChange| tenant::Change {
+    let change = |pods: TenantPodsChange| tenant::TenantUpdate {
         pods: Some(pods),
-        ..tenant::Change::default()
+        ..tenant::TenantUpdate::default()
     };
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let mut tx = administrator(&world).await?;

@@ -6,17 +6,17 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::job::JobPhase;
 use muster_model::task::TaskState;
-use muster_store::plan::{Action, Refusal, Step};
+use muster_store::plan::{CommitAction, CommitRefusal, CommitStep};
 use muster_store::{assignment, pool};
 
-fn suspend() -> Action {
-    Action::Suspend {
+fn suspend() -> CommitAction {
+    CommitAction::Suspend {
         why: "its slice is over".to_owned(),
     }
 }
 
-fn go_on() -> Action {
-    Action::Continue {
+fn go_on() -> CommitAction {
+    CommitAction::Continue {
         why: "its time slice begins".to_owned(),
         beside: None,
         lent: false,
@@ -35,19 +35,19 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
     let tasks = world.tasks(&[0, 1]);
     let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
     world.step(job, 0, start(tasks), 1).await?;
-    let early = Step {
+    let early = CommitStep {
         job_id: job,
         expected_revision: 1,
         action: suspend(),
     };
     let refused = world.commit(&[early], 2).await?;
     assert!(
-        matches!(refused.conflicts[0].why, Refusal::Transition(_)),
+        matches!(refused.conflicts[0].why, CommitRefusal::Transition(_)),
         "it is not up"
     );
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, Action::Up, 3).await?;
+    world.step(job, 1, CommitAction::Up, 3).await?;
 
     world.step(job, 1, suspend(), 10).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
@@ -59,16 +59,16 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
             .all(|task| task.peers.held_turn() == Some(1) && !task.stop)
     );
     let rival = world.submit("rival").await?;
-    let rival_start = Step {
+    let rival_start = CommitStep {
         job_id: rival,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
-    let rivals = |step: &Step| std::slice::from_ref(step).to_vec();
+    let rivals = |step: &CommitStep| std::slice::from_ref(step).to_vec();
     let refused = world.commit(&rivals(&rival_start), 11).await?;
     assert_eq!(
         refused.conflicts[0].why,
-        Refusal::GpuHeld,
+        CommitRefusal::GpuHeld,
         "nobody has said that he stands"
     );
 
@@ -77,13 +77,13 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
         "another turn's"
     );
     assert!(world.tell(ids[0], 1, 1, &[stands(1)]).await?.round_due);
-    let half = Step {
+    let half = CommitStep {
         job_id: job,
         expected_revision: 1,
         action: go_on(),
     };
     let refused = world.commit(std::slice::from_ref(&half), 12).await?;
-    let Refusal::NotInTurn { tasks } = &refused.conflicts[0].why else {
+    let CommitRefusal::NotInTurn { tasks } = &refused.conflicts[0].why else {
         panic!("{refused:?}");
     };
     assert_eq!(tasks, &[ids[1]], "a gang goes on as a whole");
@@ -95,7 +95,9 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
         "the turn is not counted"
     );
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
-    let demand = muster_store::demand::demand(&mut tx).await?.waiting;
+    let demand = muster_store::cluster_load::cluster_load(&mut tx)
+        .await?
+        .waiting;
     let of = |reason: &str| {
         let of = demand.iter().find(|waiting| waiting.reason == reason);
         of.map(|of| (of.jobs, of.gpus))
@@ -108,7 +110,7 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
 
     assert_eq!(world.commit(&rivals(&rival_start), 14).await?.conflicts, []);
     let refused = world.commit(std::slice::from_ref(&half), 15).await?;
-    assert_eq!(refused.conflicts[0].why, Refusal::GpuHeld);
+    assert_eq!(refused.conflicts[0].why, CommitRefusal::GpuHeld);
     let still = world.loaded(job, 16).await?;
     let states: Vec<&TaskState> = still.tasks.iter().map(|task| &task.state).collect();
     let stand = states
@@ -132,7 +134,7 @@ async fn worker_runs_several_time_slices_on_one_gpu() -> anyhow::Result<()> {
     world.step(job, 0, start(tasks), 1).await?;
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, Action::Up, 3).await?;
+    world.step(job, 1, CommitAction::Up, 3).await?;
     for turn in 0..3 {
         let at = 10 + 10 * turn;
         world.step(job, 1, suspend(), at).await?;

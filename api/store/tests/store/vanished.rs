@@ -1,7 +1,7 @@
 //! Vanished clients: their connections stay open, but no data passes.
 
 use muster_store::leader::Leadership;
-use muster_store::wake::{Channel, Listener};
+use muster_store::notify::{Listener, NotifyChannel};
 use muster_store::{StoreError, pool};
 use muster_testdb::{Relay, TestDb};
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn silent_listener_detects_a_cut_connection() -> anyhow::Result<()> {
     let database = TestDb::new().await;
     let relay = Relay::before(&database).await;
     let pool = pool::scheduler(&relay.url(&database.scheduler_url), 1)?;
-    let mut listener = Listener::connect(&pool, &[Channel::Rounds]).await?;
+    let mut listener = Listener::connect(&pool, &[NotifyChannel::Rounds]).await?;
     relay.cut();
     let heard = tokio::time::timeout(PATIENCE, listener.next()).await?;
     assert!(matches!(heard, Err(StoreError::Silent { .. })), "{heard:?}");

@@ -8,7 +8,7 @@ use muster_model::pace::{Doing, PaceReport, Suspect, Suspicion};
 use muster_model::task::Role;
 use muster_model::verdict::{Finding, Remedy, Verdict};
 use muster_store::event::{self, EventFilter};
-use muster_store::plan::Action;
+use muster_store::plan::CommitAction;
 use muster_store::pool;
 use muster_store::task;
 
@@ -19,7 +19,7 @@ async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
     world.step(job, 0, start(tasks), 1).await?;
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, Action::Up, 3).await?;
+    world.step(job, 1, CommitAction::Up, 3).await?;
     Ok((job, ids))
 }
 
@@ -57,7 +57,7 @@ async fn verdict_is_an_event_and_suspects_end_with_the_task_set() -> anyhow::Res
         of: Suspicion::Straggler,
         since_ms: 7,
     }];
-    let action = Action::Suspect {
+    let action = CommitAction::Suspect {
         suspects: suspects.clone(),
     };
     world.step(job, 1, action, 4).await?;
@@ -92,17 +92,17 @@ async fn verdict_is_an_event_and_suspects_end_with_the_task_set() -> anyhow::Res
         remedy: Remedy::LeftOut,
     };
     let steps = [
-        Action::Judge {
+        CommitAction::Judge {
             verdict: verdict.clone(),
         },
-        Action::Resize {
+        CommitAction::Resize {
             leave: vec![other],
             join: Vec::new(),
             why: verdict.to_string(),
             charge: muster_model::job::Charge::None,
         },
     ];
-    let steps = steps.map(|action| muster_store::plan::Step {
+    let steps = steps.map(|action| muster_store::plan::CommitStep {
         job_id: job,
         expected_revision: 1,
         action,

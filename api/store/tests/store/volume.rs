@@ -8,21 +8,21 @@ use muster_model::id::{JobId, TaskId};
 use muster_model::progress::{Evaluation, Split};
 use muster_model::tenant::LimitsSet;
 use muster_store::event::EventFilter;
-use muster_store::plan::Action;
+use muster_store::plan::CommitAction;
 use muster_store::report::NodeReport;
-use muster_store::{checkpoint, event, limit, log, pool, progress, scope};
+use muster_store::{checkpoint, event, limit, log, pool, progress, tenant_scope};
 
 async fn limited(limits: LimitsSet) -> anyhow::Result<(World, JobId, TaskId)> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.api).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     limit::write(&mut tx, world.red, &limits).await?;
     tx.commit().await?;
     let job = world.submit("talks").await?;
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;
     let up = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, Action::Up, 3).await?;
+    world.step(job, 1, CommitAction::Up, 3).await?;
     Ok((world, job, chief))
 }
 

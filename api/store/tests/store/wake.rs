@@ -3,7 +3,7 @@
 use crate::world::{World, at};
 use muster_model::job::Intent;
 use muster_store::leader::Leadership;
-use muster_store::wake::{Channel, Listener, send};
+use muster_store::notify::{Listener, NotifyChannel, send};
 use muster_store::{job, pool};
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ const QUIET: Duration = Duration::from_millis(100);
 async fn notification_arrives_after_the_commit() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("wakes").await?;
-    let mut listener = Listener::connect(&world.scheduler, &[Channel::Rounds]).await?;
+    let mut listener = Listener::connect(&world.scheduler, &[NotifyChannel::Rounds]).await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     job::set_intent(&mut tx, job_id, Intent::Pause, None, at(1)).await?;
     assert!(tokio::time::timeout(QUIET, listener.next()).await.is_err());
     tx.commit().await?;
     assert_eq!(
         tokio::time::timeout(SOON, listener.next()).await??,
-        Channel::Rounds
+        NotifyChannel::Rounds
     );
     Ok(())
 }
@@ -29,8 +29,11 @@ async fn notification_arrives_after_the_commit() -> anyhow::Result<()> {
 #[tokio::test]
 async fn every_channel_wakes_after_a_reconnect() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let mut listener =
-        Listener::connect(&world.scheduler, &[Channel::Rounds, Channel::Assignments]).await?;
+    let mut listener = Listener::connect(
+        &world.scheduler,
+        &[NotifyChannel::Rounds, NotifyChannel::Assignments],
+    )
+    .await?;
     let mut conn = sqlx::PgPool::connect(&world.db.owner_url)
         .await?
         .acquire()
@@ -45,13 +48,13 @@ async fn every_channel_wakes_after_a_reconnect() -> anyhow::Result<()> {
         tokio::time::timeout(SOON, listener.next()).await??,
     ];
     woken.sort();
-    assert_eq!(woken, [Channel::Rounds, Channel::Assignments]);
+    assert_eq!(woken, [NotifyChannel::Rounds, NotifyChannel::Assignments]);
     let mut tx = pool::begin(&world.scheduler).await?;
-    send(&mut tx, &[Channel::Assignments]).await?;
+    send(&mut tx, &[NotifyChannel::Assignments]).await?;
     tx.commit().await?;
     assert_eq!(
         tokio::time::timeout(SOON, listener.next()).await??,
-        Channel::Assignments
+        NotifyChannel::Assignments
     );
     Ok(())
 }

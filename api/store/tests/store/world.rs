@@ -7,11 +7,11 @@ use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::Tenant;
 use muster_store::job::{JobRow, NewJob};
-use muster_store::plan::{Action, CommitOutcome, LoadedJob, NewTask, Step};
-use muster_store::pool::Pool;
+use muster_store::plan::{CommitAction, CommitOutcome, CommitStep, LoadedJob, NewTask};
+use muster_store::pool::StorePool;
 use muster_store::report::{NodeReport, ReportOutcome, TaskEvents};
 use muster_store::user::User;
-use muster_store::{job, node, plan, pool, report, scope, tenant, user};
+use muster_store::{job, node, plan, pool, report, tenant, tenant_scope, user};
 use muster_testdb::TestDb;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 pub struct World {
     pub db: TestDb,
-    pub api: Pool,
-    pub scheduler: Pool,
+    pub api: StorePool,
+    pub scheduler: StorePool,
     pub red: TenantId,
     pub blue: TenantId,
     pub red_user: UserId,
@@ -102,7 +102,7 @@ impl World {
         let scheduler = pool::scheduler(&db.scheduler_url, 8)?;
         let (red, blue, red_user, blue_user) = (id(), id(), id(), id());
         let mut tx = pool::begin(&api).await?;
-        scope::admin(&mut tx).await?;
+        tenant_scope::admin(&mut tx).await?;
         for (id, user_id, name) in [(red, red_user, "red"), (blue, blue_user, "blue")] {
             tenant::create(
                 &mut tx,
@@ -175,7 +175,11 @@ impl World {
             .expect("the job has not ended"))
     }
 
-    pub async fn commit(&self, steps: &[Step], seconds: u64) -> anyhow::Result<CommitOutcome> {
+    pub async fn commit(
+        &self,
+        steps: &[CommitStep],
+        seconds: u64,
+    ) -> anyhow::Result<CommitOutcome> {
         let mut tx = pool::begin(&self.scheduler).await?;
         let outcome = plan::commit(&mut tx, steps, at(seconds)).await?;
         tx.commit().await?;
@@ -187,12 +191,12 @@ impl World {
         &self,
         job_id: JobId,
         expected_revision: u64,
-        action: Action,
+        action: CommitAction,
         seconds: u64,
     ) -> anyhow::Result<()> {
         let outcome = self
             .commit(
-                &[Step {
+                &[CommitStep {
                     job_id,
                     expected_revision,
                     action,
@@ -292,8 +296,8 @@ impl World {
     }
 }
 
-pub fn start(tasks: Vec<NewTask>) -> Action {
-    Action::Start {
+pub fn start(tasks: Vec<NewTask>) -> CommitAction {
+    CommitAction::Start {
         tasks,
         secret: "5e".repeat(32),
         why: "there is room".to_owned(),
@@ -301,8 +305,8 @@ pub fn start(tasks: Vec<NewTask>) -> Action {
     }
 }
 
-pub fn stop(then: muster_model::job::AfterStop) -> Action {
-    Action::Stop {
+pub fn stop(then: muster_model::job::AfterStop) -> CommitAction {
+    CommitAction::Stop {
         then,
         why: "a test".to_owned(),
         charge: muster_model::job::Charge::None,

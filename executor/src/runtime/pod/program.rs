@@ -2,7 +2,7 @@
 //! pods. A user's image does not contain `muster-executor`.
 
 use crate::error::ExecutorError;
-use crate::opener::Folder;
+use crate::opener::FolderHandle;
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -39,7 +39,7 @@ pub fn shared(program: &Path, data: &Path) -> Result<PathBuf, ExecutorError> {
 
 /// Whether the file is the program: executable, no link, and of the same content.
 fn is_there(content: &[u8], folder: &Path, name: &OsStr) -> bool {
-    let Ok(folder) = Folder::itself(folder) else {
+    let Ok(folder) = FolderHandle::itself(folder) else {
         return false;
     };
     folder
@@ -52,7 +52,7 @@ fn is_there(content: &[u8], folder: &Path, name: &OsStr) -> bool {
 
 fn put(content: &[u8], folder: &Path, name: &OsStr) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let folder = Folder::itself(folder)?;
+    let folder = FolderHandle::itself(folder)?;
     let mut half = name.to_owned();
     half.push(format!(".half-{}", std::process::id()));
     let mut copy = folder.create(&half, 0o755)?;

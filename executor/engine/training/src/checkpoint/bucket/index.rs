@@ -5,7 +5,7 @@ use crate::checkpoint::CheckpointError;
 use crate::checkpoint::Manifest;
 use crate::checkpoint::check::MAX_MANIFEST_BYTES;
 use muster_model::checkpoint::Candidate;
-use muster_objects::Version;
+use muster_objects::ObjectVersion;
 use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl Listed {
 }
 
 impl JobBucket {
-    pub(super) fn read_index(&self) -> Result<(Index, Option<Version>), CheckpointError> {
+    pub(super) fn read_index(&self) -> Result<(Index, Option<ObjectVersion>), CheckpointError> {
         let Some((text, version)) = self.objects.get(&self.name(INDEX), MAX_MANIFEST_BYTES)? else {
             return Ok((Index::empty(), None));
         };

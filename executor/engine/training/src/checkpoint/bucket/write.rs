@@ -9,7 +9,7 @@ use crate::checkpoint::sums::sums;
 use crate::checkpoint::write::{manifest_text, sums_text};
 use crate::checkpoint::{CheckpointError, Contents, FileSum, MANIFEST_FILE, Manifest, SUMS_FILE};
 use muster_model::checkpoint::Written;
-use muster_objects::{Bucket, Upload};
+use muster_objects::{ObjectBucket, Upload};
 use std::thread;
 
 impl JobBucket {
@@ -121,7 +121,7 @@ impl JobBucket {
         let mut uploads: Vec<Option<Upload>> = Vec::with_capacity(parts.len());
         for part in parts {
             let object = self.name(&format!("{name}/{}", part.name));
-            let large = Bucket::needs_parts(part.header().len() + part.data_bytes());
+            let large = ObjectBucket::needs_parts(part.header().len() + part.data_bytes());
             uploads.push(if large {
                 Some(self.objects.begin(&object)?)
             } else {

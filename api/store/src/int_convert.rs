@@ -14,7 +14,7 @@ pub(crate) fn signed32(value: u32) -> i32 {
 }
 
 /// Converts a number of a request. `None` if no row can have it.
-pub(crate) fn asked32(value: u32) -> Option<i32> {
+pub(crate) fn checked_signed32(value: u32) -> Option<i32> {
     i32::try_from(value).ok()
 }
 

@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The queues of this process. Another replica has its own.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LongPollQueues {
     lines: Mutex<HashMap<StudyId, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 /// The first place of a queue, until it is dropped.
 #[derive(Debug)]
-pub struct First {
+pub struct LongPollTurn {
     _place: tokio::sync::OwnedMutexGuard<()>,
 }
 
-impl Lines {
+impl LongPollQueues {
     /// Waits until all earlier requests have left the queue.
-    pub async fn first(&self, study: StudyId) -> First {
+    pub async fn first(&self, study: StudyId) -> LongPollTurn {
         let line = self.of(study);
-        First {
+        LongPollTurn {
             _place: line.lock_owned().await,
         }
     }
@@ -45,7 +45,11 @@ mod tests {
 
     #[tokio::test]
     async fn long_polls_of_a_study_are_served_in_order() {
-        let (lines, one, other) = (Lines::default(), StudyId(uuid(1)), StudyId(uuid(2)));
+        let (lines, one, other) = (
+            LongPollQueues::default(),
+            StudyId(uuid(1)),
+            StudyId(uuid(2)),
+        );
         let first = lines.first(one).await;
         let (mut second, mut third) = (Box::pin(lines.first(one)), Box::pin(lines.first(one)));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());

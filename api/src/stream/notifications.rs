@@ -2,8 +2,8 @@
 
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
-use muster_store::pool::Pool;
-use muster_store::wake::{Channel, Listener};
+use muster_store::notify::{Listener, NotifyChannel};
+use muster_store::pool::StorePool;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,13 +18,13 @@ pub const PAUSE: Duration = Duration::from_secs(1);
 
 /// Distributes notifications to the streams of this process.
 #[derive(Debug, Clone)]
-pub struct Wakes {
+pub struct EventNotifications {
     turn: watch::Receiver<u64>,
 }
 
-impl Wakes {
+impl EventNotifications {
     #[must_use]
-    pub fn start(pool: Pool, stopping: CancellationToken) -> Self {
+    pub fn start(pool: StorePool, stopping: CancellationToken) -> Self {
         let (sender, turn) = watch::channel(0);
         tokio::spawn(async move {
             while !stopping.is_cancelled() {
@@ -52,11 +52,11 @@ impl Wakes {
 }
 
 async fn listen(
-    pool: &Pool,
+    pool: &StorePool,
     sender: &watch::Sender<u64>,
     stopping: &CancellationToken,
 ) -> Result<(), StoreError> {
-    let mut listener = Listener::connect(pool, &[Channel::Events]).await?;
+    let mut listener = Listener::connect(pool, &[NotifyChannel::Events]).await?;
     // Remaining steps of AGAIN.
     let mut again = AGAIN.iter();
     loop {

@@ -1,10 +1,10 @@
 //! `POST /jobs/{id}/continue`.
 
-use super::intent::Wanted;
+use super::intent::ConditionalIntent;
 use crate::auth::Caller;
-use crate::problem::Refusal;
-use crate::query::{Named, Params};
-use crate::state::App;
+use crate::problem::ApiError;
+use crate::query::{Params, PathParam};
+use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -22,13 +22,13 @@ use muster_model::view::JobView;
     responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.continue", skip_all, fields(job.id = %id))]
-pub async fn go_on(
-    State(app): State<App>,
+pub async fn continue_job(
+    State(app): State<ApiState>,
     caller: Caller,
-    Named(id): Named<JobId>,
+    PathParam(id): PathParam<JobId>,
     Params(()): Params<()>,
-) -> Result<(StatusCode, Json<JobView>), Refusal> {
-    let wanted = Wanted {
+) -> Result<(StatusCode, Json<JobView>), ApiError> {
+    let wanted = ConditionalIntent {
         verb: "continue",
         intent: Intent::Run,
         fits: |_, intent| intent == Intent::Suspend,

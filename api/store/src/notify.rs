@@ -3,7 +3,7 @@
 //! notification of a transaction is sent only if it commits.
 
 use crate::error::StoreError;
-use crate::pool::Pool;
+use crate::pool::StorePool;
 use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::{Acquire as _, Connection as _, PgConnection};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Channel {
+pub enum NotifyChannel {
     /// To the scheduler: a change on which a round may act.
     Rounds,
     /// To node sessions: an assignment changed.
@@ -27,7 +27,7 @@ pub enum Channel {
     Studies,
 }
 
-impl Channel {
+impl NotifyChannel {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Channel {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn send(conn: &mut PgConnection, channels: &[Channel]) -> Result<(), StoreError> {
+pub async fn send(conn: &mut PgConnection, channels: &[NotifyChannel]) -> Result<(), StoreError> {
     let names: Vec<String> = channels
         .iter()
         .map(|channel| channel.as_str().to_owned())
@@ -62,8 +62,8 @@ pub async fn send(conn: &mut PgConnection, channels: &[Channel]) -> Result<(), S
 #[derive(Debug)]
 pub struct Listener {
     inner: PgListener,
-    channels: Vec<Channel>,
-    pending: Vec<Channel>,
+    channels: Vec<NotifyChannel>,
+    pending: Vec<NotifyChannel>,
 }
 
 impl Listener {
@@ -71,7 +71,7 @@ impl Listener {
     ///
     /// # Errors
     /// [`StoreError::Statement`].
-    pub async fn connect(pool: &Pool, channels: &[Channel]) -> Result<Self, StoreError> {
+    pub async fn connect(pool: &StorePool, channels: &[NotifyChannel]) -> Result<Self, StoreError> {
         // Not taken from the pool: a dead connection would occupy its place for 15 minutes.
         let connect = PgConnectOptions::clone(&pool.connect_options());
         let options = pool.options().clone().max_connections(1);
@@ -92,7 +92,7 @@ impl Listener {
     /// # Errors
     /// [`StoreError::Statement`] if a reconnect fails, [`StoreError::Silent`] if the connection
     /// does not answer.
-    pub async fn next(&mut self) -> Result<Channel, StoreError> {
+    pub async fn next(&mut self) -> Result<NotifyChannel, StoreError> {
         loop {
             if let Some(channel) = self.pending.pop() {
                 return Ok(channel);

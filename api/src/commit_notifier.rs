@@ -7,8 +7,8 @@
 
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
-use muster_store::pool::Pool;
-use muster_store::wake::{self, Channel};
+use muster_store::notify::{self, NotifyChannel};
+use muster_store::pool::StorePool;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -21,28 +21,28 @@ const APART: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
-pub struct Waker {
-    bell: Arc<Notify>,
+pub struct CommitNotifier {
+    requests: Arc<Notify>,
 }
 
-impl Waker {
+impl CommitNotifier {
     #[must_use]
-    pub fn start(pool: Pool, stopping: CancellationToken) -> Self {
-        let bell = Arc::new(Notify::new());
-        tokio::spawn(answer(pool, bell.clone(), stopping));
-        Self { bell }
+    pub fn start(pool: StorePool, stopping: CancellationToken) -> Self {
+        let requests = Arc::new(Notify::new());
+        tokio::spawn(answer(pool, requests.clone(), stopping));
+        Self { requests }
     }
 
     /// Requests a notification of scheduler and streams about a commit. Returns at once.
-    pub fn ring(&self) {
-        self.bell.notify_one();
+    pub fn notify(&self) {
+        self.requests.notify_one();
     }
 }
 
-async fn answer(pool: Pool, bell: Arc<Notify>, stopping: CancellationToken) {
+async fn answer(pool: StorePool, requests: Arc<Notify>, stopping: CancellationToken) {
     loop {
         tokio::select! {
-            () = bell.notified() => {}
+            () = requests.notified() => {}
             () = stopping.cancelled() => return,
         }
         while let Err(error) = send(&pool).await {
@@ -59,7 +59,7 @@ async fn answer(pool: Pool, bell: Arc<Notify>, stopping: CancellationToken) {
     }
 }
 
-async fn send(pool: &Pool) -> Result<(), StoreError> {
+async fn send(pool: &StorePool) -> Result<(), StoreError> {
     let mut conn = pool.acquire().await?;
-    wake::send(&mut conn, &[Channel::Rounds, Channel::Events]).await
+    notify::send(&mut conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await
 }

@@ -3,12 +3,12 @@
 
 use crate::auth::caller::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
-use crate::state::App;
+use crate::problem::{ApiError, ProblemKind};
+use crate::state::ApiState;
 use crate::token::wire::user_id;
 use axum::http::{HeaderMap, HeaderName, Method};
 use muster_store::token::Principal;
-use muster_store::{StoreError, scope, tenant};
+use muster_store::{StoreError, tenant, tenant_scope};
 
 pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
 
@@ -20,15 +20,15 @@ pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
 /// # Errors
 /// A refusal if the caller is not an administrator, or the tenant does not exist.
 pub async fn principal(
-    app: &App,
+    app: &ApiState,
     caller: &Caller,
     method: &Method,
     headers: &HeaderMap,
-) -> Result<Option<Principal>, Refusal> {
+) -> Result<Option<Principal>, ApiError> {
     let Some(value) = headers.get(HEADER) else {
         return Ok(None);
     };
-    let wrong = || Refusal::parameter("Muster-Tenant", &format!("{value:?}"), "a tenant's name");
+    let wrong = || ApiError::parameter("Muster-Tenant", &format!("{value:?}"), "a tenant's name");
     let name = value.to_str().map_err(|_| wrong())?;
     if name == caller.tenant_name {
         return Ok(None);
@@ -38,12 +38,12 @@ pub async fn principal(
             "Muster-Tenant: {name} needs a token with access admin; this one is of a member of {}",
             caller.tenant_name
         );
-        return Err(Refusal::new(Kind::Forbidden, detail));
+        return Err(ApiError::new(ProblemKind::Forbidden, detail));
     }
     let mut tx = app.begin(caller).await?;
-    scope::admin(&mut tx).await?;
+    tenant_scope::admin(&mut tx).await?;
     let found = tenant::by_name(&mut tx, name).await?;
-    let found = found.ok_or_else(|| Refusal::not_found(format!("tenant {name}")))?;
+    let found = found.ok_or_else(|| ApiError::not_found(format!("tenant {name}")))?;
     let mut acting = Principal {
         tenant_id: found.id,
         tenant_name: found.name,

@@ -2,7 +2,7 @@
 //! job before the job reports itself.
 
 use crate::error::StoreError;
-use crate::number::unsigned32;
+use crate::int_convert::unsigned32;
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::JobSpec;
 use sqlx::PgConnection;
@@ -18,7 +18,7 @@ const LOOKED_AT: i64 = 200;
 
 /// A job that has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Earlier {
+pub struct JobDuration {
     /// Time that it trained, in seconds.
     pub took_s: f64,
     /// Its last step; `None` for a command that reports no steps.
@@ -28,15 +28,15 @@ pub struct Earlier {
 }
 
 /// Row of both queries.
-struct Row {
+struct DurationSqlRow {
     took_s: f64,
     steps: Option<f64>,
     workers: Option<i32>,
     ps_shards: Option<i32>,
 }
 
-impl From<Row> for Earlier {
-    fn from(row: Row) -> Self {
+impl From<DurationSqlRow> for JobDuration {
+    fn from(row: DurationSqlRow) -> Self {
         let size = row.workers.zip(row.ps_shards);
         Self {
             took_s: row.took_s,
@@ -58,7 +58,7 @@ impl From<Row> for Earlier {
 pub async fn of_jobs(
     conn: &mut PgConnection,
     jobs: &[JobId],
-) -> Result<BTreeMap<JobId, Vec<Earlier>>, StoreError> {
+) -> Result<BTreeMap<JobId, Vec<JobDuration>>, StoreError> {
     let ids: Vec<Uuid> = jobs.iter().map(|job| job.0).collect();
     let rows = sqlx::query!(
         r#"with wanted as materialized (
@@ -92,9 +92,9 @@ pub async fn of_jobs(
     )
     .fetch_all(conn)
     .await?;
-    let mut earlier: BTreeMap<JobId, Vec<Earlier>> = BTreeMap::new();
+    let mut earlier: BTreeMap<JobId, Vec<JobDuration>> = BTreeMap::new();
     for row in rows {
-        let found = Row {
+        let found = DurationSqlRow {
             took_s: row.took_s,
             steps: row.steps,
             workers: row.workers,
@@ -113,12 +113,12 @@ pub async fn of_spec(
     conn: &mut PgConnection,
     tenant: TenantId,
     spec: &JobSpec,
-) -> Result<Vec<Earlier>, StoreError> {
+) -> Result<Vec<JobDuration>, StoreError> {
     if spec.from.is_some() {
         return Ok(Vec::new());
     }
     let rows = sqlx::query_as!(
-        Row,
+        DurationSqlRow,
         r#"select o.trained_s as "took_s!", o.steps, s.workers as "workers?", s.ps_shards as "ps_shards?"
            from (
                select id, trained_s, finished_at, revision, spec, coalesce(finished ->> 'step', latest ->> 'step')::float8 as steps from job
@@ -137,5 +137,5 @@ pub async fn of_spec(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(Earlier::from).collect())
+    Ok(rows.into_iter().map(JobDuration::from).collect())
 }

@@ -2,12 +2,12 @@
 //! jobs.
 
 use crate::error::StoreError;
-use crate::number::unsigned;
+use crate::int_convert::unsigned;
 use sqlx::PgConnection;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Demand {
-    pub waiting: Vec<Waiting>,
+pub struct ClusterLoad {
+    pub waiting: Vec<WaitReasonLoad>,
     /// GPUs of the nodes that are up, including closed nodes; CPU slots on nodes without GPUs.
     pub gpus: u64,
     pub held_gpus: u64,
@@ -18,7 +18,7 @@ pub struct Demand {
 
 /// Jobs with one wait reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitReasonLoad {
     /// Name of the reason as in `muster_model::wait::Wait`, for example `waiting_for_gpus`.
     pub reason: String,
     pub jobs: u64,
@@ -30,7 +30,7 @@ pub struct Waiting {
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn demand(conn: &mut PgConnection) -> Result<Demand, StoreError> {
+pub async fn cluster_load(conn: &mut PgConnection) -> Result<ClusterLoad, StoreError> {
     let waiting = sqlx::query!(
         r#"select reason as "reason!", jobs as "jobs!", gpus as "gpus!" from muster_demand() order by reason"#
     )
@@ -46,12 +46,12 @@ pub async fn demand(conn: &mut PgConnection) -> Result<Demand, StoreError> {
     )
     .fetch_one(conn)
     .await?;
-    let waiting = waiting.into_iter().map(|row| Waiting {
+    let waiting = waiting.into_iter().map(|row| WaitReasonLoad {
         reason: row.reason,
         jobs: unsigned(row.jobs),
         gpus: unsigned(row.gpus),
     });
-    Ok(Demand {
+    Ok(ClusterLoad {
         waiting: waiting.collect(),
         gpus: unsigned(there.gpus),
         held_gpus: unsigned(there.held),

@@ -35,7 +35,7 @@ impl Phases {
 
     /// Sets the phase to idle when the body has been sent or dropped.
     pub fn idle_after(&self, body: Body) -> Body {
-        Body::new(Answer {
+        Body::new(TrackedResponseBody {
             body,
             phases: self.clone(),
         })
@@ -50,18 +50,18 @@ impl Phases {
     }
 }
 
-struct Answer {
+struct TrackedResponseBody {
     body: Body,
     phases: Phases,
 }
 
-impl Drop for Answer {
+impl Drop for TrackedResponseBody {
     fn drop(&mut self) {
         self.phases.set(IDLE);
     }
 }
 
-impl HttpBody for Answer {
+impl HttpBody for TrackedResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -82,7 +82,7 @@ impl HttpBody for Answer {
 }
 
 /// A socket whose reads fail when a header takes too long.
-pub struct Patient {
+pub struct HeaderTimeoutStream {
     stream: TcpStream,
     phases: Phases,
     limit: Duration,
@@ -90,7 +90,7 @@ pub struct Patient {
     header: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl HeaderTimeoutStream {
     pub fn new(stream: TcpStream, phases: Phases, limit: Duration) -> Self {
         Self {
             stream,
@@ -101,7 +101,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for HeaderTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -128,7 +128,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for HeaderTimeoutStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
