@@ -1,7 +1,7 @@
 //! `muster list`: lists jobs, newest first.
 
 use super::forecast::column;
-use super::{Session, UsageError};
+use super::{CliSession, UsageError};
 use crate::clock;
 use crate::output::{age, duration_s, table_of};
 use clap::Args;
@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 const PAGE: u32 = 200;
 
 #[derive(Debug, Args)]
-pub struct List {
+pub struct ListArgs {
     /// Only jobs in this phase; may be repeated.
     #[arg(long, value_name = "PHASE", value_parser = phase)]
     phase: Vec<JobPhase>,
@@ -35,10 +35,10 @@ pub struct List {
     limit: u32,
 }
 
-impl List {
+impl ListArgs {
     /// # Errors
     /// If a label has no `=`, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         if let Some(wrong) = self.label.iter().find(|label| !label.contains('=')) {
             return Err(UsageError(format!("--label is {wrong:?}; expected KEY=VALUE")).into());
         }
@@ -76,7 +76,7 @@ impl List {
     }
 
     /// Returns the newest jobs of all tenants. Ids increase with the submission over all tenants.
-    async fn of_all_tenants(&self, session: &Session) -> Result<Page<JobView>, ClientError> {
+    async fn of_all_tenants(&self, session: &CliSession) -> Result<Page<JobView>, ClientError> {
         let mut all = Page {
             items: Vec::new(),
             next: None,

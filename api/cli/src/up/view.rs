@@ -21,7 +21,7 @@ const FRAME: Duration = Duration::from_millis(500);
 /// # Errors
 /// If the server refuses. Requests are repeated while it is unreachable.
 pub async fn watch(client: &Client, id: JobId, checkpoints: &Place) -> anyhow::Result<bool> {
-    let view = View::new();
+    let view = ClusterProgressBar::new();
     loop {
         match client.job(id).await {
             Ok(job) => {
@@ -44,13 +44,13 @@ pub async fn watch(client: &Client, id: JobId, checkpoints: &Place) -> anyhow::R
     }
 }
 
-struct View {
+struct ClusterProgressBar {
     bar: ProgressBar,
     is_terminal: bool,
     last_line: std::cell::RefCell<String>,
 }
 
-impl View {
+impl ClusterProgressBar {
     fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let bar = if is_terminal {
