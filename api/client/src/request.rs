@@ -21,12 +21,12 @@ pub struct Client {
     base: Url,
     /// Tenant for which an administrator acts; `None` for its own.
     tenant: Option<HeaderValue>,
-    hears: Option<Hears>,
+    hears: Option<RequestObserver>,
 }
 
 /// Result of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended<'a> {
+pub struct RequestOutcome<'a> {
     pub method: &'a str,
     /// Kind of the requested object, without names: `jobs`, `nodes`.
     pub of: &'a str,
@@ -36,14 +36,14 @@ pub struct Ended<'a> {
 
 /// Callback for the result of each request.
 #[derive(Clone)]
-struct Hears(Arc<dyn Fn(&Ended<'_>) + Send + Sync>);
+struct RequestObserver(Arc<dyn Fn(&RequestOutcome<'_>) + Send + Sync>);
 
 /// A request before it is sent.
 pub(crate) struct Request {
     request: RequestBuilder,
     method: Method,
     of: String,
-    hears: Option<Hears>,
+    hears: Option<RequestObserver>,
 }
 
 impl Client {
@@ -96,8 +96,8 @@ impl Client {
 
     /// Returns a client that calls `hears` with the result of each of its requests.
     #[must_use]
-    pub fn heard_by(self, hears: impl Fn(&Ended<'_>) + Send + Sync + 'static) -> Self {
-        let hears = Some(Hears(Arc::new(hears)));
+    pub fn heard_by(self, hears: impl Fn(&RequestOutcome<'_>) + Send + Sync + 'static) -> Self {
+        let hears = Some(RequestObserver(Arc::new(hears)));
         Self { hears, ..self }
     }
 
@@ -169,18 +169,18 @@ impl Request {
     }
 }
 
-impl std::fmt::Debug for Hears {
+impl std::fmt::Debug for RequestObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hears").finish_non_exhaustive()
+        f.debug_struct("RequestObserver").finish_non_exhaustive()
     }
 }
 
 /// Returns the response if the request succeeded.
 pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     let answer = request.request.send().await;
-    if let Some(Hears(hears)) = &request.hears {
+    if let Some(RequestObserver(hears)) = &request.hears {
         let status = answer.as_ref().map(Response::status);
-        hears(&Ended {
+        hears(&RequestOutcome {
             method: request.method.as_str(),
             of: &request.of,
             status: status.ok().map(|status| status.as_u16()),

@@ -46,14 +46,14 @@ pub struct Messages {
 }
 
 #[derive(Clone)]
-struct Source {
+struct StreamRequest {
     client: Client,
     segments: Vec<String>,
     query: Vec<(&'static str, String)>,
 }
 
-struct Reader {
-    source: Source,
+struct EventStreamReader {
+    source: StreamRequest,
     connection: Option<BoxStream<'static, Result<Event, ()>>>,
     last_id: Option<String>,
     failed: usize,
@@ -111,8 +111,8 @@ impl Client {
         segments: Vec<String>,
         query: Vec<(&'static str, String)>,
     ) -> Messages {
-        let reader = Reader {
-            source: Source {
+        let reader = EventStreamReader {
+            source: StreamRequest {
                 client: self.clone(),
                 segments,
                 query,
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-impl Reader {
+impl EventStreamReader {
     async fn next(&mut self) -> Option<Result<StreamItem, ClientError>> {
         while !self.done {
             let Some(connection) = &mut self.connection else {
@@ -188,7 +188,7 @@ impl Reader {
     }
 }
 
-impl Source {
+impl StreamRequest {
     async fn connect(
         &self,
         last_id: Option<&str>,
