@@ -59,8 +59,9 @@ pub async fn run(context: Arc<OperatorContext>, scope: &Scope, placeholders: Opt
         context.metrics.add_watch(watch);
         let queue = WorkQueue::of(tenants.store());
         let reconcile = move |object, context| {
-            let reconcile = |object| tenant::reconcile(object, context);
-            queue.clone().run(object, false, reconcile)
+            queue
+                .clone()
+                .run(object, false, |object| tenant::reconcile(object, context))
         };
         let tenants = tenants
             .with_config(work_queue::settings())
@@ -91,8 +92,9 @@ fn follow<S: SubmissionSteps>(
     let queue = WorkQueue::of(controller.store());
     let reconcile = move |object: Arc<Object<S>>, context: Arc<OperatorContext>| {
         let is_new = !object.is_being_deleted() && !context.before(&object).is_submitted();
-        let reconcile = |object| reconcile_flow::reconcile::<S>(object, context);
-        queue.clone().run(object, is_new, reconcile)
+        queue.clone().run(object, is_new, |object| {
+            reconcile_flow::reconcile::<S>(object, context)
+        })
     };
     controller
         .with_config(work_queue::settings())
@@ -107,11 +109,10 @@ pub fn wait_for_tenant<S: SubmissionSteps>(
     objects: &[Arc<Object<S>>],
     tenant: &str,
 ) -> Vec<ObjectRef<Object<S>>> {
-    let waits = |object: &&Arc<Object<S>>| {
+    let waiting = objects.iter().filter(|object: &&Arc<Object<S>>| {
         let status = object.own_status();
         status.queue() == Some(tenant) && !status.is_submitted()
-    };
-    let waiting = objects.iter().filter(waits);
+    });
     waiting
         .map(|object| ObjectRef::from_obj(&**object))
         .collect()

@@ -95,10 +95,12 @@ fn is_same_but_for_size(wanted: &JobSpec, is: &JobSpec) -> bool {
 /// Returns Muster's rejection of this generation, which a retry would repeat.
 fn was_refused(reconciliation: &Reconciliation<'_, JobStatus>) -> Option<ObjectRejection> {
     let before = reconciliation.before;
-    let of_this = |found: &&crate::condition::StatusCondition| {
-        found.kind == "Misconfigured" && found.status == "True" && found.reason == REFUSED
-    };
-    let said = before.conditions.iter().find(of_this);
+    let said = before
+        .conditions
+        .iter()
+        .find(|found: &&crate::condition::StatusCondition| {
+            found.kind == "Misconfigured" && found.status == "True" && found.reason == REFUSED
+        });
     said.filter(|_| before.observed_generation == reconciliation.generation)
         .map(|said| ObjectRejection {
             reason: REFUSED,

@@ -39,8 +39,10 @@ impl SubmissionSteps for JobStatus {
         let TenantSession { tenant, client } = session;
         if let Some(id) = before.job_id {
             let job = context.jobs.job(tenant, client, id).await?;
-            let is_its = |job: &JobView| job.labels.get(label::UID) == Some(&uid);
-            if job.as_ref().is_some_and(is_its) {
+            if job
+                .as_ref()
+                .is_some_and(|job: &JobView| job.labels.get(label::UID) == Some(&uid))
+            {
                 return Ok(job);
             }
         }

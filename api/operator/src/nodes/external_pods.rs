@@ -103,8 +103,10 @@ impl NodeExternalUse {
 
     /// Describes the use without the names of pods, because every tenant can read it.
     pub(super) fn in_words(&self, resources: &[&str]) -> String {
-        let of = |name: &&str| Some((name.to_string(), self.held.get(*name)?));
-        let there: Vec<(String, &ExternalResourceUse)> = resources.iter().filter_map(of).collect();
+        let there: Vec<(String, &ExternalResourceUse)> = resources
+            .iter()
+            .filter_map(|name: &&str| Some((name.to_string(), self.held.get(*name)?)))
+            .collect();
         let much: Vec<String> = there
             .iter()
             .map(|(name, held)| format!("{} {name}", held.count))

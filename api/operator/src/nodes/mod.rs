@@ -72,8 +72,9 @@ pub async fn run(
     let reconciler = Arc::new(NodeReconciler::new(context, settings, controller.store()));
     let queue = WorkQueue::of(controller.store());
     let queued = move |node, reconciler| {
-        let reconcile = |node| reconcile(node, reconciler);
-        queue.clone().run(node, false, reconcile)
+        queue
+            .clone()
+            .run(node, false, |node| reconcile(node, reconciler))
     };
     let following = controller
         .run(queued, again, Arc::clone(&reconciler))
@@ -122,8 +123,9 @@ fn all_in_muster<'a>(name: &str, parts: &'a [String]) -> impl Iterator<Item = St
 /// Returns why a machine takes no tasks if another one has the same name in Muster. Their executors
 /// would replace each other, and the state of one would be reported for the other.
 fn namesake(name: &str, all: &[String]) -> Option<String> {
-    let is_other = |other: &&String| *other != name && in_muster(other) == in_muster(name);
-    let other = all.iter().find(is_other)?;
+    let other = all
+        .iter()
+        .find(|other: &&String| *other != name && in_muster(other) == in_muster(name))?;
     let mut both = [name, other];
     both.sort_unstable();
     Some(format!(

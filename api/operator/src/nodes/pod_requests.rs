@@ -19,11 +19,11 @@ const SIDECAR: &str = "Always";
 pub fn is_external(pod: &Pod, own: Option<&Release>) -> bool {
     let labels = pod.labels();
     let is_ours = OWN_PODS.iter().any(|label| labels.contains_key(*label));
-    let of_this = |own: &Release| {
-        pod.metadata.namespace.as_ref() == Some(&own.namespace)
-            && labels.get(INSTANCE) == Some(&own.name)
-    };
-    !(is_ours && own.is_none_or(of_this))
+    !(is_ours
+        && own.is_none_or(|own: &Release| {
+            pod.metadata.namespace.as_ref() == Some(&own.namespace)
+                && labels.get(INSTANCE) == Some(&own.name)
+        }))
 }
 
 /// Returns the amount of each device-plugin resource that the pod holds or will hold. Only

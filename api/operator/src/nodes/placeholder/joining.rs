@@ -33,8 +33,9 @@ impl JoiningNodes {
         for pod in pods {
             let found = pod.node.as_ref();
             if let Some(node) = found.filter(|node| !self.late.contains(*node)) {
-                let joining = || (pod.pool.clone(), now);
-                self.since.entry(node.clone()).or_insert_with(joining);
+                self.since
+                    .entry(node.clone())
+                    .or_insert_with(|| (pod.pool.clone(), now));
             }
         }
         let late = &mut self.late;

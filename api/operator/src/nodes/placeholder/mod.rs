@@ -101,11 +101,10 @@ impl Placeholders {
         // Executor pods are included, because they determine the pool of a node.
         let pods = api.list(&ListParams::default().labels(POOL)).await;
         let pods = pods.map_err(Error::kubernetes("placeholders were not listed"))?;
-        let is_own = |pod: &&Pod| pod.labels().get(GROUP) == Some(&self.settings.group);
         let there: Vec<PlaceholderPod> = pods
             .items
             .iter()
-            .filter(is_own)
+            .filter(|pod: &&Pod| pod.labels().get(GROUP) == Some(&self.settings.group))
             .map(PlaceholderPod::of)
             .collect();
 
@@ -119,8 +118,8 @@ impl Placeholders {
             .metrics
             .placeholders(self.of_pools(&wanted, &there));
         let names: BTreeSet<String> = nodes.iter().map(|node| node.name_any()).collect();
-        let is_there = |name: &str| names.contains(name);
-        self.joining.update(&there, is_known, is_there, now);
+        self.joining
+            .update(&there, is_known, |name: &str| names.contains(name), now);
         let joining = self.joining.of_pools();
         let hosts: BTreeSet<String> = nodes
             .iter()
