@@ -29,8 +29,9 @@ pub fn of(folder: &Path) -> Vec<OsProcess> {
     let hidden = others.into_iter().filter(|process| process.is_hidden);
     let parents: Vec<i32> = found.iter().map(|process| process.pid).collect();
     found.extend(hidden.filter(|process| {
-        let child_of = |parent: &i32| children(*parent).iter().any(|one| one.pid == process.pid);
-        parents.iter().any(child_of)
+        parents
+            .iter()
+            .any(|parent: &i32| children(*parent).iter().any(|one| one.pid == process.pid))
     }));
     found
 }

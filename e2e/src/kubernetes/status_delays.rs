@@ -29,8 +29,10 @@ impl StatusDelays {
     /// # Panics
     /// If an older phase was shown after a newer one, or the last one never.
     pub fn add(&mut self, name: &str, history: &[EventView], seen: &[ObjectEvent]) {
-        let has_phase = |seen: &&ObjectEvent| seen.status["phase"].is_string();
-        let seen: Vec<&ObjectEvent> = seen.iter().filter(has_phase).collect();
+        let seen: Vec<&ObjectEvent> = seen
+            .iter()
+            .filter(|seen: &&ObjectEvent| seen.status["phase"].is_string())
+            .collect();
         let changes = phases(history);
         let places = places(&changes, &seen);
         assert!(places.is_sorted(), "{name}: {changes:?} shown as {seen:?}");
@@ -56,7 +58,6 @@ impl StatusDelays {
 
 impl fmt::Display for StatusDelays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let soon = |change: &PhaseDelay| change.late <= Duration::seconds(2);
         write!(
             f,
             "{} changes: shown after {} ms in the middle, {} ms at the 99th percentile, {} ms at most; {} within two seconds. The latest:",
@@ -64,7 +65,8 @@ impl fmt::Display for StatusDelays {
             self.share(50),
             self.share(99),
             self.share(100),
-            self.0.partition_point(soon)
+            self.0
+                .partition_point(|change: &PhaseDelay| change.late <= Duration::seconds(2))
         )?;
         let first = self.0.iter().map(|change| change.at).min();
         for change in self.0.iter().rev().take(LATEST) {

@@ -138,15 +138,14 @@ impl ListArgs {
 /// Returns `val 98.18%`, or `val loss 0.4321` if no accuracy was logged.
 fn evaluation(progress: &ProgressView) -> Option<String> {
     let split = progress.evaluated_on?.label();
-    let loss = || {
-        progress
-            .test_loss
-            .map(|loss| format!("{split} loss {loss:.4}"))
-    };
     let accuracy = progress.test_accuracy;
     accuracy
         .map(|share| format!("{split} {:.2}%", share * 100.0))
-        .or_else(loss)
+        .or_else(|| {
+            progress
+                .test_loss
+                .map(|loss| format!("{split} loss {loss:.4}"))
+        })
 }
 
 fn row(job: &JobView) -> [String; 11] {
@@ -186,8 +185,9 @@ fn why(job: &JobView) -> String {
         last.filter(|_| !job.phase.is_terminal())
             .map(|last| format!("last failure: {last}"))
     });
-    let waits = || job.waiting.as_ref().map(|waiting| waiting.message.clone());
-    failed.or_else(waits).unwrap_or_default()
+    failed
+        .or_else(|| job.waiting.as_ref().map(|waiting| waiting.message.clone()))
+        .unwrap_or_default()
 }
 
 /// Returns the phase, and for a waiting job the reason.

@@ -306,8 +306,7 @@ async fn trials(session: &CliSession, named: StudyNameArgs) -> anyhow::Result<()
                     .job_id
                     .map_or_else(|| "-".to_owned(), |id| id.to_string()),
             ];
-            let why = || trial.failure.clone().unwrap_or_default();
-            row.extend(with_reasons.then(why));
+            row.extend(with_reasons.then(|| trial.failure.clone().unwrap_or_default()));
             row
         });
         let mut header = vec![

@@ -80,8 +80,9 @@ impl ClusterProgressBar {
             let percent = |part: f64, of: &str| format!(", {of} accuracy {:.2}%", part * 100.0);
             let of = progress.evaluated_on.unwrap_or_default().label();
             let tested = progress.test_accuracy.map(|part| percent(part, of));
-            let trained = || progress.accuracy.map(|part| percent(part, "train"));
-            let accuracy = tested.or_else(trained).unwrap_or_default();
+            let accuracy = tested
+                .or_else(|| progress.accuracy.map(|part| percent(part, "train")))
+                .unwrap_or_default();
             let loss = progress.loss.map(|loss| format!(", train loss {loss:.4}"));
             let loss = loss.unwrap_or_default();
             let eta = progress.eta_s.map_or_else(String::new, |eta_s| {
