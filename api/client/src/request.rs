@@ -21,7 +21,7 @@ pub struct Client {
     base: Url,
     /// Tenant for which an administrator acts; `None` for its own.
     tenant: Option<HeaderValue>,
-    hears: Option<RequestObserver>,
+    observer: Option<RequestObserver>,
 }
 
 /// Result of a request.
@@ -43,7 +43,7 @@ pub(crate) struct Request {
     request: RequestBuilder,
     method: Method,
     of: String,
-    hears: Option<RequestObserver>,
+    observer: Option<RequestObserver>,
 }
 
 impl Client {
@@ -90,15 +90,18 @@ impl Client {
             http,
             base,
             tenant: None,
-            hears: None,
+            observer: None,
         })
     }
 
-    /// Returns a client that calls `hears` with the result of each of its requests.
+    /// Returns a client that calls `observer` with the result of each of its requests.
     #[must_use]
-    pub fn heard_by(self, hears: impl Fn(&RequestOutcome<'_>) + Send + Sync + 'static) -> Self {
-        let hears = Some(RequestObserver(Arc::new(hears)));
-        Self { hears, ..self }
+    pub fn observed_by(
+        self,
+        observer: impl Fn(&RequestOutcome<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        let observer = Some(RequestObserver(Arc::new(observer)));
+        Self { observer, ..self }
     }
 
     /// Returns a client that acts for another tenant. For administrators.
@@ -132,7 +135,7 @@ impl Client {
             },
             method,
             of: segments.first().copied().unwrap_or_default().to_owned(),
-            hears: self.hears.clone(),
+            observer: self.observer.clone(),
         }
     }
 
@@ -178,9 +181,9 @@ impl std::fmt::Debug for RequestObserver {
 /// Returns the response if the request succeeded.
 pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     let answer = request.request.send().await;
-    if let Some(RequestObserver(hears)) = &request.hears {
+    if let Some(RequestObserver(observer)) = &request.observer {
         let status = answer.as_ref().map(Response::status);
-        hears(&RequestOutcome {
+        observer(&RequestOutcome {
             method: request.method.as_str(),
             of: &request.of,
             status: status.ok().map(|status| status.as_u16()),

@@ -266,7 +266,7 @@ impl OperatorContext {
 
     /// Publishes an event on the object. A lost event does no harm, because the status has the same
     /// information.
-    pub async fn tell<S: ObjectStatus>(
+    pub async fn publish_event<S: ObjectStatus>(
         &self,
         object: &Object<S>,
         bad: bool,

@@ -121,7 +121,9 @@ pub async fn show<S: SubmittedStatus>(
     if reconciliation.before.phase() != status.phase() {
         let bad = S::BAD.contains(&status.phase());
         let message = status.message().unwrap_or_default();
-        context.tell(object, bad, status.phase(), message).await;
+        context
+            .publish_event(object, bad, status.phase(), message)
+            .await;
     }
     Ok(())
 }

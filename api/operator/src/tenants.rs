@@ -202,7 +202,7 @@ impl Tenants {
         let client = Client::new(&self.server, token);
         let client = client.map_err(Error::muster("no client was made"))?;
         let metrics = self.metrics.clone();
-        Ok(client.heard_by(move |ended| metrics.record_muster_request(ended)))
+        Ok(client.observed_by(move |ended| metrics.record_muster_request(ended)))
     }
 }
 

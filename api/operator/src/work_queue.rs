@@ -134,8 +134,8 @@ mod tests {
         store
     }
 
-    /// Reconciles all objects, each again as soon as it is done, until `reconciliations` reconciliations have
-    /// run.
+    /// Reconciles all objects, each again as soon as it is done, until the number of
+    /// `reconciliations` is reached.
     async fn reconciled(is_new: fn(&str) -> bool, reconciliations: usize) -> Vec<String> {
         let objects = objects();
         let queue = WorkQueue::of(objects.clone());

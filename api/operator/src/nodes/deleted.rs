@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Runs until the process ends.
 pub(super) async fn follow(reconciler: &NodeReconciler) {
-    if reconciler.there.wait_until_ready().await.is_err() {
+    if reconciler.nodes.wait_until_ready().await.is_err() {
         return;
     }
     // Nodes deleted before this operator started have lost their executors. Nodes of other clusters
@@ -52,7 +52,7 @@ async fn close(reconciler: &NodeReconciler, gone: &BTreeSet<String>) -> Result<(
                 taken: view.notice.as_ref().map_or(0, |notice| notice.taken),
                 by: Some(reconciler.settings.speaker.clone()),
             };
-            reconciler.tell(&view, notice).await?;
+            reconciler.send_notice(&view, notice).await?;
         }
     }
     Ok(())

@@ -57,7 +57,7 @@ pub struct NodeReconciler {
     node_cache: NodeCache,
     external_pods: ExternalPodCache,
     /// All nodes of Kubernetes, from the watch.
-    there: Store<Node>,
+    nodes: Store<Node>,
 }
 
 /// Runs until the process ends.
@@ -159,11 +159,11 @@ fn is_drained(views: &[NodeView]) -> bool {
 
 impl NodeReconciler {
     #[must_use]
-    pub fn new(context: Arc<OperatorContext>, settings: NodeSettings, there: Store<Node>) -> Self {
+    pub fn new(context: Arc<OperatorContext>, settings: NodeSettings, nodes: Store<Node>) -> Self {
         Self {
             context,
             settings,
-            there,
+            nodes,
             node_cache: NodeCache::default(),
             external_pods: ExternalPodCache::default(),
         }
@@ -173,15 +173,15 @@ impl NodeReconciler {
         // Muster does not know the machine before its first executor has joined.
         let views = self.muster_nodes(&node.name_any()).await?;
         // The two directions are independent, so an error of one does not prevent the other.
-        let mut told = Ok(());
+        let mut result = Ok(());
         let foreign = self.foreign(node).await?;
         let taken = external_use(node, &views, &foreign, &self.settings.seen_as);
         for (view, taken) in views.iter().zip(&taken) {
-            let heard = self.hear(node, view, (taken, &foreign)).await;
-            told = heard.and(told);
+            let sent = self.report(node, view, (taken, &foreign)).await;
+            result = sent.and(result);
         }
         self.cordon(node, &views).await?;
-        told?;
+        result?;
         let uid = node.uid().unwrap_or_default();
         self.context.backoff.succeeded(&uid);
         Ok(Action::requeue(LOOK))
@@ -197,7 +197,7 @@ impl NodeReconciler {
         Ok(views)
     }
 
-    async fn hear(
+    async fn report(
         &self,
         node: &Node,
         view: &NodeView,
@@ -214,18 +214,18 @@ impl NodeReconciler {
                 "pods that are not Muster's are there"
             );
         }
-        self.tell(view, notice).await
+        self.send_notice(view, notice).await
     }
 
     /// Returns the names of all nodes of Kubernetes.
     fn names(&self) -> Vec<String> {
-        let there = self.there.state();
+        let there = self.nodes.state();
         there.iter().map(|node| node.name_any()).collect()
     }
 
     /// Sends the notice, if it differs from Muster's and that one has no other author, such as
     /// another cluster's operator or an administrator.
-    async fn tell(&self, view: &NodeView, notice: Notice) -> Result<(), Error> {
+    async fn send_notice(&self, view: &NodeView, notice: Notice) -> Result<(), Error> {
         let before = view.notice.as_ref();
         if before == Some(&notice) {
             return Ok(());

@@ -61,7 +61,7 @@ impl Placeholders {
 
     /// Runs until the process ends.
     pub(super) async fn follow(mut self, reconciler: &NodeReconciler) {
-        if reconciler.there.wait_until_ready().await.is_err() {
+        if reconciler.nodes.wait_until_ready().await.is_err() {
             return;
         }
         loop {
@@ -93,7 +93,7 @@ impl Placeholders {
         let parts = &reconciler.settings.parts;
         let is_known =
             |name: &str| all_in_muster(name, parts).any(|name| known.contains(name.as_str()));
-        let nodes = reconciler.there.state();
+        let nodes = reconciler.nodes.state();
         let api = Api::<Pod>::namespaced(
             reconciler.context.kubernetes.clone(),
             &self.settings.namespace,
