@@ -1,7 +1,7 @@
 //! Cluster of one story: `muster up` in a private folder, on private ports, with short leases.
 
 use crate::pods::Carriers;
-use crate::processes::{self, Process};
+use crate::processes::{self, OsProcess};
 use crate::runtime;
 use muster_client::Client;
 use muster_model::event::Event;
@@ -32,10 +32,10 @@ const QUANTUM_MS: u32 = 60_000;
 
 /// Stopped on drop, with all processes that it started.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct TestCluster {
     up: Option<Child>,
     folder: TempDir,
-    options: Options,
+    options: TestClusterOptions,
     lease_ms: u32,
     quantum_ms: u32,
     policy: Option<&'static str>,
@@ -43,7 +43,7 @@ pub struct Cluster {
     memory_bytes: Option<u64>,
     server: String,
     client: Option<Client>,
-    bucket: Option<Bucket>,
+    bucket: Option<CheckpointBucket>,
     pods: Option<Carriers>,
     /// Settings of all daemons, which override those above.
     settings: Vec<(&'static str, String)>,
@@ -51,30 +51,30 @@ pub struct Cluster {
 
 /// Object store for checkpoints, in place of the data folder.
 #[derive(Debug)]
-pub struct Bucket {
+pub struct CheckpointBucket {
     pub place: String,
     /// Environment of every daemon for access to the bucket.
     pub environment: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct TestClusterOptions {
     pub nodes: u32,
     pub slots: u32,
 }
 
-impl Default for Options {
+impl Default for TestClusterOptions {
     fn default() -> Self {
         Self { nodes: 2, slots: 2 }
     }
 }
 
-impl Cluster {
+impl TestCluster {
     /// Starts a cluster and waits until every node has joined.
     ///
     /// # Panics
     /// If it does not come up; the logs are printed.
-    pub async fn start(options: Options) -> Self {
+    pub async fn start(options: TestClusterOptions) -> Self {
         Self::start_leasing(options, LEASE_MS).await
     }
 
@@ -82,7 +82,7 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not come up; the logs are printed.
-    pub async fn start_saving(options: Options, bucket: Bucket) -> Self {
+    pub async fn start_saving(options: TestClusterOptions, bucket: CheckpointBucket) -> Self {
         Self::start_with(options, LEASE_MS, Some(bucket)).await
     }
 
@@ -90,7 +90,7 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not come up; the logs are printed.
-    pub async fn start_leasing(options: Options, lease_ms: u32) -> Self {
+    pub async fn start_leasing(options: TestClusterOptions, lease_ms: u32) -> Self {
         Self::start_with(options, lease_ms, None).await
     }
 
@@ -98,7 +98,7 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not come up; the logs are printed.
-    pub async fn start_slicing(options: Options, quantum_ms: u32) -> Self {
+    pub async fn start_slicing(options: TestClusterOptions, quantum_ms: u32) -> Self {
         Self::start_turning(options, CALM_LEASE_MS, quantum_ms, None).await
     }
 
@@ -108,7 +108,7 @@ impl Cluster {
     /// # Panics
     /// If it does not come up; the logs are printed.
     pub async fn start_packing(
-        options: Options,
+        options: TestClusterOptions,
         quantum_ms: u32,
         memory_bytes: Option<u64>,
     ) -> Self {
@@ -122,29 +122,42 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not come up; the logs are printed.
-    pub async fn start_under(options: Options, policy: &'static str, quantum_ms: u32) -> Self {
+    pub async fn start_under(
+        options: TestClusterOptions,
+        policy: &'static str,
+        quantum_ms: u32,
+    ) -> Self {
         let mut cluster = Self::new(options, LEASE_MS, quantum_ms, None);
         cluster.policy = Some(policy);
         cluster.up_again().await;
         cluster
     }
 
-    async fn start_with(options: Options, lease_ms: u32, bucket: Option<Bucket>) -> Self {
+    async fn start_with(
+        options: TestClusterOptions,
+        lease_ms: u32,
+        bucket: Option<CheckpointBucket>,
+    ) -> Self {
         Self::start_turning(options, lease_ms, QUANTUM_MS, bucket).await
     }
 
     async fn start_turning(
-        options: Options,
+        options: TestClusterOptions,
         lease_ms: u32,
         quantum_ms: u32,
-        bucket: Option<Bucket>,
+        bucket: Option<CheckpointBucket>,
     ) -> Self {
         let mut cluster = Self::new(options, lease_ms, quantum_ms, bucket);
         cluster.up_again().await;
         cluster
     }
 
-    fn new(options: Options, lease_ms: u32, quantum_ms: u32, bucket: Option<Bucket>) -> Self {
+    fn new(
+        options: TestClusterOptions,
+        lease_ms: u32,
+        quantum_ms: u32,
+        bucket: Option<CheckpointBucket>,
+    ) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("muster-e2e-")
             .tempdir()
@@ -175,7 +188,7 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not come up; the logs are printed.
-    pub async fn start_pods(options: Options) -> Self {
+    pub async fn start_pods(options: TestClusterOptions) -> Self {
         Self::start_pods_with(options, Vec::new()).await
     }
 
@@ -183,7 +196,10 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not come up; the logs are printed.
-    pub async fn start_pods_with(options: Options, settings: Vec<(&'static str, String)>) -> Self {
+    pub async fn start_pods_with(
+        options: TestClusterOptions,
+        settings: Vec<(&'static str, String)>,
+    ) -> Self {
         let mut cluster = Self::new(options, CALM_LEASE_MS, 0, None);
         cluster.settings = settings;
         cluster.carry_in_pods().await;
@@ -361,13 +377,13 @@ impl Cluster {
 
     /// All processes of the cluster, `muster up` and Postgres included.
     #[must_use]
-    pub fn processes(&self) -> Vec<Process> {
+    pub fn processes(&self) -> Vec<OsProcess> {
         processes::of(self.folder.path())
     }
 
     /// Processes of one program without shims.
     #[must_use]
-    pub fn running(&self, program: &str) -> Vec<Process> {
+    pub fn running(&self, program: &str) -> Vec<OsProcess> {
         self.processes()
             .into_iter()
             .filter(|process| process.program == program && !process.is_shim())
@@ -375,7 +391,7 @@ impl Cluster {
     }
 
     /// Kills the process with SIGKILL.
-    pub fn kill(&self, process: &Process) {
+    pub fn kill(&self, process: &OsProcess) {
         process.signal(Signal::KILL);
     }
 
@@ -383,7 +399,7 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not run.
-    pub async fn task_process(&self, job: JobId, name: &str) -> (TaskView, Process) {
+    pub async fn task_process(&self, job: JobId, name: &str) -> (TaskView, OsProcess) {
         let tasks = self.client().tasks(job).await.expect("tasks");
         let task = tasks
             .into_iter()
@@ -524,7 +540,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for TestCluster {
     fn drop(&mut self) {
         for process in self.processes() {
             process.signal(Signal::KILL);
@@ -540,7 +556,7 @@ impl Drop for Cluster {
     }
 }
 
-impl Process {
+impl OsProcess {
     fn is_shim(&self) -> bool {
         self.arguments
             .get(1)

@@ -2,10 +2,10 @@
 //! as pods. One stand-in serves as all kubelets. A real API server, Muster, and the operator with
 //! exactly the chart's rights complete it.
 
-use crate::cluster::{Cluster, Options, PATIENCE, program};
+use crate::cluster::{PATIENCE, TestCluster, TestClusterOptions, program};
 use crate::kubernetes::{Kubernetes, Operator};
-use crate::processes::{self, Process};
-use crate::usage::Usage;
+use crate::processes::{self, OsProcess};
+use crate::usage::UsageByProgram;
 use muster_model::node::NodeState;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ pub const GPUS: u32 = 8;
 const CPU_MILLI: u64 = 64_000;
 const MEMORY_BYTES: u64 = 256 << 30;
 /// The node that `muster up` starts, which is drained: a machine without GPUs.
-const FIRST: (&str, Options) = ("node-1", Options { nodes: 1, slots: 1 });
+const FIRST: (&str, TestClusterOptions) = ("node-1", TestClusterOptions { nodes: 1, slots: 1 });
 const VALUES: &str = "operator.nodes.cordon=true,operator.nodes.foreignPods=true";
 const FLAGS: [&str; 4] = ["--cordon-nodes", "true", "--foreign-pods", "true"];
 
 /// Ended on drop.
 #[derive(Debug)]
 pub struct Fleet {
-    pub cluster: Cluster,
+    pub cluster: TestCluster,
     pub operator: Operator,
     /// Port of the scheduler's metrics.
     metrics_port: u16,
@@ -58,7 +58,7 @@ impl Fleet {
                 format!("127.0.0.1:{metrics_port}"),
             ),
         ];
-        let cluster = Cluster::start_pods_with(FIRST.1, settings).await;
+        let cluster = TestCluster::start_pods_with(FIRST.1, settings).await;
         cluster.client().drain(FIRST.0).await.expect("drained");
         let kubernetes = &cluster.pods().kubernetes;
         kubernetes.define();
@@ -187,17 +187,17 @@ impl Fleet {
 
     /// Resources that all daemons have used so far.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> UsageByProgram {
         let mut all = processes::of(self.kubernetes().folder());
         all.extend(self.cluster.processes());
-        let daemons = |process: &Process| {
+        let daemons = |process: &OsProcess| {
             let is_ours =
                 process.program.starts_with("muster-") && process.program != "muster-task";
             let is_shim = process.arguments.get(1).is_some_and(|word| word == "shim");
             (is_ours && !is_shim)
                 || ["etcd", "kube-apiserver", "postgres"].contains(&process.program.as_str())
         };
-        let mut daemons: BTreeMap<i32, Process> = all
+        let mut daemons: BTreeMap<i32, OsProcess> = all
             .into_iter()
             .filter(daemons)
             .map(|process| (process.pid, process))
@@ -207,7 +207,7 @@ impl Fleet {
             "postgres".clone_into(&mut backend.program);
             daemons.insert(backend.pid, backend);
         }
-        Usage::of(&daemons.into_values().collect::<Vec<_>>())
+        UsageByProgram::of(&daemons.into_values().collect::<Vec<_>>())
     }
 
     /// Durations of the scheduler's rounds, from its metrics.

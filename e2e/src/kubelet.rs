@@ -6,8 +6,8 @@
 mod devices;
 mod volumes;
 
-use self::devices::Devices;
-use self::volumes::Prepared;
+use self::devices::NodeDevices;
+use self::volumes::PodVolumes;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -37,19 +37,19 @@ const LAST_WORDS: usize = 2_000;
 /// Runs on a separate thread, so that a waiting test does not block it. Ends on drop.
 #[derive(Debug)]
 pub struct Kubelet {
-    shared: Arc<Shared>,
+    state: Arc<KubeletState>,
     quit: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct KubeletState {
     folder: PathBuf,
     has_no_images: AtomicBool,
     is_slow: AtomicBool,
     /// Names of pods to kill as the kernel's OOM killer does.
     greedy: Mutex<BTreeSet<String>>,
-    devices: Arc<Devices>,
+    devices: Arc<NodeDevices>,
 }
 
 impl Kubelet {
@@ -61,13 +61,13 @@ impl Kubelet {
     pub fn start(kubeconfig: &Path, folder: &Path) -> Self {
         let folder = folder.join("pods");
         std::fs::create_dir_all(&folder).expect("our own folder");
-        let shared = Arc::new(Shared {
+        let state = Arc::new(KubeletState {
             folder,
-            ..Shared::default()
+            ..KubeletState::default()
         });
         let (quit, told) = oneshot::channel();
         let config = Kubeconfig::read_from(kubeconfig).expect("settings of kubectl's kind");
-        let of_thread = Arc::clone(&shared);
+        let of_thread = Arc::clone(&state);
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -83,7 +83,7 @@ impl Kubelet {
             });
         });
         Self {
-            shared,
+            state,
             quit: Some(quit),
             thread: Some(thread),
         }
@@ -91,24 +91,24 @@ impl Kubelet {
 
     /// Sets whether images are available.
     pub fn has_images(&self, has: bool) {
-        self.shared.has_no_images.store(!has, Ordering::Relaxed);
+        self.state.has_no_images.store(!has, Ordering::Relaxed);
     }
 
     /// Sets whether containers are created. Without it pods wait as for a volume that cannot be
     /// mounted.
     pub fn makes_containers(&self, makes: bool) {
-        self.shared.is_slow.store(!makes, Ordering::Relaxed);
+        self.state.is_slow.store(!makes, Ordering::Relaxed);
     }
 
     /// Maximum number of GPUs that pods with living processes held at one time, by node.
     #[must_use]
     pub fn most_gpus_held(&self) -> BTreeMap<String, u64> {
-        self.shared.devices.most()
+        self.state.devices.most()
     }
 
     /// Kills all processes of this pod and reports OOMKilled.
     pub fn kill_for_memory(&self, pod: &str) {
-        self.shared.lock().insert(pod.to_owned());
+        self.state.lock().insert(pod.to_owned());
     }
 }
 
@@ -121,13 +121,13 @@ impl Drop for Kubelet {
     }
 }
 
-impl Shared {
+impl KubeletState {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.greedy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn stand_in(client: Client, shared: Arc<Shared>) {
+async fn stand_in(client: Client, state: Arc<KubeletState>) {
     use futures::StreamExt as _;
     let config = watcher::Config::default().fields("spec.nodeName!=");
     let events = watcher::watcher(Api::<Pod>::all(client.clone()), config).default_backoff();
@@ -146,11 +146,11 @@ async fn stand_in(client: Client, shared: Arc<Shared>) {
         let uid = pod.uid().unwrap_or_default();
         let deletion = known.entry(uid).or_insert_with(|| {
             let deletion = Arc::new(Deletion::default());
-            let carried = Carried {
+            let carried = RunningPod {
                 api: Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default()),
                 pod: pod.clone(),
                 deletion: Arc::clone(&deletion),
-                shared: Arc::clone(&shared),
+                state: Arc::clone(&state),
             };
             tokio::spawn(carried.carry());
             deletion
@@ -186,14 +186,14 @@ impl Deletion {
 }
 
 /// One pod.
-struct Carried {
+struct RunningPod {
     api: Api<Pod>,
     pod: Pod,
     deletion: Arc<Deletion>,
-    shared: Arc<Shared>,
+    state: Arc<KubeletState>,
 }
 
-impl Carried {
+impl RunningPod {
     async fn carry(self) {
         let phase = self.pod.status.as_ref().and_then(|s| s.phase.clone());
         if !matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
@@ -217,7 +217,7 @@ impl Carried {
     }
 
     async fn run(&self) {
-        if self.shared.has_no_images.load(Ordering::Relaxed) {
+        if self.state.has_no_images.load(Ordering::Relaxed) {
             let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image" } });
             self.say("Pending", &waiting, false).await;
             self.deletion.asked().await;
@@ -225,12 +225,12 @@ impl Carried {
         }
         let creating = json!({ "waiting": { "reason": "ContainerCreating" } });
         self.say("Pending", &creating, false).await;
-        if self.shared.is_slow.load(Ordering::Relaxed) {
+        if self.state.is_slow.load(Ordering::Relaxed) {
             self.deletion.asked().await;
             return;
         }
         let client = self.api.clone().into_client();
-        let prepared = match volumes::prepare(&client, &self.pod, &self.shared.folder).await {
+        let prepared = match volumes::prepare(&client, &self.pod, &self.state.folder).await {
             Ok(prepared) => prepared,
             Err(words) => {
                 let waiting = json!({ "waiting": { "reason": "CreateContainerConfigError", "message": words } });
@@ -239,7 +239,7 @@ impl Carried {
                 return;
             }
         };
-        let held = self.shared.devices.held_by(&self.pod);
+        let held = self.state.devices.lease(&self.pod);
         let mut child = match self.spawn(&prepared) {
             Ok(child) => child,
             Err(words) => {
@@ -271,7 +271,7 @@ impl Carried {
         let mut left: Option<Duration> = None;
         let mut reason = None;
         loop {
-            if self.shared.lock().remove(&self.pod.name_any()) {
+            if self.state.lock().remove(&self.pod.name_any()) {
                 reason = Some("OOMKilled");
                 signal_first(holder, Signal::KILL).await;
             }
@@ -291,7 +291,7 @@ impl Carried {
         }
     }
 
-    fn spawn(&self, prepared: &Prepared) -> Result<Child, String> {
+    fn spawn(&self, prepared: &PodVolumes) -> Result<Child, String> {
         let spec = self.pod.spec.as_ref().expect("the server checks it");
         let container = &spec.containers[0];
         let environment = environment(container, &prepared.variables);
@@ -349,7 +349,7 @@ impl Carried {
     }
 
     fn log(&self) -> PathBuf {
-        self.shared.folder.join(self.pod.name_any())
+        self.state.folder.join(self.pod.name_any())
     }
 
     fn last_words(&self) -> String {

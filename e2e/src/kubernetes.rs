@@ -1,20 +1,20 @@
 //! Real Kubernetes API server with etcd on loopback, and kubectl: TLS, tokens and RBAC as in
 //! production, without nodes and controllers. `scripts/ensure-kubernetes` installs the programs.
 
+mod api_proxy;
 mod audit;
 mod history;
-mod line;
 mod operator;
 mod roles;
 mod server;
-mod shown;
-mod stage;
+mod status_delays;
+mod testbed;
 
-pub use history::{History, Mark, Seen};
-pub use line::Line;
+pub use api_proxy::ApiServerProxy;
+pub use history::{History, HistoryPosition, ObjectEvent};
 pub use operator::Operator;
-pub use shown::Lateness;
-pub use stage::{Stage, condition, sleeper};
+pub use status_delays::StatusDelays;
+pub use testbed::{KubernetesTestbed, condition, sleeper};
 
 use crate::cluster::{PATIENCE, free_port, program};
 use rustix::process::{Pid, Signal, kill_process};

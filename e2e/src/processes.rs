@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// One process.
 #[derive(Debug, Clone)]
-pub struct Process {
+pub struct OsProcess {
     pub pid: i32,
     /// File name of the program.
     pub program: String,
@@ -19,9 +19,9 @@ pub struct Process {
 /// All processes that name `folder` in their arguments or environment, and hidden children of
 /// these.
 #[must_use]
-pub fn of(folder: &Path) -> Vec<Process> {
+pub fn of(folder: &Path) -> Vec<OsProcess> {
     let folder = folder.to_string_lossy();
-    let (mut found, others): (Vec<Process>, Vec<Process>) = all()
+    let (mut found, others): (Vec<OsProcess>, Vec<OsProcess>) = all()
         .into_iter()
         .partition(|process| process.mentions(&folder));
     // The environment of daemons is not readable; they are children of the process that started
@@ -29,8 +29,9 @@ pub fn of(folder: &Path) -> Vec<Process> {
     let hidden = others.into_iter().filter(|process| process.is_hidden);
     let parents: Vec<i32> = found.iter().map(|process| process.pid).collect();
     found.extend(hidden.filter(|process| {
-        let child_of = |parent: &i32| children(*parent).iter().any(|one| one.pid == process.pid);
-        parents.iter().any(child_of)
+        parents
+            .iter()
+            .any(|parent: &i32| children(*parent).iter().any(|one| one.pid == process.pid))
     }));
     found
 }
@@ -38,14 +39,14 @@ pub fn of(folder: &Path) -> Vec<Process> {
 /// Living children of a process. Some, for example those of Postgres, overwrite their arguments and
 /// name no folder.
 #[must_use]
-pub fn children(parent: i32) -> Vec<Process> {
+pub fn children(parent: i32) -> Vec<OsProcess> {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let pids = text.split_ascii_whitespace();
     pids.filter_map(|pid| read(pid.parse().ok()?)).collect()
 }
 
-impl Process {
+impl OsProcess {
     /// Sends a signal; ignores a process that has exited.
     ///
     /// # Panics
@@ -73,7 +74,7 @@ impl Process {
     }
 }
 
-fn all() -> Vec<Process> {
+fn all() -> Vec<OsProcess> {
     let own = i32::try_from(std::process::id()).expect("a process number");
     std::fs::read_dir("/proc")
         .expect("/proc is mounted")
@@ -83,7 +84,7 @@ fn all() -> Vec<Process> {
         .collect()
 }
 
-fn read(pid: i32) -> Option<Process> {
+fn read(pid: i32) -> Option<OsProcess> {
     let words = |name: &str| -> Option<Vec<String>> {
         let bytes = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
         let words = bytes
@@ -100,7 +101,7 @@ fn read(pid: i32) -> Option<Process> {
         .file_name()?
         .to_string_lossy()
         .into_owned();
-    Some(Process {
+    Some(OsProcess {
         pid,
         program,
         arguments,

@@ -1,6 +1,6 @@
 //! Checks at the end of every story: promises that hold in every case.
 
-use crate::cluster::Cluster;
+use crate::cluster::TestCluster;
 use muster_client::JobQuery;
 use muster_model::id::JobId;
 use muster_model::view::{JobView, TaskView};
@@ -41,7 +41,7 @@ pub const CHECKPOINT_EVERY: u64 = 50;
 ///
 /// # Panics
 /// If they cannot be listed.
-pub async fn jobs(cluster: &Cluster) -> Vec<JobView> {
+pub async fn jobs(cluster: &TestCluster) -> Vec<JobView> {
     let mut jobs = Vec::new();
     let mut query = JobQuery {
         limit: Some(500),
@@ -61,7 +61,7 @@ pub async fn jobs(cluster: &Cluster) -> Vec<JobView> {
 ///
 /// # Panics
 /// If they did.
-pub async fn no_gpu_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
+pub async fn no_gpu_was_held_twice(cluster: &TestCluster, jobs: &[JobId]) {
     let mut by_gpu: BTreeMap<(String, u32), Vec<TaskView>> = BTreeMap::new();
     for job in jobs {
         for task in cluster.client().tasks(*job).await.expect("tasks") {
@@ -93,7 +93,7 @@ pub async fn no_gpu_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
 ///
 /// # Panics
 /// If steps are missing, or more steps were lost than lie between two checkpoints.
-pub async fn training_is_continuous(cluster: &Cluster, job: JobId, steps: u64) {
+pub async fn training_is_continuous(cluster: &TestCluster, job: JobId, steps: u64) {
     let series = cluster
         .client()
         .progress(job, None, None)
@@ -131,7 +131,7 @@ pub async fn training_is_continuous(cluster: &Cluster, job: JobId, steps: u64) {
 }
 
 /// Checks with the command line that every stored round replays to the same bytes.
-pub fn every_round_replays(cluster: &Cluster) {
+pub fn every_round_replays(cluster: &TestCluster) {
     let output = cluster
         .muster()
         .args(["replay", "--since", "1h"])
@@ -156,7 +156,7 @@ const SAME_LOOKS: usize = 4;
 ///
 /// # Panics
 /// If there is no such task, or no output arrives.
-pub async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
+pub async fn log(cluster: &TestCluster, job: JobId, name: &str) -> String {
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let task: TaskView = tasks
         .into_iter()

@@ -1,7 +1,7 @@
 //! Helpers of stories of studies: creation, waiting, and the part of the trials that must not
 //! depend on faults.
 
-use crate::cluster::Cluster;
+use crate::cluster::TestCluster;
 use muster_model::id::StudyId;
 use muster_model::study::StudyPhase;
 use muster_model::view::{StudyView, TrialView};
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Panics
 /// If the document is refused.
-pub async fn created(cluster: &Cluster, document: &Value) -> StudyId {
+pub async fn created(cluster: &TestCluster, document: &Value) -> StudyId {
     let study = cluster.client().create_study(document, None).await;
     study.expect("the document is right").id
 }
@@ -23,7 +23,7 @@ pub async fn created(cluster: &Cluster, document: &Value) -> StudyId {
 ///
 /// # Panics
 /// If the cluster does not answer.
-pub async fn trials(cluster: &Cluster, id: StudyId) -> Vec<TrialView> {
+pub async fn trials(cluster: &TestCluster, id: StudyId) -> Vec<TrialView> {
     cluster.client().trials(id, true).await.expect("trials")
 }
 
@@ -32,7 +32,7 @@ pub async fn trials(cluster: &Cluster, id: StudyId) -> Vec<TrialView> {
 /// # Panics
 /// If it has not finished within `patience`.
 pub async fn finished(
-    cluster: &Cluster,
+    cluster: &TestCluster,
     id: StudyId,
     patience: Duration,
     mut meanwhile: impl FnMut(&StudyView),

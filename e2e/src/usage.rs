@@ -1,6 +1,6 @@
 //! Resources that the daemons of a cluster have used on this machine, from the kernel's counters.
 
-use crate::processes::Process;
+use crate::processes::OsProcess;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -9,7 +9,7 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// Sums over the living processes of a program.
 #[derive(Debug, Default, Clone, Copy)]
-struct Used {
+struct ProgramUsage {
     processes: u32,
     cpu_s: f64,
     /// Proportional set size: shared memory counts once.
@@ -18,12 +18,12 @@ struct Used {
 
 /// By program.
 #[derive(Debug, Default)]
-pub struct Usage(BTreeMap<String, Used>);
+pub struct UsageByProgram(BTreeMap<String, ProgramUsage>);
 
-impl Usage {
+impl UsageByProgram {
     /// Usage of these processes.
     #[must_use]
-    pub fn of(processes: &[Process]) -> Self {
+    pub fn of(processes: &[OsProcess]) -> Self {
         let mut usage = Self::default();
         for process in processes {
             let Some(cpu_s) = cpu_s(process.pid) else {
@@ -43,13 +43,13 @@ impl Usage {
         let used = self.0.iter().map(|(program, used)| {
             let earlier = before.0.get(program).map_or(0.0, |used| used.cpu_s);
             let cpu_s = used.cpu_s - earlier;
-            (program.clone(), Used { cpu_s, ..*used })
+            (program.clone(), ProgramUsage { cpu_s, ..*used })
         });
         Self(used.collect())
     }
 }
 
-impl fmt::Display for Usage {
+impl fmt::Display for UsageByProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (program, used) in &self.0 {
             writeln!(

@@ -1,7 +1,7 @@
 //! Bad input on the command line: each case gets a clear error and its exit code, and changes
 //! nothing.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::process::{Output, Stdio};
@@ -18,7 +18,7 @@ stop: { steps: 10 }
 
 #[tokio::test]
 async fn bad_document_is_refused_with_field_value_and_remedy() {
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
     for (change, named) in [
         ("surprise: 1", "surprise"),
         (
@@ -128,7 +128,7 @@ async fn bad_document_is_refused_with_field_value_and_remedy() {
 /// this cluster.
 #[tokio::test]
 async fn submission_of_job_that_never_fits_prints_reason() {
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
     let large = format!("{RIGHT}scale: {{ workers: {{ min: 3, max: 3 }} }}\n");
     let output = submit(&cluster, &large);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -144,7 +144,7 @@ async fn submission_of_job_that_never_fits_prints_reason() {
 
 #[tokio::test]
 async fn garbage_on_data_plane_does_not_harm_job() {
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
     let document = muster_e2e::story::document("bothered", (1, 1), (1, 1), 400);
     let job = cluster.submit(&document).await.id;
     cluster
@@ -182,7 +182,7 @@ async fn garbage_on_data_plane_does_not_harm_job() {
     cluster.down();
 }
 
-fn submit(cluster: &Cluster, document: &str) -> Output {
+fn submit(cluster: &TestCluster, document: &str) -> Output {
     let mut child = cluster
         .muster()
         .args(["submit", "-"])
@@ -200,7 +200,7 @@ fn submit(cluster: &Cluster, document: &str) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-fn run(cluster: &Cluster, arguments: &[&str]) -> Output {
+fn run(cluster: &TestCluster, arguments: &[&str]) -> Output {
     cluster
         .muster()
         .args(arguments)

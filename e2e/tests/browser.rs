@@ -1,7 +1,7 @@
 //! The page in a real Chromium, from signing in to a trained model. The checks are in
 //! `browser/story.mjs`.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::processes;
 use muster_e2e::story::document;
 use rustix::process::Signal;
@@ -19,7 +19,7 @@ const STEPS: u64 = 4_000;
 async fn page_shows_pauses_and_resumes_job_until_success() {
     let web = web();
     let chromium = chromium();
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 2 }).await;
     let job = cluster
         .submit(&document("watched", (2, 2), (1, 1), STEPS))
         .await

@@ -1,6 +1,6 @@
 //! Users' own programs, from `muster submit` to the last line of their logs.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::story::{log, no_gpu_was_held_twice};
 use muster_e2e::tools::{packages, path_with, tool};
 use muster_model::event::Event;
@@ -10,11 +10,11 @@ use muster_model::progress::Split;
 use muster_model::view::JobView;
 use std::path::{Path, PathBuf};
 
-const PAIR: Options = Options { nodes: 2, slots: 1 };
+const PAIR: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 
 #[tokio::test]
 async fn processes_of_command_start_together_with_ranks() {
-    let mut cluster = Cluster::start(PAIR).await;
+    let mut cluster = TestCluster::start(PAIR).await;
     let argv = r#"echo "rank $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE, start $MUSTER_RESTART_COUNT, meets at $MASTER_ADDR:$MASTER_PORT""#;
     let job = cluster
         .submit(&format!(
@@ -50,7 +50,7 @@ scale: {{ workers: {{ min: 2, max: 2 }} }}"
 
 #[tokio::test]
 async fn tensorflow_job_gets_tf_config() {
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 2 }).await;
     let job = submit(&cluster, "tf-config.yaml", &[]).await;
     succeeded(&cluster, job.id).await;
     let config = |log: String| -> serde_json::Value {
@@ -86,7 +86,7 @@ async fn tensorflow_job_gets_tf_config() {
 
 #[tokio::test]
 async fn mpirun_job_runs_on_all_hosts() {
-    let mut cluster = Cluster::start(PAIR).await;
+    let mut cluster = TestCluster::start(PAIR).await;
     let path = path_with(&tool("MUSTER_MPIRUN"));
     let root = [
         ("PATH", path.as_str()),
@@ -105,7 +105,7 @@ async fn mpirun_job_runs_on_all_hosts() {
 
 #[tokio::test]
 async fn program_with_python_package_continues_after_preemption() {
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
     let document = document(
         "version: muster/v1
 name: counts
@@ -130,7 +130,7 @@ command: { argv: [python3, report.py], steps: 60 }",
 #[tokio::test]
 async fn mlflow_script_reports_its_curve() {
     let mlflow = tool("MUSTER_MLFLOW_PYTHON");
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
     let script = r#"
 import mlflow, time
 mlflow.set_experiment("anything")
@@ -186,7 +186,7 @@ print("logged")
 async fn unchanged_pytorch_script_survives_preemption_on_two_nodes() {
     let torch = tool("MUSTER_TORCH_PYTHON");
     let mlflow = tool("MUSTER_MLFLOW_PYTHON");
-    let mut cluster = Cluster::start(PAIR).await;
+    let mut cluster = TestCluster::start(PAIR).await;
     let path = path_with(&torch);
     let text =
         std::fs::read_to_string(root().join("examples/pytorch-ddp.yaml")).expect("the example");
@@ -224,7 +224,7 @@ async fn unchanged_pytorch_script_survives_preemption_on_two_nodes() {
 }
 
 /// Waits until the job is at a step, and then preempts it with a job on all of its slots.
-async fn preempted_at(cluster: &Cluster, job: JobId, step: u64) {
+async fn preempted_at(cluster: &TestCluster, job: JobId, step: u64) {
     cluster
         .until(job, "some steps", |job| {
             job.progress.as_ref().is_some_and(|p| p.step >= step)
@@ -252,7 +252,7 @@ scale: {{ workers: {{ min: {slots}, max: {slots} }} }}"
 }
 
 /// Checks that the job was preempted once, and that its series is continuous over both starts.
-async fn continued(cluster: &Cluster, job: JobId) {
+async fn continued(cluster: &TestCluster, job: JobId) {
     let resumed = cluster.resumed_at(job).await;
     assert_eq!(resumed.len(), 1, "it went on once: {resumed:?}");
     assert!(resumed[0] > 0, "from its own checkpoint");
@@ -277,14 +277,14 @@ async fn continued(cluster: &Cluster, job: JobId) {
     );
 }
 
-async fn succeeded(cluster: &Cluster, job: JobId) -> JobView {
+async fn succeeded(cluster: &TestCluster, job: JobId) -> JobView {
     cluster
         .until(job, "success", |job| job.phase == JobPhase::Succeeded)
         .await
 }
 
 /// Submits by the command line, as users do.
-async fn submit(cluster: &Cluster, example: &str, variables: &[(&str, &str)]) -> JobView {
+async fn submit(cluster: &TestCluster, example: &str, variables: &[(&str, &str)]) -> JobView {
     let text = std::fs::read_to_string(root().join("examples").join(example)).expect("an example");
     let document = document(&text, variables, &[]);
     let path = cluster.data().join(example);

@@ -2,7 +2,7 @@
 //! pairs. Running jobs move to reserved places and continue there from their checkpoints, also
 //! after a kill of a daemon.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::story::{document, every_round_replays, no_gpu_was_held_twice};
 use muster_model::event::Event;
 use muster_model::id::JobId;
@@ -11,7 +11,7 @@ use muster_model::view::JobView;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const NODES: Options = Options { nodes: 4, slots: 2 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 4, slots: 2 };
 /// More than any story waits for.
 const STEPS: u64 = 20_000;
 
@@ -54,7 +54,7 @@ async fn moves_survive_kill_of_executor() {
 }
 
 struct Story {
-    cluster: Cluster,
+    cluster: TestCluster,
     small: Vec<JobId>,
     gang: JobId,
 }
@@ -62,7 +62,7 @@ struct Story {
 impl Story {
     /// Starts one small job on every node, beside a free slot.
     async fn begin(policy: &'static str) -> Self {
-        let cluster = Cluster::start_under(NODES, policy, 0).await;
+        let cluster = TestCluster::start_under(NODES, policy, 0).await;
         let (mut small, mut beside) = (Vec::new(), Vec::new());
         for number in 0..NODES.nodes {
             let text = document(&format!("small-{number}"), (1, 1), (1, 1), STEPS);
@@ -166,7 +166,7 @@ impl Story {
     }
 }
 
-async fn runs(cluster: &Cluster, job: JobId) {
+async fn runs(cluster: &TestCluster, job: JobId) {
     let runs = |job: &JobView| job.phase == JobPhase::Running;
     cluster.until(job, "its start", runs).await;
 }

@@ -1,7 +1,7 @@
 //! Every document in examples/ on a fresh cluster. The fashion-* documents train for minutes, so
 //! they are shortened; the others run unchanged.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::study::{created, finished};
 use muster_e2e::tools::{packages, path_with, tool};
 use muster_model::id::JobId;
@@ -34,7 +34,7 @@ async fn pytorch_example_succeeds_on_a_fresh_cluster() {
 
 /// Submits the documents and waits until all of them have succeeded.
 async fn succeed(examples: Vec<(String, Value)>) {
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 3 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 3 }).await;
     let mut jobs: Vec<(String, JobId)> = Vec::new();
     for (name, mut document) in examples {
         if name.starts_with("fashion-") {
@@ -68,7 +68,7 @@ async fn succeed(examples: Vec<(String, Value)>) {
 
 #[tokio::test]
 async fn every_study_example_has_a_best_trial() {
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 4 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 4 }).await;
     let mut studies = Vec::new();
     for (name, mut document) in documents("examples/studies") {
         if document["job"]["engine"].is_object() {

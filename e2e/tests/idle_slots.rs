@@ -1,7 +1,7 @@
 //! Slots that are reserved for the slice of a large job are used until it begins. Short jobs run on
 //! them, and an elastic job is not stopped for slots that it would not get.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::runtime::of_processes;
 use muster_e2e::story::{document, every_round_replays};
 use muster_model::event::Event;
@@ -10,7 +10,7 @@ use muster_model::job::{AfterStop, JobPhase};
 use muster_model::view::JobView;
 use std::time::Duration;
 
-const NODES: Options = Options { nodes: 3, slots: 2 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 3, slots: 2 };
 const QUANTUM_MS: u32 = 8_000;
 /// Interval of polls.
 const STEP: Duration = Duration::from_millis(200);
@@ -25,7 +25,7 @@ const MOST_IDLE_LOOKS: usize = 30;
 #[tokio::test]
 async fn short_jobs_run_on_slots_reserved_for_slice() {
     of_processes("jobs in pods take no turns");
-    let mut cluster = Cluster::start_slicing(NODES, QUANTUM_MS).await;
+    let mut cluster = TestCluster::start_slicing(NODES, QUANTUM_MS).await;
     let sleeper = cluster.submit(&program("sleeper", 6, 300)).await.id;
     cluster.until(sleeper, "its start", runs).await;
     // It gets its slice by its wait, and from then on the sleeper is first in the rotation.
@@ -74,14 +74,14 @@ fn runs(job: &JobView) -> bool {
 }
 
 /// Number of slots that no task holds, according to `GET /nodes`.
-async fn free(cluster: &Cluster) -> usize {
+async fn free(cluster: &TestCluster) -> usize {
     let nodes = cluster.client().nodes().await.expect("nodes");
     let gpus = nodes.iter().flat_map(|node| &node.gpus);
     gpus.filter(|gpu| gpu.job.is_none()).count()
 }
 
 /// Wait reason of the first of these jobs that is queued.
-async fn waiting(cluster: &Cluster, jobs: &[JobId]) -> Option<String> {
+async fn waiting(cluster: &TestCluster, jobs: &[JobId]) -> Option<String> {
     for job in jobs {
         let view = cluster.client().job(*job).await.expect("there");
         if view.phase == JobPhase::Queued {
@@ -92,7 +92,7 @@ async fn waiting(cluster: &Cluster, jobs: &[JobId]) -> Option<String> {
 }
 
 /// Reasons of the job's stops with a later start.
-async fn stops(cluster: &Cluster, job: JobId) -> Vec<String> {
+async fn stops(cluster: &TestCluster, job: JobId) -> Vec<String> {
     let history = cluster.history(job).await;
     let stops = history.into_iter().filter_map(|entry| match entry.event {
         Event::JobStopRequested {

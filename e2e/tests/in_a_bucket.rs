@@ -5,21 +5,21 @@
 #[expect(dead_code, reason = "the engine's tests use the other items")]
 mod s3;
 
-use muster_e2e::cluster::{Bucket, Cluster, Options};
+use muster_e2e::cluster::{CheckpointBucket, TestCluster, TestClusterOptions};
 use muster_e2e::story::{CHECKPOINT_EVERY, document};
 use muster_model::job::JobPhase;
 
-const NODES: Options = Options { nodes: 2, slots: 1 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 const STEPS: u64 = 300;
 
 #[tokio::test]
 async fn job_continues_from_bucket_and_files_are_served() {
     let server = s3::Bucket::start();
-    let bucket = Bucket {
+    let bucket = CheckpointBucket {
         place: server.place(),
         environment: server.environment(),
     };
-    let mut cluster = Cluster::start_saving(NODES, bucket).await;
+    let mut cluster = TestCluster::start_saving(NODES, bucket).await;
     let job = cluster
         .submit(&document("saved", (2, 2), (1, 1), STEPS))
         .await

@@ -1,15 +1,15 @@
 //! SIGKILL of every part, one at a time, during a run: the job still succeeds and no acknowledged
 //! work is lost. No GPU slot is held twice, and no process is left behind.
 
-use muster_e2e::cluster::{Cluster, Options};
-use muster_e2e::processes::Process;
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
+use muster_e2e::processes::OsProcess;
 use muster_e2e::story::{
     CHECKPOINT_EVERY, document, no_gpu_was_held_twice, training_is_continuous,
 };
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 
-const NODES: Options = Options { nodes: 2, slots: 1 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 const STEPS: u64 = 600;
 /// Late enough that a checkpoint was written, early enough that much work remains.
 const HIT_AT: u64 = 120;
@@ -52,7 +52,7 @@ async fn job_survives_kill_of_worker() {
 
 #[tokio::test]
 async fn job_continues_without_killed_worker() {
-    let cluster = Cluster::start(NODES).await;
+    let cluster = TestCluster::start(NODES).await;
     let mut story = Story::of(cluster, (1, 2)).await;
     let (_, victim) = story.cluster.task_process(story.job, "worker-1").await;
     story.kill(&victim);
@@ -83,7 +83,7 @@ async fn job_survives_kill_of_ps_shard() {
 async fn job_survives_kill_of_postgres() {
     // On a busy machine a restart of Postgres takes longer than the short leases of the other
     // stories.
-    let cluster = Cluster::start_leasing(NODES, 10_000).await;
+    let cluster = TestCluster::start_leasing(NODES, 10_000).await;
     let mut story = Story::on(cluster).await;
     let victim = story
         .cluster
@@ -101,14 +101,14 @@ async fn job_survives_kill_of_whole_node() {
     let mut story = Story::begin().await;
     let (task, _) = story.cluster.task_process(story.job, "worker-1").await;
     let folder = format!("nodes/{}", task.node);
-    let mut victims: Vec<Process> = story
+    let mut victims: Vec<OsProcess> = story
         .cluster
         .processes()
         .into_iter()
         .filter(|process| process.mentions(&folder))
         .collect();
     // Not in the order of their ids: a shim that outlives its task briefly would report its end.
-    let carries = |process: &Process| process.arguments.iter().any(|word| word == "shim");
+    let carries = |process: &OsProcess| process.arguments.iter().any(|word| word == "shim");
     victims.sort_by_key(|process| !carries(process));
     assert!(victims.len() >= 3, "executor, shim and task: {victims:?}");
     for victim in &victims {
@@ -145,7 +145,7 @@ enum Restarts {
 }
 
 struct Story {
-    cluster: Cluster,
+    cluster: TestCluster,
     job: JobId,
     /// State shown just before the kill.
     acknowledged: Acknowledged,
@@ -161,14 +161,14 @@ impl Story {
     /// Starts a job with two workers on two nodes and two PS shards, and waits until it is well
     /// under way.
     async fn begin() -> Self {
-        Self::on(Cluster::start(NODES).await).await
+        Self::on(TestCluster::start(NODES).await).await
     }
 
-    async fn on(cluster: Cluster) -> Self {
+    async fn on(cluster: TestCluster) -> Self {
         Self::of(cluster, (2, 2)).await
     }
 
-    async fn of(cluster: Cluster, workers: (u32, u32)) -> Self {
+    async fn of(cluster: TestCluster, workers: (u32, u32)) -> Self {
         let job = cluster
             .submit(&document("hit", workers, (2, 2), STEPS))
             .await
@@ -195,13 +195,13 @@ impl Story {
         }
     }
 
-    fn only(&self, program: &str) -> Process {
+    fn only(&self, program: &str) -> OsProcess {
         let mut found = self.cluster.running(program);
         assert_eq!(found.len(), 1, "{program} runs once: {found:?}");
         found.remove(0)
     }
 
-    fn kill(&self, victim: &Process) {
+    fn kill(&self, victim: &OsProcess) {
         self.cluster.kill(victim);
     }
 

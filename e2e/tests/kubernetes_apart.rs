@@ -1,7 +1,7 @@
 //! Isolation of task pods on one node, on a real API server with the tests' kubelet. A task sees
 //! nothing of other jobs, tasks of one job share memory, and a task cannot fake its own end.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::story::log;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const NODES: Options = Options { nodes: 1, slots: 3 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 1, slots: 3 };
 const STEP: Duration = Duration::from_millis(100);
 /// Prints what it can see, one line each: its node's data folder, another job and one of its tasks,
 /// and all jobs' checkpoints.
@@ -39,7 +39,7 @@ until [ -e "$1" ]; do sleep 0.1; done
 
 #[tokio::test]
 async fn pods_are_isolated_by_job_and_share_memory_within_job() {
-    let mut cluster = Cluster::start_pods(NODES).await;
+    let mut cluster = TestCluster::start_pods(NODES).await;
     let pair = cluster.submit(&pair()).await.id;
     cluster
         .until(pair, "a checkpoint", |job| {
@@ -94,7 +94,7 @@ async fn pods_are_isolated_by_job_and_share_memory_within_job() {
 
 #[tokio::test]
 async fn task_that_fakes_its_end_holds_slot_until_pod_ends() {
-    let mut cluster = Cluster::start_pods(NODES).await;
+    let mut cluster = TestCluster::start_pods(NODES).await;
     let over = cluster.data().join("over");
     let forged = serde_json::to_string(&Outcome::exited(3)).expect("JSON");
     let spec = serde_json::json!({
@@ -158,7 +158,7 @@ stop: { steps: 1000000 }
     .to_owned()
 }
 
-fn looker(cluster: &Cluster, data: &Path, other: JobId, task: &TaskView) -> String {
+fn looker(cluster: &TestCluster, data: &Path, other: JobId, task: &TaskView) -> String {
     let spec = serde_json::json!({
         "version": "muster/v1",
         "name": "looker",
@@ -170,7 +170,7 @@ fn looker(cluster: &Cluster, data: &Path, other: JobId, task: &TaskView) -> Stri
 
 /// Checks that both processes map the same anonymous shared memory, and have met in their job's
 /// folder.
-fn share_memory(cluster: &Cluster, data: &Path, job: JobId) {
+fn share_memory(cluster: &TestCluster, data: &Path, job: JobId) {
     let place = data.join("sockets").join(job.to_string());
     let sockets: Vec<PathBuf> = fs::read_dir(&place)
         .expect("it is made for them")

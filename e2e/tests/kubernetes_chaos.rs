@@ -1,8 +1,8 @@
 //! Two hundred jobs by kubectl on a real API server and a real Muster: behaviour under faults, and
 //! delay of status changes.
 
-use muster_e2e::cluster::{Options, PATIENCE};
-use muster_e2e::kubernetes::{History, Lateness, Seen, Stage, sleeper};
+use muster_e2e::cluster::{PATIENCE, TestClusterOptions};
+use muster_e2e::kubernetes::{History, KubernetesTestbed, ObjectEvent, StatusDelays, sleeper};
 use muster_e2e::story;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(200);
-const NODES: Options = Options { nodes: 2, slots: 8 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 8 };
 const JOBS: usize = 200;
 /// Maximum number of patches of one object by the operator, through all faults.
 const PATCHES: u64 = 40;
@@ -20,7 +20,7 @@ const PATCHES: u64 = 40;
 #[tokio::test]
 #[ignore = "takes minutes: make story-kubernetes"]
 async fn each_object_is_submitted_once_under_faults() {
-    let mut stage = Stage::set(NODES, &[], "", &[]).await;
+    let mut testbed = KubernetesTestbed::set(NODES, &[], "", &[]).await;
     let mut documents = String::new();
     for number in 0..JOBS {
         let script = match number % 20 {
@@ -34,7 +34,7 @@ async fn each_object_is_submitted_once_under_faults() {
         )
         .expect("a string takes all");
     }
-    stage.kubernetes.applied(&documents);
+    testbed.kubernetes.applied(&documents);
     let mut chance = Chance(20_261_122);
     let (mut kills, mut cuts, mut restarts, mut waited) = (0, 0, 0, Duration::ZERO);
     loop {
@@ -43,22 +43,22 @@ async fn each_object_is_submitted_once_under_faults() {
         waited += pause;
         match chance.below(8) {
             0..3 => {
-                stage.operator.kill();
+                testbed.operator.kill();
                 tokio::time::sleep(Duration::from_millis(chance.below(400))).await;
-                stage.operator.start_again();
+                testbed.operator.start_again();
                 kills += 1;
             }
             3..5 => {
-                stage.line.cut();
+                testbed.api_proxy.cut();
                 cuts += 1;
             }
             5 if restarts < 3 => {
-                stage.kubernetes.restart_server().await;
+                testbed.kubernetes.restart_server().await;
                 restarts += 1;
             }
-            _ => meddle(&stage, chance.below(JOBS as u64)),
+            _ => meddle(&testbed, chance.below(JOBS as u64)),
         }
-        let Some(statuses) = stage.statuses("mj") else {
+        let Some(statuses) = testbed.statuses("mj") else {
             continue;
         };
         let ended = statuses.values().filter(|status| is_over(status)).count();
@@ -66,7 +66,7 @@ async fn each_object_is_submitted_once_under_faults() {
             break;
         }
         if waited > 3 * PATIENCE {
-            stage.operator.print_log();
+            testbed.operator.print_log();
             panic!(
                 "{ended} of {JOBS} have ended after {kills} kills, {cuts} cuts and {restarts} restarts"
             );
@@ -75,17 +75,17 @@ async fn each_object_is_submitted_once_under_faults() {
     eprintln!(
         "{JOBS} jobs have ended through {kills} kills, {cuts} cuts and {restarts} restarts of the server"
     );
-    assert_eq!(stage.statuses("mj").map(|all| all.len()), Some(JOBS));
+    assert_eq!(testbed.statuses("mj").map(|all| all.len()), Some(JOBS));
     for number in 0..JOBS {
         let phase = if number % 20 == 7 {
             "Failed"
         } else {
             "Succeeded"
         };
-        stage.until_phase(&format!("job-{number}"), phase).await;
+        testbed.until_phase(&format!("job-{number}"), phase).await;
     }
     let mut uids = BTreeSet::new();
-    let jobs = story::jobs(&stage.cluster).await;
+    let jobs = story::jobs(&testbed.cluster).await;
     for job in &jobs {
         let uid = job
             .labels
@@ -94,16 +94,16 @@ async fn each_object_is_submitted_once_under_faults() {
         assert!(uids.insert(uid), "{} was submitted twice", job.name);
     }
     assert_eq!(jobs.len(), JOBS);
-    stage.operator.kill();
-    stage.line.cut();
+    testbed.operator.kill();
+    testbed.api_proxy.cut();
     // A finalizer, an annotation, a few phases, and restored fields. A higher number would mean
     // endless retries.
-    let patches = stage.kubernetes.times_asked("trainingjobs", "patch");
+    let patches = testbed.kubernetes.times_asked("trainingjobs", "patch");
     let most = patches.values().max().copied().unwrap_or_default();
     let all: u64 = patches.values().sum();
     eprintln!("the operator has patched {all} times, one object {most} times at most");
     assert!(most <= PATCHES, "{patches:?}");
-    stage.cluster.down();
+    testbed.cluster.down();
 }
 
 /// Without faults: compares what kubectl's watch shows of each job with the job's own history.
@@ -111,14 +111,14 @@ async fn each_object_is_submitted_once_under_faults() {
 #[tokio::test]
 #[ignore = "takes minutes: make story-kubernetes"]
 async fn kubectl_shows_each_change_soon_and_in_order() {
-    let mut stage = Stage::set(NODES, &[], "", &[]).await;
-    let shown = History::of(&stage.kubernetes, "trainingjobs");
+    let mut testbed = KubernetesTestbed::set(NODES, &[], "", &[]).await;
+    let shown = History::of(&testbed.kubernetes, "trainingjobs");
     let mut documents = String::new();
     for number in 0..JOBS {
         let name = format!("job-{number}");
         write!(documents, "{}", sleeper(&name, "[sleep, '3']")).expect("a string takes all");
     }
-    stage.kubernetes.applied(&documents);
+    testbed.kubernetes.applied(&documents);
     let mut waited = Duration::ZERO;
     // Uses the watch only: repeated listings of two hundred objects would load the machine.
     loop {
@@ -127,7 +127,7 @@ async fn kubectl_shows_each_change_soon_and_in_order() {
             break;
         }
         if waited > 2 * PATIENCE {
-            stage.operator.print_log();
+            testbed.operator.print_log();
             let left = newest.iter().filter(|(_, status)| !is_over(status));
             let left: Vec<_> = left.collect();
             panic!(
@@ -139,21 +139,21 @@ async fn kubectl_shows_each_change_soon_and_in_order() {
         waited += STEP;
     }
     let all = shown.all();
-    let mut late = Lateness::default();
-    for job in story::jobs(&stage.cluster).await {
+    let mut late = StatusDelays::default();
+    for job in story::jobs(&testbed.cluster).await {
         let seen = all.iter().filter(|seen| seen.name == job.name);
-        let seen: Vec<Seen> = seen.cloned().collect();
-        late.add(&job.name, &stage.cluster.history(job.id).await, &seen);
+        let seen: Vec<ObjectEvent> = seen.cloned().collect();
+        late.add(&job.name, &testbed.cluster.history(job.id).await, &seen);
     }
     eprintln!("{JOBS} jobs: {late}");
-    stage.operator.kill();
-    stage.cluster.down();
+    testbed.operator.kill();
+    testbed.cluster.down();
 }
 
-fn meddle(stage: &Stage, number: u64) {
+fn meddle(testbed: &KubernetesTestbed, number: u64) {
     let name = format!("job-{number}");
     // The server may be unavailable, or the object not created yet.
-    let _ = stage
+    let _ = testbed
         .kubernetes
         .kubectl(&[
             "patch",

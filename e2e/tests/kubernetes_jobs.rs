@@ -1,8 +1,8 @@
 //! Jobs by kubectl on a real API server, with Muster and the operator, which has the chart's role
 //! and no other right.
 
-use muster_e2e::cluster::{Options, PATIENCE};
-use muster_e2e::kubernetes::{History, Stage, condition, sleeper, text};
+use muster_e2e::cluster::{PATIENCE, TestClusterOptions};
+use muster_e2e::kubernetes::{History, KubernetesTestbed, condition, sleeper, text};
 use muster_e2e::story;
 use muster_model::event::Event;
 use muster_model::job::JobPhase;
@@ -10,35 +10,35 @@ use serde_json::Value;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(200);
-const NODES: Options = Options { nodes: 2, slots: 8 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 8 };
 
 /// Every expected state either lasts until the story acts, or is searched in the history. The
 /// operator polls every 0.7 s and never writes shorter states.
 #[tokio::test]
 async fn kubectl_operations_take_effect_and_are_shown() {
-    let mut stage = Stage::set(NODES, &[], "", &[]).await;
-    let jobs = History::of(&stage.kubernetes, "trainingjobs");
-    runs_and_is_told_of(&stage, &jobs).await;
-    waits_with_a_reason(&stage, &jobs).await;
-    is_held_and_let_go(&stage, &jobs).await;
-    is_scaled(&stage, &jobs).await;
-    is_misconfigured_and_corrected(&stage, &jobs).await;
-    belongs_to_its_namespaces_tenant(&stage).await;
-    studies_go_the_same_way(&stage).await;
-    other_managers_are_set_right(&stage).await;
+    let mut testbed = KubernetesTestbed::set(NODES, &[], "", &[]).await;
+    let jobs = History::of(&testbed.kubernetes, "trainingjobs");
+    runs_and_is_told_of(&testbed, &jobs).await;
+    waits_with_a_reason(&testbed, &jobs).await;
+    is_held_and_let_go(&testbed, &jobs).await;
+    is_scaled(&testbed, &jobs).await;
+    is_misconfigured_and_corrected(&testbed, &jobs).await;
+    belongs_to_its_namespaces_tenant(&testbed).await;
+    studies_go_the_same_way(&testbed).await;
+    other_managers_are_set_right(&testbed).await;
     // The server logs a watch when it ends.
-    stage.operator.kill();
-    stage.line.cut();
-    has_exactly_the_rights_that_it_uses(&stage).await;
-    stage.cluster.down();
+    testbed.operator.kill();
+    testbed.api_proxy.cut();
+    has_exactly_the_rights_that_it_uses(&testbed).await;
+    testbed.cluster.down();
 }
 
 /// A job that ends when this story allows it; each of its phases is an event.
-async fn runs_and_is_told_of(stage: &Stage, jobs: &History) {
-    let gate = stage.kubernetes.folder().join("gate");
+async fn runs_and_is_told_of(testbed: &KubernetesTestbed, jobs: &History) {
+    let gate = testbed.kubernetes.folder().join("gate");
     let script = format!("until [ -e {} ]; do sleep 0.1; done", gate.display());
-    let since = jobs.mark();
-    stage
+    let since = jobs.position();
+    testbed
         .kubernetes
         .applied(&sleeper("hello", &format!("[sh, -c, '{script}']")));
     let running = jobs
@@ -60,7 +60,7 @@ async fn runs_and_is_told_of(stage: &Stage, jobs: &History) {
             "-o",
             "custom-columns=R:.reason,O:.involvedObject.name",
         ];
-        stage
+        testbed
             .until_it_says(&events, |told| {
                 told.lines()
                     .any(|line| line.contains(phase) && line.contains("hello"))
@@ -69,10 +69,10 @@ async fn runs_and_is_told_of(stage: &Stage, jobs: &History) {
     }
 }
 
-async fn waits_with_a_reason(stage: &Stage, jobs: &History) {
+async fn waits_with_a_reason(testbed: &KubernetesTestbed, jobs: &History) {
     let big = sleeper("big", "[sleep, '1']") + "  scale: { workers: { min: 20, max: 20 } }\n";
-    let since = jobs.mark();
-    stage.kubernetes.applied(&big);
+    let since = jobs.position();
+    testbed.kubernetes.applied(&big);
     jobs.until_seen("big", since, |status| {
         let admitted = condition(status, "Admitted");
         let message = admitted["message"].as_str().unwrap_or_default();
@@ -84,16 +84,16 @@ async fn waits_with_a_reason(stage: &Stage, jobs: &History) {
             && message.contains("lower scale.workers.min to 16")
     })
     .await;
-    stage
+    testbed
         .until_it_says(&["get", "mj", "big", "-o", "wide"], |row| {
             row.contains("Queued") && row.contains("ExceedsCluster")
         })
         .await;
-    let _ = stage
+    let _ = testbed
         .kubernetes
         .says(&["delete", "mj", "big", "--wait=false"]);
     jobs.until_gone("big", since).await;
-    let all = story::jobs(&stage.cluster).await;
+    let all = story::jobs(&testbed.cluster).await;
     let job = all
         .iter()
         .find(|job| job.name == "big")
@@ -101,39 +101,39 @@ async fn waits_with_a_reason(stage: &Stage, jobs: &History) {
     assert_eq!(job.phase, JobPhase::Cancelled, "deletion cancels");
 }
 
-async fn is_held_and_let_go(stage: &Stage, jobs: &History) {
+async fn is_held_and_let_go(testbed: &KubernetesTestbed, jobs: &History) {
     let held = sleeper("held", "[sleep, '600']") + "  suspend: true\n";
-    let since = jobs.mark();
-    stage.kubernetes.applied(&held);
+    let since = jobs.position();
+    testbed.kubernetes.applied(&held);
     let status = jobs.until_phase("held", since, "Held").await;
     assert!(
         status.get("jobId").is_none(),
         "nothing was submitted: {status}"
     );
-    stage.patch("held", r#"{"spec":{"suspend":false}}"#, &[]);
+    testbed.patch("held", r#"{"spec":{"suspend":false}}"#, &[]);
     let id = jobs.until_phase("held", since, "Running").await["jobId"].clone();
-    stage.patch("held", r#"{"spec":{"suspend":true}}"#, &[]);
+    testbed.patch("held", r#"{"spec":{"suspend":true}}"#, &[]);
     let status = jobs.until_phase("held", since, "Paused").await;
     assert_eq!(condition(&status, "Suspended")["status"], "True");
     assert_eq!(status["suspended"], true);
-    let since = jobs.mark();
-    stage.patch("held", r#"{"spec":{"suspend":false}}"#, &[]);
+    let since = jobs.position();
+    testbed.patch("held", r#"{"spec":{"suspend":false}}"#, &[]);
     let again = jobs.until_phase("held", since, "Running").await;
     assert_eq!(again["jobId"], id, "the same job goes on");
 
     // The operator does not resume a job that a user of Muster paused, even if the object requests
     // it.
-    let since = jobs.mark();
-    let client = stage.cluster.client();
+    let since = jobs.position();
+    let client = testbed.cluster.client();
     let id = id.as_str().expect("an id").parse().expect("an id");
     client.pause(id).await.expect("paused");
     jobs.until_phase("held", since, "Paused").await;
     for suspend in [true, false] {
         let generation =
-            stage.statuses("mj").expect("the server answers")["held"]["observedGeneration"]
+            testbed.statuses("mj").expect("the server answers")["held"]["observedGeneration"]
                 .as_i64();
-        let since = jobs.mark();
-        stage.patch(
+        let since = jobs.position();
+        testbed.patch(
             "held",
             &format!(r#"{{"spec":{{"suspend":{suspend}}}}}"#),
             &[],
@@ -148,17 +148,17 @@ async fn is_held_and_let_go(stage: &Stage, jobs: &History) {
     assert_eq!(client.job(id).await.expect("a job").phase, JobPhase::Paused);
 
     // Training fields cannot change after the submission; the object's condition says so.
-    let since = jobs.mark();
-    stage.patch("held", r#"{"spec":{"retries":9}}"#, &[]);
+    let since = jobs.position();
+    testbed.patch("held", r#"{"spec":{"retries":9}}"#, &[]);
     let is = |wrong: &'static str| {
         move |status: &Value| condition(status, "Misconfigured")["status"] == wrong
     };
     let status = jobs.until_seen("held", since, is("True")).await;
     assert_eq!(condition(&status, "Misconfigured")["reason"], "SpecChanged");
-    let since = jobs.mark();
-    stage.patch("held", r#"{"spec":{"retries":null}}"#, &[]);
+    let since = jobs.position();
+    testbed.patch("held", r#"{"spec":{"retries":null}}"#, &[]);
     jobs.until_seen("held", since, is("False")).await;
-    let _ = stage
+    let _ = testbed
         .kubernetes
         .says(&["delete", "mj", "held", "--wait=false"]);
     jobs.until_gone("held", since).await;
@@ -166,9 +166,9 @@ async fn is_held_and_let_go(stage: &Stage, jobs: &History) {
 
 /// `kubectl scale` changes the number of workers of a running job, and so does a change of the
 /// object's range.
-async fn is_scaled(stage: &Stage, jobs: &History) {
-    let since = jobs.mark();
-    stage
+async fn is_scaled(testbed: &KubernetesTestbed, jobs: &History) {
+    let since = jobs.position();
+    testbed
         .kubernetes
         .applied(&sleeper("sized", "[sleep, '600']"));
     let sized = |workers: &'static str| {
@@ -183,16 +183,16 @@ async fn is_scaled(stage: &Stage, jobs: &History) {
     let scale = |arguments: &[&str]| {
         let mut words = vec!["scale", "mj", "sized"];
         words.extend(arguments);
-        let _ = stage.kubernetes.says(&words);
+        let _ = testbed.kubernetes.says(&words);
     };
     scale(&["--replicas=3"]);
     jobs.until_seen("sized", since, sized("3/3..3")).await;
     scale(&["--current-replicas=3", "--replicas=2"]);
     jobs.until_seen("sized", since, sized("2/2..2")).await;
     let range = r#"{"spec":{"replicas":null,"priority":5,"scale":{"workers":{"min":1,"max":2}}}}"#;
-    stage.patch("sized", range, &[]);
+    testbed.patch("sized", range, &[]);
     jobs.until_seen("sized", since, sized("2/1..2")).await;
-    let too_many = stage
+    let too_many = testbed
         .kubernetes
         .kubectl(&["scale", "mj", "sized", "--replicas=2000"])
         .output()
@@ -200,27 +200,27 @@ async fn is_scaled(stage: &Stage, jobs: &History) {
     assert!(!too_many.status.success());
     assert!(text(&too_many).contains("replicas"), "{}", text(&too_many));
 
-    let client = stage.cluster.client();
+    let client = testbed.cluster.client();
     let job = client.job(id).await.expect("a job");
     assert_eq!((job.priority, job.failures, job.edits), (5, 0, 3));
-    let history = stage.cluster.history(id).await;
+    let history = testbed.cluster.history(id).await;
     let edits = history.iter().filter_map(|entry| match entry.event {
         Event::JobEdited { workers, .. } => Some((workers.min, workers.max)),
         _ => None,
     });
     assert_eq!(edits.collect::<Vec<_>>(), [(3, 3), (2, 2), (1, 2)]);
-    let since = jobs.mark();
-    let _ = stage
+    let since = jobs.position();
+    let _ = testbed
         .kubernetes
         .says(&["delete", "mj", "sized", "--wait=false"]);
     jobs.until_gone("sized", since).await;
 }
 
 /// An error that only the server detects, and its correction.
-async fn is_misconfigured_and_corrected(stage: &Stage, jobs: &History) {
+async fn is_misconfigured_and_corrected(testbed: &KubernetesTestbed, jobs: &History) {
     let document = sleeper("relative", "['true']").replace("argv:", "working_dir: here, argv:");
-    let since = jobs.mark();
-    stage.kubernetes.applied(&document);
+    let since = jobs.position();
+    testbed.kubernetes.applied(&document);
     let status = jobs.until_phase("relative", since, "Misconfigured").await;
     let found = condition(&status, "Misconfigured");
     assert_eq!(found["reason"], "InvalidDocument");
@@ -231,7 +231,7 @@ async fn is_misconfigured_and_corrected(stage: &Stage, jobs: &History) {
             .contains("spec.command.working_dir"),
         "{found}"
     );
-    stage.patch(
+    testbed.patch(
         "relative",
         r#"{"spec":{"command":{"working_dir":"/tmp"}}}"#,
         &[],
@@ -239,8 +239,8 @@ async fn is_misconfigured_and_corrected(stage: &Stage, jobs: &History) {
     jobs.until_phase("relative", since, "Succeeded").await;
 }
 
-async fn belongs_to_its_namespaces_tenant(stage: &Stage) {
-    stage.kubernetes.applied(
+async fn belongs_to_its_namespaces_tenant(testbed: &KubernetesTestbed) {
+    testbed.kubernetes.applied(
         "
 apiVersion: v1
 kind: Namespace
@@ -248,7 +248,7 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
 ",
     );
     let job = sleeper("seen", "['true']").replace("name: seen", "name: seen, namespace: vision");
-    stage.kubernetes.applied(&job);
+    testbed.kubernetes.applied(&job);
     let reason = [
         "get",
         "mj",
@@ -258,9 +258,9 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
         "-o",
         "jsonpath={.status.reason}",
     ];
-    stage.says_in_the_end(&reason, "NoSuchTenant").await;
+    testbed.says_in_the_end(&reason, "NoSuchTenant").await;
     let tenant = "{apiVersion: muster.dev/v1alpha1, kind: Tenant, metadata: {name: research}, spec: {quota: {gpus: 3}, weight: 2}}";
-    stage.kubernetes.applied(tenant);
+    testbed.kubernetes.applied(tenant);
     let ready = [
         "get",
         "mt",
@@ -268,7 +268,7 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
         "-o",
         "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}",
     ];
-    stage.says_in_the_end(&ready, "True").await;
+    testbed.says_in_the_end(&ready, "True").await;
     let phase = [
         "get",
         "mj",
@@ -278,8 +278,8 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
         "-o",
         "jsonpath={.status.phase} {.status.queue}",
     ];
-    stage.says_in_the_end(&phase, "Succeeded research").await;
-    let _ = stage.kubernetes.says(&[
+    testbed.says_in_the_end(&phase, "Succeeded research").await;
+    let _ = testbed.kubernetes.says(&[
         "patch",
         "mt",
         "research",
@@ -289,7 +289,7 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
     ]);
     let mut waited = Duration::ZERO;
     loop {
-        let tenants = stage.cluster.client().tenants().await.expect("tenants");
+        let tenants = testbed.cluster.client().tenants().await.expect("tenants");
         let research = tenants
             .iter()
             .find(|tenant| tenant.name == "research")
@@ -303,7 +303,7 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
     }
 }
 
-async fn studies_go_the_same_way(stage: &Stage) {
+async fn studies_go_the_same_way(testbed: &KubernetesTestbed) {
     let study = "
 apiVersion: muster.dev/v1alpha1
 kind: Study
@@ -316,15 +316,15 @@ spec:
     searcher: { kind: random }
     trials: 2
 ";
-    let studies = History::of(&stage.kubernetes, "studies");
-    let since = studies.mark();
-    stage.kubernetes.applied(study);
+    let studies = History::of(&testbed.kubernetes, "studies");
+    let since = studies.position();
+    testbed.kubernetes.applied(study);
     let held = studies.until_phase("outside", since, "Held").await;
     assert!(held.get("studyId").is_none(), "{held}");
     let suspend = |held: bool| {
         let patch = format!(r#"{{"spec":{{"suspend":{held}}}}}"#);
         let merge = "--type=merge";
-        let _ = stage
+        let _ = testbed
             .kubernetes
             .says(&["patch", "study", "outside", merge, "-p", &patch]);
     };
@@ -333,15 +333,15 @@ spec:
     assert_eq!(status["trials"], "0/2");
     suspend(true);
     studies.until_phase("outside", since, "Paused").await;
-    let since = studies.mark();
+    let since = studies.position();
     suspend(false);
     let again = studies.until_phase("outside", since, "Running").await;
     assert_eq!(again["studyId"], status["studyId"]);
-    let _ = stage
+    let _ = testbed
         .kubernetes
         .says(&["delete", "study", "outside", "--wait=false"]);
     studies.until_gone("outside", since).await;
-    let page = stage
+    let page = testbed
         .cluster
         .client()
         .studies(Some("outside"), 10, None)
@@ -352,12 +352,12 @@ spec:
 }
 
 /// The operator restores a status that another manager changed, and removes added fields.
-async fn other_managers_are_set_right(stage: &Stage) {
+async fn other_managers_are_set_right(testbed: &KubernetesTestbed) {
     let meddler = ["--subresource=status", "--field-manager=meddler"];
     let wrong = r#"{"status":{"phase":"Nonsense","jobId":"01890000-0000-7000-8000-000000000000","position":7,"reason":"Because"}}"#;
-    let before = stage.until_phase("hello", "Succeeded").await;
-    stage.patch("hello", wrong, &meddler);
-    let after = stage
+    let before = testbed.until_phase("hello", "Succeeded").await;
+    testbed.patch("hello", wrong, &meddler);
+    let after = testbed
         .until("mj", "hello", |status| {
             status["phase"] == "Succeeded" && status.get("reason").is_none()
         })
@@ -365,13 +365,13 @@ async fn other_managers_are_set_right(stage: &Stage) {
     assert_eq!(after, before);
     // A faked end in the status does not prevent the object's own job.
     let claimed = sleeper("claimed", "['true']") + "  suspend: true\n";
-    stage.kubernetes.applied(&claimed);
-    stage.until_phase("claimed", "Held").await;
+    testbed.kubernetes.applied(&claimed);
+    testbed.until_phase("claimed", "Held").await;
     let wrong =
         r#"{"status":{"phase":"Succeeded","jobId":"01890000-0000-7000-8000-000000000000"}}"#;
-    stage.patch("claimed", wrong, &meddler);
-    stage.patch("claimed", r#"{"spec":{"suspend":false}}"#, &[]);
-    stage
+    testbed.patch("claimed", wrong, &meddler);
+    testbed.patch("claimed", r#"{"spec":{"suspend":false}}"#, &[]);
+    testbed
         .until("mj", "claimed", |status| {
             let id = status["jobId"].as_str().unwrap_or_default();
             status["phase"] == "Succeeded" && !id.is_empty() && !id.ends_with("-000000000000")
@@ -382,10 +382,10 @@ async fn other_managers_are_set_right(stage: &Stage) {
 /// Checks the use of the chart's rights: nothing was forbidden, and every right was used. The
 /// exception is patching an event, which happens for a repeated event of an object
 /// (`api/operator/tests/followed.rs`).
-async fn has_exactly_the_rights_that_it_uses(stage: &Stage) {
+async fn has_exactly_the_rights_that_it_uses(testbed: &KubernetesTestbed) {
     let repeated = ["events.k8s.io", "events", "patch"];
-    stage
+    testbed
         .kubernetes
-        .used_exactly(&stage.allowed, &[repeated])
+        .used_exactly(&testbed.allowed, &[repeated])
         .await;
 }

@@ -2,8 +2,8 @@
 //! labels give the location. Whole GPUs that other pods hold are not used. A real API server, a
 //! real Muster, and the operator with the chart's role and no other right.
 
-use muster_e2e::cluster::{Options, PATIENCE};
-use muster_e2e::kubernetes::Stage;
+use muster_e2e::cluster::{PATIENCE, TestClusterOptions};
+use muster_e2e::kubernetes::KubernetesTestbed;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::node::{Closed, NodeState};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 const STEP: Duration = Duration::from_millis(200);
-const NODES: Options = Options { nodes: 2, slots: 1 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 const VALUES: &str =
     "operator.nodes.cordon=true,operator.nodes.foreignPods=true,operator.tenants=true";
 const FLAGS: [&str; 8] = [
@@ -31,15 +31,15 @@ const FLAGS: [&str; 8] = [
     "whole",
 ];
 
-/// The stage with checks of nodes.
+/// The testbed with checks of nodes.
 struct Story {
-    stage: Stage,
+    testbed: KubernetesTestbed,
 }
 
 impl Story {
     async fn set() -> Self {
-        let stage = Stage::set(NODES, &["node-1", "node-2"], VALUES, &FLAGS).await;
-        Self { stage }
+        let testbed = KubernetesTestbed::set(NODES, &["node-1", "node-2"], VALUES, &FLAGS).await;
+        Self { testbed }
     }
 
     /// Waits until `right` is true of Muster's view of the node.
@@ -47,7 +47,7 @@ impl Story {
         let mut waited = Duration::ZERO;
         loop {
             let view = self
-                .stage
+                .testbed
                 .cluster
                 .client()
                 .node(node)
@@ -57,7 +57,7 @@ impl Story {
                 return;
             }
             if waited > PATIENCE {
-                self.stage.operator.print_log();
+                self.testbed.operator.print_log();
                 panic!("{node}: waiting for {what:?} was in vain: {view:?}");
             }
             tokio::time::sleep(STEP).await;
@@ -83,7 +83,7 @@ impl Story {
                 return;
             }
             if waited > PATIENCE {
-                self.stage.operator.print_log();
+                self.testbed.operator.print_log();
                 panic!("{node} {field} is {said:?}, not {expected:?}");
             }
             tokio::time::sleep(STEP).await;
@@ -92,22 +92,28 @@ impl Story {
     }
 
     fn kubectl(&self, arguments: &[&str]) -> String {
-        self.stage.kubernetes.says(arguments)
+        self.testbed.kubernetes.says(arguments)
     }
 
     async fn sleeper(&self, name: &str) -> JobId {
         let document =
             format!("version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\n");
-        self.stage.cluster.submit(&document).await.id
+        self.testbed.cluster.submit(&document).await.id
     }
 
     async fn until_on(&self, job: JobId, node: &str) {
         let mut waited = Duration::ZERO;
         loop {
-            let tasks = self.stage.cluster.client().tasks(job).await.expect("tasks");
+            let tasks = self
+                .testbed
+                .cluster
+                .client()
+                .tasks(job)
+                .await
+                .expect("tasks");
             let newest = tasks.iter().max_by_key(|task| task.revision);
             let phase = self
-                .stage
+                .testbed
                 .cluster
                 .client()
                 .job(job)
@@ -132,15 +138,15 @@ async fn node_state_of_each_side_has_effect_on_other() {
     what_is_drained_in_muster_is_cordoned_and_no_more(&story).await;
     pods_of_others_close_the_kind_that_they_hold_and_no_other(&story).await;
     a_deleted_node_is_left(&story).await;
-    story.stage.operator.kill();
-    story.stage.line.cut();
-    story.stage.cluster.down();
-    let of_nodes = story.stage.allowed.iter().filter(|(group, resource, _)| {
+    story.testbed.operator.kill();
+    story.testbed.api_proxy.cut();
+    story.testbed.cluster.down();
+    let of_nodes = story.testbed.allowed.iter().filter(|(group, resource, _)| {
         group.is_empty() && (resource == "nodes" || resource == "pods")
     });
     let of_nodes: BTreeSet<_> = of_nodes.cloned().collect();
     assert_eq!(of_nodes.len(), 4, "list, watch and patch nodes; list pods");
-    story.stage.kubernetes.used_exactly(&of_nodes, &[]).await;
+    story.testbed.kubernetes.used_exactly(&of_nodes, &[]).await;
 }
 
 async fn labels_say_where_it_stands(story: &Story) {
@@ -172,7 +178,7 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
     story.until_on(first, "node-1").await;
     let second = story.sleeper("second").await;
     story
-        .stage
+        .testbed
         .cluster
         .until(second, "a reason to wait", |job| job.waiting.is_some())
         .await;
@@ -183,10 +189,10 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
     story
         .until_closed("node-1", Closed::ToNew, "cordoned in Kubernetes")
         .await;
-    let client = story.stage.cluster.client();
+    let client = story.testbed.cluster.client();
     client.cancel(second).await.expect("cancelled");
     story
-        .stage
+        .testbed
         .cluster
         .until(second, "its end", |job| job.phase == JobPhase::Cancelled)
         .await;
@@ -197,7 +203,7 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
     assert!(tasks.iter().all(|task| task.node == "node-1"), "{tasks:?}");
     client.cancel(third).await.expect("cancelled");
     story
-        .stage
+        .testbed
         .cluster
         .until(third, "its end", |job| job.phase == JobPhase::Cancelled)
         .await;
@@ -217,7 +223,7 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
 }
 
 async fn what_is_drained_in_muster_is_cordoned_and_no_more(story: &Story) {
-    let client = story.stage.cluster.client();
+    let client = story.testbed.cluster.client();
     let ours = r".metadata.annotations.muster\.dev/cordoned";
     client.drain("node-2").await.expect("drained");
     story
@@ -263,13 +269,13 @@ async fn pods_of_others_close_the_kind_that_they_hold_and_no_other(story: &Story
     let speaking = whole_gpus(story, whole, 2).await;
     story.until_closed(whole, Closed::Open, "").await;
     let limits = "{limits: {nvidia.com/gpu: 1}}";
-    story.stage.kubernetes.applied(&format!(
+    story.testbed.kubernetes.applied(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: theirs}}, spec: {{nodeName: node-1, containers: [{{name: a, image: b, resources: {limits}}}]}}}}"
     ));
     let why = "1 nvidia.com/gpu held by a pod that is not Muster's";
     story.until_closed(whole, Closed::ToNew, why).await;
     // The poll that reported this has reported the slots before.
-    let slots = story.stage.cluster.client().node("node-1").await;
+    let slots = story.testbed.cluster.client().node("node-1").await;
     let notice = slots.expect("a node").notice.expect("it is known");
     assert_eq!(
         (notice.closed, notice.taken, notice.why.as_str()),
@@ -286,7 +292,7 @@ async fn pods_of_others_close_the_kind_that_they_hold_and_no_other(story: &Story
 /// Simulates an executor with `count` GPUs found by the driver, which this machine does not have.
 /// It keeps its session until it is aborted.
 async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
-    let executor = story.stage.cluster.running("muster-executor").remove(0);
+    let executor = story.testbed.cluster.running("muster-executor").remove(0);
     let told = |name: &str| {
         let mut all = executor.environment.iter();
         let value = all.find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
@@ -354,10 +360,10 @@ async fn a_deleted_node_is_left(story: &Story) {
         )
         .await;
     story.until_on(job, "node-2").await;
-    story.stage.kubernetes.add_node("node-1");
+    story.testbed.kubernetes.add_node("node-1");
     story.until_closed("node-1", Closed::Open, "").await;
     story
-        .stage
+        .testbed
         .cluster
         .client()
         .cancel(job)

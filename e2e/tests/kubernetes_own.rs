@@ -3,7 +3,7 @@
 //! tenant.
 
 use muster_client::{Client, ClientError};
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::kubernetes::NAMESPACE;
 use muster_e2e::story::log;
 use muster_model::job::JobPhase;
@@ -13,7 +13,7 @@ use muster_model::view::TenantChange;
 use std::path::Path;
 use std::time::Duration;
 
-const NODES: Options = Options { nodes: 1, slots: 1 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 1, slots: 1 };
 const STEP: Duration = Duration::from_millis(100);
 /// Prints what it finds, one line each, and whether it can write.
 const LOOKER: &str = r#"
@@ -28,7 +28,7 @@ echo "shim $(tr '\0' ' ' < /proc/1/cmdline | cut -d' ' -f1)"
 
 #[tokio::test]
 async fn job_gets_image_secrets_and_volumes_that_tenant_may_use() {
-    let mut cluster = Cluster::start_pods(NODES).await;
+    let mut cluster = TestCluster::start_pods(NODES).await;
     let place = tempfile::tempdir().expect("a folder");
     offer(&cluster, place.path());
     let spec = looker(place.path());
@@ -114,7 +114,7 @@ async fn job_gets_image_secrets_and_volumes_that_tenant_may_use() {
 /// is reported with Muster's.
 #[tokio::test]
 async fn missing_pod_resources_are_reported_to_user() {
-    let mut cluster = Cluster::start_pods(NODES).await;
+    let mut cluster = TestCluster::start_pods(NODES).await;
     let change = TenantChange {
         pods: Some(
             TenantPods {
@@ -147,7 +147,7 @@ async fn missing_pod_resources_are_reported_to_user() {
 }
 
 /// A provisioner creates the volume of such a claim only when the claim names a node.
-async fn names_the_node_for_a_late_claim(cluster: &Cluster) {
+async fn names_the_node_for_a_late_claim(cluster: &TestCluster) {
     let kubernetes = &cluster.pods().kubernetes;
     kubernetes.applied(&format!(
         "
@@ -166,7 +166,7 @@ async fn names_the_node_for_a_late_claim(cluster: &Cluster) {
 }
 
 /// Objects that the cluster's administrator creates; the files of the volume are in `place`.
-fn offer(cluster: &Cluster, place: &Path) {
+fn offer(cluster: &TestCluster, place: &Path) {
     let files = place.join("files");
     std::fs::create_dir_all(files.join("small")).expect("our own folder");
     std::fs::write(files.join("small/numbers"), "1 2 3").expect("our own folder");
@@ -218,7 +218,7 @@ async fn change_own_tenant(client: &Client, change: &TenantChange) {
         .expect("an administrator may");
 }
 
-async fn until_there(cluster: &Cluster) -> serde_json::Value {
+async fn until_there(cluster: &TestCluster) -> serde_json::Value {
     let mut waited = Duration::ZERO;
     loop {
         if let Some(pod) = cluster.pods().list().into_iter().next() {
@@ -231,7 +231,7 @@ async fn until_there(cluster: &Cluster) -> serde_json::Value {
 }
 
 /// Runs a program with these pod settings and returns the view of its failed job.
-async fn until_failed(cluster: &Cluster, pod: &str) -> String {
+async fn until_failed(cluster: &TestCluster, pod: &str) -> String {
     let document = format!(
         "version: muster/v1\nname: without\nretries: 0\ncommand: {{ argv: ['true'] }}\n{pod}\n"
     );

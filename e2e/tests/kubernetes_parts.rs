@@ -2,7 +2,7 @@
 //! one node in Kubernetes. A real API server, tasks as pods, executors and operator with exactly
 //! the chart's rights.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE, program};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions, program};
 use muster_e2e::kubernetes::Operator;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -13,12 +13,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(200);
-const MACHINE: Options = Options { nodes: 1, slots: 1 };
+const MACHINE: TestClusterOptions = TestClusterOptions { nodes: 1, slots: 1 };
 /// Part, profile and number of instances.
 const PARTS: [(&str, &str, u32); 2] = [("1g", "1g.10gb", 3), ("3g", "3g.40gb", 2)];
 
 struct Story {
-    cluster: Cluster,
+    cluster: TestCluster,
     operator: Operator,
     executors: Vec<Child>,
 }
@@ -31,7 +31,7 @@ impl Drop for Story {
 
 impl Story {
     async fn set() -> Self {
-        let cluster = Cluster::start_pods(MACHINE).await;
+        let cluster = TestCluster::start_pods(MACHINE).await;
         let kubernetes = &cluster.pods().kubernetes;
         kubernetes.define();
         let _ = kubernetes
@@ -110,7 +110,7 @@ impl Story {
 
 /// Starts an executor as the chart's pool of this part does, with the environment of the machine's
 /// other executor except for these variables.
-fn executor(cluster: &Cluster, (part, profile, count): (&str, &str, u32)) -> Child {
+fn executor(cluster: &TestCluster, (part, profile, count): (&str, &str, u32)) -> Child {
     let first = cluster.running("muster-executor").remove(0);
     let told = first
         .environment

@@ -2,7 +2,7 @@
 //! or no job waits. A real API server, a real Muster, and the operator with the chart's rights and
 //! its file of placeholders.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::kubernetes::{Kubernetes, NAMESPACE, Operator};
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -12,13 +12,13 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_millis(200);
 /// Longer than two polls of the operator.
 const LOOKS: Duration = Duration::from_secs(8);
-const MACHINE: Options = Options { nodes: 1, slots: 1 };
+const MACHINE: TestClusterOptions = TestClusterOptions { nodes: 1, slots: 1 };
 const VALUES: &str = "executor.pools.gpu=null,executor.pools.cpu.gpus=none,executor.pools.cpu.cpuSlots=2,\
     executor.pools.cpu.resources.requests.cpu=8000m,executor.pools.cpu.resources.requests.memory=32Gi,\
     operator.nodes.placeholders.afterSeconds=2,operator.nodes.placeholders.most=3";
 
 struct Story {
-    cluster: Cluster,
+    cluster: TestCluster,
     kubernetes: Kubernetes,
     operator: Operator,
 }
@@ -91,7 +91,7 @@ impl Story {
 
 #[tokio::test]
 async fn placeholder_exists_until_node_comes_or_no_job_waits() {
-    let cluster = Cluster::start(MACHINE).await;
+    let cluster = TestCluster::start(MACHINE).await;
     let kubernetes = Kubernetes::start().await;
     kubernetes.define();
     kubernetes.add_node("node-1");

@@ -1,7 +1,7 @@
 //! Tasks as pods on a real API server with the tests' kubelet. They train, outlive their executor
 //! and are restarted after a deletion. Ends by Kubernetes are reported, and no pod is left behind.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::story::{document, log, no_gpu_was_held_twice, training_is_continuous};
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -9,13 +9,13 @@ use muster_model::view::JobView;
 use std::path::Path;
 use std::time::Duration;
 
-const NODES: Options = Options { nodes: 2, slots: 1 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 const STEPS: u64 = 1_500;
 const STEP: Duration = Duration::from_millis(100);
 
 #[tokio::test]
 async fn job_in_pods_survives_loss_of_executor_and_of_pod() {
-    let mut cluster = Cluster::start_pods(NODES).await;
+    let mut cluster = TestCluster::start_pods(NODES).await;
     let job = cluster
         .submit(&document("carried", (2, 2), (2, 2), STEPS))
         .await
@@ -63,7 +63,7 @@ async fn job_in_pods_survives_loss_of_executor_and_of_pod() {
 /// report any pod. Reports and ends of tasks arrive meanwhile.
 #[tokio::test]
 async fn executor_adopts_pods_while_api_server_is_unavailable() {
-    let mut cluster = Cluster::start_pods(Options { nodes: 2, slots: 2 }).await;
+    let mut cluster = TestCluster::start_pods(TestClusterOptions { nodes: 2, slots: 2 }).await;
     let over = cluster.data().join("over");
     let kept = cluster.submit(&stepper("kept", &over)).await.id;
     let done = cluster.submit(&stepper("done", &over)).await.id;
@@ -110,7 +110,7 @@ async fn executor_adopts_pods_while_api_server_is_unavailable() {
 
 #[tokio::test]
 async fn ends_of_pods_by_kubernetes_are_reported_to_user() {
-    let mut cluster = Cluster::start_pods(NODES).await;
+    let mut cluster = TestCluster::start_pods(NODES).await;
     let cancelled = cluster.submit(&sleeper("cancelled", 3)).await.id;
     until_running(&cluster, cancelled).await;
     cluster.client().cancel(cancelled).await.expect("cancelled");
@@ -167,7 +167,7 @@ async fn ends_of_pods_by_kubernetes_are_reported_to_user() {
 }
 
 /// Four pods, one per task of the job, on the chosen node; their processes see only themselves.
-async fn are_told_apart(cluster: &Cluster, job: JobId) {
+async fn are_told_apart(cluster: &TestCluster, job: JobId) {
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let pods = cluster.pods().list();
     assert_eq!((tasks.len(), pods.len()), (4, 4), "{pods:?}");
@@ -211,7 +211,7 @@ fn stepper(name: &str, over: &Path) -> String {
 }
 
 /// Waits until the task's log contains these words.
-async fn until_said(cluster: &Cluster, job: JobId, words: &str) {
+async fn until_said(cluster: &TestCluster, job: JobId, words: &str) {
     let mut waited = Duration::ZERO;
     while !log(cluster, job, "worker-0").await.contains(words) {
         assert!(waited < PATIENCE, "{job} has not said {words:?}");
@@ -220,7 +220,7 @@ async fn until_said(cluster: &Cluster, job: JobId, words: &str) {
     }
 }
 
-async fn until_step(cluster: &Cluster, job: JobId, step: u64) -> JobView {
+async fn until_step(cluster: &TestCluster, job: JobId, step: u64) -> JobView {
     cluster
         .until(job, &format!("step {step}"), |job| {
             job.progress.as_ref().is_some_and(|p| p.step >= step)
@@ -228,14 +228,14 @@ async fn until_step(cluster: &Cluster, job: JobId, step: u64) -> JobView {
         .await
 }
 
-async fn until_running(cluster: &Cluster, job: JobId) {
+async fn until_running(cluster: &TestCluster, job: JobId) {
     cluster
         .until(job, "its start", |job| job.phase == JobPhase::Running)
         .await;
 }
 
 /// View of the failed job.
-async fn until_failed(cluster: &Cluster, job: JobId) -> String {
+async fn until_failed(cluster: &TestCluster, job: JobId) -> String {
     let view = cluster
         .until(job, "its failure", |job| job.phase == JobPhase::Failed)
         .await;
@@ -243,7 +243,7 @@ async fn until_failed(cluster: &Cluster, job: JobId) -> String {
 }
 
 /// Waits until every executor has a session, according to their leases.
-async fn until_nodes_speak(cluster: &Cluster) {
+async fn until_nodes_speak(cluster: &TestCluster) {
     let mut since = None;
     let mut waited = Duration::ZERO;
     loop {
@@ -259,11 +259,11 @@ async fn until_nodes_speak(cluster: &Cluster) {
     }
 }
 
-async fn until_no_pod_is_left(cluster: &Cluster) {
+async fn until_no_pod_is_left(cluster: &TestCluster) {
     until_pods(cluster, 0).await;
 }
 
-async fn until_pods(cluster: &Cluster, count: usize) {
+async fn until_pods(cluster: &TestCluster, count: usize) {
     let mut waited = Duration::ZERO;
     loop {
         let pods = cluster.pods().list();

@@ -5,7 +5,7 @@
 use muster_e2e::clock;
 use muster_e2e::cluster::PATIENCE;
 use muster_e2e::fleet::{Fleet, GPUS};
-use muster_e2e::kubernetes::{History, Lateness, Seen};
+use muster_e2e::kubernetes::{History, ObjectEvent, StatusDelays};
 use muster_e2e::story;
 use muster_model::id::JobId;
 use muster_model::node::{Closed, NodeState};
@@ -275,10 +275,10 @@ async fn none_was_given_twice(fleet: &Fleet) {
 
 async fn tell_how_late(fleet: &Fleet, shown: &History) {
     let all = shown.all();
-    let mut late = Lateness::default();
+    let mut late = StatusDelays::default();
     for job in story::jobs(&fleet.cluster).await {
         let seen = all.iter().filter(|seen| seen.name == job.name);
-        let seen: Vec<Seen> = seen.cloned().collect();
+        let seen: Vec<ObjectEvent> = seen.cloned().collect();
         late.add(&job.name, &fleet.cluster.history(job.id).await, &seen);
     }
     eprintln!("{late}");

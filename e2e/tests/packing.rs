@@ -1,7 +1,7 @@
 //! Packing of two users' programs that share a slot by time slicing. A pair stays while it is
 //! faster and is separated otherwise. After kills no work is lost and no lane is held twice.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::runtime::of_processes;
 use muster_e2e::story::every_round_replays;
 use muster_model::event::Event;
@@ -11,7 +11,7 @@ use muster_model::view::{JobView, TaskView};
 use std::time::Duration;
 
 const QUANTUM_MS: u32 = 5_000;
-const SLOT: Options = Options { nodes: 1, slots: 1 };
+const SLOT: TestClusterOptions = TestClusterOptions { nodes: 1, slots: 1 };
 
 /// Waits for its data most of the time, as jobs do for which packing is meant.
 const WAITS: &str = r#"version: muster/v1
@@ -42,7 +42,7 @@ const SMALL_BYTES: u64 = 224 << 20;
 #[tokio::test]
 async fn packed_pair_survives_kills_of_daemons() {
     of_processes("jobs in pods take no turns");
-    let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
+    let mut cluster = TestCluster::start_packing(SLOT, QUANTUM_MS, None).await;
     let jobs = [
         submit(&cluster, WAITS, "first", "second").await,
         submit(&cluster, WAITS, "second", "first").await,
@@ -84,7 +84,7 @@ async fn packed_pair_survives_kills_of_daemons() {
 #[tokio::test]
 async fn interfering_pair_is_separated_by_measurements() {
     of_processes("jobs in pods take no turns");
-    let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
+    let mut cluster = TestCluster::start_packing(SLOT, QUANTUM_MS, None).await;
     let jobs = [
         submit(&cluster, HOGS, "first", "second").await,
         submit(&cluster, HOGS, "second", "first").await,
@@ -111,7 +111,7 @@ async fn interfering_pair_is_separated_by_measurements() {
 #[tokio::test]
 async fn jobs_that_exceed_memory_are_sliced_and_not_packed() {
     of_processes("jobs in pods take no turns");
-    let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, Some(SMALL_BYTES)).await;
+    let mut cluster = TestCluster::start_packing(SLOT, QUANTUM_MS, Some(SMALL_BYTES)).await;
     let jobs = [
         submit(&cluster, HEAVY, "first", "second").await,
         submit(&cluster, HEAVY, "second", "first").await,
@@ -143,7 +143,7 @@ async fn jobs_that_exceed_memory_are_sliced_and_not_packed() {
     cluster.down();
 }
 
-async fn submit(cluster: &Cluster, text: &str, name: &str, other: &str) -> JobId {
+async fn submit(cluster: &TestCluster, text: &str, name: &str, other: &str) -> JobId {
     let out = cluster.data().to_string_lossy().into_owned();
     let text = text
         .replace("@NAME@", name)
@@ -153,7 +153,7 @@ async fn submit(cluster: &Cluster, text: &str, name: &str, other: &str) -> JobId
 }
 
 /// Task of each job, which it has from its first slice on.
-async fn both(cluster: &Cluster, jobs: [JobId; 2]) -> [TaskView; 2] {
+async fn both(cluster: &TestCluster, jobs: [JobId; 2]) -> [TaskView; 2] {
     let mut found = Vec::new();
     for job in jobs {
         let has_begun = |view: &JobView| view.phase != JobPhase::Queued;
@@ -169,7 +169,7 @@ async fn both(cluster: &Cluster, jobs: [JobId; 2]) -> [TaskView; 2] {
     found.try_into().expect("two that were started")
 }
 
-async fn has_ended(cluster: &Cluster, jobs: [JobId; 2]) -> bool {
+async fn has_ended(cluster: &TestCluster, jobs: [JobId; 2]) -> bool {
     for job in jobs {
         let view = cluster.client().job(job).await.expect("there");
         if view.phase.is_terminal() {
@@ -180,7 +180,7 @@ async fn has_ended(cluster: &Cluster, jobs: [JobId; 2]) -> bool {
 }
 
 /// Reasons of their slices that contain `about`.
-async fn turned(cluster: &Cluster, jobs: [JobId; 2], about: &str) -> Vec<String> {
+async fn turned(cluster: &TestCluster, jobs: [JobId; 2], about: &str) -> Vec<String> {
     let mut found = Vec::new();
     for job in jobs {
         for entry in cluster.history(job).await {
@@ -193,7 +193,7 @@ async fn turned(cluster: &Cluster, jobs: [JobId; 2], about: &str) -> Vec<String>
     found
 }
 
-async fn succeeds(cluster: &Cluster, job: JobId) -> JobView {
+async fn succeeds(cluster: &TestCluster, job: JobId) -> JobView {
     let succeeded = |job: &JobView| job.phase == JobPhase::Succeeded;
     cluster.until(job, "success", succeeded).await
 }

@@ -2,7 +2,7 @@
 //! checkpoints of the best. Every interface shows the origins. A best trial then continues as a job
 //! of its own.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::story::no_gpu_was_held_twice;
 use muster_e2e::study::{created, finished, trials};
 use muster_model::id::JobId;
@@ -12,7 +12,7 @@ use muster_model::study::TrialPhase;
 use muster_model::view::TrialView;
 use serde_json::{Value, json};
 
-const NODES: Options = Options { nodes: 2, slots: 1 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 /// Steps of an epoch: 2560 examples in batches of 128.
 const EPOCH: u64 = 20;
 
@@ -44,7 +44,7 @@ fn document() -> Value {
 
 #[tokio::test]
 async fn worst_trials_are_replaced_from_best_checkpoints() {
-    let mut cluster = Cluster::start(NODES).await;
+    let mut cluster = TestCluster::start(NODES).await;
     let study = created(&cluster, &document()).await;
     finished(&cluster, study, PATIENCE, |_| {}).await;
     let trials = trials(&cluster, study).await;
@@ -61,7 +61,11 @@ async fn worst_trials_are_replaced_from_best_checkpoints() {
     cluster.down();
 }
 
-async fn began_where_its_parent_stood(cluster: &Cluster, trials: &[TrialView], copy: &TrialView) {
+async fn began_where_its_parent_stood(
+    cluster: &TestCluster,
+    trials: &[TrialView],
+    copy: &TrialView,
+) {
     let from = copy.from.expect("a copy");
     let parent = &trials[from.trial as usize];
     assert_ne!(copy.state, TrialPhase::Failed, "{copy:#?}");
@@ -80,13 +84,13 @@ async fn began_where_its_parent_stood(cluster: &Cluster, trials: &[TrialView], c
     assert_eq!(Some(&copy.curve[0]), known);
 }
 
-async fn evaluations(cluster: &Cluster, job: JobId) -> Vec<Evaluation> {
+async fn evaluations(cluster: &TestCluster, job: JobId) -> Vec<Evaluation> {
     let series = cluster.client().progress(job, None, None).await;
     let all = series.expect("a series").evaluations;
     all.into_iter().map(|one| one.evaluation).collect()
 }
 
-fn said_by_the_command(cluster: &Cluster, copy: &TrialView) {
+fn said_by_the_command(cluster: &TestCluster, copy: &TrialView) {
     let from = copy.from.expect("a copy");
     let output = cluster
         .muster()
@@ -98,7 +102,7 @@ fn said_by_the_command(cluster: &Cluster, copy: &TrialView) {
 }
 
 /// `muster submit --from JOB@STEP`: the trial's own document with changes.
-async fn goes_on_as_a_job(cluster: &Cluster, trials: &[TrialView]) {
+async fn goes_on_as_a_job(cluster: &TestCluster, trials: &[TrialView]) {
     let best = trials.iter().find(|one| one.best).expect("a best one");
     let parent = best.job_id.expect("a job");
     let reached = best.outcome.as_ref().expect("a result").step;

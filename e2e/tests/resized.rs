@@ -2,7 +2,7 @@
 //! learns as well as one that was never resized. Jobs that must restart continue from their
 //! checkpoints.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::story::{
     document, every_round_replays, no_gpu_was_held_twice, training_is_continuous,
 };
@@ -14,7 +14,7 @@ const STEPS: u64 = 1_000;
 
 #[tokio::test]
 async fn elastic_job_shrinks_without_restart_or_lost_step() {
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 2 }).await;
     let alone = cluster
         .submit(&document("alone", (2, 2), (1, 1), STEPS))
         .await
@@ -92,7 +92,7 @@ async fn elastic_job_shrinks_without_restart_or_lost_step() {
 
 #[tokio::test]
 async fn paused_job_holds_no_gpus_and_continues_at_its_step() {
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 2 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 2 }).await;
     let job = cluster
         .submit(&document("paused", (2, 2), (1, 1), 400))
         .await
@@ -137,7 +137,7 @@ async fn paused_job_holds_no_gpus_and_continues_at_its_step() {
 
 #[tokio::test]
 async fn drained_node_loses_its_tasks_to_other_nodes() {
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 1 }).await;
     let job = cluster
         .submit(&document("moved", (1, 1), (1, 1), 800))
         .await
@@ -169,7 +169,7 @@ async fn drained_node_loses_its_tasks_to_other_nodes() {
 }
 
 /// Workers of each revision, in order.
-async fn sizes(cluster: &Cluster, job: JobId) -> Vec<u32> {
+async fn sizes(cluster: &TestCluster, job: JobId) -> Vec<u32> {
     let history = cluster.history(job).await;
     let placed = history.iter().filter_map(|entry| match entry.event {
         Event::JobPlaced { workers, .. } => Some(workers),

@@ -1,7 +1,7 @@
 //! The cluster stops orderly and starts again: running jobs continue at the step at which they
 //! stopped, and no data is lost.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::story::{document, no_gpu_was_held_twice, training_is_continuous};
 use muster_model::event::Event;
 use muster_model::job::JobPhase;
@@ -12,7 +12,7 @@ const STEPS: u64 = 600;
 
 #[tokio::test]
 async fn running_job_continues_after_restart_of_cluster() {
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 1 }).await;
     let job = cluster
         .submit(&document("stopped", (2, 2), (2, 2), STEPS))
         .await
@@ -48,7 +48,7 @@ async fn running_job_continues_after_restart_of_cluster() {
 
 #[tokio::test]
 async fn command_line_covers_life_of_job() {
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
     let file = cluster.data().join("job.yaml");
     std::fs::write(&file, document("by-hand", (1, 1), (1, 1), 200)).expect("a file");
     let muster = |arguments: &[&str]| {

@@ -2,7 +2,7 @@
 //! and a killed one fails over to its replica. No other task restarts, and the model learns as well
 //! as in an undisturbed run.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::story::{
     document, every_round_replays, no_gpu_was_held_twice, training_is_continuous,
 };
@@ -18,7 +18,7 @@ const TOLERANCE: f64 = 0.005;
 
 #[tokio::test]
 async fn shards_move_and_change_in_number_during_training() {
-    let mut cluster = Cluster::start(Options { nodes: 4, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 4, slots: 1 }).await;
     let alone = succeeded(&cluster, &apart(&cluster, "alone").await).await;
 
     let job = cluster.submit(&apart(&cluster, "moved").await).await.id;
@@ -64,7 +64,7 @@ async fn shards_move_and_change_in_number_during_training() {
 
 #[tokio::test]
 async fn killed_worker_and_killed_shard_restart_no_other_task() {
-    let mut cluster = Cluster::start(Options { nodes: 3, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 3, slots: 1 }).await;
     let text = |name: &str, workers: (u32, u32)| {
         document(name, workers, (2, 2), STEPS) + "exchange: { shard_replicas: 1 }\n"
     };
@@ -114,7 +114,7 @@ async fn killed_worker_and_killed_shard_restart_no_other_task() {
 
 /// Document of two workers and a shard. No node has room for a worker and a shard at once; each has
 /// room for three shards.
-async fn apart(cluster: &Cluster, name: &str) -> String {
+async fn apart(cluster: &TestCluster, name: &str) -> String {
     let nodes = cluster.client().nodes().await.expect("nodes");
     let least = nodes.iter().map(|node| node.capacity.cpu_milli).min();
     let percent = least.expect("nodes") / 100;
@@ -125,19 +125,19 @@ async fn apart(cluster: &Cluster, name: &str) -> String {
         )
 }
 
-async fn succeeded(cluster: &Cluster, document: &str) -> JobView {
+async fn succeeded(cluster: &TestCluster, document: &str) -> JobView {
     let job = cluster.submit(document).await.id;
     cluster
         .until(job, "success", |job| job.phase == JobPhase::Succeeded)
         .await
 }
 
-async fn trains_from(cluster: &Cluster, job: JobId, step: u64) {
+async fn trains_from(cluster: &TestCluster, job: JobId, step: u64) {
     let is_there = |job: &JobView| job.progress.as_ref().is_some_and(|p| p.step >= step);
     cluster.until(job, "some training", is_there).await;
 }
 
-async fn scale(cluster: &Cluster, job: JobId, ps_shards: u32) {
+async fn scale(cluster: &TestCluster, job: JobId, ps_shards: u32) {
     let change = JobChange {
         ps_shards: Some(Range {
             min: ps_shards,
@@ -151,7 +151,7 @@ async fn scale(cluster: &Cluster, job: JobId, ps_shards: u32) {
 
 /// Waits until the history contains an event that `pick` accepts.
 async fn told<T>(
-    cluster: &Cluster,
+    cluster: &TestCluster,
     job: JobId,
     what: &str,
     pick: impl Fn(&Event) -> Option<T>,
@@ -171,7 +171,7 @@ async fn told<T>(
 
 /// Step from which the tasks train with this number of shards; leaving shards have handed over by
 /// then.
-async fn resized(cluster: &Cluster, job: JobId, shards: u32) -> u64 {
+async fn resized(cluster: &TestCluster, job: JobId, shards: u32) -> u64 {
     told(
         cluster,
         job,
@@ -187,14 +187,14 @@ async fn resized(cluster: &Cluster, job: JobId, shards: u32) -> u64 {
 }
 
 /// All shards that have not ended.
-async fn shards(cluster: &Cluster, job: JobId) -> Vec<TaskView> {
+async fn shards(cluster: &TestCluster, job: JobId) -> Vec<TaskView> {
     let mut tasks = cluster.client().tasks(job).await.expect("tasks");
     tasks.retain(|task| task.name.starts_with("ps-") && task.released_at.is_none());
     tasks
 }
 
 /// Waits until there are `count` shards, all up.
-async fn present(cluster: &Cluster, job: JobId, count: usize) -> Vec<TaskView> {
+async fn present(cluster: &TestCluster, job: JobId, count: usize) -> Vec<TaskView> {
     loop {
         cluster
             .until(job, "its shards", |job| job.phase == JobPhase::Running)
@@ -208,7 +208,7 @@ async fn present(cluster: &Cluster, job: JobId, count: usize) -> Vec<TaskView> {
     }
 }
 
-async fn went_on_without_a_restart(cluster: &Cluster, job: JobId) {
+async fn went_on_without_a_restart(cluster: &TestCluster, job: JobId) {
     assert_eq!(cluster.resumed_at(job).await, [0_u64; 0]);
     training_is_continuous(cluster, job, STEPS).await;
 }

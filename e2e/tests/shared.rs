@@ -3,7 +3,7 @@
 //! explained and replayed.
 
 use muster_client::Client;
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::story::{document, every_round_replays};
 use muster_model::event::Event;
 use muster_model::id::JobId;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(400);
 
 #[tokio::test]
 async fn three_tenants_share_slots_and_decisions_have_reasons() {
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 2 }).await;
     let (ada, bob, cleo) = (
         tenant(&cluster, "ada").await,
         tenant(&cluster, "bob").await,
@@ -118,7 +118,7 @@ async fn three_tenants_share_slots_and_decisions_have_reasons() {
     cluster.down();
 }
 
-async fn tenant(cluster: &Cluster, name: &str) -> Client {
+async fn tenant(cluster: &TestCluster, name: &str) -> Client {
     let admin = cluster.client();
     let new = NewTenant {
         name: name.to_owned(),

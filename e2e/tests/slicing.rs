@@ -1,7 +1,7 @@
 //! Suspension of jobs with their processes kept, by a user and by time slicing. No job loses a
 //! step, no slot is held twice, and no stopped process is left behind, also after kills.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::runtime::of_processes;
 use muster_e2e::story::{document, every_round_replays, training_is_continuous};
 use muster_model::event::Event;
@@ -17,7 +17,7 @@ const LONG_STEPS: u64 = 2_400;
 #[tokio::test]
 async fn suspended_job_releases_slots_and_continues_at_its_step() {
     of_processes("jobs in pods are not suspended");
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 2 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 2 }).await;
     let first = cluster
         .submit(&document("first", (2, 2), (1, 1), 800))
         .await
@@ -70,7 +70,7 @@ command:
 #[tokio::test]
 async fn program_is_suspended_and_resumed_by_signals() {
     of_processes("jobs in pods are not suspended");
-    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
     let out = cluster.data().join("counted");
     let text = COUNTER.replace("@OUT@", &out.to_string_lossy());
     let job = cluster.submit(&text).await.id;
@@ -110,8 +110,8 @@ async fn program_is_suspended_and_resumed_by_signals() {
 #[tokio::test]
 async fn nine_jobs_share_four_slots_by_time_slicing() {
     of_processes("jobs in pods take no turns");
-    let options = Options { nodes: 2, slots: 2 };
-    let mut cluster = Cluster::start_slicing(options, QUANTUM_MS).await;
+    let options = TestClusterOptions { nodes: 2, slots: 2 };
+    let mut cluster = TestCluster::start_slicing(options, QUANTUM_MS).await;
     let long = cluster
         .submit(&document("long", (4, 4), (1, 1), LONG_STEPS))
         .await
@@ -155,8 +155,8 @@ async fn nine_jobs_share_four_slots_by_time_slicing() {
 #[tokio::test]
 async fn killed_executor_leaves_no_suspended_process() {
     of_processes("jobs in pods take no turns");
-    let options = Options { nodes: 1, slots: 2 };
-    let mut cluster = Cluster::start_slicing(options, QUANTUM_MS).await;
+    let options = TestClusterOptions { nodes: 1, slots: 2 };
+    let mut cluster = TestCluster::start_slicing(options, QUANTUM_MS).await;
     let mut jobs = Vec::new();
     for number in 0..4 {
         let text = document(&format!("job-{number}"), (1, 1), (1, 1), 300);
@@ -183,20 +183,20 @@ async fn killed_executor_leaves_no_suspended_process() {
     cluster.down();
 }
 
-async fn trains(cluster: &Cluster, job: JobId) {
+async fn trains(cluster: &TestCluster, job: JobId) {
     let trains = |job: &muster_model::view::JobView| {
         job.phase == JobPhase::Running && job.progress.as_ref().is_some_and(|p| p.step >= 10)
     };
     cluster.until(job, "training", trains).await;
 }
 
-async fn succeeds(cluster: &Cluster, job: JobId) -> muster_model::view::JobView {
+async fn succeeds(cluster: &TestCluster, job: JobId) -> muster_model::view::JobView {
     let succeeded = |job: &muster_model::view::JobView| job.phase == JobPhase::Succeeded;
     cluster.until(job, "success", succeeded).await
 }
 
 /// For each of its slice changes, whether it was a suspension.
-async fn turns(cluster: &Cluster, job: JobId) -> Vec<bool> {
+async fn turns(cluster: &TestCluster, job: JobId) -> Vec<bool> {
     let history = cluster.history(job).await;
     let turns = history.iter().filter_map(|entry| match &entry.event {
         Event::JobTurned { suspended, .. } => Some(*suspended),
@@ -205,7 +205,7 @@ async fn turns(cluster: &Cluster, job: JobId) -> Vec<bool> {
     turns.collect()
 }
 
-async fn turned(cluster: &Cluster, jobs: &[JobId]) -> usize {
+async fn turned(cluster: &TestCluster, jobs: &[JobId]) -> usize {
     let mut all = 0;
     for job in jobs {
         all += turns(cluster, *job).await.len();
@@ -213,7 +213,7 @@ async fn turned(cluster: &Cluster, jobs: &[JobId]) -> usize {
     all
 }
 
-async fn ended(cluster: &Cluster, jobs: &[JobId]) -> bool {
+async fn ended(cluster: &TestCluster, jobs: &[JobId]) -> bool {
     for job in jobs {
         let view = cluster.client().job(*job).await;
         if view.is_ok_and(|view| !view.phase.is_terminal()) {
@@ -225,7 +225,7 @@ async fn ended(cluster: &Cluster, jobs: &[JobId]) -> bool {
 
 /// Checks by the history of tasks. A task holds its slots from the allocation until it is suspended
 /// or gone, and again after it resumes.
-async fn no_slot_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
+async fn no_slot_was_held_twice(cluster: &TestCluster, jobs: &[JobId]) {
     let mut slots: BTreeMap<TaskId, Vec<(String, u32)>> = BTreeMap::new();
     let mut steps: Vec<(i64, bool, TaskId)> = Vec::new();
     for job in jobs {

@@ -2,7 +2,7 @@
 //! scheduler do not change the result.
 
 use muster_client::ClientError;
-use muster_e2e::cluster::{Cluster, OUTLASTS_A_SCHEDULER_MS, Options, PATIENCE};
+use muster_e2e::cluster::{OUTLASTS_A_SCHEDULER_MS, PATIENCE, TestCluster, TestClusterOptions};
 use muster_e2e::story::no_gpu_was_held_twice;
 use muster_e2e::study::{created, finished, sequence, trials};
 use muster_model::id::JobId;
@@ -11,7 +11,7 @@ use muster_model::study::TrialPhase;
 use muster_model::view::{StudyView, TrialView};
 use serde_json::{Value, json};
 
-const NODES: Options = Options { nodes: 1, slots: 2 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 1, slots: 2 };
 const TRIALS: u32 = 9;
 
 /// Small trainings of at most about two seconds per epoch, each a job.
@@ -41,7 +41,7 @@ fn document(name: &str) -> Value {
 
 #[tokio::test]
 async fn study_is_same_under_repeated_kills_of_scheduler() {
-    let mut cluster = Cluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
+    let mut cluster = TestCluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
     bad_documents_are_refused_by_field(&cluster).await;
     let calm = created(&cluster, &document("calm")).await;
     let calm = finished(&cluster, calm, PATIENCE, |_| {}).await;
@@ -72,7 +72,7 @@ async fn study_is_same_under_repeated_kills_of_scheduler() {
     cluster.down();
 }
 
-async fn ended_well(cluster: &Cluster, trials: &[TrialView]) {
+async fn ended_well(cluster: &TestCluster, trials: &[TrialView]) {
     assert_eq!(trials.len(), TRIALS as usize);
     let in_state = |state| trials.iter().filter(|t| t.state == state).count();
     assert!(in_state(TrialPhase::Completed) >= 1, "{trials:#?}");
@@ -93,7 +93,7 @@ async fn ended_well(cluster: &Cluster, trials: &[TrialView]) {
     no_gpu_was_held_twice(cluster, &jobs).await;
 }
 
-async fn best_has_its_checkpoint(cluster: &Cluster, study: &StudyView) {
+async fn best_has_its_checkpoint(cluster: &TestCluster, study: &StudyView) {
     let best = cluster.client().best_trials(study.id).await.expect("best");
     let [best] = best.as_slice() else {
         panic!("one objective has one best: {best:?}");
@@ -112,7 +112,7 @@ async fn best_has_its_checkpoint(cluster: &Cluster, study: &StudyView) {
 }
 
 /// Errors in a space are reported at submission with the field and the expected value.
-async fn bad_documents_are_refused_by_field(cluster: &Cluster) {
+async fn bad_documents_are_refused_by_field(cluster: &TestCluster) {
     let parameter = |index: usize, change: Value| {
         let mut document = document("bad");
         let entry = &mut document["search"]["parameters"][index];

@@ -2,7 +2,7 @@
 //! promotions and the best result equal those of an undisturbed run, and no rung is trained twice.
 //! It takes minutes, so `make bench-kills` runs it.
 
-use muster_e2e::cluster::{Cluster, OUTLASTS_A_SCHEDULER_MS, Options};
+use muster_e2e::cluster::{OUTLASTS_A_SCHEDULER_MS, TestCluster, TestClusterOptions};
 use muster_e2e::story::no_gpu_was_held_twice;
 use muster_e2e::study::{created, finished, sequence, trials};
 use muster_model::id::JobId;
@@ -11,7 +11,7 @@ use muster_model::view::TrialView;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const NODES: Options = Options { nodes: 2, slots: 2 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 2 };
 const TRIALS: u32 = 60;
 const KILLS: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -72,7 +72,7 @@ impl Killer {
     }
 
     /// One poll of a study with this number of events.
-    fn look(&mut self, cluster: &Cluster, events: u64) {
+    fn look(&mut self, cluster: &TestCluster, events: u64) {
         let schedulers = cluster.running("muster-scheduler");
         let Some(victim) = schedulers.first().filter(|_| self.kills < KILLS) else {
             return;
@@ -97,7 +97,7 @@ impl Killer {
 #[tokio::test]
 #[ignore = "takes minutes: make bench-kills"]
 async fn study_of_sixty_trials_is_same_under_fifty_kills() {
-    let mut cluster = Cluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
+    let mut cluster = TestCluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
     let calm = created(&cluster, &document("calm")).await;
     let calm = finished(&cluster, calm, PATIENCE, |_| {}).await;
     let hit = created(&cluster, &document("hit")).await;
@@ -122,7 +122,7 @@ async fn study_of_sixty_trials_is_same_under_fifty_kills() {
     cluster.down();
 }
 
-async fn each_rung_was_trained_once(cluster: &Cluster, trials: &[TrialView]) {
+async fn each_rung_was_trained_once(cluster: &TestCluster, trials: &[TrialView]) {
     assert_eq!(trials.len(), TRIALS as usize);
     let mut jobs: Vec<JobId> = Vec::new();
     for trial in trials {

@@ -1,7 +1,7 @@
 //! Stragglers and hangs are found and replaced: a slowed worker, and a program that hangs.
 
-use muster_e2e::cluster::{Cluster, Options};
-use muster_e2e::processes::Process;
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
+use muster_e2e::processes::OsProcess;
 use muster_e2e::story::document;
 use muster_model::event::Event;
 use muster_model::id::JobId;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 #[tokio::test]
 async fn slowed_worker_is_replaced_alone() {
-    let mut cluster = Cluster::start(Options { nodes: 3, slots: 2 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 3, slots: 2 }).await;
     let text = document("slowed", (3, 3), (1, 1), 1_000_000);
     let job = cluster
         .submit(&format!("{text}verdicts: {{ straggler_s: 6 }}\n"))
@@ -39,7 +39,7 @@ async fn slowed_worker_is_replaced_alone() {
         Finding::Straggler { own_us, median_us } => assert!(own_us > 2 * median_us),
         other => panic!("{other:?}"),
     }
-    let replaced = |tasks: &BTreeMap<String, (TaskView, Process)>| {
+    let replaced = |tasks: &BTreeMap<String, (TaskView, OsProcess)>| {
         let newcomer = tasks.values().find(|(task, _)| {
             matches!(task.role, Role::Worker { .. }) && !before.contains_key(&task.name)
         });
@@ -92,7 +92,7 @@ verdicts: { hang_s: 5 }
 
 #[tokio::test]
 async fn hanging_program_is_restarted() {
-    let mut cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 2, slots: 1 }).await;
     let out = cluster.data().join("pair");
     std::fs::create_dir_all(&out).expect("our own folder");
     let text = PAIR.replace("@OUT@", &out.to_string_lossy());
@@ -129,7 +129,7 @@ struct Brake {
 }
 
 impl Brake {
-    fn on(process: Process) -> Self {
+    fn on(process: OsProcess) -> Self {
         let is_released = Arc::new(AtomicBool::new(false));
         let released = Arc::clone(&is_released);
         let thread = thread::spawn(move || {
@@ -153,7 +153,7 @@ impl Brake {
 }
 
 /// Running tasks by name, each with its process.
-async fn processes(cluster: &Cluster, job: JobId) -> BTreeMap<String, (TaskView, Process)> {
+async fn processes(cluster: &TestCluster, job: JobId) -> BTreeMap<String, (TaskView, OsProcess)> {
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let running = cluster.running("muster-task");
     let mut found = BTreeMap::new();
@@ -166,7 +166,7 @@ async fn processes(cluster: &Cluster, job: JobId) -> BTreeMap<String, (TaskView,
     found
 }
 
-async fn trains(cluster: &Cluster, job: JobId, step: u64) {
+async fn trains(cluster: &TestCluster, job: JobId, step: u64) {
     cluster
         .until(job, "progress", |job| {
             let progress = job.progress.as_ref();
@@ -176,7 +176,7 @@ async fn trains(cluster: &Cluster, job: JobId, step: u64) {
 }
 
 /// Waits for the first verdict on the job.
-async fn judged(cluster: &Cluster, job: JobId) -> Verdict {
+async fn judged(cluster: &TestCluster, job: JobId) -> Verdict {
     for _ in 0..600 {
         for entry in cluster.history(job).await {
             if let Event::RankJudged { verdict } = entry.event {
@@ -209,7 +209,7 @@ exclusive: true
 
 #[tokio::test]
 async fn node_with_failures_of_several_jobs_takes_no_new_tasks() {
-    let mut cluster = Cluster::start(Options { nodes: 3, slots: 1 }).await;
+    let mut cluster = TestCluster::start(TestClusterOptions { nodes: 3, slots: 1 }).await;
     let out = cluster.data().join("victims");
     std::fs::create_dir_all(&out).expect("our own folder");
     let text = |text: &str| text.replace("@OUT@", &out.to_string_lossy());

@@ -11,26 +11,26 @@ pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7070";
 /// A server and its token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Context {
+pub struct ServerContext {
     pub server: String,
     pub token: String,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct File {
+struct CliConfigFile {
     /// Server of the context that is used if none is named.
     current: Option<String>,
-    contexts: Vec<Context>,
+    contexts: Vec<ServerContext>,
 }
 
 /// The file with the settings.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct ContextStore {
     path: PathBuf,
 }
 
-impl Store {
+impl ContextStore {
     /// Returns `MUSTER_CONFIG`, or `muster/config.toml` in the user's config directory.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Store {
         &self,
         server: Option<String>,
         token: Option<String>,
-    ) -> anyhow::Result<Context> {
+    ) -> anyhow::Result<ServerContext> {
         let file = self.read()?;
         let server = server
             .or_else(|| file.current.clone())
@@ -81,12 +81,12 @@ impl Store {
                 "no token for {server}: run `muster login --server {server}`, or set MUSTER_TOKEN"
             );
         };
-        Ok(Context { server, token })
+        Ok(ServerContext { server, token })
     }
 
     /// # Errors
     /// If the file cannot be read.
-    pub fn context_for(&self, server: &str) -> anyhow::Result<Option<Context>> {
+    pub fn context_for(&self, server: &str) -> anyhow::Result<Option<ServerContext>> {
         Ok(self
             .read()?
             .contexts
@@ -98,7 +98,7 @@ impl Store {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn save(&self, context: Context) -> anyhow::Result<()> {
+    pub fn save(&self, context: ServerContext) -> anyhow::Result<()> {
         let mut file = self.read()?;
         file.current = Some(context.server.clone());
         file.contexts.retain(|kept| kept.server != context.server);
@@ -110,12 +110,14 @@ impl Store {
         write_private(&self.path, &toml::to_string(&file)?)
     }
 
-    fn read(&self) -> anyhow::Result<File> {
+    fn read(&self) -> anyhow::Result<CliConfigFile> {
         match std::fs::read_to_string(&self.path) {
             Ok(text) => {
                 toml::from_str(&text).with_context(|| format!("read {}", self.path.display()))
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(File::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(CliConfigFile::default())
+            }
             Err(error) => Err(error).with_context(|| format!("read {}", self.path.display())),
         }
     }

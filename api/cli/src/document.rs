@@ -39,8 +39,10 @@ pub fn read(file: &Path) -> anyhow::Result<Value> {
         text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     }
     let file = file.display();
-    let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-    if text.lines().all(is_blank) {
+    if text
+        .lines()
+        .all(|line: &str| line.trim().is_empty() || line.trim_start().starts_with('#'))
+    {
         anyhow::bail!(UsageError(format!("{file} is empty; expected a document")));
     }
     parse(&text).map_err(|error| {

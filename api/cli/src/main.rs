@@ -17,10 +17,10 @@ mod reference;
 mod up;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use command::Session;
-use config::Store;
+use command::CliSession;
+use config::ContextStore;
 use muster_client::ClientError;
-use output::Format;
+use output::OutputFormat;
 use std::process::ExitCode;
 
 /// Exit codes other than 0, which scripts can distinguish.
@@ -62,27 +62,27 @@ struct Cli {
     as_tenant: Option<String>,
     /// Output format.
     #[arg(short, long, global = true, value_enum, default_value_t)]
-    output: Format,
+    output: OutputFormat,
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run a whole cluster on this machine
     Up(Box<up::Up>),
     /// Stop the cluster that `muster up` runs
     Down(up::Down),
     /// Check and store the token of a server
-    Login(command::login::Login),
+    Login(command::login::LoginArgs),
     /// Simulate workloads under scheduling policies; needs no server
-    Simulate(Box<command::simulate::Simulate>),
+    Simulate(Box<command::simulate::SimulateArgs>),
     /// Compare policies on the same workloads: table, curves, HTML page; needs no server
-    Compare(Box<command::compare::Compare>),
+    Compare(Box<command::compare::CompareArgs>),
     /// Print a shell completion script
     Completion { shell: clap_complete::Shell },
     #[command(flatten)]
-    Remote(command::Remote),
+    Remote(command::RemoteCommand),
 }
 
 fn main() -> ExitCode {
@@ -105,20 +105,20 @@ fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        Command::Up(options) => up::up(*options, &Store::locate()?).await?,
-        Command::Down(options) => up::down(options).await?,
-        Command::Login(options) => {
-            let store = Store::locate()?;
+        CliCommand::Up(options) => up::up(*options, &ContextStore::locate()?).await?,
+        CliCommand::Down(options) => up::down(options).await?,
+        CliCommand::Login(options) => {
+            let store = ContextStore::locate()?;
             options.run(cli.server, cli.token, &store).await?;
         }
-        Command::Simulate(options) => options.run(cli.output)?,
-        Command::Compare(options) => options.run(cli.output)?,
-        Command::Completion { shell } => {
+        CliCommand::Simulate(options) => options.run(cli.output)?,
+        CliCommand::Compare(options) => options.run(cli.output)?,
+        CliCommand::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "muster", &mut output::Out);
         }
-        Command::Remote(command) => {
-            let context = Store::locate()?.resolve(cli.server, cli.token)?;
-            let session = Session::connect(&context, cli.as_tenant.as_deref(), cli.output)?;
+        CliCommand::Remote(command) => {
+            let context = ContextStore::locate()?.resolve(cli.server, cli.token)?;
+            let session = CliSession::connect(&context, cli.as_tenant.as_deref(), cli.output)?;
             return command.run(&session).await;
         }
     }

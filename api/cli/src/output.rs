@@ -12,14 +12,14 @@ use time::OffsetDateTime;
 use tokio::io::AsyncWrite;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     #[default]
     Table,
     Json,
     Yaml,
 }
 
-impl Format {
+impl OutputFormat {
     /// Whether the output is for programs and therefore complete.
     #[must_use]
     pub fn is_whole(self) -> bool {

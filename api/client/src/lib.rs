@@ -17,5 +17,5 @@ pub use download::Download;
 pub use error::ClientError;
 pub use muster_model::view::Problem;
 pub use query::{EventQuery, JobQuery, RecentQuery, TokenQuery};
-pub use request::{Client, RequestResult};
+pub use request::{Client, RequestOutcome};
 pub use stream::{Messages, StreamItem};

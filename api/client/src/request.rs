@@ -21,12 +21,12 @@ pub struct Client {
     base: Url,
     /// Tenant for which an administrator acts; `None` for its own.
     tenant: Option<HeaderValue>,
-    observer: Option<ClientRequestObserver>,
+    observer: Option<RequestObserver>,
 }
 
 /// Result of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestResult<'a> {
+pub struct RequestOutcome<'a> {
     pub method: &'a str,
     /// Kind of the requested object, without names: `jobs`, `nodes`.
     pub of: &'a str,
@@ -36,14 +36,14 @@ pub struct RequestResult<'a> {
 
 /// Callback for the result of each request.
 #[derive(Clone)]
-struct ClientRequestObserver(Arc<dyn Fn(&RequestResult<'_>) + Send + Sync>);
+struct RequestObserver(Arc<dyn Fn(&RequestOutcome<'_>) + Send + Sync>);
 
 /// A request before it is sent.
 pub(crate) struct Request {
     request: RequestBuilder,
     method: Method,
     of: String,
-    observer: Option<ClientRequestObserver>,
+    observer: Option<RequestObserver>,
 }
 
 impl Client {
@@ -96,8 +96,11 @@ impl Client {
 
     /// Returns a client that calls `observer` with the result of each of its requests.
     #[must_use]
-    pub fn heard_by(self, observer: impl Fn(&RequestResult<'_>) + Send + Sync + 'static) -> Self {
-        let observer = Some(ClientRequestObserver(Arc::new(observer)));
+    pub fn observed_by(
+        self,
+        observer: impl Fn(&RequestOutcome<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        let observer = Some(RequestObserver(Arc::new(observer)));
         Self { observer, ..self }
     }
 
@@ -169,18 +172,18 @@ impl Request {
     }
 }
 
-impl std::fmt::Debug for ClientRequestObserver {
+impl std::fmt::Debug for RequestObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hears").finish_non_exhaustive()
+        f.debug_struct("RequestObserver").finish_non_exhaustive()
     }
 }
 
 /// Returns the response if the request succeeded.
 pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     let answer = request.request.send().await;
-    if let Some(ClientRequestObserver(observer)) = &request.observer {
+    if let Some(RequestObserver(observer)) = &request.observer {
         let status = answer.as_ref().map(Response::status);
-        observer(&RequestResult {
+        observer(&RequestOutcome {
             method: request.method.as_str(),
             of: &request.of,
             status: status.ok().map(|status| status.as_u16()),

@@ -46,14 +46,14 @@ pub struct Messages {
 }
 
 #[derive(Clone)]
-struct StreamSource {
+struct StreamRequest {
     client: Client,
     segments: Vec<String>,
     query: Vec<(&'static str, String)>,
 }
 
-struct StreamReader {
-    source: StreamSource,
+struct EventStreamReader {
+    source: StreamRequest,
     connection: Option<BoxStream<'static, Result<Event, ()>>>,
     last_id: Option<String>,
     failed: usize,
@@ -111,8 +111,8 @@ impl Client {
         segments: Vec<String>,
         query: Vec<(&'static str, String)>,
     ) -> Messages {
-        let reader = StreamReader {
-            source: StreamSource {
+        let reader = EventStreamReader {
+            source: StreamRequest {
                 client: self.clone(),
                 segments,
                 query,
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-impl StreamReader {
+impl EventStreamReader {
     async fn next(&mut self) -> Option<Result<StreamItem, ClientError>> {
         while !self.done {
             let Some(connection) = &mut self.connection else {
@@ -188,7 +188,7 @@ impl StreamReader {
     }
 }
 
-impl StreamSource {
+impl StreamRequest {
     async fn connect(
         &self,
         last_id: Option<&str>,

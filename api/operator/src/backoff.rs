@@ -3,7 +3,7 @@
 //! requests is bounded.
 
 use crate::clock;
-use crate::recent::Recent;
+use crate::ttl_map::TtlMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Number of consecutive failures, by the object's uid.
 #[derive(Debug, Default)]
 pub struct Backoff {
-    failures: Mutex<Recent<u32>>,
+    failures: Mutex<TtlMap<u32>>,
 }
 
 impl Backoff {

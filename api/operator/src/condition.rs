@@ -1,13 +1,13 @@
 //! Conditions of a status, in the format of Kubernetes' own objects.
 
-use crate::refused::Refused;
+use crate::rejection::ObjectRejection;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Condition {
+pub struct StatusCondition {
     #[serde(rename = "type")]
     pub kind: String,
     /// `True` or `False`.
@@ -23,7 +23,7 @@ pub struct Condition {
 /// Result of a job or a study that has ended. A cancelled one counts as failed, because it is not
 /// complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum TerminalCondition {
     Complete,
     Failed,
 }
@@ -31,17 +31,21 @@ pub enum End {
 /// Conditions that one reconciliation of an object sets.
 #[derive(Debug)]
 pub struct Conditions<'a> {
-    before: &'a [Condition],
+    before: &'a [StatusCondition],
     generation: Option<i64>,
     now: OffsetDateTime,
-    found: Vec<Condition>,
+    found: Vec<StatusCondition>,
 }
 
 impl<'a> Conditions<'a> {
     /// `before` are the conditions of the previous reconciliation; unchanged conditions keep their
     /// transition time.
     #[must_use]
-    pub fn after(before: &'a [Condition], generation: Option<i64>, now: OffsetDateTime) -> Self {
+    pub fn after(
+        before: &'a [StatusCondition],
+        generation: Option<i64>,
+        now: OffsetDateTime,
+    ) -> Self {
         Self {
             before,
             generation,
@@ -63,7 +67,7 @@ impl<'a> Conditions<'a> {
                 || rfc3339(self.now),
                 |before| before.last_transition_time.clone(),
             );
-        self.found.push(Condition {
+        self.found.push(StatusCondition {
             kind: kind.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
@@ -75,17 +79,17 @@ impl<'a> Conditions<'a> {
 
     /// Sets `Finished`, and for an object that has ended also `Complete` or `Failed`. `kubectl
     /// wait` needs them to distinguish success from failure.
-    pub fn finished(&mut self, end: Option<End>, reason: &str, message: &str) {
+    pub fn finished(&mut self, end: Option<TerminalCondition>, reason: &str, message: &str) {
         self.set("Finished", end.is_some(), reason, message);
         match end {
-            Some(End::Complete) => self.set("Complete", true, reason, message),
-            Some(End::Failed) => self.set("Failed", true, reason, message),
+            Some(TerminalCondition::Complete) => self.set("Complete", true, reason, message),
+            Some(TerminalCondition::Failed) => self.set("Failed", true, reason, message),
             None => {}
         }
     }
 
     /// Sets whether Muster rejects the object in its present form.
-    pub fn misconfigured(&mut self, refused: Option<&Refused>) {
+    pub fn misconfigured(&mut self, refused: Option<&ObjectRejection>) {
         match refused {
             Some(refused) => self.set("Misconfigured", true, refused.reason, &refused.message),
             None => self.set("Misconfigured", false, "Accepted", ""),
@@ -93,7 +97,7 @@ impl<'a> Conditions<'a> {
     }
 
     #[must_use]
-    pub fn done(self) -> Vec<Condition> {
+    pub fn done(self) -> Vec<StatusCondition> {
         self.found
     }
 }

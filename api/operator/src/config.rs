@@ -2,7 +2,7 @@
 //! `main`. The address of Kubernetes comes from the pod's service account or from `KUBECONFIG`.
 
 use crate::controllers::Scope;
-use crate::nodes::{self, PlaceholderSettings, Placeholders, SettingsError};
+use crate::nodes::{self, PlaceholderSettings, PlaceholderSettingsError, Placeholders};
 use crate::tenants::AdminToken;
 use clap::{Args, Parser, Subcommand};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,21 +15,21 @@ use std::path::PathBuf;
     version = muster_model::version!(),
     about = "Muster's operator: custom resources of Kubernetes become jobs"
 )]
-pub struct Flags {
+pub struct OperatorArgs {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: OperatorCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum OperatorCommand {
     /// Print the custom resource definitions
     Crds,
     /// Reconcile the objects until SIGTERM or SIGINT
-    Run(Box<Run>),
+    Run(Box<OperatorRunArgs>),
 }
 
 #[derive(Debug, Args)]
-pub struct Run {
+pub struct OperatorRunArgs {
     /// Address of Muster's REST interface
     #[arg(
         long,
@@ -96,7 +96,7 @@ pub struct Run {
         env = "MUSTER_OPERATOR_TOLERATED",
         value_delimiter = ','
     )]
-    pub tolerated: Vec<nodes::Tolerated>,
+    pub tolerated: Vec<nodes::ToleratedTaint>,
     /// Whether kubectl cordon also moves a node's tasks away; kubectl drain does not, because it
     /// leaves pods of DaemonSets alone
     #[arg(long = "cordon-drains", env = "MUSTER_OPERATOR_CORDON_DRAINS", default_value_t = false, action = clap::ArgAction::Set)]
@@ -146,14 +146,14 @@ pub struct Run {
     pub listen: SocketAddr,
 }
 
-impl Run {
+impl OperatorRunArgs {
     /// Returns the objects to follow.
     #[must_use]
     pub fn scope(&self) -> Scope {
         Scope {
             namespaces: self.namespaces.clone(),
             tenants: self.tenants,
-            nodes: self.nodes.then(|| nodes::Settings {
+            nodes: self.nodes.then(|| nodes::NodeSettings {
                 speaker: self.name.clone(),
                 rack_labels: self.rack_labels.clone(),
                 parts: self.node_parts.clone(),
@@ -171,12 +171,12 @@ impl Run {
     ///
     /// # Errors
     /// If the file is invalid, or nodes are not followed.
-    pub fn placeholders(&self) -> Result<Option<Placeholders>, SettingsError> {
+    pub fn placeholders(&self) -> Result<Option<Placeholders>, PlaceholderSettingsError> {
         let Some(path) = &self.placeholders else {
             return Ok(None);
         };
         if !self.nodes {
-            return Err(SettingsError::WithoutNodes);
+            return Err(PlaceholderSettingsError::WithoutNodes);
         }
         let settings = PlaceholderSettings::read(path)?;
         let owner = self.pod_name.clone().zip(self.pod_uid.clone());

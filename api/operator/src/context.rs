@@ -5,11 +5,11 @@ use crate::backoff::Backoff;
 use crate::clock;
 use crate::error::Error;
 use crate::job;
-use crate::metrics::Metrics;
-use crate::pace::Pace;
-use crate::recent::Recent;
-use crate::resource::{FINALIZER, MANAGER, Object, SUBMITTED, Status};
+use crate::metrics::OperatorMetrics;
+use crate::resource::{FINALIZER, MANAGER, Object, ObjectStatus, SUBMITTED};
+use crate::status_throttle::StatusThrottle;
 use crate::tenants::Tenants;
+use crate::ttl_map::TtlMap;
 use kube::Resource as _;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -30,20 +30,20 @@ const MAX_NOTE_BYTES: usize = 1024;
 const VERSIONS: usize = 16;
 
 /// Shared state of all reconciliations.
-pub struct Context {
+pub struct OperatorContext {
     pub kubernetes: kube::Client,
     pub tenants: Tenants,
-    pub known: job::Known,
+    pub jobs: job::OperatorJobs,
     pub backoff: Backoff,
     /// Throttle of status writes that may wait.
-    pub pace: Pace,
-    pub metrics: Metrics,
+    pub status_throttle: StatusThrottle,
+    pub metrics: OperatorMetrics,
     recorder: Recorder,
-    written: Mutex<Recent<Written>>,
+    written: Mutex<TtlMap<LastStatusWrite>>,
 }
 
 /// Last status that the operator wrote for an object.
-struct Written {
+struct LastStatusWrite {
     /// Version of the reconciled object, and versions that the writes since then have created. A
     /// reconciliation of one of these versions does not see the last write yet, or sees exactly it.
     /// Where versions are not numbers, this list is the only criterion.
@@ -51,7 +51,7 @@ struct Written {
     status: Value,
 }
 
-impl Written {
+impl LastStatusWrite {
     /// Whether the version `seen` precedes the last write or is the written one. Another writer may
     /// have changed the object between the reconciled version and the written one; the watch
     /// delivers such versions before the write.
@@ -83,7 +83,7 @@ impl Written {
 
 /// Result of a change of an object's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
+pub enum MetadataChange {
     Done,
     /// The object does not exist.
     Gone,
@@ -92,9 +92,14 @@ pub enum Changed {
     Stale,
 }
 
-impl Context {
+impl OperatorContext {
     #[must_use]
-    pub fn new(kubernetes: kube::Client, tenants: Tenants, name: String, metrics: Metrics) -> Self {
+    pub fn new(
+        kubernetes: kube::Client,
+        tenants: Tenants,
+        name: String,
+        metrics: OperatorMetrics,
+    ) -> Self {
         let reporter = Reporter {
             controller: MANAGER.to_owned(),
             instance: None,
@@ -103,16 +108,16 @@ impl Context {
             recorder: Recorder::new(kubernetes.clone(), reporter),
             kubernetes,
             tenants,
-            known: job::Known::new(name),
+            jobs: job::OperatorJobs::new(name),
             backoff: Backoff::default(),
-            pace: Pace::default(),
+            status_throttle: StatusThrottle::default(),
             metrics,
             written: Mutex::default(),
         }
     }
 
     /// Returns the object's status, or a later one that the operator wrote after this version.
-    pub fn before<S: Status>(&self, object: &Object<S>) -> S {
+    pub fn before<S: ObjectStatus>(&self, object: &Object<S>) -> S {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written
             .get(&object.uid_text())
@@ -122,7 +127,7 @@ impl Context {
     }
 
     /// Returns the time until the last write for the object is at least `long` ago.
-    pub fn until_unwritten<S: Status>(&self, object: &Object<S>, long: Duration) -> Duration {
+    pub fn until_unwritten<S: ObjectStatus>(&self, object: &Object<S>, long: Duration) -> Duration {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let since = written.since(&object.uid_text());
         since.map_or(Duration::ZERO, |at| {
@@ -136,7 +141,7 @@ impl Context {
     ///
     /// # Errors
     /// If Kubernetes' API rejects it.
-    pub async fn write_status<S: Status>(
+    pub async fn write_status<S: ObjectStatus>(
         &self,
         object: &Object<S>,
         status: &S,
@@ -173,10 +178,10 @@ impl Context {
         Ok(())
     }
 
-    fn note<S: Status>(&self, object: &Object<S>, status: &Value, made: Option<String>) {
+    fn note<S: ObjectStatus>(&self, object: &Object<S>, status: &Value, made: Option<String>) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let (uid, seen) = (object.uid_text(), object.metadata.resource_version.clone());
-        let note = Written::next(written.get(&uid), seen, made, status.clone());
+        let note = LastStatusWrite::next(written.get(&uid), seen, made, status.clone());
         written.insert(uid, note, clock::monotonic());
     }
 
@@ -185,7 +190,10 @@ impl Context {
     ///
     /// # Errors
     /// If Kubernetes' API rejects it.
-    pub async fn add_finalizer<S: Status>(&self, object: &Object<S>) -> Result<Changed, Error> {
+    pub async fn add_finalizer<S: ObjectStatus>(
+        &self,
+        object: &Object<S>,
+    ) -> Result<MetadataChange, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(FINALIZER.to_owned());
         self.set_finalizers(object, &finalizers).await
@@ -195,10 +203,13 @@ impl Context {
     ///
     /// # Errors
     /// If Kubernetes' API rejects it.
-    pub async fn remove_finalizer<S: Status>(&self, object: &Object<S>) -> Result<Action, Error> {
+    pub async fn remove_finalizer<S: ObjectStatus>(
+        &self,
+        object: &Object<S>,
+    ) -> Result<Action, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.retain(|name| name != FINALIZER);
-        if self.set_finalizers(object, &finalizers).await? == Changed::Stale {
+        if self.set_finalizers(object, &finalizers).await? == MetadataChange::Stale {
             return Ok(Action::requeue(STALE));
         }
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +222,7 @@ impl Context {
     ///
     /// # Errors
     /// If Kubernetes' API rejects it.
-    pub async fn mark_submitted<S: Status>(&self, object: &Object<S>) -> Result<(), Error> {
+    pub async fn mark_submitted<S: ObjectStatus>(&self, object: &Object<S>) -> Result<(), Error> {
         if object.was_submitted() {
             return Ok(());
         }
@@ -222,11 +233,11 @@ impl Context {
             .map(|_| ())
     }
 
-    async fn set_finalizers<S: Status>(
+    async fn set_finalizers<S: ObjectStatus>(
         &self,
         object: &Object<S>,
         finalizers: &[String],
-    ) -> Result<Changed, Error> {
+    ) -> Result<MetadataChange, Error> {
         let patch = json!({ "metadata": {
             "resourceVersion": object.metadata.resource_version,
             "finalizers": finalizers,
@@ -235,27 +246,27 @@ impl Context {
             .await
     }
 
-    async fn change<S: Status>(
+    async fn change<S: ObjectStatus>(
         &self,
         object: &Object<S>,
         patch: &Value,
         tried: &'static str,
-    ) -> Result<Changed, Error> {
+    ) -> Result<MetadataChange, Error> {
         let api = self.api(object);
         match api
             .patch(&object.name(), &own_patch(), &Patch::Merge(patch))
             .await
         {
-            Ok(_) => Ok(Changed::Done),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Changed::Gone),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Changed::Stale),
+            Ok(_) => Ok(MetadataChange::Done),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(MetadataChange::Gone),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(MetadataChange::Stale),
             Err(error) => Err(Error::kubernetes(tried)(error)),
         }
     }
 
     /// Publishes an event on the object. A lost event does no harm, because the status has the same
     /// information.
-    pub async fn tell<S: Status>(
+    pub async fn publish_event<S: ObjectStatus>(
         &self,
         object: &Object<S>,
         bad: bool,
@@ -278,7 +289,7 @@ impl Context {
         }
     }
 
-    fn api<S: Status>(&self, object: &Object<S>) -> Api<DynamicObject> {
+    fn api<S: ObjectStatus>(&self, object: &Object<S>) -> Api<DynamicObject> {
         let resource = ApiResource::erase::<Object<S>>(&());
         match object.namespace() {
             Some(namespace) => Api::namespaced_with(self.kubernetes.clone(), &namespace, &resource),
@@ -287,9 +298,9 @@ impl Context {
     }
 }
 
-impl Debug for Context {
+impl Debug for OperatorContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").finish_non_exhaustive()
+        f.debug_struct("OperatorContext").finish_non_exhaustive()
     }
 }
 
@@ -331,18 +342,19 @@ mod tests {
     #[test]
     fn watched_own_writes_do_not_hide_later_writes() {
         let version = |number: usize| Some(number.to_string());
-        let first = Written::next(None, version(1), version(2), json!("first"));
-        let second = Written::next(Some(&first), version(1), version(3), json!("second"));
+        let first = LastStatusWrite::next(None, version(1), version(2), json!("first"));
+        let second = LastStatusWrite::next(Some(&first), version(1), version(3), json!("second"));
         for own in 1..=3 {
             assert!(second.hides(&version(own)), "{own}");
         }
         // Another writer has changed the object, so its state counts.
         assert!(!second.hides(&version(4)));
-        let third = Written::next(Some(&second), version(4), version(5), json!("third"));
+        let third = LastStatusWrite::next(Some(&second), version(4), version(5), json!("third"));
         assert_eq!(third.versions, [version(4), version(5)]);
         let mut last = third;
         for made in 6..100 {
-            last = Written::next(Some(&last), version(made - 1), version(made), json!(made));
+            last =
+                LastStatusWrite::next(Some(&last), version(made - 1), version(made), json!(made));
         }
         assert_eq!(last.versions.len(), VERSIONS);
         assert!(last.hides(&version(99)));
@@ -364,13 +376,13 @@ mod tests {
     #[test]
     fn foreign_change_before_own_write_does_not_undo_it() {
         let version = |text: &str| Some(text.to_owned());
-        let write = Written::next(None, version("9"), version("11"), json!("own"));
+        let write = LastStatusWrite::next(None, version("9"), version("11"), json!("own"));
         assert!(write.hides(&version("10")), "as numbers: 10 is before 11");
         assert!(!write.hides(&version("12")));
-        let next = Written::next(Some(&write), version("10"), version("13"), json!("next"));
+        let next = LastStatusWrite::next(Some(&write), version("10"), version("13"), json!("next"));
         assert!(next.hides(&version("11")) && next.hides(&version("12")));
         // Where versions are not numbers, an unknown version counts as newer and foreign.
-        let words = Written::next(None, version("b"), version("d"), json!("own"));
+        let words = LastStatusWrite::next(None, version("b"), version("d"), json!("own"));
         assert!(words.hides(&version("b")) && words.hides(&version("d")));
         assert!(!words.hides(&version("a")) && !words.hides(&version("c")) && !words.hides(&None));
     }

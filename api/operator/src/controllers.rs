@@ -1,16 +1,16 @@
 //! Controllers of the custom resources and of nodes.
 
-use crate::context::Context;
+use crate::context::OperatorContext;
 use crate::error::{Error, log_retry};
 use crate::job::status::JobStatus;
 use crate::metrics;
 use crate::nodes::{self, Placeholders};
 use crate::reconcile_flow;
-use crate::resource::{Object, Status};
+use crate::resource::{Object, ObjectStatus};
 use crate::study::status::StudyStatus;
-use crate::submission::Submitted;
-use crate::tenant::{self, Tenant};
-use crate::turns::{self, Turns};
+use crate::submission::SubmissionSteps;
+use crate::tenant::{self, TenantObject};
+use crate::work_queue::{self, WorkQueue};
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::api::Api;
@@ -28,16 +28,16 @@ pub struct Scope {
     pub namespaces: Vec<String>,
     pub tenants: bool,
     /// Settings for following nodes; `None` to ignore nodes.
-    pub nodes: Option<nodes::Settings>,
+    pub nodes: Option<nodes::NodeSettings>,
 }
 
 /// Runs until the process ends.
-pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Placeholders>) {
+pub async fn run(context: Arc<OperatorContext>, scope: &Scope, placeholders: Option<Placeholders>) {
     let mut following: Vec<BoxFuture<'static, ()>> = Vec::new();
     for (namespace, jobs) in scope.of::<JobStatus>(&context.kubernetes) {
         let jobs = Controller::new(jobs, watcher::Config::default());
         let (objects, metrics) = (jobs.store(), context.metrics.clone());
-        let changed = context.known.wakes().of(namespace);
+        let changed = context.jobs.change_notifier().subscribe(namespace);
         let changed = changed.filter(move |object| {
             // A job may outlive its object.
             let object = objects.get(object);
@@ -53,18 +53,19 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
         following.push(follow(studies, &context));
     }
     if scope.tenants {
-        let tenants = Api::<Tenant>::all(context.kubernetes.clone());
+        let tenants = Api::<TenantObject>::all(context.kubernetes.clone());
         let tenants = Controller::new(tenants, watcher::Config::default());
-        let seen = metrics::seen_tenants(tenants.store());
-        context.metrics.sees(seen);
-        let turns = Turns::of(tenants.store());
-        let look = move |object, context| {
-            let look = |object| tenant::reconcile(object, context);
-            turns.clone().look(object, false, look)
+        let watch = metrics::tenant_watch(tenants.store());
+        context.metrics.add_watch(watch);
+        let queue = WorkQueue::of(tenants.store());
+        let reconcile = move |object, context| {
+            queue
+                .clone()
+                .run(object, false, |object| tenant::reconcile(object, context))
         };
         let tenants = tenants
-            .with_config(turns::settings())
-            .run(look, again, Arc::clone(&context))
+            .with_config(work_queue::settings())
+            .run(reconcile, again, Arc::clone(&context))
             .for_each(|done| async { log_retry("Tenant", done) });
         following.push(tenants.boxed());
     }
@@ -75,9 +76,9 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
 }
 
 /// Reconciles the objects of a controller through the work queue until the process ends.
-fn follow<S: Submitted>(
+fn follow<S: SubmissionSteps>(
     controller: Controller<Object<S>>,
-    context: &Arc<Context>,
+    context: &Arc<OperatorContext>,
 ) -> BoxFuture<'static, ()> {
     let objects = controller.store();
     let unblocked = context
@@ -85,38 +86,40 @@ fn follow<S: Submitted>(
         .created()
         .flat_map(move |tenant| futures::stream::iter(wait_for_tenant(&objects.state(), &tenant)));
     let controller = controller.reconcile_on(unblocked);
-    context.metrics.sees(metrics::seen(controller.store()));
-    let turns = Turns::of(controller.store());
-    let look = move |object: Arc<Object<S>>, context: Arc<Context>| {
+    context
+        .metrics
+        .add_watch(metrics::object_watch(controller.store()));
+    let queue = WorkQueue::of(controller.store());
+    let reconcile = move |object: Arc<Object<S>>, context: Arc<OperatorContext>| {
         let is_new = !object.is_being_deleted() && !context.before(&object).is_submitted();
-        let look = |object| reconcile_flow::reconcile::<S>(object, context);
-        turns.clone().look(object, is_new, look)
+        queue.clone().run(object, is_new, |object| {
+            reconcile_flow::reconcile::<S>(object, context)
+        })
     };
     controller
-        .with_config(turns::settings())
-        .run(look, again, Arc::clone(context))
+        .with_config(work_queue::settings())
+        .run(reconcile, again, Arc::clone(context))
         .for_each(|done| async { log_retry(S::KIND, done) })
         .boxed()
 }
 
 /// Returns the objects that were rejected because Muster had no such tenant.
 #[must_use]
-pub fn wait_for_tenant<S: Submitted>(
+pub fn wait_for_tenant<S: SubmissionSteps>(
     objects: &[Arc<Object<S>>],
     tenant: &str,
 ) -> Vec<ObjectRef<Object<S>>> {
-    let waits = |object: &&Arc<Object<S>>| {
+    let waiting = objects.iter().filter(|object: &&Arc<Object<S>>| {
         let status = object.own_status();
         status.queue() == Some(tenant) && !status.is_submitted()
-    };
-    let waiting = objects.iter().filter(waits);
+    });
     waiting
         .map(|object| ObjectRef::from_obj(&**object))
         .collect()
 }
 
 impl Scope {
-    fn of<S: Status<Scope = NamespaceResourceScope>>(
+    fn of<S: ObjectStatus<Scope = NamespaceResourceScope>>(
         &self,
         client: &kube::Client,
     ) -> Vec<(Option<String>, Api<Object<S>>)> {
@@ -133,6 +136,10 @@ impl Scope {
     }
 }
 
-fn again<S: Status>(object: Arc<Object<S>>, _: &Error, context: Arc<Context>) -> Action {
+fn again<S: ObjectStatus>(
+    object: Arc<Object<S>>,
+    _: &Error,
+    context: Arc<OperatorContext>,
+) -> Action {
     Action::requeue(context.backoff.failed(&object.uid_text()))
 }

@@ -3,10 +3,10 @@
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use muster_operator::config::{Command, Flags, Run};
-use muster_operator::context::Context;
+use muster_operator::config::{OperatorArgs, OperatorCommand, OperatorRunArgs};
+use muster_operator::context::OperatorContext;
 use muster_operator::crd;
-use muster_operator::metrics::{self, Metrics};
+use muster_operator::metrics::{self, OperatorMetrics};
 use muster_operator::tenants::Tenants;
 use muster_operator::{controllers, server};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tracing_subscriber::EnvFilter;
 fn main() -> anyhow::Result<()> {
     // The environment and the memory contain secrets, and a task may run as the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    match Flags::parse().command {
-        Command::Crds => {
+    match OperatorArgs::parse().command {
+        OperatorCommand::Crds => {
             print!("{}", crd::yaml());
             Ok(())
         }
-        Command::Run(run) => {
+        OperatorCommand::Run(run) => {
             let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
             let ended = runtime.block_on(follow(*run));
             // A blocking name resolution must not delay the exit.
@@ -31,11 +31,11 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-async fn follow(run: Run) -> anyhow::Result<()> {
+async fn follow(run: OperatorRunArgs) -> anyhow::Result<()> {
     trace();
     // Selects the process-wide TLS provider of this project, unless one is already selected.
     let _ = muster_client::Client::new(&run.server, "-").context("--server")?;
-    let metrics = Metrics::default();
+    let metrics = OperatorMetrics::default();
     let config = kube::Config::infer().await;
     let config = config.context("find out how to reach Kubernetes")?;
     let kubernetes = metrics::kubernetes(config, &metrics).context("prepare for Kubernetes")?;
@@ -49,7 +49,12 @@ async fn follow(run: Run) -> anyhow::Result<()> {
         run.default_tenant.clone(),
         metrics.clone(),
     );
-    let context = Arc::new(Context::new(kubernetes, tenants, run.name.clone(), metrics));
+    let context = Arc::new(OperatorContext::new(
+        kubernetes,
+        tenants,
+        run.name.clone(),
+        metrics,
+    ));
     tracing::info!(
         server = run.server,
         name = run.name,

@@ -6,11 +6,11 @@
 //! steps, and two operators may run.
 
 use crate::clock;
-use crate::context::{Changed, Context, STALE};
+use crate::context::{MetadataChange, OperatorContext, STALE};
 use crate::error::Error;
-use crate::look::{Look, Shown};
+use crate::reconciliation::{Reconciliation, SubmittedStatus};
 use crate::resource::Object;
-use crate::submission::{Acting, Owner, Submitted, owner, show};
+use crate::submission::{ObjectOwner, SubmissionSteps, TenantSession, owner, show};
 use kube::runtime::controller::Action;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,60 +22,60 @@ pub const REFUSED: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// If Kubernetes or Muster does not answer; the next reconciliation continues.
-pub async fn reconcile<S: Submitted>(
+pub async fn reconcile<S: SubmissionSteps>(
     object: Arc<Object<S>>,
-    context: Arc<Context>,
+    context: Arc<OperatorContext>,
 ) -> Result<Action, Error> {
     let mut acted = None;
     let began = clock::monotonic();
-    let done = look(&object, &context, &mut acted).await;
-    context.metrics.looked(S::KIND, began, &done);
+    let done = advance(&object, &context, &mut acted).await;
+    context.metrics.reconciled(S::KIND, began, &done);
     if done.is_ok() {
         context.metrics.shown(&object.uid_text(), began);
     }
     settled(&object, &context, acted, done).await
 }
 
-async fn look<S: Submitted>(
+async fn advance<S: SubmissionSteps>(
     object: &Object<S>,
-    context: &Context,
+    context: &OperatorContext,
     acted: &mut Option<String>,
 ) -> Result<Action, Error> {
     if object.is_being_deleted() && !object.has_finalizer() {
         return Ok(Action::await_change());
     }
     let before = context.before(object);
-    let look = Look {
+    let reconciliation = Reconciliation {
         before: &before,
         generation: object.metadata.generation,
         now: clock::now(),
     };
-    let (acting, there) = match owner(object, context, &before, acted).await? {
-        Owner::Tenant(acting, there) => (acting, there),
-        Owner::NoSuchTenant(..) if object.is_being_deleted() => {
+    let (session, there) = match owner(object, context, &before, acted).await? {
+        ObjectOwner::Tenant(session, there) => (session, there),
+        ObjectOwner::NoSuchTenant(..) if object.is_being_deleted() => {
             return context.remove_finalizer(object).await;
         }
-        Owner::NoSuchTenant(tenant, refused) => {
-            let status = S::refused(&look, &tenant, &refused);
-            show(object, context, &look, status).await?;
+        ObjectOwner::NoSuchTenant(tenant, refused) => {
+            let status = S::refused(&reconciliation, &tenant, &refused);
+            show(object, context, &reconciliation, status).await?;
             return Ok(Action::requeue(REFUSED));
         }
     };
-    let Acting { tenant, client } = &acting;
+    let TenantSession { tenant, client } = &session;
     if object.is_being_deleted() {
-        return S::end(object, context, &look, client, there).await;
+        return S::end(object, context, &reconciliation, client, there).await;
     }
     if !object.has_finalizer() {
         match context.add_finalizer(object).await? {
-            Changed::Done => {}
-            Changed::Gone => return Ok(Action::await_change()),
-            Changed::Stale => return Ok(Action::requeue(STALE)),
+            MetadataChange::Done => {}
+            MetadataChange::Gone => return Ok(Action::await_change()),
+            MetadataChange::Stale => return Ok(Action::requeue(STALE)),
         }
     }
     match there {
         Some(there) => {
             context.mark_submitted(object).await?;
-            S::follow(object, context, &look, client, there).await
+            S::follow(object, context, &reconciliation, client, there).await
         }
         // An id in the status alone proves nothing.
         None if object.was_submitted()
@@ -83,15 +83,27 @@ async fn look<S: Submitted>(
         {
             context.mark_submitted(object).await?;
             if !before.is_submitted() || !before.is_finished() {
-                show(object, context, &look, S::removed(&look)).await?;
+                show(
+                    object,
+                    context,
+                    &reconciliation,
+                    S::removed(&reconciliation),
+                )
+                .await?;
             }
             Ok(Action::await_change())
         }
         None if object.wants_to_be_held() => {
-            show(object, context, &look, S::held(&look, tenant)).await?;
+            show(
+                object,
+                context,
+                &reconciliation,
+                S::held(&reconciliation, tenant),
+            )
+            .await?;
             Ok(Action::await_change())
         }
-        None => S::submit(object, context, &look, &acting).await,
+        None => S::submit(object, context, &reconciliation, &session).await,
     }
 }
 
@@ -100,9 +112,9 @@ async fn look<S: Submitted>(
 ///
 /// # Errors
 /// Those of the reconciliation.
-async fn settled<S: Shown>(
+async fn settled<S: SubmittedStatus>(
     object: &Object<S>,
-    context: &Context,
+    context: &OperatorContext,
     acted: Option<String>,
     done: Result<Action, Error>,
 ) -> Result<Action, Error> {

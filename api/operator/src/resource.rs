@@ -1,7 +1,7 @@
 //! Custom resources as the operator reads them. The spec of a job or a study stays raw JSON,
 //! because the REST interface validates it.
 
-use crate::condition::Condition;
+use crate::condition::StatusCondition;
 use crate::crd::{GROUP, VERSION};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt as _};
@@ -23,7 +23,7 @@ pub const SUBMITTED: &str = "muster.dev/submitted";
 pub const MANAGER: &str = "muster-operator";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", bound = "S: Status")]
+#[serde(rename_all = "camelCase", bound = "S: ObjectStatus")]
 pub struct Object<S> {
     pub api_version: String,
     pub kind: String,
@@ -36,14 +36,14 @@ pub struct Object<S> {
 }
 
 /// Names of a kind of object.
-pub trait Status:
+pub trait ObjectStatus:
     Debug + Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     const KIND: &'static str;
     const PLURAL: &'static str;
     type Scope;
 
-    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
+    fn conditions_mut(&mut self) -> &mut Vec<StatusCondition>;
 }
 
 /// Condition types of the operator; other writers may set other types.
@@ -58,7 +58,7 @@ const OWN: [&str; 8] = [
     "Misconfigured",
 ];
 
-impl<S: Status> Resource for Object<S> {
+impl<S: ObjectStatus> Resource for Object<S> {
     type DynamicType = ();
     type Scope = S::Scope;
 
@@ -87,7 +87,7 @@ impl<S: Status> Resource for Object<S> {
     }
 }
 
-impl<S: Status> Object<S> {
+impl<S: ObjectStatus> Object<S> {
     pub fn name(&self) -> String {
         self.name_any()
     }
@@ -140,7 +140,7 @@ impl<S: Status> Object<S> {
     }
 }
 
-fn lenient<'de, D: serde::Deserializer<'de>, S: Status>(from: D) -> Result<S, D::Error> {
+fn lenient<'de, D: serde::Deserializer<'de>, S: ObjectStatus>(from: D) -> Result<S, D::Error> {
     let value = Value::deserialize(from)?;
     Ok(serde_json::from_value(value).unwrap_or_default())
 }

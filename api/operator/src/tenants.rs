@@ -7,8 +7,8 @@
 
 use crate::clock;
 use crate::error::Error;
-use crate::metrics::Metrics;
-use crate::refused::Refused;
+use crate::metrics::OperatorMetrics;
+use crate::rejection::ObjectRejection;
 use futures::Stream;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -46,7 +46,7 @@ pub struct Tenants {
     default: Option<String>,
     namespaces: Mutex<HashMap<String, (Instant, String)>>,
     clients: Mutex<HashMap<String, (Instant, Client)>>,
-    metrics: Metrics,
+    metrics: OperatorMetrics,
     /// Controllers whose objects may wait for a tenant.
     waiting: std::sync::Mutex<Vec<UnboundedSender<String>>>,
     /// Client of the administrator, with its token.
@@ -55,10 +55,10 @@ pub struct Tenants {
 
 /// Result of a request for a tenant's client.
 #[derive(Debug)]
-pub enum Found {
+pub enum TenantLookup {
     Client(Client),
     /// Muster has no such tenant.
-    NoSuchTenant(Refused),
+    NoSuchTenant(ObjectRejection),
 }
 
 impl Tenants {
@@ -68,7 +68,7 @@ impl Tenants {
         server: String,
         token: AdminToken,
         default: Option<String>,
-        metrics: Metrics,
+        metrics: OperatorMetrics,
     ) -> Self {
         Self {
             kubernetes,
@@ -113,13 +113,13 @@ impl Tenants {
     ///
     /// # Errors
     /// If the REST interface does not answer, or rejects the administrator's token.
-    pub async fn client(&self, tenant: &str) -> Result<Found, Error> {
+    pub async fn client(&self, tenant: &str) -> Result<TenantLookup, Error> {
         let now = clock::monotonic();
         let mut clients = self.clients.lock().await;
         if let Some((at, client)) = clients.get(tenant)
             && now.duration_since(*at) < TOKEN_USED
         {
-            return Ok(Found::Client(client.clone()));
+            return Ok(TenantLookup::Client(client.clone()));
         }
         let wanted = NewToken {
             name: "operator".to_owned(),
@@ -131,7 +131,7 @@ impl Tenants {
         let created = match self.admin()?.create_token(&wanted).await {
             Ok(created) => created,
             Err(error) if names_tenant(&error) => {
-                return Ok(Found::NoSuchTenant(Refused {
+                return Ok(TenantLookup::NoSuchTenant(ObjectRejection {
                     reason: "NoSuchTenant",
                     message: format!(
                         "Muster has no tenant {tenant:?}, to which the namespace belongs; create it, or label the namespace with {LABEL}"
@@ -142,7 +142,7 @@ impl Tenants {
         };
         let client = self.with(&created.secret)?;
         clients.insert(tenant.to_owned(), (now, client.clone()));
-        Ok(Found::Client(client))
+        Ok(TenantLookup::Client(client))
     }
 
     /// Returns the names of tenants that [`Self::was_created`] reports from now on.
@@ -202,7 +202,7 @@ impl Tenants {
         let client = Client::new(&self.server, token);
         let client = client.map_err(Error::muster("no client was made"))?;
         let metrics = self.metrics.clone();
-        Ok(client.heard_by(move |ended| metrics.answered_by_muster(ended)))
+        Ok(client.observed_by(move |ended| metrics.record_muster_request(ended)))
     }
 }
 
@@ -222,7 +222,7 @@ fn names_tenant(error: &ClientError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{AdminToken, Tenants};
-    use crate::metrics::Metrics;
+    use crate::metrics::OperatorMetrics;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -257,7 +257,7 @@ mod tests {
         let kubernetes = kube::Client::try_from(kube::Config::new(nowhere)).expect("a client");
         let server = format!("http://{address}");
         let token = AdminToken::Given("one".into());
-        let tenants = Tenants::new(kubernetes, server, token, None, Metrics::default());
+        let tenants = Tenants::new(kubernetes, server, token, None, OperatorMetrics::default());
         for _ in 0..3 {
             let client = tenants.admin().expect("a client");
             client.nodes().await.expect("a list");

@@ -12,7 +12,7 @@ mod world;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use kube::runtime::reflector::ObjectRef;
-use muster_operator::context::Context;
+use muster_operator::context::OperatorContext;
 use muster_operator::job::status::JobStatus;
 use muster_operator::job::status::TrainingJob;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// One operator that follows one job, and the objects that it wakes.
 struct Story {
     world: World,
-    operator: Arc<Context>,
+    operator: Arc<OperatorContext>,
     woken: BoxStream<'static, ObjectRef<TrainingJob>>,
 }
 
@@ -43,7 +43,11 @@ impl Story {
         world.state().jobs.push(job);
         prepare(&world);
         let operator = world.operator();
-        let woken = operator.known.wakes().of(Some("vision".to_owned())).boxed();
+        let woken = operator
+            .jobs
+            .change_notifier()
+            .subscribe(Some("vision".to_owned()))
+            .boxed();
         let story = Self {
             world,
             operator,
@@ -51,18 +55,18 @@ impl Story {
         };
         // The first reconciliation finds the job by its uid, the second by its id; then it is
         // followed.
-        story.look().await;
-        story.look().await;
+        story.reconcile().await;
+        story.reconcile().await;
         assert_eq!(story.world.status()["jobId"], OURS);
         story
     }
 
-    async fn look(&self) {
-        let look = muster_operator::reconcile_flow::reconcile::<JobStatus>(
+    async fn reconcile(&self) {
+        let reconcile = muster_operator::reconcile_flow::reconcile::<JobStatus>(
             self.world.seen(),
             Arc::clone(&self.operator),
         );
-        look.await.expect("a look");
+        reconcile.await.expect("a reconciliation");
     }
 
     /// Waits until the object is woken.
@@ -127,7 +131,7 @@ async fn stream_event_wakes_the_reconciliation_of_its_object() {
     story.change(|job| enter(job, "running"));
     story.world.tell(OURS);
     story.is_woken().await;
-    story.look().await;
+    story.reconcile().await;
     assert_eq!(story.world.status()["phase"], "Running");
     assert!(story.was_read_by_id());
 }
@@ -138,13 +142,13 @@ async fn lists_without_a_stream_find_changed_and_ended_jobs() {
     story.settle().await;
     story.change(|job| enter(job, "running"));
     story.is_woken().await;
-    story.look().await;
+    story.reconcile().await;
     assert_eq!(story.world.status()["phase"], "Running");
     story.settle().await;
     // Lists of unfinished jobs do not contain it any more.
     story.change(|job| enter(job, "succeeded"));
     story.is_woken().await;
-    story.look().await;
+    story.reconcile().await;
     assert_eq!(story.world.status()["phase"], "Succeeded");
     // The final state is cached: the reconciliation after the last write sends no request for the
     // job.
@@ -154,7 +158,7 @@ async fn lists_without_a_stream_find_changed_and_ended_jobs() {
         state.read.iter().filter(|path| **path == of_it).count()
     };
     let before = times_read();
-    story.look().await;
+    story.reconcile().await;
     assert_eq!(times_read(), before);
 }
 
@@ -166,14 +170,14 @@ async fn position_write_is_throttled_and_a_change_is_not() {
     story.world.tell(OURS);
     story.is_woken().await;
     let before = story.patches();
-    story.look().await;
+    story.reconcile().await;
     // A status was written a moment ago.
     assert_eq!(story.world.status()["position"], 4);
     assert_eq!(story.patches(), before);
     story.change(|job| enter(job, "starting"));
     story.world.tell(OURS);
     story.is_woken().await;
-    story.look().await;
+    story.reconcile().await;
     assert_eq!(story.world.status()["phase"], "Starting");
     assert_eq!(story.patches(), before + 1);
 }
@@ -185,14 +189,14 @@ async fn position_is_written_after_the_throttle() {
     story.change(|job| wait(job, 3));
     story.world.tell(OURS);
     story.is_woken().await;
-    let mut looks = 0;
+    let mut reconciliations = 0;
     while story.world.status()["position"] != 3 {
-        assert!(looks < 100, "it is not written");
-        story.look().await;
+        assert!(reconciliations < 100, "it is not written");
+        story.reconcile().await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        looks += 1;
+        reconciliations += 1;
     }
-    assert!(looks > 1, "not at once");
+    assert!(reconciliations > 1, "not at once");
 }
 
 /// During a rolling update the API server may have the previous release.
@@ -202,12 +206,12 @@ async fn api_without_id_lists_is_asked_for_each_job() {
     story.settle().await;
     story.change(|job| enter(job, "succeeded"));
     story.world.tell(OURS);
-    let mut looks = 0;
+    let mut reconciliations = 0;
     while story.world.status()["phase"] != "Succeeded" {
-        assert!(looks < 40, "it is not shown");
-        story.look().await;
+        assert!(reconciliations < 40, "it is not shown");
+        story.reconcile().await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        looks += 1;
+        reconciliations += 1;
     }
 }
 
@@ -222,7 +226,7 @@ async fn repeated_event_increments_its_count() {
         story.world.tell(OURS);
         while story.world.state().noted.len() == before {
             story.is_woken().await;
-            story.look().await;
+            story.reconcile().await;
         }
     }
     let noted = std::mem::take(&mut story.world.state().noted);
@@ -246,7 +250,7 @@ async fn failed_read_is_retried() {
     }
     story.world.state().is_away_for_ids = false;
     story.is_woken().await;
-    story.look().await;
+    story.reconcile().await;
     assert_eq!(story.world.status()["phase"], "Succeeded");
 }
 
@@ -257,11 +261,11 @@ async fn job_is_read_again_after_its_submission() {
     let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
     let operator = world.operator();
     while world.status()["jobId"].is_null() {
-        let look = muster_operator::reconcile_flow::reconcile::<JobStatus>(
+        let reconcile = muster_operator::reconcile_flow::reconcile::<JobStatus>(
             world.seen(),
             Arc::clone(&operator),
         );
-        look.await.expect("a look");
+        reconcile.await.expect("a reconciliation");
     }
     let asked_for = |path: &String| path.starts_with("/muster/api/v1/jobs?id=");
     let is_read = async {
@@ -281,21 +285,24 @@ async fn distant_write_time_does_not_delay_reconciliation() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     for _ in 0..200 {
-        story.operator.pace.took(Duration::from_secs(1));
+        story.operator.status_throttle.took(Duration::from_secs(1));
     }
     for other in 0..40 {
         let now = std::time::Instant::now();
-        story.operator.pace.turn(&format!("other-{other}"), now);
+        story
+            .operator
+            .status_throttle
+            .reserve(&format!("other-{other}"), now);
     }
     story.change(|job| wait(job, 3));
     story.world.tell(OURS);
     story.is_woken().await;
     // Positions are written at most once a second.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    let look = muster_operator::reconcile_flow::reconcile::<JobStatus>(
+    let reconcile = muster_operator::reconcile_flow::reconcile::<JobStatus>(
         story.world.seen(),
         Arc::clone(&story.operator),
     );
     let living = kube::runtime::controller::Action::requeue(Duration::from_secs(5));
-    assert_eq!(look.await.expect("a look"), living);
+    assert_eq!(reconcile.await.expect("a reconciliation"), living);
 }

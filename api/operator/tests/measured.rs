@@ -135,7 +135,7 @@ fn objects(phase: &str) -> String {
     format!("muster_operator_objects{{kind=\"TrainingJob\",phase=\"{phase}\"}}")
 }
 
-fn looks(kind: &str, outcome: &str) -> String {
+fn reconcile_count(kind: &str, outcome: &str) -> String {
     format!("muster_operator_look_seconds_count{{kind=\"{kind}\",outcome=\"{outcome}\"}}")
 }
 
@@ -173,7 +173,7 @@ async fn metrics_report_objects_reconciliations_requests_and_lag() {
     let series = operator
         .until("two lists", |series| at(series, LISTED) > listed + 1.0)
         .await;
-    assert!(at(&series, &looks("TrainingJob", "done")) >= 1.0);
+    assert!(at(&series, &reconcile_count("TrainingJob", "done")) >= 1.0);
     assert!(at(&series, SHOWN) >= 1.0, "{series:#?}");
     let series = operator
         .until("all is shown", |series| {
@@ -202,7 +202,10 @@ async fn tells_of_nodes(world: &World, operator: &Operator) {
     let freed = |series: &Series| !series.contains_key(held) && stands(0.0)(series);
     let series = operator.until("neither any more", freed).await;
     for kind in ["Node", "Placeholder"] {
-        assert!(at(&series, &looks(kind, "done")) >= 1.0, "{series:#?}");
+        assert!(
+            at(&series, &reconcile_count(kind, "done")) >= 1.0,
+            "{series:#?}"
+        );
     }
 }
 
@@ -214,7 +217,7 @@ async fn falls_behind(world: &World, operator: &Operator) {
         job["state"]["phase"] = "paused".into();
     }
     world.change(|object| object["metadata"]["generation"] = 2.into());
-    let failed = looks("TrainingJob", "failed_by_kubernetes");
+    let failed = reconcile_count("TrainingJob", "failed_by_kubernetes");
     let late = |series: &Series| {
         at(series, BEHIND) > 2.5 && at(series, NOT_TAKEN) >= 2.0 && at(series, &failed) >= 2.0
     };
@@ -232,11 +235,11 @@ async fn falls_behind(world: &World, operator: &Operator) {
 /// Muster does not answer, so changes of jobs are unknown and reconciliations fail.
 async fn hears_nothing(world: &World, operator: &Operator) {
     world.state().is_away = true;
-    let failed = looks("TrainingJob", "failed_by_muster");
+    let failed = reconcile_count("TrainingJob", "failed_by_muster");
     let away = |series: &Series| {
         at(series, LIST_AGE) > 4.0 && at(series, NOT_LISTED) > 0.0 && at(series, &failed) >= 1.0
     };
-    let away = operator.until("lists and looks fail", away).await;
+    let away = operator.until("lists and reconciliations fail", away).await;
     world.state().is_away = false;
     let back =
         |series: &Series| at(series, LIST_AGE) < 2.0 && at(series, LISTED) > at(&away, LISTED);

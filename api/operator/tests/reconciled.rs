@@ -51,7 +51,7 @@ fn study_of(id: &str, tenant: &str, uid: &str) -> Value {
 async fn with_job() -> World {
     let world = World::with("TrainingJob", command()).await;
     world.state().jobs.push(job_of(OURS, "vision", UID));
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     assert_eq!(world.status()["jobId"], OURS);
     world.told("");
     world
@@ -60,7 +60,7 @@ async fn with_job() -> World {
 async fn with_study() -> World {
     let world = World::with("Study", search()).await;
     world.state().studies.push(study_of(OURS, "vision", UID));
-    world.study_look().await.expect("a look");
+    world.reconcile_study().await.expect("a reconciliation");
     assert_eq!(world.status()["studyId"], OURS);
     world.told("");
     world
@@ -70,7 +70,7 @@ async fn with_study() -> World {
 async fn object_is_submitted_once_for_its_namespaces_tenant() {
     let world = World::with("TrainingJob", command()).await;
     for _ in 0..3 {
-        world.job_look().await.expect("a look");
+        world.reconcile_job().await.expect("a reconciliation");
     }
     assert_eq!(world.told("vision "), ["vision POST /muster/api/v1/jobs"]);
     assert_eq!(world.status()["queue"], "vision");
@@ -107,7 +107,7 @@ async fn status_naming_another_job_or_study_is_ignored() {
         .push(job_of(FOREIGN, "vision", "of-another"));
     world.change(|object| object["status"]["jobId"] = FOREIGN.into());
     world.suspend(true);
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     let pause = format!("vision POST /muster/api/v1/jobs/{OURS}/pause");
     assert_eq!(world.told("vision "), [pause]);
 
@@ -119,7 +119,7 @@ async fn status_naming_another_job_or_study_is_ignored() {
             .push(study_of(FOREIGN, "vision", "of-another"));
         world.change(|object| object["status"]["studyId"] = named.into());
         world.suspend(true);
-        world.study_look().await.expect("a look");
+        world.reconcile_study().await.expect("a reconciliation");
         let pause = format!("vision POST /muster/api/v1/studies/{OURS}/pause");
         assert_eq!(world.told("vision "), [pause]);
         assert_eq!(world.status()["studyId"], OURS);
@@ -138,7 +138,7 @@ async fn status_naming_another_tenant_is_ignored() {
         object["status"]["jobId"] = FOREIGN.into();
     });
     world.delete();
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     assert_eq!(world.told("other "), Vec::<String>::new());
     assert_eq!(world.status()["queue"], "vision");
     let job = world.state().jobs[0].clone();
@@ -154,7 +154,7 @@ async fn status_naming_another_tenant_is_ignored() {
         object["status"]["studyId"] = FOREIGN.into();
     });
     world.delete();
-    world.study_look().await.expect("a look");
+    world.reconcile_study().await.expect("a reconciliation");
     let cancel = format!("vision POST /muster/api/v1/studies/{OURS}/cancel");
     assert_eq!(world.told("vision "), [cancel]);
     let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
@@ -175,9 +175,9 @@ async fn status_claiming_a_finished_job_does_not_stop_submission() {
     ] {
         let spec = if kind == "Study" { search() } else { command() };
         let world = World::with(kind, spec).await;
-        let look = async || match kind {
-            "Study" => world.study_look().await.expect("a look"),
-            _ => world.job_look().await.expect("a look"),
+        let reconcile = async || match kind {
+            "Study" => world.reconcile_study().await.expect("a reconciliation"),
+            _ => world.reconcile_job().await.expect("a reconciliation"),
         };
         for phase in ["Succeeded", "Queued"] {
             world.change(|object| {
@@ -187,7 +187,7 @@ async fn status_claiming_a_finished_job_does_not_stop_submission() {
                 object["metadata"]["annotations"] = json!({ "muster.dev/submitted": "of-another" });
             });
             for _ in 0..3 {
-                look().await;
+                reconcile().await;
             }
             let submission = format!("vision POST /muster/api/v1/{path}");
             assert_eq!(world.told("vision "), [submission], "{kind} {phase}");
@@ -196,7 +196,7 @@ async fn status_claiming_a_finished_job_does_not_stop_submission() {
         }
         // The last round's job or study was the object's own, and was removed from Muster.
         for _ in 0..2 {
-            look().await;
+            reconcile().await;
         }
         assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
         assert_eq!(world.status()["reason"], "Removed", "{kind}");
@@ -219,9 +219,9 @@ async fn submission_of_an_older_release_is_not_repeated() {
                 "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:phase": {}, format!("f:{id}"): {} } },
             }])
         };
-        let look = async || match kind {
-            "Study" => world.study_look().await.expect("a look"),
-            _ => world.job_look().await.expect("a look"),
+        let reconcile = async || match kind {
+            "Study" => world.reconcile_study().await.expect("a reconciliation"),
+            _ => world.reconcile_job().await.expect("a reconciliation"),
         };
         world.change(|object| {
             let finished =
@@ -232,7 +232,7 @@ async fn submission_of_an_older_release_is_not_repeated() {
             object["metadata"]["managedFields"] = wrote("muster-operator");
         });
         for _ in 0..2 {
-            look().await;
+            reconcile().await;
         }
         assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
         assert_eq!(world.status()["phase"], phase, "as it was");
@@ -244,7 +244,7 @@ async fn submission_of_an_older_release_is_not_repeated() {
             object["metadata"]["annotations"] = json!({});
             object["metadata"]["managedFields"] = wrote("somebody");
         });
-        look().await;
+        reconcile().await;
         assert_eq!(world.told("vision ").len(), 1, "{kind}");
     }
 }
@@ -255,12 +255,12 @@ async fn job_stays_with_its_tenant() {
     let world = with_job().await;
     world.state().tenant = "other".to_owned();
     world.delete();
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     let cancel = format!("vision POST /muster/api/v1/jobs/{OURS}/cancel");
     assert_eq!(world.told("vision "), [cancel]);
     // Neither tenant has the job any more.
     world.state().jobs.clear();
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
     assert_eq!(finalizers.map(|all| all.len()), Some(0));
 }
@@ -270,7 +270,7 @@ async fn study_is_paused_once_and_resumed_before_it_has_paused() {
     let world = with_study().await;
     world.suspend(true);
     for _ in 0..4 {
-        world.study_look().await.expect("a look");
+        world.reconcile_study().await.expect("a reconciliation");
     }
     let order = |verb| format!("vision POST /muster/api/v1/studies/{OURS}/{verb}");
     assert_eq!(
@@ -281,20 +281,20 @@ async fn study_is_paused_once_and_resumed_before_it_has_paused() {
     assert_eq!(world.status()["phase"], "Running");
     world.suspend(false);
     for _ in 0..3 {
-        world.study_look().await.expect("a look");
+        world.reconcile_study().await.expect("a reconciliation");
     }
     assert_eq!(world.told("vision "), [order("resume")]);
     assert_eq!(world.status()["suspended"], false);
 
     // Paused by the operator, resumed by another user.
     world.suspend(true);
-    world.study_look().await.expect("a look");
+    world.reconcile_study().await.expect("a reconciliation");
     world.state().studies[0]["phase"] = "paused".into();
-    world.study_look().await.expect("a look");
+    world.reconcile_study().await.expect("a reconciliation");
     assert_eq!(world.told("vision "), [order("pause")]);
     world.state().studies[0]["phase"] = "running".into();
     for _ in 0..3 {
-        world.study_look().await.expect("a look");
+        world.reconcile_study().await.expect("a reconciliation");
     }
     assert_eq!(world.told("vision "), [order("pause")]);
 }
@@ -307,10 +307,10 @@ async fn pause_by_another_user_is_not_resumed() {
     study.state().studies[0]["phase"] = "paused".into();
     for held in [true, false] {
         world.suspend(held);
-        world.job_look().await.expect("a look");
+        world.reconcile_job().await.expect("a reconciliation");
         assert_eq!(world.status()["suspended"], false);
         study.suspend(held);
-        study.study_look().await.expect("a look");
+        study.reconcile_study().await.expect("a reconciliation");
         assert_eq!(study.status()["suspended"], false);
     }
     assert_eq!(world.told("vision "), Vec::<String>::new());
@@ -326,10 +326,10 @@ async fn pause_is_recorded_before_it_is_requested() {
         };
         world.suspend(true);
         let done = match kind {
-            "jobs" => world.job_look().await,
-            _ => world.study_look().await,
+            "jobs" => world.reconcile_job().await,
+            _ => world.reconcile_study().await,
         };
-        done.expect("a look");
+        done.expect("a reconciliation");
         let told = world.told("");
         let place = |end: &str| told.iter().position(|one| one.ends_with(end));
         assert!(
@@ -342,9 +342,9 @@ async fn pause_is_recorded_before_it_is_requested() {
         world.change(|object| object["status"] = written);
         if kind == "jobs" {
             world.state().jobs[0]["intent"] = "run".into();
-            world.job_look().await.expect("a look");
+            world.reconcile_job().await.expect("a reconciliation");
         } else {
-            world.study_look().await.expect("a look");
+            world.reconcile_study().await.expect("a reconciliation");
         }
         let pause = format!("vision POST /muster/api/v1/{kind}/{OURS}/pause");
         assert_eq!(world.told("vision "), [pause]);
@@ -356,10 +356,12 @@ async fn revoked_token_is_replaced_before_a_status_names_the_tenant() {
     let world = World::with("TrainingJob", command()).await;
     let operator = world.operator();
     world.state().revoked.insert("vision/1".to_owned());
-    let look =
+    let reconcile =
         || muster_operator::reconcile_flow::reconcile::<JobStatus>(world.seen(), operator.clone());
-    look().await.expect_err("the token is good for nothing");
-    look().await.expect("there is another");
+    reconcile()
+        .await
+        .expect_err("the token is good for nothing");
+    reconcile().await.expect("there is another");
     assert_eq!(world.told("vision ").len(), 1, "it is submitted");
 }
 
@@ -368,10 +370,10 @@ async fn deleted_study_is_shown_while_it_ends() {
     let world = with_study().await;
     world.delete();
     world.state().studies[0]["phase"] = "closing".into();
-    world.study_look().await.expect("a look");
+    world.reconcile_study().await.expect("a reconciliation");
     assert_eq!(world.status()["phase"], "Closing");
     world.state().studies[0]["phase"] = "cancelled".into();
-    world.study_look().await.expect("a look");
+    world.reconcile_study().await.expect("a reconciliation");
     let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
     assert_eq!(finalizers.map(|all| all.len()), Some(0));
 }
@@ -398,9 +400,9 @@ async fn new_tenant_is_reported_once() {
     let operator = world.operator();
     let mut created = Box::pin(operator.tenants.created());
     for _ in 0..2 {
-        let look =
+        let reconcile =
             muster_operator::tenant::reconcile(world.seen::<TenantStatus>(), Arc::clone(&operator));
-        look.await.expect("a look");
+        reconcile.await.expect("a reconciliation");
     }
     operator.tenants.was_created("last");
     let reported = [created.next().await, created.next().await];
@@ -435,30 +437,30 @@ async fn removed_pod_permissions_of_a_tenant_object_are_revoked() {
     let world = tenant_of(spec.clone()).await;
     // Nothing is granted before the status records that the object grants it.
     world.state().takes_no_status = true;
-    assert!(world.tenant_look().await.is_err());
+    assert!(world.reconcile_tenant().await.is_err());
     assert_eq!(secrets(&world), Value::Null);
     world.state().takes_no_status = false;
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     assert_eq!(secrets(&world), json!(["wandb"]));
     assert_eq!(world.status()["pods"], true);
 
     world.change(|object| object["spec"] = json!({}));
     // Any operator revokes it, after any number of attempts.
     world.state().is_away = true;
-    assert!(world.tenant_look().await.is_err());
+    assert!(world.reconcile_tenant().await.is_err());
     assert_eq!(world.status()["pods"], true);
     world.state().is_away = false;
     world.state().takes_no_status = true;
-    assert!(world.tenant_look().await.is_err());
+    assert!(world.reconcile_tenant().await.is_err());
     assert_eq!(secrets(&world), json!([]));
     world.state().takes_no_status = false;
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     assert_eq!(world.status().get("pods"), None);
 
     // The object then has no effect on permissions.
     world.state().tenant_pods = json!({ "secrets": ["by-hand"] });
     world.told("");
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     assert_eq!(world.told("admin "), Vec::<String>::new());
     assert_eq!(secrets(&world), json!(["by-hand"]));
 }
@@ -467,7 +469,7 @@ async fn removed_pod_permissions_of_a_tenant_object_are_revoked() {
 async fn tenant_object_without_pods_keeps_permissions() {
     let world = tenant_of(json!({ "weight": 1.0 })).await;
     world.state().tenant_pods = json!({ "secrets": ["by-hand"] });
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     assert_eq!(world.told("admin "), Vec::<String>::new());
     assert_eq!(secrets(&world), json!(["by-hand"]));
     assert_eq!(world.status().get("pods"), None);
@@ -477,20 +479,20 @@ async fn tenant_object_without_pods_keeps_permissions() {
 async fn named_limits_of_a_tenant_object_apply_and_others_stay() {
     let world = tenant_of(json!({ "limits": { "open_jobs": 100 } })).await;
     world.state().tenant_limits.tokens = 7;
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     let limits = world.state().tenant_limits;
     assert_eq!((limits.open_jobs, limits.tokens), (100, 7));
 
     world.told("");
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     assert_eq!(world.told("admin "), Vec::<String>::new(), "nothing is new");
 
     world.state().tenant_limits.open_jobs = 5;
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     assert_eq!(world.state().tenant_limits.open_jobs, 100);
 
     world.change(|object| object["spec"]["limits"] = json!({ "open_job": 3 }));
-    world.tenant_look().await.expect("a look");
+    world.reconcile_tenant().await.expect("a reconciliation");
     let status = world.status();
     assert_eq!(status["reason"], "InvalidDocument");
     let message = status["message"].as_str().expect("a message");

@@ -18,7 +18,7 @@ async fn with_job() -> World {
         "version": "muster/v1", "name": "mine", "labels": labels, "command": { "argv": ["true"] },
     });
     world.state().jobs.push(job(OURS, "vision", &document));
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     world.told("");
     world
 }
@@ -45,7 +45,7 @@ async fn replicas_are_passed_on_once_and_withdrawn() {
     let world = with_job().await;
     write(&world, "replicas", 3.into());
     for _ in 0..3 {
-        world.job_look().await.expect("a look");
+        world.reconcile_job().await.expect("a reconciliation");
     }
     let patch = format!("vision PATCH /muster/api/v1/jobs/{OURS}");
     assert_eq!(world.told("vision "), std::slice::from_ref(&patch));
@@ -62,7 +62,7 @@ async fn replicas_are_passed_on_once_and_withdrawn() {
     let range = json!({ "min": 1, "max": 4 });
     write(&world, "scale", json!({ "workers": range }));
     write(&world, "priority", 7.into());
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     assert_eq!(world.told("vision "), [patch]);
     let spec = world.state().jobs[0]["spec"].clone();
     assert_eq!(spec["scale"]["workers"], range);
@@ -73,7 +73,7 @@ async fn replicas_are_passed_on_once_and_withdrawn() {
 async fn object_is_submitted_with_its_replicas() {
     let spec = json!({ "command": { "argv": ["true"] }, "replicas": 2, "scale": { "power_of_two": true } });
     let world = World::with("TrainingJob", spec).await;
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     let spec = world.state().jobs[0]["spec"].clone();
     let workers = json!({ "min": 2, "max": 2 });
     assert_eq!(
@@ -89,11 +89,11 @@ async fn change_in_muster_stays_until_the_object_changes() {
     let changed = json!({ "workers": { "min": 5, "max": 5 } });
     world.state().jobs[0]["spec"]["scale"] = changed;
     for _ in 0..2 {
-        world.job_look().await.expect("a look");
+        world.reconcile_job().await.expect("a reconciliation");
     }
     assert_eq!(world.told("vision "), Vec::<String>::new());
     write(&world, "priority", 1.into());
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     assert_eq!(world.told("vision ").len(), 1);
     let workers = world.state().jobs[0]["spec"]["scale"]["workers"].clone();
     assert_eq!(workers, json!({ "min": 1, "max": 1 }));
@@ -105,7 +105,7 @@ async fn rejected_change_is_requested_once_and_shown() {
     world.state().unwilling = Some("workers.min");
     write(&world, "replicas", 3.into());
     for _ in 0..4 {
-        world.job_look().await.expect("a look");
+        world.reconcile_job().await.expect("a reconciliation");
         let shown = misconfigured(&world).expect("it is shown");
         assert_eq!(shown["reason"], "ChangeRefused");
         let message = shown["message"].as_str().expect("a message");
@@ -114,7 +114,7 @@ async fn rejected_change_is_requested_once_and_shown() {
     assert_eq!(world.told("vision PATCH").len(), 1);
     world.state().unwilling = None;
     write(&world, "replicas", 2.into());
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     assert_eq!(world.told("vision PATCH").len(), 1, "another is tried");
     assert_eq!(misconfigured(&world), None);
 }
@@ -124,7 +124,7 @@ async fn immutable_change_is_shown_and_others_are_carried_out() {
     let world = with_job().await;
     write(&world, "retries", 9.into());
     write(&world, "replicas", 2.into());
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     let shown = misconfigured(&world).expect("it is shown");
     assert_eq!(shown["reason"], "SpecChanged");
     assert_eq!(world.told("vision PATCH").len(), 1);
@@ -134,11 +134,11 @@ async fn immutable_change_is_shown_and_others_are_carried_out() {
 async fn spec_shown_as_changed_does_not_undo_changes_in_muster() {
     let world = with_job().await;
     write(&world, "retries", 9.into());
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     let changed = json!({ "workers": { "min": 5, "max": 5 } });
     world.state().jobs[0]["spec"]["scale"] = changed.clone();
     for _ in 0..3 {
-        world.job_look().await.expect("a look");
+        world.reconcile_job().await.expect("a reconciliation");
         assert!(misconfigured(&world).is_some());
     }
     assert_eq!(world.told("vision PATCH").len(), 0);
@@ -152,10 +152,10 @@ async fn step_filled_in_by_muster_is_no_change() {
     world.state().jobs[0]["spec"]["from"] = from;
     write(&world, "from", json!({ "job": OURS }));
     write(&world, "replicas", 2.into());
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     assert_eq!(misconfigured(&world), None);
     write(&world, "from", json!({ "job": OURS, "step": 8 }));
-    world.job_look().await.expect("a look");
+    world.reconcile_job().await.expect("a reconciliation");
     let shown = misconfigured(&world).expect("another step");
     assert_eq!(shown["reason"], "SpecChanged");
 }

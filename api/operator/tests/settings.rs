@@ -1,15 +1,15 @@
 //! Tests of the operator's flags.
 
 use clap::Parser as _;
-use muster_operator::config::{Command, Flags, Run};
-use muster_operator::nodes::{PlaceholderSettings, SettingsError};
+use muster_operator::config::{OperatorArgs, OperatorCommand, OperatorRunArgs};
+use muster_operator::nodes::{PlaceholderSettings, PlaceholderSettingsError};
 use serde_json::json;
 
-fn run(further: &[&str]) -> Result<Run, clap::Error> {
+fn run(further: &[&str]) -> Result<OperatorRunArgs, clap::Error> {
     let given = ["muster-operator", "run", "--token", "x"];
-    match Flags::try_parse_from(given.iter().chain(further))?.command {
-        Command::Run(run) => Ok(*run),
-        Command::Crds => panic!("it was told to run"),
+    match OperatorArgs::try_parse_from(given.iter().chain(further))?.command {
+        OperatorCommand::Run(run) => Ok(*run),
+        OperatorCommand::Crds => panic!("it was told to run"),
     }
 }
 
@@ -53,7 +53,10 @@ fn placeholders_need_nodes_and_a_valid_file() {
         let given: Vec<&str> = flags.iter().chain(further).copied().collect();
         run(&given).expect("right").placeholders()
     };
-    assert!(matches!(of(&[]), Err(SettingsError::WithoutNodes)));
+    assert!(matches!(
+        of(&[]),
+        Err(PlaceholderSettingsError::WithoutNodes)
+    ));
     assert!(of(&["--nodes", "true"]).expect("right").is_some());
     let none = run(&[]).expect("right").placeholders();
     assert!(none.expect("nothing is asked for").is_none());
@@ -68,7 +71,7 @@ fn placeholders_need_nodes_and_a_valid_file() {
         let (parent, name) = field.rsplit_once('/').expect("a path");
         wrong.pointer_mut(parent).expect("it is there")[name] = value;
         let error = write(&wrong).expect_err(field);
-        let SettingsError::Malformed { source, .. } = error else {
+        let PlaceholderSettingsError::Malformed { source, .. } = error else {
             panic!("{error}");
         };
         assert!(source.to_string().contains(said), "{source}");
@@ -88,5 +91,8 @@ fn placeholders_need_nodes_and_a_valid_file() {
     }
     std::fs::remove_file(&path).expect("it was there");
     let gone = PlaceholderSettings::read(&path);
-    assert!(matches!(gone, Err(SettingsError::Unreadable { .. })));
+    assert!(matches!(
+        gone,
+        Err(PlaceholderSettingsError::Unreadable { .. })
+    ));
 }

@@ -4,16 +4,16 @@ use muster_client::ClientError;
 use muster_model::view::{JobView, Problem, StudyView};
 use muster_operator::job::document::{document, idempotency_key, refusal};
 use muster_operator::job::status::TrainingJob;
-use muster_operator::job::status::{JobStatus, News};
-use muster_operator::look::{Look, Shown as _};
-use muster_operator::refused::Refused;
-use muster_operator::study::status::{Pause, StudyStatus};
+use muster_operator::job::status::{JobStatus, StatusDifference};
+use muster_operator::reconciliation::{Reconciliation, SubmittedStatus as _};
+use muster_operator::rejection::ObjectRejection;
+use muster_operator::study::status::{StudyPause, StudyStatus};
 use muster_operator::tenant::{self, TenantStatus};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-fn look<S>(before: &S) -> Look<'_, S> {
-    Look {
+fn reconciliation<S>(before: &S) -> Reconciliation<'_, S> {
+    Reconciliation {
         before,
         generation: Some(3),
         now: OffsetDateTime::UNIX_EPOCH,
@@ -78,7 +78,7 @@ fn waiting_job_shows_position_and_kueue_condition() {
         },
     });
     let before = JobStatus::default();
-    let status = look(&before).of(&job(&json!({ "waiting": waiting })), false, None);
+    let status = reconciliation(&before).of(&job(&json!({ "waiting": waiting })), false, None);
     assert_eq!(status.phase, "Queued");
     assert_eq!(status.position, Some(4));
     assert_eq!(status.workers.as_deref(), Some("0/2..8"));
@@ -99,7 +99,7 @@ fn running_job_shows_progress_and_remaining_time() {
     let before = JobStatus::default();
     let shown = |eta_s: f64| {
         let running = json!({ "phase": "running", "state": { "phase": "running" }, "progress": progress(eta_s) });
-        look(&before).of(&job(&running), false, None)
+        reconciliation(&before).of(&job(&running), false, None)
     };
     let status = shown(130.0);
     assert_eq!(status.progress.as_deref(), Some("45%"));
@@ -115,9 +115,9 @@ fn running_job_shows_progress_and_remaining_time() {
     ] {
         assert_eq!(shown(seconds).eta.as_deref(), Some(said), "{seconds}");
     }
-    assert_eq!(status.news(&status), News::None);
-    assert_eq!(status.news(&shown(10.0)), News::Progress);
-    assert_eq!(status.news(&before), News::Change);
+    assert_eq!(status.news(&status), StatusDifference::None);
+    assert_eq!(status.news(&shown(10.0)), StatusDifference::Progress);
+    assert_eq!(status.news(&before), StatusDifference::Change);
 }
 
 /// Each round changes the positions of all waiting jobs, and the figures of their reasons.
@@ -131,26 +131,29 @@ fn position_ranks_between_change_and_progress() {
                 "why": { "reason": "not_considered" }, "smallest_change": null, "position": position,
             },
         });
-        look(&before).of(&job(&json!({ "waiting": waiting })), false, None)
+        reconciliation(&before).of(&job(&json!({ "waiting": waiting })), false, None)
     };
     let first = waiting("WaitingForGpus", "needs 2 GPUs, 1 are free", 4);
     let moved = waiting("WaitingForGpus", "needs 2 GPUs, 0 are free", 3);
-    assert_eq!(moved.news(&first), News::Place);
+    assert_eq!(moved.news(&first), StatusDifference::Place);
     let other = waiting("WaitingForQuota", "needs 2 GPUs, 1 are free", 4);
-    assert_eq!(other.news(&first), News::Change);
-    assert!(News::Progress < News::Place && News::Place < News::Change);
+    assert_eq!(other.news(&first), StatusDifference::Change);
+    assert!(
+        StatusDifference::Progress < StatusDifference::Place
+            && StatusDifference::Place < StatusDifference::Change
+    );
 }
 
 #[test]
 fn failed_job_shows_its_reason_and_paused_job_its_hold() {
     let before = JobStatus::default();
     let failed = json!({ "phase": "failed", "state": { "phase": "failed", "reason": "code 3" }, "failure": "code 3" });
-    let status = look(&before).of(&job(&failed), false, None);
+    let status = reconciliation(&before).of(&job(&failed), false, None);
     assert_eq!(condition(&status, "Finished"), ("True", "Failed", "code 3"));
     assert_eq!(condition(&status, "Admitted").0, "False");
     assert!(status.is_finished());
     let paused = json!({ "phase": "paused", "state": { "phase": "paused" }, "intent": "pause" });
-    let status = look(&before).of(&job(&paused), true, None);
+    let status = reconciliation(&before).of(&job(&paused), true, None);
     assert_eq!(condition(&status, "Suspended").0, "True");
     assert!(status.suspended && !status.is_finished());
     assert_eq!(status.reason.as_deref(), Some("Suspended"));
@@ -177,7 +180,7 @@ fn ended_job_is_either_complete_or_failed() {
         } else {
             json!({ "phase": phase })
         };
-        let status = look(&before).of(
+        let status = reconciliation(&before).of(
             &job(&json!({ "phase": phase, "state": state })),
             false,
             None,
@@ -189,7 +192,7 @@ fn ended_job_is_either_complete_or_failed() {
         );
         assert_eq!(has(&status, "Finished"), complete || failed, "{phase}");
     }
-    let removed = JobStatus::removed(&look(&before));
+    let removed = JobStatus::removed(&reconciliation(&before));
     assert!(has(&removed, "Failed") && !has(&removed, "Complete"));
 }
 
@@ -198,30 +201,33 @@ fn ended_job_is_either_complete_or_failed() {
 #[test]
 fn definitions_have_every_field_of_every_status() {
     let before = JobStatus::default();
-    let changed = Refused::spec_changed("it goes on", "spec.suspend");
+    let changed = ObjectRejection::spec_changed("it goes on", "spec.suspend");
     let everything = json!({
         "phase": "failed", "state": { "phase": "failed", "reason": "code 3" }, "failure": "code 3", "progress": progress(1.0),
         "model_path": "a/b", "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:00Z",
     });
-    let of = look(&before).of(&job(&everything), true, Some(&changed));
+    let of = reconciliation(&before).of(&job(&everything), true, Some(&changed));
     is_known("TrainingJob", &of);
-    is_known("TrainingJob", &JobStatus::held(&look(&before), "a"));
     is_known(
         "TrainingJob",
-        &JobStatus::refused(&look(&before), "a", &changed),
+        &JobStatus::held(&reconciliation(&before), "a"),
     );
-    is_known("TrainingJob", &JobStatus::removed(&look(&of)));
+    is_known(
+        "TrainingJob",
+        &JobStatus::refused(&reconciliation(&before), "a", &changed),
+    );
+    is_known("TrainingJob", &JobStatus::removed(&reconciliation(&of)));
 
     let before = StudyStatus::default();
-    let of = look(&before).of(&study(), Pause::Ordered, Some(&changed));
+    let of = reconciliation(&before).of(&study(), StudyPause::Ordered, Some(&changed));
     assert_eq!(of.best.as_deref(), Some("#0 0.5000"));
     is_known("Study", &of);
-    is_known("Study", &StudyStatus::held(&look(&before), "a"));
+    is_known("Study", &StudyStatus::held(&reconciliation(&before), "a"));
     is_known(
         "Study",
-        &StudyStatus::refused(&look(&before), "a", &changed),
+        &StudyStatus::refused(&reconciliation(&before), "a", &changed),
     );
-    is_known("Study", &StudyStatus::removed(&look(&of)));
+    is_known("Study", &StudyStatus::removed(&reconciliation(&of)));
 
     for refused in [None, Some(&changed)] {
         let id = "01890000-0000-7000-8000-000000000001".parse().ok();

@@ -23,9 +23,9 @@
 mod ours;
 mod theirs;
 
-use muster_e2e::cluster::{Cluster, Options};
-use ours::{By, Ours};
-use theirs::Theirs;
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
+use ours::{MusterStudy, RequestMode};
+use theirs::OptunaStudy;
 
 const ROUNDS: usize = 21;
 const ASKERS: usize = 8;
@@ -52,9 +52,9 @@ async fn main() {
     }
     let trials = std::env::var("MUSTER_ASK_TRIALS").ok();
     let trials = trials.map_or(10_000, |text| text.parse().expect("a number of trials"));
-    let cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
-    let mut theirs = Theirs::start(&cluster, trials).await;
-    let mut ours = Ours::fill(&cluster, trials).await;
+    let cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 1 }).await;
+    let mut theirs = OptunaStudy::start(&cluster, trials).await;
+    let mut ours = MusterStudy::fill(&cluster, trials).await;
     if let Some(theirs) = &mut theirs {
         theirs.ready();
     }
@@ -72,17 +72,17 @@ async fn main() {
 
 /// Runs `rounds` rounds of `askers` clients with `each` asks and tells; the sides alternate.
 async fn contest(
-    ours: &mut Ours<'_>,
-    theirs: &mut Option<Theirs>,
+    ours: &mut MusterStudy<'_>,
+    theirs: &mut Option<OptunaStudy>,
     (name, askers, each): (&str, usize, usize),
     rounds: usize,
 ) {
     let (mut by_one, mut by_two, mut their_costs) = (Vec::new(), Vec::new(), Vec::new());
     let mut together = Vec::new();
     for _ in 0..rounds {
-        by_one.push(ours.round(askers, each, By::One).await);
+        by_one.push(ours.round(askers, each, RequestMode::One).await);
         their_costs.extend(theirs.as_mut().map(|theirs| theirs.round(each)));
-        by_two.push(ours.round(askers, each, By::Two).await);
+        by_two.push(ours.round(askers, each, RequestMode::Two).await);
         if askers > 1 {
             together.push(ours.round_together(askers).await);
         }

@@ -2,8 +2,8 @@
 
 use super::Cost;
 use muster_client::Client;
-use muster_e2e::cluster::Cluster;
-use muster_e2e::processes::Process;
+use muster_e2e::cluster::TestCluster;
+use muster_e2e::processes::OsProcess;
 use muster_e2e::study::created;
 use muster_model::id::StudyId;
 use muster_model::study::ToldState;
@@ -20,25 +20,25 @@ const CONCURRENCY: u32 = 100;
 
 /// Requests of one tell and ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum RequestMode {
     /// One request.
     One,
     /// One request each.
     Two,
 }
 
-pub struct Ours<'a> {
+pub struct MusterStudy<'a> {
     client: &'a Client,
     study: StudyId,
     /// Trials without a result.
     open: Vec<TrialView>,
-    daemons: Vec<Process>,
+    daemons: Vec<OsProcess>,
     noise: u64,
 }
 
-impl<'a> Ours<'a> {
+impl<'a> MusterStudy<'a> {
     /// Creates a study with `trials` finished trials in the whole space.
-    pub async fn fill(cluster: &'a Cluster, trials: u32) -> Self {
+    pub async fn fill(cluster: &'a TestCluster, trials: u32) -> Self {
         let axes: Vec<_> = (0..6)
             .map(|i| json!({"name": format!("x{i}"), "type": "float", "low": 0.0, "high": 1.0}))
             .collect();
@@ -76,7 +76,7 @@ impl<'a> Ours<'a> {
 
     /// Runs `askers` clients at the same time. Each reports a trial and asks for its successor,
     /// `each` times; no successor can be proposed before. Returns the cost of one tell and ask.
-    pub async fn round(&mut self, askers: usize, each: usize, by: By) -> Cost {
+    pub async fn round(&mut self, askers: usize, each: usize, by: RequestMode) -> Cost {
         let (began, cpu) = (Instant::now(), self.cpu_ms());
         let trials: Vec<TrialView> = self.open.drain(..askers).collect();
         let values: Vec<f64> = (0..askers * each).map(|_| self.noise()).collect();
@@ -86,8 +86,8 @@ impl<'a> Ours<'a> {
             for value in values {
                 let result = vec![(trial, *value)];
                 let mut next = match by {
-                    By::One => told(client, study, result, Some(ASK)).await,
-                    By::Two => {
+                    RequestMode::One => told(client, study, result, Some(ASK)).await,
+                    RequestMode::Two => {
                         told(client, study, result, None).await;
                         asked(client, study, 1).await
                     }
@@ -145,7 +145,7 @@ impl<'a> Ours<'a> {
 
     /// CPU time of the daemons so far.
     fn cpu_ms(&self) -> f64 {
-        let of = |process: &Process| {
+        let of = |process: &OsProcess| {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid));
             let stat = stat.expect("the daemon runs");
             let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");

@@ -1,7 +1,7 @@
 //! Optuna on a separate database of the cluster's Postgres.
 
 use super::Cost;
-use muster_e2e::cluster::Cluster;
+use muster_e2e::cluster::TestCluster;
 use sqlx::Connection as _;
 use std::ffi::OsString;
 use std::time::Instant;
@@ -17,15 +17,15 @@ const PEER: &str = concat!(
 );
 
 /// Processes on one study, each with its own sampler.
-pub struct Theirs {
+pub struct OptunaStudy {
     askers: Vec<Optuna>,
     python: OsString,
     address: String,
 }
 
-impl Theirs {
+impl OptunaStudy {
     /// Starts to fill its database; `None` without Optuna.
-    pub async fn start(cluster: &Cluster, trials: u32) -> Option<Self> {
+    pub async fn start(cluster: &TestCluster, trials: u32) -> Option<Self> {
         let python = std::env::var_os("MUSTER_OPTUNA_PYTHON")?;
         let server = server(cluster);
         let owner = sqlx::PgConnection::connect(&format!("postgres://{server}/muster")).await;
@@ -85,7 +85,7 @@ fn cpu(asker: &mut Optuna) -> f64 {
 }
 
 /// User, password and address of the cluster's Postgres.
-fn server(cluster: &Cluster) -> String {
+fn server(cluster: &TestCluster) -> String {
     let postgres = cluster.running("postgres");
     let mut arguments = postgres.iter().flat_map(|process| &process.arguments);
     let port = arguments.find_map(|word| word.strip_prefix("port="));

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Task, time of reading and sample. The task stands for the job.
-pub type Told = (Uuid, OffsetDateTime, Sample);
+pub type TaskSample = (Uuid, OffsetDateTime, Sample);
 
 const COLUMNS: &str = "job_id, tenant_id, revision, step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, \
                        data_ms, workers, ps_shards";
@@ -16,11 +16,11 @@ const COLUMN_COUNT: i16 = 15;
 /// Origin of Postgres' time stamps.
 const EPOCH: OffsetDateTime = time::macros::datetime!(2000-01-01 0:00 UTC);
 
-pub struct Bare {
+pub struct BarePostgres {
     pub conn: PgConnection,
 }
 
-impl Bare {
+impl BarePostgres {
     pub async fn start(owner_url: &str) -> anyhow::Result<Self> {
         let mut conn = PgConnection::connect(owner_url).await?;
         for table in ["bare_sample", "unnested_sample"] {
@@ -32,7 +32,7 @@ impl Bare {
     }
 
     /// Inserts in one binary COPY, which is one transaction.
-    pub async fn copy(&mut self, told: &[Told]) -> anyhow::Result<()> {
+    pub async fn copy(&mut self, told: &[TaskSample]) -> anyhow::Result<()> {
         let mut copy = self
             .conn
             .copy_in_raw(&format!(
@@ -50,7 +50,7 @@ impl Bare {
     }
 
     /// Inserts by UNNEST, with `rows` rows per statement, which is one transaction.
-    pub async fn unnest(&mut self, told: &[Told], rows: usize) -> anyhow::Result<()> {
+    pub async fn unnest(&mut self, told: &[TaskSample], rows: usize) -> anyhow::Result<()> {
         let statement = format!(
             "insert into unnested_sample ({COLUMNS}) select * from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], \
              $5::timestamptz[], $6::float8[], $7::float8[], $8::float8[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], \
@@ -108,7 +108,7 @@ fn floats(sample: &Sample) -> [f64; 8] {
 
 /// Postgres' binary format of COPY: a header; per row the number of fields, and each field after
 /// its length; a trailer.
-fn encode(told: &[Told]) -> Vec<u8> {
+fn encode(told: &[TaskSample]) -> Vec<u8> {
     let mut bytes = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
     let field = |bytes: &mut Vec<u8>, value: &[u8]| {
         bytes.extend(

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-pub struct Client {
+pub struct KeepAliveClient {
     stream: TcpStream,
     request: Vec<u8>,
     answer: Vec<u8>,
 }
 
-impl Client {
+impl KeepAliveClient {
     /// Connects, for repeated posts of `document`.
     pub async fn connect(
         address: SocketAddr,

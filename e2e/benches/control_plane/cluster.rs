@@ -19,22 +19,22 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Running jobs, one task each, on one node.
-pub struct Cluster {
+pub struct BenchCluster {
     pool: StorePool,
     node: NodeId,
-    jobs: Vec<Running>,
+    jobs: Vec<BenchJob>,
     /// Number of the job that sends the next backlog.
     turn: usize,
 }
 
-struct Running {
+struct BenchJob {
     job: JobId,
     task: TaskId,
     /// Step of the next sample.
     step: u64,
 }
 
-impl Cluster {
+impl BenchCluster {
     pub async fn start(db: &TestDb, jobs: u32) -> anyhow::Result<Self> {
         let pool = pool::scheduler(&db.scheduler_url, 1)?;
         let mut tx = pool::begin(&pool).await?;
@@ -67,7 +67,7 @@ impl Cluster {
             let outcome = plan::commit(&mut tx, &[start], now()).await?;
             ensure!(outcome.conflicts.is_empty(), "{:?}", outcome.conflicts);
             tx.commit().await?;
-            running.push(Running { job, task, step: 1 });
+            running.push(BenchJob { job, task, step: 1 });
         }
         let cluster = Self {
             pool,
@@ -135,7 +135,7 @@ impl Cluster {
     }
 }
 
-impl Running {
+impl BenchJob {
     fn tell(&mut self, samples: u64) -> TaskEvents {
         let first = self.step;
         self.step += samples;

@@ -1,8 +1,8 @@
 //! Progress samples through `report::record`, compared with the same rows by COPY and by UNNEST.
 
-use crate::bare::{Bare, Told};
-use crate::cluster::Cluster;
-use crate::table::Row;
+use crate::bare::{BarePostgres, TaskSample};
+use crate::cluster::BenchCluster;
+use crate::table::RatioRow;
 use muster_model::assignment::TaskReport;
 use muster_store::report::NodeReport;
 use muster_testdb::TestDb;
@@ -17,9 +17,9 @@ const BACKLOG_REPORTS: usize = 10;
 const LIVE_REPORTS: usize = 100;
 const UNNEST_ROWS: usize = 1_000;
 
-pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
-    let mut cluster = Cluster::start(db, JOBS).await?;
-    let mut bare = Bare::start(&db.owner_url).await?;
+pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<RatioRow>> {
+    let mut cluster = BenchCluster::start(db, JOBS).await?;
+    let mut bare = BarePostgres::start(&db.owner_url).await?;
     let mut backlog = [const { Vec::new() }; 3];
     let mut live = [const { Vec::new() }; 2];
     // The first round plans statements and fills caches.
@@ -27,7 +27,7 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
         let reports: Vec<_> = (0..BACKLOG_REPORTS)
             .map(|_| cluster.backlog(BACKLOG))
             .collect();
-        let told: Vec<Told> = reports.iter().flat_map(rows).collect();
+        let told: Vec<TaskSample> = reports.iter().flat_map(rows).collect();
         let values = [
             rate(told.len(), cluster.record(&reports)).await?,
             rate(told.len(), bare.copy(&told)).await?,
@@ -36,7 +36,7 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
         keep(&mut backlog, values, round);
         let reports: Vec<_> = (0..LIVE_REPORTS).map(|_| cluster.live()).collect();
         let count = LIVE_REPORTS * JOBS as usize;
-        let told: Vec<Vec<Told>> = reports
+        let told: Vec<Vec<TaskSample>> = reports
             .iter()
             .map(|report| rows(report).collect())
             .collect();
@@ -61,7 +61,7 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
         )
     };
     Ok(vec![
-        Row {
+        RatioRow {
             what: "samples of a backlog, against COPY",
             unit: "1/s",
             how: how(
@@ -70,7 +70,7 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
             ours: ours.clone(),
             limit: copy,
         },
-        Row {
+        RatioRow {
             what: "samples of a backlog, against UNNEST",
             unit: "1/s",
             how: how(
@@ -79,7 +79,7 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
             ours,
             limit: unnest,
         },
-        Row {
+        RatioRow {
             what: "samples as they come, against COPY",
             unit: "1/s",
             how: format!(
@@ -106,7 +106,7 @@ async fn rate(count: usize, work: impl Future<Output = anyhow::Result<()>>) -> a
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
 
-fn rows(report: &NodeReport) -> impl Iterator<Item = Told> {
+fn rows(report: &NodeReport) -> impl Iterator<Item = TaskSample> {
     report.events.iter().flat_map(|run| {
         run.events.iter().map(|(at, line)| match line {
             // The tables of the limits identify the samples of a task by the task.

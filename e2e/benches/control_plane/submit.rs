@@ -1,7 +1,7 @@
 //! Submissions through the API server, compared with bare commits.
 
-use crate::client::Client;
-use crate::table::Row;
+use crate::client::KeepAliveClient;
+use crate::table::RatioRow;
 use anyhow::ensure;
 use muster_api::config::{ApiSettings, ClientLimits};
 use muster_api::{auth, command};
@@ -28,12 +28,13 @@ const ROUNDS: usize = 5;
 const TURN: Duration = Duration::from_millis(1_500);
 const TOKEN: &str = "bench-token";
 
-pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
+pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<RatioRow>> {
     allow(db).await?;
     let address = serve(db).await?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(Client::connect(address, TOKEN, "/api/v1/jobs", crate::DOCUMENT).await?);
+        clients
+            .push(KeepAliveClient::connect(address, TOKEN, "/api/v1/jobs", crate::DOCUMENT).await?);
     }
     let mut owner = PgConnection::connect(&db.owner_url).await?;
     sqlx::query("create table bare (id uuid primary key)")
@@ -73,8 +74,8 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-fn row(what: &'static str, limit: Vec<f64>, ours: &[f64], connections: usize) -> Row {
-    Row {
+fn row(what: &'static str, limit: Vec<f64>, ours: &[f64], connections: usize) -> RatioRow {
+    RatioRow {
         what,
         unit: "1/s",
         how: format!(
@@ -87,17 +88,17 @@ fn row(what: &'static str, limit: Vec<f64>, ours: &[f64], connections: usize) ->
 }
 
 /// Operation that is repeated on its own connection.
-trait Turn: Send + 'static {
+trait RepeatedOperation: Send + 'static {
     fn once(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
-impl Turn for Client {
+impl RepeatedOperation for KeepAliveClient {
     fn once(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send {
         self.post()
     }
 }
 
-impl Turn for PgConnection {
+impl RepeatedOperation for PgConnection {
     async fn once(&mut self) -> anyhow::Result<()> {
         sqlx::query("insert into bare (id) values ($1)")
             .bind(Uuid::now_v7())
@@ -109,7 +110,10 @@ impl Turn for PgConnection {
 
 /// Runs all operations repeatedly at the same time for the duration `turn`. Returns their number
 /// and their rate per second.
-async fn together<T: Turn>(all: &mut Vec<T>, turn: Duration) -> anyhow::Result<(u64, f64)> {
+async fn together<T: RepeatedOperation>(
+    all: &mut Vec<T>,
+    turn: Duration,
+) -> anyhow::Result<(u64, f64)> {
     let began = Instant::now();
     let tasks: Vec<_> = all
         .drain(..)

@@ -2,7 +2,7 @@
 
 /// One ratio with the values of each round. Both values of a round were measured one after the
 /// other.
-pub struct Row {
+pub struct RatioRow {
     pub what: &'static str,
     pub unit: &'static str,
     /// Method in one line.
@@ -11,7 +11,7 @@ pub struct Row {
     pub limit: Vec<f64>,
 }
 
-pub fn print(rows: &[Row]) {
+pub fn print(rows: &[RatioRow]) {
     println!("\ncontrol plane, against Postgres with fsync on, on the same disk");
     println!(
         "{:<46} {:>9} {:>9} {:>6} {:>13}",

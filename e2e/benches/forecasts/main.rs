@@ -19,19 +19,19 @@ mod report;
 mod work;
 
 use muster_client::{Client, JobQuery};
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_model::forecast::Interval;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::tenant::{Access, TenantPods};
 use muster_model::view::{JobView, NewTenant, NewToken};
-use report::{Come, Look, Planned};
+use report::{ActualTimes, ListedForecast, PlanAnswer};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
-use work::{Dice, Document};
+use work::{WorkloadDocument, WorkloadRandom};
 
-const NODES: Options = Options { nodes: 4, slots: 3 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 4, slots: 3 };
 const LEASE_MS: u32 = 15_000;
 const TENANTS: [&str; 3] = ["red", "green", "blue"];
 /// Seconds during which jobs are submitted.
@@ -47,10 +47,10 @@ const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Observations of the run.
 #[derive(Default)]
-struct Seen {
-    looks: Vec<Look>,
-    plans: Vec<Planned>,
-    documents: BTreeMap<JobId, Document>,
+struct ForecastObservations {
+    looks: Vec<ListedForecast>,
+    plans: Vec<PlanAnswer>,
+    documents: BTreeMap<JobId, WorkloadDocument>,
 }
 
 #[tokio::main]
@@ -65,12 +65,12 @@ async fn main() -> anyhow::Result<()> {
     }
     let seconds = std::env::args().find_map(|argument| argument.parse().ok());
     let csv = std::env::args().find_map(|argument| Some(argument.strip_prefix("csv=")?.to_owned()));
-    let mut cluster = Cluster::start_leasing(NODES, LEASE_MS).await;
+    let mut cluster = TestCluster::start_leasing(NODES, LEASE_MS).await;
     let mut clients = Vec::new();
     for name in TENANTS {
         clients.push(tenant(&cluster, name).await?);
     }
-    let mut seen = Seen::default();
+    let mut seen = ForecastObservations::default();
     let began = Instant::now();
     run(
         &clients,
@@ -79,7 +79,7 @@ async fn main() -> anyhow::Result<()> {
     )
     .await?;
     let jobs = ended(&clients).await?;
-    let came: BTreeMap<JobId, Come> = jobs
+    let came: BTreeMap<JobId, ActualTimes> = jobs
         .iter()
         .filter_map(|job| Some((job.id, come(job, *seen.documents.get(&job.id)?)?)))
         .collect();
@@ -98,7 +98,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn tenant(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
+async fn tenant(cluster: &TestCluster, name: &str) -> anyhow::Result<Client> {
     let admin = cluster.client();
     let new = NewTenant {
         name: name.to_owned(),
@@ -119,8 +119,12 @@ async fn tenant(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
 }
 
 /// Submits jobs for the duration `submitted` and polls them until all have ended.
-async fn run(clients: &[Client], submitted: Duration, seen: &mut Seen) -> anyhow::Result<()> {
-    let mut dice = Dice::new(7);
+async fn run(
+    clients: &[Client],
+    submitted: Duration,
+    seen: &mut ForecastObservations,
+) -> anyhow::Result<()> {
+    let mut dice = WorkloadRandom::new(7);
     let began = Instant::now();
     let (mut next_job, mut next_look) = (Duration::ZERO, Duration::ZERO);
     let mut next_burst = Duration::from_secs(60);
@@ -150,9 +154,13 @@ async fn run(clients: &[Client], submitted: Duration, seen: &mut Seen) -> anyhow
 }
 
 /// Submits one job of a random document, and sometimes asks for its plan before.
-async fn submit(clients: &[Client], dice: &mut Dice, seen: &mut Seen) -> anyhow::Result<()> {
+async fn submit(
+    clients: &[Client],
+    dice: &mut WorkloadRandom,
+    seen: &mut ForecastObservations,
+) -> anyhow::Result<()> {
     let tenant = dice.below(clients.len());
-    let document = Document::thrown(tenant, dice);
+    let document = WorkloadDocument::thrown(tenant, dice);
     let json = document.json();
     let planned = match dice.below(PLANNED as usize) {
         0 => Some(clients[tenant].plan(&json).await?),
@@ -163,7 +171,7 @@ async fn submit(clients: &[Client], dice: &mut Dice, seen: &mut Seen) -> anyhow:
     let job = clients[tenant].submit(&json, None).await?.id;
     seen.documents.insert(job, document);
     if let Some(plan) = planned {
-        seen.plans.push(Planned {
+        seen.plans.push(PlanAnswer {
             job,
             made_at: plan.made_at,
             finish: plan.finish,
@@ -174,7 +182,7 @@ async fn submit(clients: &[Client], dice: &mut Dice, seen: &mut Seen) -> anyhow:
 }
 
 /// Stores the tenants' lists and returns the number of open jobs.
-async fn look(clients: &[Client], seen: &mut Seen) -> anyhow::Result<usize> {
+async fn look(clients: &[Client], seen: &mut ForecastObservations) -> anyhow::Result<usize> {
     let mut open = 0;
     for client in clients {
         let query = JobQuery {
@@ -194,7 +202,7 @@ async fn look(clients: &[Client], seen: &mut Seen) -> anyhow::Result<usize> {
             let interval = |of: fn(&muster_model::forecast::Forecast) -> Option<Interval>| {
                 job.forecast.as_ref().and_then(of)
             };
-            seen.looks.push(Look {
+            seen.looks.push(ListedForecast {
                 job: job.id,
                 at,
                 has_started: job.started_at.is_some(),
@@ -226,8 +234,8 @@ async fn ended(clients: &[Client]) -> anyhow::Result<Vec<JobView>> {
     Ok(jobs)
 }
 
-fn come(job: &JobView, document: Document) -> Option<Come> {
-    Some(Come {
+fn come(job: &JobView, document: WorkloadDocument) -> Option<ActualTimes> {
+    Some(ActualTimes {
         document,
         started_at: job.started_at?,
         finished_at: job.finished_at?,

@@ -1,6 +1,6 @@
 //! Compares stored forecasts with real times and prints the result.
 
-use crate::work::Document;
+use crate::work::WorkloadDocument;
 use muster_model::forecast::Interval;
 use muster_model::id::JobId;
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use time::OffsetDateTime;
 
 /// Real times of a job that succeeded.
-pub struct Come {
-    pub document: Document,
+pub struct ActualTimes {
+    pub document: WorkloadDocument,
     pub started_at: OffsetDateTime,
     pub finished_at: OffsetDateTime,
 }
 
 /// Forecast of a job in a list.
-pub struct Look {
+pub struct ListedForecast {
     pub job: JobId,
     pub at: OffsetDateTime,
     pub has_started: bool,
@@ -24,7 +24,7 @@ pub struct Look {
 }
 
 /// Answer to a plan of a job that was submitted directly after it.
-pub struct Planned {
+pub struct PlanAnswer {
     pub job: JobId,
     pub made_at: OffsetDateTime,
     pub finish: Option<Interval>,
@@ -34,16 +34,16 @@ pub struct Planned {
 
 /// Interval, or none, and the real time.
 #[derive(Clone, Copy)]
-struct Case {
+struct ForecastCase {
     job: JobId,
-    document: Document,
+    document: WorkloadDocument,
     at: OffsetDateTime,
     has_started: bool,
     interval: Option<Interval>,
     came_at: OffsetDateTime,
 }
 
-impl Case {
+impl ForecastCase {
     fn left_s(&self, at: OffsetDateTime) -> f64 {
         (at - self.at).as_seconds_f64().max(0.0)
     }
@@ -60,7 +60,7 @@ impl Case {
     }
 }
 
-pub fn print(came: &BTreeMap<JobId, Come>, looks: &[Look], plans: &[Planned]) {
+pub fn print(came: &BTreeMap<JobId, ActualTimes>, looks: &[ListedForecast], plans: &[PlanAnswer]) {
     println!(
         "{:<34} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
         "", "hold %", "early", "late", "unsure", "none", "jobs", "looks"
@@ -94,13 +94,13 @@ pub fn print(came: &BTreeMap<JobId, Come>, looks: &[Look], plans: &[Planned]) {
         let some = plans
             .iter()
             .filter(|plan| (from..to).contains(&plan.runs_before));
-        let cases: Vec<Case> = some.filter_map(|plan| planned(came, plan)).collect();
+        let cases: Vec<ForecastCase> = some.filter_map(|plan| planned(came, plan)).collect();
         row(title, &cases, |_| true);
         println!("{:<34} {}", "", factor(&cases));
     }
 }
 
-fn horizons(cases: &[Case]) {
+fn horizons(cases: &[ForecastCase]) {
     for (title, from_s, to_s) in [
         ("  foreseen within 10 s", 0.0, 10.0),
         ("  foreseen in 10 to 30 s", 10.0, 30.0),
@@ -113,15 +113,19 @@ fn horizons(cases: &[Case]) {
 }
 
 /// Polls of a job before the event.
-fn cases(came: &BTreeMap<JobId, Come>, looks: &[Look], ends: bool) -> Vec<Case> {
-    let case = |look: &Look| {
+fn cases(
+    came: &BTreeMap<JobId, ActualTimes>,
+    looks: &[ListedForecast],
+    ends: bool,
+) -> Vec<ForecastCase> {
+    let case = |look: &ListedForecast| {
         let come = came.get(&look.job)?;
         let (interval, came_at) = if ends {
             (look.finish, come.finished_at)
         } else {
             (look.start, come.started_at)
         };
-        (look.at < came_at).then_some(Case {
+        (look.at < came_at).then_some(ForecastCase {
             job: look.job,
             document: come.document,
             at: look.at,
@@ -133,9 +137,9 @@ fn cases(came: &BTreeMap<JobId, Come>, looks: &[Look], ends: bool) -> Vec<Case> 
     looks.iter().filter_map(case).collect()
 }
 
-fn planned(came: &BTreeMap<JobId, Come>, plan: &Planned) -> Option<Case> {
+fn planned(came: &BTreeMap<JobId, ActualTimes>, plan: &PlanAnswer) -> Option<ForecastCase> {
     let come = came.get(&plan.job)?;
-    Some(Case {
+    Some(ForecastCase {
         job: plan.job,
         document: come.document,
         at: plan.made_at,
@@ -147,7 +151,7 @@ fn planned(came: &BTreeMap<JobId, Come>, plan: &Planned) -> Option<Case> {
 
 /// Sums over one job's polls.
 #[derive(Default, Clone, Copy)]
-struct Sums {
+struct PollSums {
     looks: f64,
     shown: f64,
     held: f64,
@@ -156,8 +160,8 @@ struct Sums {
     unsure: f64,
 }
 
-fn row(title: &str, cases: &[Case], counts: impl Fn(&Case) -> bool) {
-    let mut jobs: BTreeMap<JobId, Sums> = BTreeMap::new();
+fn row(title: &str, cases: &[ForecastCase], counts: impl Fn(&ForecastCase) -> bool) {
+    let mut jobs: BTreeMap<JobId, PollSums> = BTreeMap::new();
     for case in cases.iter().filter(|case| counts(case)) {
         let sums = jobs.entry(case.job).or_default();
         sums.looks += 1.0;
@@ -174,7 +178,7 @@ fn row(title: &str, cases: &[Case], counts: impl Fn(&Case) -> bool) {
         }
     }
     // The share of each job, then the mean of the shares.
-    let mean = |part: fn(&Sums) -> f64, whole: fn(&Sums) -> f64| {
+    let mean = |part: fn(&PollSums) -> f64, whole: fn(&PollSums) -> f64| {
         let shares: Vec<f64> = jobs
             .values()
             .filter(|sums| whole(sums) > 0.0)
@@ -198,7 +202,7 @@ fn row(title: &str, cases: &[Case], counts: impl Fn(&Case) -> bool) {
 }
 
 /// Median factor between a plan's median and the real time.
-fn factor(cases: &[Case]) -> String {
+fn factor(cases: &[ForecastCase]) -> String {
     let mut off: Vec<f64> = cases
         .iter()
         .filter_map(|case| {
@@ -214,7 +218,7 @@ fn factor(cases: &[Case]) -> String {
 }
 
 /// One line for every poll of a job before its end.
-pub fn csv(came: &BTreeMap<JobId, Come>, looks: &[Look]) -> String {
+pub fn csv(came: &BTreeMap<JobId, ActualTimes>, looks: &[ListedForecast]) -> String {
     let mut text = String::from("what,document,job,at_s,started,p10_s,p50_s,p90_s,came_s\n");
     let first = looks.first().map(|look| look.at);
     for (what, ends) in [("end", true), ("start", false)] {

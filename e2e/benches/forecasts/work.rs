@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-pub struct Dice(u64);
+pub struct WorkloadRandom(u64);
 
-impl Dice {
+impl WorkloadRandom {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -24,7 +24,7 @@ impl Dice {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum WorkloadKind {
     /// Program of uniform length between both, in tenths of a second.
     Even(u32, u32),
     /// Program of lognormal length: median in tenths of a second, and spread in hundredths.
@@ -38,27 +38,27 @@ pub enum Kind {
 }
 
 /// Kinds with their weights.
-const KINDS: [(Kind, u32); 9] = [
-    (Kind::Even(30, 60), 3),
-    (Kind::Even(100, 200), 3),
-    (Kind::Even(300, 500), 2),
-    (Kind::Even(800, 1_200), 1),
-    (Kind::Wild(120, 60), 2),
-    (Kind::Steps(30), 2),
-    (Kind::Engine(1, 6_000), 2),
-    (Kind::Engine(3, 15_000), 1),
-    (Kind::Target, 1),
+const KINDS: [(WorkloadKind, u32); 9] = [
+    (WorkloadKind::Even(30, 60), 3),
+    (WorkloadKind::Even(100, 200), 3),
+    (WorkloadKind::Even(300, 500), 2),
+    (WorkloadKind::Even(800, 1_200), 1),
+    (WorkloadKind::Wild(120, 60), 2),
+    (WorkloadKind::Steps(30), 2),
+    (WorkloadKind::Engine(1, 6_000), 2),
+    (WorkloadKind::Engine(3, 15_000), 1),
+    (WorkloadKind::Target, 1),
 ];
 
 /// Document that a tenant submits repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Document {
+pub struct WorkloadDocument {
     pub tenant: usize,
-    pub kind: Kind,
+    pub kind: WorkloadKind,
 }
 
-impl Document {
-    pub fn thrown(tenant: usize, dice: &mut Dice) -> Self {
+impl WorkloadDocument {
+    pub fn thrown(tenant: usize, dice: &mut WorkloadRandom) -> Self {
         let all: u32 = KINDS.iter().map(|(_, weight)| weight).sum();
         let mut left = dice.below(all as usize) as u32;
         for (kind, weight) in KINDS {
@@ -71,16 +71,16 @@ impl Document {
     }
 
     pub fn is_engine(self) -> bool {
-        matches!(self.kind, Kind::Engine(..) | Kind::Target)
+        matches!(self.kind, WorkloadKind::Engine(..) | WorkloadKind::Target)
     }
 
     pub fn name(self) -> String {
         match self.kind {
-            Kind::Even(least, most) => format!("even-{least}-{most}"),
-            Kind::Wild(middle, _) => format!("wild-{middle}"),
-            Kind::Steps(steps) => format!("steps-{steps}"),
-            Kind::Engine(workers, steps) => format!("engine-{workers}-{steps}"),
-            Kind::Target => "target".to_owned(),
+            WorkloadKind::Even(least, most) => format!("even-{least}-{most}"),
+            WorkloadKind::Wild(middle, _) => format!("wild-{middle}"),
+            WorkloadKind::Steps(steps) => format!("steps-{steps}"),
+            WorkloadKind::Engine(workers, steps) => format!("engine-{workers}-{steps}"),
+            WorkloadKind::Target => "target".to_owned(),
         }
     }
 
@@ -94,7 +94,7 @@ impl Document {
             json!({ "version": "muster/v1", "name": name, "command": command })
         };
         match self.kind {
-            Kind::Even(least, most) => {
+            WorkloadKind::Even(least, most) => {
                 let span = most - least;
                 program(
                     format!(
@@ -103,20 +103,22 @@ impl Document {
                     None,
                 )
             }
-            Kind::Wild(middle, spread) => program(
+            WorkloadKind::Wild(middle, spread) => program(
                 format!(
                     "{THROW}; sleep $(awk \"BEGIN {{ n = sqrt(-2 * log($a)) * cos(6.2832 * $b); print {middle} / 10 * exp({spread} / 100 * n) }}\")"
                 ),
                 None,
             ),
-            Kind::Steps(steps) => program(
+            WorkloadKind::Steps(steps) => program(
                 format!(
                     "{THROW}; s=$(awk \"BEGIN {{ print 0.2 + 0.3 * $a }}\"); i=0; while [ $i -lt {steps} ]; do i=$((i+1)); sleep $s; echo \"muster: step=$i loss=1\"; done"
                 ),
                 Some(steps),
             ),
-            Kind::Engine(workers, steps) => engine(&name, workers, json!({ "steps": steps })),
-            Kind::Target => engine(
+            WorkloadKind::Engine(workers, steps) => {
+                engine(&name, workers, json!({ "steps": steps }))
+            }
+            WorkloadKind::Target => engine(
                 &name,
                 1,
                 json!({ "epochs": 150, "target": { "metric": "test_accuracy", "value": 0.84 } }),

@@ -15,14 +15,14 @@ mod report;
 
 use futures::StreamExt as _;
 use muster_client::{Client, JobQuery};
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_model::job::JobPhase;
 use muster_model::tenant::{Access, TenantPods};
 use muster_model::view::{NewTenant, NewToken};
 use report::{Figures, print};
 use std::time::{Duration, Instant};
 
-const NODES: Options = Options { nodes: 3, slots: 2 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 3, slots: 2 };
 const LEASE_MS: u32 = 10_000;
 const SHORT_QUEUE: usize = 200;
 const LONG_QUEUE: usize = 10_000;
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let long = std::env::args().find_map(|argument| argument.parse().ok());
     let long: usize = long.unwrap_or(LONG_QUEUE);
-    let mut cluster = Cluster::start_leasing(NODES, LEASE_MS).await;
+    let mut cluster = TestCluster::start_leasing(NODES, LEASE_MS).await;
     let (owner, other) = (
         tenant(&cluster, "owner").await?,
         tenant(&cluster, "other").await?,
@@ -83,7 +83,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn tenant(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
+async fn tenant(cluster: &TestCluster, name: &str) -> anyhow::Result<Client> {
     let admin = cluster.client();
     let new = NewTenant {
         name: name.to_owned(),

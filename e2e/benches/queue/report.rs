@@ -1,6 +1,6 @@
 //! Figures from the daemons' logs and `/proc`, and their output.
 
-use muster_e2e::cluster::Cluster;
+use muster_e2e::cluster::TestCluster;
 
 /// Figures of one run.
 pub struct Figures {
@@ -71,14 +71,14 @@ fn quantile(values: &[f64], part: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-fn log(cluster: &Cluster) -> anyhow::Result<String> {
+fn log(cluster: &TestCluster) -> anyhow::Result<String> {
     let path = cluster.data().join("logs/scheduler.log");
     Ok(std::fs::read_to_string(path)?)
 }
 
 /// Milliseconds of the rounds that decided something, from the scheduler's log with
 /// `MUSTER_LOG=muster_scheduler=debug`.
-pub fn round_ms(cluster: &Cluster) -> anyhow::Result<Vec<f64>> {
+pub fn round_ms(cluster: &TestCluster) -> anyhow::Result<Vec<f64>> {
     let log = log(cluster)?;
     let rounds = log.lines().filter(|line| line.contains("round committed"));
     // Colour codes of the terminal are between the name and the number.
@@ -90,12 +90,12 @@ pub fn round_ms(cluster: &Cluster) -> anyhow::Result<Vec<f64>> {
     Ok(took.collect())
 }
 
-pub fn lost_nodes(cluster: &Cluster) -> anyhow::Result<usize> {
+pub fn lost_nodes(cluster: &TestCluster) -> anyhow::Result<usize> {
     Ok(log(cluster)?.matches("node lost").count())
 }
 
 /// Peak resident set of the scheduler so far, in MiB.
-pub fn peak_mib(cluster: &Cluster) -> anyhow::Result<u64> {
+pub fn peak_mib(cluster: &TestCluster) -> anyhow::Result<u64> {
     let schedulers = cluster.running("muster-scheduler");
     let scheduler = schedulers
         .first()

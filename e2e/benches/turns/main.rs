@@ -8,14 +8,14 @@
 
 mod simulated;
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::view::JobView;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const NODES: Options = Options { nodes: 2, slots: 2 };
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 2 };
 pub const QUANTUM_MS: u32 = 4_000;
 pub const SHORT_JOBS: usize = 8;
 /// Tenths of a second that a program works.
@@ -40,7 +40,7 @@ scale:
 
 /// Times of the jobs in seconds.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct JobTimes {
     /// From submission to end of each short job.
     pub shorts_s: Vec<f64>,
     pub long_s: f64,
@@ -52,7 +52,7 @@ pub struct Told {
 
 /// A short job alone.
 #[derive(Debug, Clone, Copy)]
-pub struct Alone {
+pub struct ShortJobAlone {
     /// From submission to its first work, plus from its last work to its end.
     pub around_ms: i64,
     pub works_ms: i64,
@@ -74,7 +74,7 @@ async fn main() {
     let (_, turning) = measure(QUANTUM_MS).await;
     let long_ms = (f64::from(LONG) * 100.0 * alone.stretch) as i64;
     let ahead_ms = i64::try_from(AHEAD.as_millis()).expect("seconds");
-    let foreseen = |told: &Told, quantum_ms| {
+    let foreseen = |told: &JobTimes, quantum_ms| {
         let submitted_ms: Vec<i64> = told.offsets_ms.iter().map(|ms| ahead_ms + ms).collect();
         simulated::run(alone, long_ms, &submitted_ms, quantum_ms)
     };
@@ -114,7 +114,7 @@ async fn main() {
     }
 }
 
-fn line(name: &str, real: &Told, foreseen: &Told) {
+fn line(name: &str, real: &JobTimes, foreseen: &JobTimes) {
     println!(
         "{name:16} {:20.1} {:14.1} {:28.1} {:10.1}",
         mean(&real.shorts_s),
@@ -129,9 +129,9 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 /// Measures one short job alone, then the long one and the short ones behind it.
-async fn measure(quantum_ms: u32) -> (Alone, Told) {
-    let cluster = Cluster::start_under(NODES, "fifo", quantum_ms).await;
-    let runs = Runs { cluster };
+async fn measure(quantum_ms: u32) -> (ShortJobAlone, JobTimes) {
+    let cluster = TestCluster::start_under(NODES, "fifo", quantum_ms).await;
+    let runs = SlicingRuns { cluster };
     let calibration = runs.submit("alone", 1, SHORT).await;
     let alone = runs.alone(calibration).await;
     let long = runs.submit("long", 4, LONG).await;
@@ -155,7 +155,7 @@ async fn measure(quantum_ms: u32) -> (Alone, Told) {
     let offsets_ms = submitted_ms.iter().map(|ms| ms - submitted_ms[0]).collect();
     let view = runs.done(long).await;
     let long_s = runs.lived_ms(&view) as f64 / 1e3;
-    let told = Told {
+    let told = JobTimes {
         shorts_s,
         long_s,
         first_s,
@@ -164,11 +164,11 @@ async fn measure(quantum_ms: u32) -> (Alone, Told) {
     (alone, told)
 }
 
-struct Runs {
-    cluster: Cluster,
+struct SlicingRuns {
+    cluster: TestCluster,
 }
 
-impl Runs {
+impl SlicingRuns {
     fn out(&self, name: &str) -> PathBuf {
         self.cluster.data().join(format!("{name}.times"))
     }
@@ -197,11 +197,11 @@ impl Runs {
         unix_ms(ended) - unix_ms(job.submitted_at)
     }
 
-    async fn alone(&self, job: JobId) -> Alone {
+    async fn alone(&self, job: JobId) -> ShortJobAlone {
         let view = self.done(job).await;
         let times = self.times("alone");
         let works_ms = times[1] - times[0];
-        Alone {
+        ShortJobAlone {
             around_ms: self.lived_ms(&view) - works_ms,
             works_ms,
             stretch: works_ms as f64 / (f64::from(SHORT) * 100.0),

@@ -1,6 +1,6 @@
 //! The same jobs in the simulator, which uses the same planner.
 
-use crate::{Alone, SHORT_JOBS, Told};
+use crate::{JobTimes, SHORT_JOBS, ShortJobAlone};
 use muster_model::spec::{Consistency, Range};
 use muster_sim::core::policies::name::PolicyName;
 use muster_sim::core::policy::{Policy, Slicing};
@@ -12,7 +12,12 @@ const STEPS_PER_S: i64 = 100;
 
 /// Simulates the long job and the short ones submitted after it, with time slices of `quantum_ms`
 /// or without.
-pub fn run(alone: Alone, long_ms: i64, submitted_ms: &[i64], quantum_ms: Option<u64>) -> Told {
+pub fn run(
+    alone: ShortJobAlone,
+    long_ms: i64,
+    submitted_ms: &[i64],
+    quantum_ms: Option<u64>,
+) -> JobTimes {
     let mut jobs = vec![job("long".to_owned(), 0, 4, long_ms)];
     let short =
         |(number, &at_ms): (usize, &i64)| job(format!("short-{number}"), at_ms, 1, alone.works_ms);
@@ -52,7 +57,7 @@ pub fn run(alone: Alone, long_ms: i64, submitted_ms: &[i64], quantum_ms: Option<
         let started_ms = outcome.jobs[job].sizes[0].0;
         (started_ms + scenario.launch_ms - submitted_ms[job - 1]) as f64 / 1e3
     };
-    Told {
+    JobTimes {
         shorts_s: (1..=SHORT_JOBS).map(lived_s).collect(),
         long_s: lived_s(0),
         first_s: (1..=SHORT_JOBS).map(first_s).collect(),

@@ -10,24 +10,24 @@ const RESOURCE: &str = "nvidia.com/gpu";
 
 /// Devices of all nodes.
 #[derive(Debug, Default)]
-pub(super) struct Devices(Mutex<BTreeMap<String, Given>>);
+pub(super) struct NodeDevices(Mutex<BTreeMap<String, NodeDeviceCount>>);
 
 #[derive(Debug, Default)]
-struct Given {
+struct NodeDeviceCount {
     now: u64,
     most: u64,
 }
 
 /// Devices of one pod, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    devices: Arc<Devices>,
+pub(super) struct DeviceLease {
+    devices: Arc<NodeDevices>,
     node: String,
     count: u64,
 }
 
-impl Devices {
-    pub(super) fn held_by(self: &Arc<Self>, pod: &Pod) -> Held {
+impl NodeDevices {
+    pub(super) fn lease(self: &Arc<Self>, pod: &Pod) -> DeviceLease {
         let spec = pod.spec.as_ref().expect("the server checks it");
         let node = spec.node_name.clone().unwrap_or_default();
         let limits = spec.containers[0].resources.as_ref();
@@ -37,7 +37,7 @@ impl Devices {
         let of_node = given.entry(node.clone()).or_default();
         of_node.now += count;
         of_node.most = of_node.most.max(of_node.now);
-        Held {
+        DeviceLease {
             devices: Arc::clone(self),
             node,
             count,
@@ -52,12 +52,12 @@ impl Devices {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Given>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, NodeDeviceCount>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Held {
+impl Drop for DeviceLease {
     fn drop(&mut self) {
         if let Some(given) = self.devices.lock().get_mut(&self.node) {
             given.now -= self.count;

@@ -29,7 +29,7 @@ exec "$@"
 
 /// Volumes and variables of one pod.
 #[derive(Debug, Default)]
-pub struct Prepared {
+pub struct PodVolumes {
     /// Kind, source and target of each mount: the arguments of [`MOUNTING`].
     pub mounts: Vec<[String; 3]>,
     /// Values of variables that come from secrets.
@@ -40,18 +40,18 @@ pub struct Prepared {
 ///
 /// # Errors
 /// Names the missing object.
-pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<Prepared, String> {
+pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<PodVolumes, String> {
     let spec = pod.spec.as_ref().expect("the server checks it");
     let container = &spec.containers[0];
     let namespace = pod.namespace().unwrap_or_default();
-    let source = Source {
+    let source = PodVolumeSource {
         client,
         namespace: &namespace,
         folder: folder.join(format!("{}.volumes", pod.name_any())),
     };
-    let mut prepared = Prepared {
+    let mut prepared = PodVolumes {
         variables: source.variables(container).await?,
-        ..Prepared::default()
+        ..PodVolumes::default()
     };
     let mut mounts: Vec<&VolumeMount> = container.volume_mounts.iter().flatten().collect();
     // As container runtimes do: nested mounts come later.
@@ -66,7 +66,7 @@ pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<Prepar
     Ok(prepared)
 }
 
-impl Prepared {
+impl PodVolumes {
     /// Keeps sources accessible that the pod's mounts hide, by bind mounts before the first mount.
     fn hold_on_to_sources(&mut self, folder: &Path) -> Result<(), String> {
         let targets: Vec<String> = self.mounts.iter().map(|[_, _, to]| to.clone()).collect();
@@ -86,14 +86,14 @@ impl Prepared {
     }
 }
 
-struct Source<'a> {
+struct PodVolumeSource<'a> {
     client: &'a Client,
     namespace: &'a str,
     /// Folder for files of this pod.
     folder: PathBuf,
 }
 
-impl Source<'_> {
+impl PodVolumeSource<'_> {
     async fn variables(&self, container: &Container) -> Result<BTreeMap<String, String>, String> {
         let mut variables = BTreeMap::new();
         for variable in container.env.iter().flatten() {

@@ -23,28 +23,28 @@ const OBJECTS: &str = "/apis/muster.dev/v1alpha1";
 #[derive(Debug)]
 pub struct History {
     kind: &'static str,
-    watch: Arc<Watch>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    watch: Arc<KubectlWatch>,
+    seen: Arc<Mutex<Vec<ObjectEvent>>>,
 }
 
 /// Watching kubectl, restarted after the server has closed the connection.
 #[derive(Debug)]
-struct Watch {
+struct KubectlWatch {
     program: OsString,
     environment: Vec<(OsString, OsString)>,
     kind: &'static str,
-    running: Mutex<Running>,
+    running: Mutex<KubectlProcess>,
 }
 
 #[derive(Debug, Default)]
-struct Running {
+struct KubectlProcess {
     child: Option<Child>,
     is_over: bool,
 }
 
 /// One event of the watch.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ObjectEvent {
     pub at: OffsetDateTime,
     pub name: String,
     pub status: Value,
@@ -53,7 +53,7 @@ pub struct Seen {
 
 /// Position in a history; earlier events do not count.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(usize);
+pub struct HistoryPosition(usize);
 
 impl History {
     /// Starts a watch of all namespaces. `kind` is the plural.
@@ -63,7 +63,7 @@ impl History {
         let environment = kubectl.get_envs();
         let environment =
             environment.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(KubectlWatch {
             program: kubectl.get_program().to_owned(),
             environment: environment.collect(),
             kind,
@@ -77,7 +77,7 @@ impl History {
 
     /// All events in order.
     #[must_use]
-    pub fn all(&self) -> Vec<Seen> {
+    pub fn all(&self) -> Vec<ObjectEvent> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.clone()
     }
@@ -98,8 +98,8 @@ impl History {
 
     /// Position before the effects of the next change.
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark(
+    pub fn position(&self) -> HistoryPosition {
+        HistoryPosition(
             self.seen
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -114,7 +114,7 @@ impl History {
     pub async fn until_seen(
         &self,
         name: &str,
-        since: Mark,
+        since: HistoryPosition,
         right: impl Fn(&Value) -> bool,
     ) -> Value {
         let found = self.until(name, since, |seen| !seen.is_gone && right(&seen.status));
@@ -125,7 +125,7 @@ impl History {
     ///
     /// # Panics
     /// If it never is; all its events are printed.
-    pub async fn until_phase(&self, name: &str, since: Mark, phase: &str) -> Value {
+    pub async fn until_phase(&self, name: &str, since: HistoryPosition, phase: &str) -> Value {
         self.until_seen(name, since, |status| status["phase"] == phase)
             .await
     }
@@ -134,11 +134,16 @@ impl History {
     ///
     /// # Panics
     /// If it stays.
-    pub async fn until_gone(&self, name: &str, since: Mark) {
+    pub async fn until_gone(&self, name: &str, since: HistoryPosition) {
         let _ = self.until(name, since, |seen| seen.is_gone).await;
     }
 
-    async fn until(&self, name: &str, since: Mark, right: impl Fn(&Seen) -> bool) -> Seen {
+    async fn until(
+        &self,
+        name: &str,
+        since: HistoryPosition,
+        right: impl Fn(&ObjectEvent) -> bool,
+    ) -> ObjectEvent {
         let mut waited = Duration::ZERO;
         loop {
             {
@@ -160,15 +165,15 @@ impl History {
     }
 }
 
-impl Watch {
+impl KubectlWatch {
     /// Follows until the end. Resumes an ended watch at its version, because a busy server
     /// disconnects slow clients.
-    fn follow(&self, into: &Mutex<Vec<Seen>>) {
+    fn follow(&self, into: &Mutex<Vec<ObjectEvent>>) {
         let mut version = String::new();
-        while let Some(said) = self.start(&version) {
-            let said = Said::from(said);
-            let at = Arc::clone(&said.at);
-            let events = serde_json::Deserializer::from_reader(said);
+        while let Some(output) = self.start(&version) {
+            let output = KubectlOutput::from(output);
+            let at = Arc::clone(&output.at);
+            let events = serde_json::Deserializer::from_reader(output);
             for event in events.into_iter::<Value>().map_while(Result::ok) {
                 if event["type"] == "ERROR" {
                     // The server does not keep that version any more: all present objects are sent
@@ -179,7 +184,7 @@ impl Watch {
                 let object = &event["object"];
                 let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
                 text("resourceVersion").clone_into(&mut version);
-                let one = Seen {
+                let one = ObjectEvent {
                     at: *at.lock().unwrap_or_else(PoisonError::into_inner),
                     name: text("name").to_owned(),
                     status: object["status"].clone(),
@@ -210,13 +215,13 @@ impl Watch {
             .stdout(Stdio::piped())
             .spawn()
             .expect("kubectl runs");
-        let said = child.stdout.take();
+        let output = child.stdout.take();
         running.child = Some(child);
-        said
+        output
     }
 }
 
-impl Running {
+impl KubectlProcess {
     fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -227,19 +232,19 @@ impl Running {
 
 /// Output of kubectl, read at once and parsed later. The server disconnects a watch that is not
 /// read for a moment. The time of an event is when it was read, not when it was parsed.
-struct Said {
+struct KubectlOutput {
     pieces: Receiver<(OffsetDateTime, Vec<u8>)>,
     piece: std::io::Cursor<Vec<u8>>,
     /// Time at which the current piece was read.
     at: Arc<Mutex<OffsetDateTime>>,
 }
 
-impl From<ChildStdout> for Said {
-    fn from(mut said: ChildStdout) -> Self {
+impl From<ChildStdout> for KubectlOutput {
+    fn from(mut output: ChildStdout) -> Self {
         let (sender, pieces) = channel();
         std::thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
-            while let Ok(length) = said.read(&mut buffer) {
+            while let Ok(length) = output.read(&mut buffer) {
                 let piece = (clock::now(), buffer[..length].to_vec());
                 if length == 0 || sender.send(piece).is_err() {
                     return;
@@ -254,7 +259,7 @@ impl From<ChildStdout> for Said {
     }
 }
 
-impl Read for Said {
+impl Read for KubectlOutput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let length = self.piece.read(buffer)?;
         if length > 0 || buffer.is_empty() {

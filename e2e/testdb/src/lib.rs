@@ -18,11 +18,11 @@ mod relay;
 mod server;
 mod template;
 
-pub use locks::Held;
+pub use locks::DatabaseLock;
 use muster_store::migrate;
 pub use programs::{beside_postgres, folder as programs_folder};
 pub use relay::Relay;
-use server::{Promise, Server};
+use server::{PostgresDurability, PostgresServer};
 use sqlx::Connection as _;
 
 const NAME: &str = "test";
@@ -37,7 +37,7 @@ pub struct TestDb {
     pub api_url: String,
     /// `muster_scheduler`.
     pub scheduler_url: String,
-    server: Server,
+    server: PostgresServer,
 }
 
 /// Database at one instant, as a file of `pg_dump` or as a copy in its server.
@@ -72,8 +72,8 @@ impl TestDb {
     /// As `new`, and if there is no disk for temporary files.
     pub async fn durable() -> Self {
         let folder = files::folder_on_disk();
-        server::init(folder.path(), Promise::OutlivesMachine);
-        let server = Server::start(folder, Promise::OutlivesMachine);
+        server::init(folder.path(), PostgresDurability::OutlivesMachine);
+        let server = PostgresServer::start(folder, PostgresDurability::OutlivesMachine);
         template::migrated(&server, NAME).await;
         Self::on(server)
     }
@@ -172,14 +172,14 @@ impl TestDb {
 
     async fn create(template: Option<&str>) -> Self {
         template::ensure().await;
-        let server = Server::start_copy(&template::folder());
+        let server = PostgresServer::start_copy(&template::folder());
         migrate::create_database(&server.url("owner", "postgres"), NAME, template)
             .await
             .expect("create a test's database");
         Self::on(server)
     }
 
-    fn on(server: Server) -> Self {
+    fn on(server: PostgresServer) -> Self {
         Self {
             owner_url: server.url("owner", NAME),
             api_url: server.url("muster_api", NAME),

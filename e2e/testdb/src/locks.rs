@@ -6,9 +6,9 @@ use sqlx::AssertSqlSafe;
 
 /// Lock that is held until this is dropped or the server is gone.
 #[derive(Debug)]
-pub struct Held(muster_store::pool::Transaction);
+pub struct DatabaseLock(muster_store::pool::Transaction);
 
-impl Held {
+impl DatabaseLock {
     /// Releases the lock at once.
     ///
     /// # Panics
@@ -36,7 +36,7 @@ impl TestDb {
     ///
     /// # Panics
     /// If the table does not exist, or another transaction holds it for long.
-    pub async fn hold_table(&self, table: &str) -> Held {
+    pub async fn hold_table(&self, table: &str) -> DatabaseLock {
         self.hold(format!("lock table {table} in access exclusive mode"))
             .await
     }
@@ -45,7 +45,7 @@ impl TestDb {
     ///
     /// # Panics
     /// If the condition is invalid, or there is no such row.
-    pub async fn hold_rows(&self, table: &str, which: &str) -> Held {
+    pub async fn hold_rows(&self, table: &str, which: &str) -> DatabaseLock {
         let statement = format!("select 1 from {table} where {which} for update");
         self.hold(statement).await
     }
@@ -87,7 +87,7 @@ impl TestDb {
         begun.expect("a transaction")
     }
 
-    async fn hold(&self, statement: String) -> Held {
+    async fn hold(&self, statement: String) -> DatabaseLock {
         let mut tx = self.as_owner().await;
         let done = sqlx::query(AssertSqlSafe(statement.clone()))
             .execute(&mut *tx)
@@ -97,6 +97,6 @@ impl TestDb {
             statement.starts_with("lock") || done.rows_affected() > 0,
             "there is nothing to hold: {statement}"
         );
-        Held(tx)
+        DatabaseLock(tx)
     }
 }

@@ -17,7 +17,7 @@ const SOCKET: &str = ".s.PGSQL.5432";
 
 /// Durability of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Promise {
+pub enum PostgresDurability {
     /// Data survives a crash of Postgres, but not of the machine, which suffices for tests.
     OutlivesProcess,
     /// Every commit is on disk before it is acknowledged: Postgres' defaults, as `muster up` runs
@@ -26,27 +26,27 @@ pub enum Promise {
 }
 
 /// Server and its folder, which contains `data`, the socket and the server's log.
-pub struct Server {
+pub struct PostgresServer {
     child: Mutex<Child>,
     folder: TempDir,
-    promise: Promise,
+    durability: PostgresDurability,
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts a server on a copy of a data folder.
     pub fn start_copy(template: &Path) -> Self {
         let folder = files::folder();
         files::copy(template, &folder.path().join("data"));
-        Self::start(folder, Promise::OutlivesProcess)
+        Self::start(folder, PostgresDurability::OutlivesProcess)
     }
 
     /// Starts a server on the folder `data` in `folder`.
-    pub fn start(folder: TempDir, promise: Promise) -> Self {
-        let child = start(folder.path(), promise);
+    pub fn start(folder: TempDir, durability: PostgresDurability) -> Self {
+        let child = start(folder.path(), durability);
         Self {
             child: Mutex::new(child),
             folder,
-            promise,
+            durability,
         }
     }
 
@@ -69,7 +69,7 @@ impl Server {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         child.kill().expect("kill Postgres");
         child.wait().expect("wait for Postgres");
-        *child = start(self.folder.path(), self.promise);
+        *child = start(self.folder.path(), self.durability);
     }
 
     /// Stops the server orderly, calls `change` with its data folder, and starts it again.
@@ -77,7 +77,7 @@ impl Server {
         self.end(Signal::INT);
         change(&self.folder.path().join("data"));
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        *child = start(self.folder.path(), self.promise);
+        *child = start(self.folder.path(), self.durability);
     }
 
     /// Stops the server orderly, so that its data folder can be copied.
@@ -94,14 +94,14 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         // At once: the folder is removed next.
         self.end(Signal::QUIT);
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for PostgresServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
             .field("folder", &self.folder.path())
@@ -110,8 +110,8 @@ impl fmt::Debug for Server {
 }
 
 /// Starts a server and waits until it accepts connections.
-fn start(folder: &Path, promise: Promise) -> Child {
-    let mut child = spawn(command(folder, promise));
+fn start(folder: &Path, durability: PostgresDurability) -> Child {
+    let mut child = spawn(command(folder, durability));
     let socket = folder.join(SOCKET);
     for _ in 0..POLLS {
         if let Some(ended) = child.try_wait().expect("wait for Postgres") {
@@ -122,7 +122,7 @@ fn start(folder: &Path, promise: Promise) -> Child {
                 "Postgres ended with {ended}; its log: {}",
                 log(folder)
             );
-            child = spawn(command(folder, promise));
+            child = spawn(command(folder, durability));
         }
         // The last line of the pid file is `ready` after the recovery.
         let ready = std::fs::read_to_string(folder.join("data/postmaster.pid")).is_ok_and(|text| {
@@ -141,7 +141,7 @@ fn start(folder: &Path, promise: Promise) -> Child {
     panic!("Postgres did not become ready; its log: {}", log(folder));
 }
 
-fn command(folder: &Path, promise: Promise) -> Command {
+fn command(folder: &Path, durability: PostgresDurability) -> Command {
     let mut command = programs::command(&programs::folder().join("postgres"));
     command
         .arg("-D")
@@ -156,9 +156,9 @@ fn command(folder: &Path, promise: Promise) -> Command {
         // In the data folder, which is removed even if the server is killed.
         "dynamic_shared_memory_type=mmap",
     ];
-    let hasty: &[&str] = match promise {
-        Promise::OutlivesMachine => &[],
-        Promise::OutlivesProcess => &[
+    let hasty: &[&str] = match durability {
+        PostgresDurability::OutlivesMachine => &[],
+        PostgresDurability::OutlivesProcess => &[
             "fsync=off",
             "full_page_writes=off",
             "shared_buffers=32MB",
@@ -215,14 +215,14 @@ fn spawn(command: Command) -> Child {
 }
 
 /// Runs `initdb` in `folder`.
-pub fn init(folder: &Path, promise: Promise) {
+pub fn init(folder: &Path, durability: PostgresDurability) {
     let mut command = programs::command(&programs::folder().join("initdb"));
     command
         .arg("-D")
         .arg(folder.join("data"))
         .current_dir(folder);
     command.args(["-U", "owner", "-A", "trust", "-E", "UTF8", "--locale=C"]);
-    if promise == Promise::OutlivesProcess {
+    if durability == PostgresDurability::OutlivesProcess {
         // Small, because it is copied for each test.
         command.args(["-N", "--wal-segsize=1"]);
     }

@@ -2,7 +2,7 @@
 //! of it.
 
 use crate::files;
-use crate::server::{self, Promise, Server};
+use crate::server::{self, PostgresDurability, PostgresServer};
 use muster_store::migrate::{self, DaemonRole};
 use std::fs::File;
 use std::path::PathBuf;
@@ -34,8 +34,8 @@ pub async fn ensure() {
         return;
     }
     let folder = files::folder();
-    server::init(folder.path(), Promise::OutlivesProcess);
-    let server = Server::start(folder, Promise::OutlivesProcess);
+    server::init(folder.path(), PostgresDurability::OutlivesProcess);
+    let server = PostgresServer::start(folder, PostgresDurability::OutlivesProcess);
     migrated(&server, DATABASE).await;
     server.stop();
     // Renamed when complete, so that a killed process leaves no partial template.
@@ -48,7 +48,7 @@ pub async fn ensure() {
 }
 
 /// Creates a migrated database to which both roles can connect.
-pub async fn migrated(server: &Server, database: &str) {
+pub async fn migrated(server: &PostgresServer, database: &str) {
     migrate::create_database(&server.url("owner", "postgres"), database, None)
         .await
         .expect("create a database");

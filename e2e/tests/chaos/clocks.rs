@@ -1,6 +1,6 @@
 //! Wall clocks of single daemons, stepped by a small library that is loaded before the C library.
 
-use crate::schedule::Host;
+use crate::schedule::ChaosHost;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ impl Clocks {
     ///
     /// # Errors
     /// If there is no C compiler.
-    pub fn build(folder: &Path, hosts: &[Host]) -> Result<Self, String> {
+    pub fn build(folder: &Path, hosts: &[ChaosHost]) -> Result<Self, String> {
         let clocks = Self {
             folder: folder.to_owned(),
         };
@@ -45,7 +45,7 @@ impl Clocks {
     }
 
     /// Environment of the host's daemon.
-    pub fn environment(&self, host: Host) -> [(&'static str, String); 2] {
+    pub fn environment(&self, host: ChaosHost) -> [(&'static str, String); 2] {
         [
             ("LD_PRELOAD", self.shared_object().display().to_string()),
             ("CHAOS_CLOCK", self.file(host).display().to_string()),
@@ -53,7 +53,7 @@ impl Clocks {
     }
 
     /// Sets the host's wall clock `by_s` seconds ahead of this machine's.
-    pub fn step(&self, host: Host, by_s: i64) {
+    pub fn step(&self, host: ChaosHost, by_s: i64) {
         let file = std::fs::File::options().write(true).open(self.file(host));
         file.and_then(|file| file.write_all_at(&by_s.to_ne_bytes(), 0))
             .expect("our own file");
@@ -63,7 +63,7 @@ impl Clocks {
         self.folder.join("clock.so")
     }
 
-    fn file(&self, host: Host) -> PathBuf {
+    fn file(&self, host: ChaosHost) -> PathBuf {
         self.folder.join(format!("clock-{host}"))
     }
 }

@@ -1,8 +1,8 @@
 //! Two Postgres servers: one leads, the other follows by streaming replication and takes over its
 //! role and address.
 
-use crate::schedule::Host;
-use crate::stand::{SUPERUSER, Stand};
+use crate::schedule::ChaosHost;
+use crate::stand::{ChaosCluster, SUPERUSER};
 use sqlx::{Connection as _, PgConnection};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 ///
 /// # Panics
 /// If they cannot be created.
-pub fn initialise(stand: &Stand, number: usize) {
+pub fn initialise(stand: &ChaosCluster, number: usize) {
     let data = data(stand, number);
     let mut initdb = unprivileged(&program("initdb"));
     initdb.args([
@@ -68,12 +68,12 @@ pub fn initialise(stand: &Stand, number: usize) {
 ///
 /// # Errors
 /// The output of `pg_basebackup`.
-pub fn follow(stand: &Stand, number: usize) -> Result<(), String> {
+pub fn follow(stand: &ChaosCluster, number: usize) -> Result<(), String> {
     let backup =
         muster_testdb::beside_postgres("pg_basebackup").ok_or("pg_basebackup is missing")?;
     let data = data(stand, number);
     let _ = std::fs::remove_dir_all(&data);
-    let leading = stand.network.address(Host::Postgres(1 - number));
+    let leading = stand.network.address(ChaosHost::Postgres(1 - number));
     let mut backup = unprivileged(&backup);
     backup.args([
         "-h", &leading, "-U", SUPERUSER, "-X", "stream", "-c", "fast", "-R", "-D",
@@ -82,7 +82,7 @@ pub fn follow(stand: &Stand, number: usize) -> Result<(), String> {
 }
 
 /// Arguments of a server in either role.
-pub fn arguments(stand: &Stand, number: usize) -> Vec<String> {
+pub fn arguments(stand: &ChaosCluster, number: usize) -> Vec<String> {
     let mut arguments = vec![program("postgres").display().to_string(), "-D".to_owned()];
     arguments.push(data(stand, number).display().to_string());
     for setting in [
@@ -100,7 +100,7 @@ pub fn arguments(stand: &Stand, number: usize) -> Vec<String> {
 }
 
 /// Saves a dump of the database beside the logs.
-pub fn dump(stand: &Stand) {
+pub fn dump(stand: &ChaosCluster) {
     let Some(program) = muster_testdb::beside_postgres("pg_dump") else {
         return;
     };
@@ -119,7 +119,7 @@ pub fn dump(stand: &Stand) {
 ///
 /// # Errors
 /// The step that failed.
-pub async fn fail_over(stand: &Stand) -> Result<String, String> {
+pub async fn fail_over(stand: &ChaosCluster) -> Result<String, String> {
     let old = stand.network.database();
     let new = 1 - old;
     if !is_in_step(stand, old).await? {
@@ -130,7 +130,7 @@ pub async fn fail_over(stand: &Stand) -> Result<String, String> {
             new + 1
         ));
     }
-    stand.supervisor.hold(&Host::Postgres(old).to_string());
+    stand.supervisor.hold(&ChaosHost::Postgres(old).to_string());
     stand.network.withdraw_database();
     let mut conn = connect(stand, new).await?;
     let promoted: Result<bool, _> = sqlx::query_scalar("select pg_promote(true, 30)")
@@ -145,8 +145,8 @@ pub async fn fail_over(stand: &Stand) -> Result<String, String> {
     Ok(format!("from postgres-{} to postgres-{}", old + 1, new + 1))
 }
 
-fn remake(stand: &Stand, number: usize) -> Result<(), String> {
-    let name = Host::Postgres(number).to_string();
+fn remake(stand: &ChaosCluster, number: usize) -> Result<(), String> {
+    let name = ChaosHost::Postgres(number).to_string();
     stand.supervisor.hold(&name);
     let followed = follow(stand, number);
     stand.supervisor.release(&name);
@@ -154,7 +154,7 @@ fn remake(stand: &Stand, number: usize) -> Result<(), String> {
 }
 
 /// Whether the standby has every commit that is acknowledged from now on.
-async fn is_in_step(stand: &Stand, leading: usize) -> Result<bool, String> {
+async fn is_in_step(stand: &ChaosCluster, leading: usize) -> Result<bool, String> {
     set_synchronous(stand, leading, "*").await?;
     let mut conn = connect(stand, leading).await?;
     for _ in 0..LOOKS {
@@ -172,7 +172,11 @@ async fn is_in_step(stand: &Stand, leading: usize) -> Result<bool, String> {
     Ok(false)
 }
 
-async fn set_synchronous(stand: &Stand, leading: usize, standbys: &str) -> Result<(), String> {
+async fn set_synchronous(
+    stand: &ChaosCluster,
+    leading: usize,
+    standbys: &str,
+) -> Result<(), String> {
     let mut conn = connect(stand, leading).await?;
     let set = format!("alter system set synchronous_standby_names = '{standbys}'");
     for statement in [set.as_str(), "select pg_reload_conf()"] {
@@ -185,8 +189,8 @@ async fn set_synchronous(stand: &Stand, leading: usize, standbys: &str) -> Resul
 }
 
 /// Connects at the server's own address; retries during its recovery.
-async fn connect(stand: &Stand, number: usize) -> Result<PgConnection, String> {
-    let address = stand.network.address(Host::Postgres(number));
+async fn connect(stand: &ChaosCluster, number: usize) -> Result<PgConnection, String> {
+    let address = stand.network.address(ChaosHost::Postgres(number));
     let url = format!("postgres://{SUPERUSER}@{address}:5432/muster");
     let connected = async {
         loop {
@@ -200,8 +204,8 @@ async fn connect(stand: &Stand, number: usize) -> Result<PgConnection, String> {
     connected.map_err(|_| format!("postgres-{} does not answer", number + 1))
 }
 
-fn data(stand: &Stand, number: usize) -> PathBuf {
-    stand.disks.path(Host::Postgres(number)).join("data")
+fn data(stand: &ChaosCluster, number: usize) -> PathBuf {
+    stand.disks.path(ChaosHost::Postgres(number)).join("data")
 }
 
 fn program(name: &str) -> PathBuf {

@@ -2,7 +2,7 @@
 //! down.
 
 use crate::databases;
-use crate::schedule::Host;
+use crate::schedule::ChaosHost;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,8 +20,8 @@ const PIECE: usize = 1 << 20;
 
 /// Disk that a thread slows down.
 #[derive(Debug)]
-struct Slow {
-    host: Host,
+struct SlowDisk {
+    host: ChaosHost,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -30,8 +30,8 @@ struct Slow {
 #[derive(Debug)]
 pub struct Disks {
     folder: PathBuf,
-    hosts: Vec<Host>,
-    slow: Mutex<Vec<Slow>>,
+    hosts: Vec<ChaosHost>,
+    slow: Mutex<Vec<SlowDisk>>,
 }
 
 impl Disks {
@@ -39,14 +39,14 @@ impl Disks {
     ///
     /// # Errors
     /// If this machine or this user cannot do it.
-    pub fn mount(folder: &Path, hosts: &[Host]) -> Result<Self, String> {
+    pub fn mount(folder: &Path, hosts: &[ChaosHost]) -> Result<Self, String> {
         let mut disks = Self {
             folder: folder.to_owned(),
             hosts: Vec::new(),
             slow: Mutex::new(Vec::new()),
         };
         for host in hosts {
-            let mib = if matches!(host, Host::Postgres(_)) {
+            let mib = if matches!(host, ChaosHost::Postgres(_)) {
                 POSTGRES_MIB
             } else {
                 NODE_MIB
@@ -61,7 +61,7 @@ impl Disks {
                 "mount",
                 &["-o", "loop", &image, &place.display().to_string()],
             )?;
-            if matches!(host, Host::Postgres(_)) {
+            if matches!(host, ChaosHost::Postgres(_)) {
                 run(
                     "chown",
                     &[databases::UNPRIVILEGED, &place.display().to_string()],
@@ -73,12 +73,12 @@ impl Disks {
     }
 
     /// Mount point.
-    pub fn path(&self, host: Host) -> PathBuf {
+    pub fn path(&self, host: ChaosHost) -> PathBuf {
         self.folder.join(format!("disk-{host}"))
     }
 
     /// Fills all free space.
-    pub fn fill(&self, host: Host) {
+    pub fn fill(&self, host: ChaosHost) {
         let Ok(mut file) = std::fs::File::create(self.ballast(host)) else {
             return;
         };
@@ -88,21 +88,21 @@ impl Disks {
         }
     }
 
-    pub fn free(&self, host: Host) {
+    pub fn free(&self, host: ChaosHost) {
         let _ = std::fs::remove_file(self.ballast(host));
     }
 
     /// Blocks writes.
-    pub fn stall(&self, host: Host) {
+    pub fn stall(&self, host: ChaosHost) {
         freeze(&self.path(host), true);
     }
 
-    pub fn go_on(&self, host: Host) {
+    pub fn go_on(&self, host: ChaosHost) {
         freeze(&self.path(host), false);
     }
 
     /// Blocks writes for four fifths of the time.
-    pub fn slow_down(&self, host: Host) {
+    pub fn slow_down(&self, host: ChaosHost) {
         let (stop, place) = (Arc::new(AtomicBool::new(false)), self.path(host));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -116,14 +116,14 @@ impl Disks {
         self.slow
             .lock()
             .expect("no panic")
-            .push(Slow { host, stop, thread });
+            .push(SlowDisk { host, stop, thread });
     }
 
-    pub fn speed_up(&self, host: Host) {
+    pub fn speed_up(&self, host: ChaosHost) {
         let mut slow = self.slow.lock().expect("no panic");
         let (ours, others) = std::mem::take(&mut *slow)
             .into_iter()
-            .partition(|slow: &Slow| slow.host == host);
+            .partition(|slow: &SlowDisk| slow.host == host);
         *slow = others;
         drop(slow);
         for slow in ours {
@@ -132,7 +132,7 @@ impl Disks {
         }
     }
 
-    fn ballast(&self, host: Host) -> PathBuf {
+    fn ballast(&self, host: ChaosHost) -> PathBuf {
         self.path(host).join("ballast")
     }
 }

@@ -1,7 +1,7 @@
 //! Follower of a tenant's events that reconnects repeatedly to either API server. It receives each
 //! event once, in order.
 
-use crate::record::Record;
+use crate::record::FaultRecord;
 use futures::StreamExt as _;
 use muster_client::{Client, StreamItem};
 use muster_model::id::TenantId;
@@ -15,12 +15,12 @@ const CONNECTED: Duration = Duration::from_secs(25);
 const AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
-pub struct Follower {
-    seen: Mutex<Seen>,
+pub struct EventFollower {
+    seen: Mutex<FollowedEvents>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct FollowedEvents {
     /// Cursor of the first event.
     first: Option<(u64, i64)>,
     last: Option<(u64, i64)>,
@@ -30,8 +30,8 @@ struct Seen {
     connections: u32,
 }
 
-impl Follower {
-    pub fn begin(clients: &[Client], record: &Arc<Record>) -> Arc<Self> {
+impl EventFollower {
+    pub fn begin(clients: &[Client], record: &Arc<FaultRecord>) -> Arc<Self> {
         let follower = Arc::new(Self::default());
         let (ours, clients, record) = (follower.clone(), clients.to_vec(), record.clone());
         tokio::spawn(async move {
@@ -51,7 +51,7 @@ impl Follower {
         follower
     }
 
-    fn take(&self, message: StreamItem, record: &Record) {
+    fn take(&self, message: StreamItem, record: &FaultRecord) {
         let mut seen = self.seen.lock().expect("no panic");
         match message {
             StreamItem::Opened(opened) => {

@@ -1,8 +1,8 @@
 //! Attacking tenant: documents, requests, connections and tasks against the control plane, the
 //! nodes and the other tenants.
 
-use crate::schedule::{Dice, Host};
-use crate::stand::Stand;
+use crate::schedule::{ChaosHost, FaultRandom};
+use crate::stand::ChaosCluster;
 use crate::tenants::settle;
 use muster_client::{Client, JobQuery};
 use muster_e2e::story::document;
@@ -50,7 +50,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("dies", "kill -9 $$"),
 ];
 
-pub struct Hostile {
+pub struct HostileTenant {
     clients: Vec<Client>,
     token: String,
     servers: Vec<String>,
@@ -59,8 +59,8 @@ pub struct Hostile {
     held: Mutex<Vec<TcpStream>>,
 }
 
-impl Hostile {
-    pub async fn settle(stand: &Stand) -> Arc<Self> {
+impl HostileTenant {
+    pub async fn settle(stand: &ChaosCluster) -> Arc<Self> {
         let token = settle(stand, "eve", Some(QUOTA)).await;
         let limits: TenantChange =
             serde_json::from_value(json!({"limits": {"open_jobs": OPEN_JOBS}})).expect("limits");
@@ -69,7 +69,7 @@ impl Hostile {
             .change_tenant("eve", &limits)
             .await
             .expect("an administrator may");
-        let apis = (0..crate::schedule::APIS).map(Host::Api);
+        let apis = (0..crate::schedule::APIS).map(ChaosHost::Api);
         Arc::new(Self {
             clients: stand.clients(&token),
             servers: apis.map(|host| stand.server(host)).collect(),
@@ -83,7 +83,7 @@ impl Hostile {
     pub fn begin(self: &Arc<Self>, seed: u64) {
         let ours = Arc::clone(self);
         tokio::spawn(async move {
-            let mut dice = Dice(seed ^ 0x0065_7665);
+            let mut dice = FaultRandom(seed ^ 0x0065_7665);
             while !ours.ends.load(Ordering::Relaxed) {
                 let attempt = ours.attempt(&mut dice);
                 // A cluster that does not answer does not stop it.
@@ -127,7 +127,7 @@ impl Hostile {
         }
     }
 
-    async fn attempt(&self, dice: &mut Dice) {
+    async fn attempt(&self, dice: &mut FaultRandom) {
         let api = usize::try_from(dice.below(self.servers.len() as u64)).expect("small");
         let client = &self.clients[api];
         match dice.below(12) {

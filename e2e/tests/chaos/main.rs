@@ -18,18 +18,18 @@ mod tenants;
 mod verdict;
 mod watcher;
 
-use follower::Follower;
-use hostile::Hostile;
+use follower::EventFollower;
+use hostile::HostileTenant;
 use nemesis::Nemesis;
-use record::Record;
-use stand::Stand;
+use record::FaultRecord;
+use stand::ChaosCluster;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tenants::Tenants;
-use verdict::Verdict;
-use watcher::Watcher;
+use tenants::TenantLoad;
+use verdict::ChaosVerdict;
+use watcher::InvariantWatcher;
 
 const MINUTES: u64 = 30;
 const SEED: u64 = 20_261_126;
@@ -84,23 +84,23 @@ fn faults_at_random_lose_double_and_leave_nothing() {
     );
 }
 
-async fn run(folder: &Path, minutes: u64, seed: u64) -> Result<Arc<Record>, String> {
-    let stand = Stand::set(PathBuf::from(folder)).await?;
+async fn run(folder: &Path, minutes: u64, seed: u64) -> Result<Arc<FaultRecord>, String> {
+    let stand = ChaosCluster::set(PathBuf::from(folder)).await?;
     eprintln!(
         "chaos: SEED={seed} MINUTES={minutes}; logs: {}",
         folder.display()
     );
-    let tenants = Tenants::settle(&stand).await;
-    let hostile = Hostile::settle(&stand).await;
-    let record = Arc::new(Record::begin());
-    let follower = Follower::begin(&tenants.clients[1], &record);
+    let tenants = TenantLoad::settle(&stand).await;
+    let hostile = HostileTenant::settle(&stand).await;
+    let record = Arc::new(FaultRecord::begin());
+    let follower = EventFollower::begin(&tenants.clients[1], &record);
     tenants.begin(&record);
     hostile.begin(seed);
     let schedule = schedule::schedule(seed, minutes);
     let text: Vec<String> = schedule.iter().map(ToString::to_string).collect();
     std::fs::write(folder.join("schedule.txt"), text.join("\n")).expect("our own folder");
     let nemesis = Nemesis::begin(stand.clone(), record.clone(), schedule);
-    let watcher = Watcher::begin(&stand, &record);
+    let watcher = InvariantWatcher::begin(&stand, &record);
     let tell = || {
         eprintln!(
             "chaos: minute {:.1}; faults: {}; jobs: {}; attacks: {}; looks: {}; followed: {}; broken: {}",
@@ -120,7 +120,7 @@ async fn run(folder: &Path, minutes: u64, seed: u64) -> Result<Arc<Record>, Stri
     }
     tenants.end();
     hostile.end();
-    let verdict = Verdict {
+    let verdict = ChaosVerdict {
         stand: &stand,
         record: &record,
         tenants: &tenants,

@@ -1,10 +1,10 @@
 //! Carries out the schedule and heals its faults.
 
 use crate::databases;
-use crate::record::Record;
-use crate::schedule::{Fault, Host, Planned, Victim};
-use crate::stand::Stand;
-use muster_e2e::processes::Process;
+use crate::record::FaultRecord;
+use crate::schedule::{ChaosFault, ChaosHost, ScheduledFault, Victim};
+use crate::stand::ChaosCluster;
+use muster_e2e::processes::OsProcess;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +21,24 @@ pub struct Nemesis {
 }
 
 /// Active fault with its end.
-struct Open {
+struct ActiveFault {
     until_ms: u64,
-    fault: Fault,
+    fault: ChaosFault,
     number: usize,
     stopped: Vec<(i32, u64)>,
 }
 
 impl Nemesis {
-    pub fn begin(stand: Arc<Stand>, record: Arc<Record>, schedule: Vec<Planned>) -> Self {
+    pub fn begin(
+        stand: Arc<ChaosCluster>,
+        record: Arc<FaultRecord>,
+        schedule: Vec<ScheduledFault>,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let runtime = Handle::current();
         let stops = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let work = Work {
+            let work = FaultExecution {
                 stand: &stand,
                 record: &record,
                 runtime,
@@ -61,15 +65,15 @@ impl Drop for Nemesis {
     }
 }
 
-struct Work<'a> {
-    stand: &'a Arc<Stand>,
-    record: &'a Arc<Record>,
+struct FaultExecution<'a> {
+    stand: &'a Arc<ChaosCluster>,
+    record: &'a Arc<FaultRecord>,
     runtime: Handle,
 }
 
-impl Work<'_> {
-    fn carry_out(&self, schedule: Vec<Planned>, stop: &AtomicBool) {
-        let mut open: Vec<Open> = Vec::new();
+impl FaultExecution<'_> {
+    fn carry_out(&self, schedule: Vec<ScheduledFault>, stop: &AtomicBool) {
+        let mut open: Vec<ActiveFault> = Vec::new();
         let mut coming = schedule.into_iter().peekable();
         while !stop.load(Ordering::Relaxed) && (coming.peek().is_some() || !open.is_empty()) {
             let now_ms = self.record.elapsed().whole_milliseconds().unsigned_abs() as u64;
@@ -78,7 +82,7 @@ impl Work<'_> {
             }
             let (over, going) = open
                 .into_iter()
-                .partition(|one: &Open| one.until_ms <= now_ms);
+                .partition(|one: &ActiveFault| one.until_ms <= now_ms);
             open = going;
             over.into_iter().for_each(|one| self.heal(&one));
             std::thread::sleep(TICK);
@@ -87,63 +91,63 @@ impl Work<'_> {
     }
 
     /// `None` if there is nothing to heal.
-    fn begin(&self, planned: Planned, now_ms: u64) -> Option<Open> {
+    fn begin(&self, planned: ScheduledFault, now_ms: u64) -> Option<ActiveFault> {
         let mut stopped = Vec::new();
         let number = |met: String| self.record.begun(planned, met);
         let number = match planned.fault {
-            Fault::Kill(victim) => number(self.signal(&self.victims(victim), Signal::KILL)),
-            Fault::KillNode(node) => {
+            ChaosFault::Kill(victim) => number(self.signal(&self.victims(victim), Signal::KILL)),
+            ChaosFault::KillNode(node) => {
                 // The shims first: a shim that outlives its task briefly would report the task's
                 // end.
                 let mut all = self.stand.processes_of(node);
                 all.sort_by_key(|process| !is_shim(process));
                 number(self.signal(&all, Signal::KILL))
             }
-            Fault::Stop(victim) => {
+            ChaosFault::Stop(victim) => {
                 let victims = self.victims(victim);
                 stopped = ids(&victims);
                 number(self.signal(&victims, Signal::STOP))
             }
-            Fault::StopNode(node) => {
+            ChaosFault::StopNode(node) => {
                 let victims = self.stand.processes_of(node);
                 stopped = ids(&victims);
                 number(self.signal(&victims, Signal::STOP))
             }
-            Fault::RestartPostgres => number(self.signal_postmaster(Signal::INT)),
-            Fault::CrashPostgres => number(self.signal_postmaster(Signal::QUIT)),
-            Fault::FailOver => return self.fail_over(planned),
-            Fault::Cut(one, other) => {
+            ChaosFault::RestartPostgres => number(self.signal_postmaster(Signal::INT)),
+            ChaosFault::CrashPostgres => number(self.signal_postmaster(Signal::QUIT)),
+            ChaosFault::FailOver => return self.fail_over(planned),
+            ChaosFault::Cut(one, other) => {
                 let number = number(format!("{one} and {other}"));
                 self.stand.network.cut(one, other);
                 number
             }
-            Fault::Isolate(host) => {
+            ChaosFault::Isolate(host) => {
                 let number = number(host.to_string());
                 self.stand.network.isolate(host);
                 number
             }
-            Fault::FillDisk(host) => {
+            ChaosFault::FillDisk(host) => {
                 let number = number(host.to_string());
                 self.stand.disks.fill(host);
                 number
             }
-            Fault::StallDisk(host) => {
+            ChaosFault::StallDisk(host) => {
                 let number = number(host.to_string());
                 self.stand.disks.stall(host);
                 number
             }
-            Fault::SlowDisk(host) => {
+            ChaosFault::SlowDisk(host) => {
                 let number = number(host.to_string());
                 self.stand.disks.slow_down(host);
                 number
             }
-            Fault::StepClock { host, by_s } => {
+            ChaosFault::StepClock { host, by_s } => {
                 let number = number(host.to_string());
                 self.stand.clocks.step(host, by_s);
                 number
             }
         };
-        (planned.for_ms > 0).then_some(Open {
+        (planned.for_ms > 0).then_some(ActiveFault {
             until_ms: now_ms + planned.for_ms,
             fault: planned.fault,
             number,
@@ -152,7 +156,7 @@ impl Work<'_> {
     }
 
     /// On a thread, because it takes time and heals itself.
-    fn fail_over(&self, planned: Planned) -> Option<Open> {
+    fn fail_over(&self, planned: ScheduledFault) -> Option<ActiveFault> {
         let number = self
             .record
             .begun(planned, "both servers of Postgres".to_owned());
@@ -171,21 +175,21 @@ impl Work<'_> {
         None
     }
 
-    fn heal(&self, open: &Open) {
+    fn heal(&self, open: &ActiveFault) {
         match open.fault {
-            Fault::Cut(one, other) => self.stand.network.join(one, other),
-            Fault::Isolate(host) => self.stand.network.connect(host),
-            Fault::FillDisk(host) => self.stand.disks.free(host),
-            Fault::StallDisk(host) => self.stand.disks.go_on(host),
-            Fault::SlowDisk(host) => self.stand.disks.speed_up(host),
-            Fault::StepClock { host, .. } => self.stand.clocks.step(host, 0),
-            Fault::Stop(_)
-            | Fault::StopNode(_)
-            | Fault::Kill(_)
-            | Fault::KillNode(_)
-            | Fault::RestartPostgres
-            | Fault::CrashPostgres
-            | Fault::FailOver => {}
+            ChaosFault::Cut(one, other) => self.stand.network.join(one, other),
+            ChaosFault::Isolate(host) => self.stand.network.connect(host),
+            ChaosFault::FillDisk(host) => self.stand.disks.free(host),
+            ChaosFault::StallDisk(host) => self.stand.disks.go_on(host),
+            ChaosFault::SlowDisk(host) => self.stand.disks.speed_up(host),
+            ChaosFault::StepClock { host, .. } => self.stand.clocks.step(host, 0),
+            ChaosFault::Stop(_)
+            | ChaosFault::StopNode(_)
+            | ChaosFault::Kill(_)
+            | ChaosFault::KillNode(_)
+            | ChaosFault::RestartPostgres
+            | ChaosFault::CrashPostgres
+            | ChaosFault::FailOver => {}
         }
         for (pid, started) in &open.stopped {
             if start_ticks(*pid) == Some(*started) {
@@ -196,16 +200,16 @@ impl Work<'_> {
         self.record.healed(open.number);
     }
 
-    fn victims(&self, victim: Victim) -> Vec<Process> {
+    fn victims(&self, victim: Victim) -> Vec<OsProcess> {
         let all = self.stand.processes();
-        let one_of = |found: Vec<Process>, pick: u32| {
+        let one_of = |found: Vec<OsProcess>, pick: u32| {
             let index = (pick as usize).checked_rem(found.len());
             index
                 .map(|index| found[index].clone())
                 .into_iter()
                 .collect()
         };
-        let daemon = |host: Host| -> Vec<Process> {
+        let daemon = |host: ChaosHost| -> Vec<OsProcess> {
             let pid = self.stand.daemon(host);
             let mut found = all.clone();
             found.retain(|process| Some(process.pid) == pid);
@@ -231,7 +235,7 @@ impl Work<'_> {
 
     fn signal_postmaster(&self, signal: Signal) -> String {
         self.signal(
-            &self.victims(Victim::Daemon(Host::Postgres(
+            &self.victims(Victim::Daemon(ChaosHost::Postgres(
                 self.stand.network.database(),
             ))),
             signal,
@@ -239,7 +243,7 @@ impl Work<'_> {
     }
 
     /// Signals the victims and returns their description.
-    fn signal(&self, victims: &[Process], signal: Signal) -> String {
+    fn signal(&self, victims: &[OsProcess], signal: Signal) -> String {
         let met = victims.iter().map(|victim| {
             victim.signal(signal);
             let task = task_of(victim).unwrap_or_default();
@@ -254,19 +258,19 @@ impl Work<'_> {
     }
 }
 
-pub fn is_shim(process: &Process) -> bool {
+pub fn is_shim(process: &OsProcess) -> bool {
     process.program == "muster-executor"
         && process.arguments.get(1).is_some_and(|word| word == "shim")
 }
 
 /// Task of a process; `None` for a daemon or a shim.
-pub fn task_of(process: &Process) -> Option<&str> {
+pub fn task_of(process: &OsProcess) -> Option<&str> {
     let mut variables = process.environment.iter();
     let task = variables.find_map(|variable| variable.strip_prefix("MUSTER_TASK_ID="));
     task.filter(|_| process.program != "muster-executor")
 }
 
-fn ids(processes: &[Process]) -> Vec<(i32, u64)> {
+fn ids(processes: &[OsProcess]) -> Vec<(i32, u64)> {
     let pids = processes.iter().map(|process| process.pid);
     pids.filter_map(|pid| Some((pid, start_ticks(pid)?)))
         .collect()

@@ -1,6 +1,6 @@
 //! Hosts as network namespaces of this machine on one bridge, with links that can be cut.
 
-use crate::schedule::{DATABASES, Host};
+use crate::schedule::{ChaosHost, DATABASES};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,23 +12,23 @@ const PREFIX: &str = "mch";
 
 /// Namespaces, bridge and links; removed on drop.
 #[derive(Debug)]
-pub struct Network {
+pub struct ChaosNetwork {
     /// Prefix of the names of this process's bridge and namespaces.
     name: String,
     /// First three numbers of every address.
     subnet: String,
     /// Last number of each host's address.
-    hosts: BTreeMap<Host, usize>,
+    hosts: BTreeMap<ChaosHost, usize>,
     /// Postgres server that has the address for clients.
     database: Mutex<usize>,
 }
 
-impl Network {
+impl ChaosNetwork {
     /// Creates the network of `hosts`.
     ///
     /// # Errors
     /// If this machine or this user cannot create it.
-    pub fn create(hosts: &[Host]) -> Result<Self, String> {
+    pub fn create(hosts: &[ChaosHost]) -> Result<Self, String> {
         remove_left();
         let pid = std::process::id();
         let network = Self {
@@ -72,7 +72,7 @@ impl Network {
     /// Removes the address from both servers, as if the leading one were gone.
     pub fn withdraw_database(&self) {
         for number in 0..DATABASES {
-            let space = self.namespace(Host::Postgres(number));
+            let space = self.namespace(ChaosHost::Postgres(number));
             let address = format!("{}/24", self.database_address());
             // One of them does not have it.
             let _ = ip(&["-n", &space, "addr", "del", &address, "dev", "eth0"]);
@@ -84,7 +84,7 @@ impl Network {
         self.withdraw_database();
         *self.database.lock().expect("no panic") = number;
         let (space, address) = (
-            self.namespace(Host::Postgres(number)),
+            self.namespace(ChaosHost::Postgres(number)),
             self.database_address(),
         );
         let with_mask = format!("{address}/24");
@@ -105,15 +105,15 @@ impl Network {
     }
 
     /// Addresses at which other hosts reach the host.
-    fn addresses(&self, host: Host) -> Vec<String> {
+    fn addresses(&self, host: ChaosHost) -> Vec<String> {
         let mut addresses = vec![self.address(host)];
-        if host == Host::Postgres(self.database()) {
+        if host == ChaosHost::Postgres(self.database()) {
             addresses.push(self.database_address());
         }
         addresses
     }
 
-    pub fn address(&self, host: Host) -> String {
+    pub fn address(&self, host: ChaosHost) -> String {
         format!("{}.{}", self.subnet, self.hosts[&host])
     }
 
@@ -126,21 +126,21 @@ impl Network {
         format!("{}.0/24", self.subnet)
     }
 
-    pub fn path(&self, host: Host) -> PathBuf {
+    pub fn path(&self, host: ChaosHost) -> PathBuf {
         PathBuf::from("/run/netns").join(self.namespace(host))
     }
 
     /// Drops all packets between the two hosts silently.
-    pub fn cut(&self, one: Host, other: Host) {
+    pub fn cut(&self, one: ChaosHost, other: ChaosHost) {
         let to_nowhere = ["lladdr", NOWHERE, "nud", "permanent"];
         self.between(one, other, "replace", &to_nowhere);
     }
 
-    pub fn join(&self, one: Host, other: Host) {
+    pub fn join(&self, one: ChaosHost, other: ChaosHost) {
         self.between(one, other, "del", &[]);
     }
 
-    fn between(&self, one: Host, other: Host, change: &str, rest: &[&str]) {
+    fn between(&self, one: ChaosHost, other: ChaosHost, change: &str, rest: &[&str]) {
         for (from, to) in [(one, other), (other, one)] {
             let space = self.namespace(from);
             for address in self.addresses(to) {
@@ -150,25 +150,25 @@ impl Network {
         }
     }
 
-    pub fn isolate(&self, host: Host) {
+    pub fn isolate(&self, host: ChaosHost) {
         said(ip(&["link", "set", &self.port(host), "down"]));
     }
 
-    pub fn connect(&self, host: Host) {
+    pub fn connect(&self, host: ChaosHost) {
         said(ip(&["link", "set", &self.port(host), "up"]));
     }
 
-    fn namespace(&self, host: Host) -> String {
+    fn namespace(&self, host: ChaosHost) -> String {
         format!("{}-{host}", self.name)
     }
 
     /// The host's end in the bridge; at most 15 characters.
-    fn port(&self, host: Host) -> String {
+    fn port(&self, host: ChaosHost) -> String {
         format!("{}-{}", self.name, self.hosts[&host])
     }
 }
 
-impl Drop for Network {
+impl Drop for ChaosNetwork {
     fn drop(&mut self) {
         for host in self.hosts.keys() {
             let _ = ip(&["netns", "del", &self.namespace(*host)]);

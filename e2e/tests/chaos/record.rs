@@ -1,6 +1,6 @@
 //! Events so far: faults, broken promises, and whether the cluster is quiet.
 
-use crate::schedule::{Fault, Planned};
+use crate::schedule::{ChaosFault, ScheduledFault};
 use muster_e2e::clock;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,8 +12,8 @@ const KEPT: usize = 60;
 
 /// Fault that was carried out.
 #[derive(Debug, Clone)]
-pub struct Done {
-    pub planned: Planned,
+pub struct InjectedFault {
+    pub planned: ScheduledFault,
     pub from: OffsetDateTime,
     /// `None` while it lasts.
     pub until: Option<OffsetDateTime>,
@@ -21,28 +21,28 @@ pub struct Done {
     pub met: String,
 }
 
-impl Done {
+impl InjectedFault {
     /// Whether it blocks one of these processes, or the writes of this node.
     pub fn hinders(&self, pids: &[Option<i32>], node: &str) -> bool {
         match self.planned.fault {
-            Fault::Stop(_) | Fault::StopNode(_) => pids.iter().flatten().any(|pid| {
+            ChaosFault::Stop(_) | ChaosFault::StopNode(_) => pids.iter().flatten().any(|pid| {
                 let pid = pid.to_string();
                 self.met.split([' ', ',']).any(|word| word == pid)
             }),
-            Fault::StallDisk(host) | Fault::SlowDisk(host) => host.to_string() == node,
+            ChaosFault::StallDisk(host) | ChaosFault::SlowDisk(host) => host.to_string() == node,
             _ => false,
         }
     }
 }
 
 #[derive(Debug)]
-pub struct Record {
+pub struct FaultRecord {
     began: OffsetDateTime,
-    faults: Mutex<Vec<Done>>,
+    faults: Mutex<Vec<InjectedFault>>,
     broken: Mutex<Vec<String>>,
 }
 
-impl Record {
+impl FaultRecord {
     pub fn begin() -> Self {
         Self {
             began: clock::now(),
@@ -56,11 +56,11 @@ impl Record {
     }
 
     /// Records the start of a fault.
-    pub fn begun(&self, planned: Planned, met: String) -> usize {
+    pub fn begun(&self, planned: ScheduledFault, met: String) -> usize {
         let mut faults = self.faults.lock().expect("no panic");
         let from = clock::now();
         let until = (planned.for_ms == 0).then_some(from);
-        faults.push(Done {
+        faults.push(InjectedFault {
             planned,
             from,
             until,
@@ -78,7 +78,7 @@ impl Record {
         faults[fault].until = Some(clock::now());
     }
 
-    pub fn faults(&self) -> Vec<Done> {
+    pub fn faults(&self) -> Vec<InjectedFault> {
         self.faults.lock().expect("no panic").clone()
     }
 

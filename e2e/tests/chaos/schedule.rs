@@ -19,14 +19,14 @@ pub const QUIET_MS: u64 = 75_000;
 
 /// One host of the cluster with one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Host {
+pub enum ChaosHost {
     Postgres(usize),
     Api(usize),
     Scheduler(usize),
     Node(usize),
 }
 
-impl Host {
+impl ChaosHost {
     pub fn all() -> Vec<Self> {
         let mut hosts: Vec<Self> = (0..DATABASES).map(Self::Postgres).collect();
         hosts.extend((0..APIS).map(Self::Api));
@@ -43,7 +43,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for ChaosHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Postgres(number) => write!(f, "postgres-{}", number + 1),
@@ -57,7 +57,7 @@ impl fmt::Display for Host {
 /// A process; a number selects among those that run when the fault begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Victim {
-    Daemon(Host),
+    Daemon(ChaosHost),
     /// The leading scheduler at that time.
     Leader,
     Shim(u32),
@@ -67,7 +67,7 @@ pub enum Victim {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum ChaosFault {
     /// SIGKILL.
     Kill(Victim),
     /// SIGSTOP, then SIGCONT.
@@ -77,17 +77,17 @@ pub enum Fault {
     /// SIGSTOP of all of them, as when a virtual machine is paused.
     StopNode(usize),
     /// Drops all packets between the two.
-    Cut(Host, Host),
+    Cut(ChaosHost, ChaosHost),
     /// Drops all packets of the host.
-    Isolate(Host),
-    FillDisk(Host),
+    Isolate(ChaosHost),
+    FillDisk(ChaosHost),
     /// Writes wait until the end of the fault.
-    StallDisk(Host),
+    StallDisk(ChaosHost),
     /// Writes wait most of the time.
-    SlowDisk(Host),
+    SlowDisk(ChaosHost),
     /// Steps the wall clock of one daemon, and steps it back.
     StepClock {
-        host: Host,
+        host: ChaosHost,
         by_s: i64,
     },
     /// SIGINT to the leading postmaster: its sessions end, then it is restarted.
@@ -99,7 +99,7 @@ pub enum Fault {
     FailOver,
 }
 
-impl Fault {
+impl ChaosFault {
     /// Name of the kind, for counts.
     pub fn kind(self) -> &'static str {
         match self {
@@ -125,15 +125,15 @@ impl Fault {
             Self::Kill(victim) | Self::Stop(victim) => {
                 matches!(
                     victim,
-                    Victim::Shim(_) | Victim::Task(_) | Victim::Daemon(Host::Node(_))
+                    Victim::Shim(_) | Victim::Task(_) | Victim::Daemon(ChaosHost::Node(_))
                 )
             }
             Self::KillNode(_) | Self::StopNode(_) => true,
-            Self::Cut(a, b) => [a, b].iter().all(|host| matches!(host, Host::Node(_))),
+            Self::Cut(a, b) => [a, b].iter().all(|host| matches!(host, ChaosHost::Node(_))),
             Self::Isolate(host)
             | Self::FillDisk(host)
             | Self::StallDisk(host)
-            | Self::SlowDisk(host) => matches!(host, Host::Node(_)),
+            | Self::SlowDisk(host) => matches!(host, ChaosHost::Node(_)),
             Self::StepClock { .. }
             | Self::RestartPostgres
             | Self::CrashPostgres
@@ -151,7 +151,7 @@ impl Fault {
     /// Whether it affects the servers of Postgres, their disks or their links, which a failover
     /// needs.
     fn touches_the_database(self) -> bool {
-        let is_database = |host: Host| matches!(host, Host::Postgres(_));
+        let is_database = |host: ChaosHost| matches!(host, ChaosHost::Postgres(_));
         match self {
             Self::Kill(victim) | Self::Stop(victim) => match victim {
                 Victim::Daemon(host) => is_database(host),
@@ -184,9 +184,9 @@ impl Fault {
             Self::Isolate(host) => Some((host, host)),
             _ => None,
         };
-        let same = |place: fn(&Option<Host>) -> bool, a: Option<Host>, b: Option<Host>| {
-            place(&a) && a == b
-        };
+        let same = |place: fn(&Option<ChaosHost>) -> bool,
+                    a: Option<ChaosHost>,
+                    b: Option<ChaosHost>| { place(&a) && a == b };
         let database = |fault: Self| fault.touches_the_database();
         (self == Self::FailOver && database(other))
             || (other == Self::FailOver && database(self))
@@ -199,13 +199,13 @@ impl Fault {
 /// Fault that begins `at_ms` after the start and is healed `for_ms` later; 0 if there is nothing to
 /// heal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planned {
+pub struct ScheduledFault {
     pub at_ms: u64,
     pub for_ms: u64,
-    pub fault: Fault,
+    pub fault: ChaosFault,
 }
 
-impl fmt::Display for Planned {
+impl fmt::Display for ScheduledFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (s, ms) = (self.at_ms / 1_000, self.at_ms % 1_000);
         write!(f, "{s}.{ms:03} s")?;
@@ -222,10 +222,10 @@ pub fn is_quiet(at_ms: u64) -> bool {
 }
 
 /// Faults of `minutes` minutes, ordered by their start.
-pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
-    let mut dice = Dice(seed);
+pub fn schedule(seed: u64, minutes: u64) -> Vec<ScheduledFault> {
+    let mut dice = FaultRandom(seed);
     let end_ms = minutes * 60_000;
-    let mut planned: Vec<Planned> = Vec::new();
+    let mut planned: Vec<ScheduledFault> = Vec::new();
     let mut at_ms = 0;
     loop {
         at_ms += dice.between(SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS);
@@ -234,7 +234,7 @@ pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
         }
         let fault = draw(&mut dice);
         let mut drawn_ms = dice.between(SHORTEST_FAULT_MS, LONGEST_FAULT_MS);
-        if fault == Fault::FailOver {
+        if fault == ChaosFault::FailOver {
             drawn_ms = LONGEST_FAULT_MS;
         }
         if is_quiet(at_ms) {
@@ -252,7 +252,7 @@ pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
                 && other.fault.shares_its_place(fault)
         });
         if !is_taken {
-            planned.push(Planned {
+            planned.push(ScheduledFault {
                 at_ms,
                 for_ms,
                 fault,
@@ -261,54 +261,54 @@ pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
     }
 }
 
-fn draw(dice: &mut Dice) -> Fault {
+fn draw(dice: &mut FaultRandom) -> ChaosFault {
     match dice.below(100) {
-        0..26 => Fault::Kill(victim(dice)),
-        26..30 => Fault::KillNode(dice.index(NODES)),
-        30..52 => Fault::Stop(victim(dice)),
-        52..56 => Fault::StopNode(dice.index(NODES)),
+        0..26 => ChaosFault::Kill(victim(dice)),
+        26..30 => ChaosFault::KillNode(dice.index(NODES)),
+        30..52 => ChaosFault::Stop(victim(dice)),
+        52..56 => ChaosFault::StopNode(dice.index(NODES)),
         56..68 => {
-            let hosts = Host::all();
+            let hosts = ChaosHost::all();
             let first = dice.index(hosts.len());
             let second = (first + 1 + dice.index(hosts.len() - 1)) % hosts.len();
-            Fault::Cut(hosts[first], hosts[second])
+            ChaosFault::Cut(hosts[first], hosts[second])
         }
-        68..72 => Fault::Isolate(Host::all()[dice.index(Host::all().len())]),
-        72..77 => Fault::FillDisk(disk(dice)),
-        77..80 => Fault::StallDisk(disk(dice)),
-        80..84 => Fault::SlowDisk(disk(dice)),
+        68..72 => ChaosFault::Isolate(ChaosHost::all()[dice.index(ChaosHost::all().len())]),
+        72..77 => ChaosFault::FillDisk(disk(dice)),
+        77..80 => ChaosFault::StallDisk(disk(dice)),
+        80..84 => ChaosFault::SlowDisk(disk(dice)),
         84..93 => {
             let size_s = dice.between(30, 600).cast_signed();
             let by_s = if dice.below(2) == 0 { size_s } else { -size_s };
-            let host = Host::all()[dice.index(Host::all().len())];
-            Fault::StepClock { host, by_s }
+            let host = ChaosHost::all()[dice.index(ChaosHost::all().len())];
+            ChaosFault::StepClock { host, by_s }
         }
-        93..95 => Fault::RestartPostgres,
-        95..97 => Fault::CrashPostgres,
-        _ => Fault::FailOver,
+        93..95 => ChaosFault::RestartPostgres,
+        95..97 => ChaosFault::CrashPostgres,
+        _ => ChaosFault::FailOver,
     }
 }
 
-fn victim(dice: &mut Dice) -> Victim {
+fn victim(dice: &mut FaultRandom) -> Victim {
     let pick = u32::try_from(dice.below(1_000)).expect("small");
     match dice.below(12) {
         0..2 => Victim::Leader,
-        2..5 => Victim::Daemon(Host::all()[dice.index(Host::all().len())]),
+        2..5 => Victim::Daemon(ChaosHost::all()[dice.index(ChaosHost::all().len())]),
         5..7 => Victim::Shim(pick),
         7..10 => Victim::Task(pick),
         _ => Victim::Backend(pick),
     }
 }
 
-fn disk(dice: &mut Dice) -> Host {
-    Host::with_disks()[dice.index(Host::with_disks().len())]
+fn disk(dice: &mut FaultRandom) -> ChaosHost {
+    ChaosHost::with_disks()[dice.index(ChaosHost::with_disks().len())]
 }
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 #[derive(Debug, Clone)]
-pub struct Dice(pub u64);
+pub struct FaultRandom(pub u64);
 
-impl Dice {
+impl FaultRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -359,7 +359,7 @@ fn schedule_has_every_kind_within_its_bounds() {
             end_ms % PERIOD_MS <= PERIOD_MS - QUIET_MS,
             "{one} ends late"
         );
-        if let Fault::StepClock { by_s, .. } = one.fault {
+        if let ChaosFault::StepClock { by_s, .. } = one.fault {
             assert!((30..=600).contains(&by_s.abs()), "{one}");
         }
     }

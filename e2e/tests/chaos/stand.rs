@@ -4,13 +4,13 @@
 use crate::clocks::Clocks;
 use crate::databases::{self, UNPRIVILEGED};
 use crate::disks::Disks;
-use crate::network::Network;
+use crate::network::ChaosNetwork;
 use crate::relay;
-use crate::schedule::{Host, SCHEDULERS};
-use crate::supervisor::{Daemon, Supervisor};
+use crate::schedule::{ChaosHost, SCHEDULERS};
+use crate::supervisor::{ChaosDaemon, DaemonSupervisor};
 use muster_client::Client;
 use muster_e2e::cluster::program;
-use muster_e2e::processes::{self, Process};
+use muster_e2e::processes::{self, OsProcess};
 use muster_model::node::NodeState;
 use rustix::process::Signal;
 use std::io::{Read as _, Write as _};
@@ -46,16 +46,16 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const SCRAPE_WITHIN: Duration = Duration::from_millis(500);
 
 /// Stopped and removed on drop; the logs stay.
-pub struct Stand {
-    pub network: Network,
+pub struct ChaosCluster {
+    pub network: ChaosNetwork,
     pub disks: Disks,
     pub clocks: Clocks,
     pub folder: PathBuf,
-    pub supervisor: Supervisor,
+    pub supervisor: DaemonSupervisor,
     pub token: String,
 }
 
-impl Stand {
+impl ChaosCluster {
     /// Starts the cluster.
     ///
     /// # Errors
@@ -69,27 +69,27 @@ impl Stand {
         for name in ["logs", "checkpoints"] {
             std::fs::create_dir_all(folder.join(name)).expect("our own folder");
         }
-        let hosts = Host::all();
+        let hosts = ChaosHost::all();
         let mut stand = Self {
-            network: Network::create(&hosts)?,
-            disks: Disks::mount(&folder, &Host::with_disks())?,
+            network: ChaosNetwork::create(&hosts)?,
+            disks: Disks::mount(&folder, &ChaosHost::with_disks())?,
             clocks: Clocks::build(&folder, &hosts)?,
-            supervisor: Supervisor::start(),
+            supervisor: DaemonSupervisor::start(),
             folder,
             token: String::new(),
         };
         databases::initialise(&stand, LEADING);
-        stand.supervise(Host::Postgres(LEADING));
+        stand.supervise(ChaosHost::Postgres(LEADING));
         stand.migrate();
         stand.token = stand.bootstrap();
         databases::follow(&stand, FOLLOWING)?;
-        stand.supervise(Host::Postgres(FOLLOWING));
+        stand.supervise(ChaosHost::Postgres(FOLLOWING));
         for host in hosts
             .into_iter()
-            .filter(|host| !matches!(host, Host::Postgres(_)))
+            .filter(|host| !matches!(host, ChaosHost::Postgres(_)))
         {
-            if let Host::Node(_) = host {
-                let schedulers = (0..SCHEDULERS).map(Host::Scheduler);
+            if let ChaosHost::Node(_) = host {
+                let schedulers = (0..SCHEDULERS).map(ChaosHost::Scheduler);
                 let all = schedulers.map(|one| stand.network.address(one));
                 relay::start(&stand.network.path(host), all.collect());
             }
@@ -103,11 +103,11 @@ impl Stand {
     pub fn clients(&self, token: &str) -> Vec<Client> {
         let client = |host| Client::new(&self.server(host), token).expect("a right address");
         (0..crate::schedule::APIS)
-            .map(|number| client(Host::Api(number)))
+            .map(|number| client(ChaosHost::Api(number)))
             .collect()
     }
 
-    pub fn server(&self, api: Host) -> String {
+    pub fn server(&self, api: ChaosHost) -> String {
         format!("http://{}:{API_PORT}", self.network.address(api))
     }
 
@@ -119,22 +119,22 @@ impl Stand {
         self.folder.join("checkpoints")
     }
 
-    pub fn log(&self, host: Host) -> PathBuf {
+    pub fn log(&self, host: ChaosHost) -> PathBuf {
         self.folder.join("logs").join(format!("{host}.log"))
     }
 
     /// The executor's folder.
     pub fn data(&self, node: usize) -> PathBuf {
-        self.disks.path(Host::Node(node)).join("data")
+        self.disks.path(ChaosHost::Node(node)).join("data")
     }
 
-    pub fn daemon(&self, host: Host) -> Option<i32> {
+    pub fn daemon(&self, host: ChaosHost) -> Option<i32> {
         self.supervisor.pid(&host.to_string())
     }
 
     /// Scheduler that reports that it leads.
-    pub fn leader(&self) -> Option<Host> {
-        let schedulers = (0..SCHEDULERS).map(Host::Scheduler);
+    pub fn leader(&self) -> Option<ChaosHost> {
+        let schedulers = (0..SCHEDULERS).map(ChaosHost::Scheduler);
         schedulers.into_iter().find(|host| {
             let address = format!("{}:{HEALTH_PORT}", self.network.address(*host));
             let address = address.parse().expect("an address");
@@ -152,21 +152,21 @@ impl Stand {
     }
 
     /// All processes of the cluster, tasks included.
-    pub fn processes(&self) -> Vec<Process> {
+    pub fn processes(&self) -> Vec<OsProcess> {
         processes::of(&self.folder)
     }
 
     /// Processes of one node: executor, shims and tasks.
-    pub fn processes_of(&self, node: usize) -> Vec<Process> {
-        let disk = self.disks.path(Host::Node(node)).display().to_string();
+    pub fn processes_of(&self, node: usize) -> Vec<OsProcess> {
+        let disk = self.disks.path(ChaosHost::Node(node)).display().to_string();
         let mut all = self.processes();
         all.retain(|process| process.mentions(&disk));
         all
     }
 
     /// Server processes of Postgres without the postmaster.
-    pub fn backends(&self) -> Vec<Process> {
-        let postmaster = self.daemon(Host::Postgres(self.network.database()));
+    pub fn backends(&self) -> Vec<OsProcess> {
+        let postmaster = self.daemon(ChaosHost::Postgres(self.network.database()));
         postmaster.map_or_else(Vec::new, processes::children)
     }
 
@@ -210,23 +210,23 @@ impl Stand {
         command
     }
 
-    fn supervise(&self, host: Host) {
+    fn supervise(&self, host: ChaosHost) {
         let arguments = match host {
-            Host::Postgres(number) => databases::arguments(self, number),
-            Host::Api(_) => vec![
+            ChaosHost::Postgres(number) => databases::arguments(self, number),
+            ChaosHost::Api(_) => vec![
                 program("muster-api").display().to_string(),
                 "serve".to_owned(),
             ],
-            Host::Scheduler(_) => vec![program("muster-scheduler").display().to_string()],
-            Host::Node(_) => vec![program("muster-executor").display().to_string()],
+            ChaosHost::Scheduler(_) => vec![program("muster-scheduler").display().to_string()],
+            ChaosHost::Node(_) => vec![program("muster-executor").display().to_string()],
         };
         let environment = match host {
-            Host::Postgres(_) => Vec::new(),
-            Host::Api(_) => self.api_environment(host),
-            Host::Scheduler(_) => self.scheduler_environment(host),
-            Host::Node(number) => self.executor_environment(host, number),
+            ChaosHost::Postgres(_) => Vec::new(),
+            ChaosHost::Api(_) => self.api_environment(host),
+            ChaosHost::Scheduler(_) => self.scheduler_environment(host),
+            ChaosHost::Node(number) => self.executor_environment(host, number),
         };
-        let mut daemon = Daemon {
+        let mut daemon = ChaosDaemon {
             name: host.to_string(),
             arguments: vec![
                 "nsenter".to_owned(),
@@ -240,7 +240,7 @@ impl Stand {
             log: self.log(host),
             stop: Signal::TERM,
         };
-        if matches!(host, Host::Postgres(_)) {
+        if matches!(host, ChaosHost::Postgres(_)) {
             let user = format!("--reuid={UNPRIVILEGED}");
             let group = format!("--regid={UNPRIVILEGED}");
             daemon
@@ -257,7 +257,7 @@ impl Stand {
         self.supervisor.keep(daemon);
     }
 
-    fn api_environment(&self, host: Host) -> Vec<(String, String)> {
+    fn api_environment(&self, host: ChaosHost) -> Vec<(String, String)> {
         named(&[
             (
                 "MUSTER_API_LISTEN",
@@ -271,7 +271,7 @@ impl Stand {
         ])
     }
 
-    fn scheduler_environment(&self, host: Host) -> Vec<(String, String)> {
+    fn scheduler_environment(&self, host: ChaosHost) -> Vec<(String, String)> {
         let address = self.network.address(host);
         named(&[
             ("MUSTER_SCHEDULER_LISTEN", format!("{address}:{NODES_PORT}")),
@@ -295,7 +295,7 @@ impl Stand {
         ])
     }
 
-    fn executor_environment(&self, host: Host, number: usize) -> Vec<(String, String)> {
+    fn executor_environment(&self, host: ChaosHost, number: usize) -> Vec<(String, String)> {
         let data = self.data(number);
         std::fs::create_dir_all(&data).expect("our own disk");
         let datasets = std::env::var("MUSTER_DATASETS").unwrap_or_default();
@@ -342,10 +342,10 @@ impl Stand {
     }
 }
 
-impl Drop for Stand {
+impl Drop for ChaosCluster {
     fn drop(&mut self) {
         self.supervisor.kill();
-        for host in Host::with_disks() {
+        for host in ChaosHost::with_disks() {
             self.disks.speed_up(host);
             self.disks.go_on(host);
         }

@@ -19,7 +19,7 @@ const STEADY: u32 = 400;
 const STOP_PATIENCE: u32 = 600;
 
 #[derive(Debug, Clone)]
-pub struct Daemon {
+pub struct ChaosDaemon {
     pub name: String,
     /// The program is first.
     pub arguments: Vec<String>,
@@ -29,20 +29,20 @@ pub struct Daemon {
 }
 
 #[derive(Debug)]
-pub struct Supervisor {
-    state: Arc<Mutex<State>>,
-    orders: mpsc::Sender<Order>,
+pub struct DaemonSupervisor {
+    state: Arc<Mutex<SupervisorState>>,
+    orders: mpsc::Sender<SupervisorOrder>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SupervisorState {
     pids: BTreeMap<String, i32>,
 }
 
 #[derive(Debug)]
-enum Order {
-    Keep(Daemon),
+enum SupervisorOrder {
+    Keep(ChaosDaemon),
     /// Stops all daemons orderly, the newest first.
     Stop,
     Kill,
@@ -51,8 +51,8 @@ enum Order {
     Release(String),
 }
 
-struct Kept {
-    daemon: Daemon,
+struct SupervisedDaemon {
+    daemon: ChaosDaemon,
     child: Option<Child>,
     /// Polls since its start, or until its next one.
     looks: u32,
@@ -60,11 +60,11 @@ struct Kept {
     is_held: bool,
 }
 
-impl Supervisor {
+impl DaemonSupervisor {
     /// Starts the supervisor. One thread starts all daemons and lives as long as they do, because
     /// the kernel ends a daemon with the thread that started it.
     pub fn start() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(SupervisorState::default()));
         let (orders, received) = mpsc::channel();
         let shared = Arc::clone(&state);
         let thread = std::thread::spawn(move || supervise(&shared, &received));
@@ -75,21 +75,23 @@ impl Supervisor {
         }
     }
 
-    pub fn keep(&self, daemon: Daemon) {
+    pub fn keep(&self, daemon: ChaosDaemon) {
         self.orders
-            .send(Order::Keep(daemon))
+            .send(SupervisorOrder::Keep(daemon))
             .expect("the thread lives");
     }
 
     /// Returns when the daemon is gone.
     pub fn hold(&self, name: &str) {
         let (done, gone) = mpsc::channel();
-        let _ = self.orders.send(Order::Hold(name.to_owned(), done));
+        let _ = self
+            .orders
+            .send(SupervisorOrder::Hold(name.to_owned(), done));
         let _ = gone.recv();
     }
 
     pub fn release(&self, name: &str) {
-        let _ = self.orders.send(Order::Release(name.to_owned()));
+        let _ = self.orders.send(SupervisorOrder::Release(name.to_owned()));
     }
 
     /// Process id while the daemon runs.
@@ -100,14 +102,14 @@ impl Supervisor {
 
     /// Returns when all daemons have ended.
     pub fn stop(&self) {
-        self.end(Order::Stop);
+        self.end(SupervisorOrder::Stop);
     }
 
     pub fn kill(&self) {
-        self.end(Order::Kill);
+        self.end(SupervisorOrder::Kill);
     }
 
-    fn end(&self, order: Order) {
+    fn end(&self, order: SupervisorOrder) {
         let _ = self.orders.send(order);
         if let Some(thread) = self.thread.lock().expect("no panic").take() {
             let _ = thread.join();
@@ -115,20 +117,20 @@ impl Supervisor {
     }
 }
 
-fn supervise(state: &Mutex<State>, orders: &mpsc::Receiver<Order>) {
-    let mut kept: Vec<Kept> = Vec::new();
+fn supervise(state: &Mutex<SupervisorState>, orders: &mpsc::Receiver<SupervisorOrder>) {
+    let mut kept: Vec<SupervisedDaemon> = Vec::new();
     loop {
         match orders.recv_timeout(LOOK) {
-            Ok(Order::Keep(daemon)) => kept.push(Kept::start(daemon)),
-            Ok(Order::Stop) => {
-                kept.iter_mut().rev().for_each(Kept::stop);
+            Ok(SupervisorOrder::Keep(daemon)) => kept.push(SupervisedDaemon::start(daemon)),
+            Ok(SupervisorOrder::Stop) => {
+                kept.iter_mut().rev().for_each(SupervisedDaemon::stop);
                 break;
             }
-            Ok(Order::Kill) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                kept.iter_mut().rev().for_each(Kept::kill);
+            Ok(SupervisorOrder::Kill) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                kept.iter_mut().rev().for_each(SupervisedDaemon::kill);
                 break;
             }
-            Ok(Order::Hold(name, done)) => {
+            Ok(SupervisorOrder::Hold(name, done)) => {
                 for one in kept.iter_mut().filter(|one| one.daemon.name == name) {
                     one.kill();
                     (one.child, one.is_held) = (None, true);
@@ -136,14 +138,14 @@ fn supervise(state: &Mutex<State>, orders: &mpsc::Receiver<Order>) {
                 // The caller may have gone.
                 let _ = done.send(());
             }
-            Ok(Order::Release(name)) => {
+            Ok(SupervisorOrder::Release(name)) => {
                 for one in kept.iter_mut().filter(|one| one.daemon.name == name) {
                     one.is_held = false;
                 }
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
-        kept.iter_mut().for_each(Kept::look);
+        kept.iter_mut().for_each(SupervisedDaemon::look);
         let running = kept.iter().filter_map(|one| {
             let pid = one.child.as_ref()?.id().cast_signed();
             Some((one.daemon.name.clone(), pid))
@@ -153,8 +155,8 @@ fn supervise(state: &Mutex<State>, orders: &mpsc::Receiver<Order>) {
     state.lock().expect("no panic").pids.clear();
 }
 
-impl Kept {
-    fn start(daemon: Daemon) -> Self {
+impl SupervisedDaemon {
+    fn start(daemon: ChaosDaemon) -> Self {
         let mut kept = Self {
             daemon,
             child: None,

@@ -1,8 +1,8 @@
 //! Regular tenants that submit all the time: trainings, programs with their own checkpoints, short
 //! jobs and studies.
 
-use crate::record::Record;
-use crate::stand::Stand;
+use crate::record::FaultRecord;
+use crate::stand::ChaosCluster;
 use muster_client::{Client, ClientError};
 use muster_e2e::clock;
 use muster_e2e::story;
@@ -37,7 +37,7 @@ const RECOVERS_WITHIN: time::Duration = time::Duration::seconds(30);
 const SHORT_ENDS_WITHIN: time::Duration = time::Duration::seconds(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum LoadKind {
     Training,
     Program,
     Short,
@@ -45,17 +45,17 @@ pub enum Kind {
 
 /// Acknowledged submission.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub struct AcceptedJob {
     pub id: JobId,
-    pub kind: Kind,
+    pub kind: LoadKind,
     pub tenant: usize,
     pub at: OffsetDateTime,
     pub phase: JobPhase,
 }
 
-pub struct Tenants {
+pub struct TenantLoad {
     pub clients: Vec<Vec<Client>>,
-    pub jobs: Mutex<Vec<Job>>,
+    pub jobs: Mutex<Vec<AcceptedJob>>,
     pub studies: Mutex<Vec<StudyId>>,
     /// Number of idempotency keys so far.
     keys: Mutex<u64>,
@@ -64,8 +64,8 @@ pub struct Tenants {
     ends: AtomicBool,
 }
 
-impl Tenants {
-    pub async fn settle(stand: &Stand) -> Arc<Self> {
+impl TenantLoad {
+    pub async fn settle(stand: &ChaosCluster) -> Arc<Self> {
         let mut clients = Vec::new();
         for name in TENANTS {
             clients.push(stand.clients(&settle(stand, name, None).await));
@@ -85,11 +85,11 @@ impl Tenants {
         self.ends.store(true, Ordering::Relaxed);
     }
 
-    pub fn begin(self: &Arc<Self>, record: &Arc<Record>) {
+    pub fn begin(self: &Arc<Self>, record: &Arc<FaultRecord>) {
         let kinds = [
-            (0, Kind::Training, TRAININGS),
-            (1, Kind::Program, PROGRAMS),
-            (1, Kind::Short, SHORT),
+            (0, LoadKind::Training, TRAININGS),
+            (1, LoadKind::Program, PROGRAMS),
+            (1, LoadKind::Short, SHORT),
         ];
         for (tenant, kind, open) in kinds {
             let (ours, record) = (Arc::clone(self), Arc::clone(record));
@@ -113,12 +113,12 @@ impl Tenants {
         told.collect::<Vec<_>>().join(", ")
     }
 
-    pub fn all(&self) -> Vec<Job> {
+    pub fn all(&self) -> Vec<AcceptedJob> {
         self.jobs.lock().expect("no panic").clone()
     }
 
     /// The job according to the first API server that answers.
-    pub async fn job(&self, job: &Job) -> Option<JobView> {
+    pub async fn job(&self, job: &AcceptedJob) -> Option<JobView> {
         for client in &self.clients[job.tenant] {
             let view = tokio::time::timeout(CALL_WITHIN, client.job(job.id)).await;
             if let Ok(Ok(view)) = view {
@@ -128,7 +128,13 @@ impl Tenants {
         None
     }
 
-    async fn submit_all_the_while(&self, tenant: usize, kind: Kind, most: usize, record: &Record) {
+    async fn submit_all_the_while(
+        &self,
+        tenant: usize,
+        kind: LoadKind,
+        most: usize,
+        record: &FaultRecord,
+    ) {
         while !self.ends.load(Ordering::Relaxed) {
             self.look(tenant, kind, record).await;
             let open = self
@@ -143,7 +149,7 @@ impl Tenants {
     }
 
     /// Sends the document with one key until an API server acknowledges it.
-    async fn submit(&self, tenant: usize, kind: Kind, record: &Record) {
+    async fn submit(&self, tenant: usize, kind: LoadKind, record: &FaultRecord) {
         let number = {
             let mut keys = self.keys.lock().expect("no panic");
             *keys += 1;
@@ -158,7 +164,7 @@ impl Tenants {
             let sent = client.submit(&document, Some(&key));
             match tokio::time::timeout(CALL_WITHIN, sent).await {
                 Ok(Ok(view)) => {
-                    self.jobs.lock().expect("no panic").push(Job {
+                    self.jobs.lock().expect("no panic").push(AcceptedJob {
                         id: view.id,
                         kind,
                         tenant,
@@ -177,7 +183,7 @@ impl Tenants {
     }
 
     /// Updates the phases. Short jobs must end soon while no fault is active.
-    pub async fn look(&self, tenant: usize, kind: Kind, record: &Record) {
+    pub async fn look(&self, tenant: usize, kind: LoadKind, record: &FaultRecord) {
         let jobs = self.all().into_iter().enumerate();
         let open = jobs.filter(|(_, job)| {
             job.tenant == tenant && job.kind == kind && !job.phase.is_terminal()
@@ -199,7 +205,7 @@ impl Tenants {
             let counts_from = job.at.max(calm + RECOVERS_WITHIN);
             let waited = clock::now() - counts_from;
             let is_new = !self.late.lock().expect("no panic").contains(&job.id);
-            if kind == Kind::Short
+            if kind == LoadKind::Short
                 && is_new
                 && !view.phase.is_terminal()
                 && waited > SHORT_ENDS_WITHIN
@@ -255,7 +261,7 @@ fn is_refused(error: &ClientError) -> bool {
 }
 
 /// Creates a tenant and returns its token.
-pub async fn settle(stand: &Stand, name: &str, gpu_quota: Option<u32>) -> String {
+pub async fn settle(stand: &ChaosCluster, name: &str, gpu_quota: Option<u32>) -> String {
     let admin = &stand.clients(&stand.token)[0];
     let new = NewTenant {
         name: name.to_owned(),
@@ -274,9 +280,9 @@ pub async fn settle(stand: &Stand, name: &str, gpu_quota: Option<u32>) -> String
     admin.create_token(&token).await.expect("a token").secret
 }
 
-fn document(kind: Kind, number: u64) -> Value {
+fn document(kind: LoadKind, number: u64) -> Value {
     match kind {
-        Kind::Training => {
+        LoadKind::Training => {
             let text = story::document(&format!("training-{number}"), (1, 2), (1, 2), STEPS);
             let mut document: Value = serde_norway::from_str(&text).expect("YAML");
             document["retries"] = json!(RETRIES);
@@ -287,14 +293,14 @@ fn document(kind: Kind, number: u64) -> Value {
             document
         }
         // It appends its revision to a log with each step, which would show two simultaneous runs.
-        Kind::Program => json!({
+        LoadKind::Program => json!({
             "version": "muster/v1", "name": format!("program-{number}"), "retries": RETRIES,
             "command": {"argv": ["sh", "-c", format!(
                 "cd \"$MUSTER_CHECKPOINT_DIR\" || exit 1; n=$(cat n 2>/dev/null || echo 0); while [ $n -lt {PROGRAM_STEPS} ]; do sleep 0.5; n=$((n+1)); \
                  echo \"$n $MUSTER_REVISION\" >>steps; echo $n >n.$$ && mv n.$$ n || exit 1; echo \"muster: step=$n loss=0.5\"; done"
             )]},
         }),
-        Kind::Short => json!({
+        LoadKind::Short => json!({
             "version": "muster/v1", "name": format!("short-{number}"), "retries": RETRIES,
             "command": {"argv": ["true"]},
         }),

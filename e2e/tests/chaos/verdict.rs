@@ -1,13 +1,13 @@
 //! Conditions that hold when all faults are healed and all jobs have ended.
 
 use crate::databases;
-use crate::follower::Follower;
-use crate::hostile::Hostile;
+use crate::follower::EventFollower;
+use crate::hostile::HostileTenant;
 use crate::nemesis::{is_shim, task_of};
-use crate::record::Record;
+use crate::record::FaultRecord;
 use crate::schedule::{Fault, NODES};
-use crate::stand::{KEEP_ENDED_TASKS, Stand};
-use crate::tenants::{Job, Kind, STEPS, TRIALS, Tenants};
+use crate::stand::{ChaosCluster, KEEP_ENDED_TASKS};
+use crate::tenants::{AcceptedJob, LoadKind, STEPS, TRIALS, TenantLoad};
 use crate::watcher::connect;
 use muster_client::EventQuery;
 use muster_e2e::clock;
@@ -25,15 +25,15 @@ const HOSTILE_ENDS_WITHIN: time::Duration = time::Duration::minutes(4);
 const CLEANED_WITHIN: time::Duration = time::Duration::minutes(2);
 const LOOK: Duration = Duration::from_secs(2);
 
-pub struct Verdict<'a> {
-    pub stand: &'a Stand,
-    pub record: &'a Record,
-    pub tenants: &'a Tenants,
-    pub hostile: &'a Hostile,
-    pub follower: &'a Follower,
+pub struct ChaosVerdict<'a> {
+    pub stand: &'a ChaosCluster,
+    pub record: &'a FaultRecord,
+    pub tenants: &'a TenantLoad,
+    pub hostile: &'a HostileTenant,
+    pub follower: &'a EventFollower,
 }
 
-impl Verdict<'_> {
+impl ChaosVerdict<'_> {
     /// Records each broken promise.
     pub async fn reach(&self) {
         self.all_end().await;
@@ -53,7 +53,11 @@ impl Verdict<'_> {
     async fn all_end(&self) {
         let from = clock::now();
         loop {
-            for (tenant, kind) in [(0, Kind::Training), (1, Kind::Program), (1, Kind::Short)] {
+            for (tenant, kind) in [
+                (0, LoadKind::Training),
+                (1, LoadKind::Program),
+                (1, LoadKind::Short),
+            ] {
                 self.tenants.look(tenant, kind, self.record).await;
             }
             let jobs = self.tenants.all();
@@ -89,7 +93,7 @@ impl Verdict<'_> {
         }
     }
 
-    async fn job_is_right(&self, job: &Job) {
+    async fn job_is_right(&self, job: &AcceptedJob) {
         let Some(view) = self.tenants.job(job).await else {
             self.record.broke(&format!(
                 "{:?} {} was acknowledged and is not there",
@@ -104,14 +108,14 @@ impl Verdict<'_> {
         }
         self.retries_are_fair(job, &view);
         match job.kind {
-            Kind::Training => self.training_is_continuous(job).await,
-            Kind::Program => self.program_ran_once_at_a_time(job),
-            Kind::Short => {}
+            LoadKind::Training => self.training_is_continuous(job).await,
+            LoadKind::Program => self.program_ran_once_at_a_time(job),
+            LoadKind::Short => {}
         }
     }
 
     /// Checks that a job is not charged with more failures than faults that can have hit its tasks.
-    fn retries_are_fair(&self, job: &Job, view: &JobView) {
+    fn retries_are_fair(&self, job: &AcceptedJob, view: &JobView) {
         let until = view.finished_at.unwrap_or_else(clock::now);
         let margin = time::Duration::seconds(90);
         let faults = self.record.faults().into_iter().filter(|done| {
@@ -127,7 +131,7 @@ impl Verdict<'_> {
         }
     }
 
-    async fn training_is_continuous(&self, job: &Job) {
+    async fn training_is_continuous(&self, job: &AcceptedJob) {
         let client = &self.tenants.clients[job.tenant][0];
         let series = client
             .progress(job.id, None, None)
@@ -183,7 +187,7 @@ impl Verdict<'_> {
         }
     }
 
-    async fn history(&self, job: &Job) -> Vec<EventView> {
+    async fn history(&self, job: &AcceptedJob) -> Vec<EventView> {
         let client = &self.tenants.clients[job.tenant][0];
         let mut history: Vec<EventView> = Vec::new();
         loop {
@@ -202,7 +206,7 @@ impl Verdict<'_> {
     /// Checks the program's own log: revisions are in order, and so are the steps of each. A
     /// machine that was frozen beyond its lease may execute for milliseconds until its shims run
     /// and kill. So one step of each earlier revision may come late; a step takes half a second.
-    fn program_ran_once_at_a_time(&self, job: &Job) {
+    fn program_ran_once_at_a_time(&self, job: &AcceptedJob) {
         let Some(folder) = found(self.stand.checkpoints(), &job.id.to_string()) else {
             self.record
                 .broke(&format!("program {} has no checkpoint folder", job.id));

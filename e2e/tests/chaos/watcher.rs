@@ -1,10 +1,10 @@
 //! Polls the store and the processes every few seconds and records each broken promise.
 
 use crate::nemesis::{is_shim, start_ticks, task_of};
-use crate::record::Record;
-use crate::stand::{GRACE_MS, LEASE_MS, Stand};
+use crate::record::FaultRecord;
+use crate::stand::{ChaosCluster, GRACE_MS, LEASE_MS};
 use muster_e2e::clock;
-use muster_e2e::processes::Process;
+use muster_e2e::processes::OsProcess;
 use sqlx::{Connection as _, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ const TRANSIENT: time::Duration = time::Duration::seconds(360);
 /// Time for which the process of a released task may remain.
 const OUTLIVES: time::Duration = time::Duration::seconds(3);
 
-pub struct Watcher {
+pub struct InvariantWatcher {
     pub looks: AtomicU64,
     ends: AtomicBool,
 }
 
 /// Observations so far.
 #[derive(Default)]
-struct Seen {
+struct WatcherObservations {
     generations: BTreeMap<String, i64>,
     revisions: BTreeMap<String, i64>,
     round: i64,
@@ -42,7 +42,7 @@ struct Seen {
 /// Task of a live process, according to the store.
 #[derive(Debug, Clone)]
 #[expect(dead_code, reason = "all fields are printed")]
-struct Known {
+struct ProcessTask {
     task: String,
     phase: String,
     is_released: bool,
@@ -52,8 +52,8 @@ struct Known {
     index: i32,
 }
 
-impl Watcher {
-    pub fn begin(stand: &Arc<Stand>, record: &Arc<Record>) -> Arc<Self> {
+impl InvariantWatcher {
+    pub fn begin(stand: &Arc<ChaosCluster>, record: &Arc<FaultRecord>) -> Arc<Self> {
         let watcher = Arc::new(Self {
             looks: AtomicU64::new(0),
             ends: AtomicBool::new(false),
@@ -61,7 +61,7 @@ impl Watcher {
         let ours = Arc::clone(&watcher);
         let (stand, record) = (stand.clone(), record.clone());
         tokio::spawn(async move {
-            let mut seen = Seen::default();
+            let mut seen = WatcherObservations::default();
             let mut connection: Option<PgConnection> = None;
             while !ours.ends.load(Ordering::Relaxed) {
                 tokio::time::sleep(LOOK).await;
@@ -97,7 +97,7 @@ impl Watcher {
 }
 
 /// Connects as the owner role, which reads all rows.
-pub async fn connect(stand: &Stand) -> Option<PgConnection> {
+pub async fn connect(stand: &ChaosCluster) -> Option<PgConnection> {
     let url = stand.database_url();
     let connecting = PgConnection::connect(&url);
     tokio::time::timeout(ANSWERS_WITHIN, connecting)
@@ -106,11 +106,11 @@ pub async fn connect(stand: &Stand) -> Option<PgConnection> {
         .ok()
 }
 
-impl Seen {
+impl WatcherObservations {
     async fn look(
         &mut self,
-        stand: &Stand,
-        record: &Record,
+        stand: &ChaosCluster,
+        record: &FaultRecord,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
         self.numbers_never_go_back(record, conn).await?;
@@ -121,7 +121,7 @@ impl Seen {
 
     async fn numbers_never_go_back(
         &mut self,
-        record: &Record,
+        record: &FaultRecord,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
         let nodes: Vec<(String, i64)> = sqlx::query_as("select name, generation from node")
@@ -159,7 +159,7 @@ impl Seen {
     /// acquired it.
     async fn no_old_leader_acts(
         &mut self,
-        record: &Record,
+        record: &FaultRecord,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
         // A stopped leader notices within a ping and its time limit after it continues.
@@ -184,7 +184,7 @@ impl Seen {
 
     async fn nothing_is_stuck(
         &mut self,
-        record: &Record,
+        record: &FaultRecord,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
         let jobs: Vec<(String, String, i64)> = sqlx::query_as(
@@ -215,12 +215,12 @@ impl Seen {
 
     async fn processes(
         &mut self,
-        stand: &Stand,
-        record: &Record,
+        stand: &ChaosCluster,
+        record: &FaultRecord,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
         let before = stand.processes();
-        let live: Vec<(&Process, u64)> = before
+        let live: Vec<(&OsProcess, u64)> = before
             .iter()
             .filter(|process| task_of(process).is_some())
             .filter_map(|process| Some((process, start_ticks(process.pid)?)))
@@ -235,7 +235,7 @@ impl Seen {
         let slots = slots(&ids, conn).await?;
         // Keeps processes that exist before and after the store was read, and so existed during the
         // read.
-        let live: Vec<(&Process, u64, &Known)> = live
+        let live: Vec<(&OsProcess, u64, &ProcessTask)> = live
             .into_iter()
             .filter(|(process, ticks)| {
                 start_ticks(process.pid) == Some(*ticks) && process.is_alive()
@@ -249,8 +249,8 @@ impl Seen {
 
     fn no_slot_is_held_twice(
         &mut self,
-        record: &Record,
-        live: &[(&Process, u64, &Known)],
+        record: &FaultRecord,
+        live: &[(&OsProcess, u64, &ProcessTask)],
         slots: &[(String, String, i32)],
     ) {
         let mut holders: BTreeMap<(&str, i32), BTreeSet<&str>> = BTreeMap::new();
@@ -283,9 +283,9 @@ impl Seen {
     /// one that did shortly before.
     fn none_outlives_its_release(
         &mut self,
-        record: &Record,
-        all: &[Process],
-        live: &[(&Process, u64, &Known)],
+        record: &FaultRecord,
+        all: &[OsProcess],
+        live: &[(&OsProcess, u64, &ProcessTask)],
     ) {
         let now = clock::now();
         let lately = time::Duration::milliseconds((LEASE_MS + GRACE_MS).cast_signed());
@@ -315,7 +315,10 @@ impl Seen {
     }
 }
 
-async fn known(ids: &[String], conn: &mut PgConnection) -> sqlx::Result<BTreeMap<String, Known>> {
+async fn known(
+    ids: &[String],
+    conn: &mut PgConnection,
+) -> sqlx::Result<BTreeMap<String, ProcessTask>> {
     let rows: Vec<(String, String, bool, String, String, String, i32)> = sqlx::query_as(
         "select t.id::text, t.phase, t.released_at is not null, n.name, t.job_id::text, t.role, t.role_index
          from task t join node n on n.id = t.node_id where t.id::text = any($1)",
@@ -326,7 +329,7 @@ async fn known(ids: &[String], conn: &mut PgConnection) -> sqlx::Result<BTreeMap
     let known = rows
         .into_iter()
         .map(|(task, phase, is_released, node, job, role, index)| {
-            let known = Known {
+            let known = ProcessTask {
                 task: task.clone(),
                 phase,
                 is_released,
@@ -371,8 +374,8 @@ mod tests {
         sleeper.spawn().expect("sleep runs")
     }
 
-    fn known_as(task: &str, phase: &str) -> Known {
-        Known {
+    fn known_as(task: &str, phase: &str) -> ProcessTask {
+        ProcessTask {
             task: task.to_owned(),
             phase: phase.to_owned(),
             is_released: phase == "released",
@@ -401,8 +404,8 @@ mod tests {
             ("released", "running", 1),
             ("running", "running", 1),
         ] {
-            let (record, mut seen) = (Record::begin(), Seen::default());
-            let known: Vec<Known> = found
+            let (record, mut seen) = (FaultRecord::begin(), WatcherObservations::default());
+            let known: Vec<ProcessTask> = found
                 .iter()
                 .map(|process| match task_of(process) {
                     Some("one") => known_as("one", first),

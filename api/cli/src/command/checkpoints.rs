@@ -1,6 +1,6 @@
 //! `muster checkpoints` and `muster model`: a job's checkpoints and its final model.
 
-use super::{NotFound, Session};
+use super::{CliSession, NotFound};
 use crate::output::{Out, bytes, line, table};
 use anyhow::Context as _;
 use clap::Args;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
 
 #[derive(Debug, Args)]
-pub struct Checkpoints {
+pub struct CheckpointsArgs {
     /// Id of the job, or name (its newest job).
     job: String,
     /// Download the checkpoint of this step.
@@ -25,7 +25,7 @@ pub struct Checkpoints {
 }
 
 #[derive(Debug, Args)]
-pub struct Model {
+pub struct ModelArgs {
     /// Id of the job, or name (its newest job).
     job: String,
     /// File to write; `-` is standard output.
@@ -33,10 +33,10 @@ pub struct Model {
     to: PathBuf,
 }
 
-impl Checkpoints {
+impl CheckpointsArgs {
     /// # Errors
     /// If the job or checkpoint does not exist, the server refuses, or a file cannot be written.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let checkpoints = session.client.checkpoints(job.id).await?;
         if let Some(step) = self.download {
@@ -104,10 +104,10 @@ fn kept(checkpoint: &CheckpointView) -> String {
     words.join(", ")
 }
 
-impl Model {
+impl ModelArgs {
     /// # Errors
     /// If the job does not exist or has no model yet, or the file cannot be written.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let download = session.client.model(job.id).await?;
         save(download, &self.to).await

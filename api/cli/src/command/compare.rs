@@ -1,8 +1,8 @@
 //! `muster compare`: compares policies by stored results or by new runs; needs no server.
 
 use super::UsageError;
-use super::contest::{Inputs, means_table, write};
-use crate::output::Format;
+use super::simulation_args::{SimulationArgs, means_table, write};
+use crate::output::OutputFormat;
 use anyhow::Context as _;
 use clap::Args;
 use muster_sim::compare::{Comparison, Recorded};
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
     override_usage = "muster compare [OPTIONS] <FILE>...\n       muster compare [OPTIONS] --profiles <DIR> --workload <FILE>... \
 --cluster <CLUSTER> --policy <NAMES>"
 )]
-pub struct Compare {
+pub struct CompareArgs {
     /// Results that `muster simulate --runs` or `--json` has written.
     #[arg(value_name = "FILE", conflicts_with = "Inputs")]
     results: Vec<PathBuf>,
     #[command(flatten)]
-    inputs: Option<Inputs>,
+    inputs: Option<SimulationArgs>,
     /// Print JSON, like `--output json`.
     #[arg(long)]
     json: bool,
@@ -39,10 +39,10 @@ enum Results {
     Summaries(Vec<Summary>),
 }
 
-impl Compare {
+impl CompareArgs {
     /// # Errors
     /// If an input is wrong, or a file cannot be written.
-    pub fn run(self, output: Format) -> anyhow::Result<()> {
+    pub fn run(self, output: OutputFormat) -> anyhow::Result<()> {
         let mut runs = Vec::new();
         let mut summaries = Vec::new();
         match &self.inputs {
@@ -74,7 +74,11 @@ impl Compare {
             let title = "Job completion times";
             write(path, &cdf(title, &curves(&runs, &comparison)))?;
         }
-        let output = if self.json { Format::Json } else { output };
+        let output = if self.json {
+            OutputFormat::Json
+        } else {
+            output
+        };
         output.print(&comparison, means_table)
     }
 }

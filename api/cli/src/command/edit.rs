@@ -1,14 +1,14 @@
 //! `muster edit` and `muster scale`: change the range of workers or PS shards, or the priority, of
 //! an open job.
 
-use super::{Session, UsageError, meant};
+use super::{CliSession, UsageError, resolve_job};
 use anyhow::bail;
 use clap::Args;
 use muster_model::spec::Range;
 use muster_model::view::{JobChange, JobView};
 
 #[derive(Debug, Args)]
-pub struct Edit {
+pub struct EditArgs {
     /// Id or name of the job. A name of several open jobs is refused.
     job: String,
     /// Number of workers, or range from which the scheduler chooses, such as 4 or 2..8.
@@ -23,7 +23,7 @@ pub struct Edit {
 }
 
 #[derive(Debug, Args)]
-pub struct Scale {
+pub struct ScaleArgs {
     /// Id or name of the job. A name of several open jobs is refused.
     job: String,
     /// Number of workers, or range from which the scheduler chooses, such as 4 or 2..8.
@@ -31,10 +31,10 @@ pub struct Scale {
     workers: Range,
 }
 
-impl Edit {
+impl EditArgs {
     /// # Errors
     /// If there is nothing to change, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let wanted = JobChange {
             workers: self.workers,
             ps_shards: self.ps_shards,
@@ -50,10 +50,10 @@ impl Edit {
     }
 }
 
-impl Scale {
+impl ScaleArgs {
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let wanted = JobChange {
             workers: Some(self.workers),
             ..JobChange::default()
@@ -62,8 +62,8 @@ impl Scale {
     }
 }
 
-async fn change(session: &Session, named: &str, wanted: JobChange) -> anyhow::Result<()> {
-    let id = meant::job(session, named, "change").await?.id;
+async fn change(session: &CliSession, named: &str, wanted: JobChange) -> anyhow::Result<()> {
+    let id = resolve_job::job(session, named, "change").await?.id;
     let job = session.client.edit(id, &wanted).await?;
     session.output.print(&job, said)
 }

@@ -1,7 +1,7 @@
 //! `muster events`: prints events as text; `-f` follows them.
 
-use super::Session;
-use crate::output::{Format, line};
+use super::CliSession;
+use crate::output::{OutputFormat, line};
 use clap::Args;
 use futures::StreamExt as _;
 use muster_client::{EventQuery, RecentQuery, StreamItem};
@@ -12,7 +12,7 @@ use std::collections::btree_map::Entry;
 use time::format_description::well_known::Rfc3339;
 
 #[derive(Debug, Args)]
-pub struct Events {
+pub struct EventsArgs {
     /// Id of the job, or name (its newest job); without it, the newest events of all jobs of the
     /// tenant and of the nodes.
     job: Option<String>,
@@ -28,10 +28,10 @@ pub struct Events {
     limit: u32,
 }
 
-impl Events {
+impl EventsArgs {
     /// # Errors
     /// If the job does not exist, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let all = self.all || session.output.is_whole();
         match &self.job {
             Some(named) => of_job(session, named, all, self.follow).await,
@@ -40,7 +40,7 @@ impl Events {
     }
 }
 
-async fn of_job(session: &Session, named: &str, all: bool, follow: bool) -> anyhow::Result<()> {
+async fn of_job(session: &CliSession, named: &str, all: bool, follow: bool) -> anyhow::Result<()> {
     let job = session.job(named).await?;
     let mut after = None;
     loop {
@@ -79,13 +79,13 @@ async fn of_job(session: &Session, named: &str, all: bool, follow: bool) -> anyh
     Ok(())
 }
 
-async fn of_all(session: &Session, limit: u32, all: bool, follow: bool) -> anyhow::Result<()> {
+async fn of_all(session: &CliSession, limit: u32, all: bool, follow: bool) -> anyhow::Result<()> {
     let query = RecentQuery {
         routine: all,
         limit,
         after: None,
     };
-    let mut names = Names::default();
+    let mut names = JobNames::default();
     let page = session.client.recent_events(&query).await?;
     for event in page.items.iter().rev() {
         let subject = names.of(session, event).await?;
@@ -122,12 +122,16 @@ fn tell_missed(opened: &Opened) {
 
 /// Cache of job names, because events contain only ids.
 #[derive(Default)]
-struct Names(BTreeMap<JobId, String>);
+struct JobNames(BTreeMap<JobId, String>);
 
-impl Names {
+impl JobNames {
     /// Returns the name of the event's job, or its id if the job was removed. Output for programs
     /// needs no name.
-    async fn of(&mut self, session: &Session, event: &EventView) -> anyhow::Result<Option<&str>> {
+    async fn of(
+        &mut self,
+        session: &CliSession,
+        event: &EventView,
+    ) -> anyhow::Result<Option<&str>> {
         let Some(id) = event.job_id.filter(|_| !session.output.is_whole()) else {
             return Ok(None);
         };
@@ -140,16 +144,16 @@ impl Names {
 }
 
 /// Prints an event. `subject` precedes the text where events of several jobs are mixed.
-fn print(event: &EventView, subject: Option<&str>, output: Format) -> anyhow::Result<()> {
+fn print(event: &EventView, subject: Option<&str>, output: OutputFormat) -> anyhow::Result<()> {
     match output {
-        Format::Table => {
+        OutputFormat::Table => {
             let at = event.at.replace_nanosecond(0)?.format(&Rfc3339)?;
             let subject = subject.map_or_else(String::new, |name| format!("{name}: "));
             line(&format!("{at}  {subject}{}", event.text()))
         }
         // One document per line, so that a program can parse a followed stream.
-        Format::Json => line(&serde_json::to_string(event)?),
-        Format::Yaml => line(&format!(
+        OutputFormat::Json => line(&serde_json::to_string(event)?),
+        OutputFormat::Yaml => line(&format!(
             "---\n{}",
             serde_norway::to_string(event)?.trim_end()
         )),

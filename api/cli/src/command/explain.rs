@@ -1,7 +1,7 @@
 //! `muster explain`: why a job waits and what would start it, or why it has its size, and the
 //! newest decisions about it.
 
-use super::Session;
+use super::CliSession;
 use super::forecast::lines;
 use super::list::count;
 use crate::clock;
@@ -14,23 +14,23 @@ use muster_model::wait::Waiting;
 use serde::Serialize;
 
 #[derive(Debug, Args)]
-pub struct Explain {
+pub struct ExplainArgs {
     /// Id of the job, or name (its newest job).
     job: String,
 }
 
 #[derive(Serialize)]
-struct Explained {
+struct ExplainOutput {
     job: JobView,
     explanation: ExplainView,
     /// Decisions of the scheduler about the job, oldest first.
     decisions: Vec<EventView>,
 }
 
-impl Explain {
+impl ExplainArgs {
     /// # Errors
     /// If the job does not exist, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let explanation = session.client.explain(job.id).await?;
         let mut decisions = Vec::new();
@@ -61,7 +61,7 @@ impl Explain {
             }
         }
         session.output.print(
-            &Explained {
+            &ExplainOutput {
                 job,
                 explanation,
                 decisions,
@@ -80,16 +80,16 @@ fn without_change(waiting: &Waiting) -> &'static str {
     }
 }
 
-fn describe(explained: &Explained) -> String {
+fn describe(output: &ExplainOutput) -> String {
     const SHOWN: usize = 8;
-    let job = &explained.job;
+    let job = &output.job;
     let mut rows = vec![
         ("job", job.name.clone()),
         ("phase", job.phase.as_str().to_owned()),
         ("workers", count(job.workers)),
         ("ps shards", count(job.ps_shards)),
     ];
-    let explanation = &explained.explanation;
+    let explanation = &output.explanation;
     if let Some(waiting) = &job.waiting {
         rows.push((
             "waits for",
@@ -115,12 +115,12 @@ fn describe(explained: &Explained) -> String {
         rows.extend(lines(expected, clock::now()));
     }
     let mut text = fields(&rows);
-    if explained.decisions.is_empty() {
+    if output.decisions.is_empty() {
         return text;
     }
     text.push_str("\n\nnewest decisions:");
-    let skipped = explained.decisions.len().saturating_sub(SHOWN);
-    for decision in &explained.decisions[skipped..] {
+    let skipped = output.decisions.len().saturating_sub(SHOWN);
+    for decision in &output.decisions[skipped..] {
         text.push_str(&format!("\n  {}", decision.text()));
     }
     text

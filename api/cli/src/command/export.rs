@@ -3,7 +3,7 @@
 //! The checkpoint's files are streamed to the disk; only headers are kept in memory. An ONNX model
 //! is the checkpoint's graph with every tensor appended.
 
-use super::{NotFound, Session};
+use super::{CliSession, NotFound};
 use crate::output::{Out, line};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -22,12 +22,12 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 const MAX_HEADER_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
-pub struct Export {
+pub struct ExportArgs {
     /// Id of the job, or name (its newest job).
     job: String,
     /// Format of the file.
-    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ModelFormat::Safetensors)]
+    format: ModelFormat,
     /// Step of the checkpoint [default: the newest].
     #[arg(long)]
     step: Option<u64>,
@@ -37,18 +37,18 @@ pub struct Export {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ModelFormat {
     /// Named tensors, for PyTorch and others.
     Safetensors,
     /// The whole network, for ONNX Runtime and others.
     Onnx,
 }
 
-impl Export {
+impl ExportArgs {
     /// # Errors
     /// If the job or checkpoint does not exist, the checkpoint has no graph, the server refuses, or
     /// the file cannot be written.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let checkpoints = session.client.checkpoints(job.id).await?;
         let chosen = checkpoints
@@ -76,12 +76,12 @@ impl Export {
             "the checkpoint of step {} has no model",
             chosen.written.step
         );
-        let source = Source {
+        let source = RemoteCheckpoint {
             client: &session.client,
             job: job.id,
             step: chosen.written.step,
         };
-        if self.format == Format::Onnx && !files.iter().any(|name| name == GRAPH_FILE) {
+        if self.format == ModelFormat::Onnx && !files.iter().any(|name| name == GRAPH_FILE) {
             bail!(
                 "the checkpoint of step {} has no graph: an older release wrote it, which could only be exported as safetensors",
                 chosen.written.step
@@ -114,20 +114,20 @@ impl Export {
 }
 
 /// A checkpoint on the server.
-struct Source<'a> {
+struct RemoteCheckpoint<'a> {
     client: &'a Client,
     job: JobId,
     step: u64,
 }
 
 async fn write<W: AsyncWrite + Unpin>(
-    source: &Source<'_>,
+    source: &RemoteCheckpoint<'_>,
     parts: &[&String],
-    format: Format,
+    format: ModelFormat,
     to: &mut W,
 ) -> anyhow::Result<()> {
     match format {
-        Format::Safetensors => {
+        ModelFormat::Safetensors => {
             // The header of the result precedes all data, so every part is opened first. Its header
             // is received at once, its data when it is read.
             let mut open = Vec::new();
@@ -144,7 +144,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 body.copy(bytes, to).await?;
             }
         }
-        Format::Onnx => {
+        ModelFormat::Onnx => {
             let mut graph = source.body(GRAPH_FILE).await?;
             let mut written = graph.copy_all(to).await?;
             for part in parts {
@@ -165,20 +165,20 @@ async fn write<W: AsyncWrite + Unpin>(
     Ok(to.flush().await?)
 }
 
-impl Source<'_> {
-    async fn body(&self, name: &str) -> anyhow::Result<Body> {
+impl RemoteCheckpoint<'_> {
+    async fn body(&self, name: &str) -> anyhow::Result<DownloadReader> {
         let download = self
             .client
             .checkpoint_file(self.job, self.step, name)
             .await?;
-        Ok(Body {
+        Ok(DownloadReader {
             pieces: download.body,
             rest: Vec::new(),
         })
     }
 
     /// Opens a part: returns the stream of its data, and its tensors.
-    async fn open(&self, name: &str) -> anyhow::Result<(Body, Vec<Listed>)> {
+    async fn open(&self, name: &str) -> anyhow::Result<(DownloadReader, Vec<Listed>)> {
         let mut body = self.body(name).await?;
         let length = body.take(8).await?;
         let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
@@ -190,12 +190,12 @@ impl Source<'_> {
 }
 
 /// A download that is read by numbers of bytes.
-struct Body {
+struct DownloadReader {
     pieces: BoxStream<'static, Result<Vec<u8>, ClientError>>,
     rest: Vec<u8>,
 }
 
-impl Body {
+impl DownloadReader {
     async fn take(&mut self, count: usize) -> anyhow::Result<Vec<u8>> {
         while self.rest.len() < count {
             let piece = self

@@ -1,8 +1,8 @@
 //! `muster export-trace`: exports the cluster's history as a job trace, for simulation like the
 //! published ones.
 
-use super::Session;
-use super::contest::write;
+use super::CliSession;
+use super::simulation_args::write;
 use crate::output::line;
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -16,16 +16,16 @@ use time::OffsetDateTime;
 const AT_ONCE: usize = 8;
 
 #[derive(Debug, Args)]
-pub struct ExportTrace {
+pub struct ExportTraceArgs {
     /// File to write [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-impl ExportTrace {
+impl ExportTraceArgs {
     /// # Errors
     /// If the server refuses, or the file cannot be written.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let mut jobs = all(&session.client).await?;
         jobs.sort_by_key(|job| (job.submitted_at, job.id));
         let first = jobs.first().map(|job| job.submitted_at);

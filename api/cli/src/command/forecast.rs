@@ -1,16 +1,16 @@
 //! `muster forecast`: expected start and end of a job, and the accuracy of earlier forecasts.
 
-use super::Session;
+use super::CliSession;
 use crate::clock;
 use crate::output::{duration_s, fields};
 use clap::Args;
-use muster_model::forecast::{Forecast as Expected, Interval, Unforeseen};
+use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::view::{AccuracyView, HitRate, JobView};
 use serde::Serialize;
 use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
-pub struct Forecast {
+pub struct ForecastArgs {
     /// Id of the job, or name (its newest job); without it, only the accuracy of forecasts.
     job: Option<String>,
     /// Count forecasts of this number of days.
@@ -19,27 +19,29 @@ pub struct Forecast {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ForecastOutput {
     job: Option<JobView>,
     accuracy: AccuracyView,
 }
 
-impl Forecast {
+impl ForecastArgs {
     /// # Errors
     /// If the job does not exist, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = match &self.job {
             Some(named) => Some(session.job(named).await?),
             None => None,
         };
         let accuracy = session.client.forecast_accuracy(self.days).await?;
-        session.output.print(&Shown { job, accuracy }, describe)
+        session
+            .output
+            .print(&ForecastOutput { job, accuracy }, describe)
     }
 }
 
-fn describe(shown: &Shown) -> String {
+fn describe(output: &ForecastOutput) -> String {
     let mut rows = Vec::new();
-    if let Some(job) = &shown.job {
+    if let Some(job) = &output.job {
         rows.push(("job", job.name.clone()));
         rows.push(("phase", job.phase.as_str().to_owned()));
         match &job.forecast {
@@ -47,14 +49,14 @@ fn describe(shown: &Shown) -> String {
             Some(expected) => rows.extend(lines(expected, clock::now())),
         }
     }
-    rows.push(("80% of ends hold", rate(&shown.accuracy.finish)));
-    rows.push(("80% of starts hold", rate(&shown.accuracy.start)));
+    rows.push(("80% of ends hold", rate(&output.accuracy.finish)));
+    rows.push(("80% of starts hold", rate(&output.accuracy.start)));
     fields(&rows)
 }
 
 /// Returns lines with start, end and cost of a job, relative to `now`.
 #[must_use]
-pub fn lines(expected: &Expected, now: OffsetDateTime) -> Vec<(&'static str, String)> {
+pub fn lines(expected: &Forecast, now: OffsetDateTime) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(start) = &expected.start {
         rows.push(("starts in", span(start, now)));

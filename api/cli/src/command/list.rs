@@ -1,7 +1,7 @@
 //! `muster list`: lists jobs, newest first.
 
 use super::forecast::column;
-use super::{Session, UsageError};
+use super::{CliSession, UsageError};
 use crate::clock;
 use crate::output::{age, duration_s, table_of};
 use clap::Args;
@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 const PAGE: u32 = 200;
 
 #[derive(Debug, Args)]
-pub struct List {
+pub struct ListArgs {
     /// Only jobs in this phase; may be repeated.
     #[arg(long, value_name = "PHASE", value_parser = phase)]
     phase: Vec<JobPhase>,
@@ -35,10 +35,10 @@ pub struct List {
     limit: u32,
 }
 
-impl List {
+impl ListArgs {
     /// # Errors
     /// If a label has no `=`, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         if let Some(wrong) = self.label.iter().find(|label| !label.contains('=')) {
             return Err(UsageError(format!("--label is {wrong:?}; expected KEY=VALUE")).into());
         }
@@ -76,7 +76,7 @@ impl List {
     }
 
     /// Returns the newest jobs of all tenants. Ids increase with the submission over all tenants.
-    async fn of_all_tenants(&self, session: &Session) -> Result<Page<JobView>, ClientError> {
+    async fn of_all_tenants(&self, session: &CliSession) -> Result<Page<JobView>, ClientError> {
         let mut all = Page {
             items: Vec::new(),
             next: None,
@@ -138,15 +138,14 @@ impl List {
 /// Returns `val 98.18%`, or `val loss 0.4321` if no accuracy was logged.
 fn evaluation(progress: &ProgressView) -> Option<String> {
     let split = progress.evaluated_on?.label();
-    let loss = || {
-        progress
-            .test_loss
-            .map(|loss| format!("{split} loss {loss:.4}"))
-    };
     let accuracy = progress.test_accuracy;
     accuracy
         .map(|share| format!("{split} {:.2}%", share * 100.0))
-        .or_else(loss)
+        .or_else(|| {
+            progress
+                .test_loss
+                .map(|loss| format!("{split} loss {loss:.4}"))
+        })
 }
 
 fn row(job: &JobView) -> [String; 11] {
@@ -186,8 +185,9 @@ fn why(job: &JobView) -> String {
         last.filter(|_| !job.phase.is_terminal())
             .map(|last| format!("last failure: {last}"))
     });
-    let waits = || job.waiting.as_ref().map(|waiting| waiting.message.clone());
-    failed.or_else(waits).unwrap_or_default()
+    failed
+        .or_else(|| job.waiting.as_ref().map(|waiting| waiting.message.clone()))
+        .unwrap_or_default()
 }
 
 /// Returns the phase, and for a waiting job the reason.

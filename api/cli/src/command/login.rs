@@ -1,15 +1,15 @@
 //! `muster login`: checks a token and stores it.
 
-use crate::config::{Context, DEFAULT_SERVER, Store};
+use crate::config::{ContextStore, DEFAULT_SERVER, ServerContext};
 use crate::output::{line, prompt};
 use anyhow::Context as _;
 use clap::Args;
 use muster_client::Client;
 
 #[derive(Debug, Args)]
-pub struct Login {}
+pub struct LoginArgs {}
 
-impl Login {
+impl LoginArgs {
     /// Reads the token from `--token`, `MUSTER_TOKEN` or standard input. The latter keeps it out of
     /// the shell's history.
     ///
@@ -19,7 +19,7 @@ impl Login {
         self,
         server: Option<String>,
         token: Option<String>,
-        store: &Store,
+        store: &ContextStore,
     ) -> anyhow::Result<()> {
         let server = server
             .unwrap_or_else(|| DEFAULT_SERVER.to_owned())
@@ -37,7 +37,7 @@ impl Login {
             }
         };
         let me = Client::new(&server, &token)?.me().await?;
-        store.save(Context {
+        store.save(ServerContext {
             server: server.clone(),
             token,
         })?;

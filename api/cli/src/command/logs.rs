@@ -1,6 +1,6 @@
 //! `muster logs`: prints the output of a job's tasks, also after their end.
 
-use super::{NotFound, Session};
+use super::{CliSession, NotFound};
 use crate::output::Out;
 use clap::Args;
 use futures::StreamExt as _;
@@ -9,7 +9,7 @@ use muster_model::view::{LogEnd, TaskView};
 use std::io::Write as _;
 
 #[derive(Debug, Args)]
-pub struct Logs {
+pub struct LogsArgs {
     /// Id of the job, or name (its newest job).
     job: String,
     /// Continue to print new output, through all starts of the job, until it has ended.
@@ -52,10 +52,10 @@ fn next_begins(end: &LogEnd, place: &str) -> String {
     format!("muster: {}; the next {place} begins:", end.reason)
 }
 
-impl Logs {
+impl LogsArgs {
     /// # Errors
     /// If the job or task does not exist, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let tasks = session.client.tasks(job.id).await?;
         if self.follow && self.revision.is_none() && tasks.is_empty() {

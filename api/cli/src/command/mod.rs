@@ -3,7 +3,6 @@
 
 pub mod checkpoints;
 pub mod compare;
-mod contest;
 pub mod edit;
 pub mod events;
 pub mod explain;
@@ -13,12 +12,13 @@ pub mod forecast;
 pub mod list;
 pub mod login;
 pub mod logs;
-mod lowering;
-mod meant;
 pub mod nodes;
+mod quota_preview;
 pub mod replay;
+mod resolve_job;
 pub mod show;
 pub mod simulate;
+mod simulation_args;
 pub mod study;
 pub mod submit;
 mod tenant_limits;
@@ -28,8 +28,8 @@ pub mod verbs;
 pub mod wait;
 pub mod what_if;
 
-use crate::config::Context;
-use crate::output::Format;
+use crate::config::ServerContext;
+use crate::output::OutputFormat;
 use clap::Subcommand;
 use muster_client::Client;
 use muster_client::JobQuery;
@@ -39,76 +39,76 @@ use std::process::ExitCode;
 
 /// A connection and the format of the output.
 #[derive(Debug)]
-pub struct Session {
+pub struct CliSession {
     pub client: Client,
-    pub output: Format,
+    pub output: OutputFormat,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Remote {
+pub enum RemoteCommand {
     /// Submit a job document (YAML or JSON)
-    Submit(submit::Submit),
+    Submit(submit::SubmitArgs),
     /// List jobs, newest first
     #[command(visible_alias = "ls")]
-    List(list::List),
+    List(list::ListArgs),
     /// Show one job
     #[command(visible_alias = "describe")]
-    Show(show::Show),
+    Show(show::ShowArgs),
     /// Print the output of a job's tasks
-    Logs(logs::Logs),
+    Logs(logs::LogsArgs),
     /// Print the history of a job or of the cluster
-    Events(events::Events),
+    Events(events::EventsArgs),
     /// Wait until a job has ended; the exit code gives its result
-    Wait(wait::Wait),
+    Wait(wait::WaitArgs),
     /// Explain why a job has its size, or why it waits and what would start it
-    Explain(explain::Explain),
+    Explain(explain::ExplainArgs),
     /// Show when a job will start and end, and how accurate such forecasts were
-    Forecast(forecast::Forecast),
+    Forecast(forecast::ForecastArgs),
     /// Stop a running job with its processes kept, and release its GPUs
-    Suspend(verbs::OnJob),
+    Suspend(verbs::JobVerbArgs),
     /// Continue a suspended job at the step where it stopped
-    Continue(verbs::OnJob),
+    Continue(verbs::JobVerbArgs),
     /// Stop a job after a checkpoint and release all its resources
-    Pause(verbs::OnJob),
+    Pause(verbs::JobVerbArgs),
     /// Queue a paused job again; it continues from its checkpoint
-    Resume(verbs::OnJob),
+    Resume(verbs::JobVerbArgs),
     /// Change a job's range of workers or PS shards, or its priority
-    Edit(edit::Edit),
+    Edit(edit::EditArgs),
     /// Change a job's number of workers
-    Scale(edit::Scale),
+    Scale(edit::ScaleArgs),
     /// End a job
-    Cancel(verbs::OnJob),
+    Cancel(verbs::JobVerbArgs),
     /// Delete a job that has ended
-    Delete(verbs::Delete),
+    Delete(verbs::DeleteArgs),
     /// List a job's checkpoints, or download one
-    Checkpoints(checkpoints::Checkpoints),
+    Checkpoints(checkpoints::CheckpointsArgs),
     /// Export a checkpoint's model as one file: safetensors or ONNX
-    Export(export::Export),
+    Export(export::ExportArgs),
     /// Download the model of a job that has succeeded
-    Model(checkpoints::Model),
+    Model(checkpoints::ModelArgs),
     /// Search for parameters: create, watch and control studies
-    Study(study::Study),
+    Study(study::StudyCommand),
     /// List nodes and the jobs on each GPU; create join tokens, reset or remove nodes
-    Nodes(nodes::Nodes),
+    Nodes(nodes::NodesArgs),
     /// Move all tasks away from a node and place none there
-    Drain(nodes::OnNode),
+    Drain(nodes::NodeVerbArgs),
     /// Place tasks on a node again
-    Uncordon(nodes::OnNode),
+    Uncordon(nodes::NodeVerbArgs),
     /// List tenants; create one, set quotas, weights and limits
-    Tenants(tenants::Tenants),
+    Tenants(tenants::TenantsArgs),
     /// List tokens; create or revoke one
-    Tokens(tenants::Tokens),
+    Tokens(tenants::TokensArgs),
     /// Replay past rounds: check that results are identical, or show decisions of another policy
-    Replay(replay::Replay),
+    Replay(replay::ReplayArgs),
     /// Print the history of all jobs as a job trace (CSV) for simulations
-    ExportTrace(export_trace::ExportTrace),
+    ExportTrace(export_trace::ExportTraceArgs),
     /// Show when a job would start and end, which jobs it would displace and its cost, before
     /// submission
-    Plan(what_if::Plan),
+    Plan(what_if::PlanArgs),
     /// Show how more nodes, another quota or another job would change the waits of all jobs
-    WhatIf(what_if::WhatIf),
+    WhatIf(what_if::WhatIfArgs),
     /// Show the user, tenant and access of the token
-    Whoami(nodes::Whoami),
+    Whoami(nodes::WhoamiArgs),
 }
 
 /// The command line is well-formed, but its arguments contradict each other.
@@ -121,10 +121,10 @@ pub struct UsageError(pub String);
 #[error("{0}")]
 pub struct NotFound(pub String);
 
-impl Remote {
+impl RemoteCommand {
     /// # Errors
     /// A refusal of the server, or the reason why it was not reached.
-    pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
         match self {
             Self::Submit(options) => return options.run(session).await,
             Self::Wait(options) => return options.run(session).await,
@@ -134,13 +134,13 @@ impl Remote {
             Self::Events(options) => options.run(session).await?,
             Self::Explain(options) => options.run(session).await?,
             Self::Forecast(options) => options.run(session).await?,
-            Self::Suspend(job) => job.run(session, verbs::Verb::Suspend).await?,
-            Self::Continue(job) => job.run(session, verbs::Verb::Continue).await?,
-            Self::Pause(job) => job.run(session, verbs::Verb::Pause).await?,
-            Self::Resume(job) => job.run(session, verbs::Verb::Resume).await?,
+            Self::Suspend(job) => job.run(session, verbs::JobVerb::Suspend).await?,
+            Self::Continue(job) => job.run(session, verbs::JobVerb::Continue).await?,
+            Self::Pause(job) => job.run(session, verbs::JobVerb::Pause).await?,
+            Self::Resume(job) => job.run(session, verbs::JobVerb::Resume).await?,
             Self::Edit(options) => options.run(session).await?,
             Self::Scale(options) => options.run(session).await?,
-            Self::Cancel(job) => job.run(session, verbs::Verb::Cancel).await?,
+            Self::Cancel(job) => job.run(session, verbs::JobVerb::Cancel).await?,
             Self::Delete(options) => options.run(session).await?,
             Self::Checkpoints(options) => options.run(session).await?,
             Self::Export(options) => options.run(session).await?,
@@ -161,13 +161,13 @@ impl Remote {
     }
 }
 
-impl Session {
+impl CliSession {
     /// # Errors
     /// If the server's address is invalid.
     pub fn connect(
-        context: &Context,
+        context: &ServerContext,
         tenant: Option<&str>,
-        output: Format,
+        output: OutputFormat,
     ) -> anyhow::Result<Self> {
         let mut client = Client::new(&context.server, &context.token)?;
         if let Some(tenant) = tenant {

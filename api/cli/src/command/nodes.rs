@@ -1,6 +1,6 @@
 //! `muster nodes`, `drain`, `uncordon` and `whoami`.
 
-use super::Session;
+use super::CliSession;
 use super::tenant_limits::open_jobs;
 use super::tenants::{in_use, quota};
 use crate::clock;
@@ -11,7 +11,7 @@ use muster_model::view::{NewJoinToken, NodeView};
 use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
-pub struct Nodes {
+pub struct NodesArgs {
     #[command(subcommand)]
     verb: Option<NodeVerb>,
 }
@@ -41,18 +41,18 @@ enum NodeVerb {
 }
 
 #[derive(Debug, Args)]
-pub struct OnNode {
+pub struct NodeVerbArgs {
     /// Name of the node.
     node: String,
 }
 
 #[derive(Debug, Args)]
-pub struct Whoami {}
+pub struct WhoamiArgs {}
 
-impl Nodes {
+impl NodesArgs {
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let client = &session.client;
         match self.verb.unwrap_or(NodeVerb::List) {
             NodeVerb::List => Self::list(session).await,
@@ -81,7 +81,7 @@ impl Nodes {
         }
     }
 
-    async fn list(session: &Session) -> anyhow::Result<()> {
+    async fn list(session: &CliSession) -> anyhow::Result<()> {
         let nodes = session.client.nodes().await?;
         session.output.print(&nodes, |nodes| {
             if nodes.is_empty() {
@@ -129,10 +129,10 @@ impl Nodes {
     }
 }
 
-impl OnNode {
+impl NodeVerbArgs {
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session, drain: bool) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession, drain: bool) -> anyhow::Result<()> {
         let node = if drain {
             session.client.drain(&self.node).await?
         } else {
@@ -158,10 +158,10 @@ impl OnNode {
     }
 }
 
-impl Whoami {
+impl WhoamiArgs {
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let me = session.client.me().await?;
         session.output.print(&me, |me| {
             fields(&[

@@ -3,7 +3,7 @@
 //! Without `--policy` each round must give the same bytes; the exit code reports a difference. For
 //! administrators, because a round contains the jobs of all tenants.
 
-use super::{Session, UsageError};
+use super::{CliSession, UsageError};
 use crate::clock;
 use crate::output::table;
 use clap::Args;
@@ -15,10 +15,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-pub struct Replay {
+pub struct ReplayArgs {
     /// Number of a round, or a range such as 120..160 [default: the newest].
     #[arg(conflicts_with = "since")]
-    rounds: Option<Span>,
+    rounds: Option<RoundRange>,
     /// All rounds of the last time, such as 90s, 30m, 12h or 7d.
     #[arg(long, value_name = "AGE", value_parser = age)]
     since: Option<Duration>,
@@ -29,7 +29,7 @@ pub struct Replay {
 
 /// Inclusive range of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
+struct RoundRange {
     from: u64,
     to: u64,
 }
@@ -40,10 +40,10 @@ struct Span {
 #[error("{0}")]
 struct OtherBytes(String);
 
-impl Replay {
+impl ReplayArgs {
     /// # Errors
     /// If a round does not exist, the server refuses, or rounds gave other bytes.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let policy = self.policy.as_deref().map(named).transpose()?;
         let rounds = self.choose(session).await?;
         let mut replays = Vec::new();
@@ -70,15 +70,15 @@ impl Replay {
     }
 
     /// Returns the numbers of the selected stored rounds, oldest first.
-    async fn choose(&self, session: &Session) -> anyhow::Result<Vec<u64>> {
-        if let Some(Span { from, to }) = self.rounds
+    async fn choose(&self, session: &CliSession) -> anyhow::Result<Vec<u64>> {
+        if let Some(RoundRange { from, to }) = self.rounds
             && from == to
         {
             return Ok(vec![from]);
         }
         let since = self.since.map(|age| clock::now() - age);
         let (least, mut before) = match self.rounds {
-            Some(Span { from, to }) => (from, to.checked_add(1)),
+            Some(RoundRange { from, to }) => (from, to.checked_add(1)),
             None => (0, None),
         };
         let mut numbers = Vec::new();
@@ -198,7 +198,7 @@ fn tail(replays: &[Replayed], column: &str) -> String {
     format!("\n\n{}", table(["round", "job", "as it was", column], rows))
 }
 
-impl FromStr for Span {
+impl FromStr for RoundRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -233,15 +233,15 @@ fn age(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Span, age};
+    use super::{RoundRange, age};
     use std::time::Duration;
 
     #[test]
     fn round_ranges_and_ages_are_parsed_or_refused() {
-        assert_eq!("7".parse(), Ok(Span { from: 7, to: 7 }));
-        assert_eq!("7..9".parse(), Ok(Span { from: 7, to: 9 }));
+        assert_eq!("7".parse(), Ok(RoundRange { from: 7, to: 7 }));
+        assert_eq!("7..9".parse(), Ok(RoundRange { from: 7, to: 9 }));
         for wrong in ["9..7", "", "a", "1..", "..2"] {
-            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+            assert!(wrong.parse::<RoundRange>().is_err(), "{wrong}");
         }
         assert_eq!(age("90m"), Ok(Duration::from_secs(5_400)));
         for wrong in ["", "m", "5", "5y", "99999999999999d", "é"] {

@@ -1,6 +1,6 @@
 //! `muster show`: shows one job completely.
 
-use super::Session;
+use super::CliSession;
 use super::forecast::lines;
 use super::list::{count, phase_and_reason};
 use crate::clock;
@@ -14,30 +14,30 @@ use muster_model::view::{JobView, PaceView, ProgressView, TaskView};
 use serde::Serialize;
 
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct ShowArgs {
     /// Id of the job, or name (its newest job).
     job: String,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct JobDetails {
     #[serde(flatten)]
     job: JobView,
     tasks: Vec<TaskView>,
 }
 
-impl Show {
+impl ShowArgs {
     /// # Errors
     /// If the job does not exist, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let tasks = session.client.tasks(job.id).await?;
-        session.output.print(&Shown { job, tasks }, |shown| {
-            let mut text = describe(&shown.job);
-            let live: Vec<_> = shown
+        session.output.print(&JobDetails { job, tasks }, |output| {
+            let mut text = describe(&output.job);
+            let live: Vec<_> = output
                 .tasks
                 .iter()
-                .filter(|task| task.revision == shown.job.revision)
+                .filter(|task| task.revision == output.job.revision)
                 .collect();
             if !live.is_empty() {
                 text.push_str("\n\n");

@@ -1,7 +1,7 @@
 //! `muster simulate`: simulates workloads under policies on this machine; needs no server.
 
-use super::contest::{Inputs, means_table, runs_table, write};
-use crate::output::Format;
+use super::simulation_args::{SimulationArgs, means_table, runs_table, write};
+use crate::output::OutputFormat;
 use clap::{Args, ValueEnum};
 use muster_sim::compare::{Comparison, Recorded, labels};
 use muster_sim::measure::Summary;
@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
-pub struct Simulate {
+pub struct SimulateArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: SimulationArgs,
     /// Print JSON, like `--output json`: one object per run.
     #[arg(long)]
     json: bool,
@@ -34,10 +34,10 @@ enum Colour {
     Tenant,
 }
 
-impl Simulate {
+impl SimulateArgs {
     /// # Errors
     /// If an input is wrong, or a file cannot be written.
-    pub fn run(self, output: Format) -> anyhow::Result<()> {
+    pub fn run(self, output: OutputFormat) -> anyhow::Result<()> {
         let recorded = self.inputs.run()?;
         if let Some(path) = &self.runs {
             write(path, &serde_json::to_string(&recorded)?)?;
@@ -49,7 +49,11 @@ impl Simulate {
             .iter()
             .map(|recorded| Summary::of(&recorded.run, &recorded.rules))
             .collect();
-        let output = if self.json { Format::Json } else { output };
+        let output = if self.json {
+            OutputFormat::Json
+        } else {
+            output
+        };
         output.print(&summaries, |summaries| tables(summaries))
     }
 }

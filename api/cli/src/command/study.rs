@@ -1,6 +1,6 @@
 //! `muster study`: searches over parameters.
 
-use super::{NotFound, Session};
+use super::{CliSession, NotFound};
 use crate::clock;
 use crate::document::read;
 use crate::output::{age, counted, fields, line, table, table_of};
@@ -16,40 +16,40 @@ use std::path::PathBuf;
 const SHOWN_FAILURES: usize = 5;
 
 #[derive(Debug, Args)]
-pub struct Study {
+pub struct StudyCommand {
     #[command(subcommand)]
-    verb: Verb,
+    verb: StudyVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum StudyVerb {
     /// Create a study from its document (YAML or JSON)
-    Create(Create),
+    Create(CreateStudyArgs),
     /// List studies, newest first
     #[command(visible_alias = "ls")]
-    List(List),
+    List(ListStudiesArgs),
     /// Show a study
-    Show(Named),
+    Show(StudyNameArgs),
     /// Show the best trial, or the Pareto front, with the path of its checkpoint
-    Best(Named),
+    Best(StudyNameArgs),
     /// List a study's trials
-    Trials(Named),
+    Trials(StudyNameArgs),
     /// Start no new trials; running ones continue
-    Pause(Named),
+    Pause(StudyNameArgs),
     /// Resume a paused study
-    Resume(Named),
+    Resume(StudyNameArgs),
     /// Add trials to a study
-    Extend(Extend),
+    Extend(ExtendStudyArgs),
     /// Print all trials as CSV or JSON
-    Export(Export),
+    Export(ExportStudyArgs),
     /// End a study and all its trials
-    Cancel(Named),
+    Cancel(StudyNameArgs),
     /// Delete a finished study and its trials' jobs
-    Delete(Named),
+    Delete(StudyNameArgs),
 }
 
 #[derive(Debug, Args)]
-struct Create {
+struct CreateStudyArgs {
     /// The document; `-` reads standard input.
     file: PathBuf,
     /// Check the document and show what would be created, without a change.
@@ -61,7 +61,7 @@ struct Create {
 }
 
 #[derive(Debug, Args)]
-struct List {
+struct ListStudiesArgs {
     /// Only studies of this name.
     #[arg(long)]
     name: Option<String>,
@@ -71,13 +71,13 @@ struct List {
 }
 
 #[derive(Debug, Args)]
-struct Named {
+struct StudyNameArgs {
     /// Id of the study, or name (its newest study).
     study: String,
 }
 
 #[derive(Debug, Args)]
-struct Extend {
+struct ExtendStudyArgs {
     /// Id of the study, or name (its newest study).
     study: String,
     /// Number of additional trials.
@@ -89,7 +89,7 @@ struct Extend {
 }
 
 #[derive(Debug, Args)]
-struct Export {
+struct ExportStudyArgs {
     /// Id of the study, or name (its newest study).
     study: String,
     #[arg(long, value_enum, default_value_t)]
@@ -108,30 +108,30 @@ enum FileFormat {
     Json,
 }
 
-impl Study {
+impl StudyCommand {
     /// # Errors
     /// A refusal of the server, or the reason why it was not reached.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let client = &session.client;
         match self.verb {
-            Verb::Create(options) => options.run(session).await,
-            Verb::List(options) => options.run(session).await,
-            Verb::Show(named) => shown(session, named).await,
-            Verb::Best(named) => best(session, named).await,
-            Verb::Trials(named) => trials(session, named).await,
-            Verb::Pause(named) => {
+            StudyVerb::Create(options) => options.run(session).await,
+            StudyVerb::List(options) => options.run(session).await,
+            StudyVerb::Show(named) => shown(session, named).await,
+            StudyVerb::Best(named) => best(session, named).await,
+            StudyVerb::Trials(named) => trials(session, named).await,
+            StudyVerb::Pause(named) => {
                 let study = client.pause_study(named.find(session).await?.id).await?;
                 said(session, &study, "pauses")
             }
-            Verb::Resume(named) => {
+            StudyVerb::Resume(named) => {
                 let study = client.resume_study(named.find(session).await?.id).await?;
                 said(session, &study, "resumes")
             }
-            Verb::Cancel(named) => {
+            StudyVerb::Cancel(named) => {
                 let study = client.cancel_study(named.find(session).await?.id).await?;
                 said(session, &study, "is being cancelled")
             }
-            Verb::Extend(options) => {
+            StudyVerb::Extend(options) => {
                 let study = session.study(&options.study).await?;
                 let study = {
                     let key = options.idempotency_key.as_deref();
@@ -143,8 +143,8 @@ impl Study {
                     &format!("gets {} more trials", options.trials),
                 )
             }
-            Verb::Export(options) => options.run(session).await,
-            Verb::Delete(named) => {
+            StudyVerb::Export(options) => options.run(session).await,
+            StudyVerb::Delete(named) => {
                 let study = named.find(session).await?;
                 client.delete_study(study.id).await?;
                 line(&format!("study {} ({}) deleted", study.name, study.id))
@@ -153,13 +153,13 @@ impl Study {
     }
 }
 
-impl Named {
-    async fn find(&self, session: &Session) -> anyhow::Result<StudyView> {
+impl StudyNameArgs {
+    async fn find(&self, session: &CliSession) -> anyhow::Result<StudyView> {
         session.study(&self.study).await
     }
 }
 
-impl Session {
+impl CliSession {
     /// Returns the study of this id, or the newest study of this name.
     ///
     /// # Errors
@@ -175,8 +175,8 @@ impl Session {
     }
 }
 
-impl Create {
-    async fn run(self, session: &Session) -> anyhow::Result<()> {
+impl CreateStudyArgs {
+    async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let document = read(&self.file)?;
         if self.dry_run {
             let study = session.client.dry_run_study(&document).await?;
@@ -190,8 +190,8 @@ impl Create {
     }
 }
 
-impl List {
-    async fn run(self, session: &Session) -> anyhow::Result<()> {
+impl ListStudiesArgs {
+    async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let page = session
             .client
             .studies(self.name.as_deref(), self.limit, None)
@@ -221,8 +221,8 @@ impl List {
     }
 }
 
-impl Export {
-    async fn run(self, session: &Session) -> anyhow::Result<()> {
+impl ExportStudyArgs {
+    async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let study = session.study(&self.study).await?;
         let format = match self.format {
             FileFormat::Csv => "csv",
@@ -238,7 +238,7 @@ impl Export {
     }
 }
 
-async fn best(session: &Session, named: Named) -> anyhow::Result<()> {
+async fn best(session: &CliSession, named: StudyNameArgs) -> anyhow::Result<()> {
     let study = named.find(session).await?;
     let best = session.client.best_trials(study.id).await?;
     session.output.print(&best, |best| {
@@ -282,7 +282,7 @@ fn best_fields(document: &StudySpec, best: &BestTrialView) -> String {
     fields(&rows)
 }
 
-async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
+async fn trials(session: &CliSession, named: StudyNameArgs) -> anyhow::Result<()> {
     let study = named.find(session).await?;
     let all = session
         .client
@@ -306,8 +306,7 @@ async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
                     .job_id
                     .map_or_else(|| "-".to_owned(), |id| id.to_string()),
             ];
-            let why = || trial.failure.clone().unwrap_or_default();
-            row.extend(with_reasons.then(why));
+            row.extend(with_reasons.then(|| trial.failure.clone().unwrap_or_default()));
             row
         });
         let mut header = vec![
@@ -326,7 +325,7 @@ async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
 }
 
 /// Shows a study and the reasons of its failed trials, which are not part of the study's answer.
-async fn shown(session: &Session, named: Named) -> anyhow::Result<()> {
+async fn shown(session: &CliSession, named: StudyNameArgs) -> anyhow::Result<()> {
     let study = named.find(session).await?;
     let trials = if study.trials.failed > 0 && !session.output.is_whole() {
         session.client.trials(study.id, false).await?
@@ -412,7 +411,7 @@ fn trials_text(created: u32, limit: u32, at_first: u32) -> String {
     format!("{created} of {limit}{extended}")
 }
 
-fn said(session: &Session, study: &StudyView, what: &str) -> anyhow::Result<()> {
+fn said(session: &CliSession, study: &StudyView, what: &str) -> anyhow::Result<()> {
     session.output.print(study, |study| {
         format!("study {} ({}) {what}", study.name, study.id)
     })

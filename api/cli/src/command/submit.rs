@@ -1,6 +1,6 @@
 //! `muster submit`: reads a job document and submits it.
 
-use super::{Session, UsageError, wait};
+use super::{CliSession, UsageError, wait};
 use crate::document::{self, read};
 use crate::output::line;
 use anyhow::Context as _;
@@ -19,7 +19,7 @@ const LOOKS: u32 = 8;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]
-pub struct Submit {
+pub struct SubmitArgs {
     /// The document, YAML or JSON; `-` reads standard input. With --from it may be omitted; that
     /// job's document is then used.
     #[arg(required_unless_present = "from")]
@@ -45,10 +45,10 @@ pub struct Submit {
     wait: bool,
 }
 
-impl Submit {
+impl SubmitArgs {
     /// # Errors
     /// If the file cannot be read, the document is not YAML, or the server refuses it.
-    pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
         let mut document = self.document(session).await?;
         if document.get("kind").and_then(serde_json::Value::as_str) == Some("study") {
             let file = self.file.as_ref().map(|file| file.display().to_string());
@@ -89,7 +89,7 @@ impl Submit {
 
 /// Warns about a job that can never start, which the next round detects. The job is already
 /// submitted, so errors of these requests are not errors of the submission.
-async fn hint(session: &Session, id: JobId) {
+async fn hint(session: &CliSession, id: JobId) {
     for _ in 0..LOOKS {
         let Ok(job) = session.client.job(id).await else {
             return;
@@ -112,9 +112,9 @@ async fn hint(session: &Session, id: JobId) {
     }
 }
 
-impl Submit {
+impl SubmitArgs {
     /// Returns the given document, or that of the parent job.
-    async fn document(&self, session: &Session) -> anyhow::Result<serde_json::Value> {
+    async fn document(&self, session: &CliSession) -> anyhow::Result<serde_json::Value> {
         let Some(from) = &self.from else {
             return read(self.file.as_ref().expect("clap requires one of the two"));
         };

@@ -1,7 +1,7 @@
 //! `muster tenants limits`: limits on the open work of a tenant's users and on the stored volume
 //! per job.
 
-use super::Session;
+use super::CliSession;
 use super::tenants::find;
 use crate::output::table;
 use clap::Args;
@@ -10,60 +10,60 @@ use muster_model::view::{TenantChange, TenantView};
 
 /// Show or set the limits of a tenant; `default` restores the default of a limit.
 #[derive(Debug, Args)]
-pub struct Limits {
+pub struct TenantLimitsArgs {
     name: String,
     /// Jobs that have not ended, including trials of studies.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    open_jobs: Option<Limit>,
+    open_jobs: Option<TenantLimitArg>,
     /// Bytes of the documents of these jobs.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    open_job_bytes: Option<Limit>,
+    open_job_bytes: Option<TenantLimitArg>,
     /// Studies that have not finished.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    open_studies: Option<Limit>,
+    open_studies: Option<TenantLimitArg>,
     /// Tokens that are neither revoked nor expired.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    tokens: Option<Limit>,
+    tokens: Option<TenantLimitArg>,
     /// Such tokens of one user.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    user_tokens: Option<Limit>,
+    user_tokens: Option<TenantLimitArg>,
     /// Stored events from the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    job_events: Option<Limit>,
+    job_events: Option<TenantLimitArg>,
     /// Bytes of these events.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    job_event_bytes: Option<Limit>,
+    job_event_bytes: Option<TenantLimitArg>,
     /// Stored points of the training series of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    job_points: Option<Limit>,
+    job_points: Option<TenantLimitArg>,
     /// Listed checkpoints of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    job_checkpoints: Option<Limit>,
+    job_checkpoints: Option<TenantLimitArg>,
     /// Stored bytes of output of the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
-    job_log_bytes: Option<Limit>,
+    job_log_bytes: Option<TenantLimitArg>,
 }
 
 /// A number, or `None` for the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limit(Option<u64>);
+struct TenantLimitArg(Option<u64>);
 
-fn limit(text: &str) -> Result<Limit, String> {
+fn limit(text: &str) -> Result<TenantLimitArg, String> {
     match text {
-        "default" => Ok(Limit(None)),
+        "default" => Ok(TenantLimitArg(None)),
         _ => match text.parse() {
-            Ok(most) => Ok(Limit(Some(most))),
+            Ok(most) => Ok(TenantLimitArg(Some(most))),
             Err(_) => Err("expected a number, or default".to_owned()),
         },
     }
 }
 
-impl Limits {
+impl TenantLimitsArgs {
     /// Shows the limits, after changing the given ones.
     ///
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let given = self.given();
         let tenant = if given.is_nothing() {
             find(session, &self.name).await?
@@ -78,7 +78,7 @@ impl Limits {
     }
 
     fn given(&self) -> LimitsChange {
-        let given = |limit: Option<Limit>| limit.map(|limit| limit.0);
+        let given = |limit: Option<TenantLimitArg>| limit.map(|limit| limit.0);
         LimitsChange {
             open_jobs: given(self.open_jobs),
             open_job_bytes: given(self.open_job_bytes),
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn limit_is_a_number_or_default() {
-        assert_eq!(limit("12"), Ok(Limit(Some(12))));
-        assert_eq!(limit("default"), Ok(Limit(None)));
+        assert_eq!(limit("12"), Ok(TenantLimitArg(Some(12))));
+        assert_eq!(limit("default"), Ok(TenantLimitArg(None)));
         for wrong in ["", "-1", "1k", "none"] {
             assert!(limit(wrong).is_err(), "{wrong}");
         }

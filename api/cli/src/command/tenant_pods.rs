@@ -1,6 +1,6 @@
 //! `muster tenants pods`: what the pods of a tenant's tasks may use.
 
-use super::Session;
+use super::CliSession;
 use super::tenants::find;
 use crate::output::fields;
 use clap::Args;
@@ -10,7 +10,7 @@ use muster_model::view::{TenantChange, TenantView};
 /// Show or set what the pods of a tenant may use; a given list replaces the previous one, `none`
 /// empties it.
 #[derive(Debug, Args)]
-pub struct Pods {
+pub struct TenantPodsArgs {
     name: String,
     /// Kubernetes service account of its tasks, with its token; `none`: the common account of all
     /// tasks.
@@ -31,12 +31,12 @@ pub struct Pods {
     config_maps: Vec<String>,
 }
 
-impl Pods {
+impl TenantPodsArgs {
     /// Shows the settings, after changing the given ones.
     ///
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let given = self.given();
         let tenant = if given.is_nothing() {
             find(session, &self.name).await?

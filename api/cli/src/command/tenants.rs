@@ -1,6 +1,6 @@
 //! `muster tenants` and `muster tokens`: tenants with their quotas, weights and limits, and tokens.
 
-use super::{NotFound, Session, UsageError, lowering, tenant_limits, tenant_pods};
+use super::{CliSession, NotFound, UsageError, quota_preview, tenant_limits, tenant_pods};
 use crate::clock;
 use crate::output::{age, counted, line, table};
 use clap::{Args, Subcommand};
@@ -15,7 +15,7 @@ use time::Duration;
 const LONGEST: u32 = 5_000;
 
 #[derive(Debug, Args)]
-pub struct Tenants {
+pub struct TenantsArgs {
     #[command(subcommand)]
     verb: Option<TenantVerb>,
 }
@@ -41,7 +41,7 @@ enum TenantVerb {
         /// Maximum number of GPUs that its jobs hold at one time, or `none` for no limit; without
         /// it nothing is changed.
         #[arg(value_name = "GPUS|none", value_parser = limit)]
-        gpus: Option<Limit>,
+        gpus: Option<QuotaArg>,
         /// Do not ask for confirmation before a lower quota stops running jobs.
         #[arg(short, long, requires = "gpus")]
         yes: bool,
@@ -53,38 +53,38 @@ enum TenantVerb {
         weight: f64,
     },
     /// Show or set what the pods of its tasks may use, where tasks are pods
-    Pods(tenant_pods::Pods),
+    Pods(tenant_pods::TenantPodsArgs),
     /// Show or set limits on its open work and on the stored volume per job
-    Limits(tenant_limits::Limits),
+    Limits(tenant_limits::TenantLimitsArgs),
     /// Delete a tenant whose jobs and studies have all ended; their records are kept
     Delete { name: String },
 }
 
 /// A quota, or none.
 #[derive(Debug, Clone, Copy)]
-struct Limit(Option<u32>);
+struct QuotaArg(Option<u32>);
 
-fn limit(text: &str) -> Result<Limit, String> {
+fn limit(text: &str) -> Result<QuotaArg, String> {
     match text {
-        "none" => Ok(Limit(None)),
+        "none" => Ok(QuotaArg(None)),
         _ => match text.parse() {
-            Ok(gpus) => Ok(Limit(Some(gpus))),
+            Ok(gpus) => Ok(QuotaArg(Some(gpus))),
             Err(_) => Err("expected a number of GPUs, or none".to_owned()),
         },
     }
 }
 
 #[derive(Debug, Args)]
-pub struct Tokens {
+pub struct TokensArgs {
     #[command(subcommand)]
     verb: Option<TokenVerb>,
     #[command(flatten)]
-    of: Whose,
+    of: TokenSelection,
 }
 
 /// Selection of the listed tokens.
 #[derive(Debug, Default, Args)]
-struct Whose {
+struct TokenSelection {
     /// Tokens of this tenant; for administrators [default: your own].
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     tenant: Option<String>,
@@ -93,7 +93,7 @@ struct Whose {
     all: bool,
 }
 
-impl Whose {
+impl TokenSelection {
     fn is_own(&self) -> bool {
         self.tenant.is_none() && !self.all
     }
@@ -102,7 +102,7 @@ impl Whose {
 #[derive(Debug, Subcommand)]
 enum TokenVerb {
     /// List the tenant's tokens (the default)
-    List(Whose),
+    List(TokenSelection),
     /// Create a token; its secret is shown only once
     Create {
         /// Name of the token.
@@ -136,10 +136,10 @@ enum TokenVerb {
     Users,
 }
 
-impl Tenants {
+impl TenantsArgs {
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         match self.verb.unwrap_or(TenantVerb::List) {
             TenantVerb::List => {
                 let tenants = session.client.tenants().await?;
@@ -170,7 +170,7 @@ impl Tenants {
             }
             TenantVerb::Quota { name, gpus, yes } => {
                 let tenant = match gpus {
-                    Some(Limit(gpus)) => set_quota(session, &name, gpus, yes).await?,
+                    Some(QuotaArg(gpus)) => set_quota(session, &name, gpus, yes).await?,
                     None => find(session, &name).await?,
                 };
                 session.output.print(&tenant, |tenant| {
@@ -202,10 +202,10 @@ impl Tenants {
     }
 }
 
-impl Tokens {
+impl TokensArgs {
     /// # Errors
     /// If the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let verb = match (self.verb, self.of.is_own()) {
             (None, _) => TokenVerb::List(self.of),
             (Some(verb), true) => verb,
@@ -291,7 +291,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(super) async fn find(session: &Session, name: &str) -> anyhow::Result<TenantView> {
+pub(super) async fn find(session: &CliSession, name: &str) -> anyhow::Result<TenantView> {
     let mut all = session.client.tenants().await?.into_iter();
     let found = all.find(|tenant| tenant.name == name);
     Ok(found.ok_or_else(|| NotFound(format!("no tenant has the name {name:?}")))?)
@@ -299,7 +299,7 @@ pub(super) async fn find(session: &Session, name: &str) -> anyhow::Result<Tenant
 
 /// Sets a quota. Asks for confirmation if running jobs would be stopped or shrunk.
 async fn set_quota(
-    session: &Session,
+    session: &CliSession,
     name: &str,
     gpus: Option<u32>,
     yes: bool,
@@ -314,7 +314,7 @@ async fn set_quota(
         };
         let theirs = session.client.for_tenant(name)?;
         let jobs = theirs.jobs(&query).await?.items;
-        lowering::agreed(&before, gpus, &jobs)?;
+        quota_preview::confirm(&before, gpus, &jobs)?;
     }
     let change = TenantChange {
         gpu_quota: Some(gpus),

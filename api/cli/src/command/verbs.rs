@@ -1,7 +1,7 @@
 //! `muster suspend|continue|pause|resume|cancel|delete`: intents of users. The next round applies
 //! them.
 
-use super::{NotFound, Session, UsageError, meant};
+use super::{CliSession, NotFound, UsageError, resolve_job};
 use crate::clock;
 use crate::output::line;
 use anyhow::bail;
@@ -13,14 +13,14 @@ use muster_model::view::JobView;
 use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
-pub struct OnJob {
+pub struct JobVerbArgs {
     /// Ids or names of jobs. A name of several open jobs is refused.
     #[arg(required = true)]
     jobs: Vec<String>,
 }
 
 #[derive(Debug, Args)]
-pub struct Delete {
+pub struct DeleteArgs {
     /// Ids or names of jobs. A name of several jobs is refused.
     #[arg(required = true)]
     jobs: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Delete {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum JobVerb {
     Suspend,
     Continue,
     Pause,
@@ -38,7 +38,7 @@ pub enum Verb {
     Cancel,
 }
 
-impl Verb {
+impl JobVerb {
     fn as_str(self) -> &'static str {
         match self {
             Self::Suspend => "suspend",
@@ -50,14 +50,14 @@ impl Verb {
     }
 }
 
-impl OnJob {
+impl JobVerbArgs {
     /// # Errors
     /// If the server refuses; the first refusal ends the command.
-    pub async fn run(self, session: &Session, verb: Verb) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession, verb: JobVerb) -> anyhow::Result<()> {
         for named in &self.jobs {
-            let before = meant::job(session, named, verb.as_str()).await?;
+            let before = resolve_job::job(session, named, verb.as_str()).await?;
             let id = before.id;
-            if verb == Verb::Continue && before.intent == Intent::Pause {
+            if verb == JobVerb::Continue && before.intent == Intent::Pause {
                 bail!(UsageError(format!(
                     "job {} ({id}) is paused, not suspended: `muster resume` lets it run again",
                     before.name
@@ -65,11 +65,11 @@ impl OnJob {
             }
             let client = &session.client;
             let (job, done) = match verb {
-                Verb::Suspend => (client.suspend(id).await?, "is being suspended"),
-                Verb::Continue => (client.go_on(id).await?, "continues"),
-                Verb::Pause => (client.pause(id).await?, "pauses"),
-                Verb::Resume => (client.resume(id).await?, "resumes"),
-                Verb::Cancel => (client.cancel(id).await?, "is being cancelled"),
+                JobVerb::Suspend => (client.suspend(id).await?, "is being suspended"),
+                JobVerb::Continue => (client.go_on(id).await?, "continues"),
+                JobVerb::Pause => (client.pause(id).await?, "pauses"),
+                JobVerb::Resume => (client.resume(id).await?, "resumes"),
+                JobVerb::Cancel => (client.cancel(id).await?, "is being cancelled"),
             };
             let done = unchanged(verb, before.phase, before.intent).unwrap_or_else(|| done.into());
             session
@@ -81,8 +81,8 @@ impl OnJob {
 }
 
 /// Returns the text for a job that the verb does not change.
-fn unchanged(verb: Verb, phase: JobPhase, intent: Intent) -> Option<String> {
-    if !matches!(verb, Verb::Continue | Verb::Resume) || intent != Intent::Run {
+fn unchanged(verb: JobVerb, phase: JobPhase, intent: Intent) -> Option<String> {
+    if !matches!(verb, JobVerb::Continue | JobVerb::Resume) || intent != Intent::Run {
         return None;
     }
     let phase_word = phase.as_str();
@@ -95,10 +95,10 @@ fn unchanged(verb: Verb, phase: JobPhase, intent: Intent) -> Option<String> {
     })
 }
 
-impl Delete {
+impl DeleteArgs {
     /// # Errors
     /// If several jobs have the name, or the server refuses; the first refusal ends the command.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         for named in &self.jobs {
             let job = self.choose(session, named).await?;
             session.client.delete(job.id).await?;
@@ -109,7 +109,7 @@ impl Delete {
 
     /// Returns the job to delete. A deletion is final, so a repeated command must not delete
     /// another job of the name.
-    async fn choose(&self, session: &Session, named: &str) -> anyhow::Result<JobView> {
+    async fn choose(&self, session: &CliSession, named: &str) -> anyhow::Result<JobView> {
         if self.newest || named.parse::<JobId>().is_ok() {
             return session.job(named).await;
         }
@@ -135,28 +135,28 @@ fn several(named: &str, jobs: &[JobView], now: OffsetDateTime) -> String {
         "{} jobs have the name {named:?}; nothing was deleted. Name one by its id, or take the newest with --newest:",
         jobs.len()
     );
-    meant::listed(head, jobs, now)
+    resolve_job::listed(head, jobs, now)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Verb, unchanged};
+    use super::{JobVerb, unchanged};
     use muster_model::job::{Intent, JobPhase};
 
     #[test]
     fn unchanged_job_is_not_reported_as_continued() {
         let said = |verb, phase, intent| unchanged(verb, phase, intent).unwrap_or_default();
-        for verb in [Verb::Continue, Verb::Resume] {
+        for verb in [JobVerb::Continue, JobVerb::Resume] {
             let running = said(verb, JobPhase::Running, Intent::Run);
             assert_eq!(running, "is already running");
         }
-        let turned = said(Verb::Continue, JobPhase::Suspended, Intent::Run);
+        let turned = said(JobVerb::Continue, JobPhase::Suspended, Intent::Run);
         assert_eq!(turned, "is suspended and continues by itself");
         assert_eq!(
-            said(Verb::Continue, JobPhase::Suspended, Intent::Suspend),
+            said(JobVerb::Continue, JobPhase::Suspended, Intent::Suspend),
             ""
         );
-        assert_eq!(said(Verb::Resume, JobPhase::Paused, Intent::Pause), "");
-        assert_eq!(said(Verb::Pause, JobPhase::Running, Intent::Run), "");
+        assert_eq!(said(JobVerb::Resume, JobPhase::Paused, Intent::Pause), "");
+        assert_eq!(said(JobVerb::Pause, JobPhase::Running, Intent::Run), "");
     }
 }

@@ -1,6 +1,6 @@
 //! `muster wait`: waits until a job has ended; the exit code gives its result.
 
-use super::Session;
+use super::CliSession;
 use crate::output::duration_s;
 use clap::Args;
 use futures::StreamExt as _;
@@ -20,7 +20,7 @@ const CANCELLED: u8 = 11;
 const TIMED_OUT: u8 = 12;
 
 #[derive(Debug, Args)]
-pub struct Wait {
+pub struct WaitArgs {
     /// Id of the job, or name (its newest job).
     job: String,
     /// Give up after this number of seconds.
@@ -28,10 +28,10 @@ pub struct Wait {
     timeout: Option<u64>,
 }
 
-impl Wait {
+impl WaitArgs {
     /// # Errors
     /// If the job does not exist, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
         let job = session.job(&self.job).await?;
         until_ended(session, job.id, self.timeout.map(Duration::from_secs)).await
     }
@@ -42,7 +42,7 @@ impl Wait {
 /// # Errors
 /// If the server refuses.
 pub async fn until_ended(
-    session: &Session,
+    session: &CliSession,
     id: JobId,
     patience: Option<Duration>,
 ) -> anyhow::Result<ExitCode> {
@@ -71,7 +71,7 @@ pub async fn until_ended(
     })
 }
 
-async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Result<JobView> {
+async fn follow(session: &CliSession, id: JobId, bar: &ProgressBar) -> anyhow::Result<JobView> {
     let mut stream = session.client.watch_job(id, None);
     loop {
         let job = read(session, id).await?;
@@ -104,7 +104,7 @@ async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Resu
 }
 
 /// Reads the job. Retries while the server restarts.
-async fn read(session: &Session, id: JobId) -> Result<JobView, ClientError> {
+async fn read(session: &CliSession, id: JobId) -> Result<JobView, ClientError> {
     const PAUSE: Duration = Duration::from_millis(500);
     /// Half a minute; the user should know about a longer outage.
     const ATTEMPTS: u32 = 60;

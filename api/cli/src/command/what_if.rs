@@ -2,7 +2,7 @@
 //! without a change. The scheduler computes the answer from the present state of the cluster.
 
 use super::forecast::{NEVER, span, unknown};
-use super::{Session, UsageError};
+use super::{CliSession, UsageError};
 use crate::document::{note_start_over, read};
 use crate::output::{duration_s, fields, table};
 use clap::Args;
@@ -15,40 +15,40 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 #[derive(Debug, Args)]
-pub struct Plan {
+pub struct PlanArgs {
     /// The document, YAML or JSON; `-` reads standard input.
     file: PathBuf,
 }
 
 #[derive(Debug, Args)]
-pub struct WhatIf {
+pub struct WhatIfArgs {
     /// Add nodes with this number of GPUs each; may be repeated.
     #[arg(long, value_name = "NODESxGPUS")]
-    add_nodes: Vec<Nodes>,
+    add_nodes: Vec<NodeGroupArg>,
     /// Change the quota of a tenant to a number or `none`; may be repeated.
     #[arg(long, value_name = "TENANT=GPUS")]
-    quota: Vec<Quota>,
+    quota: Vec<QuotaChangeArg>,
     /// Add a job with this document; may be repeated.
     #[arg(long, value_name = "FILE")]
     job: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Nodes {
+struct NodeGroupArg {
     nodes: u32,
     gpus: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Quota {
+struct QuotaChangeArg {
     tenant: String,
     gpus: Option<u32>,
 }
 
-impl Plan {
+impl PlanArgs {
     /// # Errors
     /// If the document is wrong, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let document = read(&self.file)?;
         let plan = session.client.plan(&document).await?;
         note_start_over(&document);
@@ -56,10 +56,10 @@ impl Plan {
     }
 }
 
-impl WhatIf {
+impl WhatIfArgs {
     /// # Errors
     /// If there is no change or a document is wrong, or the server refuses.
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let nodes = self.add_nodes.iter().map(|add| AddedNodes {
             nodes: add.nodes,
             gpus: add.gpus,
@@ -204,7 +204,7 @@ fn describe(answer: &WhatIfView) -> String {
     format!("{tenants}\n\n{jobs}")
 }
 
-impl FromStr for Nodes {
+impl FromStr for NodeGroupArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -217,7 +217,7 @@ impl FromStr for Nodes {
     }
 }
 
-impl FromStr for Quota {
+impl FromStr for QuotaChangeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -235,22 +235,22 @@ impl FromStr for Quota {
 
 #[cfg(test)]
 mod tests {
-    use super::{Nodes, Quota};
+    use super::{NodeGroupArg, QuotaChangeArg};
 
     #[test]
     fn what_if_changes_are_parsed_or_refused() {
-        assert_eq!("2x8".parse(), Ok(Nodes { nodes: 2, gpus: 8 }));
+        assert_eq!("2x8".parse(), Ok(NodeGroupArg { nodes: 2, gpus: 8 }));
         for wrong in ["2", "0x8", "2x0", "x", "ax8", "2x65"] {
-            assert!(wrong.parse::<Nodes>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NodeGroupArg>().is_err(), "{wrong}");
         }
-        let quota = |gpus| Quota {
+        let quota = |gpus| QuotaChangeArg {
             tenant: "team".to_owned(),
             gpus,
         };
         assert_eq!("team=16".parse(), Ok(quota(Some(16))));
         assert_eq!("team=none".parse(), Ok(quota(None)));
         for wrong in ["team", "=4", "team=", "team=-1"] {
-            assert!(wrong.parse::<Quota>().is_err(), "{wrong}");
+            assert!(wrong.parse::<QuotaChangeArg>().is_err(), "{wrong}");
         }
     }
 }

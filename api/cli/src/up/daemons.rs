@@ -2,7 +2,7 @@
 
 use super::data::{DataFolder, Secrets};
 use super::postgres::Postgres;
-use super::process::{Daemon, Supervised};
+use super::process::{DaemonCommand, Supervised};
 use anyhow::{Context as _, bail};
 use muster_client::Client;
 use muster_model::place::Place;
@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_millis(50);
 const TENANT: &str = "default";
 
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct LocalClusterSettings {
     pub nodes: u32,
     pub slots: u32,
     pub listen: SocketAddr,
@@ -27,9 +27,9 @@ pub struct Settings {
 
 /// The daemons of this process, in the order of their start.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct LocalCluster {
     folder: DataFolder,
-    settings: Settings,
+    settings: LocalClusterSettings,
     secrets: Secrets,
     owner_url: String,
     scheduler: SocketAddr,
@@ -40,30 +40,30 @@ pub struct Cluster {
     programs: PathBuf,
 }
 
-impl Cluster {
+impl LocalCluster {
     /// Chooses ports and prepares the private Postgres. Starts nothing.
     ///
     /// # Errors
     /// If a port is taken, a program is missing, or Postgres cannot be initialised.
-    pub async fn new(folder: DataFolder, settings: Settings) -> anyhow::Result<Self> {
+    pub async fn new(folder: DataFolder, settings: LocalClusterSettings) -> anyhow::Result<Self> {
         let programs = programs()?;
         // Held until the other ports are chosen, so that none of them is the same.
         let _held = hold(settings.listen).await?;
         let secrets = folder.secrets()?;
-        let mut remembered = folder.remembered()?;
-        let scheduler_port = free_port(remembered.scheduler_port)?;
-        remembered.scheduler_port = Some(scheduler_port);
+        let mut state = folder.read_state()?;
+        let scheduler_port = free_port(state.scheduler_port)?;
+        state.scheduler_port = Some(scheduler_port);
         let (postgres, owner_url) = match &settings.database_url {
             Some(url) => (None, url.clone()),
             None => {
-                let port = free_port(remembered.postgres_port)?;
-                remembered.postgres_port = Some(port);
+                let port = free_port(state.postgres_port)?;
+                state.postgres_port = Some(port);
                 let postgres = Postgres::prepare(&folder, &secrets, port)?;
                 let url = postgres.owner_url(&secrets);
                 (Some((postgres, port)), url)
             }
         };
-        folder.remember(&remembered)?;
+        folder.save_state(&state)?;
         Ok(Self {
             folder,
             settings,
@@ -247,8 +247,8 @@ impl Cluster {
         }
     }
 
-    fn api(&self) -> Daemon {
-        let daemon = Daemon::new(
+    fn api(&self) -> DaemonCommand {
+        let daemon = DaemonCommand::new(
             "muster-api",
             self.program("muster-api"),
             self.folder.log("api"),
@@ -269,8 +269,8 @@ impl Cluster {
         }
     }
 
-    fn scheduler(&self) -> Daemon {
-        Daemon::new(
+    fn scheduler(&self) -> DaemonCommand {
+        DaemonCommand::new(
             "muster-scheduler",
             self.program("muster-scheduler"),
             self.folder.log("scheduler"),
@@ -283,11 +283,11 @@ impl Cluster {
         .env("MUSTER_SCHEDULER_JOIN_TOKEN", &self.secrets.join_token)
     }
 
-    fn executor(&self, number: u32, datasets: &Path) -> anyhow::Result<Daemon> {
+    fn executor(&self, number: u32, datasets: &Path) -> anyhow::Result<DaemonCommand> {
         let name = format!("node-{number}");
         let data = self.folder.node(&name);
         std::fs::create_dir_all(&data)?;
-        Ok(Daemon::new(
+        Ok(DaemonCommand::new(
             &name,
             self.program("muster-executor"),
             self.folder.log(&name),

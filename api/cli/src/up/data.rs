@@ -32,7 +32,7 @@ pub struct Secrets {
 /// State from which the next `muster up` continues.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Remembered {
+pub struct LocalClusterState {
     pub postgres_port: Option<u16>,
     pub scheduler_port: Option<u16>,
     /// The example job, once submitted.
@@ -177,18 +177,20 @@ impl DataFolder {
 
     /// # Errors
     /// If the file exists but cannot be read.
-    pub fn remembered(&self) -> anyhow::Result<Remembered> {
-        match std::fs::read_to_string(self.remembered_path()) {
+    pub fn read_state(&self) -> anyhow::Result<LocalClusterState> {
+        match std::fs::read_to_string(self.state_path()) {
             Ok(text) => toml::from_str(&text).context("read up.toml in the data folder"),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Remembered::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(LocalClusterState::default())
+            }
             Err(error) => Err(error).context("read up.toml in the data folder"),
         }
     }
 
     /// # Errors
     /// If the file cannot be written.
-    pub fn remember(&self, remembered: &Remembered) -> anyhow::Result<()> {
-        write_private(&self.remembered_path(), &toml::to_string(remembered)?)
+    pub fn save_state(&self, state: &LocalClusterState) -> anyhow::Result<()> {
+        write_private(&self.state_path(), &toml::to_string(state)?)
     }
 
     #[must_use]
@@ -221,7 +223,7 @@ impl DataFolder {
         self.root.with_extension("lock")
     }
 
-    fn remembered_path(&self) -> PathBuf {
+    fn state_path(&self) -> PathBuf {
         self.root.join("up.toml")
     }
 }

@@ -64,8 +64,8 @@ pub async fn fetch_dataset() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// If REST refuses it.
 pub async fn submit_once(folder: &DataFolder, client: &Client) -> anyhow::Result<JobId> {
-    let mut remembered = folder.remembered()?;
-    if let Some(job) = &remembered.example_job {
+    let mut state = folder.read_state()?;
+    if let Some(job) = &state.example_job {
         let job: JobId = job.parse().context("up.toml names the example job")?;
         if client.find_job(job).await?.is_some() {
             return Ok(job);
@@ -74,8 +74,8 @@ pub async fn submit_once(folder: &DataFolder, client: &Client) -> anyhow::Result
     let document: serde_json::Value =
         serde_norway::from_str(DOCUMENT).context("examples/fashion-cnn.yaml")?;
     let job = client.submit(&document, None).await?.id;
-    remembered.example_job = Some(job.to_string());
-    folder.remember(&remembered)?;
+    state.example_job = Some(job.to_string());
+    folder.save_state(&state)?;
     Ok(job)
 }
 
@@ -85,7 +85,7 @@ pub async fn submit_once(folder: &DataFolder, client: &Client) -> anyhow::Result
 /// If REST refuses it. Requests are repeated while the server is unreachable.
 pub async fn visit(folder: &DataFolder, client: &Client, first: JobId) -> anyhow::Result<()> {
     const LOOK: Duration = Duration::from_millis(500);
-    if folder.remembered()?.visitor_job.is_some() {
+    if folder.read_state()?.visitor_job.is_some() {
         return Ok(());
     }
     loop {
@@ -108,7 +108,7 @@ pub async fn visit(folder: &DataFolder, client: &Client, first: JobId) -> anyhow
         serde_norway::from_str(VISITOR).context("examples/fashion-mlp-ssp.yaml")?;
     let key = format!("visitor-{first}");
     let visitor = client.submit(&document, Some(&key)).await?;
-    let mut remembered = folder.remembered()?;
-    remembered.visitor_job = Some(visitor.id.to_string());
-    folder.remember(&remembered)
+    let mut state = folder.read_state()?;
+    state.visitor_job = Some(visitor.id.to_string());
+    folder.save_state(&state)
 }

@@ -15,10 +15,10 @@ mod view;
 pub use data::write_private;
 pub use down::down;
 
-use crate::config::{Context, Store};
+use crate::config::{ContextStore, ServerContext};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use daemons::{Cluster, Settings};
+use daemons::{LocalCluster, LocalClusterSettings};
 use data::DataFolder;
 use muster_client::Client;
 use muster_model::place::Place;
@@ -76,7 +76,7 @@ pub struct Down {
 ///
 /// # Errors
 /// One line about the failed step. All started processes are stopped.
-pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
+pub async fn up(options: Up, store: &ContextStore) -> anyhow::Result<()> {
     // This process passes secrets to the daemons, and tasks are processes of the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut stop = StopSignals::listen()?;
@@ -89,7 +89,7 @@ pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
         folder.reset()?;
     }
     folder.prepare()?;
-    let settings = Settings {
+    let settings = LocalClusterSettings {
         nodes: options.nodes,
         slots: options.slots,
         listen: options.listen,
@@ -102,7 +102,7 @@ pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
             None => Place::Folder(folder.checkpoints()),
         },
     };
-    let mut cluster = Cluster::new(folder.clone(), settings).await?;
+    let mut cluster = LocalCluster::new(folder.clone(), settings).await?;
     let outcome = tokio::select! {
         outcome = run(&options, &folder, store, &mut cluster) => outcome,
         () = stop.next() => {
@@ -131,8 +131,8 @@ fn isolation() -> String {
 async fn run(
     options: &Up,
     folder: &DataFolder,
-    store: &Store,
-    cluster: &mut Cluster,
+    store: &ContextStore,
+    cluster: &mut LocalCluster,
 ) -> anyhow::Result<()> {
     cluster.start_database().await?;
     cluster.migrate().await?;
@@ -180,7 +180,11 @@ async fn run(
 
 /// Returns the token of the first user, and whether it is new. It is stored in the settings; it is
 /// created and printed if it is missing or belongs to another cluster.
-async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Result<(String, bool)> {
+async fn sign_in(
+    store: &ContextStore,
+    cluster: &LocalCluster,
+    server: &str,
+) -> anyhow::Result<(String, bool)> {
     let known = store.context_for(server)?;
     if let Some(known) = known
         && cluster.accepts(&known.token).await?
@@ -188,7 +192,7 @@ async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Resu
         return Ok((known.token, false));
     }
     let token = cluster.bootstrap().await?;
-    store.save(Context {
+    store.save(ServerContext {
         server: server.to_owned(),
         token: token.clone(),
     })?;

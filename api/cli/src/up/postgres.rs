@@ -2,7 +2,7 @@
 //! unprivileged user, because Postgres refuses root.
 
 use super::data::{DataFolder, Secrets, write_private};
-use super::process::Daemon;
+use super::process::DaemonCommand;
 use anyhow::{Context as _, bail};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
@@ -54,8 +54,8 @@ impl Postgres {
 
     /// Returns the daemon that runs the server in the foreground.
     #[must_use]
-    pub fn daemon(&self, log: PathBuf) -> Daemon {
-        let mut daemon = Daemon::new("postgres", self.bin.join("postgres"), log)
+    pub fn daemon(&self, log: PathBuf) -> DaemonCommand {
+        let mut daemon = DaemonCommand::new("postgres", self.bin.join("postgres"), log)
             .arg("-D")
             .arg(&self.data)
             .args(["-c", "listen_addresses=127.0.0.1"])

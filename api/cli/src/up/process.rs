@@ -22,7 +22,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Command of a daemon.
 #[derive(Debug, Clone)]
-pub struct Daemon {
+pub struct DaemonCommand {
     name: String,
     program: PathBuf,
     args: Vec<OsString>,
@@ -40,7 +40,7 @@ pub struct Supervised {
     watched: JoinHandle<()>,
 }
 
-impl Daemon {
+impl DaemonCommand {
     #[must_use]
     pub fn new(name: &str, program: PathBuf, log: PathBuf) -> Self {
         Self {

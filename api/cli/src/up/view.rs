@@ -21,7 +21,7 @@ const FRAME: Duration = Duration::from_millis(500);
 /// # Errors
 /// If the server refuses. Requests are repeated while it is unreachable.
 pub async fn watch(client: &Client, id: JobId, checkpoints: &Place) -> anyhow::Result<bool> {
-    let view = View::new();
+    let view = ClusterProgressBar::new();
     loop {
         match client.job(id).await {
             Ok(job) => {
@@ -44,13 +44,13 @@ pub async fn watch(client: &Client, id: JobId, checkpoints: &Place) -> anyhow::R
     }
 }
 
-struct View {
+struct ClusterProgressBar {
     bar: ProgressBar,
     is_terminal: bool,
     last_line: std::cell::RefCell<String>,
 }
 
-impl View {
+impl ClusterProgressBar {
     fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let bar = if is_terminal {
@@ -80,8 +80,9 @@ impl View {
             let percent = |part: f64, of: &str| format!(", {of} accuracy {:.2}%", part * 100.0);
             let of = progress.evaluated_on.unwrap_or_default().label();
             let tested = progress.test_accuracy.map(|part| percent(part, of));
-            let trained = || progress.accuracy.map(|part| percent(part, "train"));
-            let accuracy = tested.or_else(trained).unwrap_or_default();
+            let accuracy = tested
+                .or_else(|| progress.accuracy.map(|part| percent(part, "train")))
+                .unwrap_or_default();
             let loss = progress.loss.map(|loss| format!(", train loss {loss:.4}"));
             let loss = loss.unwrap_or_default();
             let eta = progress.eta_s.map_or_else(String::new, |eta_s| {

@@ -45,7 +45,7 @@ pub fn yaml() -> String {
 }
 
 /// Differences between the definitions.
-struct Kind {
+struct CustomResourceKind {
     kind: &'static str,
     plural: &'static str,
     singular: &'static str,
@@ -61,7 +61,7 @@ struct Kind {
     rules: Value,
 }
 
-impl Kind {
+impl CustomResourceKind {
     fn definition(self) -> Value {
         let mut subresources = json!({ "status": {} });
         if self.scales {

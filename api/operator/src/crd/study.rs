@@ -1,14 +1,16 @@
 //! `Study`: a hyper-parameter search as an object of a namespace.
 
 use super::rules::{fixed, short_name};
-use super::{Kind, age, column, conditions, flag, structural, text, time, whole, wide};
+use super::{
+    CustomResourceKind, age, column, conditions, flag, structural, text, time, whole, wide,
+};
 use serde_json::{Value, json};
 
 /// Fields of the study document that Kubernetes has in another place.
 const ELSEWHERE: [&str; 3] = ["version", "kind", "name"];
 
 pub(super) fn definition(openapi: &Value) -> Value {
-    Kind {
+    CustomResourceKind {
         kind: "Study",
         plural: "studies",
         singular: "study",

@@ -1,12 +1,12 @@
 //! `Tenant`: owner of jobs with its quota and weight, as a cluster-scoped object.
 
 use super::rules::short_name;
-use super::{Kind, age, column, conditions, flag, structural, text, whole, wide};
+use super::{CustomResourceKind, age, column, conditions, flag, structural, text, whole, wide};
 use muster_model::tenant::MAX_LIMIT;
 use serde_json::{Value, json};
 
 pub(super) fn definition(openapi: &Value) -> Value {
-    Kind {
+    CustomResourceKind {
         kind: "Tenant",
         plural: "tenants",
         singular: "tenant",

@@ -1,7 +1,9 @@
 //! `TrainingJob`: a job document as an object of a namespace.
 
 use super::rules::{self, fixed, short_name};
-use super::{Kind, age, column, conditions, flag, structural, text, time, whole, wide};
+use super::{
+    CustomResourceKind, age, column, conditions, flag, structural, text, time, whole, wide,
+};
 use serde_json::{Value, json};
 
 /// Fields of the job document that Kubernetes has in another place.
@@ -10,7 +12,7 @@ const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and sp
 
 pub(super) fn definition(openapi: &Value) -> Value {
     let spec = spec(openapi);
-    Kind {
+    CustomResourceKind {
         kind: "TrainingJob",
         plural: "trainingjobs",
         singular: "trainingjob",

@@ -1,7 +1,7 @@
 //! Job document of an object.
 
-use crate::refused::Refused;
-use crate::resource::{Object, Status};
+use crate::rejection::ObjectRejection;
+use crate::resource::{Object, ObjectStatus};
 use kube::ResourceExt as _;
 use muster_client::ClientError;
 use muster_model::spec::FieldError;
@@ -21,7 +21,11 @@ pub const VERSION: (&str, &str) = ("version", "muster/v1");
 /// Returns `spec` without the fields of Kubernetes, with the object's name and the labels that lead
 /// back to it. `fixed` are fields that every such document has.
 #[must_use]
-pub fn document<S: Status>(object: &Object<S>, operator: &str, fixed: &[(&str, &str)]) -> Value {
+pub fn document<S: ObjectStatus>(
+    object: &Object<S>,
+    operator: &str,
+    fixed: &[(&str, &str)],
+) -> Value {
     let mut document = object.spec.as_object().cloned().unwrap_or_default();
     document.remove("suspend");
     // `kubectl scale` sets an exact number, which overrides the range.
@@ -53,7 +57,7 @@ pub fn document<S: Status>(object: &Object<S>, operator: &str, fixed: &[(&str, &
 /// Returns a key that is unique for every object that has ever existed; the name is for human
 /// readers. At most 255 characters.
 #[must_use]
-pub fn idempotency_key<S: Status>(object: &Object<S>) -> String {
+pub fn idempotency_key<S: ObjectStatus>(object: &Object<S>) -> String {
     let namespace = object.namespace().unwrap_or_default();
     let name: String = object.name().chars().take(100).collect();
     format!("kubernetes/{namespace}/{name}/{}", object.uid_text())
@@ -62,7 +66,7 @@ pub fn idempotency_key<S: Status>(object: &Object<S>) -> String {
 /// Returns why the REST interface rejects the document permanently; `None` for an error that a
 /// retry may solve.
 #[must_use]
-pub fn refusal(error: &ClientError) -> Option<Refused> {
+pub fn refusal(error: &ClientError) -> Option<ObjectRejection> {
     let ClientError::Problem(problem) = error else {
         return None;
     };
@@ -77,7 +81,7 @@ pub fn refusal(error: &ClientError) -> Option<Refused> {
         let fields: Vec<String> = problem.errors.iter().map(in_object).collect();
         fields.join("; ")
     };
-    Some(Refused { reason, message })
+    Some(ObjectRejection { reason, message })
 }
 
 /// Describes the error with the field's name in the object.

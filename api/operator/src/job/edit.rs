@@ -4,11 +4,11 @@
 use super::document::{VERSION, document, refusal};
 use super::status::JobStatus;
 use crate::clock;
-use crate::context::Context;
+use crate::context::OperatorContext;
 use crate::error::Error;
 use crate::job::status::TrainingJob;
-use crate::look::Look;
-use crate::refused::Refused;
+use crate::reconciliation::Reconciliation;
+use crate::rejection::ObjectRejection;
 use muster_client::Client;
 use muster_model::spec::JobSpec;
 use muster_model::view::{JobChange, JobView};
@@ -23,15 +23,15 @@ const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and sp
 /// If Muster does not answer.
 pub(super) async fn edit(
     object: &TrainingJob,
-    context: &Context,
-    look: &Look<'_, JobStatus>,
+    context: &OperatorContext,
+    reconciliation: &Reconciliation<'_, JobStatus>,
     client: &Client,
     job: JobView,
-) -> Result<(JobView, Option<Refused>), Error> {
-    if look.has_compared() {
+) -> Result<(JobView, Option<ObjectRejection>), Error> {
+    if reconciliation.has_compared() {
         return Ok((job, None));
     }
-    let document = document(object, context.known.operator(), &[VERSION]);
+    let document = document(object, context.jobs.operator(), &[VERSION]);
     let Ok(wanted) = serde_json::from_value::<JobSpec>(document) else {
         return Ok((job, Some(goes_on())));
     };
@@ -40,18 +40,18 @@ pub(super) async fn edit(
     if change == JobChange::default() || job.phase.is_terminal() {
         return Ok((job, elsewhere));
     }
-    if let Some(refused) = was_refused(look) {
+    if let Some(refused) = was_refused(reconciliation) {
         return Ok((job, Some(refused)));
     }
     // The change was passed on for this generation; a difference is a later change in Muster.
-    if look.before.observed_generation == look.generation {
+    if reconciliation.before.observed_generation == reconciliation.generation {
         return Ok((job, elsewhere));
     }
     let asked = clock::monotonic();
     match client.edit(job.id, &change).await {
         Ok(job) => {
             tracing::info!(object = %object.name(), job.id = %job.id, "changed");
-            context.known.note(client, &job, asked);
+            context.jobs.note(client, &job, asked);
             Ok((job, elsewhere))
         }
         // The job has ended since, or is being cancelled.
@@ -59,15 +59,15 @@ pub(super) async fn edit(
         Err(error) => match refusal(&error) {
             Some(refused) => {
                 let reason = REFUSED;
-                Ok((job, Some(Refused { reason, ..refused })))
+                Ok((job, Some(ObjectRejection { reason, ..refused })))
             }
             None => Err(Error::muster("the job was not changed")(error)),
         },
     }
 }
 
-fn goes_on() -> Refused {
-    Refused::spec_changed("the job continues as it was submitted", CHANGEABLE)
+fn goes_on() -> ObjectRejection {
+    ObjectRejection::spec_changed("the job continues as it was submitted", CHANGEABLE)
 }
 
 fn change(wanted: &JobSpec, is: &JobSpec) -> JobChange {
@@ -93,14 +93,16 @@ fn is_same_but_for_size(wanted: &JobSpec, is: &JobSpec) -> bool {
 }
 
 /// Returns Muster's rejection of this generation, which a retry would repeat.
-fn was_refused(look: &Look<'_, JobStatus>) -> Option<Refused> {
-    let before = look.before;
-    let of_this = |found: &&crate::condition::Condition| {
-        found.kind == "Misconfigured" && found.status == "True" && found.reason == REFUSED
-    };
-    let said = before.conditions.iter().find(of_this);
-    said.filter(|_| before.observed_generation == look.generation)
-        .map(|said| Refused {
+fn was_refused(reconciliation: &Reconciliation<'_, JobStatus>) -> Option<ObjectRejection> {
+    let before = reconciliation.before;
+    let said = before
+        .conditions
+        .iter()
+        .find(|found: &&crate::condition::StatusCondition| {
+            found.kind == "Misconfigured" && found.status == "True" && found.reason == REFUSED
+        });
+    said.filter(|_| before.observed_generation == reconciliation.generation)
+        .map(|said| ObjectRejection {
             reason: REFUSED,
             message: said.message.clone(),
         })

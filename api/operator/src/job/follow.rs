@@ -2,7 +2,7 @@
 //! batches. A list of all unfinished jobs finds changes that the stream does not report or that
 //! were missed. Without a stream there are only lists.
 
-use super::followed::Followed;
+use super::tenant_jobs::TenantJobs;
 use crate::clock;
 use futures::StreamExt as _;
 use muster_client::{Messages, StreamItem};
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Pending work with its times.
 #[derive(Debug)]
-struct Due {
+struct FollowerSchedule {
     list: Instant,
     /// Jobs that have changed and are read at `read`.
     changed: HashSet<JobId>,
@@ -28,25 +28,25 @@ struct Due {
 }
 
 /// Follows the tenant's jobs until no reconciliation asks for them.
-pub(super) async fn follow(followed: Arc<Followed>) {
+pub(super) async fn follow(tenant_jobs: Arc<TenantJobs>) {
     let now = clock::monotonic();
-    let mut due = Due {
+    let mut due = FollowerSchedule {
         list: now,
         changed: HashSet::new(),
         read: now,
         stream: now,
     };
     let mut messages = None;
-    while !followed.is_left() {
+    while !tenant_jobs.is_left() {
         let now = clock::monotonic();
         if messages.is_none() && now >= due.stream {
-            messages = Some(followed.client().watch(None));
+            messages = Some(tenant_jobs.client().watch(None));
         }
         let next = due.next(messages.is_some());
         tokio::select! {
-            heard = hear(&mut messages) => due.hear(&followed, heard, &mut messages),
-            doubted = followed.doubted() => due.changed(doubted),
-            () = tokio::time::sleep_until(next.into()) => due.carry_out(&followed).await,
+            heard = hear(&mut messages) => due.hear(&tenant_jobs, heard, &mut messages),
+            doubted = tenant_jobs.doubted() => due.changed(doubted),
+            () = tokio::time::sleep_until(next.into()) => due.carry_out(&tenant_jobs).await,
         }
     }
 }
@@ -66,7 +66,7 @@ async fn hear(messages: &mut Option<Messages>) -> Option<StreamItem> {
     }
 }
 
-impl Due {
+impl FollowerSchedule {
     fn next(&self, is_streaming: bool) -> Instant {
         let mut next = self.list;
         if !self.changed.is_empty() {
@@ -81,14 +81,14 @@ impl Due {
     /// Handles a message; `None` is the end of the stream.
     fn hear(
         &mut self,
-        followed: &Followed,
+        tenant_jobs: &TenantJobs,
         heard: Option<StreamItem>,
         messages: &mut Option<Messages>,
     ) {
         let now = clock::monotonic();
         match heard {
             Some(StreamItem::Event(event)) => {
-                let known = event.job_id.filter(|id| followed.knows(*id));
+                let known = event.job_id.filter(|id| tenant_jobs.knows(*id));
                 self.changed(known);
             }
             // Changes before the stream was opened are found by a list.
@@ -109,11 +109,11 @@ impl Due {
         self.changed.extend(jobs);
     }
 
-    async fn carry_out(&mut self, followed: &Followed) {
-        let client = followed.client();
+    async fn carry_out(&mut self, tenant_jobs: &TenantJobs) {
+        let client = tenant_jobs.client();
         let asked = clock::monotonic();
         if !self.changed.is_empty() && asked >= self.read {
-            let read = followed.read(&client, &mut self.changed).await;
+            let read = tenant_jobs.read(&client, &mut self.changed).await;
             let now = clock::monotonic();
             // Reads take at most half of the time of one connection.
             self.read = now + now.duration_since(asked);
@@ -122,12 +122,12 @@ impl Due {
                 self.read = now + PAUSE;
                 // An API server of an older release reads only one job by its id.
                 if error.status() == Some(400) {
-                    followed.forget(&std::mem::take(&mut self.changed));
+                    tenant_jobs.forget(&std::mem::take(&mut self.changed));
                 }
             }
         }
         if clock::monotonic() >= self.list {
-            match followed.list(&client).await {
+            match tenant_jobs.list(&client).await {
                 Ok((missing, next)) => {
                     self.changed.extend(missing);
                     self.list = next;

@@ -1,13 +1,13 @@
 //! `TrainingJob`: conversion between the object and the job.
 
+mod cache;
+mod change_notifier;
 pub mod document;
 mod edit;
 mod follow;
-mod followed;
-mod kept;
-mod known;
+mod operator_jobs;
 mod reconcile;
 pub mod status;
-mod wakes;
+mod tenant_jobs;
 
-pub use known::Known;
+pub use operator_jobs::OperatorJobs;

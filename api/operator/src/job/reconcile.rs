@@ -2,15 +2,15 @@
 
 use super::document::{VERSION, document, idempotency_key, label, refusal};
 use super::edit::edit;
-use super::status::{JobStatus, News};
+use super::status::{JobStatus, StatusDifference};
 use crate::clock;
-use crate::context::Context;
+use crate::context::OperatorContext;
 use crate::error::Error;
 use crate::job::status::TrainingJob;
-use crate::look::{Look, Shown as _};
 use crate::reconcile_flow::REFUSED;
-use crate::refused::Refused;
-use crate::submission::{Acting, Submitted, show};
+use crate::reconciliation::{Reconciliation, SubmittedStatus as _};
+use crate::rejection::ObjectRejection;
+use crate::submission::{SubmissionSteps, TenantSession, show};
 use kube::runtime::controller::Action;
 use muster_client::Client;
 use muster_model::job::Intent;
@@ -24,28 +24,30 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// Minimum time between two writes of a status that differ also in queue position.
 const PLACE: Duration = Duration::from_secs(1);
 
-impl Submitted for JobStatus {
+impl SubmissionSteps for JobStatus {
     type View = JobView;
 
     /// An id in the status counts only if that job has the object's uid, because other writers can
     /// set the status.
     async fn find(
         object: &TrainingJob,
-        context: &Context,
+        context: &OperatorContext,
         before: &Self,
-        acting: &Acting,
+        session: &TenantSession,
     ) -> Result<Option<JobView>, Error> {
         let uid = object.uid_text();
-        let Acting { tenant, client } = acting;
+        let TenantSession { tenant, client } = session;
         if let Some(id) = before.job_id {
-            let job = context.known.job(tenant, client, id).await?;
-            let is_its = |job: &JobView| job.labels.get(label::UID) == Some(&uid);
-            if job.as_ref().is_some_and(is_its) {
+            let job = context.jobs.job(tenant, client, id).await?;
+            if job
+                .as_ref()
+                .is_some_and(|job: &JobView| job.labels.get(label::UID) == Some(&uid))
+            {
                 return Ok(job);
             }
         }
         context
-            .known
+            .jobs
             .by_uid(client, &uid)
             .await
             .map_err(Error::muster("a job was not looked for"))
@@ -53,11 +55,11 @@ impl Submitted for JobStatus {
 
     async fn submit(
         object: &TrainingJob,
-        context: &Context,
-        look: &Look<'_, Self>,
-        Acting { tenant, client }: &Acting,
+        context: &OperatorContext,
+        reconciliation: &Reconciliation<'_, Self>,
+        TenantSession { tenant, client }: &TenantSession,
     ) -> Result<Action, Error> {
-        let document = document(object, context.known.operator(), &[VERSION]);
+        let document = document(object, context.jobs.operator(), &[VERSION]);
         let asked = clock::monotonic();
         match client
             .submit(&document, Some(&idempotency_key(object)))
@@ -65,13 +67,25 @@ impl Submitted for JobStatus {
         {
             Ok(job) => {
                 tracing::info!(object = %object.name(), job.id = %job.id, "submitted");
-                context.known.note(client, &job, asked);
-                show(object, context, look, look.of(&job, false, None)).await?;
+                context.jobs.note(client, &job, asked);
+                show(
+                    object,
+                    context,
+                    reconciliation,
+                    reconciliation.of(&job, false, None),
+                )
+                .await?;
                 Ok(Action::requeue(LIVING))
             }
             Err(error) => match refusal(&error) {
                 Some(refused) => {
-                    show(object, context, look, Self::refused(look, tenant, &refused)).await?;
+                    show(
+                        object,
+                        context,
+                        reconciliation,
+                        Self::refused(reconciliation, tenant, &refused),
+                    )
+                    .await?;
                     Ok(Action::requeue(REFUSED))
                 }
                 // Also for a key that was used with another document: the spec was changed before
@@ -84,25 +98,33 @@ impl Submitted for JobStatus {
 
     async fn follow(
         object: &TrainingJob,
-        context: &Context,
-        look: &Look<'_, Self>,
+        context: &OperatorContext,
+        reconciliation: &Reconciliation<'_, Self>,
         client: &Client,
         job: JobView,
     ) -> Result<Action, Error> {
-        let (job, changed) = edit(object, context, look, client, job).await?;
-        let (job, suspended) = steer(object, context, look, client, job, changed.as_ref()).await?;
-        let status = look.of(&job, suspended, changed.as_ref());
+        let (job, changed) = edit(object, context, reconciliation, client, job).await?;
+        let (job, suspended) = steer(
+            object,
+            context,
+            reconciliation,
+            client,
+            job,
+            changed.as_ref(),
+        )
+        .await?;
+        let status = reconciliation.of(&job, suspended, changed.as_ref());
         if job.phase.is_terminal() {
-            show(object, context, look, status).await?;
+            show(object, context, reconciliation, status).await?;
             return Ok(Action::await_change());
         }
-        show_in_turn(object, context, look, status).await
+        show_in_turn(object, context, reconciliation, status).await
     }
 
     async fn end(
         object: &TrainingJob,
-        context: &Context,
-        look: &Look<'_, Self>,
+        context: &OperatorContext,
+        reconciliation: &Reconciliation<'_, Self>,
         client: &Client,
         job: Option<JobView>,
     ) -> Result<Action, Error> {
@@ -115,15 +137,15 @@ impl Submitted for JobStatus {
             let asked = clock::monotonic();
             match client.cancel(job.id).await {
                 Ok(job) => {
-                    context.known.note(client, &job, asked);
+                    context.jobs.note(client, &job, asked);
                     job
                 }
                 Err(error) if matches!(error.status(), Some(404 | 409)) => job,
                 Err(error) => return Err(Error::muster("the job was not cancelled")(error)),
             }
         };
-        let status = look.of(&job, look.before.suspended, None);
-        show_in_turn(object, context, look, status).await
+        let status = reconciliation.of(&job, reconciliation.before.suspended, None);
+        show_in_turn(object, context, reconciliation, status).await
     }
 }
 
@@ -132,13 +154,13 @@ impl Submitted for JobStatus {
 /// recognise its own pause later.
 async fn steer(
     object: &TrainingJob,
-    context: &Context,
-    look: &Look<'_, JobStatus>,
+    context: &OperatorContext,
+    reconciliation: &Reconciliation<'_, JobStatus>,
     client: &Client,
     job: JobView,
-    changed: Option<&Refused>,
+    changed: Option<&ObjectRejection>,
 ) -> Result<(JobView, bool), Error> {
-    let before = look.before.suspended;
+    let before = reconciliation.before.suspended;
     if job.phase.is_terminal() {
         return Ok((job, before));
     }
@@ -147,7 +169,13 @@ async fn steer(
     let told = match (held, job.intent) {
         (true, Intent::Run | Intent::Suspend) => {
             if !before {
-                show(object, context, look, look.of(&job, true, changed)).await?;
+                show(
+                    object,
+                    context,
+                    reconciliation,
+                    reconciliation.of(&job, true, changed),
+                )
+                .await?;
                 asked = clock::monotonic();
             }
             client.pause(job.id).await
@@ -159,7 +187,7 @@ async fn steer(
     };
     match told {
         Ok(job) => {
-            context.known.note(client, &job, asked);
+            context.jobs.note(client, &job, asked);
             Ok((job, held))
         }
         // The job has ended since.
@@ -171,33 +199,33 @@ async fn steer(
 /// Writes changes at once, and progress and queue position at the rate of the throttle.
 async fn show_in_turn(
     object: &TrainingJob,
-    context: &Context,
-    look: &Look<'_, JobStatus>,
+    context: &OperatorContext,
+    reconciliation: &Reconciliation<'_, JobStatus>,
     status: JobStatus,
 ) -> Result<Action, Error> {
-    let apart = match status.news(look.before) {
-        News::None => return Ok(Action::requeue(LIVING)),
-        News::Change => {
-            show(object, context, look, status).await?;
+    let apart = match status.news(reconciliation.before) {
+        StatusDifference::None => return Ok(Action::requeue(LIVING)),
+        StatusDifference::Change => {
+            show(object, context, reconciliation, status).await?;
             return Ok(Action::requeue(LIVING));
         }
-        News::Place => PLACE,
-        News::Progress => PROGRESS,
+        StatusDifference::Place => PLACE,
+        StatusDifference::Progress => PROGRESS,
     };
     let mut wait = context.until_unwritten(object, apart);
     let now = clock::monotonic();
     if wait.is_zero() {
-        wait = context.pace.turn(&object.uid_text(), now);
+        wait = context.status_throttle.reserve(&object.uid_text(), now);
     }
     if !wait.is_zero() {
         // The reserved time is kept; this reconciliation also finds changes without an event.
         return Ok(Action::requeue(wait.min(LIVING)));
     }
-    let shown = show(object, context, look, status).await;
+    let shown = show(object, context, reconciliation, status).await;
     let took = clock::monotonic().duration_since(now);
     match shown {
-        Ok(()) => context.pace.took(took),
-        Err(_) => context.pace.failed(took),
+        Ok(()) => context.status_throttle.took(took),
+        Err(_) => context.status_throttle.failed(took),
     }
     shown.map(|()| Action::requeue(LIVING))
 }

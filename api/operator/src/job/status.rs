@@ -1,9 +1,9 @@
 //! Status of a TrainingJob object.
 
-use crate::condition::{Condition, End, rfc3339};
-use crate::look::{Look, REMOVED, Shown};
-use crate::refused::Refused;
-use crate::resource::{Object, Status};
+use crate::condition::{StatusCondition, TerminalCondition, rfc3339};
+use crate::reconciliation::{REMOVED, Reconciliation, SubmittedStatus};
+use crate::rejection::ObjectRejection;
+use crate::resource::{Object, ObjectStatus};
 use kube::core::NamespaceResourceScope;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase};
@@ -52,15 +52,15 @@ pub struct JobStatus {
     pub suspended: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
 }
 
-impl Status for JobStatus {
+impl ObjectStatus for JobStatus {
     const KIND: &'static str = "TrainingJob";
     const PLURAL: &'static str = "trainingjobs";
     type Scope = NamespaceResourceScope;
 
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+    fn conditions_mut(&mut self) -> &mut Vec<StatusCondition> {
         &mut self.conditions
     }
 }
@@ -70,7 +70,7 @@ const HELD: &str = "spec.suspend is true; without it the job resumes";
 
 /// Most urgent difference between two statuses, ordered by urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum News {
+pub enum StatusDifference {
     None,
     /// Only the progress.
     Progress,
@@ -80,12 +80,12 @@ pub enum News {
     Change,
 }
 
-impl Shown for JobStatus {
+impl SubmittedStatus for JobStatus {
     const BAD: &'static [&'static str] = &["Failed", "Misconfigured"];
     const ID: &'static str = "jobId";
 
-    fn held(look: &Look<'_, Self>, tenant: &str) -> Self {
-        let mut conditions = look.conditions();
+    fn held(reconciliation: &Reconciliation<'_, Self>, tenant: &str) -> Self {
+        let mut conditions = reconciliation.conditions();
         conditions.set("Submitted", false, "Suspended", "spec.suspend is true");
         conditions.set("Suspended", true, "Suspended", "spec.suspend is true");
         Self {
@@ -93,14 +93,18 @@ impl Shown for JobStatus {
             queue: Some(tenant.to_owned()),
             reason: Some("Suspended".to_owned()),
             message: Some("spec.suspend is true; without it the job is submitted".to_owned()),
-            observed_generation: look.generation,
+            observed_generation: reconciliation.generation,
             conditions: conditions.done(),
             ..Self::default()
         }
     }
 
-    fn refused(look: &Look<'_, Self>, tenant: &str, refused: &Refused) -> Self {
-        let mut conditions = look.conditions();
+    fn refused(
+        reconciliation: &Reconciliation<'_, Self>,
+        tenant: &str,
+        refused: &ObjectRejection,
+    ) -> Self {
+        let mut conditions = reconciliation.conditions();
         conditions.set("Submitted", false, refused.reason, &refused.message);
         conditions.misconfigured(Some(refused));
         Self {
@@ -108,14 +112,14 @@ impl Shown for JobStatus {
             queue: Some(tenant.to_owned()),
             reason: Some(refused.reason.to_owned()),
             message: Some(refused.message.clone()),
-            observed_generation: look.generation,
+            observed_generation: reconciliation.generation,
             conditions: conditions.done(),
             ..Self::default()
         }
     }
 
-    fn removed(look: &Look<'_, Self>) -> Self {
-        let (conditions, message) = look.removal("job");
+    fn removed(reconciliation: &Reconciliation<'_, Self>) -> Self {
+        let (conditions, message) = reconciliation.removal("job");
         Self {
             phase: "Cancelled".to_owned(),
             position: None,
@@ -125,9 +129,9 @@ impl Shown for JobStatus {
             eta: None,
             reason: Some(REMOVED.to_owned()),
             message: Some(message),
-            observed_generation: look.generation,
+            observed_generation: reconciliation.generation,
             conditions,
-            ..look.before.clone()
+            ..reconciliation.before.clone()
         }
     }
 
@@ -155,16 +159,21 @@ impl Shown for JobStatus {
         self.observed_generation
     }
 
-    fn conditions(&self) -> &[Condition] {
+    fn conditions(&self) -> &[StatusCondition] {
         &self.conditions
     }
 }
 
-impl Look<'_, JobStatus> {
+impl Reconciliation<'_, JobStatus> {
     /// Returns the status of an object with a job. `changed` is set if the spec differs from the
     /// submitted one.
     #[must_use]
-    pub fn of(&self, job: &JobView, suspended: bool, changed: Option<&Refused>) -> JobStatus {
+    pub fn of(
+        &self,
+        job: &JobView,
+        suspended: bool,
+        changed: Option<&ObjectRejection>,
+    ) -> JobStatus {
         let (reason, message) = if suspended && job.phase == JobPhase::Paused {
             (Some("Suspended".to_owned()), Some(HELD.to_owned()))
         } else {
@@ -211,8 +220,8 @@ impl Look<'_, JobStatus> {
         job: &JobView,
         reason: Option<&str>,
         message: Option<&str>,
-        changed: Option<&Refused>,
-    ) -> Vec<Condition> {
+        changed: Option<&ObjectRejection>,
+    ) -> Vec<StatusCondition> {
         let mut conditions = self.conditions();
         conditions.set("Submitted", true, "Submitted", &format!("job {}", job.id));
         let admitted = job.phase.has_tasks() || job.phase == JobPhase::Succeeded;
@@ -228,8 +237,8 @@ impl Look<'_, JobStatus> {
         let by = if held { "Suspended" } else { "NotSuspended" };
         conditions.set("Suspended", held, by, "");
         let end = match job.phase {
-            JobPhase::Succeeded => Some(End::Complete),
-            JobPhase::Failed | JobPhase::Cancelled => Some(End::Failed),
+            JobPhase::Succeeded => Some(TerminalCondition::Complete),
+            JobPhase::Failed | JobPhase::Cancelled => Some(TerminalCondition::Failed),
             _ => None,
         };
         conditions.finished(end, name, job.failure.as_deref().unwrap_or_default());
@@ -247,9 +256,9 @@ impl JobStatus {
 
     /// Returns the most urgent difference from `before`.
     #[must_use]
-    pub fn news(&self, before: &Self) -> News {
+    pub fn news(&self, before: &Self) -> StatusDifference {
         if self == before {
-            return News::None;
+            return StatusDifference::None;
         }
         let without_progress = |status: &Self| Self {
             progress: None,
@@ -259,7 +268,7 @@ impl JobStatus {
         };
         let (now, before) = (without_progress(self), without_progress(before));
         if now == before {
-            return News::Progress;
+            return StatusDifference::Progress;
         }
         let without_place = |mut status: Self| {
             status.position = None;
@@ -270,9 +279,9 @@ impl JobStatus {
             status
         };
         if without_place(now) == without_place(before) {
-            return News::Place;
+            return StatusDifference::Place;
         }
-        News::Change
+        StatusDifference::Change
     }
 }
 

@@ -1,19 +1,19 @@
 //! Metrics of the operator in Prometheus' text format. They name no tenant, user, job, object or
 //! node.
 
-mod behind;
 mod objects;
 mod requests;
+mod status_lag;
 
 pub use requests::kubernetes;
 
-pub(crate) use objects::{seen, seen_tenants};
+pub(crate) use objects::{object_watch, tenant_watch};
 
-use self::behind::Behind;
-use self::objects::Seen;
+use self::objects::ObjectWatch;
+use self::status_lag::StatusLag;
 use crate::clock;
 use crate::error::Error;
-use muster_client::RequestResult;
+use muster_client::RequestOutcome;
 use prometheus::{
     HistogramVec, IntCounterVec, Registry, TextEncoder, register_gauge_with_registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
@@ -29,42 +29,42 @@ const BUCKETS_S: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0
 
 /// Metrics, shared by all parts of the operator.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct OperatorMetrics {
     all: Registry,
-    looks: HistogramVec,
-    asked_kubernetes: HistogramVec,
-    asked_muster: IntCounterVec,
-    state: Arc<Mutex<State>>,
+    reconcile_durations: HistogramVec,
+    kubernetes_requests: HistogramVec,
+    muster_requests: IntCounterVec,
+    state: Arc<Mutex<GaugeSources>>,
 }
 
 /// Sources of the gauges that are computed at each scrape.
 #[derive(Debug, Default)]
-struct State {
-    behind: Behind,
+struct GaugeSources {
+    status_lag: StatusLag,
     /// One per followed kind, and per namespace if namespaces are named.
-    seen: Vec<Seen>,
+    watches: Vec<ObjectWatch>,
     /// Amounts that pods outside Muster hold, by resource.
     foreign: BTreeMap<String, u64>,
     /// Placeholders by pool.
-    placeholders: BTreeMap<String, Placeholders>,
+    placeholders: BTreeMap<String, PlaceholderCounts>,
 }
 
 /// Placeholders of one pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placeholders {
+pub struct PlaceholderCounts {
     /// Nodes that waiting jobs need.
     pub wanted: u32,
     /// Existing placeholder pods.
     pub there: u32,
 }
 
-impl Default for Metrics {
+impl Default for OperatorMetrics {
     fn default() -> Self {
         Self::registered().expect("names that are names, each of them once")
     }
 }
 
-impl Metrics {
+impl OperatorMetrics {
     fn registered() -> prometheus::Result<Self> {
         let all = Registry::new();
         let started = register_gauge_with_registry!(
@@ -75,21 +75,21 @@ impl Metrics {
         let unix_ms = clock::now().unix_timestamp_nanos() / 1_000_000;
         started.set(unix_ms as f64 / 1e3);
         Ok(Self {
-            looks: register_histogram_vec_with_registry!(
+            reconcile_durations: register_histogram_vec_with_registry!(
                 "muster_operator_look_seconds",
                 "Time of a look at one object, with all that it had done, by the object's kind and by what came of it.",
                 &["kind", "outcome"],
                 BUCKETS_S.to_vec(),
                 all
             )?,
-            asked_kubernetes: register_histogram_vec_with_registry!(
+            kubernetes_requests: register_histogram_vec_with_registry!(
                 "muster_operator_kubernetes_request_seconds",
                 "Time from a request to Kubernetes' API to the head of its answer, by what was asked for; where no answer came the status is none.",
                 &["method", "resource", "status"],
                 BUCKETS_S.to_vec(),
                 all
             )?,
-            asked_muster: register_int_counter_vec_with_registry!(
+            muster_requests: register_int_counter_vec_with_registry!(
                 "muster_operator_muster_requests_total",
                 "Requests to Muster's REST interface, by what was asked for; where no answer came the status is none.",
                 &["method", "resource", "status"],
@@ -101,57 +101,59 @@ impl Metrics {
     }
 
     /// Records a reconciliation of this kind, which started at `began`.
-    pub(crate) fn looked<T>(&self, kind: &str, began: Instant, done: &Result<T, Error>) {
+    pub(crate) fn reconciled<T>(&self, kind: &str, began: Instant, done: &Result<T, Error>) {
         let took = clock::monotonic().saturating_duration_since(began);
-        let series = self.looks.with_label_values(&[kind, outcome(done)]);
+        let series = self
+            .reconcile_durations
+            .with_label_values(&[kind, outcome(done)]);
         series.observe(took.as_secs_f64());
     }
 
     /// Records that an object's job has changed and that the object does not show it yet.
     pub(crate) fn changed(&self, uid: String) {
-        self.lock().behind.changed(uid, clock::monotonic());
+        self.lock().status_lag.changed(uid, clock::monotonic());
     }
 
     /// Records that a reconciliation that started at `began` has shown all earlier changes of the
     /// object, or has scheduled a throttled write.
     pub(crate) fn shown(&self, uid: &str, began: Instant) {
-        self.lock().behind.shown(uid, began);
+        self.lock().status_lag.shown(uid, began);
     }
 
     /// Records that the object is not shown any more.
     pub(crate) fn gone(&self, uid: &str) {
-        self.lock().behind.gone(uid);
+        self.lock().status_lag.gone(uid);
     }
 
     /// Adds a watch whose objects are counted.
-    pub(crate) fn sees(&self, seen: Seen) {
-        self.lock().seen.push(seen);
+    pub(crate) fn add_watch(&self, watch: ObjectWatch) {
+        self.lock().watches.push(watch);
     }
 
     pub(crate) fn foreign(&self, held: BTreeMap<String, u64>) {
         self.lock().foreign = held;
     }
 
-    pub(crate) fn placeholders(&self, of_pools: BTreeMap<String, Placeholders>) {
+    pub(crate) fn placeholders(&self, of_pools: BTreeMap<String, PlaceholderCounts>) {
         self.lock().placeholders = of_pools;
     }
 
-    fn answered_by_kubernetes(
+    fn record_kubernetes_request(
         &self,
         (method, resource): (&str, &str),
         status: &str,
         took: Duration,
     ) {
         let labels = [method, resource, status];
-        let series = self.asked_kubernetes.with_label_values(&labels);
+        let series = self.kubernetes_requests.with_label_values(&labels);
         series.observe(took.as_secs_f64());
     }
 
     /// Counts an answered or failed request to Muster's REST interface.
-    pub(crate) fn answered_by_muster(&self, ended: &RequestResult<'_>) {
+    pub(crate) fn record_muster_request(&self, ended: &RequestOutcome<'_>) {
         let status = ended.status.map(|status| status.to_string());
         let labels = [ended.method, ended.of, status.as_deref().unwrap_or("none")];
-        self.asked_muster.with_label_values(&labels).inc();
+        self.muster_requests.with_label_values(&labels).inc();
     }
 
     /// Returns all metrics as text. `list_age` is the age of the newest answered job list, of the
@@ -173,24 +175,24 @@ impl Metrics {
         )?
         .set(list_age.unwrap_or_default().as_secs_f64());
         let mut state = self.lock();
-        let all = objects::looked_at(&state.seen);
+        let all = objects::watched_objects(&state.watches);
         register_gauge_with_registry!(
             "muster_operator_behind_seconds",
             "Since the oldest change of a job is known that its object does not show yet; how far a job is, and its place, may wait for their turn.",
             present
         )?
-        .set(state.behind.age(&all, clock::monotonic()).as_secs_f64());
-        objects::tell(&all, &present)?;
-        tell_nodes(&state, &present)?;
+        .set(state.status_lag.age(&all, clock::monotonic()).as_secs_f64());
+        objects::register_object_gauges(&all, &present)?;
+        register_node_gauges(&state, &present)?;
         Ok(present)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GaugeSources> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn tell_nodes(state: &State, present: &Registry) -> prometheus::Result<()> {
+fn register_node_gauges(state: &GaugeSources, present: &Registry) -> prometheus::Result<()> {
     let foreign = register_int_gauge_vec_with_registry!(
         "muster_operator_foreign_held",
         "GPUs and other resources of device plugins that pods outside Muster hold, by resource.",

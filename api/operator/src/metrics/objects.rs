@@ -1,9 +1,9 @@
 //! Metrics of the followed objects, from the watches: number of objects by phase, and number whose
 //! status refers to an older spec.
 
-use crate::look::Shown;
-use crate::resource::{Object, Status};
-use crate::tenant::Tenant;
+use crate::reconciliation::SubmittedStatus;
+use crate::resource::{Object, ObjectStatus};
+use crate::tenant::TenantObject;
 use kube::runtime::reflector::Store;
 use prometheus::{Registry, register_int_gauge_vec_with_registry};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ const OTHER: &str = "Other";
 
 /// Object of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Looked {
+pub(super) struct WatchedObject {
     pub kind: &'static str,
     pub uid: String,
     pub phase: &'static str,
@@ -46,28 +46,28 @@ pub(super) struct Looked {
 }
 
 /// Watch whose objects are counted.
-pub(crate) struct Seen(Box<dyn Fn() -> Vec<Looked> + Send>);
+pub(crate) struct ObjectWatch(Box<dyn Fn() -> Vec<WatchedObject> + Send>);
 
-impl fmt::Debug for Seen {
+impl fmt::Debug for ObjectWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seen").finish_non_exhaustive()
+        f.debug_struct("ObjectWatch").finish_non_exhaustive()
     }
 }
 
 /// Watch of jobs or studies.
-pub(crate) fn seen<S: Shown>(there: Store<Object<S>>) -> Seen {
-    Seen(Box::new(move || {
+pub(crate) fn object_watch<S: SubmittedStatus>(there: Store<Object<S>>) -> ObjectWatch {
+    ObjectWatch(Box::new(move || {
         let all = there.state();
         let all = all.iter().map(|object| {
             let status = &object.status;
-            looked(object, status.phase(), status.observed_generation())
+            watched(object, status.phase(), status.observed_generation())
         });
         all.collect()
     }))
 }
 
-pub(crate) fn seen_tenants(there: Store<Tenant>) -> Seen {
-    Seen(Box::new(move || {
+pub(crate) fn tenant_watch(there: Store<TenantObject>) -> ObjectWatch {
+    ObjectWatch(Box::new(move || {
         let all = there.state();
         let all = all.iter().map(|object| {
             let status = &object.status;
@@ -76,16 +76,20 @@ pub(crate) fn seen_tenants(there: Store<Tenant>) -> Seen {
                 (Some(_), None) => READY,
                 (None, None) => NEW,
             };
-            looked(object, phase, status.observed_generation)
+            watched(object, phase, status.observed_generation)
         });
         all.collect()
     }))
 }
 
-fn looked<S: Status>(object: &Object<S>, phase: &str, observed: Option<i64>) -> Looked {
+fn watched<S: ObjectStatus>(
+    object: &Object<S>,
+    phase: &str,
+    observed: Option<i64>,
+) -> WatchedObject {
     let phase = if phase.is_empty() { NEW } else { phase };
     let own = PHASES.iter().find(|own| **own == phase);
-    Looked {
+    WatchedObject {
         kind: S::KIND,
         uid: object.uid_text(),
         phase: own.copied().unwrap_or(OTHER),
@@ -94,11 +98,14 @@ fn looked<S: Status>(object: &Object<S>, phase: &str, observed: Option<i64>) -> 
     }
 }
 
-pub(super) fn looked_at(seen: &[Seen]) -> Vec<Looked> {
-    seen.iter().flat_map(|seen| (seen.0)()).collect()
+pub(super) fn watched_objects(watches: &[ObjectWatch]) -> Vec<WatchedObject> {
+    watches.iter().flat_map(|watch| (watch.0)()).collect()
 }
 
-pub(super) fn tell(all: &[Looked], present: &Registry) -> prometheus::Result<()> {
+pub(super) fn register_object_gauges(
+    all: &[WatchedObject],
+    present: &Registry,
+) -> prometheus::Result<()> {
     let objects = register_int_gauge_vec_with_registry!(
         "muster_operator_objects",
         "Objects that are followed, by kind and phase; without a status they are New.",
@@ -131,13 +138,13 @@ mod tests {
     use muster_model::job::JobPhase;
     use serde_json::json;
 
-    fn of(status: &serde_json::Value) -> Looked {
+    fn of(status: &serde_json::Value) -> WatchedObject {
         let object: TrainingJob = serde_json::from_value(json!({
             "apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "spec": {}, "status": status,
             "metadata": { "name": "a", "namespace": "b", "uid": "c", "generation": 2 },
         }))
         .expect("an object");
-        looked(
+        watched(
             &object,
             object.status.phase(),
             object.status.observed_generation,

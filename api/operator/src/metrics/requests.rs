@@ -1,6 +1,6 @@
 //! Client layer that counts every request to Kubernetes' API.
 
-use super::Metrics;
+use super::OperatorMetrics;
 use crate::clock;
 use axum::http::{Request, Response};
 use futures::FutureExt as _;
@@ -15,31 +15,34 @@ use tower::{Layer, Service};
 ///
 /// # Errors
 /// If the configuration is invalid.
-pub fn kubernetes(mut config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
+pub fn kubernetes(
+    mut config: kube::Config,
+    metrics: &OperatorMetrics,
+) -> kube::Result<kube::Client> {
     config.default_retry = false;
-    let counting = Counting(metrics.clone());
+    let counting = RequestCountingLayer(metrics.clone());
     Ok(ClientBuilder::try_from(config)?
         .with_layer(&counting)
         .build())
 }
 
-struct Counting(Metrics);
+struct RequestCountingLayer(OperatorMetrics);
 
-impl<S> Layer<S> for Counting {
-    type Service = Counted<S>;
+impl<S> Layer<S> for RequestCountingLayer {
+    type Service = RequestCountingService<S>;
 
-    fn layer(&self, inner: S) -> Counted<S> {
+    fn layer(&self, inner: S) -> RequestCountingService<S> {
         let metrics = self.0.clone();
-        Counted { inner, metrics }
+        RequestCountingService { inner, metrics }
     }
 }
 
-struct Counted<S> {
+struct RequestCountingService<S> {
     inner: S,
-    metrics: Metrics,
+    metrics: OperatorMetrics,
 }
 
-impl<S, B> Service<Request<Body>> for Counted<S>
+impl<S, B> Service<Request<Body>> for RequestCountingService<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Future: Send + 'static,
@@ -63,7 +66,7 @@ where
             let status = answer.as_ref().map(Response::status);
             let status = status.as_ref().map_or("none", |status| status.as_str());
             let took = clock::monotonic().saturating_duration_since(asked);
-            metrics.answered_by_kubernetes((method.as_str(), &resource), status, took);
+            metrics.record_kubernetes_request((method.as_str(), &resource), status, took);
             answer
         }
         .boxed()

@@ -2,7 +2,7 @@
 //! because a removed machine is notified last. Their tasks move away; tasks that do not finish in
 //! time are lost with the executor's lease, as on any node.
 
-use super::{Follower, all_in_muster};
+use super::{NodeReconciler, all_in_muster};
 use crate::error::Error;
 use muster_model::node::{Closed, NodeState, Notice};
 use muster_model::view::NodeView;
@@ -12,22 +12,22 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Runs until the process ends.
-pub(super) async fn follow(follower: &Follower) {
-    if follower.there.wait_until_ready().await.is_err() {
+pub(super) async fn follow(reconciler: &NodeReconciler) {
+    if reconciler.nodes.wait_until_ready().await.is_err() {
         return;
     }
     // Nodes deleted before this operator started have lost their executors. Nodes of other clusters
     // were never seen, even if their operator has the same name.
     let mut seen = BTreeSet::new();
     loop {
-        let there: BTreeSet<String> = follower
+        let there: BTreeSet<String> = reconciler
             .names()
             .iter()
-            .flat_map(|name| all_in_muster(name, &follower.settings.parts))
+            .flat_map(|name| all_in_muster(name, &reconciler.settings.parts))
             .collect();
         seen.extend(there.iter().cloned());
         let gone: BTreeSet<String> = seen.difference(&there).cloned().collect();
-        crate::error::log_retry("Node", close(follower, &gone).await);
+        crate::error::log_retry("Node", close(reconciler, &gone).await);
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -36,13 +36,13 @@ pub(super) async fn follow(follower: &Follower) {
 ///
 /// # Errors
 /// If Muster does not answer; the next run continues.
-async fn close(follower: &Follower, gone: &BTreeSet<String>) -> Result<(), Error> {
+async fn close(reconciler: &NodeReconciler, gone: &BTreeSet<String>) -> Result<(), Error> {
     if gone.is_empty() {
         return Ok(());
     }
-    let client = follower.context.tenants.admin()?;
-    for view in follower.known.all(&client).await? {
-        if is_gone(&view, &follower.settings.speaker, gone) {
+    let client = reconciler.context.tenants.admin()?;
+    for view in reconciler.node_cache.all(&client).await? {
+        if is_gone(&view, &reconciler.settings.speaker, gone) {
             let rack = view.notice.as_ref().and_then(|notice| notice.rack.clone());
             let notice = Notice {
                 closed: Closed::ToAll,
@@ -50,9 +50,9 @@ async fn close(follower: &Follower, gone: &BTreeSet<String>) -> Result<(), Error
                 rack,
                 gpus: view.notice.as_ref().and_then(|notice| notice.gpus.clone()),
                 taken: view.notice.as_ref().map_or(0, |notice| notice.taken),
-                by: Some(follower.settings.speaker.clone()),
+                by: Some(reconciler.settings.speaker.clone()),
             };
-            follower.tell(&view, notice).await?;
+            reconciler.send_notice(&view, notice).await?;
         }
     }
     Ok(())

@@ -5,30 +5,30 @@
 //! replaced as a whole. A drain in Muster becomes a cordon with an annotation, by which the
 //! operator recognises its own cordon. This module does not decide placement.
 
+mod cordon_annotation;
 mod deleted;
-mod foreign;
-mod held;
-mod known;
-mod mark;
+mod external_pods;
+mod external_use;
+mod node_cache;
+mod node_notice;
 mod placeholder;
+mod pod_requests;
 mod release;
-mod said;
-mod taken;
 mod tolerated;
 
-pub use placeholder::{Placeholders, Settings as PlaceholderSettings, SettingsError};
+pub use external_use::ExternalGpuUse;
+pub use node_notice::{NodeSettings, node_notice};
+pub use placeholder::{PlaceholderSettings, PlaceholderSettingsError, Placeholders};
 pub use release::Release;
-pub use said::{Settings, said};
-pub use taken::Taken;
-pub use tolerated::Tolerated;
+pub use tolerated::ToleratedTaint;
 
-use self::foreign::{Foreign, Pods};
-use self::known::Known;
-use self::taken::{counted, counts, of_others};
+use self::external_pods::{ExternalPodCache, NodeExternalUse};
+use self::external_use::{counted_resource, counts, external_use};
+use self::node_cache::NodeCache;
 use crate::clock;
-use crate::context::Context;
+use crate::context::OperatorContext;
 use crate::error::{Error, log_retry};
-use crate::turns::{self, Turns};
+use crate::work_queue::{self, WorkQueue};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
@@ -51,50 +51,55 @@ const BEFORE_PART: &str = "--";
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Shared state of all node reconciliations.
-pub struct Follower {
-    context: Arc<Context>,
-    settings: Settings,
-    known: Known,
-    pods: Pods,
+pub struct NodeReconciler {
+    context: Arc<OperatorContext>,
+    settings: NodeSettings,
+    node_cache: NodeCache,
+    external_pods: ExternalPodCache,
     /// All nodes of Kubernetes, from the watch.
-    there: Store<Node>,
+    nodes: Store<Node>,
 }
 
 /// Runs until the process ends.
-pub async fn run(context: Arc<Context>, settings: Settings, placeholders: Option<Placeholders>) {
+pub async fn run(
+    context: Arc<OperatorContext>,
+    settings: NodeSettings,
+    placeholders: Option<Placeholders>,
+) {
     let nodes = Api::<Node>::all(context.kubernetes.clone());
     let controller =
-        Controller::new(nodes, watcher::Config::default()).with_config(turns::settings());
-    let follower = Arc::new(Follower::new(context, settings, controller.store()));
-    let turns = Turns::of(controller.store());
-    let look = move |node, follower| {
-        let look = |node| reconcile(node, follower);
-        turns.clone().look(node, false, look)
+        Controller::new(nodes, watcher::Config::default()).with_config(work_queue::settings());
+    let reconciler = Arc::new(NodeReconciler::new(context, settings, controller.store()));
+    let queue = WorkQueue::of(controller.store());
+    let queued = move |node, reconciler| {
+        queue
+            .clone()
+            .run(node, false, |node| reconcile(node, reconciler))
     };
     let following = controller
-        .run(look, again, Arc::clone(&follower))
+        .run(queued, again, Arc::clone(&reconciler))
         .for_each(|done| async { log_retry("Node", done) });
     let standing_in = async {
         if let Some(placeholders) = placeholders {
-            placeholders.follow(&follower).await;
+            placeholders.follow(&reconciler).await;
         }
     };
-    tokio::join!(following, deleted::follow(&follower), standing_in);
+    tokio::join!(following, deleted::follow(&reconciler), standing_in);
 }
 
-fn again(node: Arc<Node>, _: &Error, follower: Arc<Follower>) -> Action {
+fn again(node: Arc<Node>, _: &Error, reconciler: Arc<NodeReconciler>) -> Action {
     let uid = node.uid().unwrap_or_default();
-    Action::requeue(follower.context.backoff.failed(&uid))
+    Action::requeue(reconciler.context.backoff.failed(&uid))
 }
 
 /// Reconciles a node once.
 ///
 /// # Errors
 /// If Kubernetes or Muster does not answer; the next reconciliation continues.
-pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Action, Error> {
+pub async fn reconcile(node: Arc<Node>, reconciler: Arc<NodeReconciler>) -> Result<Action, Error> {
     let began = clock::monotonic();
-    let done = follower.look(&node).await;
-    follower.context.metrics.looked("Node", began, &done);
+    let done = reconciler.reconcile(&node).await;
+    reconciler.context.metrics.reconciled("Node", began, &done);
     done
 }
 
@@ -118,8 +123,9 @@ fn all_in_muster<'a>(name: &str, parts: &'a [String]) -> impl Iterator<Item = St
 /// Returns why a machine takes no tasks if another one has the same name in Muster. Their executors
 /// would replace each other, and the state of one would be reported for the other.
 fn namesake(name: &str, all: &[String]) -> Option<String> {
-    let is_other = |other: &&String| *other != name && in_muster(other) == in_muster(name);
-    let other = all.iter().find(is_other)?;
+    let other = all
+        .iter()
+        .find(|other: &&String| *other != name && in_muster(other) == in_muster(name))?;
     let mut both = [name, other];
     both.sort_unstable();
     Some(format!(
@@ -151,75 +157,75 @@ fn is_drained(views: &[NodeView]) -> bool {
     there.all(|view| view.drained)
 }
 
-impl Follower {
+impl NodeReconciler {
     #[must_use]
-    pub fn new(context: Arc<Context>, settings: Settings, there: Store<Node>) -> Self {
+    pub fn new(context: Arc<OperatorContext>, settings: NodeSettings, nodes: Store<Node>) -> Self {
         Self {
             context,
             settings,
-            there,
-            known: Known::default(),
-            pods: Pods::default(),
+            nodes,
+            node_cache: NodeCache::default(),
+            external_pods: ExternalPodCache::default(),
         }
     }
 
-    async fn look(&self, node: &Node) -> Result<Action, Error> {
+    async fn reconcile(&self, node: &Node) -> Result<Action, Error> {
         // Muster does not know the machine before its first executor has joined.
-        let views = self.known(&node.name_any()).await?;
+        let views = self.muster_nodes(&node.name_any()).await?;
         // The two directions are independent, so an error of one does not prevent the other.
-        let mut told = Ok(());
+        let mut result = Ok(());
         let foreign = self.foreign(node).await?;
-        let taken = of_others(node, &views, &foreign, &self.settings.seen_as);
+        let taken = external_use(node, &views, &foreign, &self.settings.seen_as);
         for (view, taken) in views.iter().zip(&taken) {
-            let heard = self.hear(node, view, (taken, &foreign)).await;
-            told = heard.and(told);
+            let sent = self.report(node, view, (taken, &foreign)).await;
+            result = sent.and(result);
         }
         self.cordon(node, &views).await?;
-        told?;
+        result?;
         let uid = node.uid().unwrap_or_default();
         self.context.backoff.succeeded(&uid);
         Ok(Action::requeue(LOOK))
     }
 
     /// Returns Muster's nodes of this machine.
-    async fn known(&self, name: &str) -> Result<Vec<NodeView>, Error> {
+    async fn muster_nodes(&self, name: &str) -> Result<Vec<NodeView>, Error> {
         let client = self.context.tenants.admin()?;
         let mut views = Vec::new();
         for name in all_in_muster(name, &self.settings.parts) {
-            views.extend(self.known.node(&client, &name).await?);
+            views.extend(self.node_cache.node(&client, &name).await?);
         }
         Ok(views)
     }
 
-    async fn hear(
+    async fn report(
         &self,
         node: &Node,
         view: &NodeView,
-        (taken, foreign): (&Taken, &Foreign),
+        (taken, foreign): (&ExternalGpuUse, &NodeExternalUse),
     ) -> Result<(), Error> {
-        let mut notice = said(node, &self.settings, taken, counted(view));
+        let mut notice = node_notice(node, &self.settings, taken, counted_resource(view));
         if let Some(why) = namesake(&node.name_any(), &self.names()) {
             notice = of_namesakes(why, notice);
         }
-        if view.notice.as_ref() != Some(&notice) && *taken != Taken::Nothing {
+        if view.notice.as_ref() != Some(&notice) && *taken != ExternalGpuUse::Nothing {
             tracing::info!(
                 node.name = view.name,
                 ?foreign,
                 "pods that are not Muster's are there"
             );
         }
-        self.tell(view, notice).await
+        self.send_notice(view, notice).await
     }
 
     /// Returns the names of all nodes of Kubernetes.
     fn names(&self) -> Vec<String> {
-        let there = self.there.state();
+        let there = self.nodes.state();
         there.iter().map(|node| node.name_any()).collect()
     }
 
     /// Sends the notice, if it differs from Muster's and that one has no other author, such as
     /// another cluster's operator or an administrator.
-    async fn tell(&self, view: &NodeView, notice: Notice) -> Result<(), Error> {
+    async fn send_notice(&self, view: &NodeView, notice: Notice) -> Result<(), Error> {
         let before = view.notice.as_ref();
         if before == Some(&notice) {
             return Ok(());
@@ -232,11 +238,11 @@ impl Follower {
         let client = self.context.tenants.admin()?;
         match client.notice(&view.name, &notice).await {
             Ok(told) => {
-                self.known.learn(told).await;
+                self.node_cache.learn(told).await;
                 Ok(())
             }
             Err(error) => {
-                self.known.forget().await;
+                self.node_cache.forget().await;
                 Err(Error::muster(
                     "what Kubernetes says of a node was not taken",
                 )(error))
@@ -250,7 +256,7 @@ impl Follower {
         if !self.settings.cordons || views.is_empty() {
             return Ok(());
         }
-        match mark::change(node, &self.settings.speaker, is_drained(views)) {
+        match cordon_annotation::cordon_patch(node, &self.settings.speaker, is_drained(views)) {
             Some(patch) => self.patch(node, patch).await,
             None => Ok(()),
         }
@@ -276,18 +282,20 @@ impl Follower {
     }
 
     /// Returns the resources that pods outside Muster hold on the node.
-    async fn foreign(&self, node: &Node) -> Result<Foreign, Error> {
+    async fn foreign(&self, node: &Node) -> Result<NodeExternalUse, Error> {
         if !self.settings.foreign_pods {
-            return Ok(Foreign::default());
+            return Ok(NodeExternalUse::default());
         }
         let own = self.settings.release.as_ref();
-        self.pods.on(&self.context, &node.name_any(), own).await
+        self.external_pods
+            .on(&self.context, &node.name_any(), own)
+            .await
     }
 }
 
-impl std::fmt::Debug for Follower {
+impl std::fmt::Debug for NodeReconciler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower")
+        f.debug_struct("NodeReconciler")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
@@ -295,7 +303,7 @@ impl std::fmt::Debug for Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::taken::counted;
+    use super::external_use::counted_resource;
     use super::{all_in_muster, is_drained, namesake, of_namesakes};
     use muster_model::node::{Labelled, NodeState, Notice};
     use muster_model::view::NodeView;
@@ -344,10 +352,10 @@ mod tests {
     fn labels_are_reported_for_counted_gpus_only() {
         let gpu = |memory_bytes: u64| json!({ "index": 0, "kind": "cuda", "model": "nvidia.com/mig-1g.10gb", "memory_bytes": memory_bytes });
         assert_eq!(
-            counted(&view(false, gpu(0))),
+            counted_resource(&view(false, gpu(0))),
             Some("nvidia.com/mig-1g.10gb")
         );
-        assert_eq!(counted(&view(false, gpu(7))), None);
+        assert_eq!(counted_resource(&view(false, gpu(7))), None);
     }
 
     #[test]

@@ -8,13 +8,13 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Toleration; an absent part matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tolerated {
+pub struct ToleratedTaint {
     key: Option<String>,
     value: Option<String>,
     effect: Option<String>,
 }
 
-impl Tolerated {
+impl ToleratedTaint {
     #[must_use]
     pub fn covers(&self, taint: &Taint) -> bool {
         let is = |wanted: &Option<String>, there: &str| {
@@ -26,7 +26,7 @@ impl Tolerated {
     }
 }
 
-impl FromStr for Tolerated {
+impl FromStr for ToleratedTaint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -64,7 +64,7 @@ mod tests {
             effect: effect.to_owned(),
             time_added: None,
         };
-        let tolerated: Tolerated = tolerated.parse().expect("right");
+        let tolerated: ToleratedTaint = tolerated.parse().expect("right");
         tolerated.covers(&taint)
     }
 
@@ -92,7 +92,7 @@ mod tests {
         }
         assert!(covers("team=", ("team", "", "NoSchedule")));
         for wrong in ["", "=vision", "team:Never", ":NoSchedule"] {
-            assert!(wrong.parse::<Tolerated>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ToleratedTaint>().is_err(), "{wrong}");
         }
     }
 }

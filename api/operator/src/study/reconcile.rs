@@ -1,14 +1,14 @@
 //! Steps of the reconciliation of a `Study`; [`crate::reconcile_flow`] defines their order.
 
-use super::status::{Pause, StudyStatus};
-use crate::context::Context;
+use super::status::{StudyPause, StudyStatus};
+use crate::context::OperatorContext;
 use crate::error::Error;
 use crate::job::document::{document, idempotency_key, label, refusal};
-use crate::look::{Look, Shown as _};
 use crate::reconcile_flow::REFUSED;
-use crate::refused::Refused;
-use crate::study::status::Study;
-use crate::submission::{Acting, Submitted, show};
+use crate::reconciliation::{Reconciliation, SubmittedStatus as _};
+use crate::rejection::ObjectRejection;
+use crate::study::status::StudyObject;
+use crate::submission::{SubmissionSteps, TenantSession, show};
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::id::StudyId;
@@ -21,16 +21,16 @@ const LIVING: Duration = Duration::from_secs(1);
 const FIXED: [(&str, &str); 2] = [("version", "muster/v1"), ("kind", "study")];
 const PAGE: u32 = 100;
 
-impl Submitted for StudyStatus {
+impl SubmissionSteps for StudyStatus {
     type View = StudyView;
 
     /// An id in the status counts only if that study has the object's uid, because other writers
     /// can set the status.
     async fn find(
-        object: &Study,
-        _: &Context,
+        object: &StudyObject,
+        _: &OperatorContext,
         before: &Self,
-        Acting { client, .. }: &Acting,
+        TenantSession { client, .. }: &TenantSession,
     ) -> Result<Option<StudyView>, Error> {
         let uid = object.uid_text();
         let found = match before.study_id {
@@ -46,25 +46,31 @@ impl Submitted for StudyStatus {
     }
 
     async fn submit(
-        object: &Study,
-        context: &Context,
-        look: &Look<'_, Self>,
-        Acting { tenant, client }: &Acting,
+        object: &StudyObject,
+        context: &OperatorContext,
+        reconciliation: &Reconciliation<'_, Self>,
+        TenantSession { tenant, client }: &TenantSession,
     ) -> Result<Action, Error> {
-        let document = document(object, context.known.operator(), &FIXED);
+        let document = document(object, context.jobs.operator(), &FIXED);
         match client
             .create_study(&document, Some(&idempotency_key(object)))
             .await
         {
             Ok(study) => {
                 tracing::info!(object = %object.name(), study.id = %study.id, "created");
-                show(object, context, look, look.of(&study, Pause::None, None)).await?;
+                show(
+                    object,
+                    context,
+                    reconciliation,
+                    reconciliation.of(&study, StudyPause::None, None),
+                )
+                .await?;
                 Ok(Action::requeue(LIVING))
             }
             Err(error) => match refusal(&error) {
                 Some(refused) => {
-                    let status = Self::refused(look, tenant, &refused);
-                    show(object, context, look, status).await?;
+                    let status = Self::refused(reconciliation, tenant, &refused);
+                    show(object, context, reconciliation, status).await?;
                     Ok(Action::requeue(REFUSED))
                 }
                 None => Err(Error::muster("the study was not created")(error)),
@@ -73,20 +79,28 @@ impl Submitted for StudyStatus {
     }
 
     async fn follow(
-        object: &Study,
-        context: &Context,
-        look: &Look<'_, Self>,
+        object: &StudyObject,
+        context: &OperatorContext,
+        reconciliation: &Reconciliation<'_, Self>,
         client: &Client,
         study: StudyView,
     ) -> Result<Action, Error> {
-        let changed = changed(object, context, look, &study);
-        let (study, pause) = steer(object, context, look, client, study, changed.as_ref()).await?;
+        let changed = changed(object, context, reconciliation, &study);
+        let (study, pause) = steer(
+            object,
+            context,
+            reconciliation,
+            client,
+            study,
+            changed.as_ref(),
+        )
+        .await?;
         let over = study.phase.is_over();
         show(
             object,
             context,
-            look,
-            look.of(&study, pause, changed.as_ref()),
+            reconciliation,
+            reconciliation.of(&study, pause, changed.as_ref()),
         )
         .await?;
         Ok(if over {
@@ -97,9 +111,9 @@ impl Submitted for StudyStatus {
     }
 
     async fn end(
-        object: &Study,
-        context: &Context,
-        look: &Look<'_, Self>,
+        object: &StudyObject,
+        context: &OperatorContext,
+        reconciliation: &Reconciliation<'_, Self>,
         client: &Client,
         study: Option<StudyView>,
     ) -> Result<Action, Error> {
@@ -111,8 +125,8 @@ impl Submitted for StudyStatus {
             Err(error) if matches!(error.status(), Some(404 | 409)) => study,
             Err(error) => return Err(Error::muster("the study was not cancelled")(error)),
         };
-        let status = look.of(&study, look.before.pause(), None);
-        show(object, context, look, status).await?;
+        let status = reconciliation.of(&study, reconciliation.before.pause(), None);
+        show(object, context, reconciliation, status).await?;
         Ok(Action::requeue(LIVING))
     }
 }
@@ -144,18 +158,20 @@ async fn by_uid(client: &Client, name: &str, uid: &str) -> Result<Option<StudyVi
 /// Whether the spec differs from the created study. Newer servers reject such a change of the
 /// object.
 fn changed(
-    object: &Study,
-    context: &Context,
-    look: &Look<'_, StudyStatus>,
+    object: &StudyObject,
+    context: &OperatorContext,
+    reconciliation: &Reconciliation<'_, StudyStatus>,
     study: &StudyView,
-) -> Option<Refused> {
-    if look.has_compared() {
+) -> Option<ObjectRejection> {
+    if reconciliation.has_compared() {
         return None;
     }
-    let document = document(object, context.known.operator(), &FIXED);
+    let document = document(object, context.jobs.operator(), &FIXED);
     let same =
         serde_json::from_value::<StudySpec>(document).is_ok_and(|spec| spec == study.document);
-    (!same).then(|| Refused::spec_changed("the study continues as it was created", "spec.suspend"))
+    (!same).then(|| {
+        ObjectRejection::spec_changed("the study continues as it was created", "spec.suspend")
+    })
 }
 
 /// Carries out `spec.suspend`: pauses the study, and resumes only a pause of its own. The scheduler
@@ -163,37 +179,37 @@ fn changed(
 /// and sent once. The pause is recorded in the status before it is requested; an operator that is
 /// killed in between would not recognise its own pause later.
 async fn steer(
-    object: &Study,
-    context: &Context,
-    look: &Look<'_, StudyStatus>,
+    object: &StudyObject,
+    context: &OperatorContext,
+    reconciliation: &Reconciliation<'_, StudyStatus>,
     client: &Client,
     study: StudyView,
-    changed: Option<&Refused>,
-) -> Result<(StudyView, Pause), Error> {
-    let before = look.before.pause();
+    changed: Option<&ObjectRejection>,
+) -> Result<(StudyView, StudyPause), Error> {
+    let before = reconciliation.before.pause();
     let held = object.wants_to_be_held();
     // Another user has resumed a study that was seen paused.
-    let resumed = look.before.is_paused() && study.phase == StudyPhase::Running;
+    let resumed = reconciliation.before.is_paused() && study.phase == StudyPhase::Running;
     let told = match (held, study.phase) {
         (true, StudyPhase::Created | StudyPhase::Running) => {
-            if before == Pause::Ordered && !resumed {
+            if before == StudyPause::Ordered && !resumed {
                 return Ok((study, before));
             }
-            let wanted = look.of(&study, Pause::Wanted, changed);
-            show(object, context, look, wanted).await?;
+            let wanted = reconciliation.of(&study, StudyPause::Wanted, changed);
+            show(object, context, reconciliation, wanted).await?;
             client.pause_study(study.id).await
         }
         (false, StudyPhase::Created | StudyPhase::Running | StudyPhase::Paused)
-            if before != Pause::None =>
+            if before != StudyPause::None =>
         {
             client.resume_study(study.id).await
         }
-        (false, _) => return Ok((study, Pause::None)),
+        (false, _) => return Ok((study, StudyPause::None)),
         (true, _) => return Ok((study, before)),
     };
     match told {
-        Ok(study) if held => Ok((study, Pause::Ordered)),
-        Ok(study) => Ok((study, Pause::None)),
+        Ok(study) if held => Ok((study, StudyPause::Ordered)),
+        Ok(study) => Ok((study, StudyPause::None)),
         // The study has ended since.
         Err(error) if error.status() == Some(409) => Ok((study, before)),
         Err(error) => Err(Error::muster("the study was not paused or resumed")(error)),

@@ -1,16 +1,16 @@
 //! Status of a Study object.
 
-use crate::condition::{Condition, End, rfc3339};
-use crate::look::{Look, REMOVED, Shown, holds};
-use crate::refused::Refused;
-use crate::resource::{Object, Status};
+use crate::condition::{StatusCondition, TerminalCondition, rfc3339};
+use crate::reconciliation::{REMOVED, Reconciliation, SubmittedStatus, holds};
+use crate::rejection::ObjectRejection;
+use crate::resource::{Object, ObjectStatus};
 use kube::core::NamespaceResourceScope;
 use muster_model::id::StudyId;
 use muster_model::study::StudyPhase;
 use muster_model::view::{StudyView, TrialView};
 use serde::{Deserialize, Serialize};
 
-pub type Study = Object<StudyStatus>;
+pub type StudyObject = Object<StudyStatus>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -38,22 +38,22 @@ pub struct StudyStatus {
     pub suspended: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
 }
 
-impl Status for StudyStatus {
+impl ObjectStatus for StudyStatus {
     const KIND: &'static str = "Study";
     const PLURAL: &'static str = "studies";
     type Scope = NamespaceResourceScope;
 
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+    fn conditions_mut(&mut self) -> &mut Vec<StatusCondition> {
         &mut self.conditions
     }
 }
 
 /// Progress of a pause that `spec.suspend` requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pause {
+pub enum StudyPause {
     /// No pause by this operator; if the study is paused, another user has paused it.
     None,
     /// The pause is about to be requested.
@@ -62,31 +62,35 @@ pub enum Pause {
     Ordered,
 }
 
-impl Shown for StudyStatus {
+impl SubmittedStatus for StudyStatus {
     const BAD: &'static [&'static str] = &["Misconfigured"];
     const ID: &'static str = "studyId";
 
-    fn held(look: &Look<'_, Self>, tenant: &str) -> Self {
-        let why = Refused {
+    fn held(reconciliation: &Reconciliation<'_, Self>, tenant: &str) -> Self {
+        let why = ObjectRejection {
             reason: "Suspended",
             message: "spec.suspend is true; without it the study is created".to_owned(),
         };
-        look.without("Held", tenant, &why)
+        reconciliation.without("Held", tenant, &why)
     }
 
-    fn refused(look: &Look<'_, Self>, tenant: &str, refused: &Refused) -> Self {
-        look.without("Misconfigured", tenant, refused)
+    fn refused(
+        reconciliation: &Reconciliation<'_, Self>,
+        tenant: &str,
+        refused: &ObjectRejection,
+    ) -> Self {
+        reconciliation.without("Misconfigured", tenant, refused)
     }
 
-    fn removed(look: &Look<'_, Self>) -> Self {
-        let (conditions, message) = look.removal("study");
+    fn removed(reconciliation: &Reconciliation<'_, Self>) -> Self {
+        let (conditions, message) = reconciliation.removal("study");
         Self {
             phase: "Cancelled".to_owned(),
             reason: Some(REMOVED.to_owned()),
             message: Some(message),
-            observed_generation: look.generation,
+            observed_generation: reconciliation.generation,
             conditions,
-            ..look.before.clone()
+            ..reconciliation.before.clone()
         }
     }
 
@@ -114,14 +118,14 @@ impl Shown for StudyStatus {
         self.observed_generation
     }
 
-    fn conditions(&self) -> &[Condition] {
+    fn conditions(&self) -> &[StatusCondition] {
         &self.conditions
     }
 }
 
-impl Look<'_, StudyStatus> {
+impl Reconciliation<'_, StudyStatus> {
     /// Status of an object without a study: `spec.suspend` holds it, or Muster rejects it.
-    fn without(&self, phase: &str, tenant: &str, refused: &Refused) -> StudyStatus {
+    fn without(&self, phase: &str, tenant: &str, refused: &ObjectRejection) -> StudyStatus {
         let mut conditions = self.conditions();
         let held = phase == "Held";
         conditions.set("Submitted", false, refused.reason, &refused.message);
@@ -141,7 +145,12 @@ impl Look<'_, StudyStatus> {
     /// Returns the status of an object with a study. `changed` is set if the spec differs from the
     /// created study.
     #[must_use]
-    pub fn of(&self, study: &StudyView, pause: Pause, changed: Option<&Refused>) -> StudyStatus {
+    pub fn of(
+        &self,
+        study: &StudyView,
+        pause: StudyPause,
+        changed: Option<&ObjectRejection>,
+    ) -> StudyStatus {
         let counts = &study.trials;
         let name = phase_name(study.phase);
         let over = study.phase.is_over();
@@ -152,12 +161,12 @@ impl Look<'_, StudyStatus> {
             "Submitted",
             &format!("study {}", study.id),
         );
-        let held = !over && (pause == Pause::Ordered || study.phase == StudyPhase::Paused);
+        let held = !over && (pause == StudyPause::Ordered || study.phase == StudyPhase::Paused);
         let by = if held { "Suspended" } else { "NotSuspended" };
         conditions.set("Suspended", held, by, "");
         let end = match study.phase {
-            StudyPhase::Finished => Some(End::Complete),
-            StudyPhase::Cancelled => Some(End::Failed),
+            StudyPhase::Finished => Some(TerminalCondition::Complete),
+            StudyPhase::Cancelled => Some(TerminalCondition::Failed),
             _ => None,
         };
         conditions.finished(end, name, "");
@@ -177,7 +186,7 @@ impl Look<'_, StudyStatus> {
             reason: changed.map(|changed| changed.reason.to_owned()),
             message: changed.map(|changed| changed.message.clone()),
             finished_at: study.finished_at.map(rfc3339),
-            suspended: pause != Pause::None,
+            suspended: pause != StudyPause::None,
             observed_generation: self.generation,
             conditions: conditions.done(),
         }
@@ -187,11 +196,11 @@ impl Look<'_, StudyStatus> {
 impl StudyStatus {
     /// Returns the recorded progress of the pause; the condition records that it was requested.
     #[must_use]
-    pub fn pause(&self) -> Pause {
+    pub fn pause(&self) -> StudyPause {
         match (self.suspended, holds(&self.conditions, "Suspended")) {
-            (false, _) => Pause::None,
-            (true, false) => Pause::Wanted,
-            (true, true) => Pause::Ordered,
+            (false, _) => StudyPause::None,
+            (true, false) => StudyPause::Wanted,
+            (true, true) => StudyPause::Ordered,
         }
     }
 

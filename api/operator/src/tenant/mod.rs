@@ -4,4 +4,4 @@ mod reconcile;
 pub mod status;
 
 pub use reconcile::reconcile;
-pub use status::{Tenant, TenantStatus};
+pub use status::{TenantObject, TenantStatus};

@@ -2,12 +2,12 @@
 //! compared again every 120 s. A tenant is never removed.
 
 use crate::clock;
-use crate::context::Context;
+use crate::context::OperatorContext;
 use crate::error::Error;
 use crate::job::document::refusal;
-use crate::refused::Refused;
-use crate::resource::Status as _;
-use crate::tenant::status::{Tenant, TenantStatus, status};
+use crate::rejection::ObjectRejection;
+use crate::resource::ObjectStatus as _;
+use crate::tenant::status::{TenantObject, TenantStatus, status};
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::tenant::{LimitsChange, LimitsSet, TenantLimits, TenantPods};
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(120);
 
 /// Content of `spec`.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Wanted {
+struct DesiredTenant {
     /// `None` is no limit.
     gpu_quota: Option<u32>,
     /// `None` leaves it unchanged.
@@ -37,14 +37,17 @@ struct Wanted {
 ///
 /// # Errors
 /// If Kubernetes or Muster does not answer; the next reconciliation continues.
-pub async fn reconcile(object: Arc<Tenant>, context: Arc<Context>) -> Result<Action, Error> {
+pub async fn reconcile(
+    object: Arc<TenantObject>,
+    context: Arc<OperatorContext>,
+) -> Result<Action, Error> {
     let began = clock::monotonic();
-    let done = look(&object, &context).await;
-    context.metrics.looked(TenantStatus::KIND, began, &done);
+    let done = compare(&object, &context).await;
+    context.metrics.reconciled(TenantStatus::KIND, began, &done);
     done
 }
 
-async fn look(object: &Tenant, context: &Context) -> Result<Action, Error> {
+async fn compare(object: &TenantObject, context: &OperatorContext) -> Result<Action, Error> {
     if object.is_being_deleted() {
         return Ok(Action::await_change());
     }
@@ -88,7 +91,11 @@ async fn look(object: &Tenant, context: &Context) -> Result<Action, Error> {
     Ok(Action::requeue(LOOK))
 }
 
-async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<TenantView, ClientError> {
+async fn carry_out(
+    client: &Client,
+    name: &str,
+    wanted: DesiredTenant,
+) -> Result<TenantView, ClientError> {
     let tenants = client.tenants().await?;
     let found = tenants.into_iter().find(|tenant| tenant.name == name);
     let Some(found) = found else {
@@ -135,22 +142,24 @@ fn changed(wanted: &LimitsChange, found: &TenantLimits) -> Option<LimitsChange> 
 
 /// # Errors
 /// If the schema of an older release has accepted a field that this release rejects.
-fn wanted(spec: &Value) -> Result<Wanted, Refused> {
+fn wanted(spec: &Value) -> Result<DesiredTenant, ObjectRejection> {
     let pods = match spec.get("pods") {
         None => None,
-        Some(pods) => Some(TenantPods::deserialize(pods).map_err(|error| Refused {
-            reason: "InvalidDocument",
-            message: format!("spec.pods: {error}"),
-        })?),
+        Some(pods) => Some(
+            TenantPods::deserialize(pods).map_err(|error| ObjectRejection {
+                reason: "InvalidDocument",
+                message: format!("spec.pods: {error}"),
+            })?,
+        ),
     };
     let limits = match spec.get("limits") {
         None => LimitsChange::default(),
-        Some(limits) => LimitsChange::deserialize(limits).map_err(|error| Refused {
+        Some(limits) => LimitsChange::deserialize(limits).map_err(|error| ObjectRejection {
             reason: "InvalidDocument",
             message: format!("spec.limits: {error}"),
         })?,
     };
-    Ok(Wanted {
+    Ok(DesiredTenant {
         gpu_quota: spec["quota"]["gpus"]
             .as_u64()
             .map(|gpus| u32::try_from(gpus).unwrap_or(u32::MAX)),

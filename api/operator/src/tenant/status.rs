@@ -1,14 +1,14 @@
 //! Status of a `Tenant` object. Pure.
 
-use crate::condition::{Condition, Conditions};
-use crate::refused::Refused;
-use crate::resource::{Object, Status};
+use crate::condition::{Conditions, StatusCondition};
+use crate::rejection::ObjectRejection;
+use crate::resource::{Object, ObjectStatus};
 use kube::core::ClusterResourceScope;
 use muster_model::id::TenantId;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-pub type Tenant = Object<TenantStatus>;
+pub type TenantObject = Object<TenantStatus>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -26,15 +26,15 @@ pub struct TenantStatus {
     /// permissions.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pods: bool,
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
 }
 
-impl Status for TenantStatus {
+impl ObjectStatus for TenantStatus {
     const KIND: &'static str = "Tenant";
     const PLURAL: &'static str = "tenants";
     type Scope = ClusterResourceScope;
 
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+    fn conditions_mut(&mut self) -> &mut Vec<StatusCondition> {
         &mut self.conditions
     }
 }
@@ -45,7 +45,7 @@ pub fn status(
     before: &TenantStatus,
     generation: Option<i64>,
     id: Option<TenantId>,
-    refused: Option<&Refused>,
+    refused: Option<&ObjectRejection>,
     now: OffsetDateTime,
 ) -> TenantStatus {
     let mut conditions = Conditions::after(&before.conditions, generation, now);

@@ -6,11 +6,11 @@ pub mod cluster;
 
 use kube::runtime::controller::Action;
 use muster_model::tenant::TenantLimits;
-use muster_operator::context::Context;
+use muster_operator::context::OperatorContext;
 use muster_operator::error::Error;
 use muster_operator::job::status::JobStatus;
-use muster_operator::metrics::{self, Metrics};
-use muster_operator::resource::{Object, Status};
+use muster_operator::metrics::{self, OperatorMetrics};
+use muster_operator::resource::{Object, ObjectStatus};
 use muster_operator::study::status::StudyStatus;
 use muster_operator::tenant::TenantStatus;
 use muster_operator::tenants::{AdminToken, Tenants};
@@ -107,15 +107,15 @@ impl World {
     }
 
     /// Operator that was just started.
-    pub fn operator(&self) -> Arc<Context> {
+    pub fn operator(&self) -> Arc<OperatorContext> {
         let uri = self.uri();
         let config = kube::Config::new(uri.parse().expect("an address"));
-        let metrics = Metrics::default();
+        let metrics = OperatorMetrics::default();
         let kubernetes = metrics::kubernetes(config, &metrics).expect("a client");
         let token = AdminToken::Given("admin".to_owned());
         let server = format!("{uri}/muster");
         let tenants = Tenants::new(kubernetes.clone(), server, token, None, metrics.clone());
-        Arc::new(Context::new(
+        Arc::new(OperatorContext::new(
             kubernetes,
             tenants,
             "here".to_owned(),
@@ -124,22 +124,22 @@ impl World {
     }
 
     /// Returns the object as the watch has shown it.
-    pub fn seen<S: Status>(&self) -> Arc<Object<S>> {
+    pub fn seen<S: ObjectStatus>(&self) -> Arc<Object<S>> {
         let object = self.state().object.clone().expect("it is there");
         Arc::new(serde_json::from_value(object).expect("an object"))
     }
 
     /// One reconciliation of an operator that was just started.
-    pub async fn job_look(&self) -> Result<Action, Error> {
+    pub async fn reconcile_job(&self) -> Result<Action, Error> {
         muster_operator::reconcile_flow::reconcile::<JobStatus>(self.seen(), self.operator()).await
     }
 
-    pub async fn study_look(&self) -> Result<Action, Error> {
+    pub async fn reconcile_study(&self) -> Result<Action, Error> {
         muster_operator::reconcile_flow::reconcile::<StudyStatus>(self.seen(), self.operator())
             .await
     }
 
-    pub async fn tenant_look(&self) -> Result<Action, Error> {
+    pub async fn reconcile_tenant(&self) -> Result<Action, Error> {
         muster_operator::tenant::reconcile(self.seen::<TenantStatus>(), self.operator()).await
     }
 

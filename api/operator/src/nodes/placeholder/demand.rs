@@ -1,7 +1,7 @@
 //! Demand for nodes: the smallest gangs of jobs that have waited long enough because the cluster
 //! has no capacity for them.
 
-use super::wanted::{Gang, Room};
+use super::packing::{Gang, ResourceAmounts};
 use crate::error::Error;
 use muster_client::{Client, ClientError, JobQuery};
 use muster_model::id::JobId;
@@ -18,11 +18,11 @@ const PAGE: u32 = 500;
 
 /// Jobs that wait for nodes, with the time of the first observation.
 #[derive(Debug, Default)]
-pub struct Demand {
+pub struct NodeDemand {
     since: BTreeMap<JobId, Instant>,
 }
 
-impl Demand {
+impl NodeDemand {
     /// Returns the gangs of jobs that have waited for `after`, oldest first.
     pub fn gangs(&mut self, waiting: &[JobView], after: Duration, now: Instant) -> Vec<Gang> {
         let waiting: BTreeMap<JobId, Gang> = waiting
@@ -63,13 +63,13 @@ fn gang(job: &JobView) -> Gang {
     let resources = &job.spec.resources;
     Gang {
         workers: job.spec.scale.workers.min,
-        worker: Room {
+        worker: ResourceAmounts {
             gpus: resources.worker.gpus,
             cpu_milli: resources.worker.cpu_milli,
             memory_bytes: resources.worker.memory_bytes,
         },
         ps_shards: job.spec.ps_shards().min,
-        ps_shard: Room {
+        ps_shard: ResourceAmounts {
             gpus: 0,
             cpu_milli: resources.ps_shard.cpu_milli,
             memory_bytes: resources.ps_shard.memory_bytes,

@@ -1,8 +1,8 @@
 //! Idle nodes: waiting jobs are about to use them, or need more nodes than these. Pure.
 
 use super::pod::{GROUP, POOL};
-use super::settings::{Pool, Settings};
-use crate::nodes::held::INSTANCE;
+use super::settings::{PlaceholderPool, PlaceholderSettings};
+use crate::nodes::pod_requests::INSTANCE;
 use crate::nodes::{BEFORE_PART, in_muster};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -13,7 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Returns the number of idle nodes of each pool. `pods` include the executors, which determine the
 /// pool of a node.
 #[must_use]
-pub fn idle(settings: &Settings, pods: &[Pod], views: &[NodeView]) -> BTreeMap<String, u32> {
+pub fn idle(
+    settings: &PlaceholderSettings,
+    pods: &[Pod],
+    views: &[NodeView],
+) -> BTreeMap<String, u32> {
     let idle: BTreeSet<&str> = views
         .iter()
         .filter(|view| is_idle(view))
@@ -54,14 +58,17 @@ fn is_idle(view: &NodeView) -> bool {
 }
 
 /// Returns the pool of an executor pod of this release.
-fn pool_of<'a>(settings: &'a Settings, pod: &Pod) -> Option<(&'a str, &'a Pool)> {
+fn pool_of<'a>(
+    settings: &'a PlaceholderSettings,
+    pod: &Pod,
+) -> Option<(&'a str, &'a PlaceholderPool)> {
     let labels = pod.labels();
     let (name, pool) = settings.pools.get_key_value(labels.get(POOL)?)?;
     let is_own = labels.get(INSTANCE) == pool.pod.labels().get(INSTANCE);
     (is_own && !labels.contains_key(GROUP)).then_some((name.as_str(), pool))
 }
 
-impl Pool {
+impl PlaceholderPool {
     /// Returns the name of the pool's executor on the machine.
     fn in_muster(&self, machine: &str) -> String {
         let whole = in_muster(machine);
@@ -77,7 +84,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn settings() -> Settings {
+    fn settings() -> PlaceholderSettings {
         let pool = |part: &str| {
             let pod = json!({ "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } }, "spec": { "containers": [] } });
             json!({ "gpus": 2, "parts": false, "pods": false, "part": part, "cpuMilli": 1, "memoryBytes": 1, "pod": pod })

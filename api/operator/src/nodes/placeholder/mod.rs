@@ -5,22 +5,22 @@
 //!
 //! The scheduler decides which job uses a node, and the autoscaler whether a node is added.
 
-mod coming;
 mod demand;
 mod idle;
+mod joining;
+mod packing;
 mod pod;
 mod settings;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod wanted;
 
-pub use settings::{Settings, SettingsError};
+pub use settings::{PlaceholderSettings, PlaceholderSettingsError};
 
-use self::coming::Coming;
-use self::demand::Demand;
-use self::pod::{GROUP, POOL, There};
-use super::{Follower, all_in_muster};
+use self::demand::NodeDemand;
+use self::joining::JoiningNodes;
+use self::pod::{GROUP, POOL, PlaceholderPod};
+use super::{NodeReconciler, all_in_muster};
 use crate::clock;
 use crate::error::Error;
 use crate::metrics;
@@ -41,35 +41,35 @@ const REST: u32 = 4;
 /// State between two runs. A new operator rebuilds it, possibly with one surplus pod for a moment.
 #[derive(Debug)]
 pub struct Placeholders {
-    settings: Settings,
+    settings: PlaceholderSettings,
     /// The operator's own pod; when it is deleted, so are the placeholders.
     owner: Option<OwnerReference>,
-    demand: Demand,
-    coming: Coming,
+    demand: NodeDemand,
+    joining: JoiningNodes,
 }
 
 impl Placeholders {
     #[must_use]
-    pub fn new(settings: Settings, owner: Option<OwnerReference>) -> Self {
+    pub fn new(settings: PlaceholderSettings, owner: Option<OwnerReference>) -> Self {
         Self {
             settings,
             owner,
-            demand: Demand::default(),
-            coming: Coming::default(),
+            demand: NodeDemand::default(),
+            joining: JoiningNodes::default(),
         }
     }
 
     /// Runs until the process ends.
-    pub(super) async fn follow(mut self, follower: &Follower) {
-        if follower.there.wait_until_ready().await.is_err() {
+    pub(super) async fn follow(mut self, reconciler: &NodeReconciler) {
+        if reconciler.nodes.wait_until_ready().await.is_err() {
             return;
         }
         loop {
             let start = clock::monotonic();
-            let looked = self.look(follower).await;
-            let metrics = &follower.context.metrics;
-            metrics.looked("Placeholder", start, &looked);
-            crate::error::log_retry("Placeholder", looked);
+            let done = self.reconcile(reconciler).await;
+            let metrics = &reconciler.context.metrics;
+            metrics.reconciled("Placeholder", start, &done);
+            crate::error::log_retry("Placeholder", done);
             let took = clock::monotonic().saturating_duration_since(start);
             tokio::time::sleep(rest(took)).await;
         }
@@ -79,50 +79,54 @@ impl Placeholders {
     ///
     /// # Errors
     /// If Kubernetes or Muster does not answer; the next run continues.
-    pub async fn look(&mut self, follower: &Follower) -> Result<(), Error> {
-        let admin = follower.context.tenants.admin()?;
+    pub async fn reconcile(&mut self, reconciler: &NodeReconciler) -> Result<(), Error> {
+        let admin = reconciler.context.tenants.admin()?;
         // Nodes are read before jobs. In the other order a job that starts in between would still
         // count as waiting, while its nodes already count as used.
-        let views = follower.known.all(&admin).await?;
+        let views = reconciler.node_cache.all(&admin).await?;
         let waiting = demand::queued(&admin).await?;
         let known: BTreeSet<&str> = views
             .iter()
             .filter(|node| node.state == NodeState::Up)
             .map(|node| node.name.as_str())
             .collect();
-        let parts = &follower.settings.parts;
+        let parts = &reconciler.settings.parts;
         let is_known =
             |name: &str| all_in_muster(name, parts).any(|name| known.contains(name.as_str()));
-        let nodes = follower.there.state();
+        let nodes = reconciler.nodes.state();
         let api = Api::<Pod>::namespaced(
-            follower.context.kubernetes.clone(),
+            reconciler.context.kubernetes.clone(),
             &self.settings.namespace,
         );
         // Executor pods are included, because they determine the pool of a node.
         let pods = api.list(&ListParams::default().labels(POOL)).await;
         let pods = pods.map_err(Error::kubernetes("placeholders were not listed"))?;
-        let is_own = |pod: &&Pod| pod.labels().get(GROUP) == Some(&self.settings.group);
-        let there: Vec<There> = pods.items.iter().filter(is_own).map(There::of).collect();
+        let there: Vec<PlaceholderPod> = pods
+            .items
+            .iter()
+            .filter(|pod: &&Pod| pod.labels().get(GROUP) == Some(&self.settings.group))
+            .map(PlaceholderPod::of)
+            .collect();
 
         let now = clock::monotonic();
         let after = Duration::from_secs(self.settings.after_seconds.into());
         let gangs = self.demand.gangs(&waiting, after, now);
         let idle = idle::idle(&self.settings, &pods.items, &views);
-        let wanted = wanted::wanted(&self.settings.pools, &idle, &gangs, self.settings.most);
-        follower
+        let wanted = packing::nodes_needed(&self.settings.pools, &idle, &gangs, self.settings.most);
+        reconciler
             .context
             .metrics
             .placeholders(self.of_pools(&wanted, &there));
         let names: BTreeSet<String> = nodes.iter().map(|node| node.name_any()).collect();
-        let is_there = |name: &str| names.contains(name);
-        self.coming.look(&there, is_known, is_there, now);
-        let coming = self.coming.of_pools();
+        self.joining
+            .update(&there, is_known, |name: &str| names.contains(name), now);
+        let joining = self.joining.of_pools();
         let hosts: BTreeSet<String> = nodes
             .iter()
-            .filter(|node| is_known(&node.name_any()) || self.coming.is_taken(&node.name_any()))
+            .filter(|node| is_known(&node.name_any()) || self.joining.is_taken(&node.name_any()))
             .map(|node| pod::host(node))
             .collect();
-        let steps = steps::steps(&self.settings, &wanted, &coming, &there, &hosts);
+        let steps = steps::steps(&self.settings, &wanted, &joining, &there, &hosts);
         for pod in steps.end {
             end(&api, &pod).await?;
         }
@@ -139,12 +143,13 @@ impl Placeholders {
     fn of_pools(
         &self,
         wanted: &BTreeMap<String, u32>,
-        there: &[There],
-    ) -> BTreeMap<String, metrics::Placeholders> {
+        there: &[PlaceholderPod],
+    ) -> BTreeMap<String, metrics::PlaceholderCounts> {
         let pools = self.settings.pools.keys().map(|pool| {
-            let waits = |pod: &&There| pod.pool == *pool && pod.node.is_none() && !pod.is_going;
+            let waits =
+                |pod: &&PlaceholderPod| pod.pool == *pool && pod.node.is_none() && !pod.is_going;
             let there = there.iter().filter(waits).count();
-            let of_pool = metrics::Placeholders {
+            let of_pool = metrics::PlaceholderCounts {
                 wanted: wanted.get(pool).copied().unwrap_or_default(),
                 there: u32::try_from(there).unwrap_or(u32::MAX),
             };
@@ -172,7 +177,7 @@ async fn make(api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
 }
 
 /// Deletes the pod without grace period. The uid excludes a new pod with the same name.
-async fn end(api: &Api<Pod>, pod: &There) -> Result<(), Error> {
+async fn end(api: &Api<Pod>, pod: &PlaceholderPod) -> Result<(), Error> {
     let parameters = DeleteParams {
         grace_period_seconds: Some(0),
         preconditions: Some(Preconditions {

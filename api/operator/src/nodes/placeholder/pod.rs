@@ -1,6 +1,6 @@
 //! Placeholder pods: their observed state and their construction. Pure.
 
-use super::settings::{Pool, Settings};
+use super::settings::{PlaceholderPool, PlaceholderSettings};
 use k8s_openapi::api::core::v1::{
     Affinity, Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod,
     PodAffinityTerm, PodAntiAffinity,
@@ -17,7 +17,7 @@ const HOST: &str = "kubernetes.io/hostname";
 
 /// Observed state of a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct There {
+pub struct PlaceholderPod {
     pub name: String,
     pub uid: Option<String>,
     pub pool: String,
@@ -30,7 +30,7 @@ pub struct There {
     pub away: BTreeSet<String>,
 }
 
-impl There {
+impl PlaceholderPod {
     #[must_use]
     pub fn of(pod: &Pod) -> Self {
         let phase = pod
@@ -52,7 +52,7 @@ impl There {
 /// Returns the name of a placeholder. The number determines the name, so that a repeated creation
 /// has no effect.
 #[must_use]
-pub fn name(settings: &Settings, pool: &str, number: u32) -> String {
+pub fn name(settings: &PlaceholderSettings, pool: &str, number: u32) -> String {
     format!("{}-placeholder-{pool}-{number}", settings.group)
 }
 
@@ -60,8 +60,8 @@ pub fn name(settings: &Settings, pool: &str, number: u32) -> String {
 /// executor and waiting jobs do not fit, or that are about to join.
 #[must_use]
 pub fn placeholder(
-    settings: &Settings,
-    (name_of_pool, pool): (&str, &Pool),
+    settings: &PlaceholderSettings,
+    (name_of_pool, pool): (&str, &PlaceholderPool),
     number: u32,
     hosts: &BTreeSet<String>,
     owner: Option<&OwnerReference>,
@@ -106,7 +106,7 @@ pub fn placeholder(
 }
 
 /// Anti-affinity between placeholders: each stands for one node, however small its requests are.
-fn from_each_other(settings: &Settings) -> PodAffinityTerm {
+fn from_each_other(settings: &PlaceholderSettings) -> PodAffinityTerm {
     PodAffinityTerm {
         topology_key: HOST.to_owned(),
         label_selector: Some(LabelSelector {

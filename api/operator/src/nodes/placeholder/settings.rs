@@ -8,7 +8,7 @@ use std::path::Path;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Settings {
+pub struct PlaceholderSettings {
     /// Namespace of the pods.
     pub namespace: String,
     /// Name that distinguishes the pods from those of other releases.
@@ -17,13 +17,13 @@ pub struct Settings {
     pub after_seconds: u32,
     /// Maximum number of placeholders over all pools.
     pub most: u32,
-    pub pools: BTreeMap<String, Pool>,
+    pub pools: BTreeMap<String, PlaceholderPool>,
 }
 
 /// Capacity of one node of a pool, and its placeholder pod.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Pool {
+pub struct PlaceholderPool {
     /// Number of GPUs or CPU slots.
     pub gpus: u32,
     /// Whether the GPUs are parts, of which a task can have only one.
@@ -40,7 +40,7 @@ pub struct Pool {
 
 /// Reason why the file is rejected.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
+pub enum PlaceholderSettingsError {
     #[error("read {path}")]
     Unreadable {
         path: String,
@@ -65,22 +65,23 @@ pub enum SettingsError {
     },
 }
 
-impl Settings {
+impl PlaceholderSettings {
     /// # Errors
     /// If the file cannot be read or is invalid.
-    pub fn read(path: &Path) -> Result<Self, SettingsError> {
+    pub fn read(path: &Path) -> Result<Self, PlaceholderSettingsError> {
         let name = path.display().to_string();
-        let text = std::fs::read(path).map_err(|source| SettingsError::Unreadable {
+        let text = std::fs::read(path).map_err(|source| PlaceholderSettingsError::Unreadable {
             path: name.clone(),
             source,
         })?;
-        let settings: Self =
-            serde_json::from_slice(&text).map_err(|source| SettingsError::Malformed {
+        let settings: Self = serde_json::from_slice(&text).map_err(|source| {
+            PlaceholderSettingsError::Malformed {
                 path: name.clone(),
                 source,
-            })?;
+            }
+        })?;
         for (pool, of) in &settings.pools {
-            let unfit = |field, value: String, expected| SettingsError::Unfit {
+            let unfit = |field, value: String, expected| PlaceholderSettingsError::Unfit {
                 path: name.clone(),
                 pool: pool.clone(),
                 field,

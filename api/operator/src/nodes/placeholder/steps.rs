@@ -1,15 +1,15 @@
 //! Placeholders to create and to delete. Pure.
 
-use super::pod::{There, name};
-use super::settings::Settings;
+use super::pod::{PlaceholderPod, name};
+use super::settings::PlaceholderSettings;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Creations and deletions of one run.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Steps {
+pub struct PlaceholderSteps {
     /// Pool and number of each.
     pub make: Vec<(String, u32)>,
-    pub end: Vec<There>,
+    pub end: Vec<PlaceholderPod>,
 }
 
 /// Computes the steps. `wanted` is the number of nodes of each pool; `coming` counts nodes that
@@ -18,15 +18,15 @@ pub struct Steps {
 /// because it could be placed on a node where no capacity is needed.
 #[must_use]
 pub fn steps(
-    settings: &Settings,
+    settings: &PlaceholderSettings,
     wanted: &BTreeMap<String, u32>,
     coming: &BTreeMap<String, u32>,
-    there: &[There],
+    there: &[PlaceholderPod],
     hosts: &BTreeSet<String>,
-) -> Steps {
-    let mut steps = Steps::default();
+) -> PlaceholderSteps {
+    let mut steps = PlaceholderSteps::default();
     let mut taken: BTreeSet<&str> = BTreeSet::new();
-    let mut waiting: BTreeMap<&str, Vec<&There>> = BTreeMap::new();
+    let mut waiting: BTreeMap<&str, Vec<&PlaceholderPod>> = BTreeMap::new();
     for pod in there {
         taken.insert(&pod.name);
         if pod.is_going {

@@ -1,11 +1,11 @@
 //! Tests of the demand, and of the creation and deletion of placeholders. Tests of packing are in
 //! [`super::wanted`].
 
-use super::demand::Demand;
-use super::pod::{There, host, name, placeholder};
-use super::settings::Settings;
-use super::steps::{self, Steps};
-use super::wanted::{Gang, Room};
+use super::demand::NodeDemand;
+use super::packing::{Gang, ResourceAmounts};
+use super::pod::{PlaceholderPod, host, name, placeholder};
+use super::settings::PlaceholderSettings;
+use super::steps::{self, PlaceholderSteps};
 use crate::clock;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use muster_model::view::JobView;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-fn settings() -> Settings {
+fn settings() -> PlaceholderSettings {
     let pod = json!({
         "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } },
         "spec": { "containers": [{ "name": "placeholder", "image": "pause:1" }] },
@@ -52,7 +52,7 @@ fn for_gpus() -> Value {
 fn job_that_waited_long_enough_needs_its_smallest_gang() {
     let start = clock::monotonic();
     let after = Duration::from_secs(60);
-    let mut demand = Demand::default();
+    let mut demand = NodeDemand::default();
     let waiting = [job(1, "queued", "run", &for_gpus())];
     assert_eq!(demand.gangs(&waiting, after, start), []);
     let later = start + Duration::from_secs(59);
@@ -82,9 +82,9 @@ fn job_with_image_or_volume_needs_pools_with_pods() {
         let mut job = job(1, "queued", "run", &for_gpus());
         job.spec.resources.ps_shard.memory_bytes = 1 << 30;
         job.spec.pod = serde_json::from_value(pod).expect("pods");
-        let gangs = Demand::default().gangs(&[job], Duration::ZERO, clock::monotonic());
+        let gangs = NodeDemand::default().gangs(&[job], Duration::ZERO, clock::monotonic());
         settings.pools.get_mut("more").expect("a pool").pods = more_are_pods;
-        super::wanted::wanted(&settings.pools, &of(&[]), &gangs, 4)
+        super::packing::nodes_needed(&settings.pools, &of(&[]), &gangs, 4)
     };
     assert_eq!(wanted(json!({}), true), of(&[("gpu", 1)]));
     for pod in [
@@ -101,7 +101,7 @@ fn job_with_another_wait_reason_needs_no_nodes() {
     let needs = |phase: &str, intent: &str, why: &Value| {
         let now = clock::monotonic();
         let job = job(1, phase, intent, why);
-        !Demand::default()
+        !NodeDemand::default()
             .gangs(&[job], Duration::ZERO, now)
             .is_empty()
     };
@@ -131,8 +131,8 @@ fn pause_grows_with_the_duration_of_a_run() {
     assert_eq!(super::rest(2 * second), 8 * second);
 }
 
-fn there(pool: &str, number: u32, node: Option<&str>) -> There {
-    There {
+fn there(pool: &str, number: u32, node: Option<&str>) -> PlaceholderPod {
+    PlaceholderPod {
         name: name(&settings(), pool, number),
         uid: None,
         pool: pool.to_owned(),
@@ -152,21 +152,21 @@ fn of(counts: &[(&str, u32)]) -> BTreeMap<String, u32> {
 
 /// Computes the steps without nodes in Muster.
 fn steps(
-    settings: &Settings,
+    settings: &PlaceholderSettings,
     wanted: &BTreeMap<String, u32>,
     coming: &BTreeMap<String, u32>,
-    there: &[There],
-) -> Steps {
+    there: &[PlaceholderPod],
+) -> PlaceholderSteps {
     steps::steps(settings, wanted, coming, there, &BTreeSet::new())
 }
 
-fn made(steps: &Steps) -> Vec<(&str, u32)> {
+fn made(steps: &PlaceholderSteps) -> Vec<(&str, u32)> {
     let made = steps.make.iter();
     made.map(|(pool, number)| (pool.as_str(), *number))
         .collect()
 }
 
-fn ended(steps: &Steps) -> Vec<&str> {
+fn ended(steps: &PlaceholderSteps) -> Vec<&str> {
     steps.end.iter().map(|pod| pod.name.as_str()).collect()
 }
 
@@ -182,7 +182,7 @@ fn placeholders_match_demand_and_highest_numbers_end_first() {
         there("gpu", 0, None),
     ];
     let same = steps(&settings, &of(&[("gpu", 3)]), &none, &pods);
-    assert_eq!(same, Steps::default());
+    assert_eq!(same, PlaceholderSteps::default());
     let fewer = steps(&settings, &of(&[("gpu", 1)]), &none, &pods);
     assert_eq!(
         ended(&fewer),
@@ -207,23 +207,24 @@ fn placeholder_with_a_node_ends_without_replacement() {
     // Its node has joined, and the gang still waits for the other one.
     let gang = Gang {
         workers: 2,
-        worker: Room {
+        worker: ResourceAmounts {
             gpus: 8,
             cpu_milli: 1_000,
             memory_bytes: 1 << 30,
         },
         ps_shards: 0,
-        ps_shard: Room {
+        ps_shard: ResourceAmounts {
             gpus: 0,
             cpu_milli: 0,
             memory_bytes: 0,
         },
         pods: false,
     };
-    let beside =
-        |idle: u32| super::wanted::wanted(&settings.pools, &of(&[("gpu", idle)]), &[gang], 4);
+    let beside = |idle: u32| {
+        super::packing::nodes_needed(&settings.pools, &of(&[("gpu", idle)]), &[gang], 4)
+    };
     let joined = steps(&settings, &beside(1), &of(&[]), &pods[1..]);
-    assert_eq!(joined, Steps::default());
+    assert_eq!(joined, PlaceholderSteps::default());
     let both = steps(&settings, &beside(2), &of(&[]), &pods[1..]);
     assert_eq!(ended(&both), ["muster-placeholder-gpu-1"]);
     // A removed pool, a failed pod, and a pod that is being deleted, whose name is not free yet.
@@ -289,7 +290,7 @@ fn terms(pod: &Pod) -> Value {
 #[test]
 fn placeholders_exclude_each_other_from_nodes() {
     let mut settings = settings();
-    let apart = |settings: &Settings| {
+    let apart = |settings: &PlaceholderSettings| {
         let pool = ("gpu", &settings.pools["gpu"]);
         let pod = placeholder(settings, pool, 3, &BTreeSet::new(), None);
         let spec = json!(pod)["spec"].clone();
@@ -316,7 +317,7 @@ fn placeholder_excludes_all_known_nodes() {
     let known: BTreeSet<String> = known.iter().map(host).collect();
     let elsewhere =
         json!({ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a", "host-b"] });
-    let made = |settings: &Settings, known: &BTreeSet<String>| {
+    let made = |settings: &PlaceholderSettings, known: &BTreeSet<String>| {
         let pool = ("gpu", &settings.pools["gpu"]);
         placeholder(settings, pool, 3, known, None)
     };
@@ -327,9 +328,9 @@ fn placeholder_excludes_all_known_nodes() {
         labels,
         json!({ "app.kubernetes.io/instance": "muster", "muster.dev/placeholder": "muster", "muster-pool": "gpu" })
     );
-    assert_eq!(There::of(&pod).name, "muster-placeholder-gpu-3");
-    assert_eq!(There::of(&pod).pool, "gpu");
-    assert_eq!(There::of(&pod).away, known);
+    assert_eq!(PlaceholderPod::of(&pod).name, "muster-placeholder-gpu-3");
+    assert_eq!(PlaceholderPod::of(&pod).pool, "gpu");
+    assert_eq!(PlaceholderPod::of(&pod).away, known);
     assert_eq!(terms(&made(&settings, &BTreeSet::new())), Value::Null);
     // In addition to the affinity of the pool's pods, in each of its terms.
     let zone = |zone: &str| json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] });

@@ -2,7 +2,7 @@
 //! these are most of the writes, because each scheduling round changes all positions. Without a
 //! throttle they would delay urgent requests to Kubernetes' API.
 
-use crate::recent::Recent;
+use crate::ttl_map::TtlMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,40 +15,40 @@ const KEPT: Duration = Duration::from_secs(1);
 
 /// Assigns write times in FIFO order. The interval grows with the response time of the API server.
 #[derive(Debug, Default)]
-pub struct Pace {
-    state: Mutex<State>,
+pub struct StatusThrottle {
+    state: Mutex<ThrottleState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ThrottleState {
     /// Reservations that are not used yet, by the object's uid.
-    given: Recent<Instant>,
+    reserved: TtlMap<Instant>,
     /// Next free time.
     next: Option<Instant>,
     /// Moving average of the duration of a write.
-    takes: Duration,
+    write_duration: Duration,
 }
 
-impl Pace {
+impl StatusThrottle {
     /// Returns the time until the object may write, and reserves that time for it. A return value
     /// of zero uses the reservation.
-    pub fn turn(&self, uid: &str, now: Instant) -> Duration {
+    pub fn reserve(&self, uid: &str, now: Instant) -> Duration {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let given = state.given.get(uid).copied();
-        let given = given.filter(|turn| now.saturating_duration_since(*turn) < KEPT);
-        let turn = if let Some(given) = given {
-            given
+        let reserved = state.reserved.get(uid).copied();
+        let reserved = reserved.filter(|at| now.saturating_duration_since(*at) < KEPT);
+        let at = if let Some(reserved) = reserved {
+            reserved
         } else {
-            let turn = state.next.map_or(now, |next| next.max(now));
-            state.next = Some(turn + (state.takes / AT_ONCE).clamp(LEAST, MOST));
-            turn
+            let at = state.next.map_or(now, |next| next.max(now));
+            state.next = Some(at + (state.write_duration / AT_ONCE).clamp(LEAST, MOST));
+            at
         };
-        if turn <= now {
-            state.given.remove(uid);
+        if at <= now {
+            state.reserved.remove(uid);
         } else {
-            state.given.insert(uid.to_owned(), turn, now);
+            state.reserved.insert(uid.to_owned(), at, now);
         }
-        turn.saturating_duration_since(now)
+        at.saturating_duration_since(now)
     }
 
     /// Records a failed write. It counts as slow even if the server rejected it at once, because
@@ -60,7 +60,7 @@ impl Pace {
     /// Records the duration of a write.
     pub fn took(&self, took: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.takes = (state.takes * 7 + took) / 8;
+        state.write_duration = (state.write_duration * 7 + took) / 8;
     }
 }
 
@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn write_times_follow_write_duration_and_stay_reserved() {
         let now = clock::monotonic();
-        let pace = Pace::default();
+        let throttle = StatusThrottle::default();
         for _ in 0..100 {
-            pace.took(ms(40));
+            throttle.took(ms(40));
         }
         let waits: Vec<u128> = ["a", "b", "c", "b", "d"]
-            .map(|uid| pace.turn(uid, now).as_millis())
+            .map(|uid| throttle.reserve(uid, now).as_millis())
             .into();
         // Half of a write's duration, because two run concurrently; `b` asks again.
         let near = |wait: u128, wanted: u128| wait.abs_diff(wanted) <= 2;
@@ -91,40 +91,41 @@ mod tests {
         );
         assert_eq!((waits[0], waits[3]), (0, waits[1]));
         // A used reservation; the next one is after those that still wait.
-        assert_eq!(pace.turn("b", now + ms(25)), Duration::ZERO);
-        assert!(near(pace.turn("b", now + ms(25)).as_millis(), 55));
+        assert_eq!(throttle.reserve("b", now + ms(25)), Duration::ZERO);
+        assert!(near(throttle.reserve("b", now + ms(25)).as_millis(), 55));
         // `c` has not used its reservation in time.
-        assert_eq!(pace.turn("c", now + ms(2_000)), Duration::ZERO);
-        assert!(near(pace.turn("c", now + ms(2_000)).as_millis(), 20));
+        assert_eq!(throttle.reserve("c", now + ms(2_000)), Duration::ZERO);
+        assert!(near(throttle.reserve("c", now + ms(2_000)).as_millis(), 20));
     }
 
     #[test]
     fn rejected_writes_increase_the_interval() {
         let now = clock::monotonic();
-        let pace = Pace::default();
+        let throttle = StatusThrottle::default();
         let mut before = LEAST;
         for _ in 0..10 {
-            pace.failed(ms(1));
-            let apart = (pace.state.lock().unwrap().takes / AT_ONCE).clamp(LEAST, MOST);
+            throttle.failed(ms(1));
+            let apart =
+                (throttle.state.lock().unwrap().write_duration / AT_ONCE).clamp(LEAST, MOST);
             assert!(apart > before, "{apart:?}");
             before = apart;
         }
-        assert_eq!(pace.turn("a", now), Duration::ZERO);
-        assert_eq!(pace.turn("b", now), before);
+        assert_eq!(throttle.reserve("a", now), Duration::ZERO);
+        assert_eq!(throttle.reserve("b", now), before);
     }
 
     #[test]
     fn interval_shrinks_with_fast_writes_and_saves_no_idle_time() {
         let now = clock::monotonic();
-        let pace = Pace::default();
-        pace.took(Duration::from_secs(60));
-        assert_eq!(pace.turn("a", now), Duration::ZERO);
-        assert_eq!(pace.turn("b", now), MOST);
+        let throttle = StatusThrottle::default();
+        throttle.took(Duration::from_secs(60));
+        assert_eq!(throttle.reserve("a", now), Duration::ZERO);
+        assert_eq!(throttle.reserve("b", now), MOST);
         for _ in 0..200 {
-            pace.took(ms(1));
+            throttle.took(ms(1));
         }
         let later = now + Duration::from_secs(60);
-        let waits = ["c", "d", "e"].map(|uid| pace.turn(uid, later));
+        let waits = ["c", "d", "e"].map(|uid| throttle.reserve(uid, later));
         assert_eq!(waits, [Duration::ZERO, LEAST, 2 * LEAST]);
     }
 }

@@ -12,7 +12,7 @@ pub const CORDONED: &str = "muster.dev/cordoned";
 const YIELDED: &str = ":yielded";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum CordonAnnotation {
     None,
     /// This operator has cordoned the node.
     Ours,
@@ -33,44 +33,44 @@ pub fn is_cordoned(node: &Node) -> bool {
 /// Whether the operator with this name has cordoned the node.
 #[must_use]
 pub fn is_ours(node: &Node, operator: &str) -> bool {
-    is_cordoned(node) && mark(node, operator) == Mark::Ours
+    is_cordoned(node) && annotation(node, operator) == CordonAnnotation::Ours
 }
 
 /// Returns the patch for a node whose drain state in Muster is `drained`. Each drain is handled
 /// once: an uncordon in Kubernetes is respected, and a cordon of another author, also a later one,
 /// is left alone.
 #[must_use]
-pub fn change(node: &Node, operator: &str, drained: bool) -> Option<Value> {
+pub fn cordon_patch(node: &Node, operator: &str, drained: bool) -> Option<Value> {
     let yielded = format!("{operator}{YIELDED}");
-    let patch = match (drained, mark(node, operator), is_cordoned(node)) {
-        (true, Mark::None, false) => {
+    let patch = match (drained, annotation(node, operator), is_cordoned(node)) {
+        (true, CordonAnnotation::None, false) => {
             json!({ "metadata": { "annotations": { CORDONED: operator } }, "spec": { "unschedulable": true } })
         }
-        (true, Mark::None, true) | (true, Mark::Ours, false) => {
+        (true, CordonAnnotation::None, true) | (true, CordonAnnotation::Ours, false) => {
             json!({ "metadata": { "annotations": { CORDONED: yielded } } })
         }
-        (false, Mark::Ours, true) => {
+        (false, CordonAnnotation::Ours, true) => {
             json!({ "metadata": { "annotations": { CORDONED: null } }, "spec": { "unschedulable": null } })
         }
-        (false, Mark::Ours, false) | (false, Mark::Yielded, _) => {
+        (false, CordonAnnotation::Ours, false) | (false, CordonAnnotation::Yielded, _) => {
             json!({ "metadata": { "annotations": { CORDONED: null } } })
         }
-        (true, Mark::Ours, true)
-        | (true, Mark::Yielded, _)
-        | (false, Mark::None, _)
-        | (_, Mark::Foreign, _) => return None,
+        (true, CordonAnnotation::Ours, true)
+        | (true, CordonAnnotation::Yielded, _)
+        | (false, CordonAnnotation::None, _)
+        | (_, CordonAnnotation::Foreign, _) => return None,
     };
     Some(patch)
 }
 
-fn mark(node: &Node, operator: &str) -> Mark {
+fn annotation(node: &Node, operator: &str) -> CordonAnnotation {
     let Some(value) = node.annotations().get(CORDONED) else {
-        return Mark::None;
+        return CordonAnnotation::None;
     };
     match value.strip_prefix(operator) {
-        Some("") => Mark::Ours,
-        Some(YIELDED) => Mark::Yielded,
-        _ => Mark::Foreign,
+        Some("") => CordonAnnotation::Ours,
+        Some(YIELDED) => CordonAnnotation::Yielded,
+        _ => CordonAnnotation::Foreign,
     }
 }
 
@@ -78,8 +78,8 @@ fn mark(node: &Node, operator: &str) -> Mark {
 mod tests {
     use super::*;
 
-    fn node(mark: Option<&str>, cordoned: bool) -> Node {
-        let annotations = mark.map(|mark| json!({ CORDONED: mark }));
+    fn node(annotation: Option<&str>, cordoned: bool) -> Node {
+        let annotations = annotation.map(|annotation| json!({ CORDONED: annotation }));
         let node = json!({
             "metadata": { "name": "a", "annotations": annotations },
             "spec": { "unschedulable": cordoned },
@@ -88,20 +88,20 @@ mod tests {
     }
 
     /// Returns the annotation and the cordon after this operator's change.
-    fn after(mark: Option<&str>, cordoned: bool, drained: bool) -> (Option<String>, bool) {
-        let Some(patch) = change(&node(mark, cordoned), "here", drained) else {
-            return (mark.map(str::to_owned), cordoned);
+    fn after(annotation: Option<&str>, cordoned: bool, drained: bool) -> (Option<String>, bool) {
+        let Some(patch) = cordon_patch(&node(annotation, cordoned), "here", drained) else {
+            return (annotation.map(str::to_owned), cordoned);
         };
-        let mark = patch["metadata"]["annotations"][CORDONED].as_str();
+        let annotation = patch["metadata"]["annotations"][CORDONED].as_str();
         let spec = patch["spec"].as_object();
         let cordoned = spec.map_or(cordoned, |spec| spec["unschedulable"] == true);
-        (mark.map(str::to_owned), cordoned)
+        (annotation.map(str::to_owned), cordoned)
     }
 
     #[test]
     fn drain_cordons_once_and_ends_only_its_own_cordon() {
         let (ours, yielded) = (Some("here"), Some("here:yielded"));
-        let is = |mark: Option<&str>, cordoned| (mark.map(str::to_owned), cordoned);
+        let is = |annotation: Option<&str>, cordoned| (annotation.map(str::to_owned), cordoned);
         assert_eq!(after(None, false, true), is(ours, true));
         assert_eq!(after(ours, true, true), is(ours, true));
         assert_eq!(after(ours, true, false), is(None, false));
@@ -120,8 +120,11 @@ mod tests {
             }
         }
         assert!(is_ours(&node(ours, true), "here"));
-        for (mark, cordoned) in [(ours, false), (yielded, true), (None, true)] {
-            assert!(!is_ours(&node(mark, cordoned), "here"), "{mark:?}");
+        for (annotation, cordoned) in [(ours, false), (yielded, true), (None, true)] {
+            assert!(
+                !is_ours(&node(annotation, cordoned), "here"),
+                "{annotation:?}"
+            );
         }
         assert!(!is_ours(&node(ours, true), "there"));
     }

@@ -11,18 +11,18 @@ use tokio::sync::Mutex;
 const FRESH: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
-pub struct Known {
-    list: Mutex<List>,
+pub struct NodeCache {
+    list: Mutex<CachedNodes>,
 }
 
 #[derive(Debug, Default)]
-struct List {
+struct CachedNodes {
     /// Time until which the list is used.
     until: Option<Instant>,
     nodes: HashMap<String, NodeView>,
 }
 
-impl Known {
+impl NodeCache {
     /// # Errors
     /// If the REST interface does not answer.
     pub async fn node(&self, client: &Client, name: &str) -> Result<Option<NodeView>, Error> {
@@ -49,7 +49,10 @@ impl Known {
         self.list.lock().await.until = None;
     }
 
-    async fn list(&self, client: &Client) -> Result<tokio::sync::MutexGuard<'_, List>, Error> {
+    async fn list(
+        &self,
+        client: &Client,
+    ) -> Result<tokio::sync::MutexGuard<'_, CachedNodes>, Error> {
         let mut list = self.list.lock().await;
         let now = clock::monotonic();
         if list.until.is_none_or(|until| now >= until) {

@@ -1,7 +1,7 @@
 //! Muster, a Kubernetes and the operator between them, with the chart's role and no other right.
 
-use super::{Kubernetes, Line, Operator};
-use crate::cluster::{Cluster, Options, PATIENCE};
+use super::{ApiServerProxy, Kubernetes, Operator};
+use crate::cluster::{PATIENCE, TestCluster, TestClusterOptions};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,31 +9,36 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
-pub struct Stage {
-    pub cluster: Cluster,
+pub struct KubernetesTestbed {
+    pub cluster: TestCluster,
     pub kubernetes: Kubernetes,
     /// Connection of the operator to Kubernetes.
-    pub line: Line,
+    pub api_proxy: ApiServerProxy,
     pub operator: Operator,
     /// Rights of the chart's role: API group, resource, verb.
     pub allowed: BTreeSet<(String, String, String)>,
 }
 
 #[allow(clippy::missing_panics_doc, reason = "a failing story panics")]
-impl Stage {
+impl KubernetesTestbed {
     /// Starts everything with nodes of these names. `values` are for the chart, `flags` for the
     /// operator.
-    pub async fn set(options: Options, nodes: &[&str], values: &str, flags: &[&str]) -> Self {
-        let cluster = Cluster::start(options).await;
+    pub async fn set(
+        options: TestClusterOptions,
+        nodes: &[&str],
+        values: &str,
+        flags: &[&str],
+    ) -> Self {
+        let cluster = TestCluster::start(options).await;
         let kubernetes = Kubernetes::start().await;
         kubernetes.define();
         for name in nodes {
             kubernetes.add_node(name);
         }
         let allowed = kubernetes.admit_operator_with(values);
-        let line = Line::to(kubernetes.port()).await;
+        let api_proxy = ApiServerProxy::to(kubernetes.port()).await;
         let operator = Operator::start_with(
-            kubernetes.operator_config(line.port),
+            kubernetes.operator_config(api_proxy.port),
             kubernetes.folder().join("operator.log"),
             cluster.server(),
             &cluster.token().expect("the first user's token"),
@@ -42,7 +47,7 @@ impl Stage {
         Self {
             cluster,
             kubernetes,
-            line,
+            api_proxy,
             operator,
             allowed,
         }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 const ENDED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub struct Kept {
-    jobs: HashMap<JobId, Job>,
+pub struct JobCache {
+    jobs: HashMap<JobId, CachedJob>,
 }
 
 #[derive(Debug)]
-struct Job {
+struct CachedJob {
     view: JobView,
     /// Time of the answer.
     answered: Instant,
@@ -24,14 +24,14 @@ struct Job {
 
 /// Times of a request and of its answer; the content was true at some moment between them.
 #[derive(Debug, Clone, Copy)]
-pub struct Read {
+pub struct RequestTimes {
     pub asked: Instant,
     pub answered: Instant,
 }
 
 /// Effect of an answer on the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum JobCacheUpdate {
     /// Equal to the cached state.
     Same,
     Changed,
@@ -39,32 +39,32 @@ pub enum Taken {
     Older,
 }
 
-impl Kept {
+impl JobCache {
     #[must_use]
     pub fn get(&self, id: JobId) -> Option<&JobView> {
         self.jobs.get(&id).map(|job| &job.view)
     }
 
-    pub fn take(&mut self, view: &JobView, read: Read) -> Taken {
+    pub fn take(&mut self, view: &JobView, read: RequestTimes) -> JobCacheUpdate {
         let answered = read.answered;
         let Some(job) = self.jobs.get_mut(&view.id) else {
             let view = view.clone();
-            self.jobs.insert(view.id, Job { view, answered });
-            return Taken::Changed;
+            self.jobs.insert(view.id, CachedJob { view, answered });
+            return JobCacheUpdate::Changed;
         };
         if read.asked < job.answered {
-            return Taken::Older;
+            return JobCacheUpdate::Older;
         }
         job.answered = answered;
         if job.view == *view {
-            return Taken::Same;
+            return JobCacheUpdate::Same;
         }
         job.view = view.clone();
-        Taken::Changed
+        JobCacheUpdate::Changed
     }
 
     /// Removes a job that a read has not found. Returns its cached state.
-    pub fn forget(&mut self, id: JobId, read: Read) -> Option<JobView> {
+    pub fn forget(&mut self, id: JobId, read: RequestTimes) -> Option<JobView> {
         let known = self.jobs.get(&id)?;
         if read.asked < known.answered {
             return None;
@@ -80,7 +80,7 @@ impl Kept {
     /// Returns the jobs whose cached state is unfinished and that are missing in `living`, a list
     /// of all unfinished jobs.
     #[must_use]
-    pub fn missing(&self, living: &HashSet<JobId>, read: Read) -> Vec<JobId> {
+    pub fn missing(&self, living: &HashSet<JobId>, read: RequestTimes) -> Vec<JobId> {
         let missing = self.jobs.iter().filter(|(id, job)| {
             !job.view.phase.is_terminal() && read.asked >= job.answered && !living.contains(id)
         });
@@ -118,9 +118,9 @@ mod tests {
     }
 
     /// Read that was requested and answered the given numbers of seconds after `start`.
-    fn read(start: Instant, asked: u64, answered: u64) -> Read {
+    fn read(start: Instant, asked: u64, answered: u64) -> RequestTimes {
         let at = |seconds| start + Duration::from_secs(seconds);
-        Read {
+        RequestTimes {
             asked: at(asked),
             answered: at(answered),
         }
@@ -129,34 +129,46 @@ mod tests {
     #[test]
     fn older_answers_do_not_replace_newer_ones() {
         let start = clock::monotonic();
-        let mut kept = Kept::default();
+        let mut cache = JobCache::default();
         let (running, starting) = (job("running"), job("starting"));
-        assert_eq!(kept.take(&running, read(start, 0, 10)), Taken::Changed);
-        assert_eq!(kept.take(&running, read(start, 10, 11)), Taken::Same);
+        assert_eq!(
+            cache.take(&running, read(start, 0, 10)),
+            JobCacheUpdate::Changed
+        );
+        assert_eq!(
+            cache.take(&running, read(start, 10, 11)),
+            JobCacheUpdate::Same
+        );
         // A request was answered while a list that was requested before it was still running.
-        assert_eq!(kept.take(&starting, read(start, 15, 15)), Taken::Changed);
-        assert_eq!(kept.take(&running, read(start, 12, 20)), Taken::Older);
-        assert_eq!(kept.forget(id(), read(start, 12, 20)), None);
-        assert_eq!(kept.get(id()), Some(&starting));
-        assert_eq!(kept.forget(id(), read(start, 15, 20)), Some(starting));
-        assert_eq!(kept.get(id()), None);
+        assert_eq!(
+            cache.take(&starting, read(start, 15, 15)),
+            JobCacheUpdate::Changed
+        );
+        assert_eq!(
+            cache.take(&running, read(start, 12, 20)),
+            JobCacheUpdate::Older
+        );
+        assert_eq!(cache.forget(id(), read(start, 12, 20)), None);
+        assert_eq!(cache.get(id()), Some(&starting));
+        assert_eq!(cache.forget(id(), read(start, 15, 20)), Some(starting));
+        assert_eq!(cache.get(id()), None);
     }
 
     #[test]
     fn jobs_missing_in_a_later_list_have_ended() {
         let start = clock::monotonic();
-        let mut kept = Kept::default();
-        kept.take(&job("running"), read(start, 0, 10));
+        let mut cache = JobCache::default();
+        cache.take(&job("running"), read(start, 0, 10));
         let (nobody, it) = (HashSet::new(), HashSet::from([id()]));
-        assert_eq!(kept.missing(&nobody, read(start, 10, 11)), [id()]);
-        assert_eq!(kept.missing(&it, read(start, 10, 11)), []);
-        assert_eq!(kept.missing(&nobody, read(start, 9, 11)), []);
-        kept.take(&job("succeeded"), read(start, 20, 20));
-        assert_eq!(kept.missing(&nobody, read(start, 30, 31)), []);
+        assert_eq!(cache.missing(&nobody, read(start, 10, 11)), [id()]);
+        assert_eq!(cache.missing(&it, read(start, 10, 11)), []);
+        assert_eq!(cache.missing(&nobody, read(start, 9, 11)), []);
+        cache.take(&job("succeeded"), read(start, 20, 20));
+        assert_eq!(cache.missing(&nobody, read(start, 30, 31)), []);
         // The object is reconciled once more, and rarely afterwards.
-        kept.sweep(start + Duration::from_secs(79));
-        assert!(kept.get(id()).is_some());
-        kept.sweep(start + Duration::from_secs(80));
-        assert!(kept.get(id()).is_none());
+        cache.sweep(start + Duration::from_secs(79));
+        assert!(cache.get(id()).is_some());
+        cache.sweep(start + Duration::from_secs(80));
+        assert!(cache.get(id()).is_none());
     }
 }

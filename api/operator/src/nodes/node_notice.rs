@@ -1,9 +1,9 @@
 //! Node notice: what a `Node` object, and the pods outside Muster on it, mean for Muster. Pure.
 
-use super::mark::{is_cordoned, is_ours};
+use super::cordon_annotation::{is_cordoned, is_ours};
+use super::external_use::ExternalGpuUse;
 use super::release::Release;
-use super::taken::Taken;
-use super::tolerated::Tolerated;
+use super::tolerated::ToleratedTaint;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use muster_model::node::{Closed, Labelled, Notice};
@@ -18,9 +18,9 @@ const LEAVING: [&str; 3] = [
     "node.kubernetes.io/out-of-service",
 ];
 
-/// Settings of the node follower.
+/// Settings of the node reconciler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct NodeSettings {
     /// Name of the operator: author of notices and of cordons.
     pub speaker: String,
     /// Labels that state the location of a node, the widest first.
@@ -29,7 +29,7 @@ pub struct Settings {
     /// the GPUs.
     pub parts: Vec<String>,
     /// Taints that executor pods tolerate.
-    pub tolerated: Vec<Tolerated>,
+    pub tolerated: Vec<ToleratedTaint>,
     /// Whether a cordon also moves tasks away.
     pub cordon_drains: bool,
     /// Whether nodes drained in Muster are cordoned in Kubernetes.
@@ -45,11 +45,16 @@ pub struct Settings {
 /// Builds the notice of the node, with the labels of GPUs that Kubernetes counts as `resource`. A
 /// reason that moves tasks away precedes one that lets them stay.
 #[must_use]
-pub fn said(node: &Node, settings: &Settings, taken: &Taken, resource: Option<&str>) -> Notice {
+pub fn node_notice(
+    node: &Node,
+    settings: &NodeSettings,
+    taken: &ExternalGpuUse,
+    resource: Option<&str>,
+) -> Notice {
     let (closed, why) = leaving(node, settings)
         .or_else(|| cordoned(node, settings))
         .or_else(|| tainted(node, settings, "NoSchedule").map(|why| (Closed::ToNew, why)))
-        .unwrap_or_else(|| taken.said());
+        .unwrap_or_else(|| taken.closed());
     Notice {
         closed,
         // The value of a taint may have any length.
@@ -61,7 +66,7 @@ pub fn said(node: &Node, settings: &Settings, taken: &Taken, resource: Option<&s
     }
 }
 
-fn leaving(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
+fn leaving(node: &Node, settings: &NodeSettings) -> Option<(Closed, String)> {
     let why = if node.metadata.deletion_timestamp.is_some() {
         Some("its node is being deleted in Kubernetes".to_owned())
     } else {
@@ -75,7 +80,7 @@ fn leaving(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
 }
 
 /// A cordon of this operator is ignored, because it follows from a drain in Muster.
-fn cordoned(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
+fn cordoned(node: &Node, settings: &NodeSettings) -> Option<(Closed, String)> {
     let is_ours = settings.cordons && is_ours(node, &settings.speaker);
     if !is_cordoned(node) || is_ours {
         return None;
@@ -89,7 +94,7 @@ fn cordoned(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
 }
 
 /// Returns the taint with this effect that executor pods do not tolerate, as text.
-fn tainted(node: &Node, settings: &Settings, effect: &str) -> Option<String> {
+fn tainted(node: &Node, settings: &NodeSettings, effect: &str) -> Option<String> {
     let is_tolerated = |taint: &&Taint| settings.tolerated.iter().any(|one| one.covers(taint));
     let mut taints = taints(node).filter(|taint| taint.effect == effect);
     taints

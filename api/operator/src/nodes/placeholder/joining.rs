@@ -1,6 +1,6 @@
 //! Nodes that were found for placeholders, until they join Muster. Pure.
 
-use super::pod::There;
+use super::pod::PlaceholderPod;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const COMING: Duration = Duration::from_secs(15 * 60);
 const SHOWN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub struct Coming {
+pub struct JoiningNodes {
     /// First observation of each node, with its pool.
     since: BTreeMap<String, (String, Instant)>,
     /// Nodes that did not join in time. Without an exclusion, one placeholder after the other would
@@ -19,12 +19,12 @@ pub struct Coming {
     late: BTreeSet<String>,
 }
 
-impl Coming {
+impl JoiningNodes {
     /// Updates the state from the placeholders. `is_known` tells whether the node has joined
     /// Muster, `is_there` whether Kubernetes has it.
-    pub fn look(
+    pub fn update(
         &mut self,
-        pods: &[There],
+        pods: &[PlaceholderPod],
         is_known: impl Fn(&str) -> bool,
         is_there: impl Fn(&str) -> bool,
         now: Instant,
@@ -33,8 +33,9 @@ impl Coming {
         for pod in pods {
             let found = pod.node.as_ref();
             if let Some(node) = found.filter(|node| !self.late.contains(*node)) {
-                let coming = || (pod.pool.clone(), now);
-                self.since.entry(node.clone()).or_insert_with(coming);
+                self.since
+                    .entry(node.clone())
+                    .or_insert_with(|| (pod.pool.clone(), now));
             }
         }
         let late = &mut self.late;
@@ -75,8 +76,8 @@ mod tests {
     use super::*;
     use crate::clock;
 
-    fn found(node: &str) -> There {
-        There {
+    fn found(node: &str) -> PlaceholderPod {
+        PlaceholderPod {
             name: "a".to_owned(),
             uid: None,
             pool: "gpu".to_owned(),
@@ -87,8 +88,8 @@ mod tests {
         }
     }
 
-    fn counted(coming: &Coming) -> u32 {
-        coming.of_pools().values().sum()
+    fn counted(joining: &JoiningNodes) -> u32 {
+        joining.of_pools().values().sum()
     }
 
     #[test]
@@ -96,26 +97,32 @@ mod tests {
         let start = clock::monotonic();
         let [no, yes] = [|_: &str| false, |_: &str| true];
         let all = [found("a"), found("b"), found("c")];
-        let mut coming = Coming::default();
-        coming.look(&all, no, yes, start);
-        assert_eq!(coming.of_pools(), [("gpu".to_owned(), 3)].into());
-        assert!(coming.is_taken("a"));
+        let mut joining = JoiningNodes::default();
+        joining.update(&all, no, yes, start);
+        assert_eq!(joining.of_pools(), [("gpu".to_owned(), 3)].into());
+        assert!(joining.is_taken("a"));
         let joined = |node: &str| node == "c";
-        coming.look(&[], joined, yes, start + COMING / 2);
-        assert_eq!(counted(&coming), 2);
+        joining.update(&[], joined, yes, start + COMING / 2);
+        assert_eq!(counted(&joining), 2);
 
         let late = start + COMING;
-        coming.look(&[], joined, yes, late);
-        let taken = |coming: &Coming| ["a", "b", "c"].map(|node| coming.is_taken(node));
-        assert_eq!((counted(&coming), taken(&coming)), (0, [true, true, false]));
+        joining.update(&[], joined, yes, late);
+        let taken = |joining: &JoiningNodes| ["a", "b", "c"].map(|node| joining.is_taken(node));
+        assert_eq!(
+            (counted(&joining), taken(&joining)),
+            (0, [true, true, false])
+        );
         // A placeholder that was already bound to the node does not restart the time.
-        coming.look(&[found("a")], joined, yes, late);
-        assert_eq!((counted(&coming), taken(&coming)), (0, [true, true, false]));
+        joining.update(&[found("a")], joined, yes, late);
+        assert_eq!(
+            (counted(&joining), taken(&joining)),
+            (0, [true, true, false])
+        );
 
-        coming.look(&[], |node| node != "b", yes, late);
-        assert_eq!(taken(&coming), [false, true, false]);
-        coming.look(&[], no, no, late);
-        assert_eq!(taken(&coming), [false; 3]);
+        joining.update(&[], |node| node != "b", yes, late);
+        assert_eq!(taken(&joining), [false, true, false]);
+        joining.update(&[], no, no, late);
+        assert_eq!(taken(&joining), [false; 3]);
     }
 
     /// The autoscaler or the provider has removed the node, so another one must be requested.
@@ -125,18 +132,18 @@ mod tests {
         let no = |_: &str| false;
         let is_there = |node: &str| node == "b";
         let all = [found("a"), found("b")];
-        let mut coming = Coming::default();
-        coming.look(&all, no, no, start);
+        let mut joining = JoiningNodes::default();
+        joining.update(&all, no, no, start);
         let early = start + SHOWN / 2;
-        coming.look(&[], no, is_there, early);
-        assert_eq!(counted(&coming), 2, "the watch may lag");
-        coming.look(&[], no, is_there, start + SHOWN);
-        assert_eq!(counted(&coming), 1);
-        assert!(!coming.is_taken("a") && coming.is_taken("b"));
-        coming.look(&[], no, no, start + COMING);
-        assert!(!coming.is_taken("b"), "nor is it remembered as late");
+        joining.update(&[], no, is_there, early);
+        assert_eq!(counted(&joining), 2, "the watch may lag");
+        joining.update(&[], no, is_there, start + SHOWN);
+        assert_eq!(counted(&joining), 1);
+        assert!(!joining.is_taken("a") && joining.is_taken("b"));
+        joining.update(&[], no, no, start + COMING);
+        assert!(!joining.is_taken("b"), "nor is it remembered as late");
         // A new node with the same name counts as another node.
-        coming.look(&all, no, no, start + COMING);
-        assert_eq!(counted(&coming), 2);
+        joining.update(&all, no, no, start + COMING);
+        assert_eq!(counted(&joining), 2);
     }
 }

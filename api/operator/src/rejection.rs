@@ -1,12 +1,12 @@
 //! Rejection of an object or of a change: a one-word reason and a sentence.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct ObjectRejection {
     pub reason: &'static str,
     pub message: String,
 }
 
-impl Refused {
+impl ObjectRejection {
     /// Rejection of a spec that differs from the submitted one. `goes_on` says what continues
     /// unchanged.
     #[must_use]

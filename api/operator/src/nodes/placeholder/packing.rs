@@ -1,22 +1,22 @@
 //! Number of nodes of each pool that waiting gangs need. Pure.
 
-use super::settings::Pool;
+use super::settings::PlaceholderPool;
 use std::collections::BTreeMap;
 
 /// Smallest gang of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gang {
     pub workers: u32,
-    pub worker: Room,
+    pub worker: ResourceAmounts,
     pub ps_shards: u32,
-    pub ps_shard: Room,
+    pub ps_shard: ResourceAmounts,
     /// Whether its tasks must be pods of their own.
     pub pods: bool,
 }
 
 /// Requirement of one task, or free capacity of an idle or wanted node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct ResourceAmounts {
     pub gpus: u32,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
@@ -24,42 +24,46 @@ pub struct Room {
 
 /// Nodes of one pool: idle nodes first, followed by wanted ones.
 #[derive(Debug)]
-struct Nodes {
+struct PoolNodes {
     idle: usize,
-    left: Vec<Room>,
+    left: Vec<ResourceAmounts>,
 }
 
 /// Returns the number of additional nodes of each pool that hold all gangs, beside the `idle` ones;
 /// at most `most` in total. A gang is assigned to the pool with the lowest cost. A gang that fits
 /// into no pool needs nothing, because no node would help it.
 #[must_use]
-pub fn wanted(
-    pools: &BTreeMap<String, Pool>,
+pub fn nodes_needed(
+    pools: &BTreeMap<String, PlaceholderPool>,
     idle: &BTreeMap<String, u32>,
     gangs: &[Gang],
     most: u32,
 ) -> BTreeMap<String, u32> {
-    let mut packing = Packing::new(pools, idle, most);
+    let mut packing = GangPacking::new(pools, idle, most);
     for gang in gangs {
         packing.add(gang);
     }
-    packing.wanted()
+    packing.nodes_needed()
 }
 
 #[derive(Debug)]
-struct Packing<'a> {
-    pools: &'a BTreeMap<String, Pool>,
-    nodes: BTreeMap<&'a str, Nodes>,
+struct GangPacking<'a> {
+    pools: &'a BTreeMap<String, PlaceholderPool>,
+    nodes: BTreeMap<&'a str, PoolNodes>,
     /// Number of nodes that may still be wanted.
     left: u32,
 }
 
-impl<'a> Packing<'a> {
-    fn new(pools: &'a BTreeMap<String, Pool>, idle: &BTreeMap<String, u32>, most: u32) -> Self {
+impl<'a> GangPacking<'a> {
+    fn new(
+        pools: &'a BTreeMap<String, PlaceholderPool>,
+        idle: &BTreeMap<String, u32>,
+        most: u32,
+    ) -> Self {
         let nodes = pools.iter().map(|(name, pool)| {
             let idle = idle.get(name).copied().unwrap_or_default() as usize;
-            let left = vec![pool.room(); idle];
-            (name.as_str(), Nodes { idle, left })
+            let left = vec![pool.capacity(); idle];
+            (name.as_str(), PoolNodes { idle, left })
         });
         Self {
             pools,
@@ -99,20 +103,20 @@ impl<'a> Packing<'a> {
 
     /// Places a task on a node of the pool with free capacity, or on an additional node. Returns
     /// whether the node is idle, or `None` if no further node is permitted.
-    fn place(&mut self, pool: &'a str, task: &Room) -> Option<bool> {
+    fn place(&mut self, pool: &'a str, task: &ResourceAmounts) -> Option<bool> {
         let nodes = self.nodes.get_mut(pool)?;
         if let Some(at) = nodes.left.iter_mut().position(|node| node.takes(task)) {
             return Some(at < nodes.idle);
         }
         self.left = self.left.checked_sub(1)?;
-        let mut node = self.pools[pool].room();
+        let mut node = self.pools[pool].capacity();
         let fits = node.takes(task);
         debug_assert!(fits, "an empty node of the pool holds the task");
         nodes.left.push(node);
         Some(false)
     }
 
-    fn wanted(self) -> BTreeMap<String, u32> {
+    fn nodes_needed(self) -> BTreeMap<String, u32> {
         let counted = self.nodes.into_iter().map(|(name, nodes)| {
             let wanted = nodes.left.len() - nodes.idle;
             (name.to_owned(), u32::try_from(wanted).unwrap_or(u32::MAX))
@@ -123,7 +127,7 @@ impl<'a> Packing<'a> {
 
 /// Returns the pool whose nodes would add the fewest GPUs, and among equal ones the fewest nodes.
 /// Returns `None` if no pool can hold one of the gang's shards.
-fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<&'a str> {
+fn best<'a>(pools: &'a BTreeMap<String, PlaceholderPool>, gang: &Gang) -> Option<&'a str> {
     if gang.ps_shards > 0 && !pools.values().any(|pool| pool.holds_a_shard(gang)) {
         return None;
     }
@@ -138,7 +142,7 @@ fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<&'a str> {
     fitting.min_by_key(|(cost, _)| *cost).map(|(_, pool)| pool)
 }
 
-impl Pool {
+impl PlaceholderPool {
     /// Returns the number of the gang's workers that an empty node holds. Returns `None` if a task
     /// cannot have that number of GPUs there, or must be a pod and would not be one.
     fn holds(&self, gang: &Gang) -> Option<u32> {
@@ -146,14 +150,14 @@ impl Pool {
         if is_apart || !self.runs(gang) {
             return None;
         }
-        let mut node = self.room();
+        let mut node = self.capacity();
         let most = self.gpus / gang.worker.gpus.max(1);
         Some((0..most).take_while(|_| node.takes(&gang.worker)).count() as u32)
     }
 
     /// Whether an empty node holds one of its shards.
     fn holds_a_shard(&self, gang: &Gang) -> bool {
-        self.runs(gang) && self.room().holds(&gang.ps_shard)
+        self.runs(gang) && self.capacity().holds(&gang.ps_shard)
     }
 
     /// Whether tasks run in the pool in the form that the gang requires.
@@ -162,8 +166,8 @@ impl Pool {
     }
 
     /// Capacity of an empty node.
-    fn room(&self) -> Room {
-        Room {
+    fn capacity(&self) -> ResourceAmounts {
+        ResourceAmounts {
             gpus: self.gpus,
             cpu_milli: self.cpu_milli,
             memory_bytes: self.memory_bytes,
@@ -171,7 +175,7 @@ impl Pool {
     }
 }
 
-impl Room {
+impl ResourceAmounts {
     fn holds(mut self, task: &Self) -> bool {
         self.takes(task)
     }
@@ -199,8 +203,8 @@ impl Room {
 mod tests {
     use super::*;
 
-    fn pool(gpus: u32, parts: bool) -> Pool {
-        Pool {
+    fn pool(gpus: u32, parts: bool) -> PlaceholderPool {
+        PlaceholderPool {
             gpus,
             parts,
             pods: false,
@@ -211,7 +215,7 @@ mod tests {
         }
     }
 
-    fn pools(given: &[(&str, Pool)]) -> BTreeMap<String, Pool> {
+    fn pools(given: &[(&str, PlaceholderPool)]) -> BTreeMap<String, PlaceholderPool> {
         let given = given.iter();
         given
             .map(|(name, pool)| ((*name).to_owned(), pool.clone()))
@@ -221,7 +225,7 @@ mod tests {
     fn gang(workers: u32, gpus: u32) -> Gang {
         Gang {
             workers,
-            worker: Room {
+            worker: ResourceAmounts {
                 gpus,
                 cpu_milli: 1_000,
                 memory_bytes: 1 << 30,
@@ -232,20 +236,20 @@ mod tests {
         }
     }
 
-    fn shard(memory_bytes: u64) -> Room {
-        Room {
+    fn shard(memory_bytes: u64) -> ResourceAmounts {
+        ResourceAmounts {
             gpus: 0,
             cpu_milli: 100,
             memory_bytes,
         }
     }
 
-    fn nodes(given: &[(&str, Pool)], gangs: &[Gang], most: u32) -> Vec<(String, u32)> {
+    fn nodes(given: &[(&str, PlaceholderPool)], gangs: &[Gang], most: u32) -> Vec<(String, u32)> {
         beside(given, &[], gangs, most)
     }
 
     fn beside(
-        given: &[(&str, Pool)],
+        given: &[(&str, PlaceholderPool)],
         idle: &[(&str, u32)],
         gangs: &[Gang],
         most: u32,
@@ -254,7 +258,7 @@ mod tests {
         let idle = idle
             .map(|(pool, count)| ((*pool).to_owned(), *count))
             .collect();
-        wanted(&pools(given), &idle, gangs, most)
+        nodes_needed(&pools(given), &idle, gangs, most)
             .into_iter()
             .collect()
     }
@@ -320,7 +324,7 @@ mod tests {
     /// Nodes that cannot run the gang would be added, stay idle, be removed, and be added again.
     #[test]
     fn gang_of_pods_needs_pools_with_pods_only() {
-        let of_pods = |gpus| Pool {
+        let of_pods = |gpus| PlaceholderPool {
             pods: true,
             ..pool(gpus, false)
         };

@@ -24,7 +24,7 @@ const SUSPENDED_PER_GPU: u32 = 3;
 
 /// The runs: every workload under every policy.
 #[derive(Debug, Args)]
-pub struct Inputs {
+pub struct SimulationArgs {
     /// Folder with the measured profiles of the applications, plain or compressed; traces of
     /// clusters under the live rules need none.
     #[arg(long, value_name = "DIR")]
@@ -78,13 +78,13 @@ enum RuleSet {
     Live,
 }
 
-impl Inputs {
+impl SimulationArgs {
     /// Runs every workload under every policy, in the given order, grouped by workload.
     ///
     /// # Errors
     /// [`UsageError`] if an input is wrong.
     pub fn run(&self) -> anyhow::Result<Vec<Recorded>> {
-        self.agree()?;
+        self.validate()?;
         let profiles = self.profiles.as_deref().map(Profiles::read);
         let profiles = profiles
             .transpose()
@@ -128,7 +128,7 @@ impl Inputs {
     }
 
     /// Checks that the arguments fit the rules.
-    fn agree(&self) -> Result<(), UsageError> {
+    fn validate(&self) -> Result<(), UsageError> {
         let wrong = |text: String| Err(UsageError(text));
         let rules = self.rules.name();
         if self.rules.peers().is_some() {

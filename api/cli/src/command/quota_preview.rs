@@ -11,7 +11,7 @@ use std::io::IsTerminal as _;
 
 /// Names of the jobs that a lower quota affects.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Hit<'j> {
+struct QuotaEffect<'j> {
     stopped: Vec<&'j str>,
     smaller: Vec<&'j str>,
 }
@@ -20,8 +20,8 @@ struct Hit<'j> {
 ///
 /// # Errors
 /// [`UsageError`] if there is no terminal, or the answer is no.
-pub fn agreed(tenant: &TenantView, quota: u32, jobs: &[JobView]) -> anyhow::Result<()> {
-    let text = told(tenant, quota, &hit(quota, jobs));
+pub fn confirm(tenant: &TenantView, quota: u32, jobs: &[JobView]) -> anyhow::Result<()> {
+    let text = describe(tenant, quota, &effect(quota, jobs));
     if !std::io::stdin().is_terminal() {
         bail!(UsageError(format!(
             "{text}; nothing was changed, say --yes to do it"
@@ -36,14 +36,14 @@ pub fn agreed(tenant: &TenantView, quota: u32, jobs: &[JobView]) -> anyhow::Resu
     }
 }
 
-fn told(tenant: &TenantView, quota: u32, hit: &Hit<'_>) -> String {
+fn describe(tenant: &TenantView, quota: u32, effect: &QuotaEffect<'_>) -> String {
     let count = |names: &[&str]| counted(u32::try_from(names.len()).unwrap_or(u32::MAX), "job");
     let said = |names: &[&str], what: &str| {
         (!names.is_empty()).then(|| format!("{what} {} ({})", count(names), names.join(", ")))
     };
-    let does: Vec<String> = said(&hit.stopped, "stops")
+    let does: Vec<String> = said(&effect.stopped, "stops")
         .into_iter()
-        .chain(said(&hit.smaller, "makes smaller"))
+        .chain(said(&effect.smaller, "makes smaller"))
         .collect();
     let does = if does.is_empty() {
         "stops some of them".to_owned()
@@ -58,7 +58,7 @@ fn told(tenant: &TenantView, quota: u32, hit: &Hit<'_>) -> String {
     )
 }
 
-fn hit(quota: u32, jobs: &[JobView]) -> Hit<'_> {
+fn effect(quota: u32, jobs: &[JobView]) -> QuotaEffect<'_> {
     let gpus = |job: &JobView, workers: u32| workers * job.spec.resources.worker.gpus;
     // A starting job has at least its minimum.
     let holds = |job: &JobView| gpus(job, job.workers.running.max(job.workers.min));
@@ -89,13 +89,13 @@ fn hit(quota: u32, jobs: &[JobView]) -> Hit<'_> {
             *part = 0;
         }
     }
-    let mut hit = Hit::default();
+    let mut effect = QuotaEffect::default();
     for (job, part) in givers.into_iter().zip(gives) {
         match part {
             0 => {}
-            _ if part < holds(job) => hit.smaller.push(&job.name),
-            _ => hit.stopped.push(&job.name),
+            _ if part < holds(job) => effect.smaller.push(&job.name),
+            _ => effect.stopped.push(&job.name),
         }
     }
-    hit
+    effect
 }

@@ -2,11 +2,11 @@
 //! and reconciliations read it. If the follower has received nothing for a while, a reconciliation
 //! sends its own request.
 
+use super::cache::JobCacheUpdate;
+use super::change_notifier::JobChangeNotifier;
 use super::document::label;
 use super::follow;
-use super::followed::{Followed, since};
-use super::kept::Taken;
-use super::wakes::Wakes;
+use super::tenant_jobs::{TenantJobs, since};
 use crate::clock;
 use crate::error::Error;
 use muster_client::{Client, ClientError, JobQuery};
@@ -17,18 +17,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
-pub struct Known {
+pub struct OperatorJobs {
     operator: String,
-    wakes: Arc<Wakes>,
-    tenants: Mutex<HashMap<String, Arc<Followed>>>,
+    change_notifier: Arc<JobChangeNotifier>,
+    tenants: Mutex<HashMap<String, Arc<TenantJobs>>>,
 }
 
-impl Known {
+impl OperatorJobs {
     #[must_use]
     pub fn new(operator: String) -> Self {
         Self {
             operator,
-            wakes: Arc::default(),
+            change_notifier: Arc::default(),
             tenants: Mutex::default(),
         }
     }
@@ -44,11 +44,11 @@ impl Known {
         client: &Client,
         id: JobId,
     ) -> Result<Option<JobView>, Error> {
-        let followed = self.followed(tenant, client);
-        if !followed.is_good() {
-            followed.list_unless_good(client).await?;
+        let tenant_jobs = self.tenant_jobs(tenant, client);
+        if !tenant_jobs.is_good() {
+            tenant_jobs.list_unless_good(client).await?;
         }
-        if let Some(job) = followed.get(id) {
+        if let Some(job) = tenant_jobs.get(id) {
             return Ok(Some(job));
         }
         let asked = clock::monotonic();
@@ -57,7 +57,7 @@ impl Known {
             .await
             .map_err(Error::muster("a job was not read"))?;
         if let Some(job) = &found {
-            followed.take(job, since(asked));
+            tenant_jobs.take(job, since(asked));
         }
         Ok(found)
     }
@@ -66,11 +66,11 @@ impl Known {
     /// cached before, because its earlier events were ignored. Also reads it again after a slow
     /// answer, which may be older than the cache.
     pub fn note(&self, client: &Client, job: &JobView, asked: Instant) {
-        let followed = self.followed(&job.tenant, client);
-        let was_known = followed.knows(job.id);
-        let taken = followed.take(job, since(asked));
-        if taken == Taken::Older || (!was_known && followed.knows(job.id)) {
-            followed.doubt(job.id);
+        let tenant_jobs = self.tenant_jobs(&job.tenant, client);
+        let was_known = tenant_jobs.knows(job.id);
+        let taken = tenant_jobs.take(job, since(asked));
+        if taken == JobCacheUpdate::Older || (!was_known && tenant_jobs.knows(job.id)) {
+            tenant_jobs.doubt(job.id);
         }
     }
 
@@ -102,28 +102,37 @@ impl Known {
     #[must_use]
     pub fn list_age(&self, now: Instant) -> Option<Duration> {
         let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        let followed = tenants.values().filter(|followed| !followed.is_over());
-        let ages = followed.map(|followed| now.saturating_duration_since(followed.listed_at()));
+        let tenant_jobs = tenants
+            .values()
+            .filter(|tenant_jobs| !tenant_jobs.is_over());
+        let ages =
+            tenant_jobs.map(|tenant_jobs| now.saturating_duration_since(tenant_jobs.listed_at()));
         ages.max()
     }
 
     /// Returns the notifier of changed jobs.
     #[must_use]
-    pub fn wakes(&self) -> &Wakes {
-        &self.wakes
+    pub fn change_notifier(&self) -> &JobChangeNotifier {
+        &self.change_notifier
     }
 
-    fn followed(&self, tenant: &str, client: &Client) -> Arc<Followed> {
+    fn tenant_jobs(&self, tenant: &str, client: &Client) -> Arc<TenantJobs> {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::monotonic();
-        tenants.retain(|name, followed| name == tenant || !followed.is_over());
-        let followed = tenants.entry(tenant.to_owned()).or_insert_with(|| {
-            let (operator, wakes) = (self.operator.clone(), Arc::clone(&self.wakes));
-            Arc::new(Followed::new(operator, wakes, client.clone(), now))
+        tenants.retain(|name, tenant_jobs| name == tenant || !tenant_jobs.is_over());
+        let tenant_jobs = tenants.entry(tenant.to_owned()).or_insert_with(|| {
+            let (operator, change_notifier) =
+                (self.operator.clone(), Arc::clone(&self.change_notifier));
+            Arc::new(TenantJobs::new(
+                operator,
+                change_notifier,
+                client.clone(),
+                now,
+            ))
         });
-        if followed.is_asked(client, now) {
-            tokio::spawn(follow::follow(Arc::clone(followed)));
+        if tenant_jobs.is_asked(client, now) {
+            tokio::spawn(follow::follow(Arc::clone(tenant_jobs)));
         }
-        Arc::clone(followed)
+        Arc::clone(tenant_jobs)
     }
 }

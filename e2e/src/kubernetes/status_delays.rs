@@ -1,7 +1,7 @@
 //! Compares the statuses that kubectl's watch showed with the jobs' histories: their order and
 //! their delay.
 
-use super::Seen;
+use super::ObjectEvent;
 use muster_model::event::Event;
 use muster_model::job::JobPhase;
 use muster_model::view::EventView;
@@ -13,31 +13,33 @@ const LATEST: usize = 10;
 
 /// Delays with which phases were shown.
 #[derive(Debug, Default)]
-pub struct Lateness(Vec<Change>);
+pub struct StatusDelays(Vec<PhaseDelay>);
 
 #[derive(Debug)]
-struct Change {
+struct PhaseDelay {
     late: Duration,
     phase: JobPhase,
     job: String,
     at: OffsetDateTime,
 }
 
-impl Lateness {
+impl StatusDelays {
     /// Adds one job's changes. `seen` are its events of the watch, in order.
     ///
     /// # Panics
     /// If an older phase was shown after a newer one, or the last one never.
-    pub fn add(&mut self, name: &str, history: &[EventView], seen: &[Seen]) {
-        let has_phase = |seen: &&Seen| seen.status["phase"].is_string();
-        let seen: Vec<&Seen> = seen.iter().filter(has_phase).collect();
+    pub fn add(&mut self, name: &str, history: &[EventView], seen: &[ObjectEvent]) {
+        let seen: Vec<&ObjectEvent> = seen
+            .iter()
+            .filter(|seen: &&ObjectEvent| seen.status["phase"].is_string())
+            .collect();
         let changes = phases(history);
         let places = places(&changes, &seen);
         assert!(places.is_sorted(), "{name}: {changes:?} shown as {seen:?}");
         for (at, (when, phase)) in changes.iter().enumerate() {
             let first = places.iter().position(|place| *place >= at);
             let first = first.expect("the last one is shown");
-            self.0.push(Change {
+            self.0.push(PhaseDelay {
                 late: seen[first].at - *when,
                 phase: *phase,
                 job: name.to_owned(),
@@ -54,9 +56,8 @@ impl Lateness {
     }
 }
 
-impl fmt::Display for Lateness {
+impl fmt::Display for StatusDelays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let soon = |change: &Change| change.late <= Duration::seconds(2);
         write!(
             f,
             "{} changes: shown after {} ms in the middle, {} ms at the 99th percentile, {} ms at most; {} within two seconds. The latest:",
@@ -64,7 +65,8 @@ impl fmt::Display for Lateness {
             self.share(50),
             self.share(99),
             self.share(100),
-            self.0.partition_point(soon)
+            self.0
+                .partition_point(|change: &PhaseDelay| change.late <= Duration::seconds(2))
         )?;
         let first = self.0.iter().map(|change| change.at).min();
         for change in self.0.iter().rev().take(LATEST) {
@@ -92,7 +94,7 @@ fn phases(history: &[EventView]) -> Vec<(OffsetDateTime, JobPhase)> {
 }
 
 /// Change that each status shows: the first of its phase that is not older than the previous one.
-fn places(changes: &[(OffsetDateTime, JobPhase)], seen: &[&Seen]) -> Vec<usize> {
+fn places(changes: &[(OffsetDateTime, JobPhase)], seen: &[&ObjectEvent]) -> Vec<usize> {
     let mut places: Vec<usize> = Vec::new();
     for one in seen {
         let from = places.last().copied().unwrap_or(0);

@@ -5,14 +5,14 @@
 //! resource. GPUs that an executor detects through the driver are whole GPUs. Kubernetes counts
 //! them by another name, and MIG profiles are not part of them.
 
-use super::foreign::Foreign;
+use super::external_pods::NodeExternalUse;
 use k8s_openapi::api::core::v1::Node;
 use muster_model::node::{Closed, GpuKind, NodeState};
 use muster_model::view::NodeView;
 
 /// External use of one of Muster's nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Taken {
+pub enum ExternalGpuUse {
     #[default]
     Nothing,
     /// This number, without identity: Kubernetes assigns the remaining ones.
@@ -24,7 +24,7 @@ pub enum Taken {
 
 /// Form in which Kubernetes counts a node's GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counting<'a> {
+enum GpuResource<'a> {
     As(&'a str),
     /// One of the resources for whole GPUs.
     Whole,
@@ -34,7 +34,7 @@ enum Counting<'a> {
 /// Returns the resource of an executor that only counts its GPUs; labels then describe them. GPUs
 /// detected by the executor are not reported, because an API server of an older release would
 /// reject a notice with GPUs as a whole.
-pub(super) fn counted(view: &NodeView) -> Option<&str> {
+pub(super) fn counted_resource(view: &NodeView) -> Option<&str> {
     let first = view.capacity.gpus.first()?;
     (first.memory_bytes == 0).then_some(first.model.as_str())
 }
@@ -42,27 +42,27 @@ pub(super) fn counted(view: &NodeView) -> Option<&str> {
 /// Returns the external use of each of Muster's nodes of the machine that count ([`counts`]). If
 /// Kubernetes has more of a resource than all executors give out, pods outside Muster are assumed
 /// to use the surplus first.
-pub(super) fn of_others(
+pub(super) fn external_use(
     node: &Node,
     views: &[NodeView],
-    foreign: &Foreign,
+    foreign: &NodeExternalUse,
     seen_as: &[String],
-) -> Vec<Taken> {
+) -> Vec<ExternalGpuUse> {
     let counts = counts(views);
     let kind = |view| {
         if counts(view) {
             counting(view, seen_as)
         } else {
-            Counting::Not
+            GpuResource::Not
         }
     };
-    let kinds: Vec<Counting<'_>> = views.iter().map(kind).collect();
-    let mut left: Vec<(Counting<'_>, u64)> = Vec::new();
+    let kinds: Vec<GpuResource<'_>> = views.iter().map(kind).collect();
+    let mut left: Vec<(GpuResource<'_>, u64)> = Vec::new();
     let taken = views.iter().zip(&kinds).map(|(view, kind)| {
         let names: Vec<&str> = match kind {
-            Counting::As(name) => vec![name],
-            Counting::Whole => seen_as.iter().map(String::as_str).collect(),
-            Counting::Not => return Taken::Nothing,
+            GpuResource::As(name) => vec![name],
+            GpuResource::Whole => seen_as.iter().map(String::as_str).collect(),
+            GpuResource::Not => return ExternalGpuUse::Nothing,
         };
         let place = left.iter().position(|(of, _)| of == kind);
         let place = place.unwrap_or_else(|| {
@@ -76,13 +76,13 @@ pub(super) fn of_others(
         let count = left[place].1.min(size(view));
         left[place].1 -= count;
         let why = || foreign.in_words(&names);
-        match (count, counted(view)) {
-            (0, _) => Taken::Nothing,
-            (count, Some(_)) => Taken::Counted {
+        match (count, counted_resource(view)) {
+            (0, _) => ExternalGpuUse::Nothing,
+            (count, Some(_)) => ExternalGpuUse::Counted {
                 count: u32::try_from(count).expect("at most what the node has"),
                 why: why(),
             },
-            (_, None) => Taken::Unknown { why: why() },
+            (_, None) => ExternalGpuUse::Unknown { why: why() },
         }
     });
     taken.collect()
@@ -97,9 +97,9 @@ pub(super) fn counts(views: &[NodeView]) -> impl Fn(&NodeView) -> bool + use<> {
     move |view| !any_up || is_up(view)
 }
 
-impl Taken {
+impl ExternalGpuUse {
     /// Returns whether the use closes the node, and why.
-    pub(super) fn said(&self) -> (Closed, String) {
+    pub(super) fn closed(&self) -> (Closed, String) {
         match self {
             Self::Nothing => (Closed::Open, String::new()),
             Self::Counted { why, .. } => (Closed::Open, why.clone()),
@@ -115,14 +115,14 @@ impl Taken {
     }
 }
 
-fn counting<'a>(view: &'a NodeView, seen_as: &[String]) -> Counting<'a> {
+fn counting<'a>(view: &'a NodeView, seen_as: &[String]) -> GpuResource<'a> {
     let first = view.capacity.gpus.first();
-    match (first.map(|gpu| gpu.kind), counted(view)) {
+    match (first.map(|gpu| gpu.kind), counted_resource(view)) {
         (Some(GpuKind::Cuda), Some(name)) if !seen_as.iter().any(|seen| seen == name) => {
-            Counting::As(name)
+            GpuResource::As(name)
         }
-        (Some(GpuKind::Cuda), _) => Counting::Whole,
-        (Some(GpuKind::CpuSlot) | None, _) => Counting::Not,
+        (Some(GpuKind::Cuda), _) => GpuResource::Whole,
+        (Some(GpuKind::CpuSlot) | None, _) => GpuResource::Not,
     }
 }
 
@@ -184,11 +184,11 @@ mod tests {
                 serde_json::from_value(pod).expect("a pod")
             })
             .collect();
-        let foreign: BTreeMap<String, Foreign> = Foreign::by_node(&pods, None);
+        let foreign: BTreeMap<String, NodeExternalUse> = NodeExternalUse::by_node(&pods, None);
         let foreign = foreign.get("a").cloned().unwrap_or_default();
-        of_others(&node, views, &foreign, &[GPU.to_owned()])
+        external_use(&node, views, &foreign, &[GPU.to_owned()])
             .iter()
-            .map(|taken| (taken.count(), taken.said().0 == Closed::ToNew))
+            .map(|taken| (taken.count(), taken.closed().0 == Closed::ToNew))
             .collect()
     }
 
@@ -271,7 +271,9 @@ mod tests {
             let pod = json!({ "metadata": { "name": name, "namespace": "web" }, "spec": spec });
             serde_json::from_value::<Pod>(pod).expect("a pod")
         });
-        let foreign = Foreign::by_node(&pods, None).remove("a").expect("held");
+        let foreign = NodeExternalUse::by_node(&pods, None)
+            .remove("a")
+            .expect("held");
         assert_eq!(
             foreign.in_words(&[SMALL]),
             "3 nvidia.com/mig-1g.10gb held by 2 pods that are not Muster's"

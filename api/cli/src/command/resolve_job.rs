@@ -1,7 +1,7 @@
 //! Finds the job that a changing verb names. The change may destroy work, so an ambiguous name is
 //! refused: of several open jobs none is chosen.
 
-use super::{NotFound, Session, UsageError};
+use super::{CliSession, NotFound, UsageError};
 use crate::clock;
 use crate::output::age;
 use anyhow::bail;
@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 /// # Errors
 /// [`UsageError`] if several jobs of the name are open, [`NotFound`], or the reason why the server
 /// was not reached.
-pub async fn job(session: &Session, named: &str, verb: &str) -> anyhow::Result<JobView> {
+pub async fn job(session: &CliSession, named: &str, verb: &str) -> anyhow::Result<JobView> {
     if let Ok(id) = named.parse::<JobId>() {
         return session.job_of_id(id).await;
     }
@@ -42,7 +42,7 @@ pub async fn job(session: &Session, named: &str, verb: &str) -> anyhow::Result<J
 /// Returns the newest 500 jobs of this name, newest first, in one of these phases; in any phase if
 /// none is given.
 async fn of_name(
-    session: &Session,
+    session: &CliSession,
     name: &str,
     phases: impl IntoIterator<Item = JobPhase>,
 ) -> anyhow::Result<Vec<JobView>> {

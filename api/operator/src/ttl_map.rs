@@ -10,12 +10,12 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 /// Map by an object's uid.
 #[derive(Debug)]
-pub struct Recent<V> {
+pub struct TtlMap<V> {
     entries: HashMap<String, (Instant, V)>,
     swept: Option<Instant>,
 }
 
-impl<V> Default for Recent<V> {
+impl<V> Default for TtlMap<V> {
     fn default() -> Self {
         Self {
             entries: HashMap::new(),
@@ -24,7 +24,7 @@ impl<V> Default for Recent<V> {
     }
 }
 
-impl<V> Recent<V> {
+impl<V> TtlMap<V> {
     pub fn insert(&mut self, uid: String, value: V, now: Instant) {
         let is_past = |at: Instant, long| now.saturating_duration_since(at) >= long;
         if self.swept.is_none_or(|at| is_past(at, SWEEP)) {
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn entries_expire_after_an_hour() {
         let start = clock::monotonic();
-        let mut recent = Recent::default();
+        let mut recent = TtlMap::default();
         recent.insert("gone".to_owned(), 1, start);
         recent.insert("there".to_owned(), 1, start);
         let later = start + Duration::from_secs(3_000);

@@ -16,14 +16,14 @@ const SIDECAR: &str = "Always";
 /// Whether the pod is outside Muster. With `own` as `None` the pods of all releases belong to
 /// Muster. Another release gives its resources to jobs that this one does not know.
 #[must_use]
-pub fn is_foreign(pod: &Pod, own: Option<&Release>) -> bool {
+pub fn is_external(pod: &Pod, own: Option<&Release>) -> bool {
     let labels = pod.labels();
     let is_ours = OWN_PODS.iter().any(|label| labels.contains_key(*label));
-    let of_this = |own: &Release| {
-        pod.metadata.namespace.as_ref() == Some(&own.namespace)
-            && labels.get(INSTANCE) == Some(&own.name)
-    };
-    !(is_ours && own.is_none_or(of_this))
+    !(is_ours
+        && own.is_none_or(|own: &Release| {
+            pod.metadata.namespace.as_ref() == Some(&own.namespace)
+                && labels.get(INSTANCE) == Some(&own.name)
+        }))
 }
 
 /// Returns the amount of each device-plugin resource that the pod holds or will hold. Only
@@ -188,13 +188,13 @@ mod tests {
         for label in OWN_PODS {
             let of = |instance: &str| {
                 let labels = json!({ label: "g", "app.kubernetes.io/instance": instance });
-                is_foreign(&pod(&labels, "Running", &spec), Some(&own))
+                is_external(&pod(&labels, "Running", &spec), Some(&own))
             };
             assert!(!of("muster"), "{label}");
             assert!(of("another"), "{label}");
             let ours = pod(&json!({ label: "g" }), "Running", &spec);
-            assert!(!is_foreign(&ours, None), "{label}");
+            assert!(!is_external(&ours, None), "{label}");
         }
-        assert!(is_foreign(&pod(&json!({}), "Running", &spec), None));
+        assert!(is_external(&pod(&json!({}), "Running", &spec), None));
     }
 }

@@ -1,9 +1,9 @@
 //! Resources that pods outside Muster hold: one list for all nodes, a few seconds old at most.
 
-use super::held::{held, is_foreign};
+use super::pod_requests::{held, is_external};
 use super::release::Release;
 use crate::clock;
-use crate::context::Context;
+use crate::context::OperatorContext;
 use crate::error::Error;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -16,41 +16,41 @@ const FRESH: Duration = Duration::from_secs(4);
 
 /// Resources that pods outside Muster hold on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Foreign {
+pub struct NodeExternalUse {
     /// Use by resource.
-    held: BTreeMap<String, Held>,
+    held: BTreeMap<String, ExternalResourceUse>,
 }
 
 /// Use of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Held {
+struct ExternalResourceUse {
     count: u64,
     /// Only for the operator's log; tenants do not learn the names of other pods.
     pods: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Pods {
-    list: Mutex<List>,
+pub(super) struct ExternalPodCache {
+    list: Mutex<ExternalPodList>,
 }
 
 #[derive(Debug, Default)]
-struct List {
+struct ExternalPodList {
     /// Time until which the list is used.
     until: Option<Instant>,
     /// Use by node.
-    there: BTreeMap<String, Foreign>,
+    there: BTreeMap<String, NodeExternalUse>,
 }
 
-impl Pods {
+impl ExternalPodCache {
     /// # Errors
     /// If Kubernetes' API does not answer.
     pub(super) async fn on(
         &self,
-        context: &Context,
+        context: &OperatorContext,
         node: &str,
         own: Option<&Release>,
-    ) -> Result<Foreign, Error> {
+    ) -> Result<NodeExternalUse, Error> {
         let mut list = self.list.lock().await;
         let now = clock::monotonic();
         if list.until.is_none_or(|until| now >= until) {
@@ -58,19 +58,21 @@ impl Pods {
             let all = ListParams::default().match_any();
             let pods = Api::<Pod>::all(context.kubernetes.clone()).list(&all).await;
             let pods = pods.map_err(Error::kubernetes("the pods of all nodes were not listed"))?;
-            list.there = Foreign::by_node(&pods.items, own);
-            context.metrics.foreign(Foreign::together(&list.there));
+            list.there = NodeExternalUse::by_node(&pods.items, own);
+            context
+                .metrics
+                .foreign(NodeExternalUse::together(&list.there));
             list.until = Some(clock::monotonic() + FRESH);
         }
         Ok(list.there.get(node).cloned().unwrap_or_default())
     }
 }
 
-impl Foreign {
+impl NodeExternalUse {
     /// Returns the use of every node that has any.
     pub(super) fn by_node(pods: &[Pod], own: Option<&Release>) -> BTreeMap<String, Self> {
         let mut there: BTreeMap<String, Self> = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| is_foreign(pod, own)) {
+        for pod in pods.iter().filter(|pod| is_external(pod, own)) {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
             let Some(node) = node else { continue };
             let namespace = pod.namespace().unwrap_or_default();
@@ -101,8 +103,10 @@ impl Foreign {
 
     /// Describes the use without the names of pods, because every tenant can read it.
     pub(super) fn in_words(&self, resources: &[&str]) -> String {
-        let of = |name: &&str| Some((name.to_string(), self.held.get(*name)?));
-        let there: Vec<(String, &Held)> = resources.iter().filter_map(of).collect();
+        let there: Vec<(String, &ExternalResourceUse)> = resources
+            .iter()
+            .filter_map(|name: &&str| Some((name.to_string(), self.held.get(*name)?)))
+            .collect();
         let much: Vec<String> = there
             .iter()
             .map(|(name, held)| format!("{} {name}", held.count))

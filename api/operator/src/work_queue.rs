@@ -19,7 +19,7 @@ const NEW: usize = 8;
 
 /// Work queue of one controller, and the objects of the controller.
 #[derive(Clone)]
-pub struct Turns<K>
+pub struct WorkQueue<K>
 where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
@@ -30,7 +30,7 @@ where
 }
 
 /// Place in the running set, held until it is dropped.
-struct Turn {
+struct ReconcilePermit {
     _all: OwnedSemaphorePermit,
     _new: Option<OwnedSemaphorePermit>,
 }
@@ -41,7 +41,7 @@ pub fn settings() -> Config {
     Config::default().concurrency(0)
 }
 
-impl<K> Turns<K>
+impl<K> WorkQueue<K>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Default + Eq + Hash + Clone,
@@ -64,28 +64,28 @@ where
     ///
     /// # Panics
     /// If the reconciliation panics.
-    pub async fn look<F>(
+    pub async fn run<F>(
         self,
         object: Arc<K>,
         is_new: bool,
-        look: impl FnOnce(Arc<K>) -> F,
+        reconcile: impl FnOnce(Arc<K>) -> F,
     ) -> Result<Action, Error>
     where
         F: Future<Output = Result<Action, Error>> + Send + 'static,
     {
-        let turn = self.next(is_new).await;
+        let permit = self.permit(is_new).await;
         let Some(object) = self.objects.get(&ObjectRef::from_obj(&*object)) else {
             return Ok(Action::await_change());
         };
-        let looked = tokio::spawn(look(object)).await;
-        drop(turn);
-        looked.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
+        let reconciled = tokio::spawn(reconcile(object)).await;
+        drop(permit);
+        reconciled.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
     }
 
-    async fn next(&self, is_new: bool) -> Turn {
-        let of = async |turns: &Arc<Semaphore>| {
-            let turn = Arc::clone(turns).acquire_owned().await;
-            turn.expect("nobody closes it")
+    async fn permit(&self, is_new: bool) -> ReconcilePermit {
+        let of = async |queue: &Arc<Semaphore>| {
+            let permit = Arc::clone(queue).acquire_owned().await;
+            permit.expect("nobody closes it")
         };
         // In this order a new object competes with the others only once it is first among the new
         // ones.
@@ -94,7 +94,7 @@ where
         } else {
             None
         };
-        Turn {
+        ReconcilePermit {
             _all: of(&self.all).await,
             _new: new,
         }
@@ -119,7 +119,7 @@ mod tests {
     const LOOK: Duration = Duration::from_millis(1);
 
     /// Names of the reconciled objects, in order.
-    type Looked = Arc<Mutex<Vec<String>>>;
+    type ReconciledNames = Arc<Mutex<Vec<String>>>;
 
     /// Objects called `0`, `1` and so on, as in a watch.
     fn objects() -> Store<ConfigMap> {
@@ -134,24 +134,24 @@ mod tests {
         store
     }
 
-    /// Reconciles all objects, each again as soon as it is done, until `looks` reconciliations have
-    /// run.
-    async fn looked(is_new: fn(&str) -> bool, looks: usize) -> Vec<String> {
+    /// Reconciles all objects, each again as soon as it is done, until the number of
+    /// `reconciliations` is reached.
+    async fn reconciled(is_new: fn(&str) -> bool, reconciliations: usize) -> Vec<String> {
         let objects = objects();
-        let turns = Turns::of(objects.clone());
-        let looked = Looked::default();
-        let seen = Arc::clone(&looked);
-        let look = move |object: Arc<ConfigMap>, _: Arc<()>| {
+        let queue = WorkQueue::of(objects.clone());
+        let reconciled = ReconciledNames::default();
+        let seen = Arc::clone(&reconciled);
+        let reconcile = move |object: Arc<ConfigMap>, _: Arc<()>| {
             let seen = Arc::clone(&seen);
             let is_new = is_new(&object.name_any());
-            let look = |object: Arc<ConfigMap>| async move {
+            let reconcile = |object: Arc<ConfigMap>| async move {
                 seen.lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(object.name_any());
                 tokio::time::sleep(LOOK).await;
                 Ok(Action::requeue(Duration::ZERO))
             };
-            Box::pin(turns.clone().look(object, is_new, look))
+            Box::pin(queue.clone().run(object, is_new, reconcile))
         };
         let all = objects.state();
         let all: Vec<_> = all
@@ -161,18 +161,18 @@ mod tests {
         let queue = stream::iter(all.into_iter().map(Ok::<_, Infallible>));
         let queue = queue.chain(stream::pending());
         let again = |_, _: &Error, _| Action::await_change();
-        let done = applier(look, again, Arc::new(()), objects, queue, settings());
-        done.take(looks).for_each(|_| async {}).await;
-        let looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
-        looked.clone()
+        let done = applier(reconcile, again, Arc::new(()), objects, queue, settings());
+        done.take(reconciliations).for_each(|_| async {}).await;
+        let reconciled = reconciled.lock().unwrap_or_else(PoisonError::into_inner);
+        reconciled.clone()
     }
 
     /// In kube's own order many objects starve while others keep arriving.
     #[tokio::test]
     async fn objects_are_reconciled_equally_often() {
-        let looked = looked(|_| false, 10 * OBJECTS).await;
+        let reconciled = reconciled(|_| false, 10 * OBJECTS).await;
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
-        for name in &looked {
+        for name in &reconciled {
             *times.entry(name).or_default() += 1;
         }
         let often = |times: &usize| (8..=12).contains(times);
@@ -186,9 +186,9 @@ mod tests {
     async fn new_objects_wait_and_do_not_delay_existing_ones() {
         // Four of five objects are new: eight of them queue together with the sixty others.
         let is_new = |name: &str| !name.ends_with(['0', '5']);
-        let looked = looked(is_new, 10 * OBJECTS).await;
-        let new = looked.iter().filter(|name| is_new(name)).count();
-        let all = looked.len();
+        let reconciled = reconciled(is_new, 10 * OBJECTS).await;
+        let new = reconciled.iter().filter(|name| is_new(name)).count();
+        let all = reconciled.len();
         assert!(
             new * AT_ONCE <= all * NEW,
             "{new} of {all} at most a quarter"

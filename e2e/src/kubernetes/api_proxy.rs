@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 
 /// Forwards connections to the API server until they are cut.
 #[derive(Debug)]
-pub struct Line {
+pub struct ApiServerProxy {
     pub port: u16,
     cut: Arc<Notify>,
 }
 
-impl Line {
+impl ApiServerProxy {
     /// Starts to forward.
     ///
     /// # Panics

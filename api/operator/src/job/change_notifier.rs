@@ -9,12 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 #[derive(Debug, Default)]
-pub struct Wakes {
-    sleepers: Mutex<Vec<Sleeper>>,
+pub struct JobChangeNotifier {
+    subscribers: Mutex<Vec<JobChangeSubscriber>>,
 }
 
 #[derive(Debug)]
-struct Sleeper {
+struct JobChangeSubscriber {
     /// Namespace of the objects; `None` for all.
     namespace: Option<String>,
     /// The channel is read as fast as it is written, because the controller's queue holds each
@@ -22,34 +22,37 @@ struct Sleeper {
     sender: UnboundedSender<ObjectRef<TrainingJob>>,
 }
 
-impl Wakes {
+impl JobChangeNotifier {
     /// Returns the objects of a namespace, or of all namespaces, whose jobs change from now on.
-    pub fn of(
+    pub fn subscribe(
         &self,
         namespace: Option<String>,
     ) -> impl Stream<Item = ObjectRef<TrainingJob>> + Send + 'static {
         let (sender, receiver) = unbounded_channel();
-        self.sleepers().push(Sleeper { namespace, sender });
+        self.subscribers()
+            .push(JobChangeSubscriber { namespace, sender });
         futures::stream::unfold(receiver, |mut receiver: UnboundedReceiver<_>| async {
             Some((receiver.recv().await?, receiver))
         })
     }
 
-    pub(super) fn wake(&self, job: &JobView) {
+    pub(super) fn notify(&self, job: &JobView) {
         let Some(namespace) = job.labels.get(label::NAMESPACE) else {
             return;
         };
         let object = ObjectRef::new(&job.name).within(namespace);
-        self.sleepers().retain(|sleeper| {
-            let is_its = sleeper
+        self.subscribers().retain(|subscriber| {
+            let is_its = subscriber
                 .namespace
                 .as_ref()
                 .is_none_or(|own| own == namespace);
-            !is_its || sleeper.sender.send(object.clone()).is_ok()
+            !is_its || subscriber.sender.send(object.clone()).is_ok()
         });
     }
 
-    fn sleepers(&self) -> std::sync::MutexGuard<'_, Vec<Sleeper>> {
-        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscribers(&self) -> std::sync::MutexGuard<'_, Vec<JobChangeSubscriber>> {
+        self.subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

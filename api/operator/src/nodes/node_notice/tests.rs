@@ -1,9 +1,9 @@
-use super::super::mark::CORDONED;
+use super::super::cordon_annotation::CORDONED;
 use super::*;
 use serde_json::{Value, json};
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> NodeSettings {
+    NodeSettings {
         speaker: "here".to_owned(),
         rack_labels: ["topology.kubernetes.io/zone", "example.com/rack"]
             .map(str::to_owned)
@@ -23,10 +23,10 @@ fn node(metadata: &Value, spec: &Value) -> Node {
 }
 
 fn closed(spec: &Value) -> (Closed, String) {
-    let notice = said(
+    let notice = node_notice(
         &node(&json!({ "name": "a" }), spec),
         &settings(),
-        &Taken::Nothing,
+        &ExternalGpuUse::Nothing,
         None,
     );
     (notice.closed, notice.why)
@@ -66,22 +66,28 @@ fn cordons_and_taints_close_a_node_as_for_pods() {
         closed(&taint("maintenance", "NoExecute")).1,
         "tainted maintenance=now:NoExecute"
     );
-    let drains = Settings {
+    let drains = NodeSettings {
         cordon_drains: true,
         ..settings()
     };
     let metadata = json!({ "name": "a" });
     assert_eq!(
-        said(&node(&metadata, &cordoned), &drains, &Taken::Nothing, None).closed,
+        node_notice(
+            &node(&metadata, &cordoned),
+            &drains,
+            &ExternalGpuUse::Nothing,
+            None
+        )
+        .closed,
         Closed::ToAll
     );
-    let everything = Settings {
+    let everything = NodeSettings {
         tolerated: vec!["*".parse().expect("every key")],
         ..settings()
     };
     let tainted = node(&metadata, &taint("maintenance", "NoExecute"));
     assert_eq!(
-        said(&tainted, &everything, &Taken::Nothing, None).closed,
+        node_notice(&tainted, &everything, &ExternalGpuUse::Nothing, None).closed,
         Closed::Open
     );
 }
@@ -90,14 +96,16 @@ fn cordons_and_taints_close_a_node_as_for_pods() {
 fn own_cordon_does_not_close_the_node() {
     let metadata = json!({ "name": "a", "annotations": { CORDONED: "here" } });
     let ours = node(&metadata, &json!({ "unschedulable": true }));
-    let closed = |settings: &Settings| said(&ours, settings, &Taken::Nothing, None).closed;
-    let cordons = Settings {
+    let closed = |settings: &NodeSettings| {
+        node_notice(&ours, settings, &ExternalGpuUse::Nothing, None).closed
+    };
+    let cordons = NodeSettings {
         cordons: true,
         ..settings()
     };
     assert_eq!(closed(&cordons), Closed::Open);
     // The cordon of another operator counts, as does a cordon that remains from earlier settings.
-    let another = Settings {
+    let another = NodeSettings {
         speaker: "there".to_owned(),
         ..cordons
     };
@@ -109,10 +117,10 @@ fn own_cordon_does_not_close_the_node() {
 fn labels_determine_the_rack() {
     let of = |labels: &Value| {
         let metadata = json!({ "name": "a", "labels": labels });
-        said(
+        node_notice(
             &node(&metadata, &json!({})),
             &settings(),
-            &Taken::Nothing,
+            &ExternalGpuUse::Nothing,
             None,
         )
         .rack
@@ -130,20 +138,20 @@ fn labels_determine_the_rack() {
 fn external_gpu_use_closes_a_node_if_gpus_are_unknown() {
     let free = node(&json!({ "name": "a" }), &json!({}));
     let why = "2 nvidia.com/gpu held by a pod that is not Muster's".to_owned();
-    let counted = Taken::Counted {
+    let counted = ExternalGpuUse::Counted {
         count: 2,
         why: why.clone(),
     };
-    let notice = said(&free, &settings(), &counted, None);
+    let notice = node_notice(&free, &settings(), &counted, None);
     assert_eq!((notice.closed, notice.taken), (Closed::Open, 2));
     assert_eq!(notice.why, why);
-    let unknown = Taken::Unknown { why: why.clone() };
-    let notice = said(&free, &settings(), &unknown, None);
+    let unknown = ExternalGpuUse::Unknown { why: why.clone() };
+    let notice = node_notice(&free, &settings(), &unknown, None);
     assert_eq!((notice.closed, notice.taken), (Closed::ToNew, 0));
     assert_eq!(notice.why, why);
     let long = taint(&"k".repeat(600), "NoExecute");
     let metadata = json!({ "name": "a", "labels": { "example.com/rack": "ö".repeat(300) } });
-    let notice = said(&node(&metadata, &long), &settings(), &counted, None);
+    let notice = node_notice(&node(&metadata, &long), &settings(), &counted, None);
     assert_eq!((notice.closed, notice.taken), (Closed::ToAll, 2));
     assert_eq!(notice.why.chars().count(), Notice::WHY_MAX);
     let rack = notice.rack.expect("a rack");
@@ -155,7 +163,7 @@ fn labels_describe_counted_gpus() {
     let of = |resource: Option<&str>, labels: &Value| {
         let node = json!({ "metadata": { "name": "a", "labels": labels } });
         let node = serde_json::from_value(node).expect("a node");
-        let notice = said(&node, &settings(), &Taken::Nothing, resource);
+        let notice = node_notice(&node, &settings(), &ExternalGpuUse::Nothing, resource);
         notice
             .gpus
             .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))

@@ -1,26 +1,26 @@
 //! Status lag: age of job changes that the objects do not show yet.
 
-use super::objects::Looked;
+use super::objects::WatchedObject;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Changes that are not shown yet, by the object's uid.
 #[derive(Debug, Default)]
-pub(super) struct Behind {
-    changes: HashMap<String, Changes>,
+pub(super) struct StatusLag {
+    changes: HashMap<String, UnshownChanges>,
 }
 
 /// Changes of one object.
 #[derive(Debug, Clone, Copy)]
-struct Changes {
+struct UnshownChanges {
     /// Lower bound for the oldest change that is not shown yet.
     oldest: Instant,
     newest: Instant,
 }
 
-impl Behind {
+impl StatusLag {
     pub fn changed(&mut self, uid: String, now: Instant) {
-        let changes = self.changes.entry(uid).or_insert(Changes {
+        let changes = self.changes.entry(uid).or_insert(UnshownChanges {
             oldest: now,
             newest: now,
         });
@@ -44,7 +44,7 @@ impl Behind {
     }
 
     /// Returns the age of the oldest change. Discards changes of objects that no longer exist.
-    pub fn age(&mut self, all: &[Looked], now: Instant) -> Duration {
+    pub fn age(&mut self, all: &[WatchedObject], now: Instant) -> Duration {
         let there: HashSet<&str> = all.iter().map(|object| object.uid.as_str()).collect();
         self.changes.retain(|uid, _| there.contains(uid.as_str()));
         let oldest = self.changes.values().map(|changes| changes.oldest).min();
@@ -61,30 +61,30 @@ mod tests {
     fn oldest_change_counts_until_a_later_reconciliation_succeeds() {
         let start = clock::monotonic();
         let at = |s: u64| start + Duration::from_secs(s);
-        let mut behind = Behind::default();
-        let all = ["a", "b"].map(|uid| Looked {
+        let mut lag = StatusLag::default();
+        let all = ["a", "b"].map(|uid| WatchedObject {
             kind: "TrainingJob",
             uid: uid.to_owned(),
             phase: "Running",
             is_outdated: false,
         });
-        let age = |behind: &mut Behind, s: u64| behind.age(&all, at(s)).as_secs();
-        assert_eq!(age(&mut behind, 9), 0);
-        behind.changed("a".to_owned(), at(10));
-        behind.changed("b".to_owned(), at(12));
-        behind.changed("a".to_owned(), at(15));
-        assert_eq!(age(&mut behind, 20), 10);
+        let age = |lag: &mut StatusLag, s: u64| lag.age(&all, at(s)).as_secs();
+        assert_eq!(age(&mut lag, 9), 0);
+        lag.changed("a".to_owned(), at(10));
+        lag.changed("b".to_owned(), at(12));
+        lag.changed("a".to_owned(), at(15));
+        assert_eq!(age(&mut lag, 20), 10);
         // Started before all changes, and between two of them.
-        behind.shown("a", at(9));
-        assert_eq!(age(&mut behind, 20), 10);
-        behind.shown("a", at(14));
-        assert_eq!(age(&mut behind, 20), 8, "of b");
-        behind.shown("b", at(12));
-        assert_eq!(age(&mut behind, 20), 6, "not before the look of 14");
-        behind.shown("a", at(16));
-        assert_eq!(age(&mut behind, 20), 0);
-        behind.changed("deleted meanwhile".to_owned(), at(17));
-        assert_eq!(age(&mut behind, 20), 0);
-        assert!(behind.changes.is_empty());
+        lag.shown("a", at(9));
+        assert_eq!(age(&mut lag, 20), 10);
+        lag.shown("a", at(14));
+        assert_eq!(age(&mut lag, 20), 8, "of b");
+        lag.shown("b", at(12));
+        assert_eq!(age(&mut lag, 20), 6, "not before the reconciliation of 14");
+        lag.shown("a", at(16));
+        assert_eq!(age(&mut lag, 20), 0);
+        lag.changed("deleted meanwhile".to_owned(), at(17));
+        assert_eq!(age(&mut lag, 20), 0);
+        assert!(lag.changes.is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! Jobs of one tenant, as last read.
 
+use super::cache::{JobCache, JobCacheUpdate, RequestTimes};
+use super::change_notifier::JobChangeNotifier;
 use super::document::label;
-use super::kept::{Kept, Read, Taken};
-use super::wakes::Wakes;
 use crate::clock;
 use crate::error::Error;
 use muster_client::{Client, ClientError, JobQuery};
@@ -29,19 +29,19 @@ const BATCH: usize = 100;
 
 /// Jobs of one tenant.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct TenantJobs {
     operator: String,
-    wakes: Arc<Wakes>,
+    change_notifier: Arc<JobChangeNotifier>,
     /// Permits one list at a time.
     listing: tokio::sync::Mutex<()>,
-    /// Notified when [`State::doubted`] is not empty.
+    /// Notified when [`TenantJobsState::doubted`] is not empty.
     doubt: Notify,
-    state: Mutex<State>,
+    state: Mutex<TenantJobsState>,
 }
 
 #[derive(Debug)]
-struct State {
-    kept: Kept,
+struct TenantJobsState {
+    cache: JobCache,
     /// Newest client; tokens are replaced from time to time.
     client: Client,
     /// Request time of the newest answered list; before the first list, the time at which following
@@ -56,15 +56,20 @@ struct State {
     doubted: HashSet<JobId>,
 }
 
-impl Followed {
-    pub(super) fn new(operator: String, wakes: Arc<Wakes>, client: Client, now: Instant) -> Self {
+impl TenantJobs {
+    pub(super) fn new(
+        operator: String,
+        change_notifier: Arc<JobChangeNotifier>,
+        client: Client,
+        now: Instant,
+    ) -> Self {
         Self {
             operator,
-            wakes,
+            change_notifier,
             listing: tokio::sync::Mutex::default(),
             doubt: Notify::new(),
-            state: Mutex::new(State {
-                kept: Kept::default(),
+            state: Mutex::new(TenantJobsState {
+                cache: JobCache::default(),
                 client,
                 listed: now,
                 asked: now,
@@ -117,11 +122,11 @@ impl Followed {
     }
 
     pub(super) fn get(&self, id: JobId) -> Option<JobView> {
-        self.state().kept.get(id).cloned()
+        self.state().cache.get(id).cloned()
     }
 
     pub(super) fn knows(&self, id: JobId) -> bool {
-        self.state().kept.get(id).is_some()
+        self.state().cache.get(id).is_some()
     }
 
     /// Waits until there are jobs that may have changed without an event, and returns them.
@@ -131,16 +136,16 @@ impl Followed {
     }
 
     /// Caches a read, and wakes the reconciliation of its object if the state is new.
-    pub(super) fn take(&self, job: &JobView, read: Read) -> Taken {
+    pub(super) fn take(&self, job: &JobView, read: RequestTimes) -> JobCacheUpdate {
         // A writer of statuses can name any job, so other jobs are ignored; trials carry the labels
         // of their study.
         let is_ours = job.labels.get(label::OPERATOR) == Some(&self.operator);
         if !is_ours || job.trial.is_some() {
-            return Taken::Same;
+            return JobCacheUpdate::Same;
         }
-        let taken = self.state().kept.take(job, read);
-        if taken == Taken::Changed {
-            self.wakes.wake(job);
+        let taken = self.state().cache.take(job, read);
+        if taken == JobCacheUpdate::Changed {
+            self.change_notifier.notify(job);
         }
         taken
     }
@@ -180,10 +185,10 @@ impl Followed {
         let took = read.answered.saturating_duration_since(read.asked);
         let pause = EVERY.max(took * SHARE);
         let mut state = self.state();
-        state.kept.sweep(read.answered);
+        state.cache.sweep(read.answered);
         state.listed = state.listed.max(read.asked);
         state.good_until = Some(read.answered + 2 * pause + LATE);
-        Ok((state.kept.missing(&living, read), read.answered + pause))
+        Ok((state.cache.missing(&living, read), read.answered + pause))
     }
 
     async fn living(&self, client: &Client) -> Result<Vec<JobView>, ClientError> {
@@ -232,14 +237,14 @@ impl Followed {
         let mut gone: HashSet<JobId> = ids.into_iter().collect();
         for job in &page.items {
             gone.remove(&job.id);
-            if self.take(job, read) == Taken::Older {
+            if self.take(job, read) == JobCacheUpdate::Older {
                 changed.insert(job.id);
             }
         }
         for id in gone {
-            let was = self.state().kept.forget(id, read);
+            let was = self.state().cache.forget(id, read);
             if let Some(job) = was {
-                self.wakes.wake(&job);
+                self.change_notifier.notify(&job);
             }
         }
         Ok(())
@@ -249,21 +254,21 @@ impl Followed {
     /// requests.
     pub(super) fn forget(&self, jobs: &HashSet<JobId>) {
         for id in jobs {
-            let was = self.state().kept.discard(*id);
+            let was = self.state().cache.discard(*id);
             if let Some(job) = was {
-                self.wakes.wake(&job);
+                self.change_notifier.notify(&job);
             }
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, TenantJobsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Read that is answered now.
-pub(super) fn since(asked: Instant) -> Read {
-    Read {
+pub(super) fn since(asked: Instant) -> RequestTimes {
+    RequestTimes {
         asked,
         answered: clock::monotonic(),
     }
