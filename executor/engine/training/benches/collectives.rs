@@ -9,8 +9,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
-use muster_comm::collective::{self, Algorithm, all_reduce_arena};
-use muster_comm::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
+use muster_comm::collective::{self, AllReduceAlgorithm, all_reduce_arena};
+use muster_comm::fabric::{
+    Arena, Credentials, Fabric, FabricOptions, GroupView, PeerPort, ViewMember,
+};
 use muster_comm::wire::Connection;
 use muster_compute::pages;
 use muster_model::id::{JobId, TaskId};
@@ -28,13 +30,13 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     /// An arena over TCP links.
-    Tcp(Algorithm),
+    Tcp(AllReduceAlgorithm),
     /// An arena in shared memory: sums computed from the gradients of all ranks.
     Arena,
     /// Like `Arena`, and each rank copies the sums to its own memory.
     ArenaCopied,
     /// Private memory over rings in shared memory.
-    Rings(Algorithm),
+    Rings(AllReduceAlgorithm),
     Gloo,
     MpiTcp,
     MpiShared,
@@ -46,11 +48,14 @@ enum Side {
 }
 
 const SIDES: [(&str, Side); 10] = [
-    ("muster tcp ring", Side::Tcp(Algorithm::Ring)),
-    ("muster tcp halving", Side::Tcp(Algorithm::HalvingDoubling)),
+    ("muster tcp ring", Side::Tcp(AllReduceAlgorithm::Ring)),
+    (
+        "muster tcp halving",
+        Side::Tcp(AllReduceAlgorithm::HalvingDoubling),
+    ),
     ("muster shm arena", Side::Arena),
     ("muster shm arena+copy", Side::ArenaCopied),
-    ("muster shm rings", Side::Rings(Algorithm::Ring)),
+    ("muster shm rings", Side::Rings(AllReduceAlgorithm::Ring)),
     ("gloo", Side::Gloo),
     ("openmpi tcp", Side::MpiTcp),
     ("openmpi shm", Side::MpiShared),
@@ -247,14 +252,14 @@ fn member(side: &str) {
         id: TaskId(Uuid::from_u128(rank as u128)),
         attempt: 1,
     };
-    let port = Port::bind("127.0.0.1", Some(&meeting), credentials).expect("a port");
-    let view = View {
+    let port = PeerPort::bind("127.0.0.1", Some(&meeting), credentials).expect("a port");
+    let view = GroupView {
         number: 1,
         members: meet(&meeting, ranks, &port.member()),
     };
-    let options = Options {
+    let options = FabricOptions {
         shared_memory: !matches!(side, Side::Tcp(_)),
-        ..Options::default()
+        ..FabricOptions::default()
     };
     let mut fabric = Fabric::join(&port, view, &options).expect("the view");
     let mut arena = Arena::new(floats).expect("an arena");
@@ -281,7 +286,7 @@ fn member(side: &str) {
                 all_reduce_arena(&mut fabric, &mut arena, 0..floats, algorithm).expect("a sum");
             }
             _ => {
-                all_reduce_arena(&mut fabric, &mut arena, 0..floats, Algorithm::Ring)
+                all_reduce_arena(&mut fabric, &mut arena, 0..floats, AllReduceAlgorithm::Ring)
                     .expect("a sum");
                 if *side == Side::ArenaCopied {
                     private.copy_from_slice(collective::sums(&fabric, &arena));
@@ -348,7 +353,7 @@ fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: u
 }
 
 /// Members find each other by files: writes the own one and waits for the others.
-fn meet(folder: &Path, ranks: usize, me: &Member) -> Vec<Member> {
+fn meet(folder: &Path, ranks: usize, me: &ViewMember) -> Vec<ViewMember> {
     let file = |id: TaskId| folder.join(format!("{id}.json"));
     let draft = folder.join(format!("{}.draft", me.id));
     let text = serde_json::to_string(me).expect("plain data");

@@ -3,7 +3,7 @@
 use super::FabricError;
 use super::mesh::Mesh;
 use super::node::MEMBERS;
-use crate::collective::{self, Algorithm};
+use crate::collective::{self, AllReduceAlgorithm};
 
 /// Every rank announces the ranks with which it shares memory. A group consists of ranks that all
 /// share memory with each other. A pair that fell back to TCP thus splits a group and does not
@@ -15,7 +15,7 @@ pub(super) fn agree(mesh: &mut Mesh) -> Result<Vec<Vec<usize>>, FabricError> {
         mine[rank * n + peer] = f32::from(u8::from(mesh.is_shared_memory(peer)));
     }
     let mut all = vec![0.0; n * n];
-    collective::all_reduce(mesh, Algorithm::Tree, &[], &mine, &mut all)?;
+    collective::all_reduce(mesh, AllReduceAlgorithm::Tree, &[], &mine, &mut all)?;
     Ok(groups(n, MEMBERS, |a, b| all[a * n + b] > 0.0))
 }
 

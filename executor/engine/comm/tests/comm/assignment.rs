@@ -4,7 +4,7 @@
 #[path = "../../../../../scheduler/sim/tests/traces/mod.rs"]
 mod traces;
 
-use muster_comm::assign::{Piece, assign, load};
+use muster_comm::assign::{ParameterPiece, assign, load};
 use std::collections::BTreeMap;
 
 /// Lengths of each network's blocks, in order.
@@ -91,10 +91,10 @@ fn compare(lens: &[usize], shards: usize) -> Compared {
     let mut offset = 0;
     // A gap after every block prevents neighbours from merging, which would lower the number of
     // requests unfairly.
-    let apart: Vec<Piece> = lens
+    let apart: Vec<ParameterPiece> = lens
         .iter()
         .map(|&len| {
-            let piece = Piece { offset, len };
+            let piece = ParameterPiece { offset, len };
             offset += len + 1;
             piece
         })

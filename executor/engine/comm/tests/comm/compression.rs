@@ -2,8 +2,9 @@
 //! in bytes from the network.
 
 use muster_comm::compress::{
-    CHUNK, Codec, Correction, DecodeError, Dense, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane,
-    Qsgd, Rounding, Scale, Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
+    CHUNK, Codec, Correction, DecodeError, DecodeMode, DenseCodec, EncodingKey, FeedbackPlane,
+    FeedbackState, HalfCodec, HalfFormat, Norm, OneBit, Qsgd, Rounding, Scale, Selection, Sparse,
+    TernGrad, decode, encode, max_encoded_bytes,
 };
 use proptest::prelude::*;
 
@@ -34,11 +35,11 @@ fn codecs() -> Vec<Pair> {
         Box::new(OneBit::new()),
         Box::new(OneBit::portable()),
     )];
-    codecs.push(("plain".into(), Box::new(Dense), Box::new(Dense)));
+    codecs.push(("plain".into(), Box::new(DenseCodec), Box::new(DenseCodec)));
     for format in [HalfFormat::F16, HalfFormat::Bf16] {
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
             for feedback in [false, true] {
-                let codec = Half::new(format, rounding, feedback);
+                let codec = HalfCodec::new(format, rounding, feedback);
                 codecs.push((
                     format!("{codec:?}"),
                     Box::new(codec),
@@ -108,19 +109,19 @@ impl<'a> Side<'a> {
         };
         Self {
             codec,
-            residual: plane(Plane::Residual),
-            velocity: plane(Plane::Velocity),
+            residual: plane(FeedbackPlane::Residual),
+            velocity: plane(FeedbackPlane::Velocity),
             bytes: Vec::new(),
         }
     }
 
     fn encode(&mut self, step: u64, gradients: &[f32]) -> &[u8] {
-        let key = Key {
+        let key = EncodingKey {
             seed: 3,
             step,
             block: 1,
         };
-        let state = State {
+        let state = FeedbackState {
             residual: &mut self.residual,
             velocity: &mut self.velocity,
         };
@@ -133,7 +134,7 @@ impl<'a> Side<'a> {
 
     fn decoded(&self, len: usize) -> Vec<f32> {
         let mut out = vec![f32::NAN; len];
-        decode(self.codec, &self.bytes, &mut out, Mode::Overwrite).expect("our own bytes");
+        decode(self.codec, &self.bytes, &mut out, DecodeMode::Overwrite).expect("our own bytes");
         out
     }
 }
@@ -159,7 +160,7 @@ fn gradients(seed: u64, len: usize) -> Vec<f32> {
 #[test]
 fn sent_values_plus_residual_equal_the_gradients() {
     for (name, codec, _) in codecs() {
-        if codec.planes() != [Plane::Residual] {
+        if codec.planes() != [FeedbackPlane::Residual] {
             continue;
         }
         for len in LENGTHS {
@@ -225,7 +226,7 @@ fn adding_is_decoding_and_then_adding() {
                     .zip(side.decoded(len))
                     .map(|(a, b)| a + b)
                     .collect();
-                decode(&*codec, &side.bytes, &mut sum, Mode::Add).expect("our own bytes");
+                decode(&*codec, &side.bytes, &mut sum, DecodeMode::Add).expect("our own bytes");
                 assert_eq!(sum, expected, "{name}, {len} numbers");
             }
         }
@@ -242,7 +243,7 @@ fn an_encoding_cut_short_or_continued_is_refused() {
             let mut longer = side.bytes.clone();
             longer.push(0);
             assert_eq!(
-                decode(&*codec, &longer, &mut out, Mode::Add),
+                decode(&*codec, &longer, &mut out, DecodeMode::Add),
                 Err(DecodeError::Trailing(1)),
                 "{name}, {len} numbers"
             );
@@ -252,7 +253,7 @@ fn an_encoding_cut_short_or_continued_is_refused() {
                 }
                 let shorter = &side.bytes[..side.bytes.len() - cut];
                 assert!(
-                    decode(&*codec, shorter, &mut out, Mode::Overwrite).is_err(),
+                    decode(&*codec, shorter, &mut out, DecodeMode::Overwrite).is_err(),
                     "{name}, {len} numbers, {cut} bytes cut off"
                 );
             }
@@ -293,7 +294,7 @@ proptest! {
         for (_, wide, portable) in codecs() {
             for codec in [wide, portable] {
                 let mut out = vec![0.0; len];
-                let read = decode(&*codec, &bytes, &mut out, Mode::Add);
+                let read = decode(&*codec, &bytes, &mut out, DecodeMode::Add);
                 if bytes.len() > max_encoded_bytes(&*codec, len) {
                     prop_assert!(read.is_err());
                 }
@@ -303,10 +304,10 @@ proptest! {
 }
 
 /// Brings `known` to `wanted` by encoding the difference and adding the decoded bytes.
-fn caught_up(codec: &dyn Codec, key: Key, wanted: &[f32], known: &mut [f32]) -> Vec<u8> {
+fn caught_up(codec: &dyn Codec, key: EncodingKey, wanted: &[f32], known: &mut [f32]) -> Vec<u8> {
     let lacking: Vec<f32> = wanted.iter().zip(&*known).map(|(a, b)| a - b).collect();
     let mut lost = vec![0.0; wanted.len()];
-    let mut state = State {
+    let mut state = FeedbackState {
         residual: &mut lost,
         velocity: &mut [],
     };
@@ -314,14 +315,14 @@ fn caught_up(codec: &dyn Codec, key: Key, wanted: &[f32], known: &mut [f32]) -> 
     let mut out = vec![0; codec.max_chunk_bytes(wanted.len())];
     let bytes = codec.encode_chunk(key, &prepared, 0, &lacking, state, &mut out);
     out.truncate(bytes);
-    codec.decode_chunk(&out, known, Mode::Add).unwrap();
+    codec.decode_chunk(&out, known, DecodeMode::Add).unwrap();
     out
 }
 
 /// Bytes and known values are the same in one pass or several, for the whole chunk or run by run.
 #[test]
 fn catch_up_equals_encoding_the_difference_and_adding_it() {
-    let key = Key {
+    let key = EncodingKey {
         seed: 5,
         step: 3,
         block: 1,
@@ -372,7 +373,7 @@ fn any_bytes_of_its_length_are_a_chunk_of_a_fixed_codec() {
                 .map(|i| (i * 37 + 11) as u8)
                 .collect();
             let mut out = vec![0.0; len];
-            let read = codec.decode_chunk(&bytes, &mut out, Mode::Overwrite);
+            let read = codec.decode_chunk(&bytes, &mut out, DecodeMode::Overwrite);
             assert_eq!(read, Ok(bytes.len()), "{name}, {len}");
         }
     }

@@ -6,8 +6,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use muster_comm::collective::{Choice, Group};
-use muster_comm::fabric::{Coordinator, Credentials, Gathering, Options, Port, Report, View};
+use muster_comm::collective::{AlgorithmChoice, CollectiveGroup};
+use muster_comm::fabric::{
+    Coordinator, Credentials, FabricOptions, Gathering, GroupView, MemberReport, PeerPort,
+};
 use muster_model::id::{JobId, TaskId};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
@@ -41,7 +43,7 @@ struct Orders {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Call {
-    Next(Report),
+    Next(MemberReport),
     SomeoneWaits,
     /// Result of a step: contributions and duration of the all-reduce.
     Step {
@@ -54,7 +56,7 @@ enum Call {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    View(View),
+    View(GroupView),
     Refused(String),
     Waits(bool),
     Noted,
@@ -75,7 +77,7 @@ impl Remote {
 }
 
 impl Coordinator for Remote {
-    fn next_view(&self, report: Report) -> Result<View, String> {
+    fn next_view(&self, report: MemberReport) -> Result<GroupView, String> {
         match self.call(&Call::Next(report)) {
             Answer::View(view) => Ok(view),
             Answer::Refused(why) => Err(why),
@@ -103,7 +105,7 @@ fn value(id: u32, step: u64, i: usize) -> f32 {
 
 /// Every member sends its id and step to rank 0; data of a sum would differ from these. A lost
 /// member may end the exchange.
-fn gather(group: &mut Group, id: u32, step: u64) {
+fn gather(group: &mut CollectiveGroup, id: u32, step: u64) {
     let (rank, members) = (group.rank(), group.view().members.clone());
     let mut word = [id as f32, step as f32];
     if rank > 0 {
@@ -134,14 +136,21 @@ fn member() {
         id: task(orders.id),
         attempt: 1,
     };
-    let port = Port::bind("127.0.0.1", Some(Path::new(&orders.folder)), credentials).unwrap();
-    let options = Options {
+    let port = PeerPort::bind("127.0.0.1", Some(Path::new(&orders.folder)), credentials).unwrap();
+    let options = FabricOptions {
         shared_memory: orders.shared_memory,
-        ..Options::default()
+        ..FabricOptions::default()
     };
     let coordinator = Arc::clone(&remote);
-    let mut group =
-        Group::start(port, coordinator, FLOATS, Choice::Fastest, false, options).unwrap();
+    let mut group = CollectiveGroup::start(
+        port,
+        coordinator,
+        FLOATS,
+        AlgorithmChoice::Fastest,
+        false,
+        options,
+    )
+    .unwrap();
     // The parameters: the number of their updates, and the values.
     let mut step = [0.0];
     let mut parameters = vec![0.5; 1_003];
@@ -247,7 +256,7 @@ impl Office {
         }
     }
 
-    fn next(&self, report: Report) -> Answer {
+    fn next(&self, report: MemberReport) -> Answer {
         let (id, left) = (report.member.id, report.view);
         let mut gathering = self.gathering.lock().unwrap();
         if let Err(why) = gathering.report(report) {
@@ -294,12 +303,12 @@ fn story(shared_memory: bool, dies_after_us: u64) {
         shared_memory,
         dies_after_us: None,
     };
-    let office = Arc::new(Office {
+    let server = Arc::new(Office {
         gathering: Mutex::new(Gathering::new(4)),
         formed: Condvar::new(),
         steps: Mutex::default(),
     });
-    let desk = Arc::clone(&office);
+    let desk = Arc::clone(&server);
     thread::spawn(move || {
         for stream in listener.incoming() {
             let desk = Arc::clone(&desk);
@@ -314,7 +323,7 @@ fn story(shared_memory: bool, dies_after_us: u64) {
     }
     // The new member is started after the survivors have completed the step of the loss.
     let deadline = Instant::now() + Duration::from_secs(100);
-    while !office
+    while !server
         .steps
         .lock()
         .unwrap()
@@ -342,7 +351,7 @@ fn story(shared_memory: bool, dies_after_us: u64) {
         let ended = member.wait().unwrap();
         assert_eq!(ended.success(), *id != VICTIM, "member {id}: {ended}");
     }
-    check(&office.steps.lock().unwrap().0);
+    check(&server.steps.lock().unwrap().0);
 }
 
 fn check(steps: &BTreeMap<(u64, u32), (usize, u64)>) {

@@ -3,7 +3,7 @@
 
 use super::{Pair, median};
 use muster_model::spec;
-use muster_training::checkpoint::{Contents, Source as _};
+use muster_training::checkpoint::{Contents, ContentsSource as _};
 use std::thread;
 use std::time::Instant;
 

@@ -6,16 +6,18 @@
 //! megabyte.
 
 use super::{SECRET, median, sgd, start_exchange};
-use muster_comm::assign::Piece;
-use muster_comm::parts::Order;
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
+use muster_comm::assign::ParameterPiece;
+use muster_comm::partitions::PartitionOrder;
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
 use muster_compute::model::{Batch, InputShape, Network, Workspace, zoo};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
 use muster_training::document;
-use muster_training::shard::{Exchange, Recipe};
-use muster_training::worker::{Address, Fetch, Pass, Ready, Reply, Shards, first_view};
+use muster_training::shard::{Recipe, ShardExchange};
+use muster_training::worker::{
+    GradientSink, ParameterFetch, PartitionedPass, Reply, ShardAddress, Shards, first_view,
+};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -41,7 +43,11 @@ pub fn rows() -> Vec<String> {
 }
 
 fn row(rate: f64) -> String {
-    let ways = [None, Some(Order::AsReady), Some(Order::ByNeed)];
+    let ways = [
+        None,
+        Some(PartitionOrder::AsReady),
+        Some(PartitionOrder::ByNeed),
+    ];
     let mut jobs: Vec<Vec<Worker>> = ways.iter().map(|way| start(*way, rate)).collect();
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); jobs.len()];
     for round in 0..ROUNDS {
@@ -74,16 +80,16 @@ fn row(rate: f64) -> String {
 }
 
 /// Both workers of a job with one shard, each over a connection of its own.
-fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
+fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<Worker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
     let size = network.parameter_count();
     let number = |number: usize| TaskId(Uuid::from_u128(number as u128));
     let recipe = Recipe::weights(document::constant(&sgd()), size, 1);
     let batch = (WORKERS * EXAMPLES) as u32;
-    let exchange = Exchange::new(number(10), recipe, Consistency::default(), batch);
+    let exchange = ShardExchange::new(number(10), recipe, Consistency::default(), batch);
     let exchange = exchange.sending(way.unwrap_or_default());
     let address = start_exchange(number(10), exchange, None);
-    let mut joined: Vec<(Shards, Vec<Address>)> = (0..WORKERS)
+    let mut joined: Vec<(Shards, Vec<ShardAddress>)> = (0..WORKERS)
         .map(|rank| {
             let reached = if rate.is_finite() {
                 relay(&address, &Wire::of(rate))
@@ -96,8 +102,8 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
                 secret: SECRET.to_owned(),
                 task_id: number(rank),
                 guest: match rank {
-                    0 => Guest::Chief,
-                    _ => Guest::Worker,
+                    0 => ConnectionPurpose::Chief,
+                    _ => ConnectionPurpose::Worker,
                 },
                 to: None,
                 says_held: false,
@@ -107,10 +113,10 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
             (shards.in_parts(way), addresses)
         })
         .collect();
-    let blocks: Vec<Piece> = network
+    let blocks: Vec<ParameterPiece> = network
         .blocks()
         .iter()
-        .map(|block| Piece {
+        .map(|block| ParameterPiece {
             offset: block.offset,
             len: block.len,
         })
@@ -187,8 +193,8 @@ impl Passes {
     }
 }
 
-impl Pass for Passes {
-    fn compute(&mut self, ready: Ready<'_>) -> StepStats {
+impl PartitionedPass for Passes {
+    fn compute(&mut self, ready: GradientSink<'_>) -> StepStats {
         self.network.loss_and_grad_after(
             std::mem::take(&mut self.is_begun),
             &mut self.workspace,
@@ -203,7 +209,7 @@ impl Pass for Passes {
         }
     }
 
-    fn go_ahead(&mut self, fetch: Fetch<'_>) {
+    fn go_ahead(&mut self, fetch: ParameterFetch<'_>) {
         self.is_begun = self.network.begin_fetching(
             &mut self.workspace,
             &mut self.parameters,

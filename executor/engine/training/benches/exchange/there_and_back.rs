@@ -2,15 +2,15 @@
 //! one worker and one PS shard with its update.
 
 use super::{SECRET, SHARD, WORKER, median, process_cpu, sgd, start_shard};
-use muster_comm::assign::Piece;
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
-use muster_comm::wire::{Connection, Kind, WireError};
+use muster_comm::assign::ParameterPiece;
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
+use muster_comm::wire::{Connection, FrameKind, WireError};
 use muster_compute::pages;
 use muster_model::id::JobId;
 use muster_model::spec;
 use muster_training::checkpoint::Contents;
 use muster_training::document;
-use muster_training::worker::{Address, Reply, Shards, first_view};
+use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -162,7 +162,7 @@ impl Frames {
             let mut connection = Connection::new(stream).expect("options");
             let mut values = pages::zeros(size);
             while receive(&mut connection, &mut values).is_ok() {
-                let sent = connection.send(Kind::Parameters, 0, &[], &[&values]);
+                let sent = connection.send(FrameKind::Parameters, 0, &[], &[&values]);
                 if sent.is_err() {
                     return;
                 }
@@ -176,7 +176,9 @@ impl Frames {
     }
 
     fn round(&mut self) {
-        let sent = self.connection.send(Kind::Push, 0, &[], &[&self.values]);
+        let sent = self
+            .connection
+            .send(FrameKind::Push, 0, &[], &[&self.values]);
         sent.expect("send");
         receive(&mut self.connection, &mut self.values).expect("receive");
     }
@@ -217,12 +219,12 @@ impl Link {
             job_id: JobId(Uuid::nil()),
             secret: SECRET.to_owned(),
             task_id: WORKER,
-            guest: Guest::Chief,
+            guest: ConnectionPurpose::Chief,
             to: None,
             says_held: false,
             plain_statistics: false,
         };
-        let addresses: [Address; 1] = [(SHARD, address)];
+        let addresses: [ShardAddress; 1] = [(SHARD, address)];
         let mut shards =
             Shards::join(&addresses, size, &hello).expect("the shard lets its worker in");
         let contents = Contents {
@@ -230,7 +232,7 @@ impl Link {
             state: vec![vec![0.0; size]; document::state_planes(&optimizer).len()],
             extras: Vec::new(),
         };
-        let all = Piece {
+        let all = ParameterPiece {
             offset: 0,
             len: size,
         };

@@ -18,14 +18,14 @@ const FILLED_AT_ONCE: usize = 1 << 17;
 #[derive(Debug, Clone)]
 pub struct Buffers {
     inputs: Vec<f32>,
-    answers: Answers,
+    answers: ExampleTargets,
     /// Values per example.
     input_len: usize,
     target_len: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Answers {
+enum ExampleTargets {
     Classes(Vec<u32>),
     Values(Vec<f32>),
     /// The inputs themselves, because the network is an autoencoder.
@@ -38,9 +38,9 @@ impl Buffers {
     pub fn new(network: &Network, data: &Dataset, examples: usize) -> Self {
         let (input_len, target_len) = (data.input.len(), network.targets());
         let answers = match data.task {
-            _ if network.wants_classes() => Answers::Classes(vec![0; examples * target_len]),
-            Task::Classify { .. } => Answers::Inputs,
-            Task::Regress { .. } => Answers::Values(vec![0.0; examples * target_len]),
+            _ if network.wants_classes() => ExampleTargets::Classes(vec![0; examples * target_len]),
+            Task::Classify { .. } => ExampleTargets::Inputs,
+            Task::Regress { .. } => ExampleTargets::Values(vec![0.0; examples * target_len]),
         };
         Self {
             inputs: vec![0.0; examples * input_len],
@@ -61,11 +61,11 @@ impl Buffers {
         let inputs = &mut self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         match &mut self.answers {
-            Answers::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
-            Answers::Values(values) => {
+            ExampleTargets::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
+            ExampleTargets::Values(values) => {
                 examples.fill(indices, inputs, TargetsMut::Values(&mut values[..len]));
             }
-            Answers::Inputs => examples.fill_inputs(indices, inputs),
+            ExampleTargets::Inputs => examples.fill_inputs(indices, inputs),
         }
         examples.augment(inputs, draw);
     }
@@ -75,9 +75,9 @@ impl Buffers {
         let inputs = &self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         let targets = match &self.answers {
-            Answers::Classes(classes) => Targets::Classes(&classes[..len]),
-            Answers::Values(values) => Targets::Values(&values[..len]),
-            Answers::Inputs => Targets::Values(inputs),
+            ExampleTargets::Classes(classes) => Targets::Classes(&classes[..len]),
+            ExampleTargets::Values(values) => Targets::Values(&values[..len]),
+            ExampleTargets::Inputs => Targets::Values(inputs),
         };
         Batch {
             inputs,
@@ -89,7 +89,7 @@ impl Buffers {
 
 /// A worker's examples of each update, and their random draws.
 #[derive(Debug, Clone)]
-struct Share {
+struct WorkerShare {
     global: GlobalBatches,
     rank: usize,
     workers: usize,
@@ -109,7 +109,7 @@ struct Skew {
     own: Shard,
 }
 
-impl Share {
+impl WorkerShare {
     /// Returns the number of examples of an update over all workers.
     fn update(&self) -> usize {
         let batch = self.global.batch();
@@ -160,9 +160,9 @@ impl Share {
 /// is the number of examples before the update.
 #[derive(Debug)]
 pub struct Batches {
-    share: Share,
+    share: WorkerShare,
     buffers: Buffers,
-    ahead: Option<Ahead>,
+    ahead: Option<BatchPrefetcher>,
 }
 
 impl Batches {
@@ -175,7 +175,7 @@ impl Batches {
         workers: usize,
         buffers: impl FnOnce(usize) -> Buffers,
     ) -> Self {
-        let share = Share {
+        let share = WorkerShare {
             global,
             rank,
             workers,
@@ -252,7 +252,7 @@ impl Batches {
             self.share.fill(&mut self.buffers, examples, place);
         }
         if self.ahead.is_none() && self.is_worth_a_thread(examples) {
-            self.ahead = Ahead::start(&self.share, &self.buffers, examples);
+            self.ahead = BatchPrefetcher::start(&self.share, &self.buffers, examples);
         }
         if let Some(ahead) = &mut self.ahead {
             ahead.begin(self.share.after(place));
@@ -297,7 +297,7 @@ impl Batches {
 
 /// A thread that fills the next batch.
 #[derive(Debug)]
-struct Ahead {
+struct BatchPrefetcher {
     /// `None` only while the thread ends.
     places: Option<SyncSender<(u64, Buffers)>>,
     filled: Receiver<(u64, Buffers)>,
@@ -306,9 +306,9 @@ struct Ahead {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Ahead {
+impl BatchPrefetcher {
     /// Returns `None` if no thread can be started. Training works without it.
-    fn start(share: &Share, buffers: &Buffers, examples: &Examples) -> Option<Self> {
+    fn start(share: &WorkerShare, buffers: &Buffers, examples: &Examples) -> Option<Self> {
         let (places, asked) = sync_channel::<(u64, Buffers)>(1);
         let (done, filled) = sync_channel(1);
         let (mut share, examples) = (share.clone(), examples.clone());
@@ -357,7 +357,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for BatchPrefetcher {
     fn drop(&mut self) {
         self.places = None;
         if let Some(thread) = self.thread.take() {

@@ -1,7 +1,7 @@
 //! Backup workers: a step does not wait for the slowest worker, and late gradients do not count.
 
 use crate::loopback::{Job, adam, forever, fresh, gradients, shard, size, stats, worker};
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
 use muster_training::worker::{Reply, Shards};

@@ -6,12 +6,12 @@ use crate::loopback::{
     worker,
 };
 use muster_comm::wire::WireError;
-use muster_comm::wire::hello::Hello;
+use muster_comm::wire::metadata::Hello;
 use muster_comm::wire::view::Departed;
 use muster_model::id::JobId;
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
-use muster_training::shard::{End, Exchange, Recipe, Refusal};
+use muster_training::shard::{Recipe, RequestRefusal, ShardEnd, ShardExchange};
 use muster_training::worker::{Reply, Shards, first_view};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
         assert_eq!(snapshot.contents.state.concat(), state);
         joined.remove(0).done();
         joined.into_iter().for_each(Shards::goodbye);
-        assert!(job.ends().iter().all(|&end| end == End::Finished));
+        assert!(job.ends().iter().all(|&end| end == ShardEnd::Finished));
     }
 }
 
@@ -58,7 +58,7 @@ fn a_snapshot_continues_on_another_number_of_shards() {
     let (mut joined, ..) = train(job.joined(0), 0, 3);
     let snapshot = joined[0].snapshot(Contents::default()).unwrap();
     joined.into_iter().for_each(Shards::goodbye);
-    assert_eq!(job.ends(), [End::Stopped]);
+    assert_eq!(job.ends(), [ShardEnd::Stopped]);
 
     let job = Job::start(2, 4, Consistency::default());
     let joined = job.filled(3, snapshot.updates, &snapshot.contents);
@@ -71,12 +71,12 @@ fn a_snapshot_continues_on_another_number_of_shards() {
 #[test]
 fn replaced_connection_leaves_no_state() {
     let recipe = Recipe::weights(adam(), size(), 1);
-    let exchange = Exchange::new(shard(0), recipe, Consistency::default(), BATCH);
+    let exchange = ShardExchange::new(shard(0), recipe, Consistency::default(), BATCH);
     let old = exchange.join(worker(1), false).unwrap();
     let new = exchange.join(worker(1), false).unwrap();
     exchange.depart(new, true);
     let pulled = exchange.pull(old, 0);
-    assert!(matches!(pulled, Err(Refusal::Replaced(task)) if task == worker(1)));
+    assert!(matches!(pulled, Err(RequestRefusal::Replaced(task)) if task == worker(1)));
     exchange.depart(old, false);
     assert_eq!(exchange.membership(Duration::ZERO).joined, 0);
     let chief = exchange.join(worker(0), true).unwrap();
@@ -223,7 +223,7 @@ fn coordinator_learns_of_orderly_leave_and_its_own_interrupts() {
         };
         assert_eq!(other.join().unwrap(), expected);
     });
-    assert_eq!(job.ends(), [End::Stopped, End::Stopped]);
+    assert_eq!(job.ends(), [ShardEnd::Stopped, ShardEnd::Stopped]);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_worker_lost_after_its_push_still_completes_the_step() {
     assert_eq!(reply, Reply::Gone);
     assert!(!joined[0].departed()[0].in_order);
     drop(joined);
-    assert_eq!(job.ends(), [End::PeerLost]);
+    assert_eq!(job.ends(), [ShardEnd::PeerLost]);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_stopped_shard_serves_until_its_workers_have_left() {
         Some(2)
     );
     joined.into_iter().for_each(Shards::goodbye);
-    assert_eq!(job.ends(), [End::Stopped]);
+    assert_eq!(job.ends(), [ShardEnd::Stopped]);
 }
 
 #[test]
@@ -375,5 +375,5 @@ fn waiting_workers_learn_that_training_has_finished() {
         chief.done();
         assert_eq!(told.join().unwrap(), Reply::Finished);
     });
-    assert_eq!(job.ends(), [End::Finished, End::Finished]);
+    assert_eq!(job.ends(), [ShardEnd::Finished, ShardEnd::Finished]);
 }

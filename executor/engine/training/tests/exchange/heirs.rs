@@ -1,5 +1,5 @@
 //! Shards with replicas in one process, whose connections a relay breaks at critical moments: the
-//! state of the promoted replica (`heir`).
+//! state of the promoted replica (`promoted`).
 
 use crate::loopback::{
     BATCH, Job, adam, enter, forever, fresh, gradients, hello, reference, shard, size, stats,
@@ -8,7 +8,7 @@ use crate::loopback::{
 use crate::relay::Relay;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
-use muster_training::worker::{Address, Reply, Shards, first_view};
+use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
 use std::thread;
 
 /// Two workers, and shards that replicate each other, all behind relays.
@@ -30,7 +30,7 @@ impl Ring {
         Self { job, first, others }
     }
 
-    fn addresses(&self, rank: usize) -> Vec<Address> {
+    fn addresses(&self, rank: usize) -> Vec<ShardAddress> {
         let relays = std::iter::once(&self.first[rank]).chain(&self.others);
         let numbered = relays.zip(0..);
         numbered

@@ -3,10 +3,10 @@
 //! after its last such push. So no gradient is lost or counted twice.
 
 use crate::loopback::{BATCH, Job, enter, fresh, gradients, hello, size, stats, worker};
-use muster_comm::assign::Piece;
+use muster_comm::assign::ParameterPiece;
 use muster_comm::compress::{CodecConfig, Feedback};
-use muster_comm::wire::hello::{Hello, StepStats};
-use muster_comm::wire::{Kind, greet};
+use muster_comm::wire::metadata::{Hello, StepStats};
+use muster_comm::wire::{FrameKind, handshake};
 use muster_compute::optimizer::{Optimizer, Rule};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
@@ -43,7 +43,7 @@ type History = Vec<(u64, Feedback)>;
 struct Kept {
     step: u64,
     contents: Contents,
-    pieces: Vec<Vec<Piece>>,
+    pieces: Vec<Vec<ParameterPiece>>,
 }
 
 /// Pushes one step, eagerly or not. Returns the next step; `None` if training has ended.
@@ -180,7 +180,7 @@ fn plane(feedback: &Feedback) -> &[f32] {
 
 /// Index of the push of a worker after which the residual in a shard's part of the checkpoint was
 /// taken.
-fn found(kept: &[f32], history: &History, pieces: &[Piece]) -> Option<usize> {
+fn found(kept: &[f32], history: &History, pieces: &[ParameterPiece]) -> Option<usize> {
     let same = |(_, feedback): &(u64, Feedback)| {
         let held = plane(feedback);
         pieces
@@ -479,11 +479,11 @@ fn residual_of_moved_pieces_is_dropped() {
     let to = Some(job.addresses[0].0);
     let hello = Hello { to, ..hello(1) };
     let limit = Duration::from_secs(10);
-    let (mut raw, _) = greet(&job.addresses[0].1, &hello, limit).unwrap();
+    let (mut raw, _) = handshake(&job.addresses[0].1, &hello, limit).unwrap();
     let of = hello.task_id.0.as_bytes().as_slice();
-    raw.send(Kind::Held, 1, of, &[&[1.0; 3]]).unwrap();
-    raw.send(Kind::Pull, 0, &[], &[]).unwrap();
-    assert_eq!(raw.receive().unwrap().kind, Kind::View);
+    raw.send(FrameKind::Held, 1, of, &[&[1.0; 3]]).unwrap();
+    raw.send(FrameKind::Pull, 0, &[], &[]).unwrap();
+    assert_eq!(raw.receive().unwrap().kind, FrameKind::View);
 }
 
 /// A worker of an older release could not parse the request for residuals. It is accepted where

@@ -4,7 +4,7 @@
 use crate::loopback::{
     BATCH, Job, adam, forever, fresh, gradients, reference, size, stats, worker,
 };
-use muster_comm::wire::hello::{StepStats, SumHead};
+use muster_comm::wire::metadata::{StepStats, SumHead};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
 use muster_training::worker::{Reply, Shards};

@@ -1,15 +1,17 @@
 //! Views that change during training, in one process: results, and notifications of workers.
 
-use muster_comm::assign::Piece;
+use muster_comm::assign::ParameterPiece;
 use muster_comm::compress::{CodecConfig, Codecs};
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
 use muster_compute::optimizer::{Optimizer, Rule};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
-use muster_training::shard::{End, Exchange, Identity, Recipe, Shard};
+use muster_training::shard::{Identity, Recipe, ShardEnd, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Moved, Reply, Shards, Snapshot, first_view};
+use muster_training::worker::{
+    Reply, ReshardingResult, ShardAddress, ShardSnapshot, Shards, first_view,
+};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +65,7 @@ pub(super) fn forever() -> bool {
 pub(super) struct Cluster {
     consistency: Consistency,
     codecs: Option<Codecs>,
-    shards: BTreeMap<u32, (Address, JoinHandle<End>)>,
+    shards: BTreeMap<u32, (ShardAddress, JoinHandle<ShardEnd>)>,
 }
 
 impl Cluster {
@@ -83,8 +85,8 @@ impl Cluster {
             secret: "s".repeat(64),
         };
         let recipe = self.recipe();
-        let exchange = Exchange::new(task_id, recipe, self.consistency, BATCH);
-        let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+        let exchange = ShardExchange::new(task_id, recipe, self.consistency, BATCH);
+        let shard = ShardServer::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = StopFlag::new(Duration::from_secs(10));
         let serving = thread::spawn(move || shard.serve(&stop, &|_| {}).unwrap());
@@ -95,14 +97,14 @@ impl Cluster {
         Recipe::weights(adam(), size(), 1).with_codecs(self.codecs.clone())
     }
 
-    pub(super) fn addresses(&self, numbers: &[u32]) -> Vec<Address> {
+    pub(super) fn addresses(&self, numbers: &[u32]) -> Vec<ShardAddress> {
         numbers
             .iter()
             .map(|number| self.shards[number].0.clone())
             .collect()
     }
 
-    pub(super) fn end(&mut self, number: u32) -> End {
+    pub(super) fn end(&mut self, number: u32) -> ShardEnd {
         self.shards.remove(&number).unwrap().1.join().unwrap()
     }
 
@@ -110,14 +112,14 @@ impl Cluster {
         self.join_at(number, &self.addresses(shards))
     }
 
-    pub(super) fn join_at(&self, number: u32, addresses: &[Address]) -> Shards {
+    pub(super) fn join_at(&self, number: u32, addresses: &[ShardAddress]) -> Shards {
         let hello = Hello {
             job_id: JobId(Uuid::nil()),
             secret: "s".repeat(64),
             task_id: worker(number),
             guest: match number {
-                0 => Guest::Chief,
-                _ => Guest::Worker,
+                0 => ConnectionPurpose::Chief,
+                _ => ConnectionPurpose::Worker,
             },
             to: None,
             says_held: false,
@@ -134,12 +136,12 @@ impl Cluster {
     pub(super) fn lead(&self, workers: &[u32], shards: &[u32]) -> Shards {
         let mut chief = self.join(0, shards);
         let mut offset = 0;
-        let blocks: Vec<Piece> = BLOCKS
+        let blocks: Vec<ParameterPiece> = BLOCKS
             .iter()
             .map(|&len| {
                 offset += len;
                 let offset = offset - len;
-                Piece { offset, len }
+                ParameterPiece { offset, len }
             })
             .collect();
         let workers = workers.iter().copied().map(worker).collect();
@@ -199,13 +201,13 @@ struct Stage {
 }
 
 struct Run {
-    snapshot: Snapshot,
+    snapshot: ShardSnapshot,
     /// The coordinator's parameters at the end.
     parameters: Vec<f32>,
-    moved: Vec<Moved>,
+    moved: Vec<ReshardingResult>,
     /// Results of [`follow`] by worker.
     followers: BTreeMap<u32, (u64, Vec<f32>)>,
-    ends: Vec<End>,
+    ends: Vec<ShardEnd>,
 }
 
 /// Trains `steps` steps through all stages, the first of which begins at 0.
@@ -344,7 +346,10 @@ fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     assert_eq!(run.snapshot.updates, steps);
     assert!(run.snapshot.contents.parameters == parameters);
     assert!(run.snapshot.contents.state.concat() == state);
-    assert_eq!(run.ends, [End::Stopped, End::Finished, End::Finished]);
+    assert_eq!(
+        run.ends,
+        [ShardEnd::Stopped, ShardEnd::Finished, ShardEnd::Finished]
+    );
     // Leaving workers have the parameters of their last step, and the remaining ones those of all
     // others.
     for (number, ended) in [(1, 9), (3, 9), (5, 9), (2, steps), (4, steps), (7, steps)] {
@@ -359,7 +364,7 @@ fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     }
     // Two thirds moved to the new shards. The first shard's third moved to the remaining ones.
     // There are three values per parameter.
-    let share = |moved: &Moved| moved.numbers as f64 / (3 * size()) as f64;
+    let share = |moved: &ReshardingResult| moved.numbers as f64 / (3 * size()) as f64;
     assert!(
         (0.64..0.68).contains(&share(&run.moved[0])),
         "{:?}",
@@ -407,7 +412,10 @@ fn ssp_and_asp_change_views_at_a_barrier() {
             "{}",
             run.snapshot.updates
         );
-        assert_eq!(run.ends, [End::Stopped, End::Finished, End::Finished]);
+        assert_eq!(
+            run.ends,
+            [ShardEnd::Stopped, ShardEnd::Finished, ShardEnd::Finished]
+        );
         assert_eq!(run.moved.len(), 2);
         assert!(
             run.moved
@@ -506,7 +514,7 @@ fn worker_that_never_connected_is_not_waited_for() {
         let reply = chief.push_pull(0, stats, &gradients(0, 0), &mut parameters, &forever);
         assert!(matches!(reply, Ok(Reply::Parameters { clock: 1, .. })));
         chief.done();
-        assert_eq!(cluster.end(0), End::Finished);
+        assert_eq!(cluster.end(0), ShardEnd::Finished);
     }
 }
 
@@ -578,6 +586,6 @@ fn worker_admitted_while_it_gives_up_waiting_is_a_member() {
     assert_eq!(parameters, fresh().parameters);
     let chief: Option<Shards> = chief.into_inner().unwrap();
     chief.expect("it has begun").done();
-    assert_eq!(cluster.end(0), End::Finished);
-    assert_eq!(cluster.end(1), End::Finished);
+    assert_eq!(cluster.end(0), ShardEnd::Finished);
+    assert_eq!(cluster.end(1), ShardEnd::Finished);
 }

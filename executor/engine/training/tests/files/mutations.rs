@@ -6,20 +6,21 @@
 //! `cargo test -p muster-training --test files mutations -- --ignored` runs a hundred times as many
 //! cases. A failure prints the minimised case.
 
-use muster_comm::assign::Piece;
-use muster_comm::fabric::{Channel, Credentials, ORDER, PeerHello, Port};
-use muster_comm::wire::hello::{Guest, Hello, StepStats, SumHead};
-use muster_comm::wire::{HEADER_BYTES, Header, Kind};
+use muster_comm::assign::ParameterPiece;
+use muster_comm::fabric::{Credentials, ORDER, PeerChannel, PeerHello, PeerPort};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats, SumHead};
+use muster_comm::wire::{FrameKind, HEADER_BYTES, Header};
 use muster_compute::optimizer::{Optimizer, Rule};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::spec::{Consistency, JobSpec};
 use muster_training::checkpoint::{
-    Contents, Curve, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS, Source as _,
+    Contents, ContentsSource as _, DataPosition, JobFolder, LossProgress, Manifest, NamedBlock,
+    RANDOMNESS, TaskCounts,
 };
-use muster_training::shard::{Exchange, Identity, Recipe, Shard};
+use muster_training::shard::{Identity, Recipe, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Reply, Shards, first_view};
+use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sha2::{Digest as _, Sha256};
@@ -219,7 +220,7 @@ fn changed(recorded: &[Frame], changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-fn hello(task_id: TaskId, guest: Guest) -> Hello {
+fn hello(task_id: TaskId, guest: ConnectionPurpose) -> Hello {
     Hello {
         job_id: JobId(Uuid::nil()),
         secret: "a".repeat(64),
@@ -245,8 +246,8 @@ fn shard() -> (String, StopFlag) {
         secret: "a".repeat(64),
     };
     let recipe = Recipe::weights(sgd, SIZE, 1);
-    let exchange = Exchange::new(SHARD, recipe, Consistency::default(), 1);
-    let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+    let exchange = ShardExchange::new(SHARD, recipe, Consistency::default(), 1);
+    let shard = ShardServer::bind("127.0.0.1", identity, exchange).unwrap();
     let address = shard.address().to_string();
     let stop = StopFlag::new(Duration::from_secs(1));
     let told = stop.clone();
@@ -256,13 +257,14 @@ fn shard() -> (String, StopFlag) {
 
 /// The only worker of a job, after its start.
 fn begun(address: &str) -> Shards {
-    let addresses: [Address; 1] = [(SHARD, address.to_owned())];
-    let mut shards = Shards::join(&addresses, SIZE, &hello(CHIEF, Guest::Chief)).unwrap();
+    let addresses: [ShardAddress; 1] = [(SHARD, address.to_owned())];
+    let mut shards =
+        Shards::join(&addresses, SIZE, &hello(CHIEF, ConnectionPurpose::Chief)).unwrap();
     let contents = Contents {
         parameters: vec![1.0; SIZE],
         ..Contents::default()
     };
-    let all = Piece {
+    let all = ParameterPiece {
         offset: 0,
         len: SIZE,
     };
@@ -343,7 +345,7 @@ fn recorded() -> [Vec<Frame>; 2] {
 /// The same frames with the handshake of a worker that is not in the view.
 fn as_guest(recorded: &[Frame]) -> Vec<Frame> {
     let mut out = recorded.to_vec();
-    out[0].meta = serde_json::to_vec(&hello(GUEST, Guest::Worker)).unwrap();
+    out[0].meta = serde_json::to_vec(&hello(GUEST, ConnectionPurpose::Worker)).unwrap();
     let bytes = out[0].meta.len() as u32;
     out[0].set(16, &bytes.to_le_bytes());
     out
@@ -379,21 +381,21 @@ fn run<S: Strategy>(cases: u32, strategy: S, mut test: impl FnMut(S::Value)) {
 
 fn a_shard_outlives(cases: u32) {
     let [recorded, drawing] = recorded();
-    let kinds: Vec<Kind> = recorded
+    let kinds: Vec<FrameKind> = recorded
         .iter()
         .chain(&drawing)
         .map(|frame| Header::decode(&frame.header).unwrap().kind)
         .collect();
     for kind in [
-        Kind::Hello,
-        Kind::Change,
-        Kind::Init,
-        Kind::Push,
-        Kind::Together,
-        Kind::Await,
-        Kind::Snapshot,
-        Kind::Lend,
-        Kind::Draw,
+        FrameKind::Hello,
+        FrameKind::Change,
+        FrameKind::Init,
+        FrameKind::Push,
+        FrameKind::Together,
+        FrameKind::Await,
+        FrameKind::Snapshot,
+        FrameKind::Lend,
+        FrameKind::Draw,
     ] {
         assert!(
             kinds.contains(&kind),
@@ -445,7 +447,7 @@ fn port_survives_mutated_handshakes() {
         id: CHIEF,
         attempt: 1,
     };
-    let port = Port::bind("127.0.0.1", None, credentials.clone()).unwrap();
+    let port = PeerPort::bind("127.0.0.1", None, credentials.clone()).unwrap();
     let address = port.member().address.to_string();
     let greeting = serde_json::to_vec(&PeerHello {
         job_id: credentials.job_id,
@@ -454,12 +456,12 @@ fn port_survives_mutated_handshakes() {
         from: GUEST,
         attempt: 1,
         to: CHIEF,
-        channel: Channel::Data,
+        channel: PeerChannel::Data,
         order: ORDER,
     })
     .unwrap();
     let header = Header {
-        kind: Kind::Hello,
+        kind: FrameKind::Hello,
         clock: 1,
         meta_bytes: greeting.len() as u32,
         payload_bytes: 0,
@@ -503,16 +505,16 @@ fn manifest() -> Manifest {
         job_id: JobId(Uuid::from_u128(9)),
         revision: 1,
         step: 7,
-        position: Position::at(7, 10, 320),
+        position: DataPosition::at(7, 10, 320),
         consistency: spec.exchange.consistency,
         engine: spec.engine().clone(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: 7,
-        layout: Layout {
+        layout: TaskCounts {
             workers: 1,
             ps_shards: 1,
         },
-        curve: Curve::default(),
+        curve: LossProgress::default(),
         blocks: vec![block("one", 0, 30), block("two", 30, 12)],
         state_planes: vec!["momentum".to_owned()],
         extras: vec![("rest".to_owned(), 5)],

@@ -5,17 +5,20 @@ use crate::loopback::{Job, forever, gradients, hello, shard, size, stats, train,
 use crate::relay::Relay;
 use crate::rig::{Launch, Rig, spec};
 use muster_comm::compress::CodecConfig;
-use muster_comm::wire::draw::DrawHead;
-use muster_comm::wire::hello::{Guest, Hello};
-use muster_comm::wire::{Connection, Kind, WireError, greet};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello};
+use muster_comm::wire::snapshot::SnapshotRangeHead;
+use muster_comm::wire::{Connection, FrameKind, WireError, handshake};
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::{CheckpointPolicy, Consistency, JobSpec, Rate};
 use muster_training::checkpoint::{
-    Attempt, CheckpointError, Contents, Curve, JobFolder, Kind as Order, Layout, Manifest,
-    NamedBlock, Outcome, Position, RANDOMNESS, Source, Writer,
+    CheckpointError, CheckpointWriter, Contents, ContentsSource, DataPosition, JobFolder,
+    LossProgress, Manifest, NamedBlock, RANDOMNESS, TaskCounts, WriteAttempt, WriteKind,
+    WriteOutcome,
 };
-use muster_training::shard::End;
-use muster_training::worker::{Address, Draw, DrawError, Reply, Shards, Snapshot};
+use muster_training::shard::ShardEnd;
+use muster_training::worker::{
+    Reply, ShardAddress, ShardSnapshot, Shards, SnapshotStream, SnapshotStreamError,
+};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +36,7 @@ fn folder(root: &Path) -> JobFolder {
     folder
 }
 
-fn manifest(step: u64, snapshot: &Snapshot) -> Manifest {
+fn manifest(step: u64, snapshot: &ShardSnapshot) -> Manifest {
     let spec: JobSpec = spec(json!({}));
     let extras = snapshot.contents.extras.iter();
     Manifest {
@@ -41,16 +44,16 @@ fn manifest(step: u64, snapshot: &Snapshot) -> Manifest {
         job_id: JobId(Uuid::nil()),
         revision: 1,
         step,
-        position: Position::at(step, 10, 100),
+        position: DataPosition::at(step, 10, 100),
         engine: spec.engine().clone(),
         consistency: Consistency::default(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: snapshot.updates,
-        layout: Layout {
+        layout: TaskCounts {
             workers: 2,
             ps_shards: 2,
         },
-        curve: Curve::default(),
+        curve: LossProgress::default(),
         blocks: vec![NamedBlock {
             name: "all".to_owned(),
             shape: vec![size()],
@@ -65,32 +68,43 @@ fn manifest(step: u64, snapshot: &Snapshot) -> Manifest {
     }
 }
 
-fn writer(folder: &JobFolder) -> Writer {
+fn writer(folder: &JobFolder) -> CheckpointWriter {
     let spared = Arc::new(|| Some(BTreeSet::new()));
     let policy = CheckpointPolicy::default();
-    Writer::start(folder.clone().into(), policy, spared, size(), 2).unwrap()
+    CheckpointWriter::start(folder.clone().into(), policy, spared, size(), 2).unwrap()
 }
 
-fn write(writer: &mut Writer, step: u64, (snapshot, draw): (Snapshot, Draw)) -> Attempt {
+fn write(
+    writer: &mut CheckpointWriter,
+    step: u64,
+    (snapshot, draw): (ShardSnapshot, SnapshotStream),
+) -> WriteAttempt {
     let manifest = manifest(step, &snapshot);
-    let source: Box<dyn Source> = Box::new(draw);
-    writer.begin_from(Order::Checkpoint, manifest, snapshot.contents, Some(source));
+    let source: Box<dyn ContentsSource> = Box::new(draw);
+    writer.begin_from(
+        WriteKind::Checkpoint,
+        manifest,
+        snapshot.contents,
+        Some(source),
+    );
     writer.wait(Duration::from_secs(60)).expect("in time")
 }
 
-fn lend(chief: &mut Shards) -> (Snapshot, Draw) {
+fn lend(chief: &mut Shards) -> (ShardSnapshot, SnapshotStream) {
     let (snapshot, draw) = chief.lend(Contents::default()).unwrap();
     (snapshot, draw.expect("both are of this release"))
 }
 
-fn filled((mut snapshot, draw): (Snapshot, Draw)) -> Snapshot {
+fn filled((mut snapshot, draw): (ShardSnapshot, SnapshotStream)) -> ShardSnapshot {
     draw.fill(&mut snapshot.contents).unwrap();
     snapshot
 }
 
 /// Wire error that is the reason of a failed source.
 fn why<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a WireError {
-    let error = error.downcast_ref::<DrawError>().expect("of a draw");
+    let error = error
+        .downcast_ref::<SnapshotStreamError>()
+        .expect("of a draw");
     &error.source
 }
 
@@ -122,7 +136,10 @@ fn snapshot_stays_at_its_step_until_it_is_read() {
         let root = tempfile::tempdir().unwrap();
         let folder = folder(root.path());
         let attempt = write(&mut writer(&folder), 3, lent);
-        assert!(matches!(attempt.outcome, Ok(Outcome::Checkpoint { .. })));
+        assert!(matches!(
+            attempt.outcome,
+            Ok(WriteOutcome::Checkpoint { .. })
+        ));
         let loaded = folder.newest_sound().unwrap().newest.unwrap().contents;
         assert!(loaded == expected.contents, "other bits, with {codec:?}");
 
@@ -166,13 +183,13 @@ fn snapshot_contains_the_pieces_at_its_time() {
     // A shard without pieces ends.
     resize(&mut chief, &addresses[1..], 3);
     let gone = job.shards.remove(0);
-    assert_eq!(gone.join().unwrap(), End::Stopped);
+    assert_eq!(gone.join().unwrap(), ShardEnd::Stopped);
     let expected = chief.snapshot(Contents::default()).unwrap();
     assert_eq!(filled(lend(&mut chief)), expected);
 }
 
 /// The coordinator, which is the only worker, continues with these shards from the step after `at`.
-fn resize(chief: &mut Shards, addresses: &[Address], at: u64) {
+fn resize(chief: &mut Shards, addresses: &[ShardAddress], at: u64) {
     chief.approach(addresses).unwrap();
     let workers = vec![worker(0)];
     chief
@@ -259,19 +276,23 @@ fn visit(
     change: impl FnOnce(&mut Hello),
 ) -> Result<Connection, WireError> {
     let mut hello = Hello {
-        guest: Guest::Checkpoint,
+        guest: ConnectionPurpose::Checkpoint,
         to: Some(shard(number)),
         ..hello(0)
     };
     change(&mut hello);
-    greet(address, &hello, Duration::from_secs(5)).map(|(connection, _)| connection)
+    handshake(address, &hello, Duration::from_secs(5)).map(|(connection, _)| connection)
 }
 
 /// Requests a range of a snapshot. Returns its values.
-fn ask(connection: &mut Connection, version: u64, head: DrawHead) -> Result<Vec<f32>, WireError> {
-    connection.send(Kind::Draw, version, &head.encode(), &[])?;
+fn ask(
+    connection: &mut Connection,
+    version: u64,
+    head: SnapshotRangeHead,
+) -> Result<Vec<f32>, WireError> {
+    connection.send(FrameKind::Draw, version, &head.encode(), &[])?;
     let header = connection.receive()?;
-    if header.kind != Kind::Drawn {
+    if header.kind != FrameKind::Drawn {
         return Err(connection.unexpected(header));
     }
     let mut numbers = vec![0.0; header.payload_bytes as usize / 4];
@@ -308,7 +329,7 @@ fn only_the_coordinator_reads_the_present_snapshot() {
         assert!(refused.ends_with(said), "{refused}");
     }
 
-    let head = |count, from, numbers| DrawHead {
+    let head = |count, from, numbers| SnapshotRangeHead {
         count,
         from,
         numbers,
@@ -330,7 +351,7 @@ fn only_the_coordinator_reads_the_present_snapshot() {
     refused(2, head(1, u64::MAX, 1));
     // All other frames of this connection are ignored.
     let mut talker = come();
-    talker.send(Kind::Done, 0, &[], &[]).unwrap();
+    talker.send(FrameKind::Done, 0, &[], &[]).unwrap();
     assert!(talker.receive().is_err());
     drop(lend(&mut joined[0]));
     assert!(matches!(
@@ -343,7 +364,7 @@ fn only_the_coordinator_reads_the_present_snapshot() {
     let (mut joined, ..) = train(joined, 2, 1);
     joined.remove(0).done();
     joined.into_iter().for_each(Shards::goodbye);
-    assert_eq!(job.ends(), [End::Finished]);
+    assert_eq!(job.ends(), [ShardEnd::Finished]);
 }
 
 /// An older shard closes a connection whose handshake it cannot parse, as this listener does after

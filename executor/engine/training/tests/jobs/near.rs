@@ -5,14 +5,14 @@
 
 use crate::rig::{self, Launch, Revision, Rig, samples, spec};
 use crate::single::{SHARD, WORKER, begin, bound, hello};
-use muster_comm::wire::hello::{Hello, StepStats};
-use muster_comm::wire::near::{Door, socket_name};
-use muster_comm::wire::{Header, Kind, WireError};
+use muster_comm::wire::local::{LocalListener, socket_name};
+use muster_comm::wire::metadata::{Hello, StepStats};
+use muster_comm::wire::{FrameKind, Header, WireError};
 use muster_model::id::JobId;
 use muster_model::task::Role;
-use muster_training::shard::Shard;
+use muster_training::shard::ShardServer;
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Reply, Shards};
+use muster_training::worker::{Reply, ShardAddress, Shards};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 const SIZE: usize = 1_000_000;
 /// Serves until its worker has left.
-fn serve(shard: Shard) -> (SocketAddr, thread::JoinHandle<()>) {
+fn serve(shard: ShardServer) -> (SocketAddr, thread::JoinHandle<()>) {
     let address = shard.address();
     let served = thread::spawn(move || {
         let stop = StopFlag::new(Duration::from_secs(1));
@@ -36,7 +36,7 @@ fn serve(shard: Shard) -> (SocketAddr, thread::JoinHandle<()>) {
 
 /// Joins, trains two steps and leaves. Returns the number of shards with shared memory.
 fn trains(address: SocketAddr, sockets: &Path) -> usize {
-    let addresses: [Address; 1] = [(SHARD, address.to_string())];
+    let addresses: [ShardAddress; 1] = [(SHARD, address.to_string())];
     let mut shards = Shards::join_near(&addresses, SIZE, &hello(), Some(sockets)).unwrap();
     let near = shards.near();
     begin(&mut shards, &addresses[0], SIZE, vec![WORKER]);
@@ -168,13 +168,13 @@ fn foreign_peers_on_the_local_socket_do_no_harm() {
         header.encode().to_vec()
     };
     let greeting = serde_json::to_vec(&hello()).unwrap();
-    let whole = [header(Kind::Hello, greeting.len() as u32, 0), greeting].concat();
+    let whole = [header(FrameKind::Hello, greeting.len() as u32, 0), greeting].concat();
     let attempts = [
         b"GET / HTTP/1.1\r\nHost: shard\r\nAccept: */*\r\n\r\n".to_vec(),
-        header(Kind::Push, 24, 400),
-        header(Kind::Hello, 1 << 20, 0),
-        header(Kind::Hello, 4, 1 << 36),
-        [header(Kind::Hello, 2, 0), b"{}".to_vec()].concat(),
+        header(FrameKind::Push, 24, 400),
+        header(FrameKind::Hello, 1 << 20, 0),
+        header(FrameKind::Hello, 4, 1 << 36),
+        [header(FrameKind::Hello, 2, 0), b"{}".to_vec()].concat(),
         whole,
     ];
     for attempt in attempts {
@@ -202,7 +202,7 @@ fn foreign_peers_on_the_local_socket_do_no_harm() {
 #[test]
 fn name_of_a_local_socket_contains_the_task() {
     let folder = tempfile::tempdir().unwrap();
-    let (door, _listener) = Door::open(folder.path(), SHARD, 7).unwrap();
+    let (door, _listener) = LocalListener::open(folder.path(), SHARD, 7).unwrap();
     assert_eq!(door.path(), folder.path().join("000000000002-7"));
 }
 
