@@ -54,8 +54,9 @@ impl PartitionPlace {
     }
 
     fn overlaps(&self, range: &Range<usize>) -> bool {
-        let meets = |own: &Range<usize>| own.start < range.end && range.start < own.end;
-        self.ranges.iter().any(meets)
+        self.ranges
+            .iter()
+            .any(|own| own.start < range.end && range.start < own.end)
     }
 
     /// Copies the part's values out of the arena.

@@ -85,8 +85,9 @@ impl Feedback {
     /// Planes of the worker with this rank, with their names in a checkpoint of all workers.
     #[must_use]
     pub fn extras(&self, rank: usize) -> Vec<(String, Vec<f32>)> {
-        let named = |(name, plane): (&str, &[f32])| (Self::extra(name, rank), plane.to_vec());
-        self.planes().map(named).collect()
+        self.planes()
+            .map(|(name, plane)| (Self::extra(name, rank), plane.to_vec()))
+            .collect()
     }
 
     /// Feedback of the workers from rank 0 on, from planes that [`Self::extras`] returned for the

@@ -108,11 +108,12 @@ impl CodecPlan {
     #[must_use]
     pub fn planes(&self) -> Vec<FeedbackPlane> {
         let all = [FeedbackPlane::Residual, FeedbackPlane::Velocity];
-        let is_used = |plane: &FeedbackPlane| {
-            let mut codecs = self.blocks.iter().map(|block| &block.codec);
-            codecs.any(|codec| codec.planes().contains(plane))
-        };
-        all.into_iter().filter(is_used).collect()
+        all.into_iter()
+            .filter(|plane| {
+                let mut codecs = self.blocks.iter().map(|block| &block.codec);
+                codecs.any(|codec| codec.planes().contains(plane))
+            })
+            .collect()
     }
 
     /// Maximum encoded length in bytes of a bucket of blocks.

@@ -206,8 +206,12 @@ mod tests {
     }
 
     fn ids(view: Option<&GroupView>) -> Option<Vec<u32>> {
-        let number = |member: &ViewMember| member.id.0.as_u128() as u32;
-        view.map(|view| view.members.iter().map(number).collect())
+        view.map(|view| {
+            view.members
+                .iter()
+                .map(|member| member.id.0.as_u128() as u32)
+                .collect()
+        })
     }
 
     /// A gathering in its first view, with members 0, 1 and 2.

@@ -59,8 +59,9 @@ impl FloatRingReader {
         mut sink: ReceiveSink<'_>,
     ) -> io::Result<(usize, bool)> {
         let most = sink.room() * FLOAT;
-        let take = |come: &[u8]| sink.take(0, bytemuck::cast_slice(come));
-        let (count, wake) = self.0.read(memory, most, FLOAT, take)?;
+        let (count, wake) = self.0.read(memory, most, FLOAT, |come| {
+            sink.take(0, bytemuck::cast_slice(come))
+        })?;
         Ok((count / FLOAT, wake))
     }
 

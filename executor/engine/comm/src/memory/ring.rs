@@ -266,8 +266,12 @@ mod tests {
             let (mut reader, mut at) = (RingReader::new(0), 0);
             while at < total {
                 let out = &mut got[at..];
-                let take = |come: &[u8]| out[..come.len()].copy_from_slice(come);
-                at += reader.read(&memory, total - at, 1, take).unwrap().0;
+                at += reader
+                    .read(&memory, total - at, 1, |come| {
+                        out[..come.len()].copy_from_slice(come)
+                    })
+                    .unwrap()
+                    .0;
                 thread::yield_now();
             }
         });

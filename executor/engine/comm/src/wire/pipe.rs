@@ -156,8 +156,9 @@ impl Pipe {
         let mut has_ended = false;
         loop {
             let most = out.len();
-            let take = |come: &[u8]| out[..come.len()].copy_from_slice(come);
-            let (count, wake) = reader.read(&self.memory, most, 1, take)?;
+            let (count, wake) = reader.read(&self.memory, most, 1, |come| {
+                out[..come.len()].copy_from_slice(come)
+            })?;
             if wake {
                 // The other socket reports a peer that no longer reads.
                 let _ = ring(&self.room);

@@ -150,8 +150,10 @@ impl TaskSetView {
     /// Pieces of all shards, in the order of the shards.
     #[must_use]
     pub fn assignment(&self) -> Vec<Vec<ParameterPiece>> {
-        let pieces = |holder: &ShardAssignment| holder.pieces.clone();
-        self.shards.iter().map(pieces).collect()
+        self.shards
+            .iter()
+            .map(|holder| holder.pieces.clone())
+            .collect()
     }
 
     /// Pieces of a shard in the previous layout.

@@ -42,12 +42,11 @@ impl<A: Deref<Target = [f32]>> Contents<A> {
 
 /// Whether every value is finite. Checks a chunk at a time without branches.
 pub(super) fn all_finite(values: &[f32]) -> bool {
-    let finite = |chunk: &[f32]| {
+    values.chunks(4096).all(|chunk| {
         chunk
             .iter()
             .fold(true, |all, value| all & value.is_finite())
-    };
-    values.chunks(4096).all(finite)
+    })
 }
 
 impl<A: Deref<Target = [f32]>, B: Deref<Target = [f32]>> PartialEq<Contents<B>> for Contents<A> {

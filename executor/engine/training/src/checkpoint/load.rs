@@ -111,8 +111,10 @@ pub(super) fn load<'s>(
 ) -> Result<Contents<CheckpointArena>, CheckpointError> {
     let parts = manifest.parts();
     // There may be further files, for other readers.
-    let unlisted = |part: &&CheckpointPart| !manifest.files.contains_key(&part.name);
-    if let Some(part) = parts.iter().find(unlisted) {
+    if let Some(part) = parts
+        .iter()
+        .find(|part| !manifest.files.contains_key(&part.name))
+    {
         let what = format!("it does not list {}, which its tensors need", part.name);
         return Err(CheckpointError::damaged(path, what));
     }
@@ -127,15 +129,14 @@ pub(super) fn load<'s>(
         .map(|(part, source)| check_header(part, source.as_ref(), &manifest.files[&part.name]))
         .collect::<Result<_, _>>()?;
     let runs = place(&parts, &data_at);
-    let memory = |(arena, floats): (usize, usize)| {
-        let runs: Vec<&PartRun> = runs.iter().filter(|run| run.arena == arena).collect();
-        LoadArena::of(floats, &runs, &sources)
-    };
     let mut memories: Vec<LoadArena> = manifest
         .arena_lens()
         .into_iter()
         .enumerate()
-        .map(memory)
+        .map(|(arena, floats)| {
+            let runs: Vec<&PartRun> = runs.iter().filter(|run| run.arena == arena).collect();
+            LoadArena::of(floats, &runs, &sources)
+        })
         .collect();
     let mut rest: Vec<ArenaRest<'_>> = memories.iter_mut().map(LoadArena::rest).collect();
     let mut chunks = Vec::new();

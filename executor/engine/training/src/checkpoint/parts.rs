@@ -191,14 +191,17 @@ pub fn optimizer(blocks: &[NamedBlock], planes: &[String]) -> Vec<PartTensor> {
 /// Tensors of further arenas, one each; `first` is the index of the first arena.
 #[must_use]
 pub fn extras(extras: &[(String, usize)], first: usize) -> Vec<PartTensor> {
-    let tensor = |(index, (name, len)): (usize, &(String, usize))| PartTensor {
-        name: name.clone(),
-        shape: vec![*len],
-        arena: first + index,
-        offset: 0,
-        len: *len,
-    };
-    extras.iter().enumerate().map(tensor).collect()
+    extras
+        .iter()
+        .enumerate()
+        .map(|(index, (name, len))| PartTensor {
+            name: name.clone(),
+            shape: vec![*len],
+            arena: first + index,
+            offset: 0,
+            len: *len,
+        })
+        .collect()
 }
 
 fn tensor(block: &NamedBlock, name: String, arena: usize) -> PartTensor {
@@ -217,17 +220,19 @@ mod tests {
 
     fn tensors(lens: &[usize]) -> Vec<PartTensor> {
         let mut offset = 0;
-        let one = |(index, &len): (usize, &usize)| {
-            offset += len;
-            PartTensor {
-                name: format!("t{index}"),
-                shape: vec![len],
-                arena: 0,
-                offset: offset - len,
-                len,
-            }
-        };
-        lens.iter().enumerate().map(one).collect()
+        lens.iter()
+            .enumerate()
+            .map(|(index, &len)| {
+                offset += len;
+                PartTensor {
+                    name: format!("t{index}"),
+                    shape: vec![len],
+                    arena: 0,
+                    offset: offset - len,
+                    len,
+                }
+            })
+            .collect()
     }
 
     #[test]

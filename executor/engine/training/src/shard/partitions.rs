@@ -242,8 +242,12 @@ impl ShardExchange {
         for part in 0..count {
             self.apply_part(state, part);
         }
-        let is_applied = |parted: &PartitionedStep| parted.applied.iter().all(|&applied| applied);
-        if !state.can_complete(0) || !state.parted.as_ref().is_some_and(is_applied) {
+        if !state.can_complete(0)
+            || !state
+                .parted
+                .as_ref()
+                .is_some_and(|parted| parted.applied.iter().all(|&applied| applied))
+        {
             return;
         }
         let parted = state.parted.take().expect("it was there");
@@ -286,8 +290,12 @@ impl ShardState {
     /// Sets the noise measurement of a step whose pushes have these targets, if all partitions of
     /// all pushes were measured.
     fn measure(&mut self, targets: &[u64], parted: &PartitionedStep) {
-        let is_whole = |norms: &PartitionNorms| norms.pushes.len() == targets.len();
-        if parted.noise.is_empty() || !parted.noise.iter().all(is_whole) {
+        if parted.noise.is_empty()
+            || !parted
+                .noise
+                .iter()
+                .all(|norms| norms.pushes.len() == targets.len())
+        {
             return;
         }
         let inverse = |&targets: &u64| 1.0 / targets as f64;

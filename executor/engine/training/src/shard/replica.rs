@@ -134,15 +134,14 @@ impl ReplicaStore {
             RequestRefusal::Change("there is no copy that this follows on");
         let mut shelf = self.lock();
         shelf.admit(owner)?;
-        let follows_on = |copy: &&mut ShardReplica| {
-            copy.layout == shipped.layout
-                && copy.updates + 1 == shipped.updates
-                && load(&copy.pieces) == sum.len()
-        };
         let copy = shelf
             .copies
             .get_mut(&owner)
-            .filter(follows_on)
+            .filter(|copy| {
+                copy.layout == shipped.layout
+                    && copy.updates + 1 == shipped.updates
+                    && load(&copy.pieces) == sum.len()
+            })
             .ok_or(NO_COPY)?;
         // A promotion cannot take the replica before the update is applied. An owner that is gone
         // does not matter.

@@ -8,7 +8,7 @@ use crate::stop::StopFlag;
 use crate::worker::{self, ExitReason, OwnClip, Reporter, WorkerContext, WorkerError};
 use muster_comm::log;
 use muster_compute::cuda::{Choice, Device, Precision};
-use muster_model::assignment::{Peer, TaskLaunch, TaskReport, exit_code};
+use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
 use muster_model::error_chain::chain;
 use muster_model::place::Place;
 use muster_model::task::Role;
@@ -192,8 +192,12 @@ fn run_shard(
         let newer = folder
             .peers()
             .filter(|peers| peers.revision > launch.revision);
-        let is_me = |peer: &Peer| peer.task_id == launch.task_id;
-        newer.is_none_or(|peers| peers.ps_shards.iter().any(is_me))
+        newer.is_none_or(|peers| {
+            peers
+                .ps_shards
+                .iter()
+                .any(|peer| peer.task_id == launch.task_id)
+        })
     };
     match shard.serve_while(stop, &is_wanted, &tell) {
         Ok(ShardEnd::Finished | ShardEnd::Stopped) => exit_code::DONE,

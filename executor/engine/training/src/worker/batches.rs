@@ -410,8 +410,9 @@ mod tests {
         let network = zoo::mlp(data.input, &[], 3).unwrap();
         let new = |rank, workers| {
             let global = global(5, 30, 8).unwrap();
-            let buffers = |examples| Buffers::new(&network, &data, examples);
-            Batches::new(global, 5, rank, workers, buffers)
+            Batches::new(global, 5, rank, workers, |examples| {
+                Buffers::new(&network, &data, examples)
+            })
         };
         let fresh = |step, rank, workers| {
             let mut batches = new(rank, workers);

@@ -49,8 +49,10 @@ pub fn stops_before(spec: &JobSpec, steps_per_epoch: u64, step: u64) -> u64 {
         checkpoint.every_steps,
         checkpoint.keep_every_steps,
     ];
-    let next = |every: u64| (step / every.max(1) + 1) * every.max(1);
-    let ends = every.into_iter().flatten().map(next);
+    let ends = every
+        .into_iter()
+        .flatten()
+        .map(|every| (step / every.max(1) + 1) * every.max(1));
     let last = spec.stop.steps.filter(|&last| last > step);
     ends.chain(last).min().unwrap_or(step + 1)
 }

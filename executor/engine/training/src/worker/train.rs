@@ -285,11 +285,11 @@ fn follow_loop(
 /// earlier goodbye as the end of the whole job. The wait ends shortly before the end of the grace
 /// period.
 fn waits_to_be_let_go(launch: &TaskLaunch, ctx: &WorkerContext<'_>) -> bool {
-    let is_dismissed = |peers: Peers| {
-        let mut workers = peers.workers.iter();
-        peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
-    };
-    !ctx.stop.must_hurry() && (ctx.peers)().is_some_and(is_dismissed)
+    !ctx.stop.must_hurry()
+        && (ctx.peers)().is_some_and(|peers| {
+            let mut workers = peers.workers.iter();
+            peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
+        })
 }
 
 fn followed(answer: ExchangeAnswer, exchange: Box<dyn WorkerExchange + '_>) -> ExitReason {

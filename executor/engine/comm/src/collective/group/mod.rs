@@ -471,8 +471,11 @@ impl CollectiveGroup {
         if fabric.groups().len() == 1 {
             return Ok(());
         }
-        let meets = |old: &Range<usize>| old.start < range.end && range.start < old.end;
-        if self.unfenced.iter().any(meets) {
+        if self
+            .unfenced
+            .iter()
+            .any(|old| old.start < range.end && range.start < old.end)
+        {
             barrier(fabric.mesh())?;
             self.unfenced.clear();
         }

@@ -31,8 +31,9 @@ fn pipes() -> (Pipe, Pipe) {
 }
 
 fn numbers(count: usize, salt: u64) -> Vec<f32> {
-    let number = |i: usize| ((i as u64 * 2_654_435_761 + salt * 40_503) % 65_521) as f32;
-    (0..count).map(number).collect()
+    (0..count)
+        .map(|i| ((i as u64 * 2_654_435_761 + salt * 40_503) % 65_521) as f32)
+        .collect()
 }
 
 fn send_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64) {

@@ -22,11 +22,13 @@ struct UploadRecord {
 impl JobBucket {
     /// Records the uploads that were started for the checkpoint `name`.
     pub(super) fn record(&self, name: &str, uploads: &[&Upload]) -> Result<(), CheckpointError> {
-        let of = |upload: &&Upload| UploadRecord {
-            object: upload.name.clone(),
-            upload: upload.id.clone(),
-        };
-        let begun: Vec<UploadRecord> = uploads.iter().map(of).collect();
+        let begun: Vec<UploadRecord> = uploads
+            .iter()
+            .map(|upload| UploadRecord {
+                object: upload.name.clone(),
+                upload: upload.id.clone(),
+            })
+            .collect();
         let text = serde_json::to_vec_pretty(&begun).expect("a record is plain data");
         Ok(self.objects.put(&self.name(&record(name)), text)?)
     }

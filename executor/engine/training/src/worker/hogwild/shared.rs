@@ -114,8 +114,9 @@ mod tests {
             for thread in 0..threads {
                 let shared = &shared;
                 scope.spawn(move || {
-                    let own = |i: usize| if i % threads == thread { 1.0 } else { 0.0 };
-                    let by: Vec<f32> = (0..len).map(own).collect();
+                    let by: Vec<f32> = (0..len)
+                        .map(|i| if i % threads == thread { 1.0 } else { 0.0 })
+                        .collect();
                     for _ in 0..times {
                         shared.change(0..len, &by, add);
                     }

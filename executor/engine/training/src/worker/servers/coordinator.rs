@@ -10,8 +10,8 @@ use muster_comm::assign::ParameterPiece;
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_compute::clock;
-use muster_compute::model::{Block, Network};
-use muster_model::assignment::{Peers, TaskReport};
+use muster_compute::model::Network;
+use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
 use std::time::{Duration, Instant};
 
@@ -76,8 +76,7 @@ impl Servers<'_> {
         if duties.looked_at.elapsed() < PEERS_EVERY {
             return false;
         }
-        let is_newer = |peers: Peers| peers.revision > self.peers.revision;
-        let newer = (self.ctx.peers)().is_some_and(is_newer);
+        let newer = (self.ctx.peers)().is_some_and(|peers| peers.revision > self.peers.revision);
         if !newer {
             duties.looked_at = clock::now();
         }
@@ -276,11 +275,14 @@ fn audited(moved: ReshardingResult, step: u64) -> Result<(), WorkerError> {
 
 /// Returns the network's blocks for the assignment to shards.
 fn pieces(network: &Network) -> Vec<ParameterPiece> {
-    let piece = |block: &Block| ParameterPiece {
-        offset: block.offset,
-        len: block.len,
-    };
-    network.blocks().iter().map(piece).collect()
+    network
+        .blocks()
+        .iter()
+        .map(|block| ParameterPiece {
+            offset: block.offset,
+            len: block.len,
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use muster_comm::wire::WireError;
 use muster_comm::wire::metadata::Hello;
 use muster_compute::clock;
 use muster_compute::model::Network;
-use muster_model::assignment::{Peer, Peers};
+use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
@@ -68,8 +68,11 @@ pub(super) fn connect(
 
 /// Returns the shards' addresses, once all are known.
 pub(super) fn addresses(peers: &Peers) -> Option<Vec<ShardAddress>> {
-    let address = |peer: &Peer| Some((peer.task_id, peer.address.clone()?));
-    let all: Vec<ShardAddress> = peers.ps_shards.iter().map(address).collect::<Option<_>>()?;
+    let all: Vec<ShardAddress> = peers
+        .ps_shards
+        .iter()
+        .map(|peer| Some((peer.task_id, peer.address.clone()?)))
+        .collect::<Option<_>>()?;
     (!all.is_empty()).then_some(all)
 }
 

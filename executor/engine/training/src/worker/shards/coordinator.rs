@@ -174,11 +174,13 @@ impl Shards {
         // A promoted replica is reached at its own address, even if the task set names the lost
         // shard's.
         let links = || self.links.iter().chain(&self.prospects);
-        let present = |(shard, address): &ShardAddress| {
-            let link = links().find(|link| link.shard == *shard);
-            (*shard, link.map_or(address, |link| &link.address).clone())
-        };
-        let shards: Vec<ShardAddress> = shards.iter().map(present).collect();
+        let shards: Vec<ShardAddress> = shards
+            .iter()
+            .map(|(shard, address)| {
+                let link = links().find(|link| link.shard == *shard);
+                (*shard, link.map_or(address, |link| &link.address).clone())
+            })
+            .collect();
         let newest = self.next.as_ref().or(self.view.as_ref());
         let view = succeeding(
             newest.expect("there is a view"),

@@ -52,8 +52,10 @@ impl<'a> StepGradients<'a> {
 
 /// Returns the parts of a shard.
 fn cut<'a>(gradients: &'a [f32], pieces: &[ParameterPiece]) -> Vec<&'a [f32]> {
-    let part = |piece: &ParameterPiece| &gradients[piece.range()];
-    pieces.iter().map(part).collect()
+    pieces
+        .iter()
+        .map(|piece| &gradients[piece.range()])
+        .collect()
 }
 
 impl Shards {

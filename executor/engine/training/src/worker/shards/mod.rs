@@ -369,11 +369,14 @@ impl Shards {
             self.noise = Some(noise);
         }
         // A promoted replica may not know the slice number that the others name.
-        let named = |answer: &ShardReply| match answer.reply {
-            Reply::Parameters { stats, .. } => stats.hold,
-            _ => 0,
-        };
-        let held = all.iter().map(named).max().unwrap_or(0);
+        let held = all
+            .iter()
+            .map(|answer| match answer.reply {
+                Reply::Parameters { stats, .. } => stats.hold,
+                _ => 0,
+            })
+            .max()
+            .unwrap_or(0);
         let mut worst: Option<Reply> = None;
         for answer in all {
             self.told_to_keep |= answer.keeps;

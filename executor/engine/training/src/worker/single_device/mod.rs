@@ -19,7 +19,7 @@ use muster_comm::log;
 use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_compute::cuda::Resident;
-use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
 use muster_model::spec::{BatchRule, JobSpec, Topology};
 use std::time::Duration;
@@ -94,8 +94,8 @@ impl<'a> SingleDevice<'a> {
 
     /// Whether the job has been given more workers: its owner may resize it at run time.
     fn has_company(&self) -> bool {
-        let more = |peers: Peers| peers.revision > self.launch.revision && peers.workers.len() > 1;
-        (self.ctx.peers)().is_some_and(more)
+        (self.ctx.peers)()
+            .is_some_and(|peers| peers.revision > self.launch.revision && peers.workers.len() > 1)
     }
 }
 

@@ -248,11 +248,13 @@ fn write_images(folder: &Path, count: u32) {
 }
 
 pub(in crate::worker) fn evaluations(reports: &[TaskReport]) -> Vec<Evaluation> {
-    let pick = |report: &TaskReport| match report {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
-        _ => None,
-    };
-    reports.iter().filter_map(pick).collect()
+    reports
+        .iter()
+        .filter_map(|report| match report {
+            TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
+            _ => None,
+        })
+        .collect()
 }
 
 fn bits(plane: &[f32]) -> Vec<u32> {
@@ -345,8 +347,12 @@ fn assert_undisturbed(launch: &TaskLaunch, expected: &Contents<CheckpointArena>,
     let (_, reports) = turning
         .run(launch.clone(), 1, &Device::Emulated, Outside::Turn)
         .unwrap();
-    let went_on = |report: &TaskReport| matches!(report, TaskReport::Continued { turn: 2, .. });
-    assert!(reports.iter().any(went_on), "{reports:?}");
+    assert!(
+        reports
+            .iter()
+            .any(|report| matches!(report, TaskReport::Continued { turn: 2, .. })),
+        "{reports:?}"
+    );
     assert_same("in turns", &turning.kept(launch).1, expected);
     let stopped = TrialJob::with_images(images);
     assert_resumes(launch, expected, &stopped, Outside::Stop);

@@ -48,12 +48,16 @@ impl EncodedAllReduce {
         let mut nothing = self.feedback.clone();
         nothing.planes_mut().for_each(|plane| plane.fill(0.0));
         dealt.resize(workers, nothing);
-        let residual = |feedback: Feedback| {
-            let planes = feedback.planes().map(|(_, plane)| plane);
-            let all: Vec<&[f32]> = planes.chain([sum_residual]).collect();
-            all.concat()
-        };
-        Some(dealt.into_iter().map(residual).collect())
+        Some(
+            dealt
+                .into_iter()
+                .map(|feedback| {
+                    let planes = feedback.planes().map(|(_, plane)| plane);
+                    let all: Vec<&[f32]> = planes.chain([sum_residual]).collect();
+                    all.concat()
+                })
+                .collect(),
+        )
     }
 
     /// Starts with the residuals for this worker; of those of sums, with the part that it owns.

@@ -449,8 +449,12 @@ fn assert_undisturbed(launch: &TaskLaunch) {
     });
     assert_finished(&ended);
     for (_, reports) in &ended {
-        let went_on = |report: &TaskReport| matches!(report, TaskReport::Continued { turn: 2, .. });
-        assert!(reports.iter().any(went_on), "{reports:?}");
+        assert!(
+            reports
+                .iter()
+                .any(|report| matches!(report, TaskReport::Continued { turn: 2, .. })),
+            "{reports:?}"
+        );
     }
     assert_eq!(sums(&gpus), [STEPS + 1; 2]);
     assert_same("in turns", &turning.kept(launch).1, &expected);

@@ -58,9 +58,10 @@ fn check(what: &str, engine: &Value) {
     let launch = document(engine);
     let ((plain, expected), on_cpu) = trained(&launch, &Device::Cpu);
     let ((manifest, found), on_gpu) = trained(&launch, &Device::Emulated);
-    let listens = |report: &TaskReport| matches!(report, TaskReport::Listening { .. });
     assert!(
-        !on_gpu.iter().any(listens),
+        !on_gpu
+            .iter()
+            .any(|report| matches!(report, TaskReport::Listening { .. })),
         "{what}: it stays on the device"
     );
     let losses = |manifest: &Manifest, reports: &[TaskReport]| {
