@@ -22,9 +22,9 @@ const ROUNDS: usize = 25;
 
 fn main() {
     let gradients = [gradients(1), gradients(2)];
-    let mut sides: Vec<Side> = codecs()
+    let mut sides: Vec<MeasuredCodec> = codecs()
         .into_iter()
-        .map(|(name, target, codec)| Side::new(name, target, codec))
+        .map(|(name, target, codec)| MeasuredCodec::new(name, target, codec))
         .collect();
     let mut copy = pages::zeros(LEN);
     let mut copies = Vec::new();
@@ -137,7 +137,7 @@ fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
     ]
 }
 
-struct Side {
+struct MeasuredCodec {
     name: &'static str,
     target: &'static str,
     codec: Box<dyn Codec>,
@@ -149,7 +149,7 @@ struct Side {
     decode: Vec<f64>,
 }
 
-impl Side {
+impl MeasuredCodec {
     fn new(name: &'static str, target: &'static str, codec: Box<dyn Codec>) -> Self {
         let plane = |plane| {
             if codec.planes().contains(&plane) {

@@ -176,9 +176,9 @@ fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
             }),
         ),
     ];
-    let mut pairs: Vec<Pair> = codecs
+    let mut pairs: Vec<WorkerPair> = codecs
         .iter()
-        .map(|(_, codec)| Pair::start(*codec, rate))
+        .map(|(_, codec)| WorkerPair::start(*codec, rate))
         .collect();
     let (seconds, cpu) = by_turns(&mut pairs, rounds);
     let bytes = 2.0 * (PAIRS_MB << 20) as f64;
@@ -214,9 +214,9 @@ fn near_rows() -> Vec<String> {
         ("TCP, bf16", Some(bf16), None),
         ("memory, bf16", Some(bf16), meet),
     ];
-    let mut pairs: Vec<Pair> = ways
+    let mut pairs: Vec<WorkerPair> = ways
         .iter()
-        .map(|(_, codec, sockets)| Pair::meet(*codec, f64::INFINITY, *sockets))
+        .map(|(_, codec, sockets)| WorkerPair::meet(*codec, f64::INFINITY, *sockets))
         .collect();
     for (pair, (_, _, sockets)) in pairs.iter().zip(&ways) {
         let near = pair.workers.iter().map(Shards::near);
@@ -239,7 +239,7 @@ fn near_rows() -> Vec<String> {
 }
 
 /// Medians of the wall seconds and of the CPU seconds of a step of each pair.
-fn by_turns(pairs: &mut [Pair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
+fn by_turns(pairs: &mut [WorkerPair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
     let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
     for round in 0..rounds {
@@ -263,14 +263,14 @@ fn process_cpu() -> f64 {
 }
 
 /// Two workers with two shards.
-struct Pair {
+struct WorkerPair {
     workers: Vec<Shards>,
     gradients: Vec<f32>,
     parameters: Vec<Vec<f32>>,
     step: u64,
 }
 
-impl Pair {
+impl WorkerPair {
     /// Starts a pair. Each worker has a connection with `rate` bytes per second in each direction,
     /// half of it per shard.
     fn start(codec: Option<CodecConfig>, rate: f64) -> Self {
@@ -325,7 +325,7 @@ impl Pair {
                 if rate.is_finite() {
                     (
                         *shard,
-                        limited::relay(address, &limited::Wire::of(rate / 2.0)),
+                        limited::relay(address, &limited::LimitedWire::of(rate / 2.0)),
                     )
                 } else {
                     (*shard, address.clone())
@@ -482,9 +482,9 @@ fn bare_loop(job: &JobSpec, data: &Path, steps: u64) -> f64 {
 }
 
 #[derive(Default)]
-struct Kept(Mutex<Vec<TaskReport>>);
+struct ReportLog(Mutex<Vec<TaskReport>>);
 
-impl Reporter for Kept {
+impl Reporter for ReportLog {
     fn report(&self, report: &TaskReport) -> io::Result<()> {
         self.0
             .lock()
@@ -539,7 +539,7 @@ fn run_worker(
         grace_ms: 1_000,
         service_account: None,
     };
-    let kept = Kept::default();
+    let kept = ReportLog::default();
     let peer = |task_id, address| Peer {
         task_id,
         node_id: NodeId(Uuid::nil()),

@@ -27,10 +27,10 @@ const LENGTHS: [usize; 14] = [
 ];
 
 /// Name, codec with this processor's instructions, portable codec.
-type Pair = (String, Box<dyn Codec>, Box<dyn Codec>);
+type CodecPair = (String, Box<dyn Codec>, Box<dyn Codec>);
 
-fn codecs() -> Vec<Pair> {
-    let mut codecs: Vec<Pair> = vec![(
+fn codecs() -> Vec<CodecPair> {
+    let mut codecs: Vec<CodecPair> = vec![(
         "1-bit".into(),
         Box::new(OneBit::new()),
         Box::new(OneBit::portable()),
@@ -91,14 +91,14 @@ fn codecs() -> Vec<Pair> {
 }
 
 /// A worker's side of a codec: its state, and its last encoding.
-struct Side<'a> {
+struct WorkerSide<'a> {
     codec: &'a dyn Codec,
     residual: Vec<f32>,
     velocity: Vec<f32>,
     bytes: Vec<u8>,
 }
 
-impl<'a> Side<'a> {
+impl<'a> WorkerSide<'a> {
     fn new(codec: &'a dyn Codec, len: usize) -> Self {
         let plane = |plane| {
             if codec.planes().contains(&plane) {
@@ -164,7 +164,7 @@ fn sent_values_plus_residual_equal_the_gradients() {
             continue;
         }
         for len in LENGTHS {
-            let mut side = Side::new(&*codec, len);
+            let mut side = WorkerSide::new(&*codec, len);
             let mut given = vec![0.0f64; len];
             let mut sent = vec![0.0f64; len];
             for step in 0..12 {
@@ -195,7 +195,10 @@ fn sent_values_plus_residual_equal_the_gradients() {
 fn every_processor_writes_and_reads_the_same_bytes() {
     for (name, wide, portable) in codecs() {
         for len in LENGTHS {
-            let (mut a, mut b) = (Side::new(&*wide, len), Side::new(&*portable, len));
+            let (mut a, mut b) = (
+                WorkerSide::new(&*wide, len),
+                WorkerSide::new(&*portable, len),
+            );
             for step in 0..3 {
                 let gradients = gradients(step + 1, len);
                 a.encode(step, &gradients);
@@ -218,7 +221,7 @@ fn adding_is_decoding_and_then_adding() {
     for (name, wide, portable) in codecs() {
         for codec in [wide, portable] {
             for len in LENGTHS {
-                let mut side = Side::new(&*codec, len);
+                let mut side = WorkerSide::new(&*codec, len);
                 side.encode(0, &gradients(1, len));
                 let mut sum = gradients(9, len);
                 let expected: Vec<f32> = sum
@@ -237,7 +240,7 @@ fn adding_is_decoding_and_then_adding() {
 fn an_encoding_cut_short_or_continued_is_refused() {
     for (name, codec, _) in codecs() {
         for len in LENGTHS {
-            let mut side = Side::new(&*codec, len);
+            let mut side = WorkerSide::new(&*codec, len);
             side.encode(0, &gradients(1, len));
             let mut out = vec![0.0; len];
             let mut longer = side.bytes.clone();
@@ -269,7 +272,7 @@ fn non_finite_gradient_is_visible_after_decoding() {
                 for at in [0, 100, 4999] {
                     let mut gradients = gradients(1, 5000);
                     gradients[at] = broken;
-                    let mut side = Side::new(&*codec, 5000);
+                    let mut side = WorkerSide::new(&*codec, 5000);
                     side.encode(0, &gradients);
                     let decoded = side.decoded(5000);
                     assert!(

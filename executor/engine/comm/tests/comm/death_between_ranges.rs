@@ -19,12 +19,12 @@ const FIRST: Range<usize> = 0..3;
 const SECOND: Range<usize> = 3..10;
 const VICTIM: u32 = 2;
 
-struct Office {
+struct GatheringCoordinator {
     gathering: Mutex<Gathering>,
     formed: Condvar,
 }
 
-impl Coordinator for Office {
+impl Coordinator for GatheringCoordinator {
     fn next_view(&self, report: MemberReport) -> Result<GroupView, String> {
         let (id, left) = (report.member.id, report.view);
         let mut gathering = self.gathering.lock().unwrap();
@@ -50,7 +50,7 @@ fn task(number: u32) -> TaskId {
     TaskId(Uuid::from_u128(number.into()))
 }
 
-fn join(server: &Arc<Office>, number: u32) -> CollectiveGroup {
+fn join(server: &Arc<GatheringCoordinator>, number: u32) -> CollectiveGroup {
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
         secret: "cd".repeat(32),
@@ -100,7 +100,7 @@ fn of_last_sum(group: &CollectiveGroup) -> usize {
 
 #[test]
 fn sum_of_a_completed_range_is_passed_on() {
-    let server = Arc::new(Office {
+    let server = Arc::new(GatheringCoordinator {
         gathering: Mutex::new(Gathering::new(3)),
         formed: Condvar::new(),
     });

@@ -32,7 +32,7 @@ const NEWCOMER: u32 = 9;
 
 /// Settings of a member, passed in its environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Orders {
+struct MemberSettings {
     id: u32,
     coordinator: SocketAddr,
     folder: String,
@@ -55,7 +55,7 @@ enum Call {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+enum CoordinatorAnswer {
     View(GroupView),
     Refused(String),
     Waits(bool),
@@ -63,10 +63,10 @@ enum Answer {
 }
 
 /// Member's connection to the coordinator.
-struct Remote(Mutex<BufReader<TcpStream>>);
+struct CoordinatorConnection(Mutex<BufReader<TcpStream>>);
 
-impl Remote {
-    fn call(&self, call: &Call) -> Answer {
+impl CoordinatorConnection {
+    fn call(&self, call: &Call) -> CoordinatorAnswer {
         let mut stream = self.0.lock().unwrap();
         let line = serde_json::to_string(call).unwrap() + "\n";
         stream.get_mut().write_all(line.as_bytes()).unwrap();
@@ -76,17 +76,20 @@ impl Remote {
     }
 }
 
-impl Coordinator for Remote {
+impl Coordinator for CoordinatorConnection {
     fn next_view(&self, report: MemberReport) -> Result<GroupView, String> {
         match self.call(&Call::Next(report)) {
-            Answer::View(view) => Ok(view),
-            Answer::Refused(why) => Err(why),
+            CoordinatorAnswer::View(view) => Ok(view),
+            CoordinatorAnswer::Refused(why) => Err(why),
             other => panic!("{other:?}"),
         }
     }
 
     fn someone_waits(&self) -> bool {
-        matches!(self.call(&Call::SomeoneWaits), Answer::Waits(true))
+        matches!(
+            self.call(&Call::SomeoneWaits),
+            CoordinatorAnswer::Waits(true)
+        )
     }
 }
 
@@ -126,10 +129,10 @@ fn member() {
     let Ok(orders) = std::env::var("MUSTER_TEST_ELASTIC_MEMBER") else {
         return;
     };
-    let orders: Orders = serde_json::from_str(&orders).unwrap();
+    let orders: MemberSettings = serde_json::from_str(&orders).unwrap();
     let stream = TcpStream::connect(orders.coordinator).unwrap();
     stream.set_nodelay(true).unwrap();
-    let remote = Arc::new(Remote(Mutex::new(BufReader::new(stream))));
+    let remote = Arc::new(CoordinatorConnection(Mutex::new(BufReader::new(stream))));
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
         secret: "cd".repeat(32),
@@ -220,15 +223,15 @@ fn member() {
 }
 
 #[derive(Default)]
-struct Steps(BTreeMap<(u64, u32), (usize, u64)>);
+struct CompletedSteps(BTreeMap<(u64, u32), (usize, u64)>);
 
-struct Office {
+struct ElasticCoordinator {
     gathering: Mutex<Gathering>,
     formed: Condvar,
-    steps: Mutex<Steps>,
+    steps: Mutex<CompletedSteps>,
 }
 
-impl Office {
+impl ElasticCoordinator {
     fn serve(&self, stream: TcpStream) {
         stream.set_nodelay(true).unwrap();
         let mut lines = BufReader::new(stream);
@@ -236,7 +239,9 @@ impl Office {
         while matches!(lines.read_line(&mut line), Ok(1..)) {
             let answer = match serde_json::from_str(&line).unwrap() {
                 Call::Next(report) => self.next(report),
-                Call::SomeoneWaits => Answer::Waits(self.gathering.lock().unwrap().someone_waits()),
+                Call::SomeoneWaits => {
+                    CoordinatorAnswer::Waits(self.gathering.lock().unwrap().someone_waits())
+                }
                 Call::Step {
                     id,
                     step,
@@ -245,7 +250,7 @@ impl Office {
                 } => {
                     let mut steps = self.steps.lock().unwrap();
                     steps.0.insert((step, id), (contributions, took_ms));
-                    Answer::Noted
+                    CoordinatorAnswer::Noted
                 }
             };
             let answer = serde_json::to_string(&answer).unwrap() + "\n";
@@ -256,11 +261,11 @@ impl Office {
         }
     }
 
-    fn next(&self, report: MemberReport) -> Answer {
+    fn next(&self, report: MemberReport) -> CoordinatorAnswer {
         let (id, left) = (report.member.id, report.view);
         let mut gathering = self.gathering.lock().unwrap();
         if let Err(why) = gathering.report(report) {
-            return Answer::Refused(why);
+            return CoordinatorAnswer::Refused(why);
         }
         if gathering.next_view().is_some() {
             self.formed.notify_all();
@@ -268,14 +273,14 @@ impl Office {
         loop {
             let view = gathering.view();
             if view.number > left && view.rank_of(id).is_some() {
-                return Answer::View(view.clone());
+                return CoordinatorAnswer::View(view.clone());
             }
             gathering = self.formed.wait(gathering).unwrap();
         }
     }
 }
 
-fn start(orders: &Orders) -> Child {
+fn start(orders: &MemberSettings) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -296,14 +301,14 @@ fn start(orders: &Orders) -> Child {
 fn story(shared_memory: bool, dies_after_us: u64) {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut orders = Orders {
+    let mut orders = MemberSettings {
         id: 0,
         coordinator: listener.local_addr().unwrap(),
         folder: folder.path().to_str().unwrap().to_owned(),
         shared_memory,
         dies_after_us: None,
     };
-    let server = Arc::new(Office {
+    let server = Arc::new(ElasticCoordinator {
         gathering: Mutex::new(Gathering::new(4)),
         formed: Condvar::new(),
         steps: Mutex::default(),

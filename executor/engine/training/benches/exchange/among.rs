@@ -2,7 +2,7 @@
 //! memory. Compares three ways: buckets during the backward pass with one update at the end; ranges
 //! in priority order with an early next step; the same in the order of the backward pass.
 
-use super::limited::{INPUT, Passes, RATES, Wire, relay};
+use super::limited::{INPUT, LimitedWire, Passes, RATES, relay};
 use super::{SECRET, median, sgd};
 use muster_comm::collective::{AlgorithmChoice, CollectiveGroup, Reduced};
 use muster_comm::fabric::{
@@ -31,7 +31,7 @@ const EXAMPLES: [usize; 2] = [128, 512];
 const BUCKET: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
-enum Way {
+enum StepSchedule {
     /// The update and the next step wait for all sums.
     Buckets,
     Ahead(PartitionOrder),
@@ -61,11 +61,12 @@ pub fn say(rows: &[String]) {
 
 fn row(examples: usize, wire: Option<f64>) -> String {
     let ways = [
-        Way::Buckets,
-        Way::Ahead(PartitionOrder::AsReady),
-        Way::Ahead(PartitionOrder::ByNeed),
+        StepSchedule::Buckets,
+        StepSchedule::Ahead(PartitionOrder::AsReady),
+        StepSchedule::Ahead(PartitionOrder::ByNeed),
     ];
-    let mut jobs: Vec<Vec<Worker>> = ways.iter().map(|way| start(*way, examples, wire)).collect();
+    let mut jobs: Vec<Vec<GroupWorker>> =
+        ways.iter().map(|way| start(*way, examples, wire)).collect();
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); jobs.len()];
     for round in 0..ROUNDS {
         for (job, seconds) in jobs.iter_mut().zip(&mut seconds) {
@@ -97,9 +98,9 @@ fn row(examples: usize, wire: Option<f64>) -> String {
 
 /// Both workers of a job. The second one reaches the first over a connection with this number of
 /// bytes per second in each direction; `None`: shared memory.
-fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
+fn start(way: StepSchedule, examples: usize, wire: Option<f64>) -> Vec<GroupWorker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
-    let server = Arc::new(Office {
+    let server = Arc::new(BenchCoordinator {
         gathering: Mutex::new(Gathering::new(WORKERS)),
         formed: Condvar::new(),
         wire,
@@ -108,7 +109,7 @@ fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
         let joining: Vec<_> = (0..WORKERS)
             .map(|number| {
                 let (server, network) = (Arc::clone(&server), network.clone());
-                scope.spawn(move || Worker::join(server, number, network, way, examples))
+                scope.spawn(move || GroupWorker::join(server, number, network, way, examples))
             })
             .collect();
         let joined = joining.into_iter().map(|worker| worker.join());
@@ -116,13 +117,13 @@ fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
     })
 }
 
-struct Office {
+struct BenchCoordinator {
     gathering: Mutex<Gathering>,
     formed: Condvar,
     wire: Option<f64>,
 }
 
-impl Coordinator for Office {
+impl Coordinator for BenchCoordinator {
     fn next_view(&self, report: MemberReport) -> Result<GroupView, String> {
         let (id, left) = (report.member.id, report.view);
         let mut gathering = self.gathering.lock().expect("no member panics");
@@ -137,7 +138,7 @@ impl Coordinator for Office {
         let rank = view.rank_of(id).ok_or("it is not in the view")?;
         for member in &mut view.members[..rank] {
             if let Some(rate) = self.wire.filter(|rate| rate.is_finite()) {
-                let relayed = relay(&member.address.to_string(), &Wire::of(rate));
+                let relayed = relay(&member.address.to_string(), &LimitedWire::of(rate));
                 member.address = relayed.parse().expect("an address");
             }
         }
@@ -145,7 +146,7 @@ impl Coordinator for Office {
     }
 }
 
-struct Worker {
+struct GroupWorker {
     group: CollectiveGroup,
     by_need: PriorityAllReduce,
     work: Working,
@@ -153,12 +154,12 @@ struct Worker {
     updates: u64,
 }
 
-impl Worker {
+impl GroupWorker {
     fn join(
-        server: Arc<Office>,
+        server: Arc<BenchCoordinator>,
         number: usize,
         network: Network,
-        way: Way,
+        way: StepSchedule,
         examples: usize,
     ) -> Self {
         let credentials = Credentials {
@@ -177,8 +178,8 @@ impl Worker {
         };
         let size = network.parameter_count();
         let (ranges, order) = match way {
-            Way::Buckets => (GradientRanges::of(size, BUCKET), PartitionOrder::AsReady),
-            Way::Ahead(order) => (GradientRanges::new(size), order),
+            StepSchedule::Buckets => (GradientRanges::of(size, BUCKET), PartitionOrder::AsReady),
+            StepSchedule::Ahead(order) => (GradientRanges::new(size), order),
         };
         let floats = ranges.arena();
         let group = CollectiveGroup::start(
@@ -195,7 +196,7 @@ impl Worker {
             by_need: PriorityAllReduce::new(ranges, order),
             work: Working {
                 passes: Passes::new(network, number, parameters, examples),
-                goes_ahead: matches!(way, Way::Ahead(_)),
+                goes_ahead: matches!(way, StepSchedule::Ahead(_)),
             },
             optimizer: document::constant(&sgd()),
             updates: 0,

@@ -48,7 +48,7 @@ fn row(rate: f64) -> String {
         Some(PartitionOrder::AsReady),
         Some(PartitionOrder::ByNeed),
     ];
-    let mut jobs: Vec<Vec<Worker>> = ways.iter().map(|way| start(*way, rate)).collect();
+    let mut jobs: Vec<Vec<LimitedWorker>> = ways.iter().map(|way| start(*way, rate)).collect();
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); jobs.len()];
     for round in 0..ROUNDS {
         for (job, seconds) in jobs.iter_mut().zip(&mut seconds) {
@@ -80,7 +80,7 @@ fn row(rate: f64) -> String {
 }
 
 /// Both workers of a job with one shard, each over a connection of its own.
-fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<Worker> {
+fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<LimitedWorker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
     let size = network.parameter_count();
     let number = |number: usize| TaskId(Uuid::from_u128(number as u128));
@@ -92,7 +92,7 @@ fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<Worker> {
     let mut joined: Vec<(Shards, Vec<ShardAddress>)> = (0..WORKERS)
         .map(|rank| {
             let reached = if rate.is_finite() {
-                relay(&address, &Wire::of(rate))
+                relay(&address, &LimitedWire::of(rate))
             } else {
                 address.clone()
             };
@@ -133,7 +133,7 @@ fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<Worker> {
     let pulled = joined[1].0.pull(&mut own, &|| true, &|| true);
     assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
     joined[1].0.follow().expect("a view");
-    let worker = |(rank, (shards, _)): (usize, (Shards, _))| Worker {
+    let worker = |(rank, (shards, _)): (usize, (Shards, _))| LimitedWorker {
         shards,
         step: 0,
         pass: Passes::new(network.clone(), rank, parameters.clone(), EXAMPLES),
@@ -141,13 +141,13 @@ fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<Worker> {
     joined.into_iter().enumerate().map(worker).collect()
 }
 
-struct Worker {
+struct LimitedWorker {
     shards: Shards,
     step: u64,
     pass: Passes,
 }
 
-impl Worker {
+impl LimitedWorker {
     fn step(&mut self) {
         let pass = &mut self.pass;
         let reply = if self.shards.goes_in_parts() {
@@ -224,13 +224,13 @@ impl PartitionedPass for Passes {
 }
 
 /// Shared limit of all connections over it, in bytes per second and direction.
-pub struct Wire {
+pub struct LimitedWire {
     rate: f64,
     /// Forward and backward direction.
     free_at: [Mutex<Instant>; 2],
 }
 
-impl Wire {
+impl LimitedWire {
     pub fn of(rate: f64) -> Arc<Self> {
         let now = || Mutex::new(Instant::now());
         Arc::new(Self {
@@ -255,7 +255,7 @@ impl Wire {
 }
 
 /// Address at which clients reach `target` over the limited connection.
-pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
+pub fn relay(target: &str, wire: &Arc<LimitedWire>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
     let small = |stream: &TcpStream| {
@@ -290,7 +290,7 @@ pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
     address
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, wire: &Wire, way: usize) {
+fn pass(mut from: TcpStream, mut to: TcpStream, wire: &LimitedWire, way: usize) {
     let mut bytes = vec![0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         wire.take(way, count);

@@ -26,8 +26,8 @@ pub fn rows() -> Vec<String> {
 }
 
 fn row(megabytes: usize) -> String {
-    let all: Vec<Measured> = (0..ANEW).map(|_| measure(megabytes)).collect();
-    let over = |pick: &dyn Fn(&Measured) -> f64| median(all.iter().map(pick).collect());
+    let all: Vec<RoundMedians> = (0..ANEW).map(|_| measure(megabytes)).collect();
+    let over = |pick: &dyn Fn(&RoundMedians) -> f64| median(all.iter().map(pick).collect());
     let rate = over(&|of| 2.0 * (megabytes << 20) as f64 / of.seconds[0] / 1e9);
     let mut row = format!("{megabytes:>10} {rate:>10.2}");
     for side in 1..4 {
@@ -44,14 +44,14 @@ fn row(megabytes: usize) -> String {
 }
 
 /// Medians of a round, for plain TCP, frames, SGD and Adam.
-struct Measured {
+struct RoundMedians {
     seconds: [f64; 4],
     cpu: [f64; 4],
 }
 
-fn measure(megabytes: usize) -> Measured {
+fn measure(megabytes: usize) -> RoundMedians {
     let size = (megabytes << 20) / 4;
-    let mut bare = Bare::start(size);
+    let mut bare = TcpBaseline::start(size);
     let mut frames = Frames::start(size);
     let mut with_sgd = Link::start(size, sgd());
     let mut with_adam = Link::start(
@@ -90,7 +90,7 @@ fn measure(megabytes: usize) -> Measured {
             }
         }
     }
-    Measured {
+    RoundMedians {
         seconds: seconds.map(median),
         cpu: cpu.map(median),
     }
@@ -109,12 +109,12 @@ pub fn say(rows: &[String]) {
 
 /// The bytes through TCP, by vectored writes and reads into a permanent buffer; with the socket
 /// options of the parameter exchange, including no pacing.
-struct Bare {
+struct TcpBaseline {
     stream: TcpStream,
     values: Vec<f32>,
 }
 
-impl Bare {
+impl TcpBaseline {
     fn start(size: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
@@ -147,7 +147,7 @@ impl Bare {
     }
 }
 
-/// Like [`Bare`], in frames of the parameter exchange.
+/// Like [`TcpBaseline`], in frames of the parameter exchange.
 struct Frames {
     connection: Connection,
     values: Vec<f32>,

@@ -18,14 +18,14 @@ const FILLED_AT_ONCE: usize = 1 << 17;
 #[derive(Debug, Clone)]
 pub struct Buffers {
     inputs: Vec<f32>,
-    answers: ExampleTargets,
+    answers: BufferTargets,
     /// Values per example.
     input_len: usize,
     target_len: usize,
 }
 
 #[derive(Debug, Clone)]
-enum ExampleTargets {
+enum BufferTargets {
     Classes(Vec<u32>),
     Values(Vec<f32>),
     /// The inputs themselves, because the network is an autoencoder.
@@ -38,9 +38,9 @@ impl Buffers {
     pub fn new(network: &Network, data: &Dataset, examples: usize) -> Self {
         let (input_len, target_len) = (data.input.len(), network.targets());
         let answers = match data.task {
-            _ if network.wants_classes() => ExampleTargets::Classes(vec![0; examples * target_len]),
-            Task::Classify { .. } => ExampleTargets::Inputs,
-            Task::Regress { .. } => ExampleTargets::Values(vec![0.0; examples * target_len]),
+            _ if network.wants_classes() => BufferTargets::Classes(vec![0; examples * target_len]),
+            Task::Classify { .. } => BufferTargets::Inputs,
+            Task::Regress { .. } => BufferTargets::Values(vec![0.0; examples * target_len]),
         };
         Self {
             inputs: vec![0.0; examples * input_len],
@@ -61,11 +61,11 @@ impl Buffers {
         let inputs = &mut self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         match &mut self.answers {
-            ExampleTargets::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
-            ExampleTargets::Values(values) => {
+            BufferTargets::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
+            BufferTargets::Values(values) => {
                 examples.fill(indices, inputs, TargetsMut::Values(&mut values[..len]));
             }
-            ExampleTargets::Inputs => examples.fill_inputs(indices, inputs),
+            BufferTargets::Inputs => examples.fill_inputs(indices, inputs),
         }
         examples.augment(inputs, draw);
     }
@@ -75,9 +75,9 @@ impl Buffers {
         let inputs = &self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         let targets = match &self.answers {
-            ExampleTargets::Classes(classes) => Targets::Classes(&classes[..len]),
-            ExampleTargets::Values(values) => Targets::Values(&values[..len]),
-            ExampleTargets::Inputs => Targets::Values(inputs),
+            BufferTargets::Classes(classes) => Targets::Classes(&classes[..len]),
+            BufferTargets::Values(values) => Targets::Values(&values[..len]),
+            BufferTargets::Inputs => Targets::Values(inputs),
         };
         Batch {
             inputs,

@@ -2,10 +2,10 @@
 //! state of the promoted replica (`promoted`).
 
 use crate::loopback::{
-    BATCH, Job, adam, enter, forever, fresh, gradients, hello, reference, shard, size, stats,
-    worker,
+    BATCH, LoopbackJob, adam, enter, forever, fresh, gradients, hello, reference, shard, size,
+    stats, worker,
 };
-use crate::relay::Relay;
+use crate::relay::TcpRelay;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
 use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
@@ -13,20 +13,20 @@ use std::thread;
 
 /// Two workers, and shards that replicate each other, all behind relays.
 struct Ring {
-    job: Job,
+    job: LoopbackJob,
     /// Relays to the first shard, one per worker.
-    first: [Relay; 2],
-    others: Vec<Relay>,
+    first: [TcpRelay; 2],
+    others: Vec<TcpRelay>,
 }
 
 impl Ring {
     fn start(shards: u32, consistency: Consistency) -> Self {
-        let mut job = Job::start(2, 0, consistency);
+        let mut job = LoopbackJob::start(2, 0, consistency);
         job.replicated = true;
         let mut relays = (0..shards).map(|index| job.start_shard(index).1);
         let address = relays.next().unwrap();
-        let first = [Relay::to(&address), Relay::to(&address)];
-        let others = relays.map(|address| Relay::to(&address)).collect();
+        let first = [TcpRelay::to(&address), TcpRelay::to(&address)];
+        let others = relays.map(|address| TcpRelay::to(&address)).collect();
         Self { job, first, others }
     }
 

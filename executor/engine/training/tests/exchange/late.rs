@@ -1,6 +1,6 @@
 //! Workers that connect while the coordinator changes the view.
 
-use super::views::{Cluster, enter, forever, fresh, gradients, size, worker};
+use super::views::{ShardCluster, enter, forever, fresh, gradients, size, worker};
 use muster_comm::wire::metadata::StepStats;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
@@ -102,7 +102,7 @@ fn worker_answered_under_two_views_pulls_again() {
     let rate = Rate::Constant;
     // Without and with a move of pieces to another shard.
     for next in [vec![0, 1], vec![0, 1, 2]] {
-        let mut cluster = Cluster::new(Consistency::Asp { rate }, None);
+        let mut cluster = ShardCluster::new(Consistency::Asp { rate }, None);
         (0..3).for_each(|number| cluster.start(number));
         let mut chief = cluster.lead(&[0, 1], &[0, 1]);
         let direct = cluster.addresses(&[0, 1]);
@@ -146,7 +146,7 @@ fn worker_answered_under_two_views_pulls_again() {
 /// change was announced still computes that step.
 #[test]
 fn late_member_computes_the_step_before_an_announced_view() {
-    let mut cluster = Cluster::new(Consistency::default(), None);
+    let mut cluster = ShardCluster::new(Consistency::default(), None);
     cluster.start(0);
     let mut chief = cluster.lead(&[0, 1, 2], &[0]);
     let gone: TaskId = worker(2);

@@ -62,13 +62,13 @@ pub(super) fn forever() -> bool {
 }
 
 /// Started shards, by number.
-pub(super) struct Cluster {
+pub(super) struct ShardCluster {
     consistency: Consistency,
     codecs: Option<Codecs>,
     shards: BTreeMap<u32, (ShardAddress, JoinHandle<ShardEnd>)>,
 }
 
-impl Cluster {
+impl ShardCluster {
     pub(super) fn new(consistency: Consistency, codecs: Option<Codecs>) -> Self {
         Self {
             consistency,
@@ -194,13 +194,13 @@ fn follow(mut shards: Shards) -> (u64, Vec<f32>) {
 }
 
 /// Workers and shards from one step on.
-struct Stage {
+struct ViewStage {
     from: u64,
     workers: &'static [u32],
     shards: &'static [u32],
 }
 
-struct Run {
+struct ViewRun {
     snapshot: ShardSnapshot,
     /// The coordinator's parameters at the end.
     parameters: Vec<f32>,
@@ -211,8 +211,13 @@ struct Run {
 }
 
 /// Trains `steps` steps through all stages, the first of which begins at 0.
-fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps: u64) -> Run {
-    let mut cluster = Cluster::new(consistency, codecs);
+fn run(
+    consistency: Consistency,
+    codecs: Option<Codecs>,
+    stages: &[ViewStage],
+    steps: u64,
+) -> ViewRun {
+    let mut cluster = ShardCluster::new(consistency, codecs);
     let first = &stages[0];
     first.shards.iter().for_each(|&shard| cluster.start(shard));
     let mut chief = cluster.lead(first.workers, first.shards);
@@ -289,7 +294,7 @@ fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps
         .into_iter()
         .map(|number| cluster.end(number))
         .collect();
-    Run {
+    ViewRun {
         snapshot,
         parameters,
         moved,
@@ -303,22 +308,22 @@ fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps
 #[test]
 fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     let stages = [
-        Stage {
+        ViewStage {
             from: 0,
             workers: &[0, 1],
             shards: &[0],
         },
-        Stage {
+        ViewStage {
             from: 5,
             workers: &[0, 1, 2, 3, 4, 5],
             shards: &[0, 1, 2],
         },
-        Stage {
+        ViewStage {
             from: 9,
             workers: &[0, 4, 2],
             shards: &[2, 1],
         },
-        Stage {
+        ViewStage {
             from: 12,
             workers: &[0, 4, 7, 2],
             shards: &[2, 1],
@@ -389,17 +394,17 @@ fn ssp_and_asp_change_views_at_a_barrier() {
     };
     for consistency in [ssp, Consistency::Asp { rate }] {
         let stages = [
-            Stage {
+            ViewStage {
                 from: 0,
                 workers: &[0, 1],
                 shards: &[0],
             },
-            Stage {
+            ViewStage {
                 from: 10,
                 workers: &[0, 1, 2, 3],
                 shards: &[0, 1, 2],
             },
-            Stage {
+            ViewStage {
                 from: 20,
                 workers: &[0, 3],
                 shards: &[1, 2],
@@ -437,17 +442,17 @@ fn ssp_and_asp_change_views_at_a_barrier() {
 #[test]
 fn encoded_answers_keep_workers_equal_across_views() {
     let stages = [
-        Stage {
+        ViewStage {
             from: 0,
             workers: &[0, 1],
             shards: &[0],
         },
-        Stage {
+        ViewStage {
             from: 5,
             workers: &[0, 1, 2, 3],
             shards: &[0, 1, 2],
         },
-        Stage {
+        ViewStage {
             from: 9,
             workers: &[0, 3, 2],
             shards: &[2, 1],
@@ -495,7 +500,7 @@ fn encoded_answers_keep_workers_equal_across_views() {
 fn worker_that_never_connected_is_not_waited_for() {
     let rate = Rate::Constant;
     for consistency in [Consistency::default(), Consistency::Asp { rate }] {
-        let mut cluster = Cluster::new(consistency, None);
+        let mut cluster = ShardCluster::new(consistency, None);
         cluster.start(0);
         let mut chief = cluster.lead(&[0, 1], &[0]);
         let addresses = cluster.addresses(&[0]);
@@ -522,7 +527,7 @@ fn worker_that_never_connected_is_not_waited_for() {
 /// not acknowledged before the coordinator has announced the next view.
 #[test]
 fn worker_that_connects_during_the_decision_waits_for_it() {
-    let mut cluster = Cluster::new(Consistency::default(), None);
+    let mut cluster = ShardCluster::new(Consistency::default(), None);
     cluster.start(0);
     let mut chief = cluster.lead(&[0, 1, 2], &[0]);
     let mut other = cluster.join(1, &[0]);
@@ -564,7 +569,7 @@ fn worker_that_connects_during_the_decision_waits_for_it() {
 
 #[test]
 fn worker_admitted_while_it_gives_up_waiting_is_a_member() {
-    let mut cluster = Cluster::new(Consistency::default(), None);
+    let mut cluster = ShardCluster::new(Consistency::default(), None);
     cluster.start(0);
     cluster.start(1);
     let mut guest = cluster.join(1, &[0, 1]);

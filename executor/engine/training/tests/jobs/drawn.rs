@@ -1,9 +1,9 @@
 //! Checkpoints of PS shards' state by snapshot streams during training: their content, and the
 //! results if a shard is lost, has a newer snapshot or does not know the reader.
 
-use crate::loopback::{Job, forever, gradients, hello, shard, size, stats, train, worker};
-use crate::relay::Relay;
-use crate::rig::{Launch, Rig, spec};
+use crate::loopback::{LoopbackJob, forever, gradients, hello, shard, size, stats, train, worker};
+use crate::relay::TcpRelay;
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_comm::compress::CodecConfig;
 use muster_comm::wire::metadata::{ConnectionPurpose, Hello};
 use muster_comm::wire::snapshot::SnapshotRangeHead;
@@ -121,8 +121,8 @@ fn snapshot_stays_at_its_step_until_it_is_read() {
     let one_bit = Some(CodecConfig::OneBit {});
     for codec in [None, one_bit] {
         let start = || match codec {
-            Some(codec) => Job::start_encoded(2, 2, codec),
-            None => Job::start(2, 2, Consistency::default()),
+            Some(codec) => LoopbackJob::start_encoded(2, 2, codec),
+            None => LoopbackJob::start(2, 2, Consistency::default()),
         };
         let (stopped, other) = (start(), start());
         let (mut joined, ..) = train(stopped.joined(0), 0, 3);
@@ -155,7 +155,7 @@ fn snapshot_stays_at_its_step_until_it_is_read() {
 #[test]
 fn asp_snapshot_excludes_later_pushes() {
     let rate = Rate::Constant;
-    let job = Job::start(2, 2, Consistency::Asp { rate });
+    let job = LoopbackJob::start(2, 2, Consistency::Asp { rate });
     let mut joined = job.joined(0);
     step(&mut joined[1], 1, 0);
     let expected = joined[0].snapshot(Contents::default()).unwrap();
@@ -167,7 +167,7 @@ fn asp_snapshot_excludes_later_pushes() {
 
 #[test]
 fn snapshot_contains_the_pieces_at_its_time() {
-    let mut job = Job::start(1, 2, Consistency::default());
+    let mut job = LoopbackJob::start(1, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 2);
     let mut chief = joined.pop().unwrap();
     let expected = chief.snapshot(Contents::default()).unwrap();
@@ -203,7 +203,7 @@ fn resize(chief: &mut Shards, addresses: &[ShardAddress], at: u64) {
 
 #[test]
 fn read_of_a_replaced_snapshot_is_refused() {
-    let job = Job::start(2, 2, Consistency::default());
+    let job = LoopbackJob::start(2, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 1);
     let root = tempfile::tempdir().unwrap();
     let folder = folder(root.path());
@@ -241,8 +241,8 @@ fn read_of_a_replaced_snapshot_is_refused() {
 
 #[test]
 fn shard_lost_before_its_snapshot_is_read_fails_the_attempt() {
-    let mut job = Job::start(1, 2, Consistency::default());
-    let relay = Relay::to(&job.addresses[1].1);
+    let mut job = LoopbackJob::start(1, 2, Consistency::default());
+    let relay = TcpRelay::to(&job.addresses[1].1);
     job.addresses[1].1 = relay.address();
     let (mut joined, ..) = train(job.joined(0), 0, 1);
     assert_eq!(relay.visits(), 1);
@@ -302,7 +302,7 @@ fn ask(
 
 #[test]
 fn only_the_coordinator_reads_the_present_snapshot() {
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let address = job.addresses[0].1.clone();
     let before = visit(&address, 0, |_| {}).unwrap_err();
     assert!(before.to_string().contains("only the chief"), "{before}");
@@ -371,8 +371,8 @@ fn only_the_coordinator_reads_the_present_snapshot() {
 /// the first one.
 #[test]
 fn shard_without_snapshot_streams_is_read_directly() {
-    let mut job = Job::start(1, 2, Consistency::default());
-    let relay = Relay::to(&job.addresses[1].1);
+    let mut job = LoopbackJob::start(1, 2, Consistency::default());
+    let relay = TcpRelay::to(&job.addresses[1].1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let reached = listener.local_addr().unwrap().to_string();
     job.addresses[1].1 = reached;
@@ -404,7 +404,7 @@ fn checkpoint_during_training_equals_the_one_of_a_stop() {
             "checkpoint": { "every_steps": 8, "every_minutes": null, "keep": 5 },
             "stop": { "steps": steps },
         });
-        let mut revision = rig.start(&Launch::new(1, 2, 2, spec(document)));
+        let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec(document)));
         revision.succeed();
         let manifest = rig.job_folder().join("step-0000000008-r1/manifest.json");
         let manifest = fs::read(manifest).unwrap_or_else(|_| panic!("{}", revision.logs()));

@@ -3,7 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{self, Launch, Revision, Rig, samples, spec};
+use crate::rig::{self, Revision, Rig, RigLaunch, samples, spec};
 use crate::single::{SHARD, WORKER, begin, bound, hello};
 use muster_comm::wire::local::{LocalListener, socket_name};
 use muster_comm::wire::metadata::{Hello, StepStats};
@@ -221,7 +221,7 @@ fn sockets(rig: &Rig) -> usize {
 }
 
 fn trained(rig: &Rig, more: Value, shares: &str) -> String {
-    let mut running = rig.start(&Launch::new(1, 2, 2, spec(more)));
+    let mut running = rig.start(&RigLaunch::new(1, 2, 2, spec(more)));
     running.succeed();
     let said = running.chief().log();
     assert!(said.contains(shares), "{said}");
@@ -273,10 +273,10 @@ fn until_mapped(pid: u32, pieces: usize) {
 fn tasks_that_join_later_share_memory() {
     let rig = meeting();
     let document = spec(json!({ "stop": { "steps": 6_000 } }));
-    let first = Launch::new(1, 2, 1, document);
+    let first = RigLaunch::new(1, 2, 1, document);
     let mut revision = rig.start(&first);
     under_way(&mut revision);
-    let grown = Launch {
+    let grown = RigLaunch {
         revision: 2,
         workers: 3,
         ps_shards: 3,
@@ -289,7 +289,7 @@ fn tasks_that_join_later_share_memory() {
     for rank in 0..3 {
         until_mapped(revision.task(Role::Worker { rank }).child.id(), 3);
     }
-    let shrunk = Launch {
+    let shrunk = RigLaunch {
         revision: 3,
         workers: 3,
         ps_shards: 2,
@@ -308,7 +308,7 @@ fn tasks_that_join_later_share_memory() {
 fn others_continue_without_a_killed_worker() {
     let rig = meeting();
     let document = spec(json!({ "stop": { "steps": 1_500 } }));
-    let mut revision = rig.start(&Launch::new(1, 3, 2, document));
+    let mut revision = rig.start(&RigLaunch::new(1, 3, 2, document));
     under_way(&mut revision);
     let worker = revision.task(Role::Worker { rank: 2 });
     assert_eq!(mapped(worker.child.id()), 2);
@@ -331,7 +331,7 @@ fn promoted_replica_over_shared_memory_has_the_same_bits() {
         }))
     };
     let rig = meeting();
-    let mut revision = rig.start(&Launch::new(1, 2, 3, document(1)));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 3, document(1)));
     under_way(&mut revision);
     let shard = revision.task(Role::PsShard { index: 1 });
     shard.child.kill().unwrap();
@@ -345,7 +345,7 @@ fn promoted_replica_over_shared_memory_has_the_same_bits() {
     assert_eq!(sockets(&rig), 1, "that of the killed one");
     let undisturbed = Rig::new();
     undisturbed
-        .start(&Launch::new(1, 2, 3, document(0)))
+        .start(&RigLaunch::new(1, 2, 3, document(0)))
         .succeed();
     assert_eq!(rig.final_sha256(1), undisturbed.final_sha256(1));
 }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 pub const BLOCKS: [usize; 5] = [40_000, 300, 17_000, 10, 1];
 pub const BATCH: u32 = 8;
 
-pub struct Job {
+pub struct LoopbackJob {
     pub addresses: Vec<ShardAddress>,
     pub blocks: Vec<ParameterPiece>,
     pub workers: u32,
@@ -82,7 +82,7 @@ pub fn adam() -> Optimizer {
     })
 }
 
-impl Job {
+impl LoopbackJob {
     pub fn start(workers: u32, ps_shards: usize, consistency: Consistency) -> Self {
         Self::start_with(workers, ps_shards, consistency, adam())
     }
