@@ -7,8 +7,9 @@
 //! arena does.
 
 use muster_comm::compress::{
-    Codec, Correction, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding, Scale,
-    Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
+    Codec, Correction, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, HalfCodec,
+    HalfFormat, Norm, OneBit, Qsgd, Rounding, Scale, Selection, Sparse, TernGrad, decode, encode,
+    max_encoded_bytes,
 };
 use muster_compute::pages;
 use rustix::time::{ClockId, clock_gettime};
@@ -21,9 +22,9 @@ const ROUNDS: usize = 25;
 
 fn main() {
     let gradients = [gradients(1), gradients(2)];
-    let mut sides: Vec<Side> = codecs()
+    let mut sides: Vec<MeasuredCodec> = codecs()
         .into_iter()
-        .map(|(name, target, codec)| Side::new(name, target, codec))
+        .map(|(name, target, codec)| MeasuredCodec::new(name, target, codec))
         .collect();
     let mut copy = pages::zeros(LEN);
     let mut copies = Vec::new();
@@ -64,7 +65,7 @@ fn main() {
 
 /// Name, goal as a multiple of a copy's time, codec.
 fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
-    let half = |format, rounding, feedback| Box::new(Half::new(format, rounding, feedback));
+    let half = |format, rounding, feedback| Box::new(HalfCodec::new(format, rounding, feedback));
     let qsgd = |bits, norm| Box::new(Qsgd::new(bits, 512, norm).expect("sizes that are allowed"));
     let sparse = |selection, correction| {
         Box::new(Sparse::new(selection, correction).expect("shares that are allowed"))
@@ -136,7 +137,7 @@ fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
     ]
 }
 
-struct Side {
+struct MeasuredCodec {
     name: &'static str,
     target: &'static str,
     codec: Box<dyn Codec>,
@@ -148,7 +149,7 @@ struct Side {
     decode: Vec<f64>,
 }
 
-impl Side {
+impl MeasuredCodec {
     fn new(name: &'static str, target: &'static str, codec: Box<dyn Codec>) -> Self {
         let plane = |plane| {
             if codec.planes().contains(&plane) {
@@ -160,8 +161,8 @@ impl Side {
         Self {
             name,
             target,
-            residual: plane(Plane::Residual),
-            velocity: plane(Plane::Velocity),
+            residual: plane(FeedbackPlane::Residual),
+            velocity: plane(FeedbackPlane::Velocity),
             out: pages::zeros(max_encoded_bytes(&*codec, LEN)),
             codec,
             bytes: 0,
@@ -171,13 +172,13 @@ impl Side {
     }
 
     fn round(&mut self, step: u64, gradients: &[f32], sum: &mut [f32]) {
-        let key = Key {
+        let key = EncodingKey {
             seed: 7,
             step,
             block: 0,
         };
         let encode = seconds(|| {
-            let state = State {
+            let state = FeedbackState {
                 residual: &mut self.residual,
                 velocity: &mut self.velocity,
             };
@@ -191,7 +192,7 @@ impl Side {
         });
         let bytes = &self.out[..self.bytes];
         let decode = seconds(|| {
-            decode(&*self.codec, black_box(bytes), sum, Mode::Add).expect("our own bytes");
+            decode(&*self.codec, black_box(bytes), sum, DecodeMode::Add).expect("our own bytes");
         });
         // The first rounds touch new memory, and the residual has not reached its usual size.
         if step >= ROUNDS as u64 / 4 {

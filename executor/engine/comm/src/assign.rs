@@ -23,26 +23,26 @@ pub const SLACK_PERCENT: usize = 1;
 /// Contiguous range of parameters in the flat arena; a pair of numbers on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "(usize, usize)", into = "(usize, usize)")]
-pub struct Piece {
+pub struct ParameterPiece {
     /// Number of parameters before the piece in the arena.
     pub offset: usize,
     /// Number of parameters; never 0.
     pub len: usize,
 }
 
-impl From<(usize, usize)> for Piece {
+impl From<(usize, usize)> for ParameterPiece {
     fn from((offset, len): (usize, usize)) -> Self {
         Self { offset, len }
     }
 }
 
-impl From<Piece> for (usize, usize) {
-    fn from(piece: Piece) -> Self {
+impl From<ParameterPiece> for (usize, usize) {
+    fn from(piece: ParameterPiece) -> Self {
         (piece.offset, piece.len)
     }
 }
 
-impl Piece {
+impl ParameterPiece {
     /// The piece as a range of indices into the flat arena.
     #[must_use]
     pub fn range(self) -> Range<usize> {
@@ -57,7 +57,7 @@ impl Piece {
 /// # Panics
 /// If `shards` is 0, which the job document does not allow.
 #[must_use]
-pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
+pub fn assign(blocks: &[ParameterPiece], shards: usize) -> Vec<Vec<ParameterPiece>> {
     assert!(shards > 0, "a job has at least one PS shard");
     let total: usize = blocks.iter().map(|block| block.len).sum();
     fill(
@@ -75,11 +75,11 @@ pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
 /// # Panics
 /// If `held` is empty or its pieces overlap.
 #[must_use]
-pub fn reassign(total: usize, held: &[Vec<Piece>]) -> Vec<Vec<Piece>> {
+pub fn reassign(total: usize, held: &[Vec<ParameterPiece>]) -> Vec<Vec<ParameterPiece>> {
     assert!(!held.is_empty(), "a job has at least one PS shard");
     let capacity = capacity(total, held.len());
     let mut homeless = gaps(total, held);
-    let mut kept: Vec<Vec<Piece>> = Vec::with_capacity(held.len());
+    let mut kept: Vec<Vec<ParameterPiece>> = Vec::with_capacity(held.len());
     for pieces in held {
         let (stays, goes) = shed(pieces, load(pieces).saturating_sub(capacity));
         kept.push(stays);
@@ -89,7 +89,11 @@ pub fn reassign(total: usize, held: &[Vec<Piece>]) -> Vec<Vec<Piece>> {
 }
 
 /// Distributes `homeless` to the shards with the least load, up to `capacity` each.
-fn fill(mut held: Vec<Vec<Piece>>, mut homeless: Vec<Piece>, capacity: usize) -> Vec<Vec<Piece>> {
+fn fill(
+    mut held: Vec<Vec<ParameterPiece>>,
+    mut homeless: Vec<ParameterPiece>,
+    capacity: usize,
+) -> Vec<Vec<ParameterPiece>> {
     homeless.retain(|piece| piece.len > 0);
     homeless.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
     // Ordered by load, then by number of pieces: the first is the emptiest shard.
@@ -108,9 +112,9 @@ fn fill(mut held: Vec<Vec<Piece>>, mut homeless: Vec<Piece>, capacity: usize) ->
                 "the emptiest is below the mean while parameters are left"
             );
             let offset = rest.offset;
-            held[shard].push(Piece { offset, len });
+            held[shard].push(ParameterPiece { offset, len });
             emptiest.insert((load + len, requests + 1, shard));
-            rest = Piece {
+            rest = ParameterPiece {
                 offset: offset + len,
                 len: rest.len - len,
             };
@@ -120,17 +124,17 @@ fn fill(mut held: Vec<Vec<Piece>>, mut homeless: Vec<Piece>, capacity: usize) ->
 }
 
 /// Ranges of the arena that no shard holds.
-fn gaps(total: usize, held: &[Vec<Piece>]) -> Vec<Piece> {
-    let mut all: Vec<Piece> = held.iter().flatten().copied().collect();
+fn gaps(total: usize, held: &[Vec<ParameterPiece>]) -> Vec<ParameterPiece> {
+    let mut all: Vec<ParameterPiece> = held.iter().flatten().copied().collect();
     all.sort_unstable();
-    all.push(Piece {
+    all.push(ParameterPiece {
         offset: total,
         len: 0,
     });
     let mut at = 0;
     let mut out = Vec::new();
     for piece in all {
-        out.push(Piece {
+        out.push(ParameterPiece {
             offset: at,
             len: piece.offset - at,
         });
@@ -142,7 +146,10 @@ fn gaps(total: usize, held: &[Vec<Piece>]) -> Vec<Piece> {
 
 /// Splits `pieces` into those that stay and those that leave with exactly `excess` parameters:
 /// whole pieces where they fit, the largest first, then one cut.
-fn shed(pieces: &[Piece], mut excess: usize) -> (Vec<Piece>, Vec<Piece>) {
+fn shed(
+    pieces: &[ParameterPiece],
+    mut excess: usize,
+) -> (Vec<ParameterPiece>, Vec<ParameterPiece>) {
     let mut largest_first = pieces.to_vec();
     largest_first.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
     let (mut stays, mut goes) = (Vec::new(), Vec::new());
@@ -157,8 +164,8 @@ fn shed(pieces: &[Piece], mut excess: usize) -> (Vec<Piece>, Vec<Piece>) {
     // Every piece that stays so far is larger than the rest of the excess.
     if let Some(last) = stays.pop() {
         let len = last.len - excess;
-        stays.push(Piece { len, ..last });
-        goes.push(Piece {
+        stays.push(ParameterPiece { len, ..last });
+        goes.push(ParameterPiece {
             offset: last.offset + len,
             len: excess,
         });
@@ -169,14 +176,14 @@ fn shed(pieces: &[Piece], mut excess: usize) -> (Vec<Piece>, Vec<Piece>) {
 
 /// Intersection of two lists of pieces; both must be ascending.
 #[must_use]
-pub fn common(a: &[Piece], b: &[Piece]) -> Vec<Piece> {
+pub fn common(a: &[ParameterPiece], b: &[ParameterPiece]) -> Vec<ParameterPiece> {
     let (mut i, mut j) = (0, 0);
     let mut out = Vec::new();
     while i < a.len() && j < b.len() {
         let (x, y) = (a[i].range(), b[j].range());
         let (start, end) = (x.start.max(y.start), x.end.min(y.end));
         if start < end {
-            out.push(Piece {
+            out.push(ParameterPiece {
                 offset: start,
                 len: end - start,
             });
@@ -195,7 +202,7 @@ pub fn common(a: &[Piece], b: &[Piece]) -> Vec<Piece> {
 /// # Panics
 /// If a part lies outside the pieces or crosses two of them. Parts from [`common`] do neither.
 #[must_use]
-pub fn local(pieces: &[Piece], parts: &[Piece]) -> Vec<Range<usize>> {
+pub fn local(pieces: &[ParameterPiece], parts: &[ParameterPiece]) -> Vec<Range<usize>> {
     let (mut index, mut before) = (0, 0);
     let mut out = Vec::with_capacity(parts.len());
     for part in parts {
@@ -219,9 +226,9 @@ fn capacity(total: usize, shards: usize) -> usize {
     total.div_ceil(shards).max(total / shards + slack)
 }
 
-fn merged(mut pieces: Vec<Piece>) -> Vec<Piece> {
+fn merged(mut pieces: Vec<ParameterPiece>) -> Vec<ParameterPiece> {
     pieces.sort_unstable();
-    let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
+    let mut out: Vec<ParameterPiece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match out.last_mut() {
             Some(last) if last.offset + last.len == piece.offset => last.len += piece.len,
@@ -233,7 +240,7 @@ fn merged(mut pieces: Vec<Piece>) -> Vec<Piece> {
 
 /// Number of parameters that a shard holds.
 #[must_use]
-pub fn load(pieces: &[Piece]) -> usize {
+pub fn load(pieces: &[ParameterPiece]) -> usize {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
@@ -243,8 +250,11 @@ pub fn load(pieces: &[Piece]) -> usize {
 /// # Panics
 /// If pieces overlap or lie outside the arena. [`assign`] returns no such pieces.
 #[must_use]
-pub fn split_mut<'a>(arena: &'a mut [f32], assignment: &[Vec<Piece>]) -> Vec<Vec<&'a mut [f32]>> {
-    let mut order: Vec<(Piece, usize)> = assignment
+pub fn split_mut<'a>(
+    arena: &'a mut [f32],
+    assignment: &[Vec<ParameterPiece>],
+) -> Vec<Vec<&'a mut [f32]>> {
+    let mut order: Vec<(ParameterPiece, usize)> = assignment
         .iter()
         .enumerate()
         .flat_map(|(shard, pieces)| pieces.iter().map(move |&piece| (piece, shard)))
@@ -268,11 +278,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn blocks(lens: &[usize]) -> Vec<Piece> {
+    fn blocks(lens: &[usize]) -> Vec<ParameterPiece> {
         let mut offset = 0;
         lens.iter()
             .map(|&len| {
-                let piece = Piece { offset, len };
+                let piece = ParameterPiece { offset, len };
                 offset += len;
                 piece
             })
@@ -355,21 +365,21 @@ mod tests {
     #[test]
     fn parts_are_found_in_the_local_order() {
         let held = [
-            Piece { offset: 10, len: 5 },
-            Piece {
+            ParameterPiece { offset: 10, len: 5 },
+            ParameterPiece {
                 offset: 30,
                 len: 10,
             },
         ];
         let other = [
-            Piece { offset: 0, len: 12 },
-            Piece {
+            ParameterPiece { offset: 0, len: 12 },
+            ParameterPiece {
                 offset: 14,
                 len: 20,
             },
         ];
         let both = common(&held, &other);
-        let expected = [(10, 2), (14, 1), (30, 4)].map(Piece::from);
+        let expected = [(10, 2), (14, 1), (30, 4)].map(ParameterPiece::from);
         assert_eq!(both, expected);
         assert_eq!(local(&held, &both), [0..2, 4..5, 5..9]);
         assert_eq!(local(&other, &both), [10..12, 12..13, 28..32]);
@@ -384,7 +394,7 @@ mod tests {
         );
         assert_eq!(
             assignment[2],
-            [Piece {
+            [ParameterPiece {
                 offset: 100,
                 len: 100
             }],

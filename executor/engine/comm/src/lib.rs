@@ -12,6 +12,6 @@ pub mod compress;
 pub mod fabric;
 pub mod log;
 pub mod memory;
-pub mod parts;
-pub mod squeeze;
+pub mod partitions;
+pub mod shard_codec;
 pub mod wire;

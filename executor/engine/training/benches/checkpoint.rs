@@ -11,8 +11,8 @@
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::{CheckpointPolicy, JobSpec};
 use muster_training::checkpoint::{
-    Contents, Curve, DEFAULT_PART_BYTES, JobFolder, Kind, Layout, Manifest, NamedBlock, Position,
-    RANDOMNESS, Writer,
+    CheckpointWriter, Contents, DEFAULT_PART_BYTES, DataPosition, JobFolder, LossProgress,
+    Manifest, NamedBlock, RANDOMNESS, TaskCounts, WriteKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -93,7 +93,7 @@ fn stalling(folder: &JobFolder, contents: &Contents) {
         keep: 1,
         ..CheckpointPolicy::default()
     };
-    let mut writer = Writer::start(
+    let mut writer = CheckpointWriter::start(
         folder.clone().into(),
         policy,
         Arc::new(|| Some(BTreeSet::new())),
@@ -112,7 +112,7 @@ fn stalling(folder: &JobFolder, contents: &Contents) {
         let mut spare = writer.spare();
         spare.fit(FLOATS, 1);
         copy(contents, &mut spare);
-        writer.begin(Kind::Checkpoint, manifest(100 + round), spare);
+        writer.begin(WriteKind::Checkpoint, manifest(100 + round), spare);
         stalls.push(began.elapsed());
         let attempt = writer.wait(Duration::from_secs(600)).expect("in time");
         attempt.outcome.expect("written");
@@ -227,16 +227,16 @@ fn manifest(step: u64) -> Manifest {
         job_id: JobId(Uuid::from_u128(2)),
         revision: 1,
         step,
-        position: Position::at(step, 1000, 32_000),
+        position: DataPosition::at(step, 1000, 32_000),
         consistency: spec.exchange.consistency,
         engine: spec.engine().clone(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: step,
-        layout: Layout {
+        layout: TaskCounts {
             workers: 1,
             ps_shards: 1,
         },
-        curve: Curve::default(),
+        curve: LossProgress::default(),
         blocks: (0..FLOATS / BLOCK).map(block).collect(),
         state_planes: vec!["momentum".to_owned()],
         extras: Vec::new(),

@@ -9,8 +9,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
-use muster_comm::collective::{self, Algorithm, all_reduce_arena};
-use muster_comm::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
+use muster_comm::collective::{self, AllReduceAlgorithm, all_reduce_arena};
+use muster_comm::fabric::{
+    Arena, Credentials, Fabric, FabricOptions, GroupView, PeerPort, ViewMember,
+};
 use muster_comm::wire::Connection;
 use muster_compute::pages;
 use muster_model::id::{JobId, TaskId};
@@ -26,15 +28,15 @@ use uuid::Uuid;
 
 /// Implementation that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum AllReduceVariant {
     /// An arena over TCP links.
-    Tcp(Algorithm),
+    Tcp(AllReduceAlgorithm),
     /// An arena in shared memory: sums computed from the gradients of all ranks.
     Arena,
     /// Like `Arena`, and each rank copies the sums to its own memory.
     ArenaCopied,
     /// Private memory over rings in shared memory.
-    Rings(Algorithm),
+    Rings(AllReduceAlgorithm),
     Gloo,
     MpiTcp,
     MpiShared,
@@ -45,17 +47,26 @@ enum Side {
     Copy,
 }
 
-const SIDES: [(&str, Side); 10] = [
-    ("muster tcp ring", Side::Tcp(Algorithm::Ring)),
-    ("muster tcp halving", Side::Tcp(Algorithm::HalvingDoubling)),
-    ("muster shm arena", Side::Arena),
-    ("muster shm arena+copy", Side::ArenaCopied),
-    ("muster shm rings", Side::Rings(Algorithm::Ring)),
-    ("gloo", Side::Gloo),
-    ("openmpi tcp", Side::MpiTcp),
-    ("openmpi shm", Side::MpiShared),
-    ("bare tcp ring", Side::BareTcp),
-    ("memory copy", Side::Copy),
+const SIDES: [(&str, AllReduceVariant); 10] = [
+    (
+        "muster tcp ring",
+        AllReduceVariant::Tcp(AllReduceAlgorithm::Ring),
+    ),
+    (
+        "muster tcp halving",
+        AllReduceVariant::Tcp(AllReduceAlgorithm::HalvingDoubling),
+    ),
+    ("muster shm arena", AllReduceVariant::Arena),
+    ("muster shm arena+copy", AllReduceVariant::ArenaCopied),
+    (
+        "muster shm rings",
+        AllReduceVariant::Rings(AllReduceAlgorithm::Ring),
+    ),
+    ("gloo", AllReduceVariant::Gloo),
+    ("openmpi tcp", AllReduceVariant::MpiTcp),
+    ("openmpi shm", AllReduceVariant::MpiShared),
+    ("bare tcp ring", AllReduceVariant::BareTcp),
+    ("memory copy", AllReduceVariant::Copy),
 ];
 
 fn main() {
@@ -118,7 +129,7 @@ fn number(name: &str, default: usize) -> usize {
 
 /// Runs one side. Returns the seconds of each round; `None` if the side is not available.
 fn run(
-    side: Side,
+    side: AllReduceVariant,
     name: &str,
     ranks: usize,
     floats: usize,
@@ -128,7 +139,7 @@ fn run(
 ) -> Option<Vec<f64>> {
     let sizes = [floats.to_string(), rounds.to_string()];
     let members: Vec<Child> = match side {
-        Side::Gloo => {
+        AllReduceVariant::Gloo => {
             let python = std::env::var("MUSTER_TORCH_PYTHON").ok()?;
             let script = include_str!("peers/allreduce.py");
             let member = |rank: usize| {
@@ -143,8 +154,8 @@ fn run(
             };
             (0..ranks).map(member).collect()
         }
-        Side::MpiTcp | Side::MpiShared => {
-            let btl = if side == Side::MpiTcp {
+        AllReduceVariant::MpiTcp | AllReduceVariant::MpiShared => {
+            let btl = if side == AllReduceVariant::MpiTcp {
                 "tcp,self"
             } else {
                 "vader,self"
@@ -163,7 +174,7 @@ fn run(
                     .args(&sizes),
             )]
         }
-        Side::Copy => vec![own(name, 0, 1, meeting, &sizes)],
+        AllReduceVariant::Copy => vec![own(name, 0, 1, meeting, &sizes)],
         _ => (0..ranks)
             .map(|rank| own(name, rank, ranks, meeting, &sizes))
             .collect(),
@@ -226,7 +237,7 @@ fn member(side: &str) {
         .iter()
         .find(|(name, _)| *name == side)
         .expect("a side");
-    if *side == Side::Copy {
+    if *side == AllReduceVariant::Copy {
         let (mut from, mut to): (Vec<f32>, Vec<f32>) = (pages::zeros(floats), pages::zeros(floats));
         from.fill(1.0);
         for _ in 0..rounds {
@@ -237,7 +248,7 @@ fn member(side: &str) {
         }
         return;
     }
-    if *side == Side::BareTcp {
+    if *side == AllReduceVariant::BareTcp {
         bare_ring(&meeting, rank, ranks, floats, rounds);
         return;
     }
@@ -247,43 +258,43 @@ fn member(side: &str) {
         id: TaskId(Uuid::from_u128(rank as u128)),
         attempt: 1,
     };
-    let port = Port::bind("127.0.0.1", Some(&meeting), credentials).expect("a port");
-    let view = View {
+    let port = PeerPort::bind("127.0.0.1", Some(&meeting), credentials).expect("a port");
+    let view = GroupView {
         number: 1,
         members: meet(&meeting, ranks, &port.member()),
     };
-    let options = Options {
-        shared_memory: !matches!(side, Side::Tcp(_)),
-        ..Options::default()
+    let options = FabricOptions {
+        shared_memory: !matches!(side, AllReduceVariant::Tcp(_)),
+        ..FabricOptions::default()
     };
     let mut fabric = Fabric::join(&port, view, &options).expect("the view");
     let mut arena = Arena::new(floats).expect("an arena");
     let mut private: Vec<f32> = pages::zeros(floats);
     let mut own: Vec<f32> = pages::zeros(floats);
-    if !matches!(side, Side::Rings(_)) {
+    if !matches!(side, AllReduceVariant::Rings(_)) {
         fabric.share(&mut arena).expect("the arena is shared");
     }
     for round in 0..rounds {
         // As in a backward pass, the core that publishes the gradients writes them first.
         match side {
-            Side::Rings(_) => own.fill(1.0 + round as f32),
+            AllReduceVariant::Rings(_) => own.fill(1.0 + round as f32),
             _ => arena.gradients_mut().fill(1.0 + round as f32),
         }
         collective::barrier(fabric.mesh()).expect("all are there");
         let began = Instant::now();
         match *side {
-            Side::Rings(algorithm) => {
+            AllReduceVariant::Rings(algorithm) => {
                 let groups = fabric.groups().to_vec();
                 collective::all_reduce(fabric.mesh(), algorithm, &groups, &own, &mut private)
                     .expect("a sum");
             }
-            Side::Tcp(algorithm) => {
+            AllReduceVariant::Tcp(algorithm) => {
                 all_reduce_arena(&mut fabric, &mut arena, 0..floats, algorithm).expect("a sum");
             }
             _ => {
-                all_reduce_arena(&mut fabric, &mut arena, 0..floats, Algorithm::Ring)
+                all_reduce_arena(&mut fabric, &mut arena, 0..floats, AllReduceAlgorithm::Ring)
                     .expect("a sum");
-                if *side == Side::ArenaCopied {
+                if *side == AllReduceVariant::ArenaCopied {
                     private.copy_from_slice(collective::sums(&fabric, &arena));
                 }
             }
@@ -293,7 +304,7 @@ fn member(side: &str) {
             println!("{took}");
         }
         let sums: &[f32] = match side {
-            Side::Rings(_) | Side::ArenaCopied => &private,
+            AllReduceVariant::Rings(_) | AllReduceVariant::ArenaCopied => &private,
             _ => collective::sums(&fabric, &arena),
         };
         let expected = ranks as f32 * (1.0 + round as f32);
@@ -348,7 +359,7 @@ fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: u
 }
 
 /// Members find each other by files: writes the own one and waits for the others.
-fn meet(folder: &Path, ranks: usize, me: &Member) -> Vec<Member> {
+fn meet(folder: &Path, ranks: usize, me: &ViewMember) -> Vec<ViewMember> {
     let file = |id: TaskId| folder.join(format!("{id}.json"));
     let draft = folder.join(format!("{}.draft", me.id));
     let text = serde_json::to_string(me).expect("plain data");

@@ -17,7 +17,7 @@ use muster_model::place::Place;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
 use muster_training::stop::StopFlag;
-use muster_training::worker::{self, Reporter, Surroundings};
+use muster_training::worker::{self, Reporter, WorkerContext};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -207,7 +207,7 @@ fn member(rank: u32) {
     let own = folder.join(format!("task-{rank}"));
     fs::create_dir_all(&own).expect("a folder");
     let roster = folder.join("peers.json");
-    let around = Surroundings {
+    let ctx = WorkerContext {
         device: &muster_compute::cuda::Device::Cpu,
         checkpoint_root: &Place::Folder(folder.join("checkpoints")),
         dataset_root: &data,
@@ -219,7 +219,7 @@ fn member(rank: u32) {
         sockets: &own,
         threads: 1,
     };
-    worker::run(&launch, rank, &around).expect("training");
+    worker::run(&launch, rank, &ctx).expect("training");
 }
 
 fn images_per_s(torch: &mut torch::Torch) -> f64 {

@@ -14,7 +14,7 @@ mod rig;
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
-use rig::{Launch, Revision, Rig, samples, spec};
+use rig::{Revision, Rig, RigLaunch, samples, spec};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -59,7 +59,7 @@ fn main() {
     );
 }
 
-struct Change {
+struct ResizeTimes {
     name: &'static str,
     /// Milliseconds of a usual step before the change.
     usual_ms: f64,
@@ -83,19 +83,19 @@ fn document() -> JobSpec {
 
 fn undisturbed(datasets: &Path) -> f64 {
     let rig = Rig::on(datasets);
-    let mut revision = rig.start(&Launch::new(1, 2, 1, document()));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 1, document()));
     finish(&mut revision, &[])
 }
 
-fn disturbed(datasets: &Path) -> (Vec<Change>, f64) {
+fn disturbed(datasets: &Path) -> (Vec<ResizeTimes>, f64) {
     let rig = Rig::on(datasets);
-    let first = Launch::new(1, 2, 1, document());
+    let first = RigLaunch::new(1, 2, 1, document());
     let mut revision = rig.start(&first);
     let mut changes = Vec::new();
 
     train_on(&mut revision);
 
-    let more = Launch {
+    let more = RigLaunch {
         revision: 2,
         workers: 6,
         ps_shards: 3,
@@ -105,7 +105,7 @@ fn disturbed(datasets: &Path) -> (Vec<Change>, f64) {
     changes.push(resized(&mut revision, 1, "2 to 6 workers, 1 to 3 shards"));
 
     train_on(&mut revision);
-    let fewer = Launch {
+    let fewer = RigLaunch {
         revision: 3,
         workers: 3,
         ps_shards: 2,
@@ -137,7 +137,7 @@ fn train_on(revision: &mut Revision) {
 }
 
 /// Change number `number`, counted from 1.
-fn resized(revision: &mut Revision, number: usize, name: &'static str) -> Change {
+fn resized(revision: &mut Revision, number: usize, name: &'static str) -> ResizeTimes {
     let line = |log: &str| {
         log.lines()
             .filter(|line| line.contains("resized at step"))
@@ -147,7 +147,7 @@ fn resized(revision: &mut Revision, number: usize, name: &'static str) -> Change
     change(name, &wait_for_log(revision, line))
 }
 
-fn inherited(revision: &mut Revision) -> Change {
+fn inherited(revision: &mut Revision) -> ResizeTimes {
     let message = wait(revision, |events| {
         events.iter().find_map(|event| match event {
             TaskReport::Note { message } if message.contains("continues as it from its copy") => {
@@ -160,13 +160,13 @@ fn inherited(revision: &mut Revision) -> Change {
 }
 
 /// Parses the coordinator's log line: "… step took 41.0 ms, a usual one 30.2 ms".
-fn change(name: &'static str, said: &str) -> Change {
+fn change(name: &'static str, said: &str) -> ResizeTimes {
     let after = |words: &str| -> f64 {
         let rest = said.split(words).nth(1).expect("the chief says both");
         let number = rest.split_whitespace().next().expect("a number follows");
         number.parse().expect("a number follows")
     };
-    Change {
+    ResizeTimes {
         name,
         usual_ms: after("a usual one "),
         first_ms: after("step took "),

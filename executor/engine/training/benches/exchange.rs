@@ -32,9 +32,9 @@ mod noise;
 #[path = "exchange/there_and_back.rs"]
 mod there_and_back;
 
-use muster_comm::assign::Piece;
+use muster_comm::assign::ParameterPiece;
 use muster_comm::compress::{CodecConfig, Codecs, HalfFormat, Rounding};
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
 use muster_compute::data::{GlobalBatches, slice};
 use muster_compute::model::Batch;
 use muster_compute::optimizer::OptimizerConfig;
@@ -46,9 +46,11 @@ use muster_model::spec::{self, Consistency, JobSpec};
 use muster_model::task::Role;
 use muster_training::checkpoint::Contents;
 use muster_training::document;
-use muster_training::shard::{Exchange, Identity, Recipe, Shard};
+use muster_training::shard::{Identity, Recipe, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
-use muster_training::worker::{self, Address, Reply, Reporter, Shards, Surroundings, first_view};
+use muster_training::worker::{
+    self, Reply, Reporter, ShardAddress, Shards, WorkerContext, first_view,
+};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -174,9 +176,9 @@ fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
             }),
         ),
     ];
-    let mut pairs: Vec<Pair> = codecs
+    let mut pairs: Vec<WorkerPair> = codecs
         .iter()
-        .map(|(_, codec)| Pair::start(*codec, rate))
+        .map(|(_, codec)| WorkerPair::start(*codec, rate))
         .collect();
     let (seconds, cpu) = by_turns(&mut pairs, rounds);
     let bytes = 2.0 * (PAIRS_MB << 20) as f64;
@@ -212,9 +214,9 @@ fn near_rows() -> Vec<String> {
         ("TCP, bf16", Some(bf16), None),
         ("memory, bf16", Some(bf16), meet),
     ];
-    let mut pairs: Vec<Pair> = ways
+    let mut pairs: Vec<WorkerPair> = ways
         .iter()
-        .map(|(_, codec, sockets)| Pair::meet(*codec, f64::INFINITY, *sockets))
+        .map(|(_, codec, sockets)| WorkerPair::meet(*codec, f64::INFINITY, *sockets))
         .collect();
     for (pair, (_, _, sockets)) in pairs.iter().zip(&ways) {
         let near = pair.workers.iter().map(Shards::near);
@@ -237,7 +239,7 @@ fn near_rows() -> Vec<String> {
 }
 
 /// Medians of the wall seconds and of the CPU seconds of a step of each pair.
-fn by_turns(pairs: &mut [Pair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
+fn by_turns(pairs: &mut [WorkerPair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
     let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
     for round in 0..rounds {
@@ -261,14 +263,14 @@ fn process_cpu() -> f64 {
 }
 
 /// Two workers with two shards.
-struct Pair {
+struct WorkerPair {
     workers: Vec<Shards>,
     gradients: Vec<f32>,
     parameters: Vec<Vec<f32>>,
     step: u64,
 }
 
-impl Pair {
+impl WorkerPair {
     /// Starts a pair. Each worker has a connection with `rate` bytes per second in each direction,
     /// half of it per shard.
     fn start(codec: Option<CodecConfig>, rate: f64) -> Self {
@@ -298,45 +300,48 @@ impl Pair {
         let planes = optimizer.state_len_per_param();
         let recipe = Recipe::weights(optimizer, size, 1).with_codecs(codecs.clone());
         let number = |number| TaskId(Uuid::from_u128(number));
-        let addresses: Vec<Address> = [10, 11]
+        let addresses: Vec<ShardAddress> = [10, 11]
             .map(|shard| {
                 let (shard, recipe) = (number(shard), recipe.clone());
-                let exchange = Exchange::new(shard, recipe, Consistency::default(), 2);
+                let exchange = ShardExchange::new(shard, recipe, Consistency::default(), 2);
                 (shard, start_exchange(shard, exchange, sockets))
             })
             .into();
-        let mut workers: Vec<Shards> = [(0, Guest::Chief), (1, Guest::Worker)]
-            .map(|(worker, guest)| {
-                let hello = Hello {
-                    job_id: JobId(Uuid::nil()),
-                    secret: SECRET.to_owned(),
-                    task_id: number(worker),
-                    guest,
-                    to: None,
-                    says_held: false,
-                    plain_statistics: false,
-                };
-                let reached = addresses.iter().map(|(shard, address)| {
-                    if rate.is_finite() {
-                        (
-                            *shard,
-                            limited::relay(address, &limited::Wire::of(rate / 2.0)),
-                        )
-                    } else {
-                        (*shard, address.clone())
-                    }
-                });
-                let reached: Vec<Address> = reached.collect();
-                let joined = Shards::join_near(&reached, size, &hello, sockets);
-                let mut shards = joined.expect("a shard");
-                if let Some(codecs) = codecs.clone() {
-                    let made = shards.compress(codecs, &recipe.blocks, 1);
-                    made.expect("codecs");
+        let mut workers: Vec<Shards> = [
+            (0, ConnectionPurpose::Chief),
+            (1, ConnectionPurpose::Worker),
+        ]
+        .map(|(worker, guest)| {
+            let hello = Hello {
+                job_id: JobId(Uuid::nil()),
+                secret: SECRET.to_owned(),
+                task_id: number(worker),
+                guest,
+                to: None,
+                says_held: false,
+                plain_statistics: false,
+            };
+            let reached = addresses.iter().map(|(shard, address)| {
+                if rate.is_finite() {
+                    (
+                        *shard,
+                        limited::relay(address, &limited::LimitedWire::of(rate / 2.0)),
+                    )
+                } else {
+                    (*shard, address.clone())
                 }
-                shards
-            })
-            .into();
-        let all = Piece {
+            });
+            let reached: Vec<ShardAddress> = reached.collect();
+            let joined = Shards::join_near(&reached, size, &hello, sockets);
+            let mut shards = joined.expect("a shard");
+            if let Some(codecs) = codecs.clone() {
+                let made = shards.compress(codecs, &recipe.blocks, 1);
+                made.expect("codecs");
+            }
+            shards
+        })
+        .into();
+        let all = ParameterPiece {
             offset: 0,
             len: size,
         };
@@ -393,17 +398,17 @@ fn start_shard(optimizer: OptimizerConfig, size: usize, batch: u32) -> String {
 }
 
 fn start_with(task_id: TaskId, recipe: Recipe, batch: u32) -> String {
-    let exchange = Exchange::new(task_id, recipe, Consistency::default(), batch);
+    let exchange = ShardExchange::new(task_id, recipe, Consistency::default(), batch);
     start_exchange(task_id, exchange, None)
 }
 
-fn start_exchange(task_id: TaskId, exchange: Exchange, sockets: Option<&Path>) -> String {
+fn start_exchange(task_id: TaskId, exchange: ShardExchange, sockets: Option<&Path>) -> String {
     let identity = Identity {
         job_id: JobId(Uuid::nil()),
         task_id,
         secret: SECRET.to_owned(),
     };
-    let mut shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
+    let mut shard = ShardServer::bind("127.0.0.1", identity, exchange).expect("a free port");
     if let Some(sockets) = sockets {
         shard = shard.near(sockets);
     }
@@ -477,9 +482,9 @@ fn bare_loop(job: &JobSpec, data: &Path, steps: u64) -> f64 {
 }
 
 #[derive(Default)]
-struct Kept(Mutex<Vec<TaskReport>>);
+struct ReportLog(Mutex<Vec<TaskReport>>);
 
-impl Reporter for Kept {
+impl Reporter for ReportLog {
     fn report(&self, report: &TaskReport) -> io::Result<()> {
         self.0
             .lock()
@@ -534,7 +539,7 @@ fn run_worker(
         grace_ms: 1_000,
         service_account: None,
     };
-    let kept = Kept::default();
+    let kept = ReportLog::default();
     let peer = |task_id, address| Peer {
         task_id,
         node_id: NodeId(Uuid::nil()),
@@ -546,7 +551,7 @@ fn run_worker(
         ps_shards: vec![peer(SHARD, Some(address))],
         ..Peers::default()
     };
-    let around = Surroundings {
+    let ctx = WorkerContext {
         device: &muster_compute::cuda::Device::Cpu,
         checkpoint_root: &Place::Folder(folder.to_owned()),
         dataset_root: data,
@@ -558,7 +563,7 @@ fn run_worker(
         sockets: folder,
         threads: 1,
     };
-    worker::run(&launch, rank, &around).expect("training");
+    worker::run(&launch, rank, &ctx).expect("training");
     kept.0.into_inner().expect("no reporter panics")
 }
 

@@ -23,7 +23,7 @@ const SUSPENSIONS: usize = 20;
 const STEPS: (usize, usize) = (10, 50);
 
 /// Network of `peers/gpu_step.py`.
-struct Model {
+struct GpuModel {
     name: &'static str,
     network: Network,
     examples: usize,
@@ -32,7 +32,7 @@ struct Model {
     operations: f64,
 }
 
-fn models() -> Vec<Model> {
+fn models() -> Vec<GpuModel> {
     let photo = ImageShape {
         height: 224,
         width: 224,
@@ -45,20 +45,20 @@ fn models() -> Vec<Model> {
     let tokens = 8.0 * 1024.0;
     let attention = 12.0 * 12.0 * 768.0 * 1024.0 * tokens;
     vec![
-        Model {
+        GpuModel {
             name: "resnet18",
             network: zoo::resnet(photo, 18, 1000).expect("a network"),
             examples: 256,
             // 1.82 GFLOPs forward in multiply-adds, times two, times three.
             operations: 256.0 * 1.82e9 * 2.0 * 3.0,
         },
-        Model {
+        GpuModel {
             name: "lstm",
             network: zoo::lstm_language_model(128, 10_000, 1024, &[1024]).expect("a network"),
             examples: 128,
             operations: 128.0 * 128.0 * 6.0 * (8.0 * 1024.0 * 1024.0 + 10_000.0 * 1024.0),
         },
-        Model {
+        GpuModel {
             name: "gpt2-small",
             network: zoo::gpt(gpt).expect("a network"),
             examples: 8,
@@ -85,14 +85,14 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 /// Measurements of one training of the engine, in milliseconds.
 #[derive(Default)]
-struct Ours {
+struct EngineTimes {
     steps: Vec<f64>,
     suspensions: Vec<f64>,
     /// Until the end of the first step.
     resumptions: Vec<f64>,
 }
 
-fn ours(gpu: &CudaDevice, model: &Model, measured: &mut Ours) {
+fn ours(gpu: &CudaDevice, model: &GpuModel, measured: &mut EngineTimes) {
     let network = &model.network;
     let rule = UpdateRule::Sgd {
         lr: 1e-3,
@@ -158,7 +158,7 @@ fn ours(gpu: &CudaDevice, model: &Model, measured: &mut Ours) {
 }
 
 /// Milliseconds of each step, as the script prints them, or the reason why there are none.
-fn torch(python: &str, model: &Model, how: &str) -> Result<Vec<f64>, String> {
+fn torch(python: &str, model: &GpuModel, how: &str) -> Result<Vec<f64>, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/gpu_step.py");
     let said = Command::new(python)
         .arg(script)
@@ -206,7 +206,7 @@ fn main() {
         if !asked.is_empty() && !asked.iter().any(|name| name == model.name) {
             continue;
         }
-        let (mut own, mut peers) = (Ours::default(), [Vec::new(), Vec::new()]);
+        let (mut own, mut peers) = (EngineTimes::default(), [Vec::new(), Vec::new()]);
         for _ in 0..turns {
             ours(&gpu, &model, &mut own);
             let Some(python) = &python else { continue };

@@ -17,7 +17,7 @@ use serde::Deserialize;
 const ROUNDS: usize = 7;
 
 /// Network of `peers/models.py`.
-struct Model {
+struct PeerModel {
     name: &'static str,
     network: Network,
     examples: usize,
@@ -27,7 +27,7 @@ struct Model {
     goal: f64,
 }
 
-fn models() -> Vec<Model> {
+fn models() -> Vec<PeerModel> {
     let fashion = ImageShape {
         height: 28,
         width: 28,
@@ -42,7 +42,7 @@ fn models() -> Vec<Model> {
         tied: false,
         dropout: 0.0,
     };
-    let model = |name, network: Result<Network, _>, examples, steps, goal| Model {
+    let model = |name, network: Result<Network, _>, examples, steps, goal| PeerModel {
         name,
         network: network.expect("these can be built"),
         examples,
@@ -76,8 +76,8 @@ fn main() {
     }
 }
 
-fn compare(model: &Model, mut torch: Option<&mut torch::Torch>) {
-    let mut engine = Engine::new(model);
+fn compare(model: &PeerModel, mut torch: Option<&mut torch::Torch>) {
+    let mut engine = EngineStep::new(model);
     engine.steps(3);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -101,8 +101,8 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// The engine's side: a network, its optimizer and one batch.
-struct Engine<'a> {
-    model: &'a Model,
+struct EngineStep<'a> {
+    model: &'a PeerModel,
     workspace: muster_compute::model::Workspace,
     optimizer: OptimizerConfig,
     params: Vec<f32>,
@@ -113,8 +113,8 @@ struct Engine<'a> {
     step: u64,
 }
 
-impl<'a> Engine<'a> {
-    fn new(model: &'a Model) -> Self {
+impl<'a> EngineStep<'a> {
+    fn new(model: &'a PeerModel) -> Self {
         let network = &model.network;
         let params = network.init(1);
         let rule = serde_json::json!({ "kind": "sgd", "lr": 0.01, "momentum": 0.9 });
@@ -170,13 +170,13 @@ fn cpu_ms() -> f64 {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct PeerTimes {
     cpu_ns: Vec<u64>,
 }
 
 /// CPU milliseconds of each of PyTorch's steps.
-fn steps_ms(torch: &mut torch::Torch, model: &Model) -> Vec<f64> {
+fn steps_ms(torch: &mut torch::Torch, model: &PeerModel) -> Vec<f64> {
     let (name, steps) = (model.name, model.steps);
-    let said: Said = torch.ask(&format!("run {name} {steps} momentum"));
+    let said: PeerTimes = torch.ask(&format!("run {name} {steps} momentum"));
     said.cpu_ns.iter().map(|ns| *ns as f64 / 1e6).collect()
 }

@@ -1,69 +1,74 @@
 //! Recursive doubling: in each round partners exchange the whole range and both add it. Few hops,
 //! but many bytes: suited to small ranges.
 
-use super::{Circle, Sum};
-use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use super::{AllReduceRun, RankSubset};
+use crate::fabric::{
+    CollectiveBuffer, FabricError, Flow, Mesh, ReceiveOp, ReceiveRange, SendRange,
+};
 
-pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
-    let Some((place, places)) = fold(sum, circle)? else {
-        return unfold(sum.mesh, circle, sum.output);
+pub(super) fn all_reduce(
+    sum: &mut AllReduceRun<'_>,
+    subset: RankSubset<'_>,
+) -> Result<(), FabricError> {
+    let Some((place, places)) = fold(sum, subset)? else {
+        return unfold(sum.mesh, subset, sum.output);
     };
     let whole = 0..sum.output.len();
     let mut distance = 1;
     while distance < places.len() {
-        let partner = circle.rank(places[place ^ distance]);
+        let partner = subset.rank(places[place ^ distance]);
         let flow = Flow {
             to: Some(partner),
-            sends: vec![Piece {
+            sends: vec![SendRange {
                 range: whole.clone(),
                 from: sum.own,
                 after: None,
             }],
             from: Some(partner),
-            takes: vec![Take {
+            takes: vec![ReceiveRange {
                 range: whole.clone(),
                 how: sum.how(),
             }],
             // The range that is sent is also the one that is added to.
-            in_step: sum.own == Side::Output,
+            in_step: sum.own == CollectiveBuffer::Output,
             lends: false,
         };
         sum.mesh.run(sum.input, sum.output, &flow)?;
-        sum.own = Side::Output;
+        sum.own = CollectiveBuffer::Output;
         distance *= 2;
     }
-    unfold(sum.mesh, circle, sum.output)
+    unfold(sum.mesh, subset, sum.output)
 }
 
-/// Reduces the circle to a power of two. With a surplus of s places, each even place of the first
+/// Reduces the subset to a power of two. With a surplus of s places, each even place of the first
 /// 2s sends its contribution to the odd place after it. Returns this task's place among the
 /// remaining places, and those places; `None` if this task has sent its contribution away.
 pub(super) fn fold(
-    sum: &mut Sum<'_>,
-    circle: Circle<'_>,
+    sum: &mut AllReduceRun<'_>,
+    subset: RankSubset<'_>,
 ) -> Result<Option<(usize, Vec<usize>)>, FabricError> {
-    let (me, surplus) = (circle.me(), surplus(circle));
+    let (me, surplus) = (subset.me(), surplus(subset));
     let whole = 0..sum.output.len();
     if me < 2 * surplus {
         let mut flow = Flow::default();
         if me.is_multiple_of(2) {
-            flow.to = Some(circle.rank(me + 1));
-            flow.sends.push(Piece {
+            flow.to = Some(subset.rank(me + 1));
+            flow.sends.push(SendRange {
                 range: whole,
                 from: sum.own,
                 after: None,
             });
         } else {
-            flow.from = Some(circle.rank(me - 1));
-            flow.takes.push(Take {
+            flow.from = Some(subset.rank(me - 1));
+            flow.takes.push(ReceiveRange {
                 range: whole,
                 how: sum.how(),
             });
         }
         sum.mesh.run(sum.input, sum.output, &flow)?;
-        sum.own = Side::Output;
+        sum.own = CollectiveBuffer::Output;
     }
-    let places: Vec<usize> = (0..circle.len())
+    let places: Vec<usize> = (0..subset.len())
         .filter(|&place| place >= 2 * surplus || place % 2 == 1)
         .collect();
     let place = places.iter().position(|&place| place == me);
@@ -73,32 +78,32 @@ pub(super) fn fold(
 /// Sends the result to the places that sent their contribution away in [`fold`].
 pub(super) fn unfold(
     mesh: &mut Mesh,
-    circle: Circle<'_>,
+    subset: RankSubset<'_>,
     values: &mut [f32],
 ) -> Result<(), FabricError> {
-    let me = circle.me();
-    if me >= 2 * surplus(circle) {
+    let me = subset.me();
+    if me >= 2 * surplus(subset) {
         return Ok(());
     }
     let whole = 0..values.len();
     let mut flow = Flow::default();
     if me.is_multiple_of(2) {
-        flow.from = Some(circle.rank(me + 1));
-        flow.takes.push(Take {
+        flow.from = Some(subset.rank(me + 1));
+        flow.takes.push(ReceiveRange {
             range: whole,
-            how: How::Store,
+            how: ReceiveOp::Store,
         });
     } else {
-        flow.to = Some(circle.rank(me - 1));
-        flow.sends.push(Piece {
+        flow.to = Some(subset.rank(me - 1));
+        flow.sends.push(SendRange {
             range: whole,
-            from: Side::Output,
+            from: CollectiveBuffer::Output,
             after: None,
         });
     }
     mesh.run(&[], values, &flow)
 }
 
-fn surplus(circle: Circle<'_>) -> usize {
-    circle.len() - (1 << circle.len().ilog2())
+fn surplus(subset: RankSubset<'_>) -> usize {
+    subset.len() - (1 << subset.len().ilog2())
 }

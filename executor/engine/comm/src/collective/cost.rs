@@ -6,9 +6,11 @@
 //! thus measure the β of a collective and not that of an idle pair. Every rank uses the slowest
 //! figures of all ranks, so all choose the same algorithm.
 
-use super::{Algorithm, all_reduce};
+use super::{AllReduceAlgorithm, all_reduce};
 use crate::collective::add;
-use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use crate::fabric::{
+    CollectiveBuffer, FabricError, Flow, Mesh, ReceiveOp, ReceiveRange, SendRange,
+};
 use muster_compute::clock;
 
 /// Number of exchanges of one float; α is their median.
@@ -20,7 +22,7 @@ const LARGE: usize = 256 << 10;
 
 /// Figures of one kind of link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Link {
+pub struct LinkCost {
     /// Seconds per message without content.
     pub alpha_s: f64,
     /// Seconds per byte.
@@ -29,16 +31,16 @@ pub struct Link {
 
 /// Measured figures of the links of a view.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Model {
+pub struct CollectiveCostModel {
     /// Links between tasks of one group.
-    pub inside: Link,
+    pub inside: LinkCost,
     /// Links between groups.
-    pub between: Link,
+    pub between: LinkCost,
     /// Seconds to add a byte.
     pub gamma_s: f64,
 }
 
-impl Model {
+impl CollectiveCostModel {
     /// Measures the links, in some milliseconds. All ranks must call this.
     ///
     /// # Errors
@@ -56,11 +58,11 @@ impl Model {
         let mine = [inside[0], inside[1], between[0], between[1], gamma()];
         let [a, b, c, d, gamma_s] = slowest(mesh, mine)?;
         Ok(Self {
-            inside: Link {
+            inside: LinkCost {
                 alpha_s: a,
                 beta_s: b,
             },
-            between: Link {
+            between: LinkCost {
                 alpha_s: c,
                 beta_s: d,
             },
@@ -73,7 +75,13 @@ impl Model {
     /// # Panics
     /// For the hierarchical algorithm, which has two kinds of links.
     #[must_use]
-    pub fn flat_s(&self, algorithm: Algorithm, link: Link, n: usize, bytes: f64) -> f64 {
+    pub fn flat_s(
+        &self,
+        algorithm: AllReduceAlgorithm,
+        link: LinkCost,
+        n: usize,
+        bytes: f64,
+    ) -> f64 {
         if n < 2 {
             return 0.0;
         }
@@ -87,34 +95,41 @@ impl Model {
         let spread =
             |n: usize| (n - 1) as f64 / n as f64 * bytes * (2.0 * link.beta_s + self.gamma_s);
         match algorithm {
-            Algorithm::Ring => 2.0 * (n - 1) as f64 * link.alpha_s + spread(n),
-            Algorithm::HalvingDoubling => 2.0 * rounds * link.alpha_s + spread(power) + fold,
-            Algorithm::Butterfly => rounds * (all + sum) + fold,
-            Algorithm::Tree => {
+            AllReduceAlgorithm::Ring => 2.0 * (n - 1) as f64 * link.alpha_s + spread(n),
+            AllReduceAlgorithm::HalvingDoubling => {
+                2.0 * rounds * link.alpha_s + spread(power) + fold
+            }
+            AllReduceAlgorithm::Butterfly => rounds * (all + sum) + fold,
+            AllReduceAlgorithm::Tree => {
                 let depth = f64::from(n.next_power_of_two().ilog2());
                 depth * (2.0 * all + sum)
             }
-            Algorithm::Hierarchical => panic!("has two kinds of links"),
+            AllReduceAlgorithm::Hierarchical => panic!("has two kinds of links"),
         }
     }
 
     /// Seconds of an all-reduce over all ranks in `groups`.
     #[must_use]
-    pub fn all_reduce_s(&self, algorithm: Algorithm, groups: &[Vec<usize>], bytes: f64) -> f64 {
+    pub fn all_reduce_s(
+        &self,
+        algorithm: AllReduceAlgorithm,
+        groups: &[Vec<usize>],
+        bytes: f64,
+    ) -> f64 {
         let n = groups.iter().map(Vec::len).sum();
         let largest = groups.iter().map(Vec::len).max().unwrap_or(1);
-        if algorithm == Algorithm::Hierarchical {
-            return self.flat_s(Algorithm::Tree, self.inside, largest, bytes)
-                + self.flat_s(Algorithm::Ring, self.between, groups.len(), bytes);
+        if algorithm == AllReduceAlgorithm::Hierarchical {
+            return self.flat_s(AllReduceAlgorithm::Tree, self.inside, largest, bytes)
+                + self.flat_s(AllReduceAlgorithm::Ring, self.between, groups.len(), bytes);
         }
         // A flat algorithm waits for its slowest link, and all ranks of a group share the
         // connection to other groups.
         let link = match groups {
             [_] => self.inside,
-            _ => Link {
+            _ => LinkCost {
                 alpha_s: self.between.alpha_s.max(self.inside.alpha_s),
                 beta_s: match algorithm {
-                    Algorithm::Ring => self.between.beta_s.max(self.inside.beta_s),
+                    AllReduceAlgorithm::Ring => self.between.beta_s.max(self.inside.beta_s),
                     _ => (self.between.beta_s * largest as f64).max(self.inside.beta_s),
                 },
             },
@@ -124,22 +139,22 @@ impl Model {
 
     /// Fastest algorithm over all ranks.
     #[must_use]
-    pub fn choose(&self, groups: &[Vec<usize>], floats: usize) -> Algorithm {
+    pub fn choose(&self, groups: &[Vec<usize>], floats: usize) -> AllReduceAlgorithm {
         let bytes = floats as f64 * 4.0;
-        fastest(&Algorithm::ALL, |algorithm| {
+        fastest(&AllReduceAlgorithm::ALL, |algorithm| {
             self.all_reduce_s(algorithm, groups, bytes)
         })
     }
 
     /// Fastest algorithm between the leaders of `groups` groups.
     #[must_use]
-    pub fn choose_between(&self, groups: usize, floats: usize) -> Algorithm {
+    pub fn choose_between(&self, groups: usize, floats: usize) -> AllReduceAlgorithm {
         let bytes = floats as f64 * 4.0;
         let flat = [
-            Algorithm::Ring,
-            Algorithm::Tree,
-            Algorithm::HalvingDoubling,
-            Algorithm::Butterfly,
+            AllReduceAlgorithm::Ring,
+            AllReduceAlgorithm::Tree,
+            AllReduceAlgorithm::HalvingDoubling,
+            AllReduceAlgorithm::Butterfly,
         ];
         fastest(&flat, |algorithm| {
             self.flat_s(algorithm, self.between, groups, bytes)
@@ -147,14 +162,17 @@ impl Model {
     }
 }
 
-fn fastest(among: &[Algorithm], seconds: impl Fn(Algorithm) -> f64) -> Algorithm {
+fn fastest(
+    among: &[AllReduceAlgorithm],
+    seconds: impl Fn(AllReduceAlgorithm) -> f64,
+) -> AllReduceAlgorithm {
     let best = among
         .iter()
         .min_by(|a, b| seconds(**a).total_cmp(&seconds(**b)));
     *best.expect("there are algorithms")
 }
 
-/// α and β of a circle in which each rank exchanges with both neighbours at once; zeros for a
+/// α and β of a subset in which each rank exchanges with both neighbours at once; zeros for a
 /// single rank.
 fn measure(mesh: &mut Mesh, members: &[usize]) -> Result<[f64; 2], FabricError> {
     let n = members.len();
@@ -168,15 +186,15 @@ fn measure(mesh: &mut Mesh, members: &[usize]) -> Result<[f64; 2], FabricError> 
     let mut exchange = |len: usize, rounds: usize| -> Result<f64, FabricError> {
         let flow = Flow {
             to: Some(to),
-            sends: vec![Piece {
+            sends: vec![SendRange {
                 range: 0..len,
-                from: Side::Input,
+                from: CollectiveBuffer::Input,
                 after: None,
             }],
             from: Some(from),
-            takes: vec![Take {
+            takes: vec![ReceiveRange {
                 range: 0..len,
-                how: How::Store,
+                how: ReceiveOp::Store,
             }],
             in_step: false,
             lends: false,
@@ -218,7 +236,7 @@ fn slowest(mesh: &mut Mesh, mine: [f64; 5]) -> Result<[f64; 5], FabricError> {
         *slot = figure as f32;
     }
     let mut all = vec![0.0; 5 * n];
-    all_reduce(mesh, Algorithm::Tree, &[], &input, &mut all)?;
+    all_reduce(mesh, AllReduceAlgorithm::Tree, &[], &input, &mut all)?;
     let largest = |figure: usize| {
         all.iter()
             .skip(figure)
@@ -233,12 +251,12 @@ fn slowest(mesh: &mut Mesh, mine: [f64; 5]) -> Result<[f64; 5], FabricError> {
 mod tests {
     use super::*;
 
-    const MODEL: Model = Model {
-        inside: Link {
+    const MODEL: CollectiveCostModel = CollectiveCostModel {
+        inside: LinkCost {
             alpha_s: 2e-6,
             beta_s: 1e-10,
         },
-        between: Link {
+        between: LinkCost {
             alpha_s: 50e-6,
             beta_s: 1e-9,
         },
@@ -251,10 +269,13 @@ mod tests {
 
     #[test]
     fn small_sums_use_few_hops_and_large_sums_few_bytes() {
-        assert_eq!(MODEL.choose(&flat(8), 1), Algorithm::Butterfly);
-        assert_eq!(MODEL.choose(&flat(8), 100_000), Algorithm::HalvingDoubling);
+        assert_eq!(MODEL.choose(&flat(8), 1), AllReduceAlgorithm::Butterfly);
+        assert_eq!(
+            MODEL.choose(&flat(8), 100_000),
+            AllReduceAlgorithm::HalvingDoubling
+        );
         // If n is not a power of two, surplus ranks send all bytes twice, which the ring does not.
-        assert_eq!(MODEL.choose(&flat(6), 25_000_000), Algorithm::Ring);
+        assert_eq!(MODEL.choose(&flat(6), 25_000_000), AllReduceAlgorithm::Ring);
     }
 
     #[test]
@@ -262,13 +283,16 @@ mod tests {
         let groups: Vec<Vec<usize>> = (0..4)
             .map(|node| (4 * node..4 * node + 4).collect())
             .collect();
-        assert_eq!(MODEL.choose(&groups, 100_000), Algorithm::Hierarchical);
+        assert_eq!(
+            MODEL.choose(&groups, 100_000),
+            AllReduceAlgorithm::Hierarchical
+        );
     }
 
     #[test]
     fn ring_of_two_matches_the_cost_formula() {
         let link = MODEL.between;
-        let seconds = MODEL.flat_s(Algorithm::Ring, link, 2, 1e6);
+        let seconds = MODEL.flat_s(AllReduceAlgorithm::Ring, link, 2, 1e6);
         // Two hops, half of the bytes in each, and half of the bytes added.
         assert!((seconds - (2.0 * 50e-6 + 1e6 * 1e-9 + 0.5e6 * 1e-10)).abs() < 1e-12);
     }

@@ -1,8 +1,8 @@
 //! All-reduce on an arena: within a node from the mapped gradients of all tasks, between nodes
 //! through their leaders.
 
-use super::{Algorithm, Circle, Sum, add};
-use crate::fabric::{Arena, Fabric, FabricError, Side};
+use super::{AllReduceAlgorithm, AllReduceRun, RankSubset, add};
+use crate::fabric::{Arena, CollectiveBuffer, Fabric, FabricError};
 use std::ops::Range;
 
 /// Floats of a chunk that a task claims at once (256 KiB).
@@ -18,22 +18,22 @@ pub fn all_reduce_arena(
     fabric: &mut Fabric,
     arena: &mut Arena,
     range: Range<usize>,
-    between: Algorithm,
+    between: AllReduceAlgorithm,
 ) -> Result<(), FabricError> {
     let rank = fabric.rank();
     let (mesh, groups, node, options) = fabric.parts();
     let leaders: Vec<usize> = groups.iter().map(|group| group[0]).collect();
     let Some(node) = node else {
         let (input, output) = arena.sides();
-        let mut sum = Sum {
+        let mut sum = AllReduceRun {
             mesh,
             input: &input[range.clone()],
             output: &mut output[range],
-            own: Side::Input,
+            own: CollectiveBuffer::Input,
             lends: true,
         };
         // A task alone on its node is its own leader.
-        let summed = sum.over(between, Circle::new(&leaders, rank));
+        let summed = sum.over(between, RankSubset::new(&leaders, rank));
         if mesh.has_lent() {
             // The gradients stay unchanged until a later view has their sum, and no member of that
             // view reads the aborted one. A peer that has nearly completed the sum may still read
@@ -50,15 +50,15 @@ pub fn all_reduce_arena(
     }
     if node.leads() {
         let (input, output) = node.leader_sides();
-        let mut sum = Sum {
+        let mut sum = AllReduceRun {
             mesh,
             input: &input[range.clone()],
             output: &mut output[range],
-            own: Side::Input,
+            own: CollectiveBuffer::Input,
             // Planes of a node end with their view: no task writes to them after a sum is aborted.
             lends: true,
         };
-        sum.over(between, Circle::new(&leaders, rank))?;
+        sum.over(between, RankSubset::new(&leaders, rank))?;
     }
     node.release(mesh, options)
 }

@@ -5,13 +5,18 @@
 //! receive the result from it at the end.
 
 use super::butterfly::{fold, unfold};
-use super::{Circle, Sum, pieces};
-use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use super::{AllReduceRun, RankSubset, pieces};
+use crate::fabric::{
+    CollectiveBuffer, FabricError, Flow, Mesh, ReceiveOp, ReceiveRange, SendRange,
+};
 use std::ops::Range;
 
-pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
-    let Some((place, places)) = fold(sum, circle)? else {
-        return unfold(sum.mesh, circle, sum.output);
+pub(super) fn all_reduce(
+    sum: &mut AllReduceRun<'_>,
+    subset: RankSubset<'_>,
+) -> Result<(), FabricError> {
+    let Some((place, places)) = fold(sum, subset)? else {
+        return unfold(sum.mesh, subset, sum.output);
     };
     let dealt = pieces(0..sum.output.len(), places.len());
     let span = |from: usize, to: usize| dealt[from].start..dealt[to - 1].end;
@@ -25,35 +30,40 @@ pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fa
         } else {
             (place - half, middle..high, low..middle)
         };
-        let partner = circle.rank(places[partner]);
+        let partner = subset.rank(places[partner]);
         let (kept, given) = (span(keep.start, keep.end), span(give.start, give.end));
         let (own, how) = (sum.own, sum.how());
         exchange(sum, partner, (given.clone(), own), (kept.clone(), how))?;
-        sum.own = Side::Output;
+        sum.own = CollectiveBuffer::Output;
         rounds.push((partner, kept, given));
         (low, high) = (keep.start, keep.end);
     }
     for (partner, kept, given) in rounds.into_iter().rev() {
-        exchange(sum, partner, (kept, Side::Output), (given, How::Store))?;
+        exchange(
+            sum,
+            partner,
+            (kept, CollectiveBuffer::Output),
+            (given, ReceiveOp::Store),
+        )?;
     }
-    unfold(sum.mesh, circle, sum.output)
+    unfold(sum.mesh, subset, sum.output)
 }
 
 fn exchange(
-    sum: &mut Sum<'_>,
+    sum: &mut AllReduceRun<'_>,
     partner: usize,
-    (send, side): (Range<usize>, Side),
-    (take, how): (Range<usize>, How),
+    (send, side): (Range<usize>, CollectiveBuffer),
+    (take, how): (Range<usize>, ReceiveOp),
 ) -> Result<(), FabricError> {
     let flow = Flow {
         to: Some(partner),
-        sends: vec![Piece {
+        sends: vec![SendRange {
             range: send,
             from: side,
             after: None,
         }],
         from: Some(partner),
-        takes: vec![Take { range: take, how }],
+        takes: vec![ReceiveRange { range: take, how }],
         in_step: false,
         lends: sum.lends,
     };

@@ -14,30 +14,30 @@
 
 pub(crate) mod add;
 mod butterfly;
-mod circle;
 mod cost;
 mod direct;
 mod group;
 mod halving;
 mod hierarchical;
+mod rank_subset;
 mod ring;
 mod tree;
 
-pub use circle::{Circle, pieces};
-pub use cost::{Link, Model};
+pub use cost::{CollectiveCostModel, LinkCost};
 pub use direct::{all_reduce_arena, sums};
-pub use group::{Group, Reduced};
+pub use group::{CollectiveGroup, Reduced};
+pub use rank_subset::{RankSubset, pieces};
 pub use ring::{all_gather, reduce_scatter};
 pub use tree::{barrier, broadcast};
 
-use crate::fabric::{FabricError, Mesh, Side};
+use crate::fabric::{CollectiveBuffer, FabricError, Mesh};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Algorithm of an all-reduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Algorithm {
+pub enum AllReduceAlgorithm {
     Ring,
     Tree,
     HalvingDoubling,
@@ -45,7 +45,7 @@ pub enum Algorithm {
     Hierarchical,
 }
 
-impl Algorithm {
+impl AllReduceAlgorithm {
     pub const ALL: [Self; 5] = [
         Self::Ring,
         Self::Tree,
@@ -58,12 +58,12 @@ impl Algorithm {
 /// A named algorithm, or the fastest one according to the measured cost model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Choice {
+pub enum AlgorithmChoice {
     Fastest,
-    Named(Algorithm),
+    Named(AllReduceAlgorithm),
 }
 
-impl fmt::Display for Algorithm {
+impl fmt::Display for AllReduceAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ring => "ring",
@@ -87,69 +87,75 @@ impl fmt::Display for Algorithm {
 /// If both sides differ in length. The length must also be the same on all ranks.
 pub fn all_reduce(
     mesh: &mut Mesh,
-    algorithm: Algorithm,
+    algorithm: AllReduceAlgorithm,
     groups: &[Vec<usize>],
     input: &[f32],
     output: &mut [f32],
 ) -> Result<(), FabricError> {
     assert_eq!(input.len(), output.len(), "both sides of a sum");
     let all: Vec<usize> = (0..mesh.size()).collect();
-    let circle = Circle::new(&all, mesh.rank());
-    let mut sum = Sum {
+    let subset = RankSubset::new(&all, mesh.rank());
+    let mut sum = AllReduceRun {
         mesh,
         input,
         output,
-        own: Side::Input,
+        own: CollectiveBuffer::Input,
         lends: false,
     };
     match algorithm {
-        Algorithm::Hierarchical => hierarchical::all_reduce(&mut sum, groups),
-        flat => sum.over(flat, circle),
+        AllReduceAlgorithm::Hierarchical => hierarchical::all_reduce(&mut sum, groups),
+        flat => sum.over(flat, subset),
     }
 }
 
 /// An all-reduce in progress.
-pub(crate) struct Sum<'a> {
+pub(crate) struct AllReduceRun<'a> {
     pub mesh: &'a mut Mesh,
     pub input: &'a [f32],
     pub output: &'a mut [f32],
     /// Location of this rank's contribution: its input, or the output after an earlier stage.
-    pub own: Side,
+    pub own: CollectiveBuffer,
     /// Whether the pages of both sides may be lent to peers ([`Flow::lends`](crate::fabric::Flow)).
     pub lends: bool,
 }
 
-impl Sum<'_> {
-    /// Sums over one circle of ranks.
-    pub fn over(&mut self, algorithm: Algorithm, circle: Circle<'_>) -> Result<(), FabricError> {
-        if circle.len() == 1 {
+impl AllReduceRun<'_> {
+    /// Sums over one subset of ranks.
+    pub fn over(
+        &mut self,
+        algorithm: AllReduceAlgorithm,
+        subset: RankSubset<'_>,
+    ) -> Result<(), FabricError> {
+        if subset.len() == 1 {
             self.keep_own();
             return Ok(());
         }
         match algorithm {
-            Algorithm::Tree => {
-                tree::reduce(self, circle)?;
-                broadcast_over(self.mesh, circle, 0, self.output)
+            AllReduceAlgorithm::Tree => {
+                tree::reduce(self, subset)?;
+                broadcast_over(self.mesh, subset, 0, self.output)
             }
-            Algorithm::HalvingDoubling => halving::all_reduce(self, circle),
-            Algorithm::Butterfly => butterfly::all_reduce(self, circle),
-            Algorithm::Ring | Algorithm::Hierarchical => ring::all_reduce(self, circle),
+            AllReduceAlgorithm::HalvingDoubling => halving::all_reduce(self, subset),
+            AllReduceAlgorithm::Butterfly => butterfly::all_reduce(self, subset),
+            AllReduceAlgorithm::Ring | AllReduceAlgorithm::Hierarchical => {
+                ring::all_reduce(self, subset)
+            }
         }
     }
 
     /// Takes this rank's contribution unchanged as the result so far.
     pub fn keep_own(&mut self) {
-        if self.own == Side::Input {
+        if self.own == CollectiveBuffer::Input {
             self.output.copy_from_slice(self.input);
-            self.own = Side::Output;
+            self.own = CollectiveBuffer::Output;
         }
     }
 
     /// How received floats are combined with this rank's contribution.
-    pub fn how(&self) -> crate::fabric::How {
+    pub fn how(&self) -> crate::fabric::ReceiveOp {
         match self.own {
-            Side::Input => crate::fabric::How::AddInput,
-            Side::Output => crate::fabric::How::AddOutput,
+            CollectiveBuffer::Input => crate::fabric::ReceiveOp::AddInput,
+            CollectiveBuffer::Output => crate::fabric::ReceiveOp::AddOutput,
         }
     }
 }

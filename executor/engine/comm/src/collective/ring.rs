@@ -4,8 +4,10 @@
 //! segments that form one continuous stream. Data that has just arrived is sent next, while it is
 //! still in the cache, as far as it has arrived.
 
-use super::{Circle, Sum, pieces};
-use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use super::{AllReduceRun, RankSubset, pieces};
+use crate::fabric::{
+    CollectiveBuffer, FabricError, Flow, Mesh, ReceiveOp, ReceiveRange, SendRange,
+};
 use std::ops::Range;
 
 /// Floats of one piece of a segment (512 KiB). Received data is still in the cache when it is sent
@@ -21,26 +23,29 @@ enum Rounds {
     Both,
 }
 
-pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
+pub(super) fn all_reduce(
+    sum: &mut AllReduceRun<'_>,
+    subset: RankSubset<'_>,
+) -> Result<(), FabricError> {
     let mut flow = Flow {
         // A piece returns complete only from ranks that have received what was sent of it.
         lends: sum.lends,
-        ..between_neighbours(circle)
+        ..between_neighbours(subset)
     };
-    let segment = PIECE * circle.len();
+    let segment = PIECE * subset.len();
     let len = sum.output.len();
     let segments: Vec<Vec<Range<usize>>> = (0..len)
         .step_by(segment)
-        .map(|start| pieces(start..(start + segment).min(len), circle.len()))
+        .map(|start| pieces(start..(start + segment).min(len), subset.len()))
         .collect();
     plan(
         &mut flow,
-        circle,
+        subset,
         &segments,
         Rounds::Both,
         (sum.own, sum.how()),
     );
-    sum.own = Side::Output;
+    sum.own = CollectiveBuffer::Output;
     sum.mesh.run(sum.input, sum.output, &flow)
 }
 
@@ -56,16 +61,16 @@ pub fn reduce_scatter(
 ) -> Result<Range<usize>, FabricError> {
     assert_eq!(input.len(), output.len(), "both sides of a sum");
     let all: Vec<usize> = (0..mesh.size()).collect();
-    let circle = Circle::new(&all, mesh.rank());
-    let dealt = pieces(0..input.len(), circle.len());
-    let mine = dealt[circle.me()].clone();
-    if circle.len() == 1 {
+    let subset = RankSubset::new(&all, mesh.rank());
+    let dealt = pieces(0..input.len(), subset.len());
+    let mine = dealt[subset.me()].clone();
+    if subset.len() == 1 {
         output.copy_from_slice(input);
         return Ok(mine);
     }
-    let mut flow = between_neighbours(circle);
-    let own = (Side::Input, How::AddInput);
-    plan(&mut flow, circle, &[dealt], Rounds::Sum, own);
+    let mut flow = between_neighbours(subset);
+    let own = (CollectiveBuffer::Input, ReceiveOp::AddInput);
+    plan(&mut flow, subset, &[dealt], Rounds::Sum, own);
     mesh.run(input, output, &flow)?;
     Ok(mine)
 }
@@ -77,21 +82,21 @@ pub fn reduce_scatter(
 /// As [`super::all_reduce`].
 pub fn all_gather(mesh: &mut Mesh, values: &mut [f32]) -> Result<(), FabricError> {
     let all: Vec<usize> = (0..mesh.size()).collect();
-    let circle = Circle::new(&all, mesh.rank());
-    if circle.len() == 1 {
+    let subset = RankSubset::new(&all, mesh.rank());
+    if subset.len() == 1 {
         return Ok(());
     }
-    let dealt = pieces(0..values.len(), circle.len());
-    let mut flow = between_neighbours(circle);
-    let own = (Side::Output, How::Store);
-    plan(&mut flow, circle, &[dealt], Rounds::HandOn, own);
+    let dealt = pieces(0..values.len(), subset.len());
+    let mut flow = between_neighbours(subset);
+    let own = (CollectiveBuffer::Output, ReceiveOp::Store);
+    plan(&mut flow, subset, &[dealt], Rounds::HandOn, own);
     mesh.run(&[], values, &flow)
 }
 
-fn between_neighbours(circle: Circle<'_>) -> Flow {
+fn between_neighbours(subset: RankSubset<'_>) -> Flow {
     Flow {
-        to: Some(circle.rank(circle.me() + 1)),
-        from: Some(circle.rank(circle.me() + circle.len() - 1)),
+        to: Some(subset.rank(subset.me() + 1)),
+        from: Some(subset.rank(subset.me() + subset.len() - 1)),
         ..Flow::default()
     }
 }
@@ -102,12 +107,12 @@ fn between_neighbours(circle: Circle<'_>) -> Flow {
 /// scheduled for a while therefore does not stop the stream.
 fn plan(
     flow: &mut Flow,
-    circle: Circle<'_>,
+    subset: RankSubset<'_>,
     segments: &[Vec<Range<usize>>],
     rounds: Rounds,
-    (own, how): (Side, How),
+    (own, how): (CollectiveBuffer, ReceiveOp),
 ) {
-    let n = circle.len();
+    let n = subset.len();
     let hops = if rounds == Rounds::Both {
         2 * (n - 1)
     } else {
@@ -124,16 +129,20 @@ fn plan(
             };
             // Counted backwards from this place. The second round begins where the first one ended.
             let at = hop + usize::from(rounds != Rounds::HandOn);
-            let back = |places: usize| dealt[(circle.me() + 2 * n - places) % n].clone();
-            flow.sends.push(Piece {
+            let back = |places: usize| dealt[(subset.me() + 2 * n - places) % n].clone();
+            flow.sends.push(SendRange {
                 range: back(at),
-                from: if hop == 0 { own } else { Side::Output },
+                from: if hop == 0 {
+                    own
+                } else {
+                    CollectiveBuffer::Output
+                },
                 after: made[segment],
             });
             made[segment] = Some(flow.takes.len());
-            flow.takes.push(Take {
+            flow.takes.push(ReceiveRange {
                 range: back(at + 1),
-                how: if hop < adding { how } else { How::Store },
+                how: if hop < adding { how } else { ReceiveOp::Store },
             });
         }
     }

@@ -1,19 +1,24 @@
 //! Binomial trees for reductions to a root and broadcasts from it, and a barrier.
 
-use super::{Circle, Sum};
-use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use super::{AllReduceRun, RankSubset};
+use crate::fabric::{
+    CollectiveBuffer, FabricError, Flow, Mesh, ReceiveOp, ReceiveRange, SendRange,
+};
 
-/// Sums over the circle; the result is at its first place, and the output of all other places is
+/// Sums over the subset; the result is at its first place, and the output of all other places is
 /// unspecified.
-pub(super) fn reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
+pub(super) fn reduce(
+    sum: &mut AllReduceRun<'_>,
+    subset: RankSubset<'_>,
+) -> Result<(), FabricError> {
     let whole = 0..sum.output.len();
-    let (me, n) = (circle.me(), circle.len());
+    let (me, n) = (subset.me(), subset.len());
     let mut bit = 1;
     while bit < n {
         if me & bit != 0 {
             let flow = Flow {
-                to: Some(circle.rank(me - bit)),
-                sends: vec![Piece {
+                to: Some(subset.rank(me - bit)),
+                sends: vec![SendRange {
                     range: whole,
                     from: sum.own,
                     after: None,
@@ -21,20 +26,20 @@ pub(super) fn reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fabric
                 ..Flow::default()
             };
             sum.mesh.run(sum.input, sum.output, &flow)?;
-            sum.own = Side::Output;
+            sum.own = CollectiveBuffer::Output;
             return Ok(());
         }
         if me + bit < n {
             let flow = Flow {
-                from: Some(circle.rank(me + bit)),
-                takes: vec![Take {
+                from: Some(subset.rank(me + bit)),
+                takes: vec![ReceiveRange {
                     range: whole.clone(),
                     how: sum.how(),
                 }],
                 ..Flow::default()
             };
             sum.mesh.run(sum.input, sum.output, &flow)?;
-            sum.own = Side::Output;
+            sum.own = CollectiveBuffer::Output;
         }
         bit *= 2;
     }
@@ -48,21 +53,21 @@ pub(super) fn reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fabric
 /// As [`super::all_reduce`].
 pub fn broadcast(mesh: &mut Mesh, root: usize, values: &mut [f32]) -> Result<(), FabricError> {
     let all: Vec<usize> = (0..mesh.size()).collect();
-    let circle = Circle::new(&all, mesh.rank());
-    broadcast_over(mesh, circle, root, values)
+    let subset = RankSubset::new(&all, mesh.rank());
+    broadcast_over(mesh, subset, root, values)
 }
 
-/// Like [`broadcast`], over a circle, from one of its places. Received data is passed on to the
+/// Like [`broadcast`], over a subset, from one of its places. Received data is passed on to the
 /// first child while it arrives.
 pub(crate) fn broadcast_over(
     mesh: &mut Mesh,
-    circle: Circle<'_>,
+    subset: RankSubset<'_>,
     root: usize,
     values: &mut [f32],
 ) -> Result<(), FabricError> {
-    let n = circle.len();
-    let place = (circle.me() + n - root) % n;
-    let at = |place: usize| circle.rank(place + root);
+    let n = subset.len();
+    let place = (subset.me() + n - root) % n;
+    let at = |place: usize| subset.rank(place + root);
     // The lowest set bit is the distance to the parent; children are at all smaller distances, the
     // largest first.
     let reach = if place == 0 {
@@ -79,16 +84,16 @@ pub(crate) fn broadcast_over(
             && (child.is_some() || distance == 0)
         {
             flow.from = Some(parent);
-            flow.takes.push(Take {
+            flow.takes.push(ReceiveRange {
                 range: 0..values.len(),
-                how: How::Store,
+                how: ReceiveOp::Store,
             });
         }
         if let Some(child) = child {
             flow.to = Some(child);
-            flow.sends.push(Piece {
+            flow.sends.push(SendRange {
                 range: 0..values.len(),
-                from: Side::Output,
+                from: CollectiveBuffer::Output,
                 after: (!flow.takes.is_empty()).then_some(0),
             });
         }
@@ -114,15 +119,15 @@ pub fn barrier(mesh: &mut Mesh) -> Result<(), FabricError> {
     while distance < n {
         let flow = Flow {
             to: Some((me + distance) % n),
-            sends: vec![Piece {
+            sends: vec![SendRange {
                 range: 0..1,
-                from: Side::Input,
+                from: CollectiveBuffer::Input,
                 after: None,
             }],
             from: Some((me + n - distance) % n),
-            takes: vec![Take {
+            takes: vec![ReceiveRange {
                 range: 0..1,
-                how: How::Store,
+                how: ReceiveOp::Store,
             }],
             in_step: false,
             lends: false,

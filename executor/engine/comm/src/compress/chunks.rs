@@ -1,6 +1,6 @@
 //! Encoding and decoding of a block chunk by chunk.
 
-use super::{CHUNK, Codec, DecodeError, Key, Mode, Prepared, State};
+use super::{CHUNK, Codec, DecodeError, DecodeMode, EncodingKey, FeedbackState, Prepared};
 use std::ops::Range;
 
 /// A block in encoding: each call of [`Self::next_chunk`] returns the bytes of one chunk, ready to
@@ -8,10 +8,10 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Encoding<'a> {
     codec: &'a dyn Codec,
-    key: Key,
+    key: EncodingKey,
     prepared: Prepared,
     gradients: &'a [f32],
-    state: State<'a>,
+    state: FeedbackState<'a>,
     next: usize,
 }
 
@@ -25,9 +25,9 @@ impl<'a> Encoding<'a> {
     #[must_use]
     pub fn begin(
         codec: &'a dyn Codec,
-        key: Key,
+        key: EncodingKey,
         gradients: &'a [f32],
-        mut state: State<'a>,
+        mut state: FeedbackState<'a>,
     ) -> Self {
         let prepared = codec.prepare(key, gradients, &mut state);
         Self::resume(codec, key, prepared, gradients, state)
@@ -38,10 +38,10 @@ impl<'a> Encoding<'a> {
     #[must_use]
     pub fn resume(
         codec: &'a dyn Codec,
-        key: Key,
+        key: EncodingKey,
         prepared: Prepared,
         gradients: &'a [f32],
-        state: State<'a>,
+        state: FeedbackState<'a>,
     ) -> Self {
         Self {
             codec,
@@ -64,7 +64,7 @@ impl<'a> Encoding<'a> {
             return None;
         }
         let range = start..self.gradients.len().min(start + CHUNK);
-        let state = State {
+        let state = FeedbackState {
             residual: part(self.state.residual, &range),
             velocity: part(self.state.velocity, &range),
         };
@@ -99,9 +99,9 @@ pub fn max_encoded_bytes(codec: &dyn Codec, len: usize) -> usize {
 /// length than the gradients.
 pub fn encode(
     codec: &dyn Codec,
-    key: Key,
+    key: EncodingKey,
     gradients: &[f32],
-    state: State<'_>,
+    state: FeedbackState<'_>,
     out: &mut [u8],
 ) -> usize {
     let mut encoding = Encoding::begin(codec, key, gradients, state);
@@ -113,7 +113,7 @@ pub fn encode(
 }
 
 /// Decodes a whole block from all of `bytes` into `out`. To sum the encodings of several workers,
-/// use [`Mode::Overwrite`] for the first and [`Mode::Add`] for the others.
+/// use [`DecodeMode::Overwrite`] for the first and [`DecodeMode::Add`] for the others.
 ///
 /// # Errors
 /// [`DecodeError`] if the bytes do not encode a block of the length of `out`; `out` may then be
@@ -122,7 +122,7 @@ pub fn decode(
     codec: &dyn Codec,
     bytes: &[u8],
     out: &mut [f32],
-    mode: Mode,
+    mode: DecodeMode,
 ) -> Result<(), DecodeError> {
     let read = decode_front(codec, bytes, out, mode)?;
     match bytes.len() - read {
@@ -136,7 +136,7 @@ pub(super) fn decode_front(
     codec: &dyn Codec,
     bytes: &[u8],
     out: &mut [f32],
-    mode: Mode,
+    mode: DecodeMode,
 ) -> Result<usize, DecodeError> {
     let mut read = 0;
     for chunk in out.chunks_mut(CHUNK) {

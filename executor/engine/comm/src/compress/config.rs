@@ -1,12 +1,12 @@
 //! Construction of codecs from the settings of a job document.
 
-use super::{Codec, Correction, Dense, Half, OneBit, Qsgd, Selection, Sparse, TernGrad};
+use super::{Codec, Correction, DenseCodec, HalfCodec, OneBit, Qsgd, Selection, Sparse, TernGrad};
 pub use muster_model::spec::{CodecConfig, Codecs, LayerCodec};
 use std::sync::Arc;
 
 /// Why the settings do not define a codec.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum ConfigError {
+pub enum CodecConfigError {
     #[error(
         "QSGD takes 4 to 8 bits and buckets of a power of two from 64 to 65536, not {bits} bits and {bucket}"
     )]
@@ -22,30 +22,30 @@ pub enum ConfigError {
 /// Builds the codec, with the fastest instructions of this processor.
 ///
 /// # Errors
-/// [`ConfigError`] if a setting is out of range.
-pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, ConfigError> {
-    let sparse = |selection, correction| -> Result<Arc<dyn Codec>, ConfigError> {
+/// [`CodecConfigError`] if a setting is out of range.
+pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, CodecConfigError> {
+    let sparse = |selection, correction| -> Result<Arc<dyn Codec>, CodecConfigError> {
         let codec = Sparse::new(selection, correction);
-        Ok(Arc::new(codec.ok_or(ConfigError::Sparse(*config))?))
+        Ok(Arc::new(codec.ok_or(CodecConfigError::Sparse(*config))?))
     };
     Ok(match *config {
-        CodecConfig::None {} => Arc::new(Dense),
+        CodecConfig::None {} => Arc::new(DenseCodec),
         CodecConfig::Half {
             format,
             rounding,
             feedback,
-        } => Arc::new(Half::new(format, rounding, feedback)),
+        } => Arc::new(HalfCodec::new(format, rounding, feedback)),
         CodecConfig::OneBit {} => Arc::new(OneBit::new()),
         CodecConfig::TernGrad { scale, clip } => {
             let clip = clip.unwrap_or(f32::INFINITY);
             if clip.is_nan() || clip <= 0.0 {
-                return Err(ConfigError::Clip(clip));
+                return Err(CodecConfigError::Clip(clip));
             }
             Arc::new(TernGrad::new(scale, clip))
         }
         CodecConfig::Qsgd { bits, bucket, norm } => {
             let codec = Qsgd::new(bits, bucket, norm);
-            Arc::new(codec.ok_or(ConfigError::Qsgd { bits, bucket })?)
+            Arc::new(codec.ok_or(CodecConfigError::Qsgd { bits, bucket })?)
         }
         CodecConfig::TopK { density, sampled } => sparse(selection(density, sampled), None)?,
         CodecConfig::Threshold { magnitude } => sparse(Selection::Threshold { magnitude }, None)?,

@@ -1,13 +1,15 @@
 //! Uncompressed values, for blocks that are too small for compression.
 
-use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use super::{
+    Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, Prepared, front,
+};
 
 /// Codec with four bytes per value, little endian, without loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Dense;
+pub struct DenseCodec;
 
-impl Codec for Dense {
-    fn planes(&self) -> &'static [Plane] {
+impl Codec for DenseCodec {
+    fn planes(&self) -> &'static [FeedbackPlane] {
         &[]
     }
 
@@ -15,17 +17,17 @@ impl Codec for Dense {
         4 * len
     }
 
-    fn prepare(&self, _: Key, _: &[f32], _: &mut State<'_>) -> Prepared {
+    fn prepare(&self, _: EncodingKey, _: &[f32], _: &mut FeedbackState<'_>) -> Prepared {
         Prepared::Nothing
     }
 
     fn encode_chunk(
         &self,
-        _: Key,
+        _: EncodingKey,
         _: &Prepared,
         _: usize,
         gradients: &[f32],
-        _: State<'_>,
+        _: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize {
         let bytes = 4 * gradients.len();
@@ -40,14 +42,14 @@ impl Codec for Dense {
         &self,
         bytes: &[u8],
         out: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<usize, DecodeError> {
         let bytes = front(bytes, 4 * out.len())?;
         let (words, _) = bytes.as_chunks::<4>();
         let values = words.iter().map(|word| f32::from_le_bytes(*word));
         match mode {
-            Mode::Overwrite => out.iter_mut().zip(values).for_each(|(to, v)| *to = v),
-            Mode::Add => out.iter_mut().zip(values).for_each(|(to, v)| *to += v),
+            DecodeMode::Overwrite => out.iter_mut().zip(values).for_each(|(to, v)| *to = v),
+            DecodeMode::Add => out.iter_mut().zip(values).for_each(|(to, v)| *to += v),
         }
         Ok(bytes.len())
     }

@@ -1,6 +1,6 @@
 //! Error feedback of a worker for all blocks: residuals, and their form in checkpoints.
 
-use super::{Plan, Plane, State};
+use super::{CodecPlan, FeedbackPlane, FeedbackState};
 use muster_compute::pages::zeros;
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ pub enum FeedbackError {
 impl Feedback {
     /// Creates planes of zeros.
     #[must_use]
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &CodecPlan) -> Self {
         let planes = plan.planes();
         let plane = |plane| {
             if planes.contains(&plane) {
@@ -41,16 +41,16 @@ impl Feedback {
             }
         };
         Self {
-            residual: plane(Plane::Residual),
-            velocity: plane(Plane::Velocity),
+            residual: plane(FeedbackPlane::Residual),
+            velocity: plane(FeedbackPlane::Velocity),
         }
     }
 
     /// Planes with their names in checkpoints.
     pub fn planes(&self) -> impl Iterator<Item = (&'static str, &[f32])> {
         let planes = [
-            (Plane::Residual.name(), &*self.residual),
-            (Plane::Velocity.name(), &*self.velocity),
+            (FeedbackPlane::Residual.name(), &*self.residual),
+            (FeedbackPlane::Velocity.name(), &*self.velocity),
         ];
         planes.into_iter().filter(|(_, plane)| !plane.is_empty())
     }
@@ -85,8 +85,9 @@ impl Feedback {
     /// Planes of the worker with this rank, with their names in a checkpoint of all workers.
     #[must_use]
     pub fn extras(&self, rank: usize) -> Vec<(String, Vec<f32>)> {
-        let named = |(name, plane): (&str, &[f32])| (Self::extra(name, rank), plane.to_vec());
-        self.planes().map(named).collect()
+        self.planes()
+            .map(|(name, plane)| (Self::extra(name, rank), plane.to_vec()))
+            .collect()
     }
 
     /// Feedback of the workers from rank 0 on, from planes that [`Self::extras`] returned for the
@@ -95,7 +96,7 @@ impl Feedback {
     pub fn saved(&self, find: impl Fn(&str) -> Option<Vec<f32>>) -> Vec<Self> {
         let of = |rank: usize| {
             let mut saved = self.clone();
-            for plane in [Plane::Residual, Plane::Velocity] {
+            for plane in [FeedbackPlane::Residual, FeedbackPlane::Velocity] {
                 if saved.plane(plane).is_empty() {
                     continue;
                 }
@@ -119,7 +120,7 @@ impl Feedback {
     /// [`FeedbackError`] if a plane is missing, unknown or of another length, because the codecs or
     /// the model have changed. The caller may then begin without residuals.
     pub fn restore(
-        plan: &Plan,
+        plan: &CodecPlan,
         planes: impl IntoIterator<Item = (String, Vec<f32>)>,
     ) -> Result<Self, FeedbackError> {
         let mut feedback = Self {
@@ -152,7 +153,7 @@ impl Feedback {
     /// # Panics
     /// If the other feedback belongs to another plan.
     pub fn absorb(&mut self, other: &Self) {
-        for plane in [Plane::Residual, Plane::Velocity] {
+        for plane in [FeedbackPlane::Residual, FeedbackPlane::Velocity] {
             let theirs = other.plane(plane);
             let ours = self.plane_mut(plane);
             assert_eq!(ours.len(), theirs.len(), "feedback of one plan");
@@ -166,24 +167,24 @@ impl Feedback {
     ///
     /// # Panics
     /// If the range exceeds the arena.
-    pub fn state(&mut self, range: Range<usize>) -> State<'_> {
-        State {
+    pub fn state(&mut self, range: Range<usize>) -> FeedbackState<'_> {
+        FeedbackState {
             residual: part(&mut self.residual, &range),
             velocity: part(&mut self.velocity, &range),
         }
     }
 
-    fn plane(&self, plane: Plane) -> &[f32] {
+    fn plane(&self, plane: FeedbackPlane) -> &[f32] {
         match plane {
-            Plane::Residual => &self.residual,
-            Plane::Velocity => &self.velocity,
+            FeedbackPlane::Residual => &self.residual,
+            FeedbackPlane::Velocity => &self.velocity,
         }
     }
 
-    fn plane_mut(&mut self, plane: Plane) -> &mut Vec<f32> {
+    fn plane_mut(&mut self, plane: FeedbackPlane) -> &mut Vec<f32> {
         match plane {
-            Plane::Residual => &mut self.residual,
-            Plane::Velocity => &mut self.velocity,
+            FeedbackPlane::Residual => &mut self.residual,
+            FeedbackPlane::Velocity => &mut self.velocity,
         }
     }
 }

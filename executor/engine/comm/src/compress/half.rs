@@ -7,21 +7,24 @@
 //! NaN, and infinity becomes NaN. The error of rounding to nearest is exactly representable as
 //! `f32`, so with feedback nothing is lost before the addition of the next step.
 
-use super::lanes::{Isa, Kernel, Lanes, dispatch};
-use super::noise::{Noise, ROUNDER, Seed};
-use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use super::lanes::{Isa, Lanes, SimdKernel, dispatch};
+use super::noise::{ChunkSeed, ROUNDER, RandomLanes};
+use super::{
+    CHUNK, Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, Prepared,
+    front,
+};
 pub use muster_model::spec::{HalfFormat, Rounding};
 
 /// Codec of half precision. With `feedback` it needs the residual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Half {
+pub struct HalfCodec {
     format: HalfFormat,
     rounding: Rounding,
     feedback: bool,
     isa: Isa,
 }
 
-impl Half {
+impl HalfCodec {
     #[must_use]
     pub fn new(format: HalfFormat, rounding: Rounding, feedback: bool) -> Self {
         Self {
@@ -42,10 +45,10 @@ impl Half {
     }
 }
 
-impl Codec for Half {
-    fn planes(&self) -> &'static [Plane] {
+impl Codec for HalfCodec {
+    fn planes(&self) -> &'static [FeedbackPlane] {
         if self.feedback {
-            &[Plane::Residual]
+            &[FeedbackPlane::Residual]
         } else {
             &[]
         }
@@ -55,17 +58,17 @@ impl Codec for Half {
         2 * len
     }
 
-    fn prepare(&self, _: Key, _: &[f32], _: &mut State<'_>) -> Prepared {
+    fn prepare(&self, _: EncodingKey, _: &[f32], _: &mut FeedbackState<'_>) -> Prepared {
         Prepared::Nothing
     }
 
     fn encode_chunk(
         &self,
-        key: Key,
+        key: EncodingKey,
         _: &Prepared,
         chunk: usize,
         gradients: &[f32],
-        state: State<'_>,
+        state: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize {
         let bytes = 2 * gradients.len();
@@ -75,9 +78,9 @@ impl Codec for Half {
         } else {
             &mut []
         };
-        let kernel = Encode {
+        let kernel = HalfEncodeKernel {
             bf16: self.format == HalfFormat::Bf16,
-            seed: (self.rounding == Rounding::Stochastic).then(|| Seed::new(key, chunk)),
+            seed: (self.rounding == Rounding::Stochastic).then(|| ChunkSeed::new(key, chunk)),
             gradients,
             residual,
             out: &mut out[..bytes],
@@ -90,13 +93,15 @@ impl Codec for Half {
         &self,
         bytes: &[u8],
         out: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<usize, DecodeError> {
         let bytes = front(bytes, 2 * out.len())?;
         let bf16 = self.format == HalfFormat::Bf16;
         match mode {
-            Mode::Overwrite => dispatch(self.isa, Decode::<false> { bf16, bytes, out }),
-            Mode::Add => dispatch(self.isa, Decode::<true> { bf16, bytes, out }),
+            DecodeMode::Overwrite => {
+                dispatch(self.isa, HalfDecodeKernel::<false> { bf16, bytes, out })
+            }
+            DecodeMode::Add => dispatch(self.isa, HalfDecodeKernel::<true> { bf16, bytes, out }),
         }
         Ok(bytes.len())
     }
@@ -113,17 +118,17 @@ impl Codec for Half {
     }
 }
 
-struct Encode<'a> {
+struct HalfEncodeKernel<'a> {
     bf16: bool,
     /// Seed of stochastic rounding.
-    seed: Option<Seed>,
+    seed: Option<ChunkSeed>,
     gradients: &'a [f32],
     /// Empty without feedback.
     residual: &'a mut [f32],
     out: &'a mut [u8],
 }
 
-impl Kernel for Encode<'_> {
+impl SimdKernel for HalfEncodeKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -131,15 +136,15 @@ impl Kernel for Encode<'_> {
         match (self.bf16, self.seed) {
             (false, None) => self.with(l, Nearest16),
             (true, None) => self.with(l, NearestBf16),
-            (false, Some(seed)) => self.with(l, Random16(Noise::new(l, seed))),
-            (true, Some(seed)) => self.with(l, RandomBf16(Noise::new(l, seed))),
+            (false, Some(seed)) => self.with(l, Random16(RandomLanes::new(l, seed))),
+            (true, Some(seed)) => self.with(l, RandomBf16(RandomLanes::new(l, seed))),
         }
     }
 }
 
-impl Encode<'_> {
+impl HalfEncodeKernel<'_> {
     #[inline(always)]
-    fn with<L: Lanes, R: Round<L>>(self, l: L, mut round: R) {
+    fn with<L: Lanes, R: HalfConversion<L>>(self, l: L, mut round: R) {
         let (octets, tail) = self.gradients.as_chunks::<8>();
         let (outs, out_tail) = self.out.as_chunks_mut::<16>();
         if self.residual.is_empty() {
@@ -166,7 +171,7 @@ impl Encode<'_> {
 }
 
 #[inline(always)]
-fn carry<L: Lanes, R: Round<L>>(
+fn carry<L: Lanes, R: HalfConversion<L>>(
     l: L,
     round: &mut R,
     gradient: &[f32; 8],
@@ -185,21 +190,21 @@ fn padded(tail: &[f32]) -> [f32; 8] {
 }
 
 /// Conversion from floats to sixteen bits in the low half of each lane, and back.
-trait Round<L: Lanes> {
+trait HalfConversion<L: Lanes> {
     fn round(&mut self, l: L, value: L::F) -> L::U;
     fn back(l: L, bits: L::U) -> L::F;
 }
 
 struct Nearest16;
 struct NearestBf16;
-struct Random16<L: Lanes>(Noise<L>);
-struct RandomBf16<L: Lanes>(Noise<L>);
+struct Random16<L: Lanes>(RandomLanes<L>);
+struct RandomBf16<L: Lanes>(RandomLanes<L>);
 
 const LARGEST_16: f32 = 65_504.0;
 /// (2 - 2^-7) · 2^127.
 const LARGEST_BF16: f32 = f32::from_bits(0x7f7f_0000);
 
-impl<L: Lanes> Round<L> for Nearest16 {
+impl<L: Lanes> HalfConversion<L> for Nearest16 {
     #[inline(always)]
     fn round(&mut self, l: L, value: L::F) -> L::U {
         l.to_f16(clamp(l, value, LARGEST_16))
@@ -211,7 +216,7 @@ impl<L: Lanes> Round<L> for Nearest16 {
     }
 }
 
-impl<L: Lanes> Round<L> for NearestBf16 {
+impl<L: Lanes> HalfConversion<L> for NearestBf16 {
     #[inline(always)]
     fn round(&mut self, l: L, value: L::F) -> L::U {
         let bits = l.bits(clamp(l, value, LARGEST_BF16));
@@ -225,7 +230,7 @@ impl<L: Lanes> Round<L> for NearestBf16 {
     }
 }
 
-impl<L: Lanes> Round<L> for Random16<L> {
+impl<L: Lanes> HalfConversion<L> for Random16<L> {
     /// In units of the last place the magnitude is below 2,048. Adding noise and rounding to an
     /// integer therefore loses at most 2^-13 of a unit.
     #[inline(always)]
@@ -254,7 +259,7 @@ impl<L: Lanes> Round<L> for Random16<L> {
     }
 }
 
-impl<L: Lanes> Round<L> for RandomBf16<L> {
+impl<L: Lanes> HalfConversion<L> for RandomBf16<L> {
     #[inline(always)]
     fn round(&mut self, l: L, value: L::F) -> L::U {
         let bits = l.bits(clamp(l, value, LARGEST_BF16));
@@ -286,13 +291,13 @@ fn cut<L: Lanes>(l: L, bits: L::U, extra: L::U) -> L::U {
     l.shr::<16>(l.bits(l.select(no_number, l.float(quiet), l.float(rounded))))
 }
 
-struct Decode<'a, const ADD: bool> {
+struct HalfDecodeKernel<'a, const ADD: bool> {
     bf16: bool,
     bytes: &'a [u8],
     out: &'a mut [f32],
 }
 
-impl<const ADD: bool> Kernel for Decode<'_, ADD> {
+impl<const ADD: bool> SimdKernel for HalfDecodeKernel<'_, ADD> {
     type Output = ();
 
     #[inline(always)]
@@ -306,7 +311,7 @@ impl<const ADD: bool> Kernel for Decode<'_, ADD> {
 }
 
 #[inline(always)]
-fn read<L: Lanes, R: Round<L>, const ADD: bool>(l: L, bytes: &[u8], out: &mut [f32]) {
+fn read<L: Lanes, R: HalfConversion<L>, const ADD: bool>(l: L, bytes: &[u8], out: &mut [f32]) {
     let (octets, tail) = out.as_chunks_mut::<8>();
     let (words, word_tail) = bytes.as_chunks::<16>();
     for (octet, word) in octets.iter_mut().zip(words) {
@@ -321,7 +326,11 @@ fn read<L: Lanes, R: Round<L>, const ADD: bool>(l: L, bytes: &[u8], out: &mut [f
 }
 
 #[inline(always)]
-fn read_octet<L: Lanes, R: Round<L>, const ADD: bool>(l: L, word: &[u8; 16], octet: &mut [f32; 8]) {
+fn read_octet<L: Lanes, R: HalfConversion<L>, const ADD: bool>(
+    l: L,
+    word: &[u8; 16],
+    octet: &mut [f32; 8],
+) {
     let value = R::back(l, l.widen_halves(word));
     let value = if ADD {
         l.add(l.load(octet), value)

@@ -10,7 +10,7 @@
 /// Kernel, generic over the version. `run` must be `#[inline(always)]`, so that the intrinsics are
 /// inlined into a function that may use them. It must not call closures, which would not be
 /// inlined.
-pub(super) trait Kernel {
+pub(super) trait SimdKernel {
     type Output;
 
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
@@ -38,13 +38,13 @@ impl Isa {
     }
 }
 
-pub(super) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+pub(super) fn dispatch<K: SimdKernel>(isa: Isa, kernel: K) -> K::Output {
     match isa {
         Isa::Portable => kernel.run(Portable),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(lanes) => {
             #[target_feature(enable = "avx2,f16c,popcnt,bmi1")]
-            fn wide<K: Kernel>(kernel: K, lanes: Avx2) -> K::Output {
+            fn wide<K: SimdKernel>(kernel: K, lanes: Avx2) -> K::Output {
                 kernel.run(lanes)
             }
             // SAFETY: an `Avx2` exists only if `Isa::detect` has found all of these features.

@@ -3,15 +3,16 @@
 //!
 //! A [`Codec`] encodes one block (a parameter tensor, or the piece of a tensor on a shard) in
 //! chunks of [`CHUNK`] values. Chunks are independent: a chunk can be sent while the next one is
-//! encoded, and decoded when it arrives. A codec keeps its loss as error feedback ([`State`],
-//! arenas with the layout of the gradients) and adds it to the gradients of the next step. Nothing
-//! is lost over time (Seide et al., "1-Bit Stochastic Gradient Descent and its Application to
-//! Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014; Karimireddy et al., "Error
-//! Feedback Fixes SignSGD", ICML 2019). Unbiased codecs need no error feedback.
+//! encoded, and decoded when it arrives. A codec keeps its loss as error feedback
+//! ([`FeedbackState`], arenas with the layout of the gradients) and adds it to the gradients of the
+//! next step. Nothing is lost over time (Seide et al., "1-Bit Stochastic Gradient Descent and its
+//! Application to Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014; Karimireddy
+//! et al., "Error Feedback Fixes SignSGD", ICML 2019). Unbiased codecs need no error feedback.
 //!
-//! The same gradients, state, configuration and [`Key`] give the same bytes on every processor,
-//! independent of the order of chunks. Bytes from the network are not trusted: a decoder knows the
-//! number of values to fill, allocates nothing, and returns a [`DecodeError`] for any other input.
+//! The same gradients, state, configuration and [`EncodingKey`] give the same bytes on every
+//! processor, independent of the order of chunks. Bytes from the network are not trusted: a decoder
+//! knows the number of values to fill, allocates nothing, and returns a [`DecodeError`] for any
+//! other input.
 //!
 //! This module must not depend on sockets, workers or shards.
 
@@ -31,12 +32,12 @@ mod sparse;
 mod terngrad;
 
 pub use chunks::{Encoding, decode, encode, max_encoded_bytes};
-pub use config::{CodecConfig, Codecs, ConfigError, LayerCodec, build};
-pub use dense::Dense;
+pub use config::{CodecConfig, CodecConfigError, Codecs, LayerCodec, build};
+pub use dense::DenseCodec;
 pub use feedback::{Feedback, FeedbackError};
-pub use half::{Half, HalfFormat, Rounding};
+pub use half::{HalfCodec, HalfFormat, Rounding};
 pub use one_bit::OneBit;
-pub use plan::{Plan, PlanError, PlannedBlock};
+pub use plan::{CodecPlan, PlanError, PlannedBlock};
 pub use qsgd::{Norm, Qsgd};
 pub use sparse::{Correction, Selection, Sparse, SparseSum};
 pub use terngrad::{Scale, TernGrad};
@@ -50,7 +51,7 @@ pub const CHUNK: usize = 1 << 16;
 
 /// All inputs of an encoding's random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
+pub struct EncodingKey {
     /// Seed of the job and the worker's rank together. Workers with equal rounding would add up
     /// their errors.
     pub seed: u64,
@@ -62,14 +63,14 @@ pub struct Key {
 
 /// Arena that a codec keeps from step to step, as long as the gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Plane {
+pub enum FeedbackPlane {
     /// Part of the gradients that has not been sent yet.
     Residual,
     /// Momentum that a worker applies before it sends (Deep Gradient Compression).
     Velocity,
 }
 
-impl Plane {
+impl FeedbackPlane {
     /// Name in checkpoints.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -82,7 +83,7 @@ impl Plane {
 
 /// Error feedback of one block or one chunk. A plane that is not in [`Codec::planes`] may be empty.
 #[derive(Debug, Default)]
-pub struct State<'a> {
+pub struct FeedbackState<'a> {
     pub residual: &'a mut [f32],
     pub velocity: &'a mut [f32],
 }
@@ -103,7 +104,7 @@ pub enum Prepared {
 
 /// Whether decoded values replace the present ones or are added to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum DecodeMode {
     Overwrite,
     Add,
 }
@@ -124,7 +125,7 @@ pub enum DecodeError {
 /// Encoding of gradients. Lengths are numbers of values unless bytes are stated.
 pub trait Codec: Debug + Send + Sync {
     /// Arenas that the codec keeps from step to step.
-    fn planes(&self) -> &'static [Plane];
+    fn planes(&self) -> &'static [FeedbackPlane];
 
     /// Maximum encoded length in bytes of a chunk of `len` values, where `len` is at most
     /// [`CHUNK`].
@@ -132,7 +133,12 @@ pub trait Codec: Debug + Send + Sync {
 
     /// Inspects a whole block, once per step, before its first chunk is encoded. May update the
     /// state.
-    fn prepare(&self, key: Key, gradients: &[f32], state: &mut State<'_>) -> Prepared;
+    fn prepare(
+        &self,
+        key: EncodingKey,
+        gradients: &[f32],
+        state: &mut FeedbackState<'_>,
+    ) -> Prepared;
 
     /// Encodes chunk number `chunk` of a block to the beginning of `out`, updates its part of the
     /// state, and returns the number of bytes written.
@@ -145,11 +151,11 @@ pub trait Codec: Debug + Send + Sync {
     /// the gradients.
     fn encode_chunk(
         &self,
-        key: Key,
+        key: EncodingKey,
         prepared: &Prepared,
         chunk: usize,
         gradients: &[f32],
-        state: State<'_>,
+        state: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize;
 
@@ -159,8 +165,12 @@ pub trait Codec: Debug + Send + Sync {
     /// # Errors
     /// [`DecodeError`] if the bytes are not a chunk of that length. `out` may then be partly
     /// written.
-    fn decode_chunk(&self, bytes: &[u8], out: &mut [f32], mode: Mode)
-    -> Result<usize, DecodeError>;
+    fn decode_chunk(
+        &self,
+        bytes: &[u8],
+        out: &mut [f32],
+        mode: DecodeMode,
+    ) -> Result<usize, DecodeError>;
 
     /// Whether a chunk always takes [`Self::max_chunk_bytes`], and any bytes of that length are a
     /// valid chunk.
@@ -182,7 +192,7 @@ pub trait Codec: Debug + Send + Sync {
     /// As [`Self::encode_chunk`].
     fn catch_up(
         &self,
-        key: Key,
+        key: EncodingKey,
         wanted: &[f32],
         known: &mut [f32],
         scratch: &mut Vec<f32>,
@@ -193,13 +203,13 @@ pub trait Codec: Debug + Send + Sync {
         scratch.extend(wanted.iter().zip(&*known).map(|(new, known)| new - known));
         scratch.resize(2 * len, 0.0);
         let (lacking, lost) = scratch.split_at_mut(len);
-        let mut state = State {
+        let mut state = FeedbackState {
             residual: lost,
             velocity: &mut [],
         };
         let prepared = self.prepare(key, lacking, &mut state);
         let bytes = self.encode_chunk(key, &prepared, 0, lacking, state, out);
-        let decoded = self.decode_chunk(&out[..bytes], known, Mode::Add);
+        let decoded = self.decode_chunk(&out[..bytes], known, DecodeMode::Add);
         decoded.expect("its own encoding");
         bytes
     }

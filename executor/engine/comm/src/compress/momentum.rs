@@ -6,7 +6,7 @@
 //! uncompressed blocks. Momentum is linear: the sum of the workers' velocities is the velocity of
 //! their sum.
 
-use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State};
+use super::{Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, Prepared};
 use std::sync::Arc;
 
 /// Computes `velocity = momentum velocity + gradient` and encodes the velocity with another codec.
@@ -23,11 +23,11 @@ impl WithMomentum {
 }
 
 impl Codec for WithMomentum {
-    fn planes(&self) -> &'static [Plane] {
-        if self.codec.planes().contains(&Plane::Residual) {
-            &[Plane::Residual, Plane::Velocity]
+    fn planes(&self) -> &'static [FeedbackPlane] {
+        if self.codec.planes().contains(&FeedbackPlane::Residual) {
+            &[FeedbackPlane::Residual, FeedbackPlane::Velocity]
         } else {
-            &[Plane::Velocity]
+            &[FeedbackPlane::Velocity]
         }
     }
 
@@ -35,12 +35,17 @@ impl Codec for WithMomentum {
         self.codec.max_chunk_bytes(len)
     }
 
-    fn prepare(&self, key: Key, gradients: &[f32], state: &mut State<'_>) -> Prepared {
+    fn prepare(
+        &self,
+        key: EncodingKey,
+        gradients: &[f32],
+        state: &mut FeedbackState<'_>,
+    ) -> Prepared {
         assert_eq!(gradients.len(), state.velocity.len(), "a velocity a number");
         for (velocity, gradient) in state.velocity.iter_mut().zip(gradients) {
             *velocity = self.momentum * *velocity + gradient;
         }
-        let mut rest = State {
+        let mut rest = FeedbackState {
             residual: state.residual,
             velocity: &mut [],
         };
@@ -49,14 +54,14 @@ impl Codec for WithMomentum {
 
     fn encode_chunk(
         &self,
-        key: Key,
+        key: EncodingKey,
         prepared: &Prepared,
         chunk: usize,
         _: &[f32],
-        state: State<'_>,
+        state: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize {
-        let rest = State {
+        let rest = FeedbackState {
             residual: state.residual,
             velocity: &mut [],
         };
@@ -68,7 +73,7 @@ impl Codec for WithMomentum {
         &self,
         bytes: &[u8],
         out: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<usize, DecodeError> {
         self.codec.decode_chunk(bytes, out, mode)
     }
@@ -83,7 +88,7 @@ impl Codec for WithMomentum {
 
     fn catch_up(
         &self,
-        key: Key,
+        key: EncodingKey,
         wanted: &[f32],
         known: &mut [f32],
         scratch: &mut Vec<f32>,

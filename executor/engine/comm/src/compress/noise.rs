@@ -9,7 +9,7 @@
 //! that are uniform and uncorrelated with the gradients and each other. They need not be
 //! unpredictable.
 
-use super::Key;
+use super::EncodingKey;
 use super::lanes::Lanes;
 
 /// 2^32 divided by the golden ratio, odd.
@@ -17,13 +17,13 @@ const WEYL: u32 = 0x9e37_79b9;
 
 /// Start of a chunk's sequence.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seed {
+pub(super) struct ChunkSeed {
     start: u32,
     key: u32,
 }
 
-impl Seed {
-    pub(super) fn new(key: Key, chunk: usize) -> Self {
+impl ChunkSeed {
+    pub(super) fn new(key: EncodingKey, chunk: usize) -> Self {
         let words = [key.step, u64::from(key.block) << 32 | chunk as u64];
         let mixed = words
             .into_iter()
@@ -36,7 +36,7 @@ impl Seed {
 }
 
 /// Random index number `draw` of a block, from 0 to below `bound`.
-pub(super) fn index(key: Key, draw: usize, bound: usize) -> usize {
+pub(super) fn index(key: EncodingKey, draw: usize, bound: usize) -> usize {
     let seed = mix(key.seed ^ mix(key.step));
     let bits = mix(seed ^ mix(u64::from(key.block) << 32 ^ draw as u64));
     ((u128::from(bits) * bound as u128) >> 64) as usize
@@ -52,16 +52,16 @@ fn mix(state: u64) -> u64 {
 }
 
 /// Random numbers of a chunk, eight at a time.
-pub(super) struct Noise<L: Lanes> {
+pub(super) struct RandomLanes<L: Lanes> {
     lanes: L,
     counter: L::U,
     stride: L::U,
     key: L::U,
 }
 
-impl<L: Lanes> Noise<L> {
+impl<L: Lanes> RandomLanes<L> {
     #[inline(always)]
-    pub(super) fn new(l: L, seed: Seed) -> Self {
+    pub(super) fn new(l: L, seed: ChunkSeed) -> Self {
         let lanes = l.load_u(&[0, 1, 2, 3, 4, 5, 6, 7]);
         Self {
             lanes: l,
@@ -114,20 +114,20 @@ pub(super) const ROUNDER: f32 = 12_582_912.0;
 
 #[cfg(test)]
 mod tests {
-    use super::super::lanes::{Kernel, Portable};
+    use super::super::lanes::{Portable, SimdKernel};
     use super::*;
 
-    struct Draw {
-        seed: Seed,
+    struct RandomDrawKernel {
+        seed: ChunkSeed,
         count: usize,
     }
 
-    impl Kernel for Draw {
+    impl SimdKernel for RandomDrawKernel {
         type Output = Vec<u32>;
 
         #[inline(always)]
         fn run<L: Lanes>(self, l: L) -> Vec<u32> {
-            let mut noise = Noise::new(l, self.seed);
+            let mut noise = RandomLanes::new(l, self.seed);
             let mut out = Vec::with_capacity(self.count);
             while out.len() < self.count {
                 let mut lanes = [0.0; 8];
@@ -139,9 +139,9 @@ mod tests {
     }
 
     fn draws(seed: u64, step: u64, block: u32, chunk: usize, count: usize) -> Vec<u32> {
-        let key = Key { seed, step, block };
-        let seed = Seed::new(key, chunk);
-        Draw { seed, count }.run(Portable)
+        let key = EncodingKey { seed, step, block };
+        let seed = ChunkSeed::new(key, chunk);
+        RandomDrawKernel { seed, count }.run(Portable)
     }
 
     /// Distance of the counts from equal counts, in standard deviations of the chi-square
@@ -226,8 +226,8 @@ mod tests {
     fn chunks_with_equal_starts_differ_by_their_second_key() {
         let count = 1 << 16;
         let draw = |start, key| {
-            let seed = Seed { start, key };
-            Draw { seed, count }.run(Portable)
+            let seed = ChunkSeed { start, key };
+            RandomDrawKernel { seed, count }.run(Portable)
         };
         let base = draw(7, mix(0) as u32);
         for key in (1..20).map(|key| mix(key) as u32) {

@@ -8,8 +8,10 @@
 //! Bytes of a column: mean of the values without sign bit (f32), mean of those with sign bit (f32),
 //! then the sign bit of each value, lowest first.
 
-use super::lanes::{Isa, Kernel, Lanes, dispatch};
-use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use super::lanes::{Isa, Lanes, SimdKernel, dispatch};
+use super::{
+    Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, Prepared, front,
+};
 use muster_compute::prefetch::{LINE, prefetch};
 
 /// Values that share their two means; the means cost 1/32 bit per value.
@@ -43,8 +45,8 @@ impl Default for OneBit {
 }
 
 impl Codec for OneBit {
-    fn planes(&self) -> &'static [Plane] {
-        &[Plane::Residual]
+    fn planes(&self) -> &'static [FeedbackPlane] {
+        &[FeedbackPlane::Residual]
     }
 
     fn max_chunk_bytes(&self, len: usize) -> usize {
@@ -52,22 +54,22 @@ impl Codec for OneBit {
         len.div_ceil(COLUMN) * HEADER + len.div_ceil(8)
     }
 
-    fn prepare(&self, _: Key, _: &[f32], _: &mut State<'_>) -> Prepared {
+    fn prepare(&self, _: EncodingKey, _: &[f32], _: &mut FeedbackState<'_>) -> Prepared {
         Prepared::Nothing
     }
 
     fn encode_chunk(
         &self,
-        _: Key,
+        _: EncodingKey,
         _: &Prepared,
         _: usize,
         gradients: &[f32],
-        state: State<'_>,
+        state: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize {
         let bytes = self.max_chunk_bytes(gradients.len());
         assert_eq!(gradients.len(), state.residual.len(), "a residual a number");
-        let kernel = Encode {
+        let kernel = OneBitEncodeKernel {
             gradients,
             residual: state.residual,
             out: &mut out[..bytes],
@@ -80,12 +82,12 @@ impl Codec for OneBit {
         &self,
         bytes: &[u8],
         out: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<usize, DecodeError> {
         let bytes = front(bytes, self.max_chunk_bytes(out.len()))?;
         match mode {
-            Mode::Overwrite => dispatch(self.isa, Decode::<false> { bytes, out }),
-            Mode::Add => dispatch(self.isa, Decode::<true> { bytes, out }),
+            DecodeMode::Overwrite => dispatch(self.isa, OneBitDecodeKernel::<false> { bytes, out }),
+            DecodeMode::Add => dispatch(self.isa, OneBitDecodeKernel::<true> { bytes, out }),
         }
         Ok(bytes.len())
     }
@@ -100,7 +102,7 @@ impl Codec for OneBit {
 
     fn catch_up(
         &self,
-        _: Key,
+        _: EncodingKey,
         wanted: &[f32],
         known: &mut [f32],
         _: &mut Vec<f32>,
@@ -108,7 +110,7 @@ impl Codec for OneBit {
     ) -> usize {
         let bytes = self.max_chunk_bytes(wanted.len());
         assert_eq!(wanted.len(), known.len(), "a number each");
-        let kernel = CatchUp {
+        let kernel = OneBitDifferenceKernel {
             wanted,
             known,
             out: &mut out[..bytes],
@@ -118,13 +120,13 @@ impl Codec for OneBit {
     }
 }
 
-struct Encode<'a> {
+struct OneBitEncodeKernel<'a> {
     gradients: &'a [f32],
     residual: &'a mut [f32],
     out: &'a mut [u8],
 }
 
-impl Kernel for Encode<'_> {
+impl SimdKernel for OneBitEncodeKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -142,13 +144,13 @@ impl Kernel for Encode<'_> {
 }
 
 /// Sums of the values without and with sign bit, and the number of values with sign bit.
-struct Sums<F> {
+struct SignSums<F> {
     positive: [F; 2],
     negative: [F; 2],
     negatives: u32,
 }
 
-impl<F: Copy> Sums<F> {
+impl<F: Copy> SignSums<F> {
     #[inline(always)]
     fn new(zero: F) -> Self {
         Self {
@@ -168,7 +170,7 @@ impl<F: Copy> Sums<F> {
 }
 
 /// Combination of two numbers into the value that is encoded.
-trait Pair: Copy {
+trait EncodedValue: Copy {
     fn of<L: Lanes>(self, l: L, a: L::F, b: L::F) -> L::F;
 
     /// Stores the value over the second number, if it is needed again.
@@ -177,9 +179,9 @@ trait Pair: Copy {
 
 /// Gradient plus its residual.
 #[derive(Clone, Copy)]
-struct Sum;
+struct GradientPlusResidual;
 
-impl Pair for Sum {
+impl EncodedValue for GradientPlusResidual {
     #[inline(always)]
     fn of<L: Lanes>(self, l: L, gradient: L::F, residual: L::F) -> L::F {
         l.add(gradient, residual)
@@ -194,9 +196,9 @@ impl Pair for Sum {
 /// Difference between a wanted and a known number. Zero is added, as a residual would be, which
 /// removes the sign of a zero.
 #[derive(Clone, Copy)]
-struct Lack;
+struct WantedMinusKnown;
 
-impl Pair for Lack {
+impl EncodedValue for WantedMinusKnown {
     #[inline(always)]
     fn of<L: Lanes>(self, l: L, wanted: L::F, known: L::F) -> L::F {
         l.add(l.sub(wanted, known), l.splat(0.0))
@@ -215,7 +217,7 @@ fn encode_column<L: Lanes>(
     soon: [&[f32]; 2],
 ) {
     let (means, bits) = out.split_at_mut(HEADER);
-    let sums = take_column(l, Sum, gradients, residual, bits);
+    let sums = take_column(l, GradientPlusResidual, gradients, residual, bits);
     let (positive, negative) = sums.means(l, gradients.len());
     put_means(means, positive, negative);
     subtract(l, residual, positive, negative, soon);
@@ -239,14 +241,14 @@ fn put_means(to: &mut [u8], positive: f32, negative: f32) {
 
 /// Computes the encoded value of each pair and writes its sign to `bits`.
 #[inline(always)]
-fn take_column<L: Lanes, P: Pair>(
+fn take_column<L: Lanes, P: EncodedValue>(
     l: L,
     pair: P,
     first: &[f32],
     second: &mut [f32],
     bits: &mut [u8],
-) -> Sums<L::F> {
-    let mut sums = Sums::new(l.splat(0.0));
+) -> SignSums<L::F> {
+    let mut sums = SignSums::new(l.splat(0.0));
     let (pairs, tail) = first.as_chunks::<16>();
     let (second_pairs, second_tail) = second.as_chunks_mut::<16>();
     let (bit_pairs, bit_tail) = bits.as_chunks_mut::<2>();
@@ -275,12 +277,12 @@ fn take_column<L: Lanes, P: Pair>(
 
 /// Computes the encoded values of 16 pairs, adds them to the sums, and returns their sign bits.
 #[inline(always)]
-fn take_signs<L: Lanes, P: Pair>(
+fn take_signs<L: Lanes, P: EncodedValue>(
     l: L,
     pair: P,
     first: &[f32; 16],
     second: &mut [f32; 16],
-    sums: &mut Sums<L::F>,
+    sums: &mut SignSums<L::F>,
 ) -> [u8; 2] {
     let mut signs = [0; 2];
     let (first, _) = first.as_chunks::<8>();
@@ -299,13 +301,13 @@ fn take_signs<L: Lanes, P: Pair>(
     signs
 }
 
-struct CatchUp<'a> {
+struct OneBitDifferenceKernel<'a> {
     wanted: &'a [f32],
     known: &'a mut [f32],
     out: &'a mut [u8],
 }
 
-impl Kernel for CatchUp<'_> {
+impl SimdKernel for OneBitDifferenceKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -317,7 +319,7 @@ impl Kernel for CatchUp<'_> {
             let (column, wanted_later) = wanted.split_at(here);
             let (knowns, known_later) = known.split_at_mut(here);
             let (means, bits) = out.split_at_mut(HEADER);
-            let sums = take_column(l, Lack, column, knowns, bits);
+            let sums = take_column(l, WantedMinusKnown, column, knowns, bits);
             let (positive, negative) = sums.means(l, here);
             put_means(means, positive, negative);
             let soon: [&[f32]; 2] = [wanted_later, known_later];
@@ -358,12 +360,12 @@ fn subtract<L: Lanes>(l: L, residual: &mut [f32], positive: f32, negative: f32, 
     }
 }
 
-struct Decode<'a, const ADD: bool> {
+struct OneBitDecodeKernel<'a, const ADD: bool> {
     bytes: &'a [u8],
     out: &'a mut [f32],
 }
 
-impl<const ADD: bool> Kernel for Decode<'_, ADD> {
+impl<const ADD: bool> SimdKernel for OneBitDecodeKernel<'_, ADD> {
     type Output = ();
 
     #[inline(always)]

@@ -1,10 +1,10 @@
 //! Plan of the codecs of an arena's blocks, and buckets of blocks.
 
 use super::chunks::{self, Encoding};
-use super::config::{CodecConfig, Codecs, ConfigError, build};
+use super::config::{CodecConfig, CodecConfigError, Codecs, build};
 use super::feedback::Feedback;
 use super::momentum::WithMomentum;
-use super::{Codec, DecodeError, Key, Mode, Plane};
+use super::{Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane};
 use muster_compute::model::ParameterRole;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct PlannedBlock {
 /// Codecs of a whole block table. Both ends construct it from the same configuration and table, so
 /// it is never sent.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct CodecPlan {
     blocks: Vec<PlannedBlock>,
     len: usize,
 }
@@ -34,13 +34,13 @@ pub enum PlanError {
     Codec {
         name: String,
         #[source]
-        source: ConfigError,
+        source: CodecConfigError,
     },
     #[error("block {name} begins before the one in front of it ends")]
     Order { name: String },
 }
 
-impl Plan {
+impl CodecPlan {
     /// Creates a plan. `blocks` contains names, ranges and roles, ascending; gaps in the arena are
     /// not touched. For a PS shard the blocks are the pieces on it, with offsets in the worker's
     /// arena on the worker and in its own arena on the shard. A codec sees only a block's length
@@ -106,13 +106,14 @@ impl Plan {
 
     /// Planes that the codecs keep from step to step.
     #[must_use]
-    pub fn planes(&self) -> Vec<Plane> {
-        let all = [Plane::Residual, Plane::Velocity];
-        let is_used = |plane: &Plane| {
-            let mut codecs = self.blocks.iter().map(|block| &block.codec);
-            codecs.any(|codec| codec.planes().contains(plane))
-        };
-        all.into_iter().filter(is_used).collect()
+    pub fn planes(&self) -> Vec<FeedbackPlane> {
+        let all = [FeedbackPlane::Residual, FeedbackPlane::Velocity];
+        all.into_iter()
+            .filter(|plane| {
+                let mut codecs = self.blocks.iter().map(|block| &block.codec);
+                codecs.any(|codec| codec.planes().contains(plane))
+            })
+            .collect()
     }
 
     /// Maximum encoded length in bytes of a bucket of blocks.
@@ -138,7 +139,7 @@ impl Plan {
         feedback: &'a mut Feedback,
     ) -> Encoding<'a> {
         let planned = &self.blocks[block];
-        let key = Key {
+        let key = EncodingKey {
             seed,
             step,
             block: u32::try_from(block).expect("fewer than 2^32 blocks"),
@@ -183,7 +184,7 @@ impl Plan {
         bucket: Range<usize>,
         mut bytes: &[u8],
         arena: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<(), DecodeError> {
         for block in &self.blocks[bucket] {
             let out = &mut arena[block.range.clone()];

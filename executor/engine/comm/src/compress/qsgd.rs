@@ -9,10 +9,13 @@
 //!
 //! Bytes of a bucket: the unit `n / s` (f32), then the integers, lowest bits first.
 
-use super::lanes::{Isa, Kernel, Lanes, dispatch};
-use super::noise::{Noise, Seed, round_bits};
+use super::lanes::{Isa, Lanes, SimdKernel, dispatch};
+use super::noise::{ChunkSeed, RandomLanes, round_bits};
 use super::packing::{pack, unpack_word};
-use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use super::{
+    CHUNK, Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, Prepared,
+    front,
+};
 pub use muster_model::spec::Norm;
 
 const HEADER: usize = 4;
@@ -58,7 +61,7 @@ impl Qsgd {
 }
 
 impl Codec for Qsgd {
-    fn planes(&self) -> &'static [Plane] {
+    fn planes(&self) -> &'static [FeedbackPlane] {
         &[]
     }
 
@@ -66,23 +69,23 @@ impl Codec for Qsgd {
         len.div_ceil(self.bucket) * HEADER + (len * usize::from(self.bits)).div_ceil(8)
     }
 
-    fn prepare(&self, _: Key, _: &[f32], _: &mut State<'_>) -> Prepared {
+    fn prepare(&self, _: EncodingKey, _: &[f32], _: &mut FeedbackState<'_>) -> Prepared {
         Prepared::Nothing
     }
 
     fn encode_chunk(
         &self,
-        key: Key,
+        key: EncodingKey,
         _: &Prepared,
         chunk: usize,
         gradients: &[f32],
-        _: State<'_>,
+        _: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize {
         let bytes = self.max_chunk_bytes(gradients.len());
-        let kernel = Encode {
+        let kernel = QsgdEncodeKernel {
             codec: self,
-            seed: Seed::new(key, chunk),
+            seed: ChunkSeed::new(key, chunk),
             gradients,
             out: &mut out[..bytes],
         };
@@ -94,12 +97,12 @@ impl Codec for Qsgd {
         &self,
         bytes: &[u8],
         out: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<usize, DecodeError> {
         let bytes = front(bytes, self.max_chunk_bytes(out.len()))?;
-        let kernel = Decode {
+        let kernel = QsgdDecodeKernel {
             codec: self,
-            add: mode == Mode::Add,
+            add: mode == DecodeMode::Add,
             bytes,
             out,
         };
@@ -108,14 +111,14 @@ impl Codec for Qsgd {
     }
 }
 
-struct Encode<'a> {
+struct QsgdEncodeKernel<'a> {
     codec: &'a Qsgd,
-    seed: Seed,
+    seed: ChunkSeed,
     gradients: &'a [f32],
     out: &'a mut [u8],
 }
 
-impl Kernel for Encode<'_> {
+impl SimdKernel for QsgdEncodeKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -130,11 +133,11 @@ impl Kernel for Encode<'_> {
     }
 }
 
-impl Encode<'_> {
+impl QsgdEncodeKernel<'_> {
     #[inline(always)]
     fn with<L: Lanes, const B: usize>(self, l: L) {
         let levels = ((1 << (B - 1)) - 1) as f32 - MARGIN;
-        let mut noise = Noise::new(l, self.seed);
+        let mut noise = RandomLanes::new(l, self.seed);
         let bucket = self.codec.bucket;
         let outs = self.out.chunks_mut(HEADER + bucket * B / 8);
         for (gradients, out) in self.gradients.chunks(bucket).zip(outs) {
@@ -209,7 +212,7 @@ fn euclidean<L: Lanes>(l: L, values: &[f32]) -> f32 {
 #[inline(always)]
 fn quantise<L: Lanes, const B: usize>(
     l: L,
-    noise: &mut Noise<L>,
+    noise: &mut RandomLanes<L>,
     gradients: &[f32],
     inverse: f32,
     codes: &mut [u8],
@@ -236,7 +239,12 @@ fn quantise<L: Lanes, const B: usize>(
 
 /// Integers of 32 values; their lowest bits are the codes.
 #[inline(always)]
-fn codes_of<L: Lanes>(l: L, noise: &mut Noise<L>, quad: &[f32; 32], inverse: L::F) -> [u8; 32] {
+fn codes_of<L: Lanes>(
+    l: L,
+    noise: &mut RandomLanes<L>,
+    quad: &[f32; 32],
+    inverse: L::F,
+) -> [u8; 32] {
     let (quad, _) = quad.as_chunks::<8>();
     let mut codes = [l.splat_u(0); 4];
     for part in 0..4 {
@@ -247,14 +255,14 @@ fn codes_of<L: Lanes>(l: L, noise: &mut Noise<L>, quad: &[f32; 32], inverse: L::
     l.low_bytes(codes)
 }
 
-struct Decode<'a> {
+struct QsgdDecodeKernel<'a> {
     codec: &'a Qsgd,
     add: bool,
     bytes: &'a [u8],
     out: &'a mut [f32],
 }
 
-impl Kernel for Decode<'_> {
+impl SimdKernel for QsgdDecodeKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -274,7 +282,7 @@ impl Kernel for Decode<'_> {
     }
 }
 
-impl Decode<'_> {
+impl QsgdDecodeKernel<'_> {
     #[inline(always)]
     fn with<L: Lanes, const B: usize, const ADD: bool>(self, l: L) {
         let bucket = self.codec.bucket;

@@ -10,9 +10,11 @@
 //! Bytes of a group: scale (f32), then for each eight values one byte of bits for non-zero values
 //! and one byte of sign bits, lowest first.
 
-use super::lanes::{Isa, Kernel, Lanes, dispatch};
-use super::noise::{Noise, Seed};
-use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use super::lanes::{Isa, Lanes, SimdKernel, dispatch};
+use super::noise::{ChunkSeed, RandomLanes};
+use super::{
+    Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, Prepared, front,
+};
 pub use muster_model::spec::TernScale as Scale;
 
 /// Values that share a scale.
@@ -64,7 +66,7 @@ impl TernGrad {
 }
 
 impl Codec for TernGrad {
-    fn planes(&self) -> &'static [Plane] {
+    fn planes(&self) -> &'static [FeedbackPlane] {
         &[]
     }
 
@@ -72,11 +74,11 @@ impl Codec for TernGrad {
         len.div_ceil(GROUP) * HEADER + 2 * len.div_ceil(8)
     }
 
-    fn prepare(&self, _: Key, gradients: &[f32], _: &mut State<'_>) -> Prepared {
+    fn prepare(&self, _: EncodingKey, gradients: &[f32], _: &mut FeedbackState<'_>) -> Prepared {
         match self.scale {
             Scale::Group => Prepared::Nothing,
             Scale::Block => {
-                let moments = dispatch(self.isa, Measure { gradients });
+                let moments = dispatch(self.isa, MomentsKernel { gradients });
                 Prepared::Scale(self.scale_of(&moments, gradients.len()))
             }
         }
@@ -84,21 +86,21 @@ impl Codec for TernGrad {
 
     fn encode_chunk(
         &self,
-        key: Key,
+        key: EncodingKey,
         prepared: &Prepared,
         chunk: usize,
         gradients: &[f32],
-        _: State<'_>,
+        _: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize {
         let bytes = self.max_chunk_bytes(gradients.len());
-        let kernel = Encode {
+        let kernel = TernGradEncodeKernel {
             codec: self,
             scale: match prepared {
                 Prepared::Scale(scale) => Some(*scale),
                 _ => None,
             },
-            seed: Seed::new(key, chunk),
+            seed: ChunkSeed::new(key, chunk),
             gradients,
             out: &mut out[..bytes],
         };
@@ -110,12 +112,14 @@ impl Codec for TernGrad {
         &self,
         bytes: &[u8],
         out: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<usize, DecodeError> {
         let bytes = front(bytes, self.max_chunk_bytes(out.len()))?;
         match mode {
-            Mode::Overwrite => dispatch(self.isa, Decode::<false> { bytes, out }),
-            Mode::Add => dispatch(self.isa, Decode::<true> { bytes, out }),
+            DecodeMode::Overwrite => {
+                dispatch(self.isa, TernGradDecodeKernel::<false> { bytes, out })
+            }
+            DecodeMode::Add => dispatch(self.isa, TernGradDecodeKernel::<true> { bytes, out }),
         }
         Ok(bytes.len())
     }
@@ -129,11 +133,11 @@ struct Moments {
     largest: f32,
 }
 
-struct Measure<'a> {
+struct MomentsKernel<'a> {
     gradients: &'a [f32],
 }
 
-impl Kernel for Measure<'_> {
+impl SimdKernel for MomentsKernel<'_> {
     type Output = Moments;
 
     #[inline(always)]
@@ -183,21 +187,21 @@ fn measure<L: Lanes>(l: L, group: &[f32]) -> Moments {
     }
 }
 
-struct Encode<'a> {
+struct TernGradEncodeKernel<'a> {
     codec: &'a TernGrad,
     /// Scale of the block, if it has one.
     scale: Option<f32>,
-    seed: Seed,
+    seed: ChunkSeed,
     gradients: &'a [f32],
     out: &'a mut [u8],
 }
 
-impl Kernel for Encode<'_> {
+impl SimdKernel for TernGradEncodeKernel<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, l: L) {
-        let mut noise = Noise::new(l, self.seed);
+        let mut noise = RandomLanes::new(l, self.seed);
         let outs = self.out.chunks_mut(HEADER + GROUP / 4);
         for (group, out) in self.gradients.chunks(GROUP).zip(outs) {
             let scale = match self.scale {
@@ -212,7 +216,13 @@ impl Kernel for Encode<'_> {
 }
 
 #[inline(always)]
-fn encode_group<L: Lanes>(l: L, noise: &mut Noise<L>, group: &[f32], scale: f32, codes: &mut [u8]) {
+fn encode_group<L: Lanes>(
+    l: L,
+    noise: &mut RandomLanes<L>,
+    group: &[f32],
+    scale: f32,
+    codes: &mut [u8],
+) {
     let step = l.splat(scale * (1.0 / 16_777_216.0));
     let magnitude = l.splat_u(0x7fff_ffff);
     let (octets, tail) = group.as_chunks::<8>();
@@ -226,12 +236,12 @@ fn encode_group<L: Lanes>(l: L, noise: &mut Noise<L>, group: &[f32], scale: f32,
     }
 }
 
-struct Decode<'a, const ADD: bool> {
+struct TernGradDecodeKernel<'a, const ADD: bool> {
     bytes: &'a [u8],
     out: &'a mut [f32],
 }
 
-impl<const ADD: bool> Kernel for Decode<'_, ADD> {
+impl<const ADD: bool> SimdKernel for TernGradDecodeKernel<'_, ADD> {
     type Output = ();
 
     #[inline(always)]

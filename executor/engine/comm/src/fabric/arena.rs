@@ -5,25 +5,25 @@
 //! be written somewhere.
 
 use super::FabricError;
-use super::plane::Plane;
-use crate::memory::Shared;
+use super::plane::PrivateMemory;
+use crate::memory::SharedMapping;
 
 /// Gradients, in memory that tasks of the same node can map once there are any, and private memory
 /// for sums. Pages that are not touched use no memory.
 #[derive(Debug)]
 pub struct Arena {
-    gradients: Gradients,
+    gradients: GradientMemory,
     /// Private memory of the ordinary kind: the kernel provides huge pages for it, and sockets can
     /// take its pages. With the usual kernel settings, shared memory has neither property.
-    sums: Plane,
+    sums: PrivateMemory,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Gradients {
+enum GradientMemory {
     /// No other task of the node maps the gradients yet.
-    Own(Plane),
-    Shared(Shared),
+    Own(PrivateMemory),
+    Shared(SharedMapping),
 }
 
 impl Arena {
@@ -33,10 +33,10 @@ impl Arena {
     /// [`FabricError::Io`] if there is not enough memory.
     pub fn new(len: usize) -> Result<Self, FabricError> {
         Ok(Self {
-            gradients: Gradients::Own(Plane::new(len)?),
+            gradients: GradientMemory::Own(PrivateMemory::new(len)?),
             // The kernel zeroes pages on first use. A task that sums in its node's plane never
             // touches them.
-            sums: Plane::new(len)?,
+            sums: PrivateMemory::new(len)?,
             len,
         })
     }
@@ -57,9 +57,9 @@ impl Arena {
     #[must_use]
     pub fn gradients(&self) -> &[f32] {
         match &self.gradients {
-            Gradients::Own(values) => values,
+            GradientMemory::Own(values) => values,
             // SAFETY: peers only read this memory; this task writes it through `&mut self` only.
-            Gradients::Shared(memory) => unsafe { memory.floats(0, 0, self.len) },
+            GradientMemory::Shared(memory) => unsafe { memory.floats(0, 0, self.len) },
         }
     }
 
@@ -67,10 +67,10 @@ impl Arena {
     #[must_use]
     pub fn gradients_mut(&mut self) -> &mut [f32] {
         match &mut self.gradients {
-            Gradients::Own(values) => values,
+            GradientMemory::Own(values) => values,
             // SAFETY: peers read this memory only during a collective in which this task takes
             // part, which borrows the arena as well.
-            Gradients::Shared(memory) => unsafe { memory.floats_mut(0, 0, self.len) },
+            GradientMemory::Shared(memory) => unsafe { memory.floats_mut(0, 0, self.len) },
         }
     }
 
@@ -84,9 +84,9 @@ impl Arena {
     #[must_use]
     pub fn sides(&mut self) -> (&[f32], &mut [f32]) {
         let gradients = match &self.gradients {
-            Gradients::Own(values) => &**values,
+            GradientMemory::Own(values) => &**values,
             // SAFETY: as in `gradients`.
-            Gradients::Shared(memory) => unsafe { memory.floats(0, 0, self.len) },
+            GradientMemory::Shared(memory) => unsafe { memory.floats(0, 0, self.len) },
         };
         (gradients, &mut self.sums)
     }
@@ -97,7 +97,7 @@ impl Arena {
     /// # Errors
     /// [`FabricError::Io`] if there is not enough memory.
     pub(crate) fn move_sums(&mut self) -> Result<(), FabricError> {
-        let mut elsewhere = Plane::new(self.len)?;
+        let mut elsewhere = PrivateMemory::new(self.len)?;
         elsewhere.copy_from_slice(&self.sums);
         self.sums = elsewhere;
         Ok(())
@@ -108,16 +108,17 @@ impl Arena {
     ///
     /// # Errors
     /// [`FabricError::Io`] if there is not enough memory or no descriptor is left.
-    pub(super) fn memory(&mut self) -> Result<&Shared, FabricError> {
-        if let Gradients::Own(values) = &self.gradients {
-            let memory = Shared::create(self.len * 4).map_err(FabricError::io("make an arena"))?;
+    pub(super) fn memory(&mut self) -> Result<&SharedMapping, FabricError> {
+        if let GradientMemory::Own(values) = &self.gradients {
+            let memory =
+                SharedMapping::create(self.len * 4).map_err(FabricError::io("make an arena"))?;
             // SAFETY: the memory is new, so no other task accesses it.
             unsafe { memory.floats_mut(0, 0, self.len) }.copy_from_slice(values);
-            self.gradients = Gradients::Shared(memory);
+            self.gradients = GradientMemory::Shared(memory);
         }
         match &self.gradients {
-            Gradients::Shared(memory) => Ok(memory),
-            Gradients::Own(_) => unreachable!("just moved"),
+            GradientMemory::Shared(memory) => Ok(memory),
+            GradientMemory::Own(_) => unreachable!("just moved"),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! The kernel closes the sockets of a killed process at once, so a peer's end is detected
 //! immediately, also with shared memory.
 
-use super::hello::Stream;
-use crate::memory::handing;
+use super::handshake::PeerStream;
+use crate::memory::descriptor_passing;
 use muster_compute::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ const WORD_BYTES: usize = 4;
 
 /// Message from one peer to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum ControlMessage {
     /// Wake-up: poll the shared memory again.
     Bell,
     /// That rank is lost; leave this view.
@@ -38,7 +38,7 @@ pub enum Word {
     Taken,
 }
 
-impl Word {
+impl ControlMessage {
     #[must_use]
     pub fn encode(self) -> [u8; WORD_BYTES] {
         let (tag, rank) = match self {
@@ -73,7 +73,7 @@ impl Word {
 
 /// Summary of the messages since the last poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum ControlPoll {
     Nothing,
     /// A wake-up, memory, a heartbeat, a confirmation of lent data, or a leave.
     Something,
@@ -87,9 +87,9 @@ pub enum Heard {
 
 /// Non-blocking control socket of one peer.
 #[derive(Debug)]
-pub struct Control {
+pub struct ControlSocket {
     /// The heartbeat thread holds a weak reference, which does not keep the socket open.
-    stream: Arc<Stream>,
+    stream: Arc<PeerStream>,
     /// Beginning of a message whose rest has not arrived yet.
     partial: Vec<u8>,
     files: VecDeque<OwnedFd>,
@@ -98,12 +98,12 @@ pub struct Control {
     taken: usize,
 }
 
-impl Control {
+impl ControlSocket {
     /// Wraps a connected stream.
     ///
     /// # Errors
     /// If the socket cannot be set to non-blocking.
-    pub fn new(stream: Stream) -> io::Result<Self> {
+    pub fn new(stream: PeerStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream: Arc::new(stream),
@@ -123,7 +123,7 @@ impl Control {
     /// Sends a message and ignores errors. If the socket is full, a wake-up is pending anyway, and
     /// a peer that does not read detects the end by the end of the socket. A lost peer is detected
     /// by reading.
-    pub fn say(&mut self, word: Word) {
+    pub fn say(&mut self, word: ControlMessage) {
         let _ = send(&*self.stream, &word.encode(), SendFlags::NOSIGNAL);
     }
 
@@ -132,7 +132,7 @@ impl Control {
     /// # Errors
     /// If it cannot be sent: the peer has ended, or it has read so little that the socket buffer is
     /// full.
-    pub fn say_surely(&mut self, word: Word) -> io::Result<()> {
+    pub fn say_surely(&mut self, word: ControlMessage) -> io::Result<()> {
         match send(&*self.stream, &word.encode(), SendFlags::NOSIGNAL) {
             Ok(WORD_BYTES) => Ok(()),
             Ok(_) | Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
@@ -140,7 +140,7 @@ impl Control {
         }
     }
 
-    /// Whether a [`Word::Taken`] has arrived; the call consumes one.
+    /// Whether a [`ControlMessage::Taken`] has arrived; the call consumes one.
     pub fn is_taken(&mut self) -> bool {
         let is_taken = self.taken > 0;
         self.taken -= usize::from(is_taken);
@@ -149,7 +149,7 @@ impl Control {
 
     /// Weak reference for the heartbeat thread.
     #[must_use]
-    pub fn stream(&self) -> Weak<Stream> {
+    pub fn stream(&self) -> Weak<PeerStream> {
         Arc::downgrade(&self.stream)
     }
 
@@ -158,8 +158,8 @@ impl Control {
     /// # Errors
     /// If the peer has ended or the socket cannot transfer descriptors.
     pub fn hand_over(&mut self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let word = Word::Memory.encode();
-        handing::send(&*self.stream, &word, files, SendFlags::empty())?;
+        let word = ControlMessage::Memory.encode();
+        descriptor_passing::send(&*self.stream, &word, files, SendFlags::empty())?;
         Ok(())
     }
 
@@ -186,58 +186,60 @@ impl Control {
                 &mut [PollFd::new(&*self.stream, PollFlags::IN)],
                 Some(&limit),
             );
-            if !matches!(self.listen(), Heard::Nothing | Heard::Something) {
+            if !matches!(self.listen(), ControlPoll::Nothing | ControlPoll::Something) {
                 return self.take_file();
             }
         }
     }
 
     /// Reads all messages that have arrived.
-    pub fn listen(&mut self) -> Heard {
-        let mut heard = Heard::Nothing;
+    pub fn listen(&mut self) -> ControlPoll {
+        let mut heard = ControlPoll::Nothing;
         loop {
             if self.left {
                 return heard;
             }
             let mut bytes = [0; 256];
             let count = match self.read(&mut bytes) {
-                Ok(0) => return Heard::Gone,
+                Ok(0) => return ControlPoll::Gone,
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return heard,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Heard::Gone,
+                Err(_) => return ControlPoll::Gone,
             };
             self.partial.extend_from_slice(&bytes[..count]);
             let whole = self.partial.len() / WORD_BYTES * WORD_BYTES;
             let words: Vec<u8> = self.partial.drain(..whole).collect();
             for word in words.chunks_exact(WORD_BYTES) {
-                match Word::decode([word[0], word[1], word[2], word[3]]) {
-                    Some(Word::Bell | Word::Memory | Word::Alive) => heard = Heard::Something,
-                    Some(Word::Taken) => {
+                match ControlMessage::decode([word[0], word[1], word[2], word[3]]) {
+                    Some(ControlMessage::Bell | ControlMessage::Memory | ControlMessage::Alive) => {
+                        heard = ControlPoll::Something
+                    }
+                    Some(ControlMessage::Taken) => {
                         self.taken = self.taken.saturating_add(1);
-                        heard = Heard::Something;
+                        heard = ControlPoll::Something;
                     }
-                    Some(Word::Leave) => {
+                    Some(ControlMessage::Leave) => {
                         self.left = true;
-                        heard = Heard::Something;
+                        heard = ControlPoll::Something;
                     }
-                    Some(Word::Lost { rank }) => return Heard::Lost { rank },
-                    Some(Word::Regroup) => return Heard::Regroup,
-                    None => return Heard::Gone,
+                    Some(ControlMessage::Lost { rank }) => return ControlPoll::Lost { rank },
+                    Some(ControlMessage::Regroup) => return ControlPoll::Regroup,
+                    None => return ControlPoll::Gone,
                 }
             }
         }
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = handing::receive(&*self.stream, bytes, &mut self.files)?;
+        let count = descriptor_passing::receive(&*self.stream, bytes, &mut self.files)?;
         // Otherwise a peer could exhaust the file descriptors of this process by sending more.
-        self.files.truncate(2 * handing::FILES);
+        self.files.truncate(2 * descriptor_passing::FILES);
         Ok(count)
     }
 }
 
-impl AsFd for Control {
+impl AsFd for ControlSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -250,24 +252,24 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    fn pair() -> (Control, UnixStream) {
+    fn pair() -> (ControlSocket, UnixStream) {
         let (a, b) = UnixStream::pair().unwrap();
-        (Control::new(Stream::Unix(a)).unwrap(), b)
+        (ControlSocket::new(PeerStream::Unix(a)).unwrap(), b)
     }
 
     proptest! {
         #[test]
         fn control_messages_survive_encoding(tag in 1u8..=7, rank: u16) {
             let word = match tag {
-                1 => Word::Bell,
-                2 => Word::Lost { rank },
-                3 => Word::Regroup,
-                4 => Word::Leave,
-                5 => Word::Memory,
-                6 => Word::Alive,
-                _ => Word::Taken,
+                1 => ControlMessage::Bell,
+                2 => ControlMessage::Lost { rank },
+                3 => ControlMessage::Regroup,
+                4 => ControlMessage::Leave,
+                5 => ControlMessage::Memory,
+                6 => ControlMessage::Alive,
+                _ => ControlMessage::Taken,
             };
-            prop_assert_eq!(Word::decode(word.encode()), Some(word));
+            prop_assert_eq!(ControlMessage::decode(word.encode()), Some(word));
         }
 
         #[test]
@@ -279,7 +281,7 @@ mod tests {
                 peer.write_all(part).unwrap();
                 let heard = control.listen();
                 prop_assert!(control.partial.len() < WORD_BYTES);
-                if !matches!(heard, Heard::Nothing | Heard::Something) || control.has_left() {
+                if !matches!(heard, ControlPoll::Nothing | ControlPoll::Something) || control.has_left() {
                     break;
                 }
             }
@@ -289,24 +291,25 @@ mod tests {
     #[test]
     fn orderly_leave_is_not_reported_as_a_loss() {
         let (mut control, peer) = pair();
-        assert_eq!(control.listen(), Heard::Nothing);
+        assert_eq!(control.listen(), ControlPoll::Nothing);
         drop(peer);
-        assert_eq!(control.listen(), Heard::Gone);
+        assert_eq!(control.listen(), ControlPoll::Gone);
 
         let (mut control, mut peer) = pair();
-        peer.write_all(&Word::Leave.encode()).unwrap();
+        peer.write_all(&ControlMessage::Leave.encode()).unwrap();
         drop(peer);
-        assert_eq!(control.listen(), Heard::Something);
+        assert_eq!(control.listen(), ControlPoll::Something);
         assert!(control.has_left());
-        assert_eq!(control.listen(), Heard::Nothing);
+        assert_eq!(control.listen(), ControlPoll::Nothing);
     }
 
     #[test]
     fn loss_message_precedes_the_end_of_its_sender() {
         let (mut control, mut peer) = pair();
-        peer.write_all(&Word::Bell.encode()).unwrap();
-        peer.write_all(&Word::Lost { rank: 3 }.encode()).unwrap();
+        peer.write_all(&ControlMessage::Bell.encode()).unwrap();
+        peer.write_all(&ControlMessage::Lost { rank: 3 }.encode())
+            .unwrap();
         drop(peer);
-        assert_eq!(control.listen(), Heard::Lost { rank: 3 });
+        assert_eq!(control.listen(), ControlPoll::Lost { rank: 3 });
     }
 }

@@ -1,15 +1,15 @@
 //! Rule that turns reports of members into the next view. The coordinator of the views (rank 0, the
 //! executor or a test) calls it under its lock.
 
-use super::view::{Member, Report, View};
+use super::view::{GroupView, MemberReport, ViewMember};
 use muster_model::id::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Members of the present view and their reports since it began.
 #[derive(Debug)]
 pub struct Gathering {
-    view: View,
-    reports: BTreeMap<TaskId, Report>,
+    view: GroupView,
+    reports: BTreeMap<TaskId, MemberReport>,
     /// Number of new members for which the first view waits.
     first: usize,
     /// Members from the next open view on, in order of rank; if `None`, all tasks that report.
@@ -25,7 +25,7 @@ impl Gathering {
     pub fn new(first: usize) -> Self {
         let members = Vec::new();
         Self {
-            view: View { number: 0, members },
+            view: GroupView { number: 0, members },
             reports: BTreeMap::new(),
             first,
             roster: None,
@@ -61,7 +61,7 @@ impl Gathering {
 
     /// The present view; number 0 and empty before the first view.
     #[must_use]
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &GroupView {
         &self.view
     }
 
@@ -89,7 +89,7 @@ impl Gathering {
     /// # Errors
     /// The reason why the task is not in the next view: the other members have continued without
     /// it.
-    pub fn report(&mut self, report: Report) -> Result<(), String> {
+    pub fn report(&mut self, report: MemberReport) -> Result<(), String> {
         let id = report.member.id;
         let is_member = self.view.rank_of(id).is_some();
         let has_begun = self.view.number > 0;
@@ -102,7 +102,7 @@ impl Gathering {
 
     /// Forms the next view once all members have reported that are not considered lost. A member
     /// that reports is alive, even if others have reported it lost.
-    pub fn next_view(&mut self) -> Option<&View> {
+    pub fn next_view(&mut self) -> Option<&GroupView> {
         let held: BTreeSet<TaskId> = self
             .reports
             .values()
@@ -115,7 +115,7 @@ impl Gathering {
             .iter()
             .filter(|member| !held.contains(&member.id))
             .all(|member| self.reports.contains_key(&member.id));
-        let survivors: Vec<&Report> = old
+        let survivors: Vec<&MemberReport> = old
             .iter()
             .filter_map(|member| self.reports.get(&member.id))
             .collect();
@@ -129,13 +129,13 @@ impl Gathering {
             let roster = self.roster.as_ref();
             open && roster.is_none_or(|roster| roster.contains(&report.member.id))
         });
-        let mut members: Vec<Member> = survivors
+        let mut members: Vec<ViewMember> = survivors
             .into_iter()
             .chain(newcomers)
             .map(|report| report.member.clone())
             .collect();
         if let (true, Some(roster)) = (open, &self.roster) {
-            let place = |member: &Member| roster.iter().position(|wanted| *wanted == member.id);
+            let place = |member: &ViewMember| roster.iter().position(|wanted| *wanted == member.id);
             let dismissed = members.extract_if(.., |member| place(member).is_none());
             self.gone.extend(dismissed.map(|member| member.id));
             members.sort_by_key(place);
@@ -143,7 +143,7 @@ impl Gathering {
         self.gone.extend(held);
         self.reports
             .retain(|id, _| !self.gone.contains(id) && !members.iter().any(|m| m.id == *id));
-        self.view = View {
+        self.view = GroupView {
             number: self.view.number + 1,
             members,
         };
@@ -151,7 +151,7 @@ impl Gathering {
     }
 
     /// Whether the next view may have other members than the survivors of the present one.
-    fn is_open(&self, survivors: &[&Report]) -> bool {
+    fn is_open(&self, survivors: &[&MemberReport]) -> bool {
         match survivors.iter().map(|report| report.member.completed).max() {
             Some(top) => survivors
                 .iter()
@@ -168,7 +168,7 @@ impl Gathering {
         }
     }
 
-    fn newcomers(&self) -> impl Iterator<Item = &Report> {
+    fn newcomers(&self) -> impl Iterator<Item = &MemberReport> {
         self.reports
             .values()
             .filter(|report| self.view.rank_of(report.member.id).is_none())
@@ -188,9 +188,9 @@ mod tests {
         numbers.iter().map(|&number| task(number)).collect()
     }
 
-    fn report(id: u32, completed: Option<u64>, lost: &[u32], between_steps: bool) -> Report {
-        Report {
-            member: Member {
+    fn report(id: u32, completed: Option<u64>, lost: &[u32], between_steps: bool) -> MemberReport {
+        MemberReport {
+            member: ViewMember {
                 id: task(id),
                 attempt: 1,
                 node: String::new(),
@@ -205,9 +205,13 @@ mod tests {
         }
     }
 
-    fn ids(view: Option<&View>) -> Option<Vec<u32>> {
-        let number = |member: &Member| member.id.0.as_u128() as u32;
-        view.map(|view| view.members.iter().map(number).collect())
+    fn ids(view: Option<&GroupView>) -> Option<Vec<u32>> {
+        view.map(|view| {
+            view.members
+                .iter()
+                .map(|member| member.id.0.as_u128() as u32)
+                .collect()
+        })
     }
 
     /// A gathering in its first view, with members 0, 1 and 2.

@@ -3,17 +3,17 @@
 //! The higher rank connects to the lower one, so that each pair has one connection. Rank 0 only
 //! accepts; by induction every rank is accepted and none deadlocks.
 
-use super::control::Control;
-use super::hello::{Channel, ORDER, PeerHello, Stream};
-use super::link::Link;
+use super::control::ControlSocket;
+use super::handshake::{ORDER, PeerChannel, PeerHello, PeerStream};
+use super::link::PeerLink;
 use super::mesh::Mesh;
-use super::port::{Guest, Port};
+use super::port::{PeerPort, PendingPeer};
 use super::shm::{PAIR_BYTES, ShmLink};
 use super::tcp::TcpLink;
-use super::view::{Member, View};
-use super::{FabricError, Options};
-use crate::memory::Shared;
-use crate::wire::{Kind, WireError};
+use super::view::{GroupView, ViewMember};
+use super::{FabricError, FabricOptions};
+use crate::memory::SharedMapping;
+use crate::wire::{FrameKind, WireError};
 use muster_compute::clock;
 use std::cmp::Ordering;
 use std::io;
@@ -34,7 +34,11 @@ const PROBE_LIMIT: Duration = Duration::from_millis(500);
 /// # Errors
 /// [`FabricError::Lost`] with a rank that is lost or did not connect within the limit;
 /// [`FabricError::NotMember`].
-pub(super) fn join(port: &Port, view: &View, options: &Options) -> Result<Mesh, FabricError> {
+pub(super) fn join(
+    port: &PeerPort,
+    view: &GroupView,
+    options: &FabricOptions,
+) -> Result<Mesh, FabricError> {
     let me = port.credentials().id;
     let rank = view.rank_of(me).ok_or(FabricError::NotMember)?;
     let deadline = clock::now() + options.join_limit;
@@ -53,15 +57,15 @@ pub(super) fn join(port: &Port, view: &View, options: &Options) -> Result<Mesh, 
 }
 
 fn connect_all(
-    port: &Port,
-    view: &View,
-    options: &Options,
+    port: &PeerPort,
+    view: &GroupView,
+    options: &FabricOptions,
     deadline: Instant,
     mesh: &mut Mesh,
 ) -> Result<(), FabricError> {
     let rank = mesh.rank();
     for (peer, member) in view.members.iter().enumerate() {
-        let meeting = Meeting {
+        let meeting = PairRendezvous {
             port,
             view: view.number,
             rank: peer,
@@ -78,20 +82,24 @@ fn connect_all(
 }
 
 /// Rendezvous of one pair of members.
-struct Meeting<'a> {
-    port: &'a Port,
+struct PairRendezvous<'a> {
+    port: &'a PeerPort,
     view: u64,
     /// Rank of the peer.
     rank: usize,
     deadline: Instant,
 }
 
-impl Meeting<'_> {
+impl PairRendezvous<'_> {
     fn lost(&self) -> FabricError {
         FabricError::Lost { rank: self.rank }
     }
 
-    fn connect(&self, member: &Member, options: &Options) -> Result<Box<dyn Link>, FabricError> {
+    fn connect(
+        &self,
+        member: &ViewMember,
+        options: &FabricOptions,
+    ) -> Result<Box<dyn PeerLink>, FabricError> {
         let same_node = member.node == self.port.member().node;
         if let (true, true, Some(path)) = (options.shared_memory, same_node, &member.local)
             && let Some(link) = self.connect_locally(member, path)?
@@ -99,11 +107,11 @@ impl Meeting<'_> {
             return Ok(link);
         }
         let data = self.dial(member)?;
-        let Stream::Tcp(data) = self.greet(data, member, Channel::Data)? else {
+        let PeerStream::Tcp(data) = self.greet(data, member, PeerChannel::Data)? else {
             unreachable!("dialled over TCP");
         };
         let control = self.dial(member)?;
-        let control = self.greet(control, member, Channel::Control)?;
+        let control = self.greet(control, member, PeerChannel::Control)?;
         let link = TcpLink::new(data, control).map_err(FabricError::io("set up a peer"))?;
         Ok(Box::new(link))
     }
@@ -111,43 +119,44 @@ impl Meeting<'_> {
     /// Connects through shared memory. `None` if this is not possible and TCP may work.
     fn connect_locally(
         &self,
-        member: &Member,
+        member: &ViewMember,
         path: &Path,
-    ) -> Result<Option<Box<dyn Link>>, FabricError> {
+    ) -> Result<Option<Box<dyn PeerLink>>, FabricError> {
         // The listener at that path runs on this kernel; a Unix socket cannot be reached from
         // another machine.
-        let (Ok(stream), Ok(memory)) = (UnixStream::connect(path), Shared::create(PAIR_BYTES))
+        let (Ok(stream), Ok(memory)) =
+            (UnixStream::connect(path), SharedMapping::create(PAIR_BYTES))
         else {
             return Ok(None);
         };
-        let stream = match self.greet(Stream::Unix(stream), member, Channel::Local) {
+        let stream = match self.greet(PeerStream::Unix(stream), member, PeerChannel::Local) {
             Ok(stream) => stream,
             // The path belongs to another task here: in containers the same name can be another
             // file.
             Err(FabricError::Greeting(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut control = Control::new(stream).map_err(FabricError::io("set up a peer"))?;
+        let mut control = ControlSocket::new(stream).map_err(FabricError::io("set up a peer"))?;
         let handed = control.hand_over(&[memory.file()]);
         handed.map_err(|_| self.lost())?;
         Ok(Some(Box::new(ShmLink::new(memory, control, true))))
     }
 
-    fn dial(&self, member: &Member) -> Result<Stream, FabricError> {
+    fn dial(&self, member: &ViewMember) -> Result<PeerStream, FabricError> {
         let left = self.deadline.saturating_duration_since(clock::now());
         // A limit of zero would be an error of the call and not a refusal.
         let limit = left.max(Duration::from_millis(1));
         let stream = TcpStream::connect_timeout(&member.address, limit).map_err(|_| self.lost())?;
-        Stream::tcp(stream).map_err(|_| self.lost())
+        PeerStream::tcp(stream).map_err(|_| self.lost())
     }
 
     /// Sends the handshake and waits for the Welcome.
     fn greet(
         &self,
-        mut stream: Stream,
-        member: &Member,
-        channel: Channel,
-    ) -> Result<Stream, FabricError> {
+        mut stream: PeerStream,
+        member: &ViewMember,
+        channel: PeerChannel,
+    ) -> Result<PeerStream, FabricError> {
         let me = self.port.credentials();
         let hello = PeerHello {
             job_id: me.job_id,
@@ -161,7 +170,7 @@ impl Meeting<'_> {
         };
         let hello = serde_json::to_vec(&hello).expect("a greeting is plain data");
         let greeted = stream
-            .send_greeting(Kind::Hello, self.view, &hello)
+            .send_greeting(FrameKind::Hello, self.view, &hello)
             .and_then(|()| stream.expect_welcome(self.deadline));
         match greeted {
             Ok(()) => Ok(stream),
@@ -172,18 +181,22 @@ impl Meeting<'_> {
         }
     }
 
-    fn accept(&self, member: &Member, mesh: &mut Mesh) -> Result<Box<dyn Link>, FabricError> {
-        let first = self.welcome(member, mesh, |channel| channel != Channel::Control)?;
-        if first.hello.channel == Channel::Local {
+    fn accept(
+        &self,
+        member: &ViewMember,
+        mesh: &mut Mesh,
+    ) -> Result<Box<dyn PeerLink>, FabricError> {
+        let first = self.welcome(member, mesh, |channel| channel != PeerChannel::Control)?;
+        if first.hello.channel == PeerChannel::Local {
             let mut control =
-                Control::new(first.stream).map_err(FabricError::io("set up a peer"))?;
+                ControlSocket::new(first.stream).map_err(FabricError::io("set up a peer"))?;
             let file = self.wait_file(&mut control)?;
-            let memory =
-                Shared::open(file, PAIR_BYTES).map_err(FabricError::io("map a peer's memory"))?;
+            let memory = SharedMapping::open(file, PAIR_BYTES)
+                .map_err(FabricError::io("map a peer's memory"))?;
             return Ok(Box::new(ShmLink::new(memory, control, false)));
         }
-        let control = self.welcome(member, mesh, |channel| channel == Channel::Control)?;
-        let Stream::Tcp(data) = first.stream else {
+        let control = self.welcome(member, mesh, |channel| channel == PeerChannel::Control)?;
+        let PeerStream::Tcp(data) = first.stream else {
             unreachable!("the port has matched channels and sockets");
         };
         let link = TcpLink::new(data, control.stream).map_err(FabricError::io("set up a peer"))?;
@@ -193,10 +206,10 @@ impl Meeting<'_> {
     /// Waits for the peer's handshake and accepts it.
     fn welcome(
         &self,
-        member: &Member,
+        member: &ViewMember,
         mesh: &mut Mesh,
-        wanted: impl Fn(Channel) -> bool,
-    ) -> Result<Guest, FabricError> {
+        wanted: impl Fn(PeerChannel) -> bool,
+    ) -> Result<PendingPeer, FabricError> {
         loop {
             let now = clock::now();
             let tick = (now + PROBE_TICK).min(self.deadline);
@@ -206,7 +219,9 @@ impl Meeting<'_> {
                     && wanted(hello.channel)
             });
             if let Some(mut guest) = guest {
-                let sent = guest.stream.send_greeting(Kind::Welcome, self.view, &[]);
+                let sent = guest
+                    .stream
+                    .send_greeting(FrameKind::Welcome, self.view, &[]);
                 sent.map_err(|_| self.lost())?;
                 return Ok(guest);
             }
@@ -221,7 +236,7 @@ impl Meeting<'_> {
         }
     }
 
-    fn wait_file(&self, control: &mut Control) -> Result<OwnedFd, FabricError> {
+    fn wait_file(&self, control: &mut ControlSocket) -> Result<OwnedFd, FabricError> {
         control.wait_file(self.deadline).ok_or_else(|| self.lost())
     }
 }

@@ -1,7 +1,7 @@
 //! Interface of a link to one peer, as collectives need it: send and receive as many floats as
 //! possible, and sleep until more are possible.
 
-use super::control::Control;
+use super::control::ControlSocket;
 use rustix::event::PollFd;
 use rustix::io::Errno;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use std::io;
 
 /// Destination of received floats. All slices of one sink have the same length.
 #[derive(Debug)]
-pub enum Sink<'a> {
+pub enum ReceiveSink<'a> {
     /// Stores the received floats.
     Store(&'a mut [f32]),
     /// `out = own + received`: a partial sum that leaves the caller's input unchanged.
@@ -18,7 +18,7 @@ pub enum Sink<'a> {
     AddTo(&'a mut [f32]),
 }
 
-impl Sink<'_> {
+impl ReceiveSink<'_> {
     /// Number of floats that fit.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -66,7 +66,7 @@ pub fn means_loss(error: &io::Error) -> bool {
 }
 
 /// Link to one peer. No method blocks; [`super::Mesh`] sleeps for all links at once.
-pub trait Link: Send + Debug {
+pub trait PeerLink: Send + Debug {
     /// Sends as many of `floats` as possible now and returns their number.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub trait Link: Send + Debug {
     ///
     /// # Errors
     /// The peer has ended and all its data has been received.
-    fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize>;
+    fn try_receive(&mut self, sink: ReceiveSink<'_>) -> io::Result<usize>;
 
     /// Requests a wake-up when sending or receiving becomes possible; `false` if it already is.
     fn arm(&mut self, send: bool, receive: bool) -> bool;
@@ -95,10 +95,10 @@ pub trait Link: Send + Debug {
     fn watch<'a>(&'a self, send: bool, receive: bool, watched: &mut Vec<PollFd<'a>>);
 
     /// Control socket of the peer.
-    fn control(&mut self) -> &mut Control;
+    fn control(&mut self) -> &mut ControlSocket;
 
     /// Shared reference to the control socket.
-    fn control_ref(&self) -> &Control;
+    fn control_ref(&self) -> &ControlSocket;
 
     /// Whether floats use memory that both tasks map.
     fn is_shared_memory(&self) -> bool;

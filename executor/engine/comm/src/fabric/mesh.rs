@@ -4,10 +4,10 @@
 //! One thread per direction was rejected: with as many tasks as cores, each hand-over between
 //! threads is a context switch, and the addition would find its chunk in another core's cache.
 
-use super::control::{Heard, Word};
-use super::link::{Link, Sink, means_loss};
-use super::pulse::Pulse;
-use super::{FabricError, Options};
+use super::control::{ControlMessage, ControlPoll};
+use super::heartbeat::HeartbeatSender;
+use super::link::{PeerLink, ReceiveSink, means_loss};
+use super::{FabricError, FabricOptions};
 use crate::log;
 use muster_compute::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,10 +28,10 @@ const LOOKS: u32 = 8;
 
 /// Range of floats to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct SendRange {
     pub range: Range<usize>,
     /// Source: the caller's input, which collectives do not change, or the output.
-    pub from: Side,
+    pub from: CollectiveBuffer,
     /// Index of the receive that produces this range. The range is sent as far as that receive has
     /// progressed.
     pub after: Option<usize>,
@@ -39,21 +39,21 @@ pub struct Piece {
 
 /// One of the two sides of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum CollectiveBuffer {
     Input,
     Output,
 }
 
 /// Range of the output to receive floats into.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Take {
+pub struct ReceiveRange {
     pub range: Range<usize>,
-    pub how: How,
+    pub how: ReceiveOp,
 }
 
 /// Operation on received floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum ReceiveOp {
     Store,
     /// `output = input + received`.
     AddInput,
@@ -65,9 +65,9 @@ pub enum How {
 #[derive(Debug, Clone, Default)]
 pub struct Flow {
     pub to: Option<usize>,
-    pub sends: Vec<Piece>,
+    pub sends: Vec<SendRange>,
     pub from: Option<usize>,
-    pub takes: Vec<Take>,
+    pub takes: Vec<ReceiveRange>,
     /// Receive into a range only as far as the send of the same index has progressed, because the
     /// range must be sent before it is changed.
     pub in_step: bool,
@@ -82,10 +82,10 @@ pub struct Flow {
 pub struct Mesh {
     rank: usize,
     /// Indexed by rank; `None` for this task.
-    links: Vec<Option<Box<dyn Link>>>,
+    links: Vec<Option<Box<dyn PeerLink>>>,
     stall: Duration,
     silence: Duration,
-    pulse: Option<Pulse>,
+    pulse: Option<HeartbeatSender>,
     /// Time of the last message of each peer, and time of this task's last check. A task may not
     /// check for a whole step.
     heard: Vec<Instant>,
@@ -96,7 +96,7 @@ pub struct Mesh {
 
 impl Mesh {
     /// Creates a mesh of `size` tasks. The links are [added](Self::add) later.
-    pub(super) fn new(rank: usize, size: usize, options: &Options) -> Self {
+    pub(super) fn new(rank: usize, size: usize, options: &FabricOptions) -> Self {
         let now = clock::now();
         Self {
             rank,
@@ -118,7 +118,7 @@ impl Mesh {
     pub(super) fn live(&mut self) -> Result<(), FabricError> {
         let links = self.links.iter().flatten();
         let streams = links.map(|link| link.control_ref().stream()).collect();
-        let pulse = Pulse::start(streams, self.silence);
+        let pulse = HeartbeatSender::start(streams, self.silence);
         self.pulse = Some(pulse.map_err(FabricError::io("start a thread"))?);
         self.heard.fill(clock::now());
         Ok(())
@@ -144,7 +144,7 @@ impl Mesh {
             .is_some_and(|link| link.is_shared_memory())
     }
 
-    pub(super) fn add(&mut self, rank: usize, link: Box<dyn Link>) {
+    pub(super) fn add(&mut self, rank: usize, link: Box<dyn PeerLink>) {
         self.links[rank] = Some(link);
     }
 
@@ -152,15 +152,15 @@ impl Mesh {
     /// this task, and not for the lost one, then leave as well.
     pub(super) fn leave_because(&mut self, error: &FabricError) {
         self.say(match error {
-            FabricError::Lost { rank } => Word::Lost {
+            FabricError::Lost { rank } => ControlMessage::Lost {
                 rank: u16::try_from(*rank).expect("ranks are few"),
             },
-            _ => Word::Regroup,
+            _ => ControlMessage::Regroup,
         });
         self.links.iter_mut().for_each(|link| *link = None);
     }
 
-    pub(super) fn link(&mut self, rank: usize) -> &mut dyn Link {
+    pub(super) fn link(&mut self, rank: usize) -> &mut dyn PeerLink {
         self.links[rank]
             .as_mut()
             .expect("a task has no link to itself")
@@ -178,7 +178,7 @@ impl Mesh {
         output: &mut [f32],
         flow: &Flow,
     ) -> Result<(), FabricError> {
-        let (mut sent, mut taken) = (Cursor::default(), Cursor::default());
+        let (mut sent, mut taken) = (RangeCursor::default(), RangeCursor::default());
         let lent_to = flow
             .to
             .filter(|&to| self.is_lent(flow, to, flow.sends.iter().map(|piece| &piece.range)));
@@ -193,7 +193,7 @@ impl Mesh {
             let receives = taken.index < flow.takes.len();
             let sends = sent.index < flow.sends.len();
             if let Some(from) = owed.take_if(|_| !receives) {
-                let said = self.link(from).control().say_surely(Word::Taken);
+                let said = self.link(from).control().say_surely(ControlMessage::Taken);
                 said.map_err(|error| self.broken(from, error))?;
             }
             if !receives && !sends {
@@ -208,12 +208,12 @@ impl Mesh {
                 let range = take.range.start + taken.within..taken.limit(flow, &sent);
                 let out = &mut output[range.clone()];
                 let sink = match take.how {
-                    How::Store => Sink::Store(out),
-                    How::AddInput => Sink::Add {
+                    ReceiveOp::Store => ReceiveSink::Store(out),
+                    ReceiveOp::AddInput => ReceiveSink::Add {
                         own: &input[range],
                         out,
                     },
-                    How::AddOutput => Sink::AddTo(out),
+                    ReceiveOp::AddOutput => ReceiveSink::AddTo(out),
                 };
                 let count = self.link(from).try_receive(sink);
                 let count = count.map_err(|error| self.broken(from, error))?;
@@ -223,8 +223,8 @@ impl Mesh {
             let ready = sent.ready(flow, &taken);
             if let (true, Some(to)) = (!ready.is_empty(), flow.to) {
                 let floats = match flow.sends[sent.index].from {
-                    Side::Input => &input[ready],
-                    Side::Output => &output[ready],
+                    CollectiveBuffer::Input => &input[ready],
+                    CollectiveBuffer::Output => &output[ready],
                 };
                 let count = match lent_to {
                     Some(_) => {
@@ -391,10 +391,10 @@ impl Mesh {
                 continue;
             };
             match link.control().listen() {
-                Heard::Nothing => {}
-                Heard::Something => self.heard[rank] = clock::now(),
+                ControlPoll::Nothing => {}
+                ControlPoll::Something => self.heard[rank] = clock::now(),
                 // Not reported at once: another peer may send another reason for leaving.
-                Heard::Gone => gone = Some(rank),
+                ControlPoll::Gone => gone = Some(rank),
                 heard => return Err(ended(heard, rank)),
             }
         }
@@ -412,7 +412,7 @@ impl Mesh {
         while !control.has_left() {
             let left = deadline.saturating_duration_since(clock::now());
             let heard = control.listen();
-            if !matches!(heard, Heard::Nothing | Heard::Something) {
+            if !matches!(heard, ControlPoll::Nothing | ControlPoll::Something) {
                 return ended(heard, rank);
             }
             if left.is_zero() {
@@ -428,31 +428,33 @@ impl Mesh {
     }
 
     /// Sends a message to every peer.
-    pub(super) fn say(&mut self, word: Word) {
+    pub(super) fn say(&mut self, word: ControlMessage) {
         for link in self.links.iter_mut().flatten() {
             link.control().say(word);
         }
     }
 }
 
-fn ended(heard: Heard, by: usize) -> FabricError {
+fn ended(heard: ControlPoll, by: usize) -> FabricError {
     match heard {
-        Heard::Lost { rank } => FabricError::Lost {
+        ControlPoll::Lost { rank } => FabricError::Lost {
             rank: usize::from(rank),
         },
-        Heard::Regroup => FabricError::Regroup,
-        Heard::Nothing | Heard::Something | Heard::Gone => FabricError::Lost { rank: by },
+        ControlPoll::Regroup => FabricError::Regroup,
+        ControlPoll::Nothing | ControlPoll::Something | ControlPoll::Gone => {
+            FabricError::Lost { rank: by }
+        }
     }
 }
 
 /// Progress in a list of ranges.
 #[derive(Debug, Default)]
-struct Cursor {
+struct RangeCursor {
     index: usize,
     within: usize,
 }
 
-impl Cursor {
+impl RangeCursor {
     /// Skips ranges that are complete or empty.
     fn skip(&mut self, len: usize, floats: impl Fn(usize) -> usize) {
         while self.index < len && self.within == floats(self.index) {
@@ -488,8 +490,8 @@ impl Cursor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::control::Control;
-    use super::super::hello::Stream;
+    use super::super::control::ControlSocket;
+    use super::super::handshake::PeerStream;
     use super::*;
     use rustix::io::Errno;
     use std::os::unix::net::UnixStream;
@@ -498,15 +500,15 @@ mod tests {
     #[derive(Debug)]
     struct Failing {
         errno: Errno,
-        control: Control,
+        control: ControlSocket,
     }
 
-    impl Link for Failing {
+    impl PeerLink for Failing {
         fn try_send(&mut self, _: &[f32]) -> io::Result<usize> {
             Err(self.errno.into())
         }
 
-        fn try_receive(&mut self, _: Sink<'_>) -> io::Result<usize> {
+        fn try_receive(&mut self, _: ReceiveSink<'_>) -> io::Result<usize> {
             Err(self.errno.into())
         }
 
@@ -516,11 +518,11 @@ mod tests {
 
         fn watch<'a>(&'a self, _: bool, _: bool, _: &mut Vec<PollFd<'a>>) {}
 
-        fn control(&mut self) -> &mut Control {
+        fn control(&mut self) -> &mut ControlSocket {
             &mut self.control
         }
 
-        fn control_ref(&self) -> &Control {
+        fn control_ref(&self) -> &ControlSocket {
             &self.control
         }
 
@@ -532,14 +534,14 @@ mod tests {
     /// Error of a sum if the link to rank 1 fails with `errno`.
     fn failed(errno: Errno) -> FabricError {
         let (ours, _) = UnixStream::pair().unwrap();
-        let control = Control::new(Stream::Unix(ours)).unwrap();
-        let mut mesh = Mesh::new(0, 2, &Options::default());
+        let control = ControlSocket::new(PeerStream::Unix(ours)).unwrap();
+        let mut mesh = Mesh::new(0, 2, &FabricOptions::default());
         mesh.add(1, Box::new(Failing { errno, control }));
         let flow = Flow {
             to: Some(1),
-            sends: vec![Piece {
+            sends: vec![SendRange {
                 range: 0..1,
-                from: Side::Input,
+                from: CollectiveBuffer::Input,
                 after: None,
             }],
             ..Flow::default()

@@ -1,18 +1,18 @@
 //! Links between the tasks of one job: TCP between nodes, shared memory within one.
 //!
-//! A [`Port`] lives as long as its task. For each [`View`] of a [`Coordinator`], [`Fabric::join`]
-//! connects the task with every other member. A connection begins with a handshake of
-//! [`crate::wire`] with secret, attempt and view number; after it, only floats follow, because both
-//! sides of a collective know the next range. Two tasks on the same kernel send each other memory
-//! over a Unix socket. If this fails (file system of another container, no anonymous files), the
-//! pair uses TCP.
+//! A [`PeerPort`] lives as long as its task. For each [`GroupView`] of a [`Coordinator`],
+//! [`Fabric::join`] connects the task with every other member. A connection begins with a handshake
+//! of [`crate::wire`] with secret, attempt and view number; after it, only floats follow, because
+//! both sides of a collective know the next range. Two tasks on the same kernel send each other
+//! memory over a Unix socket. If this fails (file system of another container, no anonymous files),
+//! the pair uses TCP.
 //!
 //! | lost peer | detected by |
 //! |---|---|
 //! | process killed | the end of its control socket, at once, also with shared memory |
 //! | machine vanished | no TCP acknowledgement for the fifteen seconds of [`crate::wire`] |
-//! | process stopped or frozen | no heartbeat for [`Options::silence`] |
-//! | process runs, but makes no progress | no data for [`Options::stall`] |
+//! | process stopped or frozen | no heartbeat for [`FabricOptions::silence`] |
+//! | process runs, but makes no progress | no data for [`FabricOptions::stall`] |
 //!
 //! The task that detects the loss notifies the others before it leaves, so that all survivors name
 //! the same rank.
@@ -22,38 +22,38 @@
 mod arena;
 mod control;
 mod gathering;
-mod hello;
+mod handshake;
+mod heartbeat;
 mod join;
-mod lend;
 mod link;
 mod mesh;
 mod node;
 mod plane;
 mod port;
-mod pulse;
 mod ring;
 mod shm;
 mod tcp;
 mod topology;
 mod view;
+mod zero_copy;
 
 pub use arena::Arena;
 pub use gathering::Gathering;
-pub use hello::{Channel, Credentials, ORDER, PeerHello, Stream};
-pub use mesh::{Flow, How, Mesh, Piece, Side, Take};
-pub use node::Node;
-pub use port::Port;
-pub use view::{Coordinator, Member, Report, Summing, View};
+pub use handshake::{Credentials, ORDER, PeerChannel, PeerHello, PeerStream};
+pub use mesh::{CollectiveBuffer, Flow, Mesh, ReceiveOp, ReceiveRange, SendRange};
+pub use node::NodeSharedMemory;
+pub use port::PeerPort;
+pub use view::{Coordinator, GpuSumSupport, GroupView, MemberReport, ViewMember};
 
-pub use crate::memory::Shared;
+pub use crate::memory::SharedMapping;
 use crate::wire::WireError;
-use control::Word;
+use control::ControlMessage;
 use std::io;
 use std::time::Duration;
 
 /// Settings of a task's connections to its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct FabricOptions {
     /// Whether tasks of one node use shared memory; otherwise all connections use TCP.
     pub shared_memory: bool,
     /// Maximum time for which members of a view wait for each other to connect.
@@ -66,7 +66,7 @@ pub struct Options {
     pub stall: Duration,
 }
 
-impl Default for Options {
+impl Default for FabricOptions {
     fn default() -> Self {
         Self {
             shared_memory: true,
@@ -110,11 +110,11 @@ impl FabricError {
 /// Connections of a task in one view.
 #[derive(Debug)]
 pub struct Fabric {
-    view: View,
+    view: GroupView,
     mesh: Mesh,
     groups: Vec<Vec<usize>>,
-    node: Option<Node>,
-    options: Options,
+    node: Option<NodeSharedMemory>,
+    options: FabricOptions,
 }
 
 impl Fabric {
@@ -123,7 +123,11 @@ impl Fabric {
     /// # Errors
     /// [`FabricError::Lost`] if a member is lost or does not connect; [`FabricError::NotMember`];
     /// an error of a refused handshake.
-    pub fn join(port: &Port, view: View, options: &Options) -> Result<Self, FabricError> {
+    pub fn join(
+        port: &PeerPort,
+        view: GroupView,
+        options: &FabricOptions,
+    ) -> Result<Self, FabricError> {
         let mut mesh = join::join(port, &view, options)?;
         match topology::agree(&mut mesh) {
             Ok(groups) => Ok(Self {
@@ -150,7 +154,7 @@ impl Fabric {
         let group = self.groups.iter().find(|group| group.contains(&rank));
         let group = group.expect("every rank is in a group");
         if group.len() > 1 {
-            let node = Node::share(&mut self.mesh, group, arena, &self.options)?;
+            let node = NodeSharedMemory::share(&mut self.mesh, group, arena, &self.options)?;
             self.node = Some(node);
         }
         Ok(())
@@ -165,13 +169,20 @@ impl Fabric {
 
     /// Shared memory of this task's node, after [`Self::share`].
     #[must_use]
-    pub fn node(&self) -> Option<&Node> {
+    pub fn node(&self) -> Option<&NodeSharedMemory> {
         self.node.as_ref()
     }
 
     /// The parts that a collective on an arena needs at once.
     #[must_use]
-    pub fn parts(&mut self) -> (&mut Mesh, &[Vec<usize>], Option<&mut Node>, &Options) {
+    pub fn parts(
+        &mut self,
+    ) -> (
+        &mut Mesh,
+        &[Vec<usize>],
+        Option<&mut NodeSharedMemory>,
+        &FabricOptions,
+    ) {
         let Self {
             mesh,
             groups,
@@ -184,13 +195,13 @@ impl Fabric {
 
     /// Takes the planes of the node out, so that they outlive the view: they contain the last sums.
     #[must_use]
-    pub fn take_node(&mut self) -> Option<Node> {
+    pub fn take_node(&mut self) -> Option<NodeSharedMemory> {
         self.node.take()
     }
 
     /// View of these connections.
     #[must_use]
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &GroupView {
         &self.view
     }
 
@@ -219,6 +230,6 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        self.mesh.say(Word::Leave);
+        self.mesh.say(ControlMessage::Leave);
     }
 }

@@ -11,10 +11,10 @@
 //! collectives (u64), and 64 bytes later the wake-up flag (u32).
 
 use super::arena::Arena;
-use super::control::Word;
+use super::control::ControlMessage;
 use super::mesh::Mesh;
-use super::{FabricError, Options};
-use crate::memory::Shared;
+use super::{FabricError, FabricOptions};
+use crate::memory::SharedMapping;
 use muster_compute::clock;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -36,13 +36,13 @@ const RELEASED: usize = 128;
 
 /// Shared memory of this task's node in one view.
 #[derive(Debug)]
-pub struct Node {
+pub struct NodeSharedMemory {
     /// Ranks on this node, ascending; the first is the leader.
     members: Vec<usize>,
     me: usize,
     /// Gradients, indexed by member; `None` for this task, which uses its own arena.
-    inputs: Vec<Option<Shared>>,
-    plane: Shared,
+    inputs: Vec<Option<SharedMapping>>,
+    plane: SharedMapping,
     len: usize,
     /// Number of collectives entered in this view; `chunks_before` is the number of chunks of all
     /// collectives before the present one.
@@ -50,14 +50,14 @@ pub struct Node {
     chunks_before: u64,
 }
 
-impl Node {
+impl NodeSharedMemory {
     /// Shares memory with the other members; all of them must call this. The leader creates two
     /// planes: one for the node's sums, one for the totals of all nodes.
     pub(super) fn share(
         mesh: &mut Mesh,
         members: &[usize],
         arena: &mut Arena,
-        options: &Options,
+        options: &FabricOptions,
     ) -> Result<Self, FabricError> {
         let me = members
             .iter()
@@ -66,11 +66,11 @@ impl Node {
         assert!(members.len() <= MEMBERS, "the page has room for {MEMBERS}");
         let bytes = PAGE + 2 * plane_bytes(arena.len());
         let own = (me == 0)
-            .then(|| Shared::create(bytes))
+            .then(|| SharedMapping::create(bytes))
             .transpose()
             .map_err(FabricError::io("make a node's plane"))?;
         let mut files = vec![arena.memory()?.file()];
-        files.extend(own.as_ref().map(Shared::file));
+        files.extend(own.as_ref().map(SharedMapping::file));
         for &rank in members.iter().filter(|&&rank| rank != members[me]) {
             let handed = mesh.link(rank).control().hand_over(&files);
             handed.map_err(|_| FabricError::Lost { rank })?;
@@ -79,7 +79,7 @@ impl Node {
         let mut receive = |rank: usize, len: usize| {
             let file = mesh.link(rank).control().wait_file(deadline);
             let file = file.ok_or(FabricError::Lost { rank })?;
-            Shared::open(file, len).map_err(FabricError::io("map a peer's memory"))
+            SharedMapping::open(file, len).map_err(FabricError::io("map a peer's memory"))
         };
         let mut inputs = Vec::with_capacity(members.len());
         let mut plane = own;
@@ -149,7 +149,7 @@ impl Node {
 
     /// Enters the next collective and waits until all members have entered it. From then on every
     /// input is complete, and no member needs the sums of the previous collective.
-    pub fn enter(&mut self, mesh: &mut Mesh, options: &Options) -> Result<(), FabricError> {
+    pub fn enter(&mut self, mesh: &mut Mesh, options: &FabricOptions) -> Result<(), FabricError> {
         self.entered += 1;
         let now = self.entered;
         self.counter(entered_at(self.me))
@@ -166,7 +166,7 @@ impl Node {
     pub fn sum_chunks(
         &mut self,
         mesh: &mut Mesh,
-        options: &Options,
+        options: &FabricOptions,
         own: &[f32],
         (range, chunk): (Range<usize>, usize),
         add: impl Fn(&mut [f32], &[&[f32]]),
@@ -214,7 +214,7 @@ impl Node {
     pub(crate) fn hear(
         &mut self,
         mesh: &mut Mesh,
-        options: &Options,
+        options: &FabricOptions,
         patience: &dyn Fn() -> bool,
     ) -> Result<bool, FabricError> {
         let now = self.entered;
@@ -224,7 +224,7 @@ impl Node {
     }
 
     /// Leader: allows all members to read the totals. Other members: wait for it.
-    pub fn release(&mut self, mesh: &mut Mesh, options: &Options) -> Result<(), FabricError> {
+    pub fn release(&mut self, mesh: &mut Mesh, options: &FabricOptions) -> Result<(), FabricError> {
         let now = self.entered;
         if self.leads() {
             self.counter(RELEASED).store(now, Ordering::SeqCst);
@@ -249,7 +249,7 @@ impl Node {
     fn wait(
         &self,
         mesh: &mut Mesh,
-        options: &Options,
+        options: &FabricOptions,
         ready: impl Fn(&Self) -> bool,
     ) -> Result<(), FabricError> {
         self.wait_patiently(mesh, options, &|| true, ready)
@@ -260,7 +260,7 @@ impl Node {
     fn wait_patiently(
         &self,
         mesh: &mut Mesh,
-        options: &Options,
+        options: &FabricOptions,
         patience: &dyn Fn() -> bool,
         ready: impl Fn(&Self) -> bool,
     ) -> Result<bool, FabricError> {
@@ -305,7 +305,7 @@ impl Node {
     fn wake_others(&self, mesh: &mut Mesh) {
         for (place, &rank) in self.members.iter().enumerate() {
             if place != self.me && self.asleep(place).swap(0, Ordering::SeqCst) == 1 {
-                mesh.link(rank).control().say(Word::Bell);
+                mesh.link(rank).control().say(ControlMessage::Bell);
             }
         }
     }

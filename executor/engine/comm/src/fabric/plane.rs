@@ -1,6 +1,6 @@
-//! Floats in a mapping of their own, which can be lent to peers ([`super::lend`]). When a plane is
-//! dropped, its pages leave this process at once and stay unchanged for a peer that still reads
-//! them. Memory of the allocator was rejected: it would be reused and overwritten.
+//! Floats in a mapping of their own, which can be lent to peers ([`super::zero_copy`]). When a
+//! plane is dropped, its pages leave this process at once and stay unchanged for a peer that still
+//! reads them. Memory of the allocator was rejected: it would be reused and overwritten.
 
 use super::FabricError;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -10,17 +10,17 @@ use std::ptr::NonNull;
 
 /// Private memory of floats.
 #[derive(Debug)]
-pub struct Plane {
+pub struct PrivateMemory {
     base: NonNull<f32>,
     len: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and is not bound to a thread.
-unsafe impl Send for Plane {}
+unsafe impl Send for PrivateMemory {}
 // SAFETY: shared references allow reads only.
-unsafe impl Sync for Plane {}
+unsafe impl Sync for PrivateMemory {}
 
-impl Plane {
+impl PrivateMemory {
     /// Creates a plane of zeros, with huge pages where the kernel provides them. Pages that are not
     /// touched use no memory.
     ///
@@ -56,7 +56,7 @@ fn bytes(len: usize) -> usize {
     (len * size_of::<f32>()).max(1)
 }
 
-impl Deref for Plane {
+impl Deref for PrivateMemory {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
@@ -66,7 +66,7 @@ impl Deref for Plane {
     }
 }
 
-impl DerefMut for Plane {
+impl DerefMut for PrivateMemory {
     fn deref_mut(&mut self) -> &mut [f32] {
         // SAFETY: as in `deref`; the kernel's reads of lent pages are outside of Rust's aliasing
         // rules.
@@ -74,7 +74,7 @@ impl DerefMut for Plane {
     }
 }
 
-impl Drop for Plane {
+impl Drop for PrivateMemory {
     fn drop(&mut self) {
         // SAFETY: no slice of the mapping exists any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), bytes(self.len)) };

@@ -2,15 +2,15 @@
 //! Unix socket.
 //!
 //! One thread accepts connections, and one short-lived thread per connection reads its handshake. A
-//! peer that has proved the secret waits here as a [`Guest`] until this task joins the view of the
-//! connection.
+//! peer that has proved the secret waits here as a [`PendingPeer`] until this task joins the view
+//! of the connection.
 
 use super::FabricError;
-use super::hello::{Channel, Credentials, PeerHello, Stream};
-use super::view::{Member, Summing};
+use super::handshake::{Credentials, PeerChannel, PeerHello, PeerStream};
+use super::view::{GpuSumSupport, ViewMember};
 use crate::log;
-use crate::wire::near::Door;
-use crate::wire::{Kind, WireError};
+use crate::wire::local::LocalListener;
+use crate::wire::{FrameKind, WireError};
 use muster_compute::clock;
 use muster_model::error_chain::chain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,31 +37,31 @@ const STOP_TICK: Duration = Duration::from_millis(100);
 
 /// Authenticated peer that waits for its Welcome.
 #[derive(Debug)]
-pub struct Guest {
+pub struct PendingPeer {
     pub hello: PeerHello,
-    pub stream: Stream,
+    pub stream: PeerStream,
 }
 
 /// Listening sockets of a task.
 #[derive(Debug)]
-pub struct Port {
-    room: Arc<Room>,
+pub struct PeerPort {
+    state: Arc<PortState>,
     address: SocketAddr,
-    local: Option<Door>,
+    local: Option<LocalListener>,
     node: String,
-    summing: Option<Box<Summing>>,
+    summing: Option<Box<GpuSumSupport>>,
 }
 
 #[derive(Debug)]
-struct Room {
+struct PortState {
     credentials: Credentials,
-    guests: Mutex<Vec<Guest>>,
+    pending_peers: Mutex<Vec<PendingPeer>>,
     came: Condvar,
     strangers: AtomicUsize,
     closed: AtomicBool,
 }
 
-impl Port {
+impl PeerPort {
     /// Listens on a free port of `host`, and on a Unix socket in `folder` if that is given and
     /// writable.
     ///
@@ -83,26 +83,26 @@ impl Port {
         // Without a name of the machine, no peer can detect that it is on the same node.
         let folder = folder.filter(|_| !node.is_empty());
         let near = folder.and_then(|folder| {
-            let opened = Door::open(folder, credentials.id, address.port());
+            let opened = LocalListener::open(folder, credentials.id, address.port());
             let (door, unix) = opened.ok()?;
             unix.set_nonblocking(true).ok()?;
             Some((door, unix))
         });
         let (local, unix) = near.unzip();
-        let room = Arc::new(Room {
+        let state = Arc::new(PortState {
             credentials,
-            guests: Mutex::new(Vec::new()),
+            pending_peers: Mutex::new(Vec::new()),
             came: Condvar::new(),
             strangers: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
-        let acceptor = Arc::clone(&room);
+        let acceptor = Arc::clone(&state);
         thread::Builder::new()
             .name("peers".to_owned())
             .spawn(move || accept(&tcp, unix.as_ref(), &acceptor))
             .map_err(FabricError::io("start a thread"))?;
         Ok(Self {
-            room,
+            state,
             address,
             local,
             node,
@@ -113,22 +113,22 @@ impl Port {
     /// Credentials by which peers know this task.
     #[must_use]
     pub fn credentials(&self) -> &Credentials {
-        &self.room.credentials
+        &self.state.credentials
     }
 
     /// Sets the description of this task's GPU that is sent to the other members.
     #[must_use]
-    pub fn saying(mut self, summing: Option<Summing>) -> Self {
+    pub fn saying(mut self, summing: Option<GpuSumSupport>) -> Self {
         self.summing = summing.map(Box::new);
         self
     }
 
     /// This task as a member of views.
     #[must_use]
-    pub fn member(&self) -> Member {
-        Member {
-            id: self.room.credentials.id,
-            attempt: self.room.credentials.attempt,
+    pub fn member(&self) -> ViewMember {
+        ViewMember {
+            id: self.state.credentials.id,
+            attempt: self.state.credentials.attempt,
             node: self.node.clone(),
             address: self.address,
             local: self.local.as_ref().map(|door| door.path().to_owned()),
@@ -137,53 +137,53 @@ impl Port {
         }
     }
 
-    /// Takes the next guest that `wanted` accepts, and waits for it until `deadline`.
+    /// Takes the next pending peer that `wanted` accepts, and waits for it until `deadline`.
     pub(super) fn take(
         &self,
         deadline: Instant,
         wanted: impl Fn(&PeerHello) -> bool,
-    ) -> Option<Guest> {
-        let mut guests = self.room.lock();
+    ) -> Option<PendingPeer> {
+        let mut pending_peers = self.state.lock();
         loop {
-            if let Some(at) = guests.iter().position(|guest| wanted(&guest.hello)) {
-                return Some(guests.swap_remove(at));
+            if let Some(at) = pending_peers.iter().position(|peer| wanted(&peer.hello)) {
+                return Some(pending_peers.swap_remove(at));
             }
             let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
                 return None;
             }
-            let waited = self.room.came.wait_timeout(guests, left);
-            guests = waited.expect("no greeting panics with the lock").0;
+            let waited = self.state.came.wait_timeout(pending_peers, left);
+            pending_peers = waited.expect("no greeting panics with the lock").0;
         }
     }
 
-    /// Closes the connections of guests for views before `view`.
+    /// Closes the connections of pending peers for views before `view`.
     pub(super) fn forget_before(&self, view: u64) {
-        self.room.lock().retain(|guest| guest.hello.view >= view);
+        self.state.lock().retain(|peer| peer.hello.view >= view);
     }
 }
 
-impl Drop for Port {
+impl Drop for PeerPort {
     fn drop(&mut self) {
-        self.room.closed.store(true, Ordering::Relaxed);
+        self.state.closed.store(true, Ordering::Relaxed);
     }
 }
 
-impl Room {
-    fn lock(&self) -> MutexGuard<'_, Vec<Guest>> {
-        self.guests
+impl PortState {
+    fn lock(&self) -> MutexGuard<'_, Vec<PendingPeer>> {
+        self.pending_peers
             .lock()
             .expect("no greeting panics with the lock")
     }
 
-    fn receive(&self, stream: Result<Stream, WireError>) {
+    fn receive(&self, stream: Result<PeerStream, WireError>) {
         let greeted = stream.and_then(|stream| self.greet(stream));
         self.strangers.fetch_sub(1, Ordering::Relaxed);
         match greeted {
-            Ok(guest) => {
-                let mut guests = self.lock();
-                if guests.len() < GUESTS_AT_ONCE {
-                    guests.push(guest);
+            Ok(peer) => {
+                let mut pending_peers = self.lock();
+                if pending_peers.len() < GUESTS_AT_ONCE {
+                    pending_peers.push(peer);
                 }
                 self.came.notify_all();
             }
@@ -193,36 +193,36 @@ impl Room {
         }
     }
 
-    fn greet(&self, mut stream: Stream) -> Result<Guest, WireError> {
+    fn greet(&self, mut stream: PeerStream) -> Result<PendingPeer, WireError> {
         let (header, meta) = stream.receive_greeting(clock::now() + HANDSHAKE_LIMIT)?;
-        if header.kind != Kind::Hello {
+        if header.kind != FrameKind::Hello {
             return Err(WireError::Unexpected { got: header.kind });
         }
         let hello: PeerHello =
             serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
         let fits = match hello.channel {
-            Channel::Data | Channel::Control => matches!(stream, Stream::Tcp(_)),
-            Channel::Local => matches!(stream, Stream::Unix(_)),
-            Channel::Office => false,
+            PeerChannel::Data | PeerChannel::Control => matches!(stream, PeerStream::Tcp(_)),
+            PeerChannel::Local => matches!(stream, PeerStream::Unix(_)),
+            PeerChannel::Office => false,
         };
         let judged = self.credentials.judge(&hello).and_then(|()| {
             fits.then_some(())
                 .ok_or_else(|| "that channel goes over another socket".to_owned())
         });
         if let Err(reason) = judged {
-            let _ = stream.send_greeting(Kind::Refused, 0, reason.as_bytes());
+            let _ = stream.send_greeting(FrameKind::Refused, 0, reason.as_bytes());
             return Err(WireError::TurnedAway(reason));
         }
-        Ok(Guest { hello, stream })
+        Ok(PendingPeer { hello, stream })
     }
 }
 
-fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
+fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, state: &Arc<PortState>) {
     let tick = Timespec {
         tv_sec: 0,
         tv_nsec: STOP_TICK.subsec_nanos().into(),
     };
-    while !room.closed.load(Ordering::Relaxed) {
+    while !state.closed.load(Ordering::Relaxed) {
         let mut watched = vec![PollFd::new(tcp, PollFlags::IN)];
         watched.extend(unix.map(|unix| PollFd::new(unix, PollFlags::IN)));
         if !matches!(poll(&mut watched, Some(&tick)), Ok(1..)) {
@@ -235,7 +235,7 @@ fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
                     doing: "accept a peer",
                     source,
                 })?;
-            Stream::tcp(stream)
+            PeerStream::tcp(stream)
         });
         let local = unix.map(|unix| {
             unix.accept().map(|(stream, _)| {
@@ -245,22 +245,22 @@ fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
                         doing: "accept a peer",
                         source,
                     })?;
-                Ok(Stream::Unix(stream))
+                Ok(PeerStream::Unix(stream))
             })
         });
         let mut any = false;
         for stream in [Some(came), local].into_iter().flatten().flatten() {
             any = true;
-            if room.strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS_AT_ONCE {
-                room.strangers.fetch_sub(1, Ordering::Relaxed);
+            if state.strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS_AT_ONCE {
+                state.strangers.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            let guest = Arc::clone(room);
+            let peer = Arc::clone(state);
             let spawned = thread::Builder::new()
                 .name("greeting".to_owned())
-                .spawn(move || guest.receive(stream));
+                .spawn(move || peer.receive(stream));
             if spawned.is_err() {
-                room.strangers.fetch_sub(1, Ordering::Relaxed);
+                state.strangers.fetch_sub(1, Ordering::Relaxed);
             }
         }
         if !any {

@@ -4,10 +4,10 @@
 //! Wake-ups use a socket and not a futex: one `poll` can then sleep for peers of every kind and
 //! also detects a lost peer.
 
-use super::control::{Control, Word};
-use super::link::{Link, Sink};
-use super::ring::{RING_BYTES, Reader, Writer};
-use crate::memory::Shared;
+use super::control::{ControlMessage, ControlSocket};
+use super::link::{PeerLink, ReceiveSink};
+use super::ring::{FloatRingReader, FloatRingWriter, RING_BYTES};
+use crate::memory::SharedMapping;
 use rustix::event::PollFd;
 use std::io;
 
@@ -17,17 +17,17 @@ pub const PAIR_BYTES: usize = 2 * RING_BYTES;
 /// Link to one peer of the same node.
 #[derive(Debug)]
 pub struct ShmLink {
-    memory: Shared,
-    writer: Writer,
-    reader: Reader,
-    control: Control,
+    memory: SharedMapping,
+    writer: FloatRingWriter,
+    reader: FloatRingReader,
+    control: ControlSocket,
 }
 
 impl ShmLink {
     /// Creates a link. `first` is the side that created the memory: it writes the first ring and
     /// reads the second.
     #[must_use]
-    pub fn new(memory: Shared, control: Control, first: bool) -> Self {
+    pub fn new(memory: SharedMapping, control: ControlSocket, first: bool) -> Self {
         let (out, back) = if first {
             (0, RING_BYTES)
         } else {
@@ -35,18 +35,18 @@ impl ShmLink {
         };
         Self {
             memory,
-            writer: Writer::new(out),
-            reader: Reader::new(back),
+            writer: FloatRingWriter::new(out),
+            reader: FloatRingReader::new(back),
             control,
         }
     }
 }
 
-impl Link for ShmLink {
+impl PeerLink for ShmLink {
     fn try_send(&mut self, floats: &[f32]) -> io::Result<usize> {
         let (count, wake) = self.writer.write(&self.memory, floats)?;
         if wake {
-            self.control.say(Word::Bell);
+            self.control.say(ControlMessage::Bell);
         }
         if count == 0 && self.control.has_left() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -54,10 +54,10 @@ impl Link for ShmLink {
         Ok(count)
     }
 
-    fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize> {
+    fn try_receive(&mut self, sink: ReceiveSink<'_>) -> io::Result<usize> {
         let (count, wake) = self.reader.read(&self.memory, sink)?;
         if wake {
-            self.control.say(Word::Bell);
+            self.control.say(ControlMessage::Bell);
         }
         if count == 0 && self.control.has_left() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -73,11 +73,11 @@ impl Link for ShmLink {
 
     fn watch<'a>(&'a self, _send: bool, _receive: bool, _watched: &mut Vec<PollFd<'a>>) {}
 
-    fn control(&mut self) -> &mut Control {
+    fn control(&mut self) -> &mut ControlSocket {
         &mut self.control
     }
 
-    fn control_ref(&self) -> &Control {
+    fn control_ref(&self) -> &ControlSocket {
         &self.control
     }
 

@@ -1,9 +1,9 @@
 //! Link over TCP: one socket for floats, one for control messages.
 
-use super::control::Control;
-use super::hello::Stream;
-use super::lend::Lender;
-use super::link::{Link, Sink};
+use super::control::ControlSocket;
+use super::handshake::PeerStream;
+use super::link::{PeerLink, ReceiveSink};
+use super::zero_copy::ZeroCopySender;
 use crate::collective::add;
 use crate::log;
 use rustix::event::{PollFd, PollFlags};
@@ -26,9 +26,9 @@ const SOCKET_BUFFER: usize = 4 << 20;
 #[derive(Debug)]
 pub struct TcpLink {
     data: TcpStream,
-    control: Control,
+    control: ControlSocket,
     /// Created on first use.
-    lender: Lending,
+    sender: ZeroCopyState,
     /// Bytes of the next float that have already been sent.
     sent_head: usize,
     /// Number of bytes of the next float that have already been received. They are in the
@@ -38,9 +38,9 @@ pub struct TcpLink {
 }
 
 #[derive(Debug)]
-enum Lending {
+enum ZeroCopyState {
     NotYet,
-    By(Lender),
+    By(ZeroCopySender),
     /// The system refuses zero-copy sends; floats are copied.
     Refused,
 }
@@ -50,15 +50,15 @@ impl TcpLink {
     ///
     /// # Errors
     /// If the sockets refuse their options.
-    pub fn new(data: TcpStream, control: Stream) -> io::Result<Self> {
+    pub fn new(data: TcpStream, control: PeerStream) -> io::Result<Self> {
         data.set_nonblocking(true)?;
         let socket = SockRef::from(&data);
         socket.set_send_buffer_size(SOCKET_BUFFER)?;
         socket.set_recv_buffer_size(SOCKET_BUFFER)?;
         Ok(Self {
             data,
-            control: Control::new(control)?,
-            lender: Lending::NotYet,
+            control: ControlSocket::new(control)?,
+            sender: ZeroCopyState::NotYet,
             sent_head: 0,
             received_head: 0,
             scratch: vec![0.0; ADD_CHUNK],
@@ -102,7 +102,7 @@ impl TcpLink {
     }
 }
 
-impl Link for TcpLink {
+impl PeerLink for TcpLink {
     fn try_send(&mut self, floats: &[f32]) -> io::Result<usize> {
         let chunk = &floats[..floats.len().min(SEND_CHUNK)];
         let bytes: &[u8] = bytemuck::cast_slice(chunk);
@@ -111,38 +111,38 @@ impl Link for TcpLink {
     }
 
     fn try_lend(&mut self, floats: &[f32]) -> io::Result<usize> {
-        if matches!(self.lender, Lending::NotYet) {
-            self.lender = Lender::new().map_or_else(
+        if matches!(self.sender, ZeroCopyState::NotYet) {
+            self.sender = ZeroCopySender::new().map_or_else(
                 |error| {
                     log::line(format_args!(
                         "large sums are copied to their socket, as they cannot be lent to it: {error}"
                     ));
-                    Lending::Refused
+                    ZeroCopyState::Refused
                 },
-                Lending::By,
+                ZeroCopyState::By,
             );
         }
-        let Lending::By(lender) = &mut self.lender else {
+        let ZeroCopyState::By(sender) = &mut self.sender else {
             return self.try_send(floats);
         };
         let bytes: &[u8] = bytemuck::cast_slice(floats);
-        let lent = lender.lend(&self.data, &bytes[self.sent_head..]);
+        let lent = sender.lend(&self.data, &bytes[self.sent_head..]);
         Ok(self.sent(nonblocking(lent)?))
     }
 
-    fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize> {
+    fn try_receive(&mut self, sink: ReceiveSink<'_>) -> io::Result<usize> {
         // The first bytes of an incomplete float are where the next call continues to read: at the
         // sink's next float, which the caller does not change in between, or at the first float of
         // `scratch`.
         match sink {
-            Sink::Store(out) => self.read(out),
-            Sink::Add { own, out } => {
+            ReceiveSink::Store(out) => self.read(out),
+            ReceiveSink::Add { own, out } => {
                 let room = out.len().min(ADD_CHUNK);
                 let count = self.read(&mut out[..room])?;
                 add::add_to(&mut out[..count], &own[..count]);
                 Ok(count)
             }
-            Sink::AddTo(out) => self.add(out),
+            ReceiveSink::AddTo(out) => self.add(out),
         }
     }
 
@@ -157,11 +157,11 @@ impl Link for TcpLink {
         watched.push(PollFd::new(&self.data, flags));
     }
 
-    fn control(&mut self) -> &mut Control {
+    fn control(&mut self) -> &mut ControlSocket {
         &mut self.control
     }
 
-    fn control_ref(&self) -> &Control {
+    fn control_ref(&self) -> &ControlSocket {
         &self.control
     }
 

@@ -3,7 +3,7 @@
 use super::FabricError;
 use super::mesh::Mesh;
 use super::node::MEMBERS;
-use crate::collective::{self, Algorithm};
+use crate::collective::{self, AllReduceAlgorithm};
 
 /// Every rank announces the ranks with which it shares memory. A group consists of ranks that all
 /// share memory with each other. A pair that fell back to TCP thus splits a group and does not
@@ -15,7 +15,7 @@ pub(super) fn agree(mesh: &mut Mesh) -> Result<Vec<Vec<usize>>, FabricError> {
         mine[rank * n + peer] = f32::from(u8::from(mesh.is_shared_memory(peer)));
     }
     let mut all = vec![0.0; n * n];
-    collective::all_reduce(mesh, Algorithm::Tree, &[], &mine, &mut all)?;
+    collective::all_reduce(mesh, AllReduceAlgorithm::Tree, &[], &mine, &mut all)?;
     Ok(groups(n, MEMBERS, |a, b| all[a * n + b] > 0.0))
 }
 
@@ -45,8 +45,10 @@ mod tests {
         assert_eq!(groups(3, 9, |_, _| false), [[0], [1], [2]]);
         assert_eq!(groups(4, 9, |a, b| a % 2 == b % 2), [[0, 2], [1, 3]]);
         // 1 and 2 use TCP between each other.
-        let broken = |a: usize, b: usize| a + b != 3 || a == 0 || b == 0;
-        assert_eq!(groups(4, 9, broken), [vec![0, 1, 3], vec![2]]);
+        assert_eq!(
+            groups(4, 9, |a: usize, b: usize| a + b != 3 || a == 0 || b == 0),
+            [vec![0, 1, 3], vec![2]]
+        );
         // More tasks than fit into one group.
         assert_eq!(groups(5, 2, |_, _| true), [vec![0, 1], vec![2, 3], vec![4]]);
     }

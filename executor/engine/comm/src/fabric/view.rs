@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Task that can be in a view, with its addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Member {
+pub struct ViewMember {
     pub id: TaskId,
     /// Fence: another attempt of the same task is refused.
     pub attempt: u32,
@@ -26,13 +26,13 @@ pub struct Member {
     pub completed: Option<u64>,
     /// Only for jobs that request sums on GPUs: releases without this field refuse it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summing: Option<Box<Summing>>,
+    pub summing: Option<Box<GpuSumSupport>>,
 }
 
 /// Description of a member's GPU for members that sum on their GPUs together with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub enum Summing {
+pub enum GpuSumSupport {
     Gpu {
         /// Version of the library.
         library: String,
@@ -49,13 +49,13 @@ pub enum Summing {
 /// Members during one epoch of the job. The rank of a member is its position in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct View {
+pub struct GroupView {
     /// Number of the view, which grows with each view; a fence for every connection.
     pub number: u64,
-    pub members: Vec<Member>,
+    pub members: Vec<ViewMember>,
 }
 
-impl View {
+impl GroupView {
     /// Rank of the member with this id.
     #[must_use]
     pub fn rank_of(&self, id: TaskId) -> Option<usize> {
@@ -66,8 +66,8 @@ impl View {
 /// Report of a member that needs the next view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
-    pub member: Member,
+pub struct MemberReport {
+    pub member: ViewMember,
     /// Number of the view that it leaves; 0 if it has not been in any.
     pub view: u64,
     /// Members that it considers lost.
@@ -93,7 +93,7 @@ pub trait Coordinator: Send + Sync {
     /// # Errors
     /// The reason, as a sentence, why there will be no view: the job stops, or the member is
     /// excluded.
-    fn next_view(&self, report: Report) -> Result<View, String>;
+    fn next_view(&self, report: MemberReport) -> Result<GroupView, String>;
 
     /// Whether a task waits to be admitted. Called between steps.
     fn someone_waits(&self) -> bool {

@@ -3,8 +3,8 @@
 //!
 //! This module must not depend on which tasks share memory, nor on the meaning of the bytes.
 
-pub mod handing;
+pub mod descriptor_passing;
 pub mod ring;
 mod shared;
 
-pub use shared::Shared;
+pub use shared::SharedMapping;

@@ -12,7 +12,7 @@
 //! at least one of them sees the other's store. A sleeping side does not move its position. So the
 //! side that sees a request also sees the right position and can decide whether the request is met.
 
-use super::Shared;
+use super::SharedMapping;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -35,51 +35,51 @@ pub const RING_BYTES: usize = BYTES_AT + CAPACITY;
 
 /// Position of a ring in the memory and this side's own position in the ring.
 #[derive(Debug)]
-struct Half {
+struct RingCursor {
     base: usize,
     position: u64,
 }
 
 /// Writing end.
 #[derive(Debug)]
-pub struct Writer {
-    half: Half,
+pub struct RingWriter {
+    half: RingCursor,
     /// Bytes that are written and not yet visible to the reader.
     hidden: usize,
 }
 
 /// Reading end.
 #[derive(Debug)]
-pub struct Reader(Half);
+pub struct RingReader(RingCursor);
 
 #[derive(Debug, Clone, Copy)]
-enum Side {
+enum RingEnd {
     Writer = 0,
     Reader = 128,
 }
 
-fn position(memory: &Shared, base: usize, side: Side) -> &AtomicU64 {
+fn position(memory: &SharedMapping, base: usize, side: RingEnd) -> &AtomicU64 {
     let address = memory.at(base + side as usize, 8).cast::<u64>();
     debug_assert!(address.is_aligned());
     // SAFETY: mapped while `memory` is borrowed, aligned, and used as an atomic by every process.
     unsafe { AtomicU64::from_ptr(address) }
 }
 
-fn wanted(memory: &Shared, base: usize, side: Side) -> &AtomicU32 {
+fn wanted(memory: &SharedMapping, base: usize, side: RingEnd) -> &AtomicU32 {
     let address = memory.at(base + 64 + side as usize, 4).cast::<u32>();
     debug_assert!(address.is_aligned());
     // SAFETY: as in `position`.
     unsafe { AtomicU32::from_ptr(address) }
 }
 
-impl Half {
+impl RingCursor {
     /// Number of bytes between the reader's and the writer's position.
-    fn filled(&self, memory: &Shared, me: Side) -> io::Result<usize> {
+    fn filled(&self, memory: &SharedMapping, me: RingEnd) -> io::Result<usize> {
         let filled = match me {
-            Side::Writer => self
+            RingEnd::Writer => self
                 .position
-                .wrapping_sub(position(memory, self.base, Side::Reader).load(Ordering::SeqCst)),
-            Side::Reader => position(memory, self.base, Side::Writer)
+                .wrapping_sub(position(memory, self.base, RingEnd::Reader).load(Ordering::SeqCst)),
+            RingEnd::Reader => position(memory, self.base, RingEnd::Writer)
                 .load(Ordering::SeqCst)
                 .wrapping_sub(self.position),
         };
@@ -95,7 +95,7 @@ impl Half {
 
     /// Publishes this side's position. Returns whether the other side sleeps and its request is now
     /// met.
-    fn show(&self, memory: &Shared, me: Side, other: Side) -> io::Result<bool> {
+    fn show(&self, memory: &SharedMapping, me: RingEnd, other: RingEnd) -> io::Result<bool> {
         position(memory, self.base, me).store(self.position, Ordering::SeqCst);
         let wanted = wanted(memory, self.base, other);
         let count = wanted.load(Ordering::SeqCst) as usize;
@@ -104,21 +104,21 @@ impl Half {
         }
         let filled = self.filled(memory, me)?;
         let has = match other {
-            Side::Writer => CAPACITY - filled,
-            Side::Reader => filled,
+            RingEnd::Writer => CAPACITY - filled,
+            RingEnd::Reader => filled,
         };
         Ok(has >= count && wanted.swap(0, Ordering::SeqCst) > 0)
     }
 
     /// Requests a wake-up once `count` bytes are available or free. Returns `false` if they already
     /// are, or if the peer's position is invalid.
-    fn arm(&self, memory: &Shared, me: Side, count: usize) -> bool {
+    fn arm(&self, memory: &SharedMapping, me: RingEnd, count: usize) -> bool {
         let wanted = wanted(memory, self.base, me);
         wanted.store(count.clamp(1, WORTH) as u32, Ordering::SeqCst);
         let lacks = self.filled(memory, me).is_ok_and(|filled| {
             let has = match me {
-                Side::Writer => CAPACITY - filled,
-                Side::Reader => filled,
+                RingEnd::Writer => CAPACITY - filled,
+                RingEnd::Reader => filled,
             };
             has < count.clamp(1, WORTH)
         });
@@ -136,11 +136,11 @@ impl Half {
     }
 }
 
-impl Writer {
+impl RingWriter {
     #[must_use]
     pub fn new(base: usize) -> Self {
         Self {
-            half: Half { base, position: 0 },
+            half: RingCursor { base, position: 0 },
             hidden: 0,
         }
     }
@@ -150,8 +150,8 @@ impl Writer {
     ///
     /// # Errors
     /// If the reader's position is invalid.
-    pub fn fill(&mut self, memory: &Shared, bytes: &[u8]) -> io::Result<usize> {
-        let free = CAPACITY - self.half.filled(memory, Side::Writer)?;
+    pub fn fill(&mut self, memory: &SharedMapping, bytes: &[u8]) -> io::Result<usize> {
+        let free = CAPACITY - self.half.filled(memory, RingEnd::Writer)?;
         let (at, until_wrap) = self.half.place();
         let count = bytes.len().min(free).min(until_wrap).min(CHUNK);
         if count > 0 {
@@ -175,33 +175,33 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Self::fill`].
-    pub fn show(&mut self, memory: &Shared) -> io::Result<bool> {
+    pub fn show(&mut self, memory: &SharedMapping) -> io::Result<bool> {
         if std::mem::take(&mut self.hidden) == 0 {
             return Ok(false);
         }
-        self.half.show(memory, Side::Writer, Side::Reader)
+        self.half.show(memory, RingEnd::Writer, RingEnd::Reader)
     }
 
     /// Requests a wake-up once `count` bytes or [`WORTH`] bytes are free. Returns `false` if they
     /// already are. All written bytes must have been published.
-    pub fn arm(&self, memory: &Shared, count: usize) -> bool {
+    pub fn arm(&self, memory: &SharedMapping, count: usize) -> bool {
         debug_assert!(self.hidden == 0, "the reader could wait for it");
-        self.half.arm(memory, Side::Writer, count)
+        self.half.arm(memory, RingEnd::Writer, count)
     }
 }
 
-impl Reader {
+impl RingReader {
     #[must_use]
     pub fn new(base: usize) -> Self {
-        Self(Half { base, position: 0 })
+        Self(RingCursor { base, position: 0 })
     }
 
     /// Number of bytes that are available.
     ///
     /// # Errors
     /// If the writer's position is invalid.
-    pub fn filled(&self, memory: &Shared) -> io::Result<usize> {
-        self.0.filled(memory, Side::Reader)
+    pub fn filled(&self, memory: &SharedMapping) -> io::Result<usize> {
+        self.0.filled(memory, RingEnd::Reader)
     }
 
     /// Passes available bytes to `take` directly from the ring: at most `most` bytes and one chunk,
@@ -212,7 +212,7 @@ impl Reader {
     /// As [`Self::filled`].
     pub fn read(
         &mut self,
-        memory: &Shared,
+        memory: &SharedMapping,
         most: usize,
         grain: usize,
         take: impl FnOnce(&[u8]),
@@ -227,14 +227,14 @@ impl Reader {
         // has passed it.
         take(unsafe { memory.bytes(self.0.base + BYTES_AT + at, count) });
         self.0.position += count as u64;
-        let wake = self.0.show(memory, Side::Reader, Side::Writer)?;
+        let wake = self.0.show(memory, RingEnd::Reader, RingEnd::Writer)?;
         Ok((count, wake))
     }
 
     /// Requests a wake-up once `count` bytes or [`WORTH`] bytes are available. Returns `false` if
     /// they already are.
-    pub fn arm(&self, memory: &Shared, count: usize) -> bool {
-        self.0.arm(memory, Side::Reader, count)
+    pub fn arm(&self, memory: &SharedMapping, count: usize) -> bool {
+        self.0.arm(memory, RingEnd::Reader, count)
     }
 }
 
@@ -244,30 +244,34 @@ mod tests {
     use std::thread;
 
     /// Writes and publishes bytes.
-    fn write(writer: &mut Writer, memory: &Shared, bytes: &[u8]) -> (usize, bool) {
+    fn write(writer: &mut RingWriter, memory: &SharedMapping, bytes: &[u8]) -> (usize, bool) {
         let count = writer.fill(memory, bytes).unwrap();
         (count, writer.show(memory).unwrap())
     }
 
     #[test]
     fn a_stream_longer_than_the_ring_arrives_in_order() {
-        let memory = Shared::create(RING_BYTES).unwrap();
+        let memory = SharedMapping::create(RING_BYTES).unwrap();
         let total = 3 * CAPACITY + 7;
         let sent: Vec<u8> = (0..total).map(|i| (i * 31 / 7) as u8).collect();
         let mut got = vec![0; total];
         thread::scope(|scope| {
             scope.spawn(|| {
-                let (mut writer, mut at) = (Writer::new(0), 0);
+                let (mut writer, mut at) = (RingWriter::new(0), 0);
                 while at < total {
                     at += write(&mut writer, &memory, &sent[at..]).0;
                     thread::yield_now();
                 }
             });
-            let (mut reader, mut at) = (Reader::new(0), 0);
+            let (mut reader, mut at) = (RingReader::new(0), 0);
             while at < total {
                 let out = &mut got[at..];
-                let take = |come: &[u8]| out[..come.len()].copy_from_slice(come);
-                at += reader.read(&memory, total - at, 1, take).unwrap().0;
+                at += reader
+                    .read(&memory, total - at, 1, |come| {
+                        out[..come.len()].copy_from_slice(come)
+                    })
+                    .unwrap()
+                    .0;
                 thread::yield_now();
             }
         });
@@ -276,16 +280,16 @@ mod tests {
 
     #[test]
     fn invalid_peer_position_is_an_error() {
-        let memory = Shared::create(RING_BYTES).unwrap();
+        let memory = SharedMapping::create(RING_BYTES).unwrap();
         for place in [CAPACITY as u64 + 1, 1 << 63, u64::MAX - CAPACITY as u64 - 1] {
-            position(&memory, 0, Side::Writer).store(place, Ordering::SeqCst);
-            let reader = &mut Reader::new(0);
+            position(&memory, 0, RingEnd::Writer).store(place, Ordering::SeqCst);
+            let reader = &mut RingReader::new(0);
             let read = reader.read(&memory, 4, 1, |_| panic!("nothing has come"));
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::InvalidData);
             assert!(!reader.arm(&memory, 1), "who sleeps does not hear of it");
             // A reader cannot have read bytes that were not written.
-            position(&memory, 0, Side::Reader).store(place, Ordering::SeqCst);
-            let writer = &mut Writer::new(0);
+            position(&memory, 0, RingEnd::Reader).store(place, Ordering::SeqCst);
+            let writer = &mut RingWriter::new(0);
             let error = writer.fill(&memory, &[1]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
             assert!(!writer.arm(&memory, 1));
@@ -294,8 +298,8 @@ mod tests {
 
     #[test]
     fn unpublished_bytes_are_not_read() {
-        let memory = Shared::create(RING_BYTES).unwrap();
-        let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
+        let memory = SharedMapping::create(RING_BYTES).unwrap();
+        let (mut writer, mut reader) = (RingWriter::new(0), RingReader::new(0));
         assert_eq!(writer.fill(&memory, &[1, 2]).unwrap(), 2);
         assert_eq!(reader.read(&memory, 4, 1, |_| ()).unwrap().0, 0);
         assert_eq!((writer.hidden(), writer.show(&memory).unwrap()), (2, false));
@@ -306,8 +310,8 @@ mod tests {
 
     #[test]
     fn sleeping_side_is_woken_once_when_its_request_is_met() {
-        let memory = Shared::create(RING_BYTES).unwrap();
-        let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
+        let memory = SharedMapping::create(RING_BYTES).unwrap();
+        let (mut writer, mut reader) = (RingWriter::new(0), RingReader::new(0));
         assert!(reader.arm(&memory, 3), "nothing has come");
         assert_eq!(write(&mut writer, &memory, &[1]), (1, false));
         assert_eq!(write(&mut writer, &memory, &[2, 3]), (2, true));
@@ -334,8 +338,8 @@ mod tests {
 
     #[test]
     fn read_returns_whole_grains() {
-        let memory = Shared::create(RING_BYTES).unwrap();
-        let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
+        let memory = SharedMapping::create(RING_BYTES).unwrap();
+        let (mut writer, mut reader) = (RingWriter::new(0), RingReader::new(0));
         write(&mut writer, &memory, &[0; 7]);
         assert_eq!(reader.read(&memory, 9, 4, |_| ()).unwrap().0, 4);
         assert_eq!(reader.read(&memory, 9, 4, |_| ()).unwrap().0, 0);

@@ -20,19 +20,19 @@ const GRAIN: usize = 2 << 20;
 
 /// A shared mapping, readable and writable.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedMapping {
     file: OwnedFd,
     base: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and is not bound to a thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedMapping {}
 // SAFETY: shared references return addresses only. Reads and writes through them are `unsafe` and
 // justified at each use.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedMapping {}
 
-impl Shared {
+impl SharedMapping {
     /// Creates a mapping of at least `len` bytes, all zero.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping belongs to this value, and no slice of it outlives a borrow of the
         // value.
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn two_mappings_of_one_file_are_one_memory() {
-        let mine = Shared::create(100).unwrap();
-        let theirs = Shared::open(mine.file().try_clone_to_owned().unwrap(), 100).unwrap();
+        let mine = SharedMapping::create(100).unwrap();
+        let theirs = SharedMapping::open(mine.file().try_clone_to_owned().unwrap(), 100).unwrap();
         // SAFETY: one thread, one slice at a time.
         unsafe {
             mine.floats_mut(64, 0, 3).copy_from_slice(&[1.0, 2.0, 3.0]);
@@ -201,10 +201,10 @@ mod tests {
     fn shrinkable_or_short_file_is_not_mapped() {
         let plain = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&plain, 4096).unwrap();
-        assert!(Shared::open(plain, 4096).is_err());
-        let mine = Shared::create(1).unwrap();
+        assert!(SharedMapping::open(plain, 4096).is_err());
+        let mine = SharedMapping::create(1).unwrap();
         let file = mine.file().try_clone_to_owned().unwrap();
-        assert!(Shared::open(file, GRAIN + 1).is_err());
+        assert!(SharedMapping::open(file, GRAIN + 1).is_err());
         assert!(ftruncate(mine.file(), 0).is_err());
     }
 }

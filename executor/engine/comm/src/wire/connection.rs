@@ -1,10 +1,10 @@
 //! One connection between a worker and a shard. Frames are sent from the arenas and received into
 //! them without a copy, over TCP or through memory that both tasks map.
 
-use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
+use super::frame::{FrameError, FrameKind, HEADER_BYTES, Header};
 use super::loopback::unbrake;
 use super::pipe::Pipe;
-use super::stream::{Local, Stream};
+use super::stream::{ConnectionStream, Local};
 use muster_compute::clock;
 use muster_compute::pages;
 use socket2::{SockRef, TcpKeepalive};
@@ -42,7 +42,7 @@ pub enum WireError {
     #[error("the peer sent {got} bytes of payload where {expected} belong")]
     PayloadLength { got: u64, expected: u64 },
     #[error("the peer sent a {got:?} frame where it makes no sense")]
-    Unexpected { got: Kind },
+    Unexpected { got: FrameKind },
     #[error("the peer's {0} cannot be read")]
     Malformed(&'static str),
     #[error("the peer refused: {0}")]
@@ -71,7 +71,7 @@ impl WireError {
 /// Connection to a peer that exchanges frames.
 #[derive(Debug)]
 pub struct Connection {
-    stream: Stream,
+    stream: ConnectionStream,
 }
 
 impl Connection {
@@ -94,7 +94,7 @@ impl Connection {
         setup().map_err(WireError::io("set up a connection"))?;
         unbrake(&stream);
         Ok(Self {
-            stream: Stream::Tcp(stream),
+            stream: ConnectionStream::Tcp(stream),
         })
     }
 
@@ -102,7 +102,7 @@ impl Connection {
     #[must_use]
     pub fn local(stream: UnixStream) -> Self {
         Self {
-            stream: Stream::Local(Local::new(stream)),
+            stream: ConnectionStream::Local(Local::new(stream)),
         }
     }
 
@@ -112,7 +112,7 @@ impl Connection {
         let (local, pipe) = Local::offer(stream)?;
         Ok((
             Self {
-                stream: Stream::Local(local),
+                stream: ConnectionStream::Local(local),
             },
             pipe,
         ))
@@ -127,23 +127,23 @@ impl Connection {
     /// TCP.
     pub fn take_memory(&mut self) -> Result<Option<Pipe>, WireError> {
         match &mut self.stream {
-            Stream::Local(local) => local
+            ConnectionStream::Local(local) => local
                 .accept()
                 .map(Some)
                 .map_err(WireError::io("map a peer's memory")),
-            Stream::Tcp(_) | Stream::Shared(_) => Ok(None),
+            ConnectionStream::Tcp(_) | ConnectionStream::Shared(_) => Ok(None),
         }
     }
 
     /// Sends and receives all later frames through this memory.
     pub fn carry(&mut self, pipe: Pipe) {
-        self.stream = Stream::Shared(Arc::new(pipe));
+        self.stream = ConnectionStream::Shared(Arc::new(pipe));
     }
 
     /// Whether frames use memory that the peer maps too.
     #[must_use]
     pub fn is_shared_memory(&self) -> bool {
-        matches!(self.stream, Stream::Shared(_))
+        matches!(self.stream, ConnectionStream::Shared(_))
     }
 
     /// Returns the same connection for a second thread: one thread sends while the other one
@@ -187,7 +187,7 @@ impl Connection {
     /// [`WireError::Closed`] or [`WireError::Io`].
     pub fn send(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         clock: u64,
         meta: &[u8],
         payload: &[&[f32]],
@@ -219,7 +219,7 @@ impl Connection {
     /// [`WireError::Closed`] or [`WireError::Io`].
     pub fn send_bytes(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         clock: u64,
         meta: &[u8],
         payload: &[u8],
@@ -300,11 +300,11 @@ impl Connection {
     /// refuses.
     pub fn unexpected(&mut self, header: Header) -> WireError {
         match header.kind {
-            Kind::Refused => match self.receive_meta(header) {
+            FrameKind::Refused => match self.receive_meta(header) {
                 Ok(reason) => WireError::refused(&reason),
                 Err(error) => error,
             },
-            Kind::Adopted => WireError::Adopted,
+            FrameKind::Adopted => WireError::Adopted,
             got => WireError::Unexpected { got },
         }
     }
@@ -367,7 +367,9 @@ impl Connection {
     /// Sends the reason of the refusal, then reads and discards the bytes that the peer has already
     /// sent. Closing a socket with unread bytes would reset the connection and lose the reason.
     pub fn refuse(mut self, reason: &str) {
-        if self.send(Kind::Refused, 0, reason.as_bytes(), &[]).is_err()
+        if self
+            .send(FrameKind::Refused, 0, reason.as_bytes(), &[])
+            .is_err()
             || self.stream.end().is_err()
         {
             return;

@@ -14,7 +14,7 @@
 //! at once. Payloads have no checksum of their own: TCP has one, and another pass over every
 //! gradient would reduce the throughput noticeably.
 
-use super::hello::HALF_DONE;
+use super::metadata::HALF_DONE;
 
 /// Length of a header on the wire in bytes.
 pub const HEADER_BYTES: usize = 32;
@@ -42,10 +42,10 @@ const MAGIC: [u8; 4] = *b"MSTR";
 /// header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Kind {
-    /// → First frame of a connection. Metadata: JSON of [`super::hello::Hello`].
+pub enum FrameKind {
+    /// → First frame of a connection. Metadata: JSON of [`super::metadata::Hello`].
     Hello = 1,
-    /// ← Accepts the connection. Metadata: JSON of [`super::hello::Welcome`].
+    /// ← Accepts the connection. Metadata: JSON of [`super::metadata::Welcome`].
     Welcome = 2,
     /// ← Refuses; the connection is then closed. Metadata: the reason in UTF-8.
     Refused = 3,
@@ -57,10 +57,10 @@ pub enum Kind {
     /// → Requests the parameters as soon as the shard has them. Clock: the view that the worker
     /// knows, 0 for none. A View is sent before the answer.
     Pull = 6,
-    /// → Gradients of the step in the clock. Metadata: [`super::hello::PushHead`].
+    /// → Gradients of the step in the clock. Metadata: [`super::metadata::PushHead`].
     Push = 7,
-    /// ← Parameters. Clock: the next step. Metadata: [`super::hello::AnswerHead`] with the counts
-    /// of all workers added up.
+    /// ← Parameters. Clock: the next step. Metadata: [`super::metadata::AnswerHead`] with the
+    /// counts of all workers added up.
     Parameters = 8,
     /// ← The step cannot be completed. Clock: the version. Metadata: 1 byte, 1 if a peer was lost,
     /// 0 if all peers left in order.
@@ -78,12 +78,12 @@ pub enum Kind {
     /// ← Training has finished.
     Finished = 14,
     /// ← The view that holds from the step of the next frame on. Metadata: JSON of
-    /// [`super::view::View`].
+    /// [`super::view::TaskSetView`].
     View = 15,
     /// ← A new view begins: the worker leaves, or pulls under it. Metadata as in a View.
     Moved = 16,
     /// → Coordinator: announces a view. Clock: its first step. Metadata: JSON of
-    /// [`super::view::Change`].
+    /// [`super::view::ViewChange`].
     Change = 17,
     /// ← Coordinator: workers have departed. Metadata: JSON of a list of [`super::view::Departed`].
     Gone = 18,
@@ -95,7 +95,7 @@ pub enum Kind {
     /// Metadata: JSON of [`super::view::Handover`]. Answered by a Ready.
     Handover = 21,
     /// → Coordinator: asks whether all pieces are installed. ← Metadata: JSON of
-    /// [`super::view::Tally`].
+    /// [`super::view::ReshardingReport`].
     Tally = 22,
     /// → A Push with an encoded payload.
     Codes = 23,
@@ -106,14 +106,14 @@ pub enum Kind {
     /// push later.
     Resume = 25,
     /// Shard → replica holder: the complete state; first the parameters, then the optimizer state
-    /// plane by plane. Metadata: JSON of [`super::view::Shipped`]. Answered by a Ready.
+    /// plane by plane. Metadata: JSON of [`super::view::ReplicaPosition`]. Answered by a Ready.
     Copy = 26,
     /// Shard → replica holder: the sum of gradients that the shard has applied since the last
     /// frame. Metadata as in a Copy. Answered by a Ready.
     Applied = 27,
     /// → Coordinator: promotes the replica because its shard is lost. Clock: number of steps that
-    /// the replica must contain. Metadata: JSON of [`super::view::View`]. Answered by a Ready whose
-    /// clock is the next step.
+    /// the replica must contain. Metadata: JSON of [`super::view::TaskSetView`]. Answered by a
+    /// Ready whose clock is the next step.
     Adopt = 28,
     /// ← Coordinator: squared norm of this shard's part of the gradients of the step in the clock.
     /// Metadata: its bits, u64.
@@ -136,13 +136,13 @@ pub enum Kind {
     /// receiver must stop serving.
     Adopted = 34,
     /// → One part of the gradients of the step in the clock; parts may arrive in any order. ← One
-    /// part of the parameters after the step in the clock. Metadata: [`super::hello::PartHead`].
+    /// part of the parameters after the step in the clock. Metadata: [`super::metadata::PartHead`].
     Part = 35,
     /// → All parts of the gradients of the step in the clock have been sent. Metadata as in a Push.
     /// ← All parts of the parameters have been sent. Metadata as in a Parameters.
     Rest = 36,
     /// → A Push of the sum of the gradients of several workers of one node. Metadata:
-    /// [`super::hello::SumHead`].
+    /// [`super::metadata::SumHead`].
     Together = 37,
     /// → Requests the answer to this worker's gradients of the step in the clock, which another
     /// worker may have pushed in a Together.
@@ -154,10 +154,11 @@ pub enum Kind {
     /// → Coordinator: fills the snapshot buffer with the present state; it is read later by Draw.
     /// Clock as in a Snapshot.
     Lend = 40,
-    /// ← The snapshot buffer is filled. Clock: its version. Metadata: [`super::draw::LentHead`].
+    /// ← The snapshot buffer is filled. Clock: its version. Metadata:
+    /// [`super::snapshot::SnapshotHead`].
     Lent = 41,
     /// Coordinator's checkpoint connection → shard: requests a range of the snapshot buffer whose
-    /// version is the clock. Metadata: [`super::draw::DrawHead`].
+    /// version is the clock. Metadata: [`super::snapshot::SnapshotRangeHead`].
     Draw = 42,
     /// ← Answer to a Draw, with the same clock.
     Drawn = 43,
@@ -166,7 +167,7 @@ pub enum Kind {
 /// Decoded header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    pub kind: Kind,
+    pub kind: FrameKind,
     pub clock: u64,
     pub meta_bytes: u32,
     pub payload_bytes: u64,
@@ -227,14 +228,14 @@ impl Header {
         }
         let kind = u16::from_le_bytes([bytes[6], bytes[7]]);
         let header = Self {
-            kind: Kind::from_wire(kind).ok_or(FrameError::Kind(kind))?,
+            kind: FrameKind::from_wire(kind).ok_or(FrameError::Kind(kind))?,
             clock: u64::from_le_bytes(array(bytes, 8)),
             meta_bytes: u32::from_le_bytes(array(bytes, 16)),
             payload_bytes: u64::from_le_bytes(array(bytes, 20)),
         };
         let is_state = matches!(
             header.kind,
-            Kind::SnapshotData | Kind::Lent | Kind::Draw | Kind::Drawn
+            FrameKind::SnapshotData | FrameKind::Lent | FrameKind::Draw | FrameKind::Drawn
         );
         if header.clock > MAX_CLOCK && !(is_state && header.clock == HALF_DONE) {
             return Err(FrameError::Clock(header.clock));
@@ -243,7 +244,7 @@ impl Header {
             return Err(FrameError::MetaTooLong(header.meta_bytes));
         }
         let is_whole = header.payload_bytes.is_multiple_of(4)
-            || matches!(header.kind, Kind::Codes | Kind::Deltas);
+            || matches!(header.kind, FrameKind::Codes | FrameKind::Deltas);
         if header.payload_bytes > MAX_PAYLOAD_BYTES || !is_whole {
             return Err(FrameError::Payload(header.payload_bytes));
         }
@@ -251,7 +252,7 @@ impl Header {
     }
 }
 
-impl Kind {
+impl FrameKind {
     const ALL: [Self; 43] = [
         Self::Hello,
         Self::Welcome,
@@ -319,13 +320,13 @@ mod tests {
         fn encoded_headers_decode_to_the_same_value(
             kind in 0usize..36, clock in 0..=MAX_CLOCK, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
-            let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
+            let header = Header { kind: FrameKind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
         }
 
         #[test]
         fn one_flipped_bit_is_never_accepted(clock in 0..=MAX_CLOCK, floats in 0u64..1 << 30, bit in 0usize..HEADER_BYTES * 8) {
-            let header = Header { kind: Kind::Push, clock, meta_bytes: 24, payload_bytes: floats * 4 };
+            let header = Header { kind: FrameKind::Push, clock, meta_bytes: 24, payload_bytes: floats * 4 };
             let mut bytes = header.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(Header::decode(&bytes).is_err());
@@ -354,7 +355,12 @@ mod tests {
             meta_bytes: 0,
             payload_bytes: 0,
         };
-        for kind in [Kind::Await, Kind::Push, Kind::Init, Kind::Change] {
+        for kind in [
+            FrameKind::Await,
+            FrameKind::Push,
+            FrameKind::Init,
+            FrameKind::Change,
+        ] {
             for clock in [MAX_CLOCK + 1, u64::MAX] {
                 let found = Header::decode(&header(kind, clock).encode());
                 assert_eq!(found, Err(FrameError::Clock(clock)), "{kind:?}");
@@ -362,14 +368,14 @@ mod tests {
             let largest = header(kind, MAX_CLOCK);
             assert_eq!(Header::decode(&largest.encode()), Ok(largest));
         }
-        let half_done = header(Kind::Lent, HALF_DONE);
+        let half_done = header(FrameKind::Lent, HALF_DONE);
         assert_eq!(Header::decode(&half_done.encode()), Ok(half_done));
     }
 
     #[test]
     fn header_of_another_version_is_refused() {
         let mut bytes = Header {
-            kind: Kind::Hello,
+            kind: FrameKind::Hello,
             clock: 0,
             meta_bytes: 0,
             payload_bytes: 0,

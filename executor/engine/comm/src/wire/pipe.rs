@@ -9,8 +9,8 @@
 //!
 //! Threads spin only briefly, because there can be fewer cores than waiting threads.
 
-use crate::memory::Shared;
-use crate::memory::ring::{CHUNK, RING_BYTES, Reader, Writer};
+use crate::memory::SharedMapping;
+use crate::memory::ring::{CHUNK, RING_BYTES, RingReader, RingWriter};
 use muster_compute::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -30,7 +30,7 @@ pub const PIPE_BYTES: usize = 2 * RING_BYTES;
 const LOOKS: usize = 30;
 
 /// Why a sleep ended.
-enum Woken {
+enum SleepEnd {
     Rung,
     /// Nothing happened within the limit.
     Late,
@@ -41,9 +41,9 @@ enum Woken {
 /// One side of the stream.
 #[derive(Debug)]
 pub struct Pipe {
-    memory: Shared,
-    writer: Mutex<Writer>,
-    reader: Mutex<Reader>,
+    memory: SharedMapping,
+    writer: Mutex<RingWriter>,
+    reader: Mutex<RingReader>,
     arrivals: UnixStream,
     room: UnixStream,
     /// Maximum time in which the peer takes nothing; unlimited if `None`.
@@ -54,7 +54,7 @@ impl Pipe {
     /// Creates a side from mapped memory and this side's ends of both sockets. `first` is the side
     /// that created the memory: it writes the first ring and reads the second.
     #[must_use]
-    pub fn new(memory: Shared, arrivals: UnixStream, room: UnixStream, first: bool) -> Self {
+    pub fn new(memory: SharedMapping, arrivals: UnixStream, room: UnixStream, first: bool) -> Self {
         let (out, back) = if first {
             (0, RING_BYTES)
         } else {
@@ -62,8 +62,8 @@ impl Pipe {
         };
         Self {
             memory,
-            writer: Mutex::new(Writer::new(out)),
-            reader: Mutex::new(Reader::new(back)),
+            writer: Mutex::new(RingWriter::new(out)),
+            reader: Mutex::new(RingReader::new(back)),
             arrivals,
             room,
             patience: Mutex::default(),
@@ -98,7 +98,7 @@ impl Pipe {
         self.show(&mut writer)
     }
 
-    fn show(&self, writer: &mut Writer) -> io::Result<()> {
+    fn show(&self, writer: &mut RingWriter) -> io::Result<()> {
         if writer.show(&self.memory)? {
             ring(&self.arrivals)
         } else {
@@ -106,7 +106,7 @@ impl Pipe {
         }
     }
 
-    fn await_room(&self, writer: &Writer, count: usize) -> io::Result<()> {
+    fn await_room(&self, writer: &RingWriter, count: usize) -> io::Result<()> {
         let patience = *self.patience.lock().expect("not poisoned");
         // With a time limit, the peer must wake this side after the first byte that it takes.
         let count = patience.map_or(count, |_| 1);
@@ -114,9 +114,9 @@ impl Pipe {
             return Ok(());
         }
         match sleep(&self.room, patience)? {
-            Woken::Rung | Woken::Interrupted => Ok(()),
-            Woken::Late => Err(io::ErrorKind::TimedOut.into()),
-            Woken::Ended => Err(io::ErrorKind::BrokenPipe.into()),
+            SleepEnd::Rung | SleepEnd::Interrupted => Ok(()),
+            SleepEnd::Late => Err(io::ErrorKind::TimedOut.into()),
+            SleepEnd::Ended => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -156,8 +156,9 @@ impl Pipe {
         let mut has_ended = false;
         loop {
             let most = out.len();
-            let take = |come: &[u8]| out[..come.len()].copy_from_slice(come);
-            let (count, wake) = reader.read(&self.memory, most, 1, take)?;
+            let (count, wake) = reader.read(&self.memory, most, 1, |come| {
+                out[..come.len()].copy_from_slice(come)
+            })?;
             if wake {
                 // The other socket reports a peer that no longer reads.
                 let _ = ring(&self.room);
@@ -170,10 +171,10 @@ impl Pipe {
             }
             let limit = deadline.map(|at| at.saturating_duration_since(clock::now()));
             match sleep(&self.arrivals, limit)? {
-                Woken::Rung | Woken::Interrupted => {}
-                Woken::Late => return Err(io::ErrorKind::TimedOut.into()),
+                SleepEnd::Rung | SleepEnd::Interrupted => {}
+                SleepEnd::Late => return Err(io::ErrorKind::TimedOut.into()),
                 // All data that the peer has sent is in the ring by now.
-                Woken::Ended => has_ended = true,
+                SleepEnd::Ended => has_ended = true,
             }
         }
     }
@@ -198,14 +199,14 @@ impl Pipe {
             }
             let left = deadline.saturating_duration_since(clock::now());
             match sleep(&self.arrivals, Some(left))? {
-                Woken::Rung => {}
-                Woken::Late | Woken::Interrupted => return Ok(false),
-                Woken::Ended => has_ended = true,
+                SleepEnd::Rung => {}
+                SleepEnd::Late | SleepEnd::Interrupted => return Ok(false),
+                SleepEnd::Ended => has_ended = true,
             }
         }
     }
 
-    fn comes_soon(&self, reader: &Reader) -> io::Result<bool> {
+    fn comes_soon(&self, reader: &RingReader) -> io::Result<bool> {
         for _ in 0..LOOKS {
             if reader.filled(&self.memory)? > 0 {
                 return Ok(true);
@@ -228,11 +229,11 @@ impl Pipe {
         self.arrivals.shutdown(Shutdown::Write)
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    fn writer(&self) -> MutexGuard<'_, RingWriter> {
         self.writer.lock().expect("no sender panics")
     }
 
-    fn reader(&self) -> MutexGuard<'_, Reader> {
+    fn reader(&self) -> MutexGuard<'_, RingReader> {
         self.reader.lock().expect("no receiver panics")
     }
 }
@@ -254,21 +255,21 @@ fn ring(bell: &UnixStream) -> io::Result<()> {
 }
 
 /// Sleeps until a wake-up arrives, at most for `limit`.
-fn sleep(bell: &UnixStream, limit: Option<Duration>) -> io::Result<Woken> {
+fn sleep(bell: &UnixStream, limit: Option<Duration>) -> io::Result<SleepEnd> {
     let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs().min(i64::MAX as u64) as i64,
         tv_nsec: limit.subsec_nanos().into(),
     });
     match poll(&mut [PollFd::new(bell, PollFlags::IN)], limit.as_ref()) {
-        Ok(0) => return Ok(Woken::Late),
+        Ok(0) => return Ok(SleepEnd::Late),
         Ok(_) => {}
-        Err(Errno::INTR) => return Ok(Woken::Interrupted),
+        Err(Errno::INTR) => return Ok(SleepEnd::Interrupted),
         Err(error) => return Err(error.into()),
     }
     let mut rung = [0; 64];
     match recv(bell, &mut rung[..], RecvFlags::DONTWAIT) {
-        Ok((_, 0)) | Err(Errno::CONNRESET) => Ok(Woken::Ended),
-        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(Woken::Rung),
+        Ok((_, 0)) | Err(Errno::CONNRESET) => Ok(SleepEnd::Ended),
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(SleepEnd::Rung),
         Err(error) => Err(error.into()),
     }
 }

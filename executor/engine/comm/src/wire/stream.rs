@@ -3,7 +3,7 @@
 
 use super::connection::WireError;
 use super::pipe::{PIPE_BYTES, Pipe};
-use crate::memory::{Shared, handing};
+use crate::memory::{SharedMapping, descriptor_passing};
 use muster_compute::clock;
 use rustix::net::SendFlags;
 use socket2::SockRef;
@@ -20,7 +20,7 @@ const SLICES_PER_CALL: usize = 64;
 
 /// One side of a connection.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(super) enum ConnectionStream {
     Tcp(TcpStream),
     Local(Local),
     Shared(Arc<Pipe>),
@@ -47,7 +47,7 @@ impl Local {
 
     /// Creates the memory of a pipe. The peer receives it with the first bytes.
     pub fn offer(stream: UnixStream) -> io::Result<(Self, Pipe)> {
-        let memory = Shared::create(PIPE_BYTES)?;
+        let memory = SharedMapping::create(PIPE_BYTES)?;
         let (room, theirs) = UnixStream::pair()?;
         let offered = vec![memory.file().try_clone_to_owned()?, theirs.into()];
         let pipe = Pipe::new(memory, stream.try_clone()?, room, true);
@@ -67,7 +67,7 @@ impl Local {
                 "a peer came without the memory that belongs to its greeting",
             ));
         };
-        let memory = Shared::open(memory, PIPE_BYTES)?;
+        let memory = SharedMapping::open(memory, PIPE_BYTES)?;
         // Both sockets are used with non-blocking calls only, so any descriptor that the peer sends
         // is harmless.
         let (arrivals, room) = (self.stream.try_clone()?, room.into());
@@ -77,9 +77,9 @@ impl Local {
 
 impl Read for Local {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let count = handing::receive(&self.stream, out, &mut self.come)?;
+        let count = descriptor_passing::receive(&self.stream, out, &mut self.come)?;
         // Otherwise a peer could exhaust the file descriptors of this process by sending more.
-        self.come.truncate(handing::FILES);
+        self.come.truncate(descriptor_passing::FILES);
         Ok(count)
     }
 }
@@ -91,7 +91,7 @@ impl Write for Local {
             return self.stream.write(bytes);
         }
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
-        handing::send(&self.stream, bytes, &files, SendFlags::empty())
+        descriptor_passing::send(&self.stream, bytes, &files, SendFlags::empty())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -99,7 +99,7 @@ impl Write for Local {
     }
 }
 
-impl Stream {
+impl ConnectionStream {
     /// The same transport for a second thread.
     pub fn twin(&self) -> io::Result<Self> {
         Ok(match self {
@@ -218,7 +218,7 @@ impl Stream {
 }
 
 /// The socket that ends with the peer's process.
-impl AsFd for Stream {
+impl AsFd for ConnectionStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),

@@ -5,14 +5,14 @@
 //! grows only when pieces move between shards, so two views that differ only in their workers move
 //! nothing.
 
-use crate::assign::Piece;
+use crate::assign::ParameterPiece;
 use muster_model::id::TaskId;
 use serde::{Deserialize, Serialize};
 
 /// One view of a job's task set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct View {
+pub struct TaskSetView {
     /// Number of the view, from 1.
     pub number: u64,
     /// Revision of the task set from which the coordinator made the view.
@@ -22,28 +22,28 @@ pub struct View {
     /// Workers in the order of their ranks; the first is the coordinator.
     pub workers: Vec<TaskId>,
     /// Shards in the order of their index.
-    pub shards: Vec<Holder>,
+    pub shards: Vec<ShardAssignment>,
     /// Holders in the previous layout, from which pieces are moved. Empty in the first layout,
     /// which the coordinator fills.
-    pub before: Vec<Holder>,
+    pub before: Vec<ShardAssignment>,
 }
 
 /// PS shard and its pieces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Holder {
+pub struct ShardAssignment {
     pub task_id: TaskId,
     /// `host:port`.
     pub address: String,
     /// Pieces in ascending order, without overlap.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ParameterPiece>,
 }
 
 /// Coordinator's announcement of a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
-    pub view: View,
+pub struct ViewChange {
+    pub view: TaskSetView,
     /// Lost workers. Shards that have not completed the step before the view complete it without
     /// the gradients of these workers.
     pub gone: Vec<TaskId>,
@@ -63,7 +63,7 @@ pub struct Departed {
 
 /// Report of a shard on the newest layout, after all pieces are installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct ReshardingReport {
     pub layout: u64,
     /// Checksums of what the shard held before and holds now. The sums over all shards are equal.
     pub before: u64,
@@ -86,13 +86,13 @@ pub struct Handover {
 /// Position of a shard after the frame that a replica holder receives with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shipped {
+pub struct ReplicaPosition {
     /// Number of the view that holds.
     pub view: u64,
     pub layout: u64,
     /// Pieces of the shard; only sent with the whole state.
     #[serde(default)]
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ParameterPiece>,
     pub version: u64,
     pub updates: u64,
     /// Next step of every worker.
@@ -104,11 +104,11 @@ pub struct Shipped {
     pub factors: [u32; 3],
 }
 
-impl View {
+impl TaskSetView {
     /// Holder of the replica of `shard`, which runs in the process of `host`: the next shard in
     /// index order that runs in another process. `None` if there is no such shard.
     #[must_use]
-    pub fn follower(&self, shard: TaskId, host: TaskId) -> Option<&Holder> {
+    pub fn replica_holder(&self, shard: TaskId, host: TaskId) -> Option<&ShardAssignment> {
         let at = self
             .shards
             .iter()
@@ -122,9 +122,9 @@ impl View {
     }
 
     /// Processes in which a shard may run: its own, and those of other shards with the same
-    /// address, because a promoted replica (`heir`) runs in the process of another shard.
+    /// address, because a promoted replica (`promoted`) runs in the process of another shard.
     #[must_use]
-    pub fn hosts(&self, shard: &Holder) -> Vec<TaskId> {
+    pub fn hosts(&self, shard: &ShardAssignment) -> Vec<TaskId> {
         let others = self
             .shards
             .iter()
@@ -143,20 +143,22 @@ impl View {
 
     /// Pieces of a shard in this view; empty if the view does not contain it.
     #[must_use]
-    pub fn pieces(&self, shard: TaskId) -> &[Piece] {
+    pub fn pieces(&self, shard: TaskId) -> &[ParameterPiece] {
         pieces_of(&self.shards, shard)
     }
 
     /// Pieces of all shards, in the order of the shards.
     #[must_use]
-    pub fn assignment(&self) -> Vec<Vec<Piece>> {
-        let pieces = |holder: &Holder| holder.pieces.clone();
-        self.shards.iter().map(pieces).collect()
+    pub fn assignment(&self) -> Vec<Vec<ParameterPiece>> {
+        self.shards
+            .iter()
+            .map(|holder| holder.pieces.clone())
+            .collect()
     }
 
     /// Pieces of a shard in the previous layout.
     #[must_use]
-    pub fn pieces_before(&self, shard: TaskId) -> &[Piece] {
+    pub fn pieces_before(&self, shard: TaskId) -> &[ParameterPiece] {
         pieces_of(&self.before, shard)
     }
 
@@ -167,7 +169,7 @@ impl View {
     }
 }
 
-fn pieces_of(holders: &[Holder], shard: TaskId) -> &[Piece] {
+fn pieces_of(holders: &[ShardAssignment], shard: TaskId) -> &[ParameterPiece] {
     holders
         .iter()
         .find(|holder| holder.task_id == shard)

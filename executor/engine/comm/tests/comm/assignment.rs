@@ -4,7 +4,7 @@
 #[path = "../../../../../scheduler/sim/tests/traces/mod.rs"]
 mod traces;
 
-use muster_comm::assign::{Piece, assign, load};
+use muster_comm::assign::{ParameterPiece, assign, load};
 use std::collections::BTreeMap;
 
 /// Lengths of each network's blocks, in order.
@@ -23,12 +23,12 @@ fn networks() -> BTreeMap<String, Vec<usize>> {
 
 /// Load of a shard under PAA.
 #[derive(Clone, Copy, Default)]
-struct Filled {
+struct ShardLoad {
     load: usize,
     requests: usize,
 }
 
-impl Filled {
+impl ShardLoad {
     fn take(&mut self, len: usize) {
         self.load += len;
         self.requests += 1;
@@ -39,10 +39,10 @@ impl Filled {
 /// mean load) go to the shard with the fewest requests. Blocks up to the mean go to the best fit,
 /// or else to the emptiest shard. Larger blocks are split over the emptiest shards, up to the mean
 /// each; their last piece goes to the best fit.
-fn paa(blocks: &[usize], shards: usize) -> Vec<Filled> {
+fn paa(blocks: &[usize], shards: usize) -> Vec<ShardLoad> {
     let total: usize = blocks.iter().sum();
     let mean = total / shards;
-    let mut filled = vec![Filled::default(); shards];
+    let mut filled = vec![ShardLoad::default(); shards];
     let mut largest_first = blocks.to_vec();
     largest_first.sort_unstable_by(|a, b| b.cmp(a));
     for block in largest_first {
@@ -73,7 +73,7 @@ fn paa(blocks: &[usize], shards: usize) -> Vec<Filled> {
     filled
 }
 
-fn best_fit(filled: &[Filled], mean: usize, len: usize) -> usize {
+fn best_fit(filled: &[ShardLoad], mean: usize, len: usize) -> usize {
     let holds = (0..filled.len()).filter(|&shard| filled[shard].load + len <= mean);
     let fullest = holds.min_by_key(|&shard| mean - filled[shard].load);
     let emptiest = || (0..filled.len()).min_by_key(|&shard| filled[shard].load);
@@ -91,10 +91,10 @@ fn compare(lens: &[usize], shards: usize) -> Compared {
     let mut offset = 0;
     // A gap after every block prevents neighbours from merging, which would lower the number of
     // requests unfairly.
-    let apart: Vec<Piece> = lens
+    let apart: Vec<ParameterPiece> = lens
         .iter()
         .map(|&len| {
-            let piece = Piece { offset, len };
+            let piece = ParameterPiece { offset, len };
             offset += len + 1;
             piece
         })

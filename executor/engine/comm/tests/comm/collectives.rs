@@ -1,8 +1,11 @@
 //! Collectives between threads of one process, each with its own port, over TCP and shared memory.
 
-use muster_comm::collective::{self, Algorithm, Model, all_reduce_arena, pieces};
+use muster_comm::collective::{
+    self, AllReduceAlgorithm, CollectiveCostModel, all_reduce_arena, pieces,
+};
 use muster_comm::fabric::{
-    Arena, Credentials, Fabric, Flow, How, Member, Options, Piece, Port, Side, Take, View,
+    Arena, CollectiveBuffer, Credentials, Fabric, FabricOptions, Flow, GroupView, PeerPort,
+    ReceiveOp, ReceiveRange, SendRange, ViewMember,
 };
 use muster_model::id::{JobId, TaskId};
 use std::ops::Range;
@@ -30,24 +33,24 @@ fn on_all<R: Send>(
     shared_memory: bool,
     task: impl Fn(&mut Fabric) -> R + Sync,
 ) -> Vec<R> {
-    let options = Options {
+    let options = FabricOptions {
         shared_memory,
-        ..Options::default()
+        ..FabricOptions::default()
     };
     on_all_with(n, &options, task)
 }
 
 fn on_all_with<R: Send>(
     n: usize,
-    options: &Options,
+    options: &FabricOptions,
     task: impl Fn(&mut Fabric) -> R + Sync,
 ) -> Vec<R> {
     let folder = tempfile::tempdir().unwrap();
-    let ports: Vec<Port> = (0..n as u32)
-        .map(|id| Port::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
+    let ports: Vec<PeerPort> = (0..n as u32)
+        .map(|id| PeerPort::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
         .collect();
-    let members: Vec<Member> = ports.iter().map(Port::member).collect();
-    let view = View { number: 1, members };
+    let members: Vec<ViewMember> = ports.iter().map(PeerPort::member).collect();
+    let view = GroupView { number: 1, members };
     thread::scope(|scope| {
         let (view, task) = (&view, &task);
         let tasks: Vec<_> = ports
@@ -112,7 +115,7 @@ fn every_all_reduce_is_exact(shared_memory: bool) {
         let expected: Vec<Vec<f32>> = SIZES.iter().map(|&len| exact_sum(n, len)).collect();
         on_all(n, shared_memory, |fabric| {
             let rank = fabric.rank();
-            for algorithm in Algorithm::ALL {
+            for algorithm in AllReduceAlgorithm::ALL {
                 for (&len, expected) in SIZES.iter().zip(&expected) {
                     let input = integers(rank, len);
                     let mut output = vec![f32::NAN; len];
@@ -152,7 +155,7 @@ fn every_all_reduce_equals_the_exact_sum_over_shared_memory() {
 fn all_ranks_and_all_runs_get_the_same_bits() {
     const LEN: usize = 100_003;
     for n in [2, 3, 5, 8] {
-        for algorithm in Algorithm::ALL {
+        for algorithm in AllReduceAlgorithm::ALL {
             let run = |shared_memory| {
                 on_all(n, shared_memory, |fabric| {
                     let input = fractions(fabric.rank(), LEN);
@@ -224,7 +227,7 @@ fn an_arena_is_summed_exactly_range_by_range() {
                 for (step, range) in ranges.iter().cycle().take(15).enumerate() {
                     let mine = integers(fabric.rank() + step, LEN);
                     arena.gradients_mut().copy_from_slice(&mine);
-                    let between = Algorithm::HalvingDoubling;
+                    let between = AllReduceAlgorithm::HalvingDoubling;
                     all_reduce_arena(fabric, &mut arena, range.clone(), between).unwrap();
                     let expected: Vec<f32> = range
                         .clone()
@@ -245,7 +248,7 @@ fn all_ranks_measure_the_same_model_and_choose_alike() {
     for shared_memory in [false, true] {
         let models = on_all(4, shared_memory, |fabric| {
             let (mesh, groups, ..) = fabric.parts();
-            let model = Model::probe(mesh, groups).unwrap();
+            let model = CollectiveCostModel::probe(mesh, groups).unwrap();
             let chosen = [1, 1_000, 1_000_000].map(|len| model.choose(groups, len));
             (model, chosen)
         });
@@ -263,26 +266,26 @@ fn all_ranks_measure_the_same_model_and_choose_alike() {
 #[test]
 fn pair_without_shared_memory_falls_back_to_tcp() {
     let folder = tempfile::tempdir().unwrap();
-    let ports: Vec<Port> = (0..4)
-        .map(|id| Port::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
+    let ports: Vec<PeerPort> = (0..4)
+        .map(|id| PeerPort::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
         .collect();
-    let mut members: Vec<Member> = ports.iter().map(Port::member).collect();
+    let mut members: Vec<ViewMember> = ports.iter().map(PeerPort::member).collect();
     // The path of 1 does not exist; the path of 2 belongs to another task, which refuses.
     members[1].local = Some(folder.path().join("nowhere"));
     members[2].local = members[0].local.clone();
-    let view = View { number: 1, members };
+    let view = GroupView { number: 1, members };
     thread::scope(|scope| {
         for port in &ports {
             let view = view.clone();
             scope.spawn(move || {
-                let mut fabric = Fabric::join(port, view, &Options::default()).unwrap();
+                let mut fabric = Fabric::join(port, view, &FabricOptions::default()).unwrap();
                 // The higher rank connects: 1, 2 and 3 reach 0; no rank reaches 1 or 2.
                 assert_eq!(fabric.groups(), [vec![0, 1], vec![2], vec![3]]);
                 let mut arena = Arena::new(1_001).unwrap();
                 fabric.share(&mut arena).unwrap();
                 let mine = integers(fabric.rank(), 1_001);
                 arena.gradients_mut().copy_from_slice(&mine);
-                let between = Algorithm::Ring;
+                let between = AllReduceAlgorithm::Ring;
                 all_reduce_arena(&mut fabric, &mut arena, 0..1_001, between).unwrap();
                 assert!(collective::sums(&fabric, &arena) == exact_sum(4, 1_001));
             });
@@ -295,10 +298,10 @@ fn pair_without_shared_memory_falls_back_to_tcp() {
 #[test]
 fn long_step_is_not_a_lost_member() {
     for shared_memory in [false, true] {
-        let options = Options {
+        let options = FabricOptions {
             shared_memory,
             silence: Duration::from_millis(1_500),
-            ..Options::default()
+            ..FabricOptions::default()
         };
         on_all_with(3, &options, |fabric| {
             let mut arena = Arena::new(1_001).unwrap();
@@ -308,7 +311,7 @@ fn long_step_is_not_a_lost_member() {
                     thread::sleep(Duration::from_secs(4));
                 }
                 arena.gradients_mut().fill(1.0);
-                all_reduce_arena(fabric, &mut arena, 0..1_001, Algorithm::Ring).unwrap();
+                all_reduce_arena(fabric, &mut arena, 0..1_001, AllReduceAlgorithm::Ring).unwrap();
                 assert!(
                     collective::sums(fabric, &arena)
                         .iter()
@@ -324,7 +327,10 @@ fn long_step_is_not_a_lost_member() {
 #[test]
 fn member_with_the_sum_may_write_at_once() {
     const LEN: usize = 1_300_003;
-    for algorithm in [Algorithm::Ring, Algorithm::HalvingDoubling] {
+    for algorithm in [
+        AllReduceAlgorithm::Ring,
+        AllReduceAlgorithm::HalvingDoubling,
+    ] {
         for n in [2, 3, 4] {
             let expected = exact_sum(n, LEN);
             on_all(n, false, |fabric| {
@@ -347,19 +353,19 @@ fn member_with_the_sum_may_write_at_once() {
 #[test]
 fn lent_data_of_an_aborted_sum_stays_unchanged() {
     const LEN: usize = 400_001;
-    let options = Options {
+    let options = FabricOptions {
         shared_memory: false,
         stall: Duration::from_millis(500),
-        ..Options::default()
+        ..FabricOptions::default()
     };
     let (tell, told) = mpsc::channel();
     let (tell, told) = (Mutex::new(tell), Mutex::new(told));
     on_all_with(2, &options, |fabric| {
         let some = |range: Range<usize>| Flow {
             from: Some(0),
-            takes: vec![Take {
+            takes: vec![ReceiveRange {
                 range,
-                how: How::Store,
+                how: ReceiveOp::Store,
             }],
             ..Flow::default()
         };
@@ -367,7 +373,7 @@ fn lent_data_of_an_aborted_sum_stays_unchanged() {
             let mut arena = Arena::new(LEN).unwrap();
             arena.gradients_mut().fill(1.0);
             // The peer sends its whole part, and receives too little of this rank's part.
-            all_reduce_arena(fabric, &mut arena, 0..LEN, Algorithm::Ring).unwrap_err();
+            all_reduce_arena(fabric, &mut arena, 0..LEN, AllReduceAlgorithm::Ring).unwrap_err();
             let (_, sums) = arena.sides();
             sums.fill(f32::NAN);
             tell.lock().unwrap().send(()).unwrap();
@@ -375,9 +381,9 @@ fn lent_data_of_an_aborted_sum_stays_unchanged() {
             return;
         }
         let (mine, mut got) = (vec![2.0; LEN], vec![0.0; LEN]);
-        let all = Piece {
+        let all = SendRange {
             range: 0..LEN,
-            from: Side::Input,
+            from: CollectiveBuffer::Input,
             after: None,
         };
         let part = Flow {

@@ -2,8 +2,9 @@
 //! in bytes from the network.
 
 use muster_comm::compress::{
-    CHUNK, Codec, Correction, DecodeError, Dense, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane,
-    Qsgd, Rounding, Scale, Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
+    CHUNK, Codec, Correction, DecodeError, DecodeMode, DenseCodec, EncodingKey, FeedbackPlane,
+    FeedbackState, HalfCodec, HalfFormat, Norm, OneBit, Qsgd, Rounding, Scale, Selection, Sparse,
+    TernGrad, decode, encode, max_encoded_bytes,
 };
 use proptest::prelude::*;
 
@@ -26,19 +27,19 @@ const LENGTHS: [usize; 14] = [
 ];
 
 /// Name, codec with this processor's instructions, portable codec.
-type Pair = (String, Box<dyn Codec>, Box<dyn Codec>);
+type CodecPair = (String, Box<dyn Codec>, Box<dyn Codec>);
 
-fn codecs() -> Vec<Pair> {
-    let mut codecs: Vec<Pair> = vec![(
+fn codecs() -> Vec<CodecPair> {
+    let mut codecs: Vec<CodecPair> = vec![(
         "1-bit".into(),
         Box::new(OneBit::new()),
         Box::new(OneBit::portable()),
     )];
-    codecs.push(("plain".into(), Box::new(Dense), Box::new(Dense)));
+    codecs.push(("plain".into(), Box::new(DenseCodec), Box::new(DenseCodec)));
     for format in [HalfFormat::F16, HalfFormat::Bf16] {
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
             for feedback in [false, true] {
-                let codec = Half::new(format, rounding, feedback);
+                let codec = HalfCodec::new(format, rounding, feedback);
                 codecs.push((
                     format!("{codec:?}"),
                     Box::new(codec),
@@ -90,14 +91,14 @@ fn codecs() -> Vec<Pair> {
 }
 
 /// A worker's side of a codec: its state, and its last encoding.
-struct Side<'a> {
+struct WorkerSide<'a> {
     codec: &'a dyn Codec,
     residual: Vec<f32>,
     velocity: Vec<f32>,
     bytes: Vec<u8>,
 }
 
-impl<'a> Side<'a> {
+impl<'a> WorkerSide<'a> {
     fn new(codec: &'a dyn Codec, len: usize) -> Self {
         let plane = |plane| {
             if codec.planes().contains(&plane) {
@@ -108,19 +109,19 @@ impl<'a> Side<'a> {
         };
         Self {
             codec,
-            residual: plane(Plane::Residual),
-            velocity: plane(Plane::Velocity),
+            residual: plane(FeedbackPlane::Residual),
+            velocity: plane(FeedbackPlane::Velocity),
             bytes: Vec::new(),
         }
     }
 
     fn encode(&mut self, step: u64, gradients: &[f32]) -> &[u8] {
-        let key = Key {
+        let key = EncodingKey {
             seed: 3,
             step,
             block: 1,
         };
-        let state = State {
+        let state = FeedbackState {
             residual: &mut self.residual,
             velocity: &mut self.velocity,
         };
@@ -133,7 +134,7 @@ impl<'a> Side<'a> {
 
     fn decoded(&self, len: usize) -> Vec<f32> {
         let mut out = vec![f32::NAN; len];
-        decode(self.codec, &self.bytes, &mut out, Mode::Overwrite).expect("our own bytes");
+        decode(self.codec, &self.bytes, &mut out, DecodeMode::Overwrite).expect("our own bytes");
         out
     }
 }
@@ -159,11 +160,11 @@ fn gradients(seed: u64, len: usize) -> Vec<f32> {
 #[test]
 fn sent_values_plus_residual_equal_the_gradients() {
     for (name, codec, _) in codecs() {
-        if codec.planes() != [Plane::Residual] {
+        if codec.planes() != [FeedbackPlane::Residual] {
             continue;
         }
         for len in LENGTHS {
-            let mut side = Side::new(&*codec, len);
+            let mut side = WorkerSide::new(&*codec, len);
             let mut given = vec![0.0f64; len];
             let mut sent = vec![0.0f64; len];
             for step in 0..12 {
@@ -194,7 +195,10 @@ fn sent_values_plus_residual_equal_the_gradients() {
 fn every_processor_writes_and_reads_the_same_bytes() {
     for (name, wide, portable) in codecs() {
         for len in LENGTHS {
-            let (mut a, mut b) = (Side::new(&*wide, len), Side::new(&*portable, len));
+            let (mut a, mut b) = (
+                WorkerSide::new(&*wide, len),
+                WorkerSide::new(&*portable, len),
+            );
             for step in 0..3 {
                 let gradients = gradients(step + 1, len);
                 a.encode(step, &gradients);
@@ -217,7 +221,7 @@ fn adding_is_decoding_and_then_adding() {
     for (name, wide, portable) in codecs() {
         for codec in [wide, portable] {
             for len in LENGTHS {
-                let mut side = Side::new(&*codec, len);
+                let mut side = WorkerSide::new(&*codec, len);
                 side.encode(0, &gradients(1, len));
                 let mut sum = gradients(9, len);
                 let expected: Vec<f32> = sum
@@ -225,7 +229,7 @@ fn adding_is_decoding_and_then_adding() {
                     .zip(side.decoded(len))
                     .map(|(a, b)| a + b)
                     .collect();
-                decode(&*codec, &side.bytes, &mut sum, Mode::Add).expect("our own bytes");
+                decode(&*codec, &side.bytes, &mut sum, DecodeMode::Add).expect("our own bytes");
                 assert_eq!(sum, expected, "{name}, {len} numbers");
             }
         }
@@ -236,13 +240,13 @@ fn adding_is_decoding_and_then_adding() {
 fn an_encoding_cut_short_or_continued_is_refused() {
     for (name, codec, _) in codecs() {
         for len in LENGTHS {
-            let mut side = Side::new(&*codec, len);
+            let mut side = WorkerSide::new(&*codec, len);
             side.encode(0, &gradients(1, len));
             let mut out = vec![0.0; len];
             let mut longer = side.bytes.clone();
             longer.push(0);
             assert_eq!(
-                decode(&*codec, &longer, &mut out, Mode::Add),
+                decode(&*codec, &longer, &mut out, DecodeMode::Add),
                 Err(DecodeError::Trailing(1)),
                 "{name}, {len} numbers"
             );
@@ -252,7 +256,7 @@ fn an_encoding_cut_short_or_continued_is_refused() {
                 }
                 let shorter = &side.bytes[..side.bytes.len() - cut];
                 assert!(
-                    decode(&*codec, shorter, &mut out, Mode::Overwrite).is_err(),
+                    decode(&*codec, shorter, &mut out, DecodeMode::Overwrite).is_err(),
                     "{name}, {len} numbers, {cut} bytes cut off"
                 );
             }
@@ -268,7 +272,7 @@ fn non_finite_gradient_is_visible_after_decoding() {
                 for at in [0, 100, 4999] {
                     let mut gradients = gradients(1, 5000);
                     gradients[at] = broken;
-                    let mut side = Side::new(&*codec, 5000);
+                    let mut side = WorkerSide::new(&*codec, 5000);
                     side.encode(0, &gradients);
                     let decoded = side.decoded(5000);
                     assert!(
@@ -293,7 +297,7 @@ proptest! {
         for (_, wide, portable) in codecs() {
             for codec in [wide, portable] {
                 let mut out = vec![0.0; len];
-                let read = decode(&*codec, &bytes, &mut out, Mode::Add);
+                let read = decode(&*codec, &bytes, &mut out, DecodeMode::Add);
                 if bytes.len() > max_encoded_bytes(&*codec, len) {
                     prop_assert!(read.is_err());
                 }
@@ -303,10 +307,10 @@ proptest! {
 }
 
 /// Brings `known` to `wanted` by encoding the difference and adding the decoded bytes.
-fn caught_up(codec: &dyn Codec, key: Key, wanted: &[f32], known: &mut [f32]) -> Vec<u8> {
+fn caught_up(codec: &dyn Codec, key: EncodingKey, wanted: &[f32], known: &mut [f32]) -> Vec<u8> {
     let lacking: Vec<f32> = wanted.iter().zip(&*known).map(|(a, b)| a - b).collect();
     let mut lost = vec![0.0; wanted.len()];
-    let mut state = State {
+    let mut state = FeedbackState {
         residual: &mut lost,
         velocity: &mut [],
     };
@@ -314,14 +318,14 @@ fn caught_up(codec: &dyn Codec, key: Key, wanted: &[f32], known: &mut [f32]) -> 
     let mut out = vec![0; codec.max_chunk_bytes(wanted.len())];
     let bytes = codec.encode_chunk(key, &prepared, 0, &lacking, state, &mut out);
     out.truncate(bytes);
-    codec.decode_chunk(&out, known, Mode::Add).unwrap();
+    codec.decode_chunk(&out, known, DecodeMode::Add).unwrap();
     out
 }
 
 /// Bytes and known values are the same in one pass or several, for the whole chunk or run by run.
 #[test]
 fn catch_up_equals_encoding_the_difference_and_adding_it() {
-    let key = Key {
+    let key = EncodingKey {
         seed: 5,
         step: 3,
         block: 1,
@@ -372,7 +376,7 @@ fn any_bytes_of_its_length_are_a_chunk_of_a_fixed_codec() {
                 .map(|i| (i * 37 + 11) as u8)
                 .collect();
             let mut out = vec![0.0; len];
-            let read = codec.decode_chunk(&bytes, &mut out, Mode::Overwrite);
+            let read = codec.decode_chunk(&bytes, &mut out, DecodeMode::Overwrite);
             assert_eq!(read, Ok(bytes.len()), "{name}, {len}");
         }
     }

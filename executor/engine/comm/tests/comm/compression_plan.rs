@@ -2,8 +2,8 @@
 //! feedback in checkpoints.
 
 use muster_comm::compress::{
-    CHUNK, CodecConfig, Codecs, DecodeError, Feedback, FeedbackError, Half, HalfFormat, LayerCodec,
-    Mode, Plan, PlanError, Rounding, build,
+    CHUNK, CodecConfig, CodecPlan, Codecs, DecodeError, DecodeMode, Feedback, FeedbackError,
+    HalfCodec, HalfFormat, LayerCodec, PlanError, Rounding, build,
 };
 use muster_compute::model::ParameterRole;
 use proptest::prelude::*;
@@ -57,8 +57,8 @@ fn compression() -> Codecs {
     }
 }
 
-fn plan() -> Plan {
-    Plan::new(&compression(), BLOCKS).expect("a plan")
+fn plan() -> CodecPlan {
+    CodecPlan::new(&compression(), BLOCKS).expect("a plan")
 }
 
 fn gradients(step: u64) -> Vec<f32> {
@@ -70,7 +70,7 @@ fn gradients(step: u64) -> Vec<f32> {
         .collect()
 }
 
-fn encoded(plan: &Plan, step: u64, bucket: Range<usize>, feedback: &mut Feedback) -> Vec<u8> {
+fn encoded(plan: &CodecPlan, step: u64, bucket: Range<usize>, feedback: &mut Feedback) -> Vec<u8> {
     let mut out = vec![0; plan.max_bytes(bucket.clone())];
     let written = plan.encode(1, step, bucket, &gradients(step), feedback, &mut out);
     out.truncate(written);
@@ -117,12 +117,12 @@ fn statistics_are_never_encoded() {
                 masking: false,
             })
         };
-        let plan = Plan::new(&codecs, blocks.clone()).expect("a plan");
+        let plan = CodecPlan::new(&codecs, blocks.clone()).expect("a plan");
         let mut feedback = Feedback::new(&plan);
         for step in 0..5 {
             let bytes = encoded(&plan, step, 0..3, &mut feedback);
             let mut arena = vec![f32::NAN; 4010];
-            plan.decode(0..3, &bytes, &mut arena, Mode::Overwrite)
+            plan.decode(0..3, &bytes, &mut arena, DecodeMode::Overwrite)
                 .expect("our own bytes");
             assert_eq!(arena[2000..], gradients(step)[2000..4010]);
             assert_ne!(arena[..2000], gradients(step)[..2000]);
@@ -150,7 +150,7 @@ fn buckets_hold_what_their_blocks_encode_to() {
         assert!(bytes == parts, "step {step}");
         assert_eq!(whole, apart);
         let mut arena = vec![f32::NAN; LEN];
-        plan.decode(0..5, &bytes, &mut arena, Mode::Overwrite)
+        plan.decode(0..5, &bytes, &mut arena, DecodeMode::Overwrite)
             .expect("our own bytes");
         // Biases are plain except for the momentum that all blocks have; the gap between two blocks
         // belongs to no block.
@@ -183,7 +183,7 @@ fn blocks_with_another_codec_beside_dgc_have_momentum() {
         momentum(&mut velocity, &gradients(step));
         let bytes = encoded(&plan, step, 0..5, &mut feedback);
         let mut arena = vec![0.0; LEN];
-        plan.decode(0..5, &bytes, &mut arena, Mode::Overwrite)
+        plan.decode(0..5, &bytes, &mut arena, DecodeMode::Overwrite)
             .expect("our own bytes");
         for i in 0..LEN {
             due[i] += f64::from(velocity[i]);
@@ -210,7 +210,7 @@ fn blocks_with_another_codec_beside_dgc_have_momentum() {
         );
     }
     let top = Codecs::uniform(TOP);
-    let without = Plan::new(&top, BLOCKS).expect("a plan");
+    let without = CodecPlan::new(&top, BLOCKS).expect("a plan");
     assert_eq!(Feedback::new(&without).planes().count(), 1, "no momentum");
 }
 
@@ -227,14 +227,14 @@ fn chunks_on_their_way_are_decoded_as_they_come() {
     while let Some((range, bytes)) = encoding.next_chunk(&mut buffer) {
         let read = block
             .codec()
-            .decode_chunk(&buffer[..bytes], &mut arena[range], Mode::Add);
+            .decode_chunk(&buffer[..bytes], &mut arena[range], DecodeMode::Add);
         assert_eq!(read, Ok(bytes));
         chunks += 1;
     }
     assert_eq!(chunks, 2);
     let mut again = vec![0.0; LEN];
     let bytes = encoded(&plan, 0, 2..3, &mut Feedback::new(&plan));
-    plan.decode(2..3, &bytes, &mut again, Mode::Overwrite)
+    plan.decode(2..3, &bytes, &mut again, DecodeMode::Overwrite)
         .expect("our own bytes");
     assert_eq!(arena, again[block.range.clone()]);
 }
@@ -319,7 +319,7 @@ fn invalid_plan_is_refused() {
             masking: false,
         },
     ] {
-        let plan = Plan::new(&Codecs::uniform(codec), BLOCKS);
+        let plan = CodecPlan::new(&Codecs::uniform(codec), BLOCKS);
         assert!(matches!(plan, Err(PlanError::Codec { .. })), "{codec:?}");
     }
     let overlapping = [
@@ -327,7 +327,7 @@ fn invalid_plan_is_refused() {
         ("b", 9..20, ParameterRole::Weight),
     ];
     assert_eq!(
-        Plan::new(&Codecs::uniform(TOP), overlapping).err(),
+        CodecPlan::new(&Codecs::uniform(TOP), overlapping).err(),
         Some(PlanError::Order { name: "b".into() })
     );
 }
@@ -363,12 +363,12 @@ fn a_document_names_codecs_and_defaults() {
 
 #[test]
 fn half_precision_matches_the_processor_on_all_values() {
-    use muster_comm::compress::{Key, State, decode, encode};
+    use muster_comm::compress::{EncodingKey, FeedbackState, decode, encode};
     let every: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-    let wide = Half::new(HalfFormat::F16, Rounding::Nearest, false);
+    let wide = HalfCodec::new(HalfFormat::F16, Rounding::Nearest, false);
     let (mut a, mut b) = (vec![0.0; 1 << 16], vec![0.0; 1 << 16]);
-    decode(&wide, &every, &mut a, Mode::Overwrite).expect("two bytes a number");
-    decode(&wide.portable(), &every, &mut b, Mode::Overwrite).expect("two bytes a number");
+    decode(&wide, &every, &mut a, DecodeMode::Overwrite).expect("two bytes a number");
+    decode(&wide.portable(), &every, &mut b, DecodeMode::Overwrite).expect("two bytes a number");
     let bits = |values: &[f32]| -> Vec<u32> { values.iter().map(|v| v.to_bits()).collect() };
     assert!(bits(&a) == bits(&b));
     // All values, the midpoints between neighbours, and the floats next to these.
@@ -380,21 +380,27 @@ fn half_precision_matches_the_processor_on_all_values() {
             near.extend([bits, bits.wrapping_sub(1), bits.wrapping_add(1)].map(f32::from_bits));
         }
     }
-    let key = Key {
+    let key = EncodingKey {
         seed: 0,
         step: 0,
         block: 0,
     };
     let (mut left, mut right) = (vec![0; 2 * near.len()], vec![0; 2 * near.len()]);
-    encode(&wide, key, &near, State::default(), &mut left);
-    encode(&wide.portable(), key, &near, State::default(), &mut right);
+    encode(&wide, key, &near, FeedbackState::default(), &mut left);
+    encode(
+        &wide.portable(),
+        key,
+        &near,
+        FeedbackState::default(),
+        &mut right,
+    );
     assert!(left == right);
     // Every finite value of the format is exact.
     let finite: Vec<f32> = a.iter().copied().filter(|v| v.is_finite()).collect();
     let mut bytes = vec![0; 2 * finite.len()];
-    encode(&wide, key, &finite, State::default(), &mut bytes);
+    encode(&wide, key, &finite, FeedbackState::default(), &mut bytes);
     let mut back = vec![0.0; finite.len()];
-    decode(&wide, &bytes, &mut back, Mode::Overwrite).expect("our own bytes");
+    decode(&wide, &bytes, &mut back, DecodeMode::Overwrite).expect("our own bytes");
     assert!(bits(&finite) == bits(&back));
 }
 
@@ -411,7 +417,7 @@ fn sparse_places_must_be_ascending_and_inside() {
     const BITMAP: u32 = 1 << 31;
     const LEN: usize = 100;
     let codec = build(&TOP).expect("a codec");
-    let read = |bytes: &[u8]| codec.decode_chunk(bytes, &mut [0.0; LEN], Mode::Add);
+    let read = |bytes: &[u8]| codec.decode_chunk(bytes, &mut [0.0; LEN], DecodeMode::Add);
     let index = |got| Err(DecodeError::Index { got, len: LEN });
     let count = |got| Err(DecodeError::Count { got, len: LEN });
     assert_eq!(read(&sparse_bytes(2, &[5, 0, 99, 0], 2)), Ok(16));
@@ -446,12 +452,12 @@ proptest! {
         let mut bytes = encoded(&plan, step, 0..5, &mut feedback);
         let mut arena = vec![0.0; LEN];
         let cut = cut.index(bytes.len());
-        prop_assert!(plan.decode(0..5, &bytes[..cut], &mut arena, Mode::Add).is_err());
+        prop_assert!(plan.decode(0..5, &bytes[..cut], &mut arena, DecodeMode::Add).is_err());
         let at = at.index(bytes.len());
         bytes[at] = value;
-        let _ = plan.decode(0..5, &bytes, &mut arena, Mode::Add);
+        let _ = plan.decode(0..5, &bytes, &mut arena, DecodeMode::Add);
         bytes.push(0);
-        let longer = plan.decode(0..5, &bytes, &mut arena, Mode::Add);
+        let longer = plan.decode(0..5, &bytes, &mut arena, DecodeMode::Add);
         let is_error = matches!(
             longer,
             Err(DecodeError::Trailing(_) | DecodeError::Truncated { .. } | DecodeError::Count { .. } | DecodeError::Index { .. })
@@ -469,7 +475,7 @@ proptest! {
         bytes.extend(rest);
         let codec = build(&TOP).expect("a codec");
         let mut out = vec![0.0; len];
-        let read = codec.decode_chunk(&bytes, &mut out, Mode::Add);
+        let read = codec.decode_chunk(&bytes, &mut out, DecodeMode::Add);
         if let Ok(read) = read {
             prop_assert!(read <= bytes.len());
             let again = muster_comm::compress::SparseSum::decode(&bytes[..read], len);

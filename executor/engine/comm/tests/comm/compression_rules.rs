@@ -1,13 +1,13 @@
 //! Compares each codec with a plain implementation of its paper.
 
 use muster_comm::compress::{
-    CHUNK, Codec, Correction, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Prepared, Qsgd,
-    Rounding, Scale, Selection, Sparse, SparseSum, State, TernGrad, decode, encode,
-    max_encoded_bytes,
+    CHUNK, Codec, Correction, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, HalfCodec,
+    HalfFormat, Norm, OneBit, Prepared, Qsgd, Rounding, Scale, Selection, Sparse, SparseSum,
+    TernGrad, decode, encode, max_encoded_bytes,
 };
 
-fn key(step: u64) -> Key {
-    Key {
+fn key(step: u64) -> EncodingKey {
+    EncodingKey {
         seed: 5,
         step,
         block: 2,
@@ -32,7 +32,7 @@ fn gradients(seed: u64, len: usize) -> Vec<f32> {
         .collect()
 }
 
-fn encoded(codec: &dyn Codec, step: u64, gradients: &[f32], state: State<'_>) -> Vec<u8> {
+fn encoded(codec: &dyn Codec, step: u64, gradients: &[f32], state: FeedbackState<'_>) -> Vec<u8> {
     let mut bytes = vec![0; max_encoded_bytes(codec, gradients.len())];
     let written = encode(codec, key(step), gradients, state, &mut bytes);
     bytes.truncate(written);
@@ -41,7 +41,7 @@ fn encoded(codec: &dyn Codec, step: u64, gradients: &[f32], state: State<'_>) ->
 
 fn decoded(codec: &dyn Codec, bytes: &[u8], len: usize) -> Vec<f32> {
     let mut out = vec![f32::NAN; len];
-    decode(codec, bytes, &mut out, Mode::Overwrite).expect("our own bytes");
+    decode(codec, bytes, &mut out, DecodeMode::Overwrite).expect("our own bytes");
     out
 }
 
@@ -50,9 +50,9 @@ fn one_bit_sends_the_means_of_either_sign() {
     let len = 2048 + 100;
     let gradients = gradients(1, len);
     let mut residual = vec![0.0; len];
-    let state = State {
+    let state = FeedbackState {
         residual: &mut residual,
-        ..State::default()
+        ..FeedbackState::default()
     };
     let codec = OneBit::new();
     let bytes = encoded(&codec, 0, &gradients, state);
@@ -84,7 +84,7 @@ fn is_unbiased(
     let len = gradients.len();
     let mut sums = vec![0.0f64; len];
     for step in 0..STEPS {
-        let bytes = encoded(codec, step, gradients, State::default());
+        let bytes = encoded(codec, step, gradients, FeedbackState::default());
         for (sum, value) in sums.iter_mut().zip(decoded(codec, &bytes, len)) {
             *sum += f64::from(value);
         }
@@ -144,7 +144,7 @@ fn stochastic_rounding_has_the_right_mean() {
                 let value = f64::from(gradients[i].abs()).max(1e-30);
                 2f64.powi((value.log2().floor() as i32).max(least) - bits)
             };
-            let codec = Half::new(format, Rounding::Stochastic, false);
+            let codec = HalfCodec::new(format, Rounding::Stochastic, false);
             is_unbiased(&codec, &gradients, &gradients, unit);
         }
     }
@@ -175,7 +175,7 @@ fn workers_that_share_a_scale_send_codes_of_one_size() {
     let workers = [gradients(1, len), gradients(2, len)];
     let mut scales: Vec<f32> = Vec::new();
     for gradients in &workers {
-        match codec.prepare(key(0), gradients, &mut State::default()) {
+        match codec.prepare(key(0), gradients, &mut FeedbackState::default()) {
             Prepared::Scale(scale) => scales.push(scale),
             other => panic!("{other:?}"),
         }
@@ -189,7 +189,7 @@ fn workers_that_share_a_scale_send_codes_of_one_size() {
             key(0),
             prepared,
             gradients,
-            State::default(),
+            FeedbackState::default(),
         );
         let mut written = 0;
         let mut covered = 0;
@@ -248,9 +248,9 @@ fn exact_selection_agrees_with_sorting() {
             for density in [0.001, 0.01, 0.2, 1.0] {
                 let codec = Sparse::new(Selection::Exact { density }, None).expect("a share");
                 let mut residual = vec![0.0; len];
-                let state = State {
+                let state = FeedbackState {
                     residual: &mut residual,
-                    ..State::default()
+                    ..FeedbackState::default()
                 };
                 let bytes = encoded(&codec, 0, gradients, state);
                 let sum = SparseSum::decode(&bytes, len).expect("our own bytes");
@@ -273,9 +273,9 @@ fn sampled_selection_sends_about_the_requested_share() {
         let codec = Sparse::new(Selection::Sampled { density }, None).expect("a share");
         let mut residual = vec![0.0; len];
         for step in 0..4 {
-            let state = State {
+            let state = FeedbackState {
                 residual: &mut residual,
-                ..State::default()
+                ..FeedbackState::default()
             };
             let bytes = encoded(&codec, step, &gradients(step + 1, len), state);
             let sum = SparseSum::decode(&bytes, len).expect("our own bytes");
@@ -310,9 +310,9 @@ fn exact_selection_does_not_trust_its_sample() {
     let codec = Sparse::new(Selection::Exact { density }, None).expect("a share");
     for step in 0..60 {
         let mut residual = vec![0.0; len];
-        let state = State {
+        let state = FeedbackState {
             residual: &mut residual,
-            ..State::default()
+            ..FeedbackState::default()
         };
         let bytes = encoded(&codec, step, &gradients, state);
         let sum = SparseSum::decode(&bytes, len).expect("our own bytes");
@@ -350,13 +350,16 @@ fn follow_momentum(magnitude: f32, masking: bool) -> usize {
     };
     let codec =
         Sparse::new(Selection::Threshold { magnitude }, Some(correction)).expect("a threshold");
-    assert_eq!(codec.planes(), [Plane::Residual, Plane::Velocity]);
+    assert_eq!(
+        codec.planes(),
+        [FeedbackPlane::Residual, FeedbackPlane::Velocity]
+    );
     let (mut residual, mut velocity) = (vec![0.0; len], vec![0.0; len]);
     let (mut kept, mut speed) = (vec![0.0f32; len], vec![0.0f32; len]);
     let mut sent = 0;
     for step in 0..20 {
         let gradients = gradients(step + 1, len);
-        let state = State {
+        let state = FeedbackState {
             residual: &mut residual,
             velocity: &mut velocity,
         };
@@ -394,7 +397,7 @@ fn sparsity_rises_from_three_quarters() {
     let shares: Vec<usize> = (0..10)
         .map(|step| {
             let (mut residual, mut velocity) = (vec![0.0; len], vec![0.0; len]);
-            let state = State {
+            let state = FeedbackState {
                 residual: &mut residual,
                 velocity: &mut velocity,
             };
@@ -415,12 +418,12 @@ fn sparse_sums_are_the_sums_of_plain_vectors() {
         let density = [0.001, 0.01, 0.05, 0.3, 0.0005][worker as usize];
         let codec = Sparse::new(Selection::Exact { density }, None).expect("a share");
         let mut residual = vec![0.0; len];
-        let state = State {
+        let state = FeedbackState {
             residual: &mut residual,
-            ..State::default()
+            ..FeedbackState::default()
         };
         let bytes = encoded(&codec, 0, &gradients(worker + 1, len), state);
-        decode(&codec, &bytes, &mut dense, Mode::Add).expect("our own bytes");
+        decode(&codec, &bytes, &mut dense, DecodeMode::Add).expect("our own bytes");
         sum.add(&SparseSum::decode(&bytes, len).expect("our own bytes"));
         let mut out = vec![0.0; len];
         sum.add_to(&mut out);
@@ -441,12 +444,12 @@ fn sparse_sums_are_the_sums_of_plain_vectors() {
 #[test]
 fn rounding_to_nearest_keeps_the_sum_to_the_bit() {
     for format in [HalfFormat::F16, HalfFormat::Bf16] {
-        let codec = Half::new(format, Rounding::Nearest, true);
+        let codec = HalfCodec::new(format, Rounding::Nearest, true);
         let gradients = gradients(1, 3001);
         let mut residual = vec![0.0; 3001];
-        let state = State {
+        let state = FeedbackState {
             residual: &mut residual,
-            ..State::default()
+            ..FeedbackState::default()
         };
         let bytes = encoded(&codec, 0, &gradients, state);
         for ((given, sent), kept) in gradients

@@ -3,7 +3,7 @@
 //! only the codec differs.
 
 use muster_comm::compress::{
-    CodecConfig, Codecs, Feedback, HalfFormat, Mode, Norm, Plan, Rounding, Scale,
+    CodecConfig, CodecPlan, Codecs, DecodeMode, Feedback, HalfFormat, Norm, Rounding, Scale,
 };
 use muster_compute::model::ParameterRole;
 
@@ -25,7 +25,7 @@ fn noise(a: u64, b: u64) -> f32 {
 fn distance(codec: CodecConfig, kept: bool) -> f64 {
     let compression = Codecs::uniform(codec);
     let plan =
-        Plan::new(&compression, [("weight", 0..LEN, ParameterRole::Weight)]).expect("a plan");
+        CodecPlan::new(&compression, [("weight", 0..LEN, ParameterRole::Weight)]).expect("a plan");
     let mut feedback: Vec<Feedback> = (0..WORKERS).map(|_| Feedback::new(&plan)).collect();
     let minimum: Vec<f32> = (0..LEN as u64).map(|i| noise(i, 0)).collect();
     let curvature: Vec<f32> = (0..LEN)
@@ -51,9 +51,9 @@ fn distance(codec: CodecConfig, kept: bool) -> f64 {
             }
             let written = plan.encode(rank, step, 0..1, &gradients, feedback, &mut bytes);
             let mode = if rank == 0 {
-                Mode::Overwrite
+                DecodeMode::Overwrite
             } else {
-                Mode::Add
+                DecodeMode::Add
             };
             plan.decode(0..1, &bytes[..written], &mut sum, mode)
                 .expect("our own bytes");

@@ -3,9 +3,10 @@
 //!
 //! The members are threads that define where the loss occurs; their data uses real links.
 
-use muster_comm::collective::{Choice, Group};
+use muster_comm::collective::{AlgorithmChoice, CollectiveGroup};
 use muster_comm::fabric::{
-    Coordinator, Credentials, FabricError, Gathering, Options, Port, Report, View,
+    Coordinator, Credentials, FabricError, FabricOptions, Gathering, GroupView, MemberReport,
+    PeerPort,
 };
 use muster_model::id::{JobId, TaskId};
 use std::ops::Range;
@@ -18,13 +19,13 @@ const FIRST: Range<usize> = 0..3;
 const SECOND: Range<usize> = 3..10;
 const VICTIM: u32 = 2;
 
-struct Office {
+struct GatheringCoordinator {
     gathering: Mutex<Gathering>,
     formed: Condvar,
 }
 
-impl Coordinator for Office {
-    fn next_view(&self, report: Report) -> Result<View, String> {
+impl Coordinator for GatheringCoordinator {
+    fn next_view(&self, report: MemberReport) -> Result<GroupView, String> {
         let (id, left) = (report.member.id, report.view);
         let mut gathering = self.gathering.lock().unwrap();
         gathering.report(report)?;
@@ -49,24 +50,37 @@ fn task(number: u32) -> TaskId {
     TaskId(Uuid::from_u128(number.into()))
 }
 
-fn join(office: &Arc<Office>, number: u32) -> Group {
+fn join(server: &Arc<GatheringCoordinator>, number: u32) -> CollectiveGroup {
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
         secret: "cd".repeat(32),
         id: task(number),
         attempt: 1,
     };
-    let port = Port::bind("127.0.0.1", None, credentials).unwrap();
-    let options = Options {
+    let port = PeerPort::bind("127.0.0.1", None, credentials).unwrap();
+    let options = FabricOptions {
         shared_memory: false,
-        ..Options::default()
+        ..FabricOptions::default()
     };
-    let office = Arc::clone(office);
-    Group::start(port, office, FLOATS, Choice::Fastest, false, options).unwrap()
+    let server = Arc::clone(server);
+    CollectiveGroup::start(
+        port,
+        server,
+        FLOATS,
+        AlgorithmChoice::Fastest,
+        false,
+        options,
+    )
+    .unwrap()
 }
 
 /// Fills `range` of the sums; if `is_interrupted`, only in the view without the victim.
-fn reduce(group: &mut Group, range: Range<usize>, is_interrupted: bool, value: f32) -> usize {
+fn reduce(
+    group: &mut CollectiveGroup,
+    range: Range<usize>,
+    is_interrupted: bool,
+    value: f32,
+) -> usize {
     let first = group.view().number;
     let victim = group.view().rank_of(task(VICTIM));
     let reduced = group.all_reduce_by(range.clone(), |_, view, sums| {
@@ -80,19 +94,19 @@ fn reduce(group: &mut Group, range: Range<usize>, is_interrupted: bool, value: f
     reduced.unwrap().contributions
 }
 
-fn of_last_sum(group: &Group) -> usize {
+fn of_last_sum(group: &CollectiveGroup) -> usize {
     group.of_last_sum().map_or(0, <[_]>::len)
 }
 
 #[test]
 fn sum_of_a_completed_range_is_passed_on() {
-    let office = Arc::new(Office {
+    let server = Arc::new(GatheringCoordinator {
         gathering: Mutex::new(Gathering::new(3)),
         formed: Condvar::new(),
     });
     let all_are_in = Barrier::new(3);
     let enter = |number| {
-        let group = join(&office, number);
+        let group = join(&server, number);
         all_are_in.wait();
         group
     };

@@ -6,8 +6,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use muster_comm::collective::{Choice, Group};
-use muster_comm::fabric::{Coordinator, Credentials, Gathering, Options, Port, Report, View};
+use muster_comm::collective::{AlgorithmChoice, CollectiveGroup};
+use muster_comm::fabric::{
+    Coordinator, Credentials, FabricOptions, Gathering, GroupView, MemberReport, PeerPort,
+};
 use muster_model::id::{JobId, TaskId};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
@@ -30,7 +32,7 @@ const NEWCOMER: u32 = 9;
 
 /// Settings of a member, passed in its environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Orders {
+struct MemberSettings {
     id: u32,
     coordinator: SocketAddr,
     folder: String,
@@ -41,7 +43,7 @@ struct Orders {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Call {
-    Next(Report),
+    Next(MemberReport),
     SomeoneWaits,
     /// Result of a step: contributions and duration of the all-reduce.
     Step {
@@ -53,18 +55,18 @@ enum Call {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
-    View(View),
+enum CoordinatorAnswer {
+    View(GroupView),
     Refused(String),
     Waits(bool),
     Noted,
 }
 
 /// Member's connection to the coordinator.
-struct Remote(Mutex<BufReader<TcpStream>>);
+struct CoordinatorConnection(Mutex<BufReader<TcpStream>>);
 
-impl Remote {
-    fn call(&self, call: &Call) -> Answer {
+impl CoordinatorConnection {
+    fn call(&self, call: &Call) -> CoordinatorAnswer {
         let mut stream = self.0.lock().unwrap();
         let line = serde_json::to_string(call).unwrap() + "\n";
         stream.get_mut().write_all(line.as_bytes()).unwrap();
@@ -74,17 +76,20 @@ impl Remote {
     }
 }
 
-impl Coordinator for Remote {
-    fn next_view(&self, report: Report) -> Result<View, String> {
+impl Coordinator for CoordinatorConnection {
+    fn next_view(&self, report: MemberReport) -> Result<GroupView, String> {
         match self.call(&Call::Next(report)) {
-            Answer::View(view) => Ok(view),
-            Answer::Refused(why) => Err(why),
+            CoordinatorAnswer::View(view) => Ok(view),
+            CoordinatorAnswer::Refused(why) => Err(why),
             other => panic!("{other:?}"),
         }
     }
 
     fn someone_waits(&self) -> bool {
-        matches!(self.call(&Call::SomeoneWaits), Answer::Waits(true))
+        matches!(
+            self.call(&Call::SomeoneWaits),
+            CoordinatorAnswer::Waits(true)
+        )
     }
 }
 
@@ -103,7 +108,7 @@ fn value(id: u32, step: u64, i: usize) -> f32 {
 
 /// Every member sends its id and step to rank 0; data of a sum would differ from these. A lost
 /// member may end the exchange.
-fn gather(group: &mut Group, id: u32, step: u64) {
+fn gather(group: &mut CollectiveGroup, id: u32, step: u64) {
     let (rank, members) = (group.rank(), group.view().members.clone());
     let mut word = [id as f32, step as f32];
     if rank > 0 {
@@ -124,24 +129,31 @@ fn member() {
     let Ok(orders) = std::env::var("MUSTER_TEST_ELASTIC_MEMBER") else {
         return;
     };
-    let orders: Orders = serde_json::from_str(&orders).unwrap();
+    let orders: MemberSettings = serde_json::from_str(&orders).unwrap();
     let stream = TcpStream::connect(orders.coordinator).unwrap();
     stream.set_nodelay(true).unwrap();
-    let remote = Arc::new(Remote(Mutex::new(BufReader::new(stream))));
+    let remote = Arc::new(CoordinatorConnection(Mutex::new(BufReader::new(stream))));
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
         secret: "cd".repeat(32),
         id: task(orders.id),
         attempt: 1,
     };
-    let port = Port::bind("127.0.0.1", Some(Path::new(&orders.folder)), credentials).unwrap();
-    let options = Options {
+    let port = PeerPort::bind("127.0.0.1", Some(Path::new(&orders.folder)), credentials).unwrap();
+    let options = FabricOptions {
         shared_memory: orders.shared_memory,
-        ..Options::default()
+        ..FabricOptions::default()
     };
     let coordinator = Arc::clone(&remote);
-    let mut group =
-        Group::start(port, coordinator, FLOATS, Choice::Fastest, false, options).unwrap();
+    let mut group = CollectiveGroup::start(
+        port,
+        coordinator,
+        FLOATS,
+        AlgorithmChoice::Fastest,
+        false,
+        options,
+    )
+    .unwrap();
     // The parameters: the number of their updates, and the values.
     let mut step = [0.0];
     let mut parameters = vec![0.5; 1_003];
@@ -211,15 +223,15 @@ fn member() {
 }
 
 #[derive(Default)]
-struct Steps(BTreeMap<(u64, u32), (usize, u64)>);
+struct CompletedSteps(BTreeMap<(u64, u32), (usize, u64)>);
 
-struct Office {
+struct ElasticCoordinator {
     gathering: Mutex<Gathering>,
     formed: Condvar,
-    steps: Mutex<Steps>,
+    steps: Mutex<CompletedSteps>,
 }
 
-impl Office {
+impl ElasticCoordinator {
     fn serve(&self, stream: TcpStream) {
         stream.set_nodelay(true).unwrap();
         let mut lines = BufReader::new(stream);
@@ -227,7 +239,9 @@ impl Office {
         while matches!(lines.read_line(&mut line), Ok(1..)) {
             let answer = match serde_json::from_str(&line).unwrap() {
                 Call::Next(report) => self.next(report),
-                Call::SomeoneWaits => Answer::Waits(self.gathering.lock().unwrap().someone_waits()),
+                Call::SomeoneWaits => {
+                    CoordinatorAnswer::Waits(self.gathering.lock().unwrap().someone_waits())
+                }
                 Call::Step {
                     id,
                     step,
@@ -236,7 +250,7 @@ impl Office {
                 } => {
                     let mut steps = self.steps.lock().unwrap();
                     steps.0.insert((step, id), (contributions, took_ms));
-                    Answer::Noted
+                    CoordinatorAnswer::Noted
                 }
             };
             let answer = serde_json::to_string(&answer).unwrap() + "\n";
@@ -247,11 +261,11 @@ impl Office {
         }
     }
 
-    fn next(&self, report: Report) -> Answer {
+    fn next(&self, report: MemberReport) -> CoordinatorAnswer {
         let (id, left) = (report.member.id, report.view);
         let mut gathering = self.gathering.lock().unwrap();
         if let Err(why) = gathering.report(report) {
-            return Answer::Refused(why);
+            return CoordinatorAnswer::Refused(why);
         }
         if gathering.next_view().is_some() {
             self.formed.notify_all();
@@ -259,14 +273,14 @@ impl Office {
         loop {
             let view = gathering.view();
             if view.number > left && view.rank_of(id).is_some() {
-                return Answer::View(view.clone());
+                return CoordinatorAnswer::View(view.clone());
             }
             gathering = self.formed.wait(gathering).unwrap();
         }
     }
 }
 
-fn start(orders: &Orders) -> Child {
+fn start(orders: &MemberSettings) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -287,19 +301,19 @@ fn start(orders: &Orders) -> Child {
 fn story(shared_memory: bool, dies_after_us: u64) {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut orders = Orders {
+    let mut orders = MemberSettings {
         id: 0,
         coordinator: listener.local_addr().unwrap(),
         folder: folder.path().to_str().unwrap().to_owned(),
         shared_memory,
         dies_after_us: None,
     };
-    let office = Arc::new(Office {
+    let server = Arc::new(ElasticCoordinator {
         gathering: Mutex::new(Gathering::new(4)),
         formed: Condvar::new(),
         steps: Mutex::default(),
     });
-    let desk = Arc::clone(&office);
+    let desk = Arc::clone(&server);
     thread::spawn(move || {
         for stream in listener.incoming() {
             let desk = Arc::clone(&desk);
@@ -314,7 +328,7 @@ fn story(shared_memory: bool, dies_after_us: u64) {
     }
     // The new member is started after the survivors have completed the step of the loss.
     let deadline = Instant::now() + Duration::from_secs(100);
-    while !office
+    while !server
         .steps
         .lock()
         .unwrap()
@@ -342,7 +356,7 @@ fn story(shared_memory: bool, dies_after_us: u64) {
         let ended = member.wait().unwrap();
         assert_eq!(ended.success(), *id != VICTIM, "member {id}: {ended}");
     }
-    check(&office.steps.lock().unwrap().0);
+    check(&server.steps.lock().unwrap().0);
 }
 
 fn check(steps: &BTreeMap<(u64, u32), (usize, u64)>) {

@@ -17,38 +17,38 @@ const RATE: f64 = 0.01;
 const MOMENTUM: f64 = 0.9;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Consistency {
+pub struct GridConsistency {
     pub name: &'static str,
     staleness: Option<u64>,
     /// Updates per step, which schedules count: under SSP and ASP each push of a worker is one.
     updates: u64,
 }
 
-pub const CONSISTENCIES: [Consistency; 3] = [
-    Consistency {
+pub const CONSISTENCIES: [GridConsistency; 3] = [
+    GridConsistency {
         name: "bsp",
         staleness: None,
         updates: 1,
     },
-    Consistency {
+    GridConsistency {
         name: "ssp",
         staleness: Some(3),
         updates: super::WORKERS as u64,
     },
-    Consistency {
+    GridConsistency {
         name: "asp",
         staleness: None,
         updates: super::WORKERS as u64,
     },
 ];
 
-pub struct Codec {
+pub struct GridCodec {
     pub name: &'static str,
     codec: Option<Value>,
 }
 
-pub fn codecs() -> Vec<Codec> {
-    let codec = |name, codec| Codec { name, codec };
+pub fn codecs() -> Vec<GridCodec> {
+    let codec = |name, codec| GridCodec { name, codec };
     vec![
         codec("none", None),
         codec(
@@ -68,7 +68,7 @@ pub fn codecs() -> Vec<Codec> {
     ]
 }
 
-pub fn document(consistency: &Consistency, codec: &Codec, seed: u64) -> JobSpec {
+pub fn document(consistency: &GridConsistency, codec: &GridCodec, seed: u64) -> JobSpec {
     // Deep Gradient Compression applies the momentum before the codec.
     let momentum = if codec.name == "dgc" { 0.0 } else { MOMENTUM };
     let rule = match (consistency.name, consistency.staleness) {

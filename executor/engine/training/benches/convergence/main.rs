@@ -16,10 +16,10 @@ mod picture;
 #[path = "../../tests/rig/mod.rs"]
 mod rig;
 
-use grid::{CONSISTENCIES, Codec, Consistency, codecs, document};
+use grid::{CONSISTENCIES, GridCodec, GridConsistency, codecs, document};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
-use rig::{Launch, Rig};
+use rig::{Rig, RigLaunch};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// One evaluation with the cost of training so far.
 #[derive(Debug, Clone, Copy)]
-struct Point {
+struct EvaluationPoint {
     seconds: f64,
     examples: f64,
     bytes: f64,
@@ -41,15 +41,15 @@ struct Point {
 }
 
 /// Result of one pair with one seed.
-struct Run {
+struct ConvergenceRun {
     consistency: &'static str,
     codec: &'static str,
-    points: Vec<Point>,
+    points: Vec<EvaluationPoint>,
 }
 
-impl Run {
+impl ConvergenceRun {
     /// Point at which it first reached the target, interpolated linearly between two evaluations.
-    fn reached(&self) -> Option<Point> {
+    fn reached(&self) -> Option<EvaluationPoint> {
         let after = self
             .points
             .iter()
@@ -63,7 +63,7 @@ impl Run {
             1.0
         };
         let between = |from: f64, to: f64| from + share * (to - from);
-        Some(Point {
+        Some(EvaluationPoint {
             seconds: between(a.seconds, b.seconds),
             examples: between(a.examples, b.examples),
             bytes: between(a.bytes, b.bytes),
@@ -90,7 +90,7 @@ impl Run {
         )
     }
 
-    fn last(&self) -> Point {
+    fn last(&self) -> EvaluationPoint {
         *self.points.last().expect("the end is evaluated")
     }
 }
@@ -118,7 +118,7 @@ fn main() {
     let codecs = codecs();
     let names: Vec<&str> = codecs.iter().map(|codec| codec.name).collect();
     let seeds = seeds(&asked);
-    let mut pairs: Vec<Vec<Run>> = Vec::new();
+    let mut pairs: Vec<Vec<ConvergenceRun>> = Vec::new();
     for consistency in CONSISTENCIES {
         for codec in &codecs {
             if wanted(consistency.name, &consistencies) && wanted(codec.name, &names) {
@@ -132,7 +132,7 @@ fn main() {
         }
     }
     println!("{}", table(&pairs));
-    let runs: Vec<Run> = pairs.into_iter().map(|mut pair| pair.remove(0)).collect();
+    let runs: Vec<ConvergenceRun> = pairs.into_iter().map(|mut pair| pair.remove(0)).collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/bench");
     fs::create_dir_all(&folder).expect("a folder for the picture");
     let path = folder.join("convergence.svg");
@@ -150,11 +150,16 @@ fn seeds(asked: &[String]) -> u64 {
     })
 }
 
-fn train(datasets: &Path, consistency: &Consistency, codec: &Codec, seed: u64) -> Run {
+fn train(
+    datasets: &Path,
+    consistency: &GridConsistency,
+    codec: &GridCodec,
+    seed: u64,
+) -> ConvergenceRun {
     let rig = Rig::on(datasets);
     let spec = document(consistency, codec, seed);
     let batch = f64::from(spec.batch());
-    let mut revision = rig.start(&Launch::new(1, WORKERS, PS_SHARDS, spec.clone()));
+    let mut revision = rig.start(&RigLaunch::new(1, WORKERS, PS_SHARDS, spec.clone()));
     let chief = revision.chief();
     chief.wait_for("ready", |event| {
         matches!(event, TaskReport::Ready { .. }).then_some(())
@@ -169,7 +174,7 @@ fn train(datasets: &Path, consistency: &Consistency, codec: &Codec, seed: u64) -
             _ => None,
         });
         for evaluation in evaluations.skip(points.len()) {
-            points.push(Point {
+            points.push(EvaluationPoint {
                 seconds: now.0,
                 bytes: now.1,
                 examples: evaluation.step as f64 * batch,
@@ -184,7 +189,7 @@ fn train(datasets: &Path, consistency: &Consistency, codec: &Codec, seed: u64) -
     }
     revision.succeed();
     check(&spec, &points);
-    Run {
+    ConvergenceRun {
         consistency: consistency.name,
         codec: codec.name,
         points,
@@ -192,7 +197,7 @@ fn train(datasets: &Path, consistency: &Consistency, codec: &Codec, seed: u64) -
 }
 
 /// Checks that the run is complete; a shortened run would look fast.
-fn check(spec: &JobSpec, points: &[Point]) {
+fn check(spec: &JobSpec, points: &[EvaluationPoint]) {
     let epochs = spec.stop.epochs.expect("the document says so") as f64;
     let examples = points.last().map_or(0.0, |point| point.examples);
     assert!(
@@ -213,7 +218,7 @@ fn loopback_bytes() -> f64 {
 }
 
 /// Table of means over the seeds.
-fn table(pairs: &[Vec<Run>]) -> String {
+fn table(pairs: &[Vec<ConvergenceRun>]) -> String {
     let mut out = format!(
         "\nto {:.0} % test accuracy on Fashion-MNIST, {WORKERS} workers and {PS_SHARDS} PS shards, {}; {} of each pair\n",
         TARGET * 100.0,
@@ -238,10 +243,12 @@ fn table(pairs: &[Vec<Run>]) -> String {
         let plain = pairs
             .iter()
             .find(|other| other[0].consistency == consistency && other[0].codec == "none");
-        let last = |pair: &[Run]| mean(pair.iter().map(|run| run.last().accuracy * 100.0));
+        let last =
+            |pair: &[ConvergenceRun]| mean(pair.iter().map(|run| run.last().accuracy * 100.0));
         let end = last(pair);
         let lost = plain.map_or("-".to_owned(), |plain| format!("{:+.2}", last(plain) - end));
-        let reached: Option<Vec<Point>> = pair.iter().map(Run::reached).collect();
+        let reached: Option<Vec<EvaluationPoint>> =
+            pair.iter().map(ConvergenceRun::reached).collect();
         let reached = match reached {
             Some(at) => format!(
                 "{:>14.1}{:>14.0}{:>14.1}",

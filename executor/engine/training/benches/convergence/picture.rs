@@ -1,7 +1,7 @@
 //! Picture of every pair's curve: one column per consistency, accuracy over time above, over bytes
 //! below; one file without scripts.
 
-use super::{Point, Run, TARGET};
+use super::{ConvergenceRun, EvaluationPoint, TARGET};
 use std::fmt::Write;
 
 const PANEL: (f64, f64) = (330.0, 220.0);
@@ -18,20 +18,20 @@ const LOWEST: f64 = 0.76;
 const HIGHEST: f64 = 0.92;
 
 /// Horizontal axis of a row.
-struct Axis {
+struct ChartAxis {
     title: &'static str,
-    of: fn(&Point) -> f64,
+    of: fn(&EvaluationPoint) -> f64,
     /// Whether the axis is logarithmic.
     logarithmic: bool,
 }
 
-const AXES: [Axis; 2] = [
-    Axis {
+const AXES: [ChartAxis; 2] = [
+    ChartAxis {
         title: "seconds",
         of: |point| point.seconds,
         logarithmic: false,
     },
-    Axis {
+    ChartAxis {
         title: "MB exchanged",
         of: |point| point.bytes / 1e6,
         logarithmic: true,
@@ -46,7 +46,7 @@ struct Panel {
     to: f64,
 }
 
-pub fn draw(runs: &[Run]) -> String {
+pub fn draw(runs: &[ConvergenceRun]) -> String {
     let consistencies = distinct(runs.iter().map(|run| run.consistency));
     let codecs = distinct(runs.iter().map(|run| run.codec));
     let columns = consistencies.len().max(1) as f64;
@@ -69,7 +69,7 @@ pub fn draw(runs: &[Run]) -> String {
                 from,
                 to,
             };
-            let of_panel: Vec<&Run> = runs
+            let of_panel: Vec<&ConvergenceRun> = runs
                 .iter()
                 .filter(|run| run.consistency == *consistency)
                 .collect();
@@ -96,7 +96,7 @@ pub fn draw(runs: &[Run]) -> String {
 }
 
 impl Panel {
-    fn across(&self, axis: &Axis, value: f64) -> f64 {
+    fn across(&self, axis: &ChartAxis, value: f64) -> f64 {
         let share = if axis.logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
         } else {
@@ -110,7 +110,7 @@ impl Panel {
         self.y + PANEL.1 * (1.0 - share.clamp(0.0, 1.0))
     }
 
-    fn frame(&self, axis: &Axis, consistency: &str, labelled: bool) -> String {
+    fn frame(&self, axis: &ChartAxis, consistency: &str, labelled: bool) -> String {
         let (right, bottom) = (self.x + PANEL.0, self.y + PANEL.1);
         let mut svg = String::new();
         for percent in (76..=92).step_by(4) {
@@ -153,7 +153,7 @@ impl Panel {
         svg
     }
 
-    fn curve(&self, axis: &Axis, run: &Run, colour: &str) -> String {
+    fn curve(&self, axis: &ChartAxis, run: &ConvergenceRun, colour: &str) -> String {
         let shown = run.points.iter().filter(|point| point.accuracy >= LOWEST);
         let points: Vec<String> = shown
             .map(|point| {
@@ -171,7 +171,7 @@ impl Panel {
 }
 
 /// Range of a whole row, so that columns can be compared.
-fn ends(runs: &[Run], axis: &Axis) -> (f64, f64) {
+fn ends(runs: &[ConvergenceRun], axis: &ChartAxis) -> (f64, f64) {
     let values = || {
         let points = runs.iter().flat_map(|run| &run.points);
         points.map(axis.of)
@@ -187,7 +187,7 @@ fn ends(runs: &[Run], axis: &Axis) -> (f64, f64) {
     )
 }
 
-fn ticks(axis: &Axis, from: f64, to: f64) -> Vec<f64> {
+fn ticks(axis: &ChartAxis, from: f64, to: f64) -> Vec<f64> {
     if axis.logarithmic {
         let decades = (to / from).log10().round() as i32;
         return (0..=decades)

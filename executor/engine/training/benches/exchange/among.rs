@@ -2,16 +2,21 @@
 //! memory. Compares three ways: buckets during the backward pass with one update at the end; ranges
 //! in priority order with an early next step; the same in the order of the backward pass.
 
-use super::limited::{INPUT, Passes, RATES, Wire, relay};
+use super::limited::{INPUT, LimitedWire, Passes, RATES, relay};
 use super::{SECRET, median, sgd};
-use muster_comm::collective::{Choice, Group, Reduced};
-use muster_comm::fabric::{Coordinator, Credentials, Gathering, Options, Port, Report, View};
-use muster_comm::parts::Order;
+use muster_comm::collective::{AlgorithmChoice, CollectiveGroup, Reduced};
+use muster_comm::fabric::{
+    Coordinator, Credentials, FabricOptions, Gathering, GroupView, MemberReport, PeerPort,
+};
+use muster_comm::partitions::PartitionOrder;
 use muster_compute::model::{Network, zoo};
 use muster_compute::optimizer::OptimizerConfig;
 use muster_model::id::{JobId, TaskId};
 use muster_training::document;
-use muster_training::worker::{ByNeed, Fetch, Head, Pass, Ranges, Ready, Scale, Sum, Work};
+use muster_training::worker::{
+    GradientRanges, GradientSink, MeanScale, ParameterFetch, PartitionedPass, PriorityAllReduce,
+    PriorityStepWork, RangeSum, StepMetadata,
+};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -26,10 +31,10 @@ const EXAMPLES: [usize; 2] = [128, 512];
 const BUCKET: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
-enum Way {
+enum StepSchedule {
     /// The update and the next step wait for all sums.
     Buckets,
-    Ahead(Order),
+    Ahead(PartitionOrder),
 }
 
 /// One row per rate and number of examples: milliseconds per step, and the gain of the priority
@@ -56,11 +61,12 @@ pub fn say(rows: &[String]) {
 
 fn row(examples: usize, wire: Option<f64>) -> String {
     let ways = [
-        Way::Buckets,
-        Way::Ahead(Order::AsReady),
-        Way::Ahead(Order::ByNeed),
+        StepSchedule::Buckets,
+        StepSchedule::Ahead(PartitionOrder::AsReady),
+        StepSchedule::Ahead(PartitionOrder::ByNeed),
     ];
-    let mut jobs: Vec<Vec<Worker>> = ways.iter().map(|way| start(*way, examples, wire)).collect();
+    let mut jobs: Vec<Vec<GroupWorker>> =
+        ways.iter().map(|way| start(*way, examples, wire)).collect();
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); jobs.len()];
     for round in 0..ROUNDS {
         for (job, seconds) in jobs.iter_mut().zip(&mut seconds) {
@@ -92,9 +98,9 @@ fn row(examples: usize, wire: Option<f64>) -> String {
 
 /// Both workers of a job. The second one reaches the first over a connection with this number of
 /// bytes per second in each direction; `None`: shared memory.
-fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
+fn start(way: StepSchedule, examples: usize, wire: Option<f64>) -> Vec<GroupWorker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
-    let office = Arc::new(Office {
+    let server = Arc::new(BenchCoordinator {
         gathering: Mutex::new(Gathering::new(WORKERS)),
         formed: Condvar::new(),
         wire,
@@ -102,8 +108,8 @@ fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
     thread::scope(|scope| {
         let joining: Vec<_> = (0..WORKERS)
             .map(|number| {
-                let (office, network) = (Arc::clone(&office), network.clone());
-                scope.spawn(move || Worker::join(office, number, network, way, examples))
+                let (server, network) = (Arc::clone(&server), network.clone());
+                scope.spawn(move || GroupWorker::join(server, number, network, way, examples))
             })
             .collect();
         let joined = joining.into_iter().map(|worker| worker.join());
@@ -111,14 +117,14 @@ fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
     })
 }
 
-struct Office {
+struct BenchCoordinator {
     gathering: Mutex<Gathering>,
     formed: Condvar,
     wire: Option<f64>,
 }
 
-impl Coordinator for Office {
-    fn next_view(&self, report: Report) -> Result<View, String> {
+impl Coordinator for BenchCoordinator {
+    fn next_view(&self, report: MemberReport) -> Result<GroupView, String> {
         let (id, left) = (report.member.id, report.view);
         let mut gathering = self.gathering.lock().expect("no member panics");
         gathering.report(report)?;
@@ -132,7 +138,7 @@ impl Coordinator for Office {
         let rank = view.rank_of(id).ok_or("it is not in the view")?;
         for member in &mut view.members[..rank] {
             if let Some(rate) = self.wire.filter(|rate| rate.is_finite()) {
-                let relayed = relay(&member.address.to_string(), &Wire::of(rate));
+                let relayed = relay(&member.address.to_string(), &LimitedWire::of(rate));
                 member.address = relayed.parse().expect("an address");
             }
         }
@@ -140,20 +146,20 @@ impl Coordinator for Office {
     }
 }
 
-struct Worker {
-    group: Group,
-    by_need: ByNeed,
+struct GroupWorker {
+    group: CollectiveGroup,
+    by_need: PriorityAllReduce,
     work: Working,
     optimizer: OptimizerConfig,
     updates: u64,
 }
 
-impl Worker {
+impl GroupWorker {
     fn join(
-        office: Arc<Office>,
+        server: Arc<BenchCoordinator>,
         number: usize,
         network: Network,
-        way: Way,
+        way: StepSchedule,
         examples: usize,
     ) -> Self {
         let credentials = Credentials {
@@ -163,27 +169,34 @@ impl Worker {
             attempt: 1,
         };
         let folder = std::env::temp_dir();
-        let shares = office.wire.is_none();
-        let port = Port::bind("127.0.0.1", shares.then_some(&*folder), credentials);
+        let shares = server.wire.is_none();
+        let port = PeerPort::bind("127.0.0.1", shares.then_some(&*folder), credentials);
         let port = port.expect("a port");
-        let options = Options {
+        let options = FabricOptions {
             shared_memory: shares,
-            ..Options::default()
+            ..FabricOptions::default()
         };
         let size = network.parameter_count();
         let (ranges, order) = match way {
-            Way::Buckets => (Ranges::of(size, BUCKET), Order::AsReady),
-            Way::Ahead(order) => (Ranges::new(size), order),
+            StepSchedule::Buckets => (GradientRanges::of(size, BUCKET), PartitionOrder::AsReady),
+            StepSchedule::Ahead(order) => (GradientRanges::new(size), order),
         };
         let floats = ranges.arena();
-        let group = Group::start(port, office, floats, Choice::Fastest, false, options);
+        let group = CollectiveGroup::start(
+            port,
+            server,
+            floats,
+            AlgorithmChoice::Fastest,
+            false,
+            options,
+        );
         let parameters = network.init(1);
         Self {
             group: group.expect("a view"),
-            by_need: ByNeed::new(ranges, order),
+            by_need: PriorityAllReduce::new(ranges, order),
             work: Working {
                 passes: Passes::new(network, number, parameters, examples),
-                goes_ahead: matches!(way, Way::Ahead(_)),
+                goes_ahead: matches!(way, StepSchedule::Ahead(_)),
             },
             optimizer: document::constant(&sgd()),
             updates: 0,
@@ -193,15 +206,15 @@ impl Worker {
     fn step(&mut self) {
         let (optimizer, step) = (&self.optimizer, self.updates);
         let (mut sums, at_the_end) = (Vec::new(), !self.work.goes_ahead);
-        let update = |parameters: &mut [f32], sum: &Sum| {
+        let update = |parameters: &mut [f32], sum: &RangeSum| {
             let range = &mut parameters[sum.range.clone()];
             optimizer.update(step, range, &sum.floats, &mut [], sum.scale);
         };
-        let mut apply = |parameters: &mut [f32], summed: &[Sum]| {
+        let mut apply = |parameters: &mut [f32], summed: &[RangeSum]| {
             if !at_the_end {
                 return summed.iter().for_each(|sum| update(parameters, sum));
             }
-            sums.extend(summed.iter().map(|sum| Sum {
+            sums.extend(summed.iter().map(|sum| RangeSum {
                 range: sum.range.clone(),
                 scale: sum.scale,
                 floats: sum.floats.clone(),
@@ -220,12 +233,12 @@ impl Worker {
 
 struct Mean(usize);
 
-impl Scale for Mean {
-    fn of_sum(&self, _: &Group, _: Reduced) -> f32 {
+impl MeanScale for Mean {
+    fn of_sum(&self, _: &CollectiveGroup, _: Reduced) -> f32 {
         1.0 / self.0 as f32
     }
 
-    fn of_own(&self, _: &Head) -> f32 {
+    fn of_own(&self, _: &StepMetadata) -> f32 {
         unreachable!("nobody dies")
     }
 }
@@ -235,15 +248,15 @@ struct Working {
     goes_ahead: bool,
 }
 
-impl Work for Working {
-    fn compute(&mut self, ready: Ready<'_>) -> Head {
-        Head {
+impl PriorityStepWork for Working {
+    fn compute(&mut self, ready: GradientSink<'_>) -> StepMetadata {
+        StepMetadata {
             stats: self.passes.compute(ready),
-            ..Head::default()
+            ..StepMetadata::default()
         }
     }
 
-    fn go_ahead(&mut self, fetch: Fetch<'_>) {
+    fn go_ahead(&mut self, fetch: ParameterFetch<'_>) {
         if self.goes_ahead {
             self.passes.go_ahead(fetch);
         }

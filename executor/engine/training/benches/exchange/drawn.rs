@@ -1,9 +1,9 @@
 //! Stall of training by a checkpoint of PS shards: the state read before the next step, compared
 //! with a snapshot that is read while training continues.
 
-use super::{Pair, median};
+use super::{WorkerPair, median};
 use muster_model::spec;
-use muster_training::checkpoint::{Contents, Source as _};
+use muster_training::checkpoint::{Contents, ContentsSource as _};
 use std::thread;
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ fn row(rate: f64) -> String {
         nesterov: false,
         weight_decay: 0.0,
     };
-    let mut pair = Pair::of(MB, &optimizer, None, rate, None);
+    let mut pair = WorkerPair::of(MB, &optimizer, None, rate, None);
     let mut spare = pair.workers[0]
         .snapshot(Contents::default())
         .expect("a state")

@@ -6,16 +6,18 @@
 //! megabyte.
 
 use super::{SECRET, median, sgd, start_exchange};
-use muster_comm::assign::Piece;
-use muster_comm::parts::Order;
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
+use muster_comm::assign::ParameterPiece;
+use muster_comm::partitions::PartitionOrder;
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
 use muster_compute::model::{Batch, ImageShape, Network, Workspace, zoo};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
 use muster_training::document;
-use muster_training::shard::{Exchange, Recipe};
-use muster_training::worker::{Address, Fetch, Pass, Ready, Reply, Shards, first_view};
+use muster_training::shard::{Recipe, ShardExchange};
+use muster_training::worker::{
+    GradientSink, ParameterFetch, PartitionedPass, Reply, ShardAddress, Shards, first_view,
+};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -41,8 +43,12 @@ pub fn rows() -> Vec<String> {
 }
 
 fn row(rate: f64) -> String {
-    let ways = [None, Some(Order::AsReady), Some(Order::ByNeed)];
-    let mut jobs: Vec<Vec<Worker>> = ways.iter().map(|way| start(*way, rate)).collect();
+    let ways = [
+        None,
+        Some(PartitionOrder::AsReady),
+        Some(PartitionOrder::ByNeed),
+    ];
+    let mut jobs: Vec<Vec<LimitedWorker>> = ways.iter().map(|way| start(*way, rate)).collect();
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); jobs.len()];
     for round in 0..ROUNDS {
         for (job, seconds) in jobs.iter_mut().zip(&mut seconds) {
@@ -74,19 +80,19 @@ fn row(rate: f64) -> String {
 }
 
 /// Both workers of a job with one shard, each over a connection of its own.
-fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
+fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<LimitedWorker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
     let size = network.parameter_count();
     let number = |number: usize| TaskId(Uuid::from_u128(number as u128));
     let recipe = Recipe::weights(document::constant(&sgd()), size, 1);
     let batch = (WORKERS * EXAMPLES) as u32;
-    let exchange = Exchange::new(number(10), recipe, Consistency::default(), batch);
+    let exchange = ShardExchange::new(number(10), recipe, Consistency::default(), batch);
     let exchange = exchange.sending(way.unwrap_or_default());
     let address = start_exchange(number(10), exchange, None);
-    let mut joined: Vec<(Shards, Vec<Address>)> = (0..WORKERS)
+    let mut joined: Vec<(Shards, Vec<ShardAddress>)> = (0..WORKERS)
         .map(|rank| {
             let reached = if rate.is_finite() {
-                relay(&address, &Wire::of(rate))
+                relay(&address, &LimitedWire::of(rate))
             } else {
                 address.clone()
             };
@@ -96,8 +102,8 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
                 secret: SECRET.to_owned(),
                 task_id: number(rank),
                 guest: match rank {
-                    0 => Guest::Chief,
-                    _ => Guest::Worker,
+                    0 => ConnectionPurpose::Chief,
+                    _ => ConnectionPurpose::Worker,
                 },
                 to: None,
                 says_held: false,
@@ -107,10 +113,10 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
             (shards.in_parts(way), addresses)
         })
         .collect();
-    let blocks: Vec<Piece> = network
+    let blocks: Vec<ParameterPiece> = network
         .blocks()
         .iter()
-        .map(|block| Piece {
+        .map(|block| ParameterPiece {
             offset: block.offset,
             len: block.len,
         })
@@ -127,7 +133,7 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     let pulled = joined[1].0.pull(&mut own, &|| true, &|| true);
     assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
     joined[1].0.follow().expect("a view");
-    let worker = |(rank, (shards, _)): (usize, (Shards, _))| Worker {
+    let worker = |(rank, (shards, _)): (usize, (Shards, _))| LimitedWorker {
         shards,
         step: 0,
         pass: Passes::new(network.clone(), rank, parameters.clone(), EXAMPLES),
@@ -135,13 +141,13 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     joined.into_iter().enumerate().map(worker).collect()
 }
 
-struct Worker {
+struct LimitedWorker {
     shards: Shards,
     step: u64,
     pass: Passes,
 }
 
-impl Worker {
+impl LimitedWorker {
     fn step(&mut self) {
         let pass = &mut self.pass;
         let reply = if self.shards.goes_in_parts() {
@@ -187,8 +193,8 @@ impl Passes {
     }
 }
 
-impl Pass for Passes {
-    fn compute(&mut self, ready: Ready<'_>) -> StepStats {
+impl PartitionedPass for Passes {
+    fn compute(&mut self, ready: GradientSink<'_>) -> StepStats {
         self.network.loss_and_grad_after(
             std::mem::take(&mut self.is_begun),
             &mut self.workspace,
@@ -203,7 +209,7 @@ impl Pass for Passes {
         }
     }
 
-    fn go_ahead(&mut self, fetch: Fetch<'_>) {
+    fn go_ahead(&mut self, fetch: ParameterFetch<'_>) {
         self.is_begun = self.network.begin_fetching(
             &mut self.workspace,
             &mut self.parameters,
@@ -218,13 +224,13 @@ impl Pass for Passes {
 }
 
 /// Shared limit of all connections over it, in bytes per second and direction.
-pub struct Wire {
+pub struct LimitedWire {
     rate: f64,
     /// Forward and backward direction.
     free_at: [Mutex<Instant>; 2],
 }
 
-impl Wire {
+impl LimitedWire {
     pub fn of(rate: f64) -> Arc<Self> {
         let now = || Mutex::new(Instant::now());
         Arc::new(Self {
@@ -249,7 +255,7 @@ impl Wire {
 }
 
 /// Address at which clients reach `target` over the limited connection.
-pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
+pub fn relay(target: &str, wire: &Arc<LimitedWire>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
     let small = |stream: &TcpStream| {
@@ -284,7 +290,7 @@ pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
     address
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, wire: &Wire, way: usize) {
+fn pass(mut from: TcpStream, mut to: TcpStream, wire: &LimitedWire, way: usize) {
     let mut bytes = vec![0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         wire.take(way, count);

@@ -1,7 +1,7 @@
 //! Training steps of workers that share their node's connection to the shard, without and with
 //! local aggregation.
 
-use super::limited::{Wire, relay};
+use super::limited::{LimitedWire, relay};
 use super::{job, median, noise, run_worker, start_shard};
 use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
@@ -58,7 +58,7 @@ fn trained(job: &JobSpec, data: &Path, rate: f64) -> f64 {
     let network = document::network(job.engine()).expect("the network");
     let optimizer = document::optimizer(job.engine());
     let address = start_shard(optimizer, network.parameter_count(), job.engine().batch);
-    let wire = Wire::of(rate);
+    let wire = LimitedWire::of(rate);
     let worker = |rank: u32| TaskId(Uuid::from_u128(0x100 + u128::from(rank)));
     let workers: Vec<TaskId> = (0..WORKERS).map(worker).collect();
     let reports = thread::scope(|scope| {

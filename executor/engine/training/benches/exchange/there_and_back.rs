@@ -2,15 +2,15 @@
 //! one worker and one PS shard with its update.
 
 use super::{SECRET, SHARD, WORKER, median, process_cpu, sgd, start_shard};
-use muster_comm::assign::Piece;
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
-use muster_comm::wire::{Connection, Kind, WireError};
+use muster_comm::assign::ParameterPiece;
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
+use muster_comm::wire::{Connection, FrameKind, WireError};
 use muster_compute::pages;
 use muster_model::id::JobId;
 use muster_model::spec;
 use muster_training::checkpoint::Contents;
 use muster_training::document;
-use muster_training::worker::{Address, Reply, Shards, first_view};
+use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -26,8 +26,8 @@ pub fn rows() -> Vec<String> {
 }
 
 fn row(megabytes: usize) -> String {
-    let all: Vec<Measured> = (0..ANEW).map(|_| measure(megabytes)).collect();
-    let over = |pick: &dyn Fn(&Measured) -> f64| median(all.iter().map(pick).collect());
+    let all: Vec<RoundMedians> = (0..ANEW).map(|_| measure(megabytes)).collect();
+    let over = |pick: &dyn Fn(&RoundMedians) -> f64| median(all.iter().map(pick).collect());
     let rate = over(&|of| 2.0 * (megabytes << 20) as f64 / of.seconds[0] / 1e9);
     let mut row = format!("{megabytes:>10} {rate:>10.2}");
     for side in 1..4 {
@@ -44,14 +44,14 @@ fn row(megabytes: usize) -> String {
 }
 
 /// Medians of a round, for plain TCP, frames, SGD and Adam.
-struct Measured {
+struct RoundMedians {
     seconds: [f64; 4],
     cpu: [f64; 4],
 }
 
-fn measure(megabytes: usize) -> Measured {
+fn measure(megabytes: usize) -> RoundMedians {
     let size = (megabytes << 20) / 4;
-    let mut bare = Bare::start(size);
+    let mut bare = TcpBaseline::start(size);
     let mut frames = Frames::start(size);
     let mut with_sgd = Link::start(size, sgd());
     let mut with_adam = Link::start(
@@ -90,7 +90,7 @@ fn measure(megabytes: usize) -> Measured {
             }
         }
     }
-    Measured {
+    RoundMedians {
         seconds: seconds.map(median),
         cpu: cpu.map(median),
     }
@@ -109,12 +109,12 @@ pub fn say(rows: &[String]) {
 
 /// The bytes through TCP, by vectored writes and reads into a permanent buffer; with the socket
 /// options of the parameter exchange, including no pacing.
-struct Bare {
+struct TcpBaseline {
     stream: TcpStream,
     values: Vec<f32>,
 }
 
-impl Bare {
+impl TcpBaseline {
     fn start(size: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
@@ -147,7 +147,7 @@ impl Bare {
     }
 }
 
-/// Like [`Bare`], in frames of the parameter exchange.
+/// Like [`TcpBaseline`], in frames of the parameter exchange.
 struct Frames {
     connection: Connection,
     values: Vec<f32>,
@@ -162,7 +162,7 @@ impl Frames {
             let mut connection = Connection::new(stream).expect("options");
             let mut values = pages::zeros(size);
             while receive(&mut connection, &mut values).is_ok() {
-                let sent = connection.send(Kind::Parameters, 0, &[], &[&values]);
+                let sent = connection.send(FrameKind::Parameters, 0, &[], &[&values]);
                 if sent.is_err() {
                     return;
                 }
@@ -176,7 +176,9 @@ impl Frames {
     }
 
     fn round(&mut self) {
-        let sent = self.connection.send(Kind::Push, 0, &[], &[&self.values]);
+        let sent = self
+            .connection
+            .send(FrameKind::Push, 0, &[], &[&self.values]);
         sent.expect("send");
         receive(&mut self.connection, &mut self.values).expect("receive");
     }
@@ -217,12 +219,12 @@ impl Link {
             job_id: JobId(Uuid::nil()),
             secret: SECRET.to_owned(),
             task_id: WORKER,
-            guest: Guest::Chief,
+            guest: ConnectionPurpose::Chief,
             to: None,
             says_held: false,
             plain_statistics: false,
         };
-        let addresses: [Address; 1] = [(SHARD, address)];
+        let addresses: [ShardAddress; 1] = [(SHARD, address)];
         let mut shards =
             Shards::join(&addresses, size, &hello).expect("the shard lets its worker in");
         let contents = Contents {
@@ -230,7 +232,7 @@ impl Link {
             state: vec![vec![0.0; size]; document::state_planes(&optimizer).len()],
             extras: Vec::new(),
         };
-        let all = Piece {
+        let all = ParameterPiece {
             offset: 0,
             len: size,
         };

@@ -2,14 +2,14 @@
 //! follow one another, on slots that are always available. The start of a job and checkpoints are
 //! not included.
 
-use crate::training::{Epoch, Trainings};
+use crate::training::{EpochResult, Trainings};
 use muster_model::spec::JobSpec;
 use muster_model::study::StudySpec;
 use muster_search::{Action, Event, Study};
 use std::collections::BTreeMap;
 
 /// Result of a study.
-pub struct Course {
+pub struct StudyResult {
     /// Best accuracy of any epoch.
     pub best: f64,
     /// Final accuracy of the study's best trial.
@@ -26,7 +26,7 @@ pub struct Course {
     pub job: JobSpec,
 }
 
-impl Course {
+impl StudyResult {
     /// Slot-seconds after which the study reached `accuracy`.
     pub fn reached(&self, accuracy: f64) -> Option<f64> {
         let mut records = self.records.iter();
@@ -35,31 +35,31 @@ impl Course {
 }
 
 /// Trial in its slot.
-struct Running {
+struct RunningTrial {
     job: JobSpec,
     /// Number of epochs that it has trained.
     done: u64,
     budget: u64,
-    next: Epoch,
+    next: EpochResult,
     ends: f64,
 }
 
-struct Slots<'a> {
+struct TrialSlots<'a> {
     document: &'a StudySpec,
     study: Study,
     trainings: &'a mut Trainings,
-    running: BTreeMap<u32, Running>,
+    running: BTreeMap<u32, RunningTrial>,
     done: BTreeMap<u32, u64>,
     now: f64,
-    course: Option<Course>,
+    course: Option<StudyResult>,
     held: f64,
     epochs: u64,
 }
 
 /// Runs the study to its end.
-pub fn carry_out(document: &StudySpec, trainings: &mut Trainings) -> Course {
+pub fn carry_out(document: &StudySpec, trainings: &mut Trainings) -> StudyResult {
     document.validate().expect("the bench's document is right");
-    let mut slots = Slots {
+    let mut slots = TrialSlots {
         document,
         study: Study::new(document.search.clone()).expect("a right document"),
         trainings,
@@ -83,7 +83,7 @@ pub fn carry_out(document: &StudySpec, trainings: &mut Trainings) -> Course {
     course
 }
 
-impl Slots<'_> {
+impl TrialSlots<'_> {
     /// Processes the end of the epoch that ends first; `false` if no trial is training.
     fn step(&mut self) -> bool {
         let first = self
@@ -126,7 +126,7 @@ impl Slots<'_> {
             return;
         }
         let job = self.running[&number].job.clone();
-        let course = self.course.get_or_insert_with(|| Course {
+        let course = self.course.get_or_insert_with(|| StudyResult {
             best,
             last: best,
             slot_seconds: 0.0,
@@ -168,7 +168,7 @@ impl Slots<'_> {
         let done = self.done.get(&number).copied().unwrap_or(0);
         let next = self.trainings.epoch(&job, done as usize);
         let ends = self.now + next.seconds;
-        let one = Running {
+        let one = RunningTrial {
             job,
             done,
             budget,

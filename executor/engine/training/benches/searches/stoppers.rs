@@ -1,6 +1,6 @@
 //! Slot-seconds that each stopper needs to reach the result of random search.
 
-use crate::slots::{Course, carry_out};
+use crate::slots::{StudyResult, carry_out};
 use crate::training::Trainings;
 use crate::{median, ratio};
 use muster_model::study::StudySpec;
@@ -112,7 +112,7 @@ pub fn measure(trainings: &mut Trainings, seeds: &[u64]) {
     }
 }
 
-fn shown(course: &Course, target: f64, share: Option<f64>) -> String {
+fn shown(course: &StudyResult, target: f64, share: Option<f64>) -> String {
     let (trials, epochs) = (course.trials, course.epochs);
     match course.reached(target) {
         Some(seconds) => format!("{seconds:.1} s, {} ({trials}, {epochs});", ratio(share)),

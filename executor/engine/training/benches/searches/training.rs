@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 /// Result and cost of one more epoch.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Epoch {
+pub struct EpochResult {
     /// Accuracy on the first half of the test images, which searches use.
     pub accuracy: f64,
     /// Accuracy on the other half, which no search uses.
@@ -32,17 +32,17 @@ pub struct Epoch {
 pub struct Trainings {
     datasets: PathBuf,
     loaded: BTreeMap<String, Rc<DatasetSplits>>,
-    known: BTreeMap<String, Vec<Epoch>>,
-    open: BTreeMap<String, Training>,
+    known: BTreeMap<String, Vec<EpochResult>>,
+    open: BTreeMap<String, NetworkTraining>,
     kept: Option<PathBuf>,
 }
 
 /// One line of the result file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct ResultLine {
     engine: String,
     number: usize,
-    epoch: Epoch,
+    epoch: EpochResult,
 }
 
 impl Trainings {
@@ -51,9 +51,9 @@ impl Trainings {
         let text = kept
             .as_ref()
             .and_then(|path| std::fs::read_to_string(path).ok());
-        let mut known: BTreeMap<String, Vec<Epoch>> = BTreeMap::new();
+        let mut known: BTreeMap<String, Vec<EpochResult>> = BTreeMap::new();
         for line in text.unwrap_or_default().lines() {
-            let line: Kept = serde_json::from_str(line).expect("a result of an earlier run");
+            let line: ResultLine = serde_json::from_str(line).expect("a result of an earlier run");
             let curve = known.entry(line.engine).or_default();
             if curve.len() == line.number {
                 curve.push(line.epoch);
@@ -69,14 +69,14 @@ impl Trainings {
     }
 
     /// Result and cost of the job's epoch `number`, counted from 0.
-    pub fn epoch(&mut self, job: &JobSpec, number: usize) -> Epoch {
+    pub fn epoch(&mut self, job: &JobSpec, number: usize) -> EpochResult {
         let key = serde_json::to_string(job.engine()).expect("a document is JSON");
         if let Some(epoch) = self.known.get(&key).and_then(|curve| curve.get(number)) {
             return *epoch;
         }
         let mut training = match self.open.remove(&key) {
             Some(training) => training,
-            None => Training::new(job.engine(), self.dataset(job.engine())),
+            None => NetworkTraining::new(job.engine(), self.dataset(job.engine())),
         };
         while self.known.get(&key).map_or(0, Vec::len) <= number {
             let (at, epoch) = training.epoch();
@@ -97,9 +97,9 @@ impl Trainings {
         self.open.clear();
     }
 
-    fn keep(&self, key: &str, number: usize, epoch: Epoch) {
+    fn keep(&self, key: &str, number: usize, epoch: EpochResult) {
         let Some(path) = &self.kept else { return };
-        let line = Kept {
+        let line = ResultLine {
             engine: key.to_owned(),
             number,
             epoch,
@@ -124,7 +124,7 @@ pub fn parameters(job: &JobSpec) -> usize {
 }
 
 /// One network in training.
-struct Training {
+struct NetworkTraining {
     data: Rc<DatasetSplits>,
     network: Network,
     optimizer: OptimizerConfig,
@@ -136,7 +136,7 @@ struct Training {
     done: usize,
 }
 
-impl Training {
+impl NetworkTraining {
     fn new(engine: &Engine, data: Rc<DatasetSplits>) -> Self {
         let network = network(engine);
         let optimizer = document::optimizer(engine);
@@ -157,7 +157,7 @@ impl Training {
     }
 
     /// Trains one more epoch. Returns its number and its result.
-    fn epoch(&mut self) -> (usize, Epoch) {
+    fn epoch(&mut self) -> (usize, EpochResult) {
         let mut workspace = self.network.workspace(self.batches.batch(), 1);
         let before = cpu_seconds();
         let steps = self.batches.steps_per_epoch();
@@ -170,7 +170,7 @@ impl Training {
         let seconds = cpu_seconds() - before;
         let held_out = self.right(&mut workspace, half..2 * half);
         self.done += 1;
-        let epoch = Epoch {
+        let epoch = EpochResult {
             accuracy,
             held_out,
             seconds,

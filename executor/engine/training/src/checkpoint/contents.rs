@@ -1,11 +1,11 @@
 //! Tensors of a checkpoint in memory.
 
-use super::{Manifest, Plane};
+use super::{CheckpointArena, Manifest};
 use muster_compute::pages::touched_zeros;
 use std::ops::Deref;
 
 /// Flat arenas; the manifest describes the positions of blocks. Contents to be written are vectors,
-/// loaded contents are [`Plane`]s.
+/// loaded contents are [`CheckpointArena`]s.
 #[derive(Debug, Clone, Default)]
 pub struct Contents<A = Vec<f32>> {
     pub parameters: A,
@@ -42,12 +42,11 @@ impl<A: Deref<Target = [f32]>> Contents<A> {
 
 /// Whether every value is finite. Checks a chunk at a time without branches.
 pub(super) fn all_finite(values: &[f32]) -> bool {
-    let finite = |chunk: &[f32]| {
+    values.chunks(4096).all(|chunk| {
         chunk
             .iter()
             .fold(true, |all, value| all & value.is_finite())
-    };
-    values.chunks(4096).all(finite)
+    })
 }
 
 impl<A: Deref<Target = [f32]>, B: Deref<Target = [f32]>> PartialEq<Contents<B>> for Contents<A> {
@@ -59,21 +58,25 @@ impl<A: Deref<Target = [f32]>, B: Deref<Target = [f32]>> PartialEq<Contents<B>> 
     }
 }
 
-impl From<Contents> for Contents<Plane> {
+impl From<Contents> for Contents<CheckpointArena> {
     fn from(contents: Contents) -> Self {
         let extras = contents.extras.into_iter();
         Self {
             parameters: contents.parameters.into(),
-            state: contents.state.into_iter().map(Plane::from).collect(),
+            state: contents
+                .state
+                .into_iter()
+                .map(CheckpointArena::from)
+                .collect(),
             extras: extras.map(|(name, values)| (name, values.into())).collect(),
         }
     }
 }
 
-impl Contents<Plane> {
+impl Contents<CheckpointArena> {
     /// Assigns arenas in the order of [`Manifest::parts`]; their number must be that of the
     /// manifest.
-    pub(super) fn of(manifest: &Manifest, arenas: Vec<Plane>) -> Self {
+    pub(super) fn of(manifest: &Manifest, arenas: Vec<CheckpointArena>) -> Self {
         let mut arenas = arenas.into_iter();
         let mut next = || arenas.next().expect("an arena for each");
         Self {

@@ -1,10 +1,10 @@
 //! Loading of part files into arenas. A file is mapped if its alignment allows it, and read
 //! otherwise. Several threads read and verify one chunk each while it is in the cache.
 
-use super::mapping::{Span, keeps_unlinked, populate};
-use super::memory::{Memory, Rest, Run, place};
-use super::parts::Part;
-use super::{CheckpointError, Contents, FileSum, Manifest, Plane};
+use super::mapping::{ArenaSpan, keeps_unlinked, populate};
+use super::memory::{ArenaRest, LoadArena, PartRun, place};
+use super::parts::CheckpointPart;
+use super::{CheckpointArena, CheckpointError, Contents, FileSum, Manifest};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ const MAX_THREADS: usize = 4;
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Source of a part's bytes: a file, or an object in a bucket.
-pub(super) trait Source: Sync {
+pub(super) trait PartSource: Sync {
     /// Fills `into` from this offset of the part.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError>;
 
@@ -68,7 +68,7 @@ impl PartFile {
     }
 }
 
-impl Source for PartFile {
+impl PartSource for PartFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError> {
         match self.file.read_exact_at(into, offset) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -92,10 +92,10 @@ impl Source for PartFile {
 }
 
 /// Range that one thread reads and verifies at a time.
-struct Chunk<'a> {
-    source: &'a dyn Source,
+struct ReadChunk<'a> {
+    source: &'a dyn PartSource,
     offset: u64,
-    pieces: Vec<Span<'a>>,
+    pieces: Vec<ArenaSpan<'a>>,
     crc32: u32,
 }
 
@@ -107,16 +107,18 @@ struct Chunk<'a> {
 pub(super) fn load<'s>(
     manifest: &Manifest,
     path: &Path,
-    mut open: impl FnMut(&str) -> Result<Box<dyn Source + 's>, CheckpointError>,
-) -> Result<Contents<Plane>, CheckpointError> {
+    mut open: impl FnMut(&str) -> Result<Box<dyn PartSource + 's>, CheckpointError>,
+) -> Result<Contents<CheckpointArena>, CheckpointError> {
     let parts = manifest.parts();
     // There may be further files, for other readers.
-    let unlisted = |part: &&Part| !manifest.files.contains_key(&part.name);
-    if let Some(part) = parts.iter().find(unlisted) {
+    if let Some(part) = parts
+        .iter()
+        .find(|part| !manifest.files.contains_key(&part.name))
+    {
         let what = format!("it does not list {}, which its tensors need", part.name);
         return Err(CheckpointError::damaged(path, what));
     }
-    let sources: Vec<Box<dyn Source + 's>> = parts
+    let sources: Vec<Box<dyn PartSource + 's>> = parts
         .iter()
         .map(|part| open(&part.name))
         .collect::<Result<_, _>>()?;
@@ -127,17 +129,16 @@ pub(super) fn load<'s>(
         .map(|(part, source)| check_header(part, source.as_ref(), &manifest.files[&part.name]))
         .collect::<Result<_, _>>()?;
     let runs = place(&parts, &data_at);
-    let memory = |(arena, floats): (usize, usize)| {
-        let runs: Vec<&Run> = runs.iter().filter(|run| run.arena == arena).collect();
-        Memory::of(floats, &runs, &sources)
-    };
-    let mut memories: Vec<Memory> = manifest
+    let mut memories: Vec<LoadArena> = manifest
         .arena_lens()
         .into_iter()
         .enumerate()
-        .map(memory)
+        .map(|(arena, floats)| {
+            let runs: Vec<&PartRun> = runs.iter().filter(|run| run.arena == arena).collect();
+            LoadArena::of(floats, &runs, &sources)
+        })
         .collect();
-    let mut rest: Vec<Rest<'_>> = memories.iter_mut().map(Memory::rest).collect();
+    let mut rest: Vec<ArenaRest<'_>> = memories.iter_mut().map(LoadArena::rest).collect();
     let mut chunks = Vec::new();
     for (index, ((part, source), data_at)) in parts.iter().zip(&sources).zip(data_at).enumerate() {
         let sum = &manifest.files[&part.name];
@@ -150,13 +151,17 @@ pub(super) fn load<'s>(
         chunks.extend(cut(source.as_ref(), data_at, pieces, &sum.crc32));
     }
     read_all(chunks)?;
-    let arenas = memories.into_iter().map(Memory::into_plane).collect();
+    let arenas = memories.into_iter().map(LoadArena::into_plane).collect();
     Ok(Contents::of(manifest, arenas))
 }
 
 /// Checks that lengths and header are exactly those that follow from the manifest. Returns the
 /// offset of the data.
-fn check_header(part: &Part, source: &dyn Source, sum: &FileSum) -> Result<u64, CheckpointError> {
+fn check_header(
+    part: &CheckpointPart,
+    source: &dyn PartSource,
+    sum: &FileSum,
+) -> Result<u64, CheckpointError> {
     let header = part.header();
     let expected = (header.len() + part.data_bytes()) as u64;
     let crcs = part.data_bytes().div_ceil(FileSum::CRC_BYTES);
@@ -175,16 +180,16 @@ fn check_header(part: &Part, source: &dyn Source, sum: &FileSum) -> Result<u64, 
 
 /// Cuts the data of a part at the boundaries of its checksums.
 fn cut<'a>(
-    source: &'a dyn Source,
+    source: &'a dyn PartSource,
     data_at: u64,
-    pieces: Vec<Span<'a>>,
+    pieces: Vec<ArenaSpan<'a>>,
     crcs: &[u32],
-) -> Vec<Chunk<'a>> {
+) -> Vec<ReadChunk<'a>> {
     let mut pieces = pieces.into_iter();
-    let mut present: Option<Span<'a>> = None;
+    let mut present: Option<ArenaSpan<'a>> = None;
     let mut out = Vec::with_capacity(crcs.len());
     for (index, &crc32) in crcs.iter().enumerate() {
-        let mut chunk = Chunk {
+        let mut chunk = ReadChunk {
             source,
             offset: data_at + (index * FileSum::CRC_BYTES) as u64,
             pieces: Vec::new(),
@@ -206,7 +211,7 @@ fn cut<'a>(
     out
 }
 
-fn read_all(chunks: Vec<Chunk<'_>>) -> Result<(), CheckpointError> {
+fn read_all(chunks: Vec<ReadChunk<'_>>) -> Result<(), CheckpointError> {
     let threads = chunks.first().map_or(1, |chunk| chunk.source.threads());
     let threads = threads.min(chunks.len()).max(1);
     let chunks = Mutex::new(chunks.into_iter());
@@ -227,14 +232,14 @@ fn read_all(chunks: Vec<Chunk<'_>>) -> Result<(), CheckpointError> {
     })
 }
 
-impl Chunk<'_> {
+impl ReadChunk<'_> {
     fn read(self) -> Result<(), CheckpointError> {
         let mut crc = crc32fast::Hasher::new();
         let mut offset = self.offset;
         for piece in self.pieces {
             let bytes = piece.len() as u64;
             match piece {
-                Span::Fill(piece) => {
+                ArenaSpan::Fill(piece) => {
                     let mut offset = offset;
                     for block in piece.chunks_mut(self.source.block_bytes()) {
                         self.source.read_at(offset, block)?;
@@ -242,7 +247,7 @@ impl Chunk<'_> {
                         offset += block.len() as u64;
                     }
                 }
-                Span::Laid(piece) => {
+                ArenaSpan::Laid(piece) => {
                     populate(piece).map_err(CheckpointError::io("read", self.source.path()))?;
                     crc.update(piece);
                 }

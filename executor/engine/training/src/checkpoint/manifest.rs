@@ -1,7 +1,7 @@
 //! Manifest: description of a checkpoint besides its tensors.
 
-use super::parts::{self, PART_BYTES, Part};
-use muster_comm::wire::hello::StepStats;
+use super::parts::{self, CheckpointPart, PART_BYTES};
+use muster_comm::wire::metadata::StepStats;
 use muster_model::checkpoint::{Candidate, Written};
 use muster_model::id::JobId;
 use muster_model::progress::Evaluation;
@@ -32,7 +32,7 @@ pub struct Manifest {
     /// Number of completed optimizer steps; training continues with the step of this number,
     /// counted from 0. Under SSP and ASP the coordinator's clock.
     pub step: u64,
-    pub position: Position,
+    pub position: DataPosition,
     /// Part of the job document that determines the parameters, including its seed.
     pub engine: Engine,
     pub consistency: Consistency,
@@ -40,8 +40,8 @@ pub struct Manifest {
     /// Number of updates of the optimizer: equal to `step` under BSP, otherwise the number of
     /// applied pushes.
     pub optimizer_updates: u64,
-    pub layout: Layout,
-    pub curve: Curve,
+    pub layout: TaskCounts,
+    pub curve: LossProgress,
     /// Blocks in the order of the flat arena.
     pub blocks: Vec<NamedBlock>,
     /// Names of the optimizer's values per parameter; `optimizer.safetensors` contains one tensor
@@ -64,7 +64,7 @@ pub struct Manifest {
 /// Position in the data at which the next step begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Position {
+pub struct DataPosition {
     /// Number of completed epochs.
     pub epoch: u64,
     /// Number of completed steps in the present epoch.
@@ -76,7 +76,7 @@ pub struct Position {
 /// Number of tasks that trained. Parameters do not depend on it except for rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Layout {
+pub struct TaskCounts {
     pub workers: u32,
     pub ps_shards: u32,
 }
@@ -84,7 +84,7 @@ pub struct Layout {
 /// Training loss so far, as far as the stop rules need it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Curve {
+pub struct LossProgress {
     /// Mean training loss of each completed epoch.
     pub epoch_losses: Vec<f64>,
     /// Sums over the present epoch so far.
@@ -141,18 +141,22 @@ impl Manifest {
 impl Manifest {
     /// Tensor files. Parameters are arena 0; the optimizer's planes follow, then the extras.
     #[must_use]
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<CheckpointPart> {
         let planes = &self.state_planes;
         let model = parts::model(&self.blocks);
         let optimizer = parts::optimizer(&self.blocks, planes);
         let extras = parts::extras(&self.extras, 1 + planes.len());
-        let mut out = Part::cut(MODEL_STEM, model, self.part_bytes);
-        out.extend(Part::cut(OPTIMIZER_STEM, optimizer, self.part_bytes));
+        let mut out = CheckpointPart::cut(MODEL_STEM, model, self.part_bytes);
+        out.extend(CheckpointPart::cut(
+            OPTIMIZER_STEM,
+            optimizer,
+            self.part_bytes,
+        ));
         if !extras.is_empty() {
-            out.extend(Part::cut(EXTRAS_STEM, extras, self.part_bytes));
+            out.extend(CheckpointPart::cut(EXTRAS_STEM, extras, self.part_bytes));
         }
         if self.format > 2 {
-            Part::place(&mut out);
+            CheckpointPart::place(&mut out);
         }
         out
     }
@@ -201,7 +205,7 @@ impl Manifest {
     }
 }
 
-impl Position {
+impl DataPosition {
     /// Position after `step` steps.
     #[must_use]
     pub fn at(step: u64, steps_per_epoch: u64, train_examples: u64) -> Self {
@@ -220,7 +224,7 @@ impl Position {
     }
 }
 
-impl Curve {
+impl LossProgress {
     /// Adds the counts of a step to the present epoch.
     pub fn add(&mut self, stats: StepStats) {
         self.loss_sum += stats.loss_sum;

@@ -40,7 +40,7 @@ unsafe impl Sync for Mapping {}
 
 /// Range of an arena in bytes.
 #[derive(Debug)]
-pub enum Span<'a> {
+pub enum ArenaSpan<'a> {
     /// Bytes to be read into.
     Fill(&'a mut [u8]),
     /// Mapped pages of a file.
@@ -111,14 +111,14 @@ impl Mapping {
 
     /// The arena's bytes in order, cut at the mapped ranges `laid`, which must be ascending results
     /// of [`Self::lay`].
-    pub fn spans(&mut self, laid: &[Range<usize>]) -> Vec<Span<'_>> {
+    pub fn spans(&mut self, laid: &[Range<usize>]) -> Vec<ArenaSpan<'_>> {
         let end = self.floats * size_of::<f32>();
         let mut out = Vec::with_capacity(2 * laid.len() + 1);
         let mut at = 0;
         for range in laid {
             assert!(at <= range.start && range.end <= end, "ascending, within");
             out.extend(self.fill(at..range.start));
-            out.push(Span::Laid(self.laid(range.clone())));
+            out.push(ArenaSpan::Laid(self.laid(range.clone())));
             at = range.end;
         }
         out.extend(self.fill(at..end));
@@ -126,7 +126,7 @@ impl Mapping {
     }
 
     /// `None` for an empty range.
-    fn fill<'a>(&self, range: Range<usize>) -> Option<Span<'a>> {
+    fn fill<'a>(&self, range: Range<usize>) -> Option<ArenaSpan<'a>> {
         if range.is_empty() {
             return None;
         }
@@ -136,7 +136,7 @@ impl Mapping {
             let start = self.start.as_ptr().add(self.lead + range.start);
             std::slice::from_raw_parts_mut(start, range.len())
         };
-        Some(Span::Fill(bytes))
+        Some(ArenaSpan::Fill(bytes))
     }
 
     fn laid<'a>(&self, range: Range<usize>) -> &'a [u8] {
@@ -169,7 +169,7 @@ impl Drop for Mapping {
     }
 }
 
-impl<'a> Span<'a> {
+impl<'a> ArenaSpan<'a> {
     pub fn len(&self) -> usize {
         match self {
             Self::Fill(bytes) => bytes.len(),

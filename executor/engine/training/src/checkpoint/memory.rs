@@ -1,9 +1,9 @@
 //! Memory of arenas that are being loaded, and the source of each of their bytes.
 
-use super::Plane;
-use super::load::Source;
-use super::mapping::{Mapping, Span};
-use super::parts::Part;
+use super::CheckpointArena;
+use super::load::PartSource;
+use super::mapping::{ArenaSpan, Mapping};
+use super::parts::CheckpointPart;
 use muster_compute::pages::HUGE;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::ops::Range;
 const MAPPED_FROM: usize = 1 << 20;
 
 /// Contiguous bytes of an arena in one part.
-pub(super) struct Run {
+pub(super) struct PartRun {
     pub part: usize,
     pub arena: usize,
     /// Offset in the arena.
@@ -24,13 +24,13 @@ pub(super) struct Run {
 }
 
 /// Runs of all parts in order; `data_at` contains the offset of each part's data.
-pub(super) fn place(parts: &[Part], data_at: &[u64]) -> Vec<Run> {
+pub(super) fn place(parts: &[CheckpointPart], data_at: &[u64]) -> Vec<PartRun> {
     let mut out = Vec::new();
     for (index, (part, &data_at)) in parts.iter().zip(data_at).enumerate() {
         let mut offset = data_at;
         for (arena, start, len) in part.runs() {
             let bytes = len * size_of::<f32>();
-            out.push(Run {
+            out.push(PartRun {
                 part: index,
                 arena,
                 at: start * size_of::<f32>(),
@@ -44,16 +44,16 @@ pub(super) fn place(parts: &[Part], data_at: &[u64]) -> Vec<Run> {
 }
 
 /// Arena that is being loaded.
-pub(super) enum Memory {
+pub(super) enum LoadArena {
     Own(Vec<f32>),
     /// With the ranges that consist of mapped files.
     Mapped(Mapping, Vec<Range<usize>>),
 }
 
-impl Memory {
+impl LoadArena {
     /// Creates the memory, mapped over files where this is possible and saves time. Mapping affects
     /// speed only, so a failure is not an error.
-    pub fn of<'s>(floats: usize, runs: &[&Run], sources: &[Box<dyn Source + 's>]) -> Self {
+    pub fn of<'s>(floats: usize, runs: &[&PartRun], sources: &[Box<dyn PartSource + 's>]) -> Self {
         let own = || Self::Own(vec![0.0; floats]);
         let files = runs.iter().map(|run| sources[run.part].mappable());
         let files: Vec<Option<&File>> = files.collect();
@@ -84,35 +84,35 @@ impl Memory {
         }
     }
 
-    pub fn rest(&mut self) -> Rest<'_> {
+    pub fn rest(&mut self) -> ArenaRest<'_> {
         let spans = match self {
-            Self::Own(values) => vec![Span::Fill(bytemuck::cast_slice_mut(values))],
+            Self::Own(values) => vec![ArenaSpan::Fill(bytemuck::cast_slice_mut(values))],
             Self::Mapped(mapping, laid) => mapping.spans(laid),
         };
-        Rest {
+        ArenaRest {
             spans: spans.into(),
             given: 0,
         }
     }
 
-    pub fn into_plane(self) -> Plane {
+    pub fn into_plane(self) -> CheckpointArena {
         match self {
             Self::Own(values) => values.into(),
-            Self::Mapped(mapping, _) => Plane::Mapped(mapping),
+            Self::Mapped(mapping, _) => CheckpointArena::Mapped(mapping),
         }
     }
 }
 
 /// Rest of an arena whose spans have not been taken yet.
-pub(super) struct Rest<'a> {
-    spans: VecDeque<Span<'a>>,
+pub(super) struct ArenaRest<'a> {
+    spans: VecDeque<ArenaSpan<'a>>,
     given: usize,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> ArenaRest<'a> {
     /// Takes `bytes` bytes from byte `at` on, which must be the next ones. `None` if they are not,
     /// or if fewer are left.
-    pub fn take(&mut self, at: usize, bytes: usize) -> Option<Vec<Span<'a>>> {
+    pub fn take(&mut self, at: usize, bytes: usize) -> Option<Vec<ArenaSpan<'a>>> {
         if at != self.given {
             return None;
         }
@@ -146,7 +146,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [short, long] = [300 * 4096, 900 * 4096];
         let data = |len: usize| -> Vec<u8> { (0..len).map(|i| (i / 4096) as u8).collect() };
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut sources: Vec<Box<dyn PartSource>> = Vec::new();
         for (name, len) in [("short", short + 4096), ("long", long + 3 * 4096)] {
             let path = folder.path().join(name);
             fs::write(&path, data(len)).unwrap();
@@ -156,7 +156,7 @@ mod tests {
             sources[1].mappable().is_some(),
             "files of the temporary folder cannot be mapped: set TMPDIR to a folder on a local disk"
         );
-        let run = |part: usize, at: usize, offset: u64, bytes: usize| Run {
+        let run = |part: usize, at: usize, offset: u64, bytes: usize| PartRun {
             part,
             arena: 0,
             at,
@@ -165,7 +165,7 @@ mod tests {
         };
         let runs = [run(0, 0, 4096, short), run(1, short, 3 * 4096, long)];
         let floats = (short + long) / size_of::<f32>();
-        let memory = Memory::of(floats, &[&runs[0], &runs[1]], &sources);
+        let memory = LoadArena::of(floats, &[&runs[0], &runs[1]], &sources);
         let plane = memory.into_plane();
         assert!(plane.is_mapped());
         let address = plane.as_ptr().addr() + short;

@@ -26,9 +26,8 @@
 
 mod bucket;
 mod check;
+mod checksums;
 mod contents;
-mod depot;
-mod early;
 mod fence;
 mod files;
 mod load;
@@ -40,21 +39,26 @@ mod origin;
 mod parts;
 mod plane;
 mod read;
-mod sums;
+mod store;
 mod write;
+mod writeback;
 mod writer;
 
 pub use bucket::JobBucket;
 pub use contents::Contents;
-pub use depot::Depot;
 pub use fence::Fence;
 pub use manifest::{
-    Curve, DEFAULT_PART_BYTES, FileSum, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+    DEFAULT_PART_BYTES, DataPosition, FileSum, LossProgress, Manifest, NamedBlock, RANDOMNESS,
+    TaskCounts,
 };
-pub use parts::{Part, Tensor};
-pub use plane::Plane;
-pub use read::{Found, Search};
-pub use writer::{Attempt, Kind, Outcome, Source, SourceError, Spared, Writer};
+pub use parts::{CheckpointPart, PartTensor};
+pub use plane::CheckpointArena;
+pub use read::{CheckpointSearch, SoundCheckpoint};
+pub use store::CheckpointStore;
+pub use writer::{
+    CheckpointWriter, ContentsSource, ContentsSourceError, ProtectedSteps, WriteAttempt, WriteKind,
+    WriteOutcome,
+};
 
 use muster_model::id::{JobId, TenantId};
 use muster_objects::ObjectsError;
@@ -96,7 +100,7 @@ pub enum CheckpointError {
     #[error("revision {newest} of the job has started; revision {own} must not write any more")]
     Fenced { own: u64, newest: u64 },
     #[error("the state to be kept could not be brought here")]
-    Source(#[source] SourceError),
+    Source(#[source] ContentsSourceError),
     #[error("the checkpoint of step {step} was not written in the time there was")]
     Late { step: u64 },
     #[error("the parameters are not finite: training has diverged")]

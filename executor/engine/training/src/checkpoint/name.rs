@@ -4,12 +4,12 @@ use std::fmt;
 
 /// Checkpoint or trained model with the revision that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum CheckpointName {
     Step { step: u64, revision: u64 },
     Final { revision: u64 },
 }
 
-impl Name {
+impl CheckpointName {
     /// Parses a name; `None` if it is not a name of this kind.
     pub fn parse(name: &str) -> Option<Self> {
         let (kind, revision) = name.rsplit_once("-r")?;
@@ -29,7 +29,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for CheckpointName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Step { step, revision } => write!(f, "step-{step:010}-r{revision}"),
@@ -40,22 +40,22 @@ impl fmt::Display for Name {
 
 #[cfg(test)]
 mod tests {
-    use super::Name;
+    use super::CheckpointName;
 
     #[test]
     fn names_survive_formatting_and_parsing() {
         for (name, text) in [
             (
-                Name::Step {
+                CheckpointName::Step {
                     step: 12,
                     revision: 3,
                 },
                 "step-0000000012-r3",
             ),
-            (Name::Final { revision: 12 }, "final-r12"),
+            (CheckpointName::Final { revision: 12 }, "final-r12"),
         ] {
             assert_eq!(name.to_string(), text);
-            assert_eq!(Name::parse(text), Some(name));
+            assert_eq!(CheckpointName::parse(text), Some(name));
         }
         for other in [
             "index.json",
@@ -65,7 +65,7 @@ mod tests {
             "step-x-r3",
             "final-rx",
         ] {
-            assert_eq!(Name::parse(other), None, "{other}");
+            assert_eq!(CheckpointName::parse(other), None, "{other}");
         }
     }
 }

@@ -2,11 +2,11 @@
 //! is set aside, fenced or removed.
 
 use super::bucket::JobBucket;
-use super::read::Found;
-use super::{CheckpointError, Depot, JobFolder};
+use super::read::SoundCheckpoint;
+use super::{CheckpointError, CheckpointStore, JobFolder};
 use std::path::PathBuf;
 
-impl Depot {
+impl CheckpointStore {
     /// Loads the checkpoint of this step; the newest one if the job has trained the step more than
     /// once.
     ///
@@ -14,7 +14,7 @@ impl Depot {
     /// [`CheckpointError::Absent`] if there is none, or this node does not see the job's folder;
     /// [`CheckpointError::Damaged`] if none of them is sound; another error if the disk or the
     /// store fails.
-    pub fn of_step(&self, step: u64) -> Result<Found, CheckpointError> {
+    pub fn of_step(&self, step: u64) -> Result<SoundCheckpoint, CheckpointError> {
         match self {
             Self::Folder(folder) => folder.of_step(step),
             Self::Bucket(bucket) => bucket.of_step(step),
@@ -23,7 +23,7 @@ impl Depot {
 }
 
 impl JobFolder {
-    fn of_step(&self, step: u64) -> Result<Found, CheckpointError> {
+    fn of_step(&self, step: u64) -> Result<SoundCheckpoint, CheckpointError> {
         if !self.path().is_dir() {
             let why = "this node sees no such folder; for jobs to begin from each other, all nodes need one folder for checkpoints, or a bucket";
             return Err(absent(self.path(), step, why));
@@ -37,7 +37,7 @@ impl JobFolder {
 }
 
 impl JobBucket {
-    fn of_step(&self, step: u64) -> Result<Found, CheckpointError> {
+    fn of_step(&self, step: u64) -> Result<SoundCheckpoint, CheckpointError> {
         let mut listed = self.listed()?;
         listed.retain(|listed| listed.step == step);
         listed.sort_unstable_by_key(|listed| listed.revision);
@@ -55,8 +55,8 @@ fn absent(path: PathBuf, step: u64, why: &'static str) -> CheckpointError {
 /// Returns the first sound checkpoint, or the first damage. Other errors do not cause another
 /// checkpoint to be tried. `None` if there is none.
 fn first_sound(
-    tried: impl Iterator<Item = Result<Found, CheckpointError>>,
-) -> Option<Result<Found, CheckpointError>> {
+    tried: impl Iterator<Item = Result<SoundCheckpoint, CheckpointError>>,
+) -> Option<Result<SoundCheckpoint, CheckpointError>> {
     let mut damage = None;
     for found in tried {
         match found {

@@ -25,7 +25,7 @@ const FLOAT_BYTES: usize = size_of::<f32>();
 
 /// One tensor of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tensor {
+pub struct PartTensor {
     pub name: String,
     pub shape: Vec<usize>,
     /// Index of its arena.
@@ -37,20 +37,20 @@ pub struct Tensor {
 
 /// One part file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct CheckpointPart {
     pub name: String,
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<PartTensor>,
     /// Number of bytes from the start of a page to the data; `None` in files of format 2, which
     /// does not define it.
     pub lead: Option<usize>,
 }
 
-impl Part {
+impl CheckpointPart {
     /// Cuts tensors into the files `<stem>.safetensors`, or `<stem>-00001-of-0000n.safetensors` if
     /// there are several, as is common for large models.
     #[must_use]
-    pub fn cut(stem: &str, tensors: Vec<Tensor>, part_bytes: usize) -> Vec<Self> {
-        let mut groups: Vec<Vec<Tensor>> = vec![Vec::new()];
+    pub fn cut(stem: &str, tensors: Vec<PartTensor>, part_bytes: usize) -> Vec<Self> {
+        let mut groups: Vec<Vec<PartTensor>> = vec![Vec::new()];
         let mut held = 0;
         for tensor in tensors {
             let bytes = tensor.len * FLOAT_BYTES;
@@ -170,7 +170,7 @@ impl Part {
 
 /// Tensors of the model (arena 0).
 #[must_use]
-pub fn model(blocks: &[NamedBlock]) -> Vec<Tensor> {
+pub fn model(blocks: &[NamedBlock]) -> Vec<PartTensor> {
     blocks
         .iter()
         .map(|block| tensor(block, block.name.clone(), 0))
@@ -179,30 +179,33 @@ pub fn model(blocks: &[NamedBlock]) -> Vec<Tensor> {
 
 /// Tensors of the optimizer, plane after plane: plane `p` is arena `p + 1`.
 #[must_use]
-pub fn optimizer(blocks: &[NamedBlock], planes: &[String]) -> Vec<Tensor> {
+pub fn optimizer(blocks: &[NamedBlock], planes: &[String]) -> Vec<PartTensor> {
     let of = |(index, plane): (usize, &String)| {
         let named =
             |block: &NamedBlock| tensor(block, format!("{}.{plane}", block.name), index + 1);
-        blocks.iter().map(named).collect::<Vec<Tensor>>()
+        blocks.iter().map(named).collect::<Vec<PartTensor>>()
     };
     planes.iter().enumerate().flat_map(of).collect()
 }
 
 /// Tensors of further arenas, one each; `first` is the index of the first arena.
 #[must_use]
-pub fn extras(extras: &[(String, usize)], first: usize) -> Vec<Tensor> {
-    let tensor = |(index, (name, len)): (usize, &(String, usize))| Tensor {
-        name: name.clone(),
-        shape: vec![*len],
-        arena: first + index,
-        offset: 0,
-        len: *len,
-    };
-    extras.iter().enumerate().map(tensor).collect()
+pub fn extras(extras: &[(String, usize)], first: usize) -> Vec<PartTensor> {
+    extras
+        .iter()
+        .enumerate()
+        .map(|(index, (name, len))| PartTensor {
+            name: name.clone(),
+            shape: vec![*len],
+            arena: first + index,
+            offset: 0,
+            len: *len,
+        })
+        .collect()
 }
 
-fn tensor(block: &NamedBlock, name: String, arena: usize) -> Tensor {
-    Tensor {
+fn tensor(block: &NamedBlock, name: String, arena: usize) -> PartTensor {
+    PartTensor {
         name,
         shape: block.shape.clone(),
         arena,
@@ -215,33 +218,38 @@ fn tensor(block: &NamedBlock, name: String, arena: usize) -> Tensor {
 mod tests {
     use super::*;
 
-    fn tensors(lens: &[usize]) -> Vec<Tensor> {
+    fn tensors(lens: &[usize]) -> Vec<PartTensor> {
         let mut offset = 0;
-        let one = |(index, &len): (usize, &usize)| {
-            offset += len;
-            Tensor {
-                name: format!("t{index}"),
-                shape: vec![len],
-                arena: 0,
-                offset: offset - len,
-                len,
-            }
-        };
-        lens.iter().enumerate().map(one).collect()
+        lens.iter()
+            .enumerate()
+            .map(|(index, &len)| {
+                offset += len;
+                PartTensor {
+                    name: format!("t{index}"),
+                    shape: vec![len],
+                    arena: 0,
+                    offset: offset - len,
+                    len,
+                }
+            })
+            .collect()
     }
 
     #[test]
     fn parts_hold_whole_tensors_and_stay_below_their_size() {
-        let parts = Part::cut("model", tensors(&[3, 4, 2, 20, 1]), 8 * 4);
+        let parts = CheckpointPart::cut("model", tensors(&[3, 4, 2, 20, 1]), 8 * 4);
         let lens: Vec<Vec<usize>> = parts
             .iter()
             .map(|part| part.tensors.iter().map(|tensor| tensor.len).collect())
             .collect();
         assert_eq!(lens, [vec![3, 4], vec![2], vec![20], vec![1]]);
         assert_eq!(parts[1].name, "model-00002-of-00004.safetensors");
-        assert_eq!(Part::cut("m", tensors(&[3]), 1)[0].name, "m.safetensors");
         assert_eq!(
-            Part::cut("m", Vec::new(), 1).len(),
+            CheckpointPart::cut("m", tensors(&[3]), 1)[0].name,
+            "m.safetensors"
+        );
+        assert_eq!(
+            CheckpointPart::cut("m", Vec::new(), 1).len(),
             1,
             "no tensor is a file too"
         );
@@ -255,10 +263,10 @@ mod tests {
         let again = tensors
             .clone()
             .into_iter()
-            .map(|tensor| Tensor { arena: 1, ..tensor });
+            .map(|tensor| PartTensor { arena: 1, ..tensor });
         tensors.extend(again.collect::<Vec<_>>());
-        let mut parts = Part::cut("model", tensors, 6000 * FLOAT_BYTES);
-        Part::place(&mut parts);
+        let mut parts = CheckpointPart::cut("model", tensors, 6000 * FLOAT_BYTES);
+        CheckpointPart::place(&mut parts);
         assert!(parts.iter().any(|part| part.runs().len() == 2), "one does");
         let mut begins: BTreeMap<usize, usize> = BTreeMap::new();
         for part in &parts {
@@ -275,7 +283,7 @@ mod tests {
     #[test]
     fn a_part_is_a_safetensors_file() {
         let arena: Vec<f32> = (0..9).map(|i| i as f32).collect();
-        let part = &mut Part::cut("model", tensors(&[3, 4, 2]), 1 << 20)[0];
+        let part = &mut CheckpointPart::cut("model", tensors(&[3, 4, 2]), 1 << 20)[0];
         assert_eq!(part.header().len() % ALIGN, 0);
         part.lead = Some(12);
         let mut file = part.header();

@@ -5,13 +5,13 @@ use std::ops::Deref;
 
 /// Values in memory of their own, or in mapped files. Dereferences to a slice.
 #[derive(Debug)]
-pub enum Plane {
+pub enum CheckpointArena {
     Own(Vec<f32>),
     /// Read-only: a caller that changes values makes a copy.
     Mapped(Mapping),
 }
 
-impl Plane {
+impl CheckpointArena {
     /// Whether the values are a mapped file.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
@@ -19,7 +19,7 @@ impl Plane {
     }
 }
 
-impl Deref for Plane {
+impl Deref for CheckpointArena {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
@@ -30,26 +30,26 @@ impl Deref for Plane {
     }
 }
 
-impl Default for Plane {
+impl Default for CheckpointArena {
     fn default() -> Self {
         Self::Own(Vec::new())
     }
 }
 
-impl From<Vec<f32>> for Plane {
+impl From<Vec<f32>> for CheckpointArena {
     fn from(values: Vec<f32>) -> Self {
         Self::Own(values)
     }
 }
 
 /// A clone has memory of its own.
-impl Clone for Plane {
+impl Clone for CheckpointArena {
     fn clone(&self) -> Self {
         Self::Own(self.to_vec())
     }
 }
 
-impl PartialEq for Plane {
+impl PartialEq for CheckpointArena {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }

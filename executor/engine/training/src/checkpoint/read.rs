@@ -3,9 +3,11 @@
 use super::check::MAX_MANIFEST_BYTES;
 use super::files::{sha256, sync_folder};
 use super::load::{PartFile, load};
-use super::name::Name;
+use super::name::CheckpointName;
 use super::write::sums_text;
-use super::{CheckpointError, Contents, JobFolder, MANIFEST_FILE, Manifest, Plane, SUMS_FILE};
+use super::{
+    CheckpointArena, CheckpointError, Contents, JobFolder, MANIFEST_FILE, Manifest, SUMS_FILE,
+};
 use muster_model::checkpoint::{Candidate, Written};
 use std::fs;
 use std::io;
@@ -13,24 +15,24 @@ use std::path::Path;
 
 /// Sound checkpoint.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct SoundCheckpoint {
     pub manifest: Manifest,
-    pub contents: Contents<Plane>,
+    pub contents: Contents<CheckpointArena>,
     /// Report of its writer.
     pub written: Written,
 }
 
 /// Result of a search for the newest sound checkpoint.
 #[derive(Debug)]
-pub struct Search {
-    pub newest: Option<Found>,
+pub struct CheckpointSearch {
+    pub newest: Option<SoundCheckpoint>,
     /// Steps and damage of newer checkpoints, newest first.
     pub damaged: Vec<(u64, CheckpointError)>,
 }
 
 /// Folder of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
+pub(super) struct CheckpointEntry {
     pub step: u64,
     pub revision: u64,
     pub name: String,
@@ -44,7 +46,7 @@ impl JobFolder {
     /// # Errors
     /// [`CheckpointError::Io`] if the disk fails, which does not mean that the checkpoint is
     /// damaged; [`CheckpointError::Fenced`].
-    pub fn newest_sound(&self) -> Result<Search, CheckpointError> {
+    pub fn newest_sound(&self) -> Result<CheckpointSearch, CheckpointError> {
         newest_sound(
             self.list()?,
             |entry| (entry.step, entry.revision),
@@ -54,7 +56,7 @@ impl JobFolder {
     }
 
     /// All checkpoints, in no particular order. A missing folder has none.
-    pub(super) fn list(&self) -> Result<Vec<Entry>, CheckpointError> {
+    pub(super) fn list(&self) -> Result<Vec<CheckpointEntry>, CheckpointError> {
         let folder = self.path();
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
@@ -64,12 +66,12 @@ impl JobFolder {
         let mut out = Vec::new();
         for entry in entries {
             let entry = entry.map_err(CheckpointError::io("list", &folder))?;
-            out.extend(entry.file_name().to_str().and_then(Entry::parse));
+            out.extend(entry.file_name().to_str().and_then(CheckpointEntry::parse));
         }
         Ok(out)
     }
 
-    pub(super) fn load(&self, entry: &Entry) -> Result<Found, CheckpointError> {
+    pub(super) fn load(&self, entry: &CheckpointEntry) -> Result<SoundCheckpoint, CheckpointError> {
         let folder = self.path().join(&entry.name);
         let sums_path = folder.join(SUMS_FILE);
         let listed = read(&sums_path)?;
@@ -81,14 +83,14 @@ impl JobFolder {
         })?;
         let path = format!("{}/{}", self.relative, entry.name);
         let written = manifest.written(path, text.len() as u64, sum);
-        Ok(Found {
+        Ok(SoundCheckpoint {
             manifest,
             contents,
             written,
         })
     }
 
-    fn put_aside(&self, entry: &Entry) -> Result<(), CheckpointError> {
+    fn put_aside(&self, entry: &CheckpointEntry) -> Result<(), CheckpointError> {
         let _fence = self.fence()?;
         let folder = self.path();
         let from = folder.join(&entry.name);
@@ -103,16 +105,16 @@ impl JobFolder {
 pub(super) fn newest_sound<L>(
     mut listed: Vec<L>,
     age: impl Fn(&L) -> (u64, u64),
-    load: impl Fn(&L) -> Result<Found, CheckpointError>,
+    load: impl Fn(&L) -> Result<SoundCheckpoint, CheckpointError>,
     put_aside: impl Fn(&L) -> Result<(), CheckpointError>,
-) -> Result<Search, CheckpointError> {
+) -> Result<CheckpointSearch, CheckpointError> {
     let mut damaged = Vec::new();
     listed.sort_unstable_by_key(&age);
     for entry in listed.iter().rev() {
         match load(entry) {
             Ok(found) => {
                 let newest = Some(found);
-                return Ok(Search { newest, damaged });
+                return Ok(CheckpointSearch { newest, damaged });
             }
             Err(damage @ CheckpointError::Damaged { .. }) => {
                 put_aside(entry)?;
@@ -122,13 +124,13 @@ pub(super) fn newest_sound<L>(
         }
     }
     let newest = None;
-    Ok(Search { newest, damaged })
+    Ok(CheckpointSearch { newest, damaged })
 }
 
 /// Returns the manifest of a checkpoint and its SHA-256, if manifest, `SHA256SUMS` and the name of
 /// the checkpoint agree.
 pub(super) fn agreed(
-    entry: &Entry,
+    entry: &CheckpointEntry,
     (manifest_path, text): (&Path, &[u8]),
     (sums_path, listed): (&Path, &[u8]),
 ) -> Result<(Manifest, String), CheckpointError> {
@@ -145,9 +147,9 @@ pub(super) fn agreed(
     Ok((manifest, sum))
 }
 
-impl Entry {
+impl CheckpointEntry {
     pub fn parse(name: &str) -> Option<Self> {
-        let Name::Step { step, revision } = Name::parse(name)? else {
+        let CheckpointName::Step { step, revision } = CheckpointName::parse(name)? else {
             return None;
         };
         Some(Self {

@@ -1,10 +1,10 @@
 //! Writing of a checkpoint into a job's folder, and removal of old ones.
 
-use super::early::Early;
+use super::checksums::sums;
 use super::files::{sha256, sync_folder, write_durable};
-use super::name::Name;
-use super::parts::Part;
-use super::sums::sums;
+use super::name::CheckpointName;
+use super::parts::CheckpointPart;
+use super::writeback::WritebackFile;
 use super::{CheckpointError, Contents, FileSum, JobFolder, MANIFEST_FILE, Manifest, SUMS_FILE};
 use muster_model::checkpoint::{Candidate, Written};
 use muster_model::spec::CheckpointPolicy;
@@ -30,7 +30,7 @@ impl JobFolder {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<Written, CheckpointError> {
-        let name = Name::Step {
+        let name = CheckpointName::Step {
             step: manifest.step,
             revision: self.revision,
         }
@@ -48,7 +48,7 @@ impl JobFolder {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<String, CheckpointError> {
-        let name = Name::Final {
+        let name = CheckpointName::Final {
             revision: self.revision,
         }
         .to_string();
@@ -149,7 +149,7 @@ impl JobFolder {
     ) -> Result<Vec<Candidate>, CheckpointError> {
         let mut entries = self.list()?;
         entries.sort_unstable();
-        let candidate = |entry: super::read::Entry| {
+        let candidate = |entry: super::read::CheckpointEntry| {
             *known.entry(entry.name.clone()).or_insert_with(|| {
                 let path = self.path().join(&entry.name).join(MANIFEST_FILE);
                 fs::read(path)
@@ -203,7 +203,7 @@ fn remove(path: &Path) -> Result<(), CheckpointError> {
 /// parts at the same time.
 fn write_parts(
     folder: &Path,
-    parts: &[Part],
+    parts: &[CheckpointPart],
     arenas: &[&[f32]],
 ) -> Result<BTreeMap<String, FileSum>, CheckpointError> {
     thread::scope(|scope| {
@@ -229,9 +229,13 @@ fn write_parts(
     })
 }
 
-fn write_part(path: &Path, part: &Part, arenas: &[&[f32]]) -> Result<File, CheckpointError> {
+fn write_part(
+    path: &Path,
+    part: &CheckpointPart,
+    arenas: &[&[f32]],
+) -> Result<File, CheckpointError> {
     let write = || {
-        let mut file = Early::create(path)?;
+        let mut file = WritebackFile::create(path)?;
         file.write_all(&part.header())?;
         for slice in part.slices(arenas) {
             file.write_all(slice)?;

@@ -5,7 +5,7 @@
 //! One checkpoint is written at a time. A second one waits with its caller, so that a slow disk
 //! leads to fewer checkpoints and not to a queue of old ones.
 
-use super::{CheckpointError, Contents, Depot, Manifest};
+use super::{CheckpointError, CheckpointStore, Contents, Manifest};
 use muster_compute::clock;
 use muster_model::checkpoint::{Candidate, Written};
 use muster_model::spec::CheckpointPolicy;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Kind of data to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum WriteKind {
     /// A checkpoint; afterwards those that the policy does not keep are removed.
     Checkpoint,
     /// The trained model.
@@ -28,15 +28,15 @@ pub enum Kind {
 
 /// Result of an order.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct WriteAttempt {
     pub step: u64,
     pub took: Duration,
-    pub outcome: Result<Outcome, CheckpointError>,
+    pub outcome: Result<WriteOutcome, CheckpointError>,
 }
 
 /// Data that was written.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum WriteOutcome {
     Checkpoint {
         written: Box<Written>,
         /// Steps whose checkpoints were removed. An error of the removal does not affect the
@@ -51,72 +51,72 @@ pub enum Outcome {
 
 /// Returns the steps that must be kept independent of the policy; `None` if they are not known, and
 /// then nothing is removed.
-pub type Spared = Arc<dyn Fn() -> Option<BTreeSet<u64>> + Send + Sync>;
+pub type ProtectedSteps = Arc<dyn Fn() -> Option<BTreeSet<u64>> + Send + Sync>;
 
 /// Supplies contents that are not complete yet, at the beginning of a write.
-pub trait Source: Debug + Send {
+pub trait ContentsSource: Debug + Send {
     /// Fills the contents.
     ///
     /// # Errors
     /// If they cannot be obtained. An attempt with a copy of a later state may succeed.
-    fn fill(&self, contents: &mut Contents) -> Result<(), SourceError>;
+    fn fill(&self, contents: &mut Contents) -> Result<(), ContentsSourceError>;
 }
 
 /// Why contents could not be obtained.
-pub type SourceError = Box<dyn Error + Send + Sync>;
+pub type ContentsSourceError = Box<dyn Error + Send + Sync>;
 
 /// Handle of the writer thread.
 #[derive(Debug)]
-pub struct Writer {
-    orders: Sender<Order>,
-    answers: Receiver<Answer>,
+pub struct CheckpointWriter {
+    orders: Sender<WriteOrder>,
+    answers: Receiver<WriterAnswer>,
     /// Whether an order has begun whose outcome has not been taken.
     busy: bool,
-    ended: Option<Attempt>,
+    ended: Option<WriteAttempt>,
     spare: Option<Contents>,
     present: Vec<Candidate>,
 }
 
 #[derive(Debug)]
-struct Order {
-    kind: Kind,
+struct WriteOrder {
+    kind: WriteKind,
     manifest: Box<Manifest>,
     contents: Contents,
-    source: Option<Box<dyn Source>>,
+    source: Option<Box<dyn ContentsSource>>,
 }
 
 /// Memory; after an order also its outcome and the present checkpoints.
 #[derive(Debug)]
-struct Answer {
+struct WriterAnswer {
     contents: Contents,
-    ended: Option<(Attempt, Vec<Candidate>)>,
+    ended: Option<(WriteAttempt, Vec<Candidate>)>,
 }
 
-impl Writer {
+impl CheckpointWriter {
     /// Starts the thread, which first allocates a state with this number of parameters and planes.
     ///
     /// # Errors
     /// [`CheckpointError::Io`] if the folder cannot be listed or the thread cannot be started.
     pub fn start(
-        depot: Depot,
+        store: CheckpointStore,
         policy: CheckpointPolicy,
-        spared: Spared,
+        spared: ProtectedSteps,
         parameters: usize,
         planes: usize,
     ) -> Result<Self, CheckpointError> {
         let mut known = BTreeMap::new();
-        let present = depot.candidates(&mut known)?;
+        let present = store.candidates(&mut known)?;
         let (orders, received) = mpsc::channel();
         let (to, answers) = mpsc::channel();
-        let place = depot.place();
+        let place = store.place();
         let work = move || {
             let mut spare = Contents::default();
             spare.fit(parameters, planes);
-            let _ = to.send(Answer {
+            let _ = to.send(WriterAnswer {
                 contents: spare,
                 ended: None,
             });
-            serve(&depot, (&policy, &spared), &mut known, &received, &to);
+            serve(&store, (&policy, &spared), &mut known, &received, &to);
         };
         thread::Builder::new()
             .name("checkpoint".to_owned())
@@ -159,7 +159,7 @@ impl Writer {
     ///
     /// # Panics
     /// If the writer is busy: the outcome must be taken first.
-    pub fn begin(&mut self, kind: Kind, manifest: Manifest, contents: Contents) {
+    pub fn begin(&mut self, kind: WriteKind, manifest: Manifest, contents: Contents) {
         self.begin_from(kind, manifest, contents, None);
     }
 
@@ -169,14 +169,14 @@ impl Writer {
     /// As [`Self::begin`].
     pub fn begin_from(
         &mut self,
-        kind: Kind,
+        kind: WriteKind,
         manifest: Manifest,
         contents: Contents,
-        source: Option<Box<dyn Source>>,
+        source: Option<Box<dyn ContentsSource>>,
     ) {
         assert!(!self.busy, "one at a time");
         self.busy = true;
-        let order = Order {
+        let order = WriteOrder {
             kind,
             manifest: Box::new(manifest),
             contents,
@@ -186,13 +186,13 @@ impl Writer {
     }
 
     /// Outcome of the order, if it has ended.
-    pub fn poll(&mut self) -> Option<Attempt> {
+    pub fn poll(&mut self) -> Option<WriteAttempt> {
         self.hear();
         self.outcome()
     }
 
     /// Waits for the outcome of the order, at most for `limit`.
-    pub fn wait(&mut self, limit: Duration) -> Option<Attempt> {
+    pub fn wait(&mut self, limit: Duration) -> Option<WriteAttempt> {
         let until = clock::now() + limit;
         while self.busy && self.ended.is_none() {
             let left = until.saturating_duration_since(clock::now());
@@ -211,7 +211,7 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, answer: Answer) {
+    fn take(&mut self, answer: WriterAnswer) {
         self.spare = Some(answer.contents);
         if let Some((attempt, present)) = answer.ended {
             self.ended = Some(attempt);
@@ -219,7 +219,7 @@ impl Writer {
         }
     }
 
-    fn outcome(&mut self) -> Option<Attempt> {
+    fn outcome(&mut self) -> Option<WriteAttempt> {
         let ended = self.ended.take()?;
         self.busy = false;
         Some(ended)
@@ -227,14 +227,14 @@ impl Writer {
 }
 
 fn serve(
-    depot: &Depot,
-    (policy, spared): (&CheckpointPolicy, &Spared),
+    store: &CheckpointStore,
+    (policy, spared): (&CheckpointPolicy, &ProtectedSteps),
     known: &mut BTreeMap<String, Candidate>,
-    orders: &Receiver<Order>,
-    to: &Sender<Answer>,
+    orders: &Receiver<WriteOrder>,
+    to: &Sender<WriterAnswer>,
 ) {
     for order in orders {
-        let Order {
+        let WriteOrder {
             kind,
             mut manifest,
             mut contents,
@@ -246,29 +246,29 @@ fn serve(
             None => Ok(()),
         };
         let outcome = filled.and_then(|()| match kind {
-            Kind::Final => depot
+            WriteKind::Final => store
                 .write_final(&mut manifest, &contents)
-                .map(|model_path| Outcome::Final { model_path }),
-            Kind::Checkpoint => {
-                depot
+                .map(|model_path| WriteOutcome::Final { model_path }),
+            WriteKind::Checkpoint => {
+                store
                     .write(&mut manifest, &contents)
-                    .map(|written| Outcome::Checkpoint {
+                    .map(|written| WriteOutcome::Checkpoint {
                         written: Box::new(written),
                         // Asked after the write, because a job that begins from an older checkpoint
                         // may have been submitted meanwhile.
                         pruned: match spared() {
-                            Some(spared) => depot.prune(policy, &spared, known),
-                            None => depot.candidates(known).map(|_| Vec::new()),
+                            Some(spared) => store.prune(policy, &spared, known),
+                            None => store.candidates(known).map(|_| Vec::new()),
                         },
                     })
             }
         });
-        let attempt = Attempt {
+        let attempt = WriteAttempt {
             step: manifest.step,
             took: began.elapsed(),
             outcome,
         };
-        let answer = Answer {
+        let answer = WriterAnswer {
             contents,
             ended: Some((attempt, known.values().copied().collect())),
         };

@@ -14,34 +14,39 @@
 //! the last step of the old view. Their pushes are read, and applied after the last piece has
 //! arrived.
 
-use super::exchange::Exchange;
-use super::state::{Move, Phase, Standing, State};
+use super::exchange::ShardExchange;
+use super::messages::{ConnectionId, RequestRefusal};
+use super::state::{PieceMove, ShardState, TensorPhase, WorkerStatus};
 use super::tensors::Tensors;
-use super::words::{Refusal, Seat};
-use muster_comm::assign::{Piece, common, load, local};
-use muster_comm::wire::view::{Change, Handover, Tally, View};
+use muster_comm::assign::{ParameterPiece, common, load, local};
+use muster_comm::wire::view::{Handover, ReshardingReport, TaskSetView, ViewChange};
 use muster_compute::clock;
 use muster_model::id::TaskId;
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 
-impl Exchange {
+impl ShardExchange {
     /// Coordinator: announces that `change` follows at step `from`. Returns whether pieces will
     /// move to or from this shard.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`]; [`Refusal::Change`] when the change cannot follow.
-    pub fn change(&self, seat: Seat, from: u64, change: Change) -> Result<bool, Refusal> {
+    /// [`RequestRefusal::NotChief`]; [`RequestRefusal::Change`] when the change cannot follow.
+    pub fn change(
+        &self,
+        connection_id: ConnectionId,
+        from: u64,
+        change: ViewChange,
+    ) -> Result<bool, RequestRefusal> {
         let mut state = self.lock();
-        if !state.is_chief(seat.task) {
-            return Err(Refusal::NotChief);
+        if !state.is_chief(connection_id.task) {
+            return Err(RequestRefusal::NotChief);
         }
         self.judge(&state, from, &change)?;
         for gone in &change.gone {
             let is_open = state.version < from || !self.is_bsp();
             state.forget_owed(|_, task| task == *gone);
             if let Some(member) = state.member(*gone).filter(|_| is_open) {
-                member.standing = Standing::Dropped;
+                member.standing = WorkerStatus::Dropped;
                 // A push for several workers counts: their gradients cannot be separated from its
                 // own.
                 member.push.take_if(|push| push.together.is_none());
@@ -50,8 +55,8 @@ impl Exchange {
         }
         // A worker that has not connected and is not in the next view is not waited for any more.
         for member in &mut state.members {
-            if member.standing == Standing::Awaited && change.view.rank(member.task).is_none() {
-                member.standing = Standing::Dropped;
+            if member.standing == WorkerStatus::Awaited && change.view.rank(member.task).is_none() {
+                member.standing = WorkerStatus::Dropped;
             }
         }
         let moves = self.moves(&state, &change.view);
@@ -62,34 +67,41 @@ impl Exchange {
         Ok(moves)
     }
 
-    fn judge(&self, state: &State, from: u64, change: &Change) -> Result<(), Refusal> {
+    fn judge(
+        &self,
+        state: &ShardState,
+        from: u64,
+        change: &ViewChange,
+    ) -> Result<(), RequestRefusal> {
         let view = &change.view;
         let all = view.shards.iter().chain(&view.before);
         if !all
             .into_iter()
             .all(|holder| self.recipe.allows(&holder.pieces))
         {
-            return Err(Refusal::Change("its pieces are not those of the network"));
+            return Err(RequestRefusal::Change(
+                "its pieces are not those of the network",
+            ));
         }
         let known = state
             .pending
             .as_ref()
             .map_or(state.number(), |(_, change)| change.view.number);
         if view.number <= known {
-            return Err(Refusal::Change("it is not newer"));
+            return Err(RequestRefusal::Change("it is not newer"));
         }
         if view.workers.first() != state.chief.as_ref() {
-            return Err(Refusal::Change("its first worker is not the chief"));
+            return Err(RequestRefusal::Change("its first worker is not the chief"));
         }
         let follows = match (&state.phase, self.is_bsp()) {
-            (Phase::Empty, _) => true,
+            (TensorPhase::Empty, _) => true,
             (_, true) => from == state.version || from == state.version + 1,
             (_, false) => from == state.next_step(self.consistency),
         };
         if follows {
             Ok(())
         } else {
-            Err(Refusal::Change("it begins at another step"))
+            Err(RequestRefusal::Change("it begins at another step"))
         }
     }
 
@@ -114,7 +126,7 @@ impl Exchange {
     }
 
     /// Whether pieces move to or from this shard when `view` follows.
-    fn moves(&self, state: &State, view: &View) -> bool {
+    fn moves(&self, state: &ShardState, view: &TaskSetView) -> bool {
         let layout = state.view.as_ref().map_or(0, |view| view.layout);
         view.layout != layout
             && !view.before.is_empty()
@@ -122,7 +134,7 @@ impl Exchange {
     }
 
     /// Completes the step if possible, then the pending change.
-    pub(super) fn follow(&self, state: &mut State) {
+    pub(super) fn follow(&self, state: &mut ShardState) {
         if self.is_bsp() {
             self.apply_if_complete(state);
         }
@@ -130,7 +142,7 @@ impl Exchange {
             return;
         };
         let due = match state.phase {
-            Phase::Empty => true,
+            TensorPhase::Empty => true,
             _ if self.is_bsp() => state.version == from,
             _ => state.all_entered(change.view.number),
         };
@@ -140,19 +152,24 @@ impl Exchange {
         }
     }
 
-    fn install(&self, state: &mut State, from: u64, change: &Change) {
+    fn install(&self, state: &mut ShardState, from: u64, change: &ViewChange) {
         let view = &change.view;
         let moves = self.moves(state, view);
         let new_layout = state.view.as_ref().map_or(0, |view| view.layout) != view.layout;
-        let was_empty = state.phase == Phase::Empty;
+        let was_empty = state.phase == TensorPhase::Empty;
         // At a promoted replica it is not known which workers will connect, and with which pushes.
-        state.install(from, change, self.is_bsp() && !was_empty, self.is_heir());
+        state.install(
+            from,
+            change,
+            self.is_bsp() && !was_empty,
+            self.is_promoted(),
+        );
         if new_layout && self.is_heard_singly() {
             state.forget_said();
         }
         let pieces = view.pieces(self.me);
         if new_layout {
-            state.tally = Tally {
+            state.tally = ReshardingReport {
                 layout: view.layout,
                 before: 0,
                 after: 0,
@@ -161,7 +178,7 @@ impl Exchange {
             };
         }
         if new_layout {
-            state.squeeze = self.recipe.squeeze(pieces).map(Arc::new);
+            state.shard_codec = self.recipe.shard_codec(pieces).map(Arc::new);
             // Their capacity is that of codes for the previous pieces.
             state.spare_codes = Vec::new();
         }
@@ -172,14 +189,14 @@ impl Exchange {
         } else if moves {
             self.begin_move(state, pieces);
         } else if !view.has_shard(self.me) {
-            state.phase = Phase::Retired;
+            state.phase = TensorPhase::Retired;
         } else if was_empty && !view.before.is_empty() {
             // A new shard for which no pieces are left.
-            state.phase = Phase::Ready;
+            state.phase = TensorPhase::Ready;
         }
     }
 
-    fn begin_move(&self, state: &mut State, pieces: &[Piece]) {
+    fn begin_move(&self, state: &mut ShardState, pieces: &[ParameterPiece]) {
         let view = Arc::clone(state.view.as_ref().expect("one was installed"));
         let senders = view
             .before
@@ -194,15 +211,15 @@ impl Exchange {
         ));
         let old = std::mem::replace(&mut state.tensors, Arc::clone(&new));
         state.phase = if view.has_shard(self.me) {
-            Phase::Moving {
+            TensorPhase::Moving {
                 missing,
                 copying: true,
             }
         } else {
-            Phase::Retired
+            TensorPhase::Retired
         };
         state.handed_over = false;
-        state.moving = Some(Move {
+        state.moving = Some(PieceMove {
             view,
             old,
             new,
@@ -212,7 +229,7 @@ impl Exchange {
     }
 
     /// Waits until the move to `layout` begins; `None` if it never will.
-    pub(super) fn await_move(&self, layout: u64) -> Option<Move> {
+    pub(super) fn await_move(&self, layout: u64) -> Option<PieceMove> {
         let mut state = self.lock();
         loop {
             if let Some(found) = &state.moving
@@ -228,10 +245,10 @@ impl Exchange {
     }
 
     /// Records that the pieces which stay here have been copied.
-    pub(super) fn kept(&self, of: &Move, before: u64) {
+    pub(super) fn kept(&self, of: &PieceMove, before: u64) {
         let mut state = self.lock();
         state.tally.before = before;
-        if let Phase::Moving { copying, .. } = &mut state.phase {
+        if let TensorPhase::Moving { copying, .. } = &mut state.phase {
             *copying = false;
         }
         drop(state);
@@ -243,7 +260,7 @@ impl Exchange {
         let mut state = self.lock();
         state.handed_over = true;
         state.broken |= !well;
-        if state.phase == Phase::Retired {
+        if state.phase == TensorPhase::Retired {
             // No worker needs the old tensors any more.
             state.moving = None;
         }
@@ -254,8 +271,8 @@ impl Exchange {
     /// them.
     ///
     /// # Errors
-    /// [`Refusal::NotExpected`], or the error of `fill`.
-    pub(super) fn receive<E: From<Refusal>>(
+    /// [`RequestRefusal::NotExpected`], or the error of `fill`.
+    pub(super) fn receive<E: From<RequestRefusal>>(
         &self,
         sender: TaskId,
         handover: Handover,
@@ -263,10 +280,10 @@ impl Exchange {
     ) -> Result<(), E> {
         let of = self
             .await_move(handover.layout)
-            .ok_or(Refusal::NotExpected(sender))?;
-        let is_missing = |state: &State| matches!(&state.phase, Phase::Moving { missing, .. } if missing.contains(&sender));
+            .ok_or(RequestRefusal::NotExpected(sender))?;
+        let is_missing = |state: &ShardState| matches!(&state.phase, TensorPhase::Moving { missing, .. } if missing.contains(&sender));
         if !is_missing(&self.lock()) {
-            return Err(Refusal::NotExpected(sender).into());
+            return Err(RequestRefusal::NotExpected(sender).into());
         }
         let pieces = of.view.pieces(self.me);
         let parts = common(of.view.pieces_before(sender), pieces);
@@ -278,7 +295,7 @@ impl Exchange {
         let mut state = self.lock();
         state.updates = state.updates.max(handover.updates);
         state.tally.received += (load(&parts) * planes) as u64;
-        if let Phase::Moving { missing, .. } = &mut state.phase {
+        if let TensorPhase::Moving { missing, .. } = &mut state.phase {
             missing.remove(&sender);
         }
         drop(state);
@@ -287,10 +304,10 @@ impl Exchange {
     }
 
     /// Ends the move after the last piece has arrived.
-    fn settle(&self, of: &Move) {
+    fn settle(&self, of: &PieceMove) {
         let state = self.lock();
         match &state.phase {
-            Phase::Moving { missing, copying } if missing.is_empty() && !copying => {}
+            TensorPhase::Moving { missing, copying } if missing.is_empty() && !copying => {}
             _ => {
                 self.notify();
                 return;
@@ -304,10 +321,10 @@ impl Exchange {
             .expect("no update has panicked")
             .checksum(of.view.pieces(self.me));
         let mut state = self.lock();
-        if matches!(state.phase, Phase::Moving { .. }) {
+        if matches!(state.phase, TensorPhase::Moving { .. }) {
             state.tally.after = after;
             state.tally.took_us = of.began.elapsed().as_micros() as u64;
-            state.phase = Phase::Ready;
+            state.phase = TensorPhase::Ready;
             state.moving = None;
             self.follow(&mut state);
         }
@@ -317,21 +334,24 @@ impl Exchange {
     /// Coordinator: waits for the end of the move to the present layout and returns its checksums.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`].
-    pub(super) fn tally(&self, seat: Seat) -> Result<Tally, Refusal> {
+    /// [`RequestRefusal::NotChief`].
+    pub(super) fn tally(
+        &self,
+        connection_id: ConnectionId,
+    ) -> Result<ReshardingReport, RequestRefusal> {
         let mut state = self.lock();
-        if !state.is_chief(seat.task) {
-            return Err(Refusal::NotChief);
+        if !state.is_chief(connection_id.task) {
+            return Err(RequestRefusal::NotChief);
         }
         if let Some((_, change)) = state.pending.clone()
-            && let Some(chief) = state.member(seat.task)
+            && let Some(chief) = state.member(connection_id.task)
         {
             // A shard outside that view has no other message that the coordinator has entered it.
             chief.entered = change.view.number;
             self.follow(&mut state);
             self.notify();
         }
-        let is_moving = |state: &State| matches!(state.phase, Phase::Moving { .. });
+        let is_moving = |state: &ShardState| matches!(state.phase, TensorPhase::Moving { .. });
         while (is_moving(&state) || !state.handed_over || state.pending.is_some())
             && !state.broken
             && !state.finished
@@ -342,7 +362,7 @@ impl Exchange {
     }
 }
 
-impl Move {
+impl PieceMove {
     /// Copies the pieces that stay here. Returns the checksum of the previous content.
     pub fn keep(&self, me: TaskId) -> u64 {
         let old = self.old.read().expect("no update has panicked");
@@ -358,7 +378,7 @@ impl Move {
     pub fn give<R>(
         &self,
         me: TaskId,
-        receiver: &[Piece],
+        receiver: &[ParameterPiece],
         send: impl FnOnce(&[&[f32]]) -> R,
     ) -> Option<R> {
         let before = self.view.pieces_before(me);

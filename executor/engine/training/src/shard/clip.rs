@@ -7,16 +7,16 @@
 //! shards would need connections among them, which every failover would have to replace. Under SSP
 //! and ASP a step has no mean to clip, and each worker clips its own pushes.
 
-use super::exchange::Exchange;
-use super::state::{Phase, State};
+use super::exchange::ShardExchange;
+use super::messages::{ConnectionId, RequestRefusal};
+use super::state::{ShardState, TensorPhase};
 use super::tensors::Factors;
-use super::words::{Refusal, Seat};
 use muster_model::id::TaskId;
 use std::sync::Arc;
 
 /// A step's sum of gradients, which waits for the clip factor.
 #[derive(Debug)]
-pub(super) struct Sum {
+pub(super) struct UnclippedSum {
     /// Worker whose push buffer contains the sum.
     of: TaskId,
     gradients: Vec<f32>,
@@ -25,7 +25,7 @@ pub(super) struct Sum {
     pub square: f64,
 }
 
-impl Exchange {
+impl ShardExchange {
     /// Sets whether the coordinator clips the gradients.
     #[must_use]
     pub fn clipped(mut self, clips: bool) -> Self {
@@ -34,8 +34,8 @@ impl Exchange {
     }
 
     /// BSP: sums the step once all counted workers have pushed it.
-    pub(super) fn sum_up_if_complete(&self, state: &mut State) {
-        let waits = state.sum.is_some() || state.phase != Phase::Ready;
+    pub(super) fn sum_up_if_complete(&self, state: &mut ShardState) {
+        let waits = state.sum.is_some() || state.phase != TensorPhase::Ready;
         if waits || !state.can_complete(self.backup()) {
             return;
         }
@@ -49,7 +49,7 @@ impl Exchange {
             tensors.sum_up(&mut gradients, scale)
         };
         let (of, gradients) = self.give_back(state, pushes);
-        state.sum = Some(Sum {
+        state.sum = Some(UnclippedSum {
             of,
             gradients,
             scale,
@@ -60,18 +60,24 @@ impl Exchange {
     /// Coordinator: applies step `clock` with the clip factor `factor`.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`]; [`Refusal::NothingToClip`] when no such step waits for it.
-    pub(super) fn clip(&self, seat: Seat, clock: u64, factor: f32) -> Result<(), Refusal> {
+    /// [`RequestRefusal::NotChief`]; [`RequestRefusal::NothingToClip`] when no such step waits for
+    /// it.
+    pub(super) fn clip(
+        &self,
+        connection_id: ConnectionId,
+        clock: u64,
+        factor: f32,
+    ) -> Result<(), RequestRefusal> {
         let mut state = self.lock();
-        if !state.is_chief(seat.task) {
-            return Err(Refusal::NotChief);
+        if !state.is_chief(connection_id.task) {
+            return Err(RequestRefusal::NotChief);
         }
         let sum = if state.version == clock {
             state.sum.take()
         } else {
             None
         };
-        let mut sum = sum.ok_or(Refusal::NothingToClip(clock))?;
+        let mut sum = sum.ok_or(RequestRefusal::NothingToClip(clock))?;
         let factors = Factors {
             scale: sum.scale,
             clip: factor,

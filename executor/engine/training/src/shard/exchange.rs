@@ -16,17 +16,17 @@
 //! It continues without the worker or ends the job. If the coordinator departs, all others are
 //! interrupted.
 
-use super::follower::Follower;
-use super::lent::Lent;
-use super::outbox::Spares;
-use super::parts::Parted;
+use super::messages::{ConnectionId, Membership, RequestRefusal, ShardAnswer};
+use super::outbox::ShardBufferPool;
+use super::partitions::PartitionedStep;
 use super::recipe::Recipe;
+use super::replication::ReplicaSender;
 use super::serve::Identity;
-use super::state::{Phase, Standing, State};
+use super::snapshot_buffer::SnapshotBuffer;
+use super::state::{ShardState, TensorPhase, WorkerStatus};
 use super::tensors::Tensors;
-use super::words::{Answer, Membership, Refusal, Seat};
-use muster_comm::parts::Order;
-use muster_comm::wire::hello::HALF_DONE;
+use muster_comm::partitions::PartitionOrder;
+use muster_comm::wire::metadata::HALF_DONE;
 use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Shared state of a shard.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct ShardExchange {
     /// This shard.
     pub(super) me: TaskId,
     /// Task whose process hosts it: its own, or the replica holder.
@@ -50,16 +50,16 @@ pub struct Exchange {
     /// Whether this shard has a replica.
     pub(super) is_replicated: bool,
     /// Order in which partitions of parameters are sent.
-    pub(super) order: Order,
+    pub(super) order: PartitionOrder,
     /// Free buffers for partitions.
-    pub(super) spares: Arc<Spares>,
+    pub(super) spares: Arc<ShardBufferPool>,
     /// Snapshot buffer for checkpoints.
-    pub(super) lent: Lent,
-    state: Mutex<State>,
+    pub(super) lent: SnapshotBuffer,
+    state: Mutex<ShardState>,
     pub(super) changed: Condvar,
 }
 
-impl Exchange {
+impl ShardExchange {
     /// Creates the empty exchange of shard `me`. `global_batch` is the number of examples per step
     /// over all workers.
     #[must_use]
@@ -71,10 +71,10 @@ impl Exchange {
             grad_scale: 1.0 / global_batch as f32,
             clips: false,
             is_replicated: false,
-            order: Order::default(),
+            order: PartitionOrder::default(),
             spares: Arc::default(),
-            lent: Lent::default(),
-            state: Mutex::new(State::new(recipe.tensors(
+            lent: SnapshotBuffer::default(),
+            state: Mutex::new(ShardState::new(recipe.tensors(
                 &[],
                 consistency.is_bulk_synchronous() && consistency.backup() == 0,
             ))),
@@ -85,27 +85,27 @@ impl Exchange {
 
     /// Adds replication. `identity` is this shard's.
     #[must_use]
-    pub fn with_follower(mut self, identity: Identity) -> Self {
-        self.lock().follower = Some(Follower::of(identity));
+    pub fn with_replication(mut self, identity: Identity) -> Self {
+        self.lock().replica_sender = Some(ReplicaSender::of(identity));
         self.is_replicated = true;
         self
     }
 
     /// Sets the order in which partitions are sent.
     #[must_use]
-    pub fn sending(mut self, order: Order) -> Self {
+    pub fn sending(mut self, order: PartitionOrder) -> Self {
         self.order = order;
         self
     }
 
     /// Creates the empty exchange of a lost shard, hosted by this process.
-    pub(super) fn heir_of(&self, lost: TaskId, identity: &Identity) -> Self {
+    pub(super) fn promoted_exchange(&self, lost: TaskId, identity: &Identity) -> Self {
         let identity = Identity {
             task_id: lost,
             ..identity.clone()
         };
         let encoded = self.answers_encoded();
-        let heir = Self {
+        let promoted = Self {
             me: lost,
             host: self.host,
             consistency: self.consistency,
@@ -114,15 +114,15 @@ impl Exchange {
             is_replicated: true,
             order: self.order,
             spares: Arc::default(),
-            lent: Lent::default(),
-            state: Mutex::new(State::new(self.recipe.tensors(&[], encoded))),
+            lent: SnapshotBuffer::default(),
+            state: Mutex::new(ShardState::new(self.recipe.tensors(&[], encoded))),
             recipe: self.recipe.clone(),
             changed: Condvar::new(),
         };
-        heir.with_follower(identity)
+        promoted.with_replication(identity)
     }
 
-    pub(super) fn is_heir(&self) -> bool {
+    pub(super) fn is_promoted(&self) -> bool {
         self.me != self.host
     }
 
@@ -134,17 +134,17 @@ impl Exchange {
     /// Admits a worker to its place in the view, or to the waiting workers.
     ///
     /// # Errors
-    /// [`Refusal::Taken`]; [`Refusal::NotChief`] when there is another one.
-    pub fn join(&self, task: TaskId, as_chief: bool) -> Result<Seat, Refusal> {
+    /// [`RequestRefusal::Taken`]; [`RequestRefusal::NotChief`] when there is another one.
+    pub fn join(&self, task: TaskId, as_chief: bool) -> Result<ConnectionId, RequestRefusal> {
         let mut state = self.lock();
         if as_chief && *state.chief.get_or_insert(task) != task {
-            return Err(Refusal::NotChief);
+            return Err(RequestRefusal::NotChief);
         }
         if let Some(member) = state.member(task) {
-            if member.standing != Standing::Awaited {
-                return Err(Refusal::Taken(task));
+            if member.standing != WorkerStatus::Awaited {
+                return Err(RequestRefusal::Taken(task));
             }
-            member.standing = Standing::Joined;
+            member.standing = WorkerStatus::Joined;
         }
         state.connections += 1;
         let connection = state.connections;
@@ -152,32 +152,32 @@ impl Exchange {
         state.connected.insert(task, connection);
         state.waiting.remove(&task);
         self.changed.notify_all();
-        Ok(Seat { task, connection })
+        Ok(ConnectionId { task, connection })
     }
 
     /// Records that a worker has departed, in order or not.
-    pub fn depart(&self, seat: Seat, in_order: bool) {
+    pub fn depart(&self, connection_id: ConnectionId, in_order: bool) {
         let mut state = self.lock();
-        if !state.is_seated(seat) {
+        if !state.is_seated(connection_id) {
             return;
         }
         let in_order = in_order || state.finished;
-        state.connected.remove(&seat.task);
-        state.waiting.remove(&seat.task);
-        state.forget_owed(|_, task| task == seat.task);
-        if let Some(member) = state.member(seat.task) {
+        state.connected.remove(&connection_id.task);
+        state.waiting.remove(&connection_id.task);
+        state.forget_owed(|_, task| task == connection_id.task);
+        if let Some(member) = state.member(connection_id.task) {
             member.outbox = None;
         }
-        if let Some(member) = state.member(seat.task)
-            && member.standing != Standing::Dropped
+        if let Some(member) = state.member(connection_id.task)
+            && member.standing != WorkerStatus::Dropped
         {
             member.standing = if in_order {
-                Standing::Left
+                WorkerStatus::Left
             } else {
-                Standing::Lost
+                WorkerStatus::Lost
             };
         }
-        if state.is_chief(seat.task) {
+        if state.is_chief(connection_id.task) {
             state.chief_lost = Some(!in_order);
         }
         self.follow(&mut state);
@@ -188,24 +188,24 @@ impl Exchange {
     /// plane by plane the optimizer's state.
     ///
     /// # Errors
-    /// A [`Refusal`], or the error of `fill`.
-    pub fn init<E: From<Refusal>>(
+    /// A [`RequestRefusal`], or the error of `fill`.
+    pub fn init<E: From<RequestRefusal>>(
         &self,
-        seat: Seat,
+        connection_id: ConnectionId,
         step: u64,
         updates: u64,
         fill: impl FnOnce(&mut [&mut [f32]]) -> Result<(), E>,
     ) -> Result<(), E> {
         let tensors = {
             let state = self.lock();
-            if !state.is_chief(seat.task) {
-                return Err(Refusal::NotChief.into());
+            if !state.is_chief(connection_id.task) {
+                return Err(RequestRefusal::NotChief.into());
             }
             if state.view.is_none() {
-                return Err(Refusal::Change("there is none yet").into());
+                return Err(RequestRefusal::Change("there is none yet").into());
             }
-            if state.phase != Phase::Empty {
-                return Err(Refusal::AlreadyInitialised.into());
+            if state.phase != TensorPhase::Empty {
+                return Err(RequestRefusal::AlreadyInitialised.into());
             }
             Arc::clone(&state.tensors)
         };
@@ -216,7 +216,7 @@ impl Exchange {
             .expect("no update has panicked")
             .fill_with(fill)?;
         let mut state = self.lock();
-        state.phase = Phase::Ready;
+        state.phase = TensorPhase::Ready;
         state.version = step;
         state.updates = updates;
         for member in &mut state.members {
@@ -231,16 +231,20 @@ impl Exchange {
     /// contains the worker.
     ///
     /// # Errors
-    /// [`Refusal::Stranger`] when the view does not contain this worker; [`Refusal::Replaced`];
-    /// [`Refusal::NotAdopted`].
-    pub fn pull(&self, seat: Seat, number: u64) -> Result<Answer, Refusal> {
+    /// [`RequestRefusal::Stranger`] when the view does not contain this worker;
+    /// [`RequestRefusal::Replaced`]; [`RequestRefusal::NotAdopted`].
+    pub fn pull(
+        &self,
+        connection_id: ConnectionId,
+        number: u64,
+    ) -> Result<ShardAnswer, RequestRefusal> {
         let mut state = self.adopted()?;
-        if !state.is_seated(seat) {
-            return Err(Refusal::Replaced(seat.task));
+        if !state.is_seated(connection_id) {
+            return Err(RequestRefusal::Replaced(connection_id.task));
         }
         let pending = state.pending.as_ref();
         let next = pending.map_or(0, |(_, change)| change.view.number);
-        let is_member = state.member(seat.task).is_some();
+        let is_member = state.member(connection_id.task).is_some();
         let wanted = match number {
             // Under BSP the step before the next view waits for the gradients of each member.
             0 if self.is_bsp() && is_member => 0,
@@ -248,31 +252,31 @@ impl Exchange {
             0 => next,
             known => known,
         };
-        if let Some(member) = state.member(seat.task) {
+        if let Some(member) = state.member(connection_id.task) {
             member.entered = member.entered.max(wanted);
             self.follow(&mut state);
         } else {
-            state.waiting.insert(seat.task);
+            state.waiting.insert(connection_id.task);
         }
         self.changed.notify_all();
         loop {
-            if !state.is_seated(seat) {
-                return Err(Refusal::Replaced(seat.task));
+            if !state.is_seated(connection_id) {
+                return Err(RequestRefusal::Replaced(connection_id.task));
             }
             if state.finished {
-                return Ok(Answer::Finished);
+                return Ok(ShardAnswer::Finished);
             }
             if let Some(lost) = state.chief_lost {
                 return Ok(self.interrupted(&state, lost, Vec::new()));
             }
-            let (ready, present) = (state.phase == Phase::Ready, state.number());
-            match state.member(seat.task) {
+            let (ready, present) = (state.phase == TensorPhase::Ready, state.number());
+            match state.member(connection_id.task) {
                 Some(_) if ready && present >= wanted => {
                     let view = state.view.clone();
-                    return Ok(self.parameters(&mut state, seat, Vec::new(), view, None));
+                    return Ok(self.parameters(&mut state, connection_id, Vec::new(), view, None));
                 }
                 None if number > 0 && present >= number => {
-                    return Err(Refusal::Stranger(seat.task));
+                    return Err(RequestRefusal::Stranger(connection_id.task));
                 }
                 _ => {}
             }
@@ -281,7 +285,7 @@ impl Exchange {
                 && number > 0
             {
                 let (view, buffer) = (Arc::new(change.view.clone()), Vec::new());
-                return Ok(Answer::Moved { view, buffer });
+                return Ok(ShardAnswer::Moved { view, buffer });
             }
             state = self.wait(state);
         }
@@ -291,25 +295,29 @@ impl Exchange {
     /// Where workers send residuals by themselves, waits for them, at most `within`.
     ///
     /// # Errors
-    /// A [`Refusal`], or the error of `read`.
-    pub fn snapshot<E: From<Refusal>>(
+    /// A [`RequestRefusal`], or the error of `read`.
+    pub fn snapshot<E: From<RequestRefusal>>(
         &self,
-        seat: Seat,
+        connection_id: ConnectionId,
         within: Duration,
         read: impl FnOnce(u64, u64, &Tensors) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut state = self.lock();
-        if !state.is_chief(seat.task) {
-            return Err(Refusal::NotChief.into());
+        if !state.is_chief(connection_id.task) {
+            return Err(RequestRefusal::NotChief.into());
         }
-        while matches!(state.phase, Phase::Moving { .. }) && !state.broken {
+        while matches!(state.phase, TensorPhase::Moving { .. }) && !state.broken {
             state = self.wait(state);
         }
-        if state.phase != Phase::Ready {
-            return Err(Refusal::NotInitialised.into());
+        if state.phase != TensorPhase::Ready {
+            return Err(RequestRefusal::NotInitialised.into());
         }
         let state = self.hear_all(state, within);
-        let version = if state.parted.as_ref().is_some_and(Parted::is_half_done) {
+        let version = if state
+            .parted
+            .as_ref()
+            .is_some_and(PartitionedStep::is_half_done)
+        {
             HALF_DONE
         } else {
             state.next_step(self.consistency)
@@ -326,11 +334,11 @@ impl Exchange {
     /// Coordinator: ends training for all waiting workers.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`].
-    pub fn finish(&self, seat: Seat) -> Result<(), Refusal> {
+    /// [`RequestRefusal::NotChief`].
+    pub fn finish(&self, connection_id: ConnectionId) -> Result<(), RequestRefusal> {
         let mut state = self.lock();
-        if !state.is_chief(seat.task) {
-            return Err(Refusal::NotChief);
+        if !state.is_chief(connection_id.task) {
+            return Err(RequestRefusal::NotChief);
         }
         state.finished = true;
         self.changed.notify_all();
@@ -340,11 +348,11 @@ impl Exchange {
     /// Coordinator: returns the workers that have loaded their data and wait for admission.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`].
-    pub fn guests(&self, seat: Seat) -> Result<Vec<TaskId>, Refusal> {
+    /// [`RequestRefusal::NotChief`].
+    pub fn guests(&self, connection_id: ConnectionId) -> Result<Vec<TaskId>, RequestRefusal> {
         let state = self.lock();
-        if !state.is_chief(seat.task) {
-            return Err(Refusal::NotChief);
+        if !state.is_chief(connection_id.task) {
+            return Err(RequestRefusal::NotChief);
         }
         Ok(state.waiting.iter().copied().collect())
     }
@@ -366,16 +374,16 @@ impl Exchange {
         };
         Membership {
             joined: state.inside().count(),
-            left: count(Standing::Left),
-            lost: count(Standing::Lost),
-            awaited: count(Standing::Awaited),
+            left: count(WorkerStatus::Left),
+            lost: count(WorkerStatus::Lost),
+            awaited: count(WorkerStatus::Awaited),
             finished: state.finished,
-            retired: state.phase == Phase::Retired && state.handed_over,
+            retired: state.phase == TensorPhase::Retired && state.handed_over,
             broken: state.broken,
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ShardState> {
         self.state
             .lock()
             .expect("no connection has panicked with the lock")
@@ -386,19 +394,22 @@ impl Exchange {
     }
 
     /// Like [`Self::wait`], but returns after [`LOOK_EVERY`] at the latest.
-    pub(super) fn wait_a_while<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn wait_a_while<'a>(
+        &self,
+        state: MutexGuard<'a, ShardState>,
+    ) -> MutexGuard<'a, ShardState> {
         let waited = self.changed.wait_timeout(state, LOOK_EVERY);
         waited.expect("no connection has panicked with the lock").0
     }
 
-    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, ShardState>) -> MutexGuard<'a, ShardState> {
         self.changed
             .wait(state)
             .expect("no connection has panicked with the lock")
     }
 }
 
-pub(super) fn moved(state: &State, buffer: Vec<f32>) -> Answer {
+pub(super) fn moved(state: &ShardState, buffer: Vec<f32>) -> ShardAnswer {
     let view = state.view.clone().expect("a step was pushed under one");
-    Answer::Moved { view, buffer }
+    ShardAnswer::Moved { view, buffer }
 }

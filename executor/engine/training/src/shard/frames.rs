@@ -1,15 +1,17 @@
 //! Frames of a shard's connections with larger content: how they are read, and how answers are
 //! sent.
 
-use super::exchange::Exchange;
-use super::outbox::Outbox;
-use super::parts::Pushed;
-use super::room::Broken;
-use super::words::{Answer, Codes, Push, Seat, Together};
-use muster_comm::parts;
-use muster_comm::wire::hello::{AnswerHead, PartHead, PushHead, SumHead, decode_task, decode_u64};
+use super::acceptor::ShardConnectionError;
+use super::exchange::ShardExchange;
+use super::messages::{AggregatedWorkers, ConnectionId, EncodedPush, Push, ShardAnswer};
+use super::outbox::PartitionOutbox;
+use super::partitions::GradientPartition;
+use muster_comm::partitions;
+use muster_comm::wire::metadata::{
+    AnswerHead, PartHead, PushHead, SumHead, decode_task, decode_u64,
+};
 use muster_comm::wire::view::Handover;
-use muster_comm::wire::{Connection, Header, Kind, WireError};
+use muster_comm::wire::{Connection, FrameKind, Header, WireError};
 use muster_compute::pages;
 use muster_model::id::TaskId;
 use std::sync::Arc;
@@ -18,43 +20,45 @@ use std::sync::Arc;
 /// discarded.
 pub(super) fn receive_push(
     connection: &mut Connection,
-    exchange: &Exchange,
-    (header, seat): (Header, Seat),
+    exchange: &ShardExchange,
+    (header, connection_id): (Header, ConnectionId),
     mut gradients: Vec<f32>,
     codes: &mut Vec<u8>,
-) -> Result<Option<(u64, Push)>, Broken> {
+) -> Result<Option<(u64, Push)>, ShardConnectionError> {
     let meta = connection.receive_meta(header)?;
     let (head, together) = match header.kind {
-        Kind::Together => {
+        FrameKind::Together => {
             let sum = SumHead::decode(&meta)?;
-            (sum.push, Some(Together::from(sum)))
+            (sum.push, Some(AggregatedWorkers::from(sum)))
         }
         _ => (PushHead::decode(&meta)?, None),
     };
-    let Some((parameters, squeeze)) = exchange.await_view(seat, head.view, header.clock)? else {
+    let Some((parameters, shard_codec)) =
+        exchange.await_view(connection_id, head.view, header.clock)?
+    else {
         // Its length is not known any more.
         let limit = 8 * exchange.recipe.parameters();
         connection.receive_bytes(header, limit, codes)?;
         return Ok(None);
     };
     let mut kept = None;
-    match (header.kind, squeeze) {
-        (Kind::Codes, Some(squeeze)) => {
+    match (header.kind, shard_codec) {
+        (FrameKind::Codes, Some(shard_codec)) => {
             if codes.capacity() == 0 {
                 *codes = exchange.spare_codes();
             }
-            connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
-            if exchange.keeps_codes(&squeeze) && codes.len() == squeeze.max_push_bytes() {
+            connection.receive_bytes(header, shard_codec.max_push_bytes(), codes)?;
+            if exchange.keeps_codes(&shard_codec) && codes.len() == shard_codec.max_push_bytes() {
                 let bytes = std::mem::take(codes);
-                kept = Some(Codes { squeeze, bytes });
+                kept = Some(EncodedPush { shard_codec, bytes });
             } else {
                 pages::resize(&mut gradients, parameters);
-                squeeze
+                shard_codec
                     .decode_push(codes, &mut gradients)
                     .map_err(|_| WireError::Malformed("encoded push"))?;
             }
         }
-        (Kind::Push | Kind::Together, None) => {
+        (FrameKind::Push | FrameKind::Together, None) => {
             pages::resize(&mut gradients, parameters);
             connection.receive_payload(header, &mut [&mut gradients])?;
         }
@@ -73,65 +77,67 @@ pub(super) fn receive_push(
 /// Receives a partition of a push; does not wait for an answer.
 pub(super) fn receive_part(
     connection: &mut Connection,
-    exchange: &Exchange,
+    exchange: &ShardExchange,
     header: Header,
-    seat: Seat,
-    outbox: &Arc<Outbox>,
-) -> Result<(), Broken> {
+    connection_id: ConnectionId,
+    outbox: &Arc<PartitionOutbox>,
+) -> Result<(), ShardConnectionError> {
     let head = PartHead::decode(&connection.receive_meta(header)?)?;
-    let expected = exchange.await_view(seat, head.view, header.clock)?;
+    let expected = exchange.await_view(connection_id, head.view, header.clock)?;
     let (parameters, _) = expected.ok_or(WireError::Malformed("view of a part"))?;
     let part = usize::try_from(head.part)
         .ok()
-        .filter(|&part| part < parts::count(parameters))
+        .filter(|&part| part < partitions::count(parameters))
         .ok_or(WireError::Malformed("number of a part"))?;
-    let mut numbers = exchange.spares.take(parts::range(part, parameters).len());
+    let mut numbers = exchange
+        .spares
+        .take(partitions::range(part, parameters).len());
     connection.receive_payload(header, &mut [&mut numbers])?;
-    let pushed = Pushed {
+    let pushed = GradientPartition {
         view: head.view,
         clock: header.clock,
         part,
         numbers,
     };
-    Ok(exchange.push_part(seat, outbox, pushed)?)
+    Ok(exchange.push_part(connection_id, outbox, pushed)?)
 }
 
 /// Receives the end of a push in partitions. Returns the answer to the worker.
 pub(super) fn receive_rest(
     connection: &mut Connection,
-    exchange: &Exchange,
+    exchange: &ShardExchange,
     header: Header,
-    seat: Seat,
-    outbox: &Arc<Outbox>,
-) -> Result<Answer, Broken> {
+    connection_id: ConnectionId,
+    outbox: &Arc<PartitionOutbox>,
+) -> Result<ShardAnswer, ShardConnectionError> {
     let head = PushHead::decode(&connection.receive_meta(header)?)?;
     // An empty shard has no partitions to wait with.
-    exchange.await_view(seat, head.view, header.clock)?;
-    Ok(exchange.push_rest(seat, outbox, header.clock, head)?)
+    exchange.await_view(connection_id, head.view, header.clock)?;
+    Ok(exchange.push_rest(connection_id, outbox, header.clock, head)?)
 }
 
 pub(super) fn receive_init(
     connection: &mut Connection,
-    exchange: &Exchange,
+    exchange: &ShardExchange,
     header: Header,
-    seat: Seat,
-) -> Result<(), Broken> {
+    connection_id: ConnectionId,
+) -> Result<(), ShardConnectionError> {
     let updates = decode_u64(&connection.receive_meta(header)?)?;
-    exchange.init(seat, header.clock, updates, |parts| {
+    exchange.init(connection_id, header.clock, updates, |parts| {
         connection
             .receive_payload(header, parts)
-            .map_err(Broken::from)
+            .map_err(ShardConnectionError::from)
     })?;
-    Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
+    Ok(connection.send(FrameKind::Ready, header.clock, &[], &[])?)
 }
 
 /// Receives a worker's residual; with a clock, the one after its push of the previous step.
 pub(super) fn receive_held(
     connection: &mut Connection,
-    exchange: &Exchange,
+    exchange: &ShardExchange,
     header: Header,
-    seat: Seat,
-) -> Result<(), Broken> {
+    connection_id: ConnectionId,
+) -> Result<(), ShardConnectionError> {
     let of = decode_task(&connection.receive_meta(header)?)?;
     let numbers = header.payload_bytes as usize / size_of::<f32>();
     // A residual with a push may belong to previous pieces. It is then read and discarded, like the
@@ -144,21 +150,21 @@ pub(super) fn receive_held(
     connection.receive_payload(header, &mut [&mut values])?;
     if header.clock > 0 {
         if fits {
-            exchange.hear_held(seat, header.clock, values);
+            exchange.hear_held(connection_id, header.clock, values);
         }
         return Ok(());
     }
-    Ok(exchange.hold(seat, of, values)?)
+    Ok(exchange.hold(connection_id, of, values)?)
 }
 
 /// Receives pieces of another shard.
 pub(super) fn receive_pieces(
     connection: &mut Connection,
-    exchange: &Exchange,
+    exchange: &ShardExchange,
     sender: TaskId,
-) -> Result<(), Broken> {
+) -> Result<(), ShardConnectionError> {
     let header = connection.receive()?;
-    if header.kind != Kind::Handover {
+    if header.kind != FrameKind::Handover {
         return Err(WireError::Unexpected { got: header.kind }.into());
     }
     let handover: Handover = serde_json::from_slice(&connection.receive_meta(header)?)
@@ -166,14 +172,14 @@ pub(super) fn receive_pieces(
     exchange.receive(sender, handover, |parts| {
         connection
             .receive_payload(header, parts)
-            .map_err(Broken::from)
+            .map_err(ShardConnectionError::from)
     })?;
-    Ok(connection.send(Kind::Ready, 0, &[], &[])?)
+    Ok(connection.send(FrameKind::Ready, 0, &[], &[])?)
 }
 
 pub(super) fn send_json(
     connection: &mut Connection,
-    kind: Kind,
+    kind: FrameKind,
     clock: u64,
     value: &impl serde::Serialize,
 ) -> Result<(), WireError> {
@@ -185,12 +191,12 @@ pub(super) fn send_json(
 /// sent.
 pub(super) fn reply_after_parts(
     connection: &mut Connection,
-    exchange: &Exchange,
-    answer: Answer,
-    outbox: &Outbox,
-) -> Result<Vec<f32>, Broken> {
+    exchange: &ShardExchange,
+    answer: ShardAnswer,
+    outbox: &PartitionOutbox,
+) -> Result<Vec<f32>, ShardConnectionError> {
     let _floor = outbox.floor();
-    let Answer::Parameters {
+    let ShardAnswer::Parameters {
         view,
         clock,
         stats,
@@ -203,28 +209,28 @@ pub(super) fn reply_after_parts(
         return reply(connection, exchange, answer);
     };
     if let Some(view) = view {
-        send_json(connection, Kind::View, clock, &*view)?;
+        send_json(connection, FrameKind::View, clock, &*view)?;
     }
     let head = AnswerHead {
         stats,
         slowest,
         noise,
     };
-    connection.send(Kind::Rest, clock, &head.encode(), &[])?;
+    connection.send(FrameKind::Rest, clock, &head.encode(), &[])?;
     Ok(buffer)
 }
 
 /// Sends the answer, unless this shard has been replaced. Returns the buffer for the next push.
 pub(super) fn reply(
     connection: &mut Connection,
-    exchange: &Exchange,
-    answer: Answer,
-) -> Result<Vec<f32>, Broken> {
+    exchange: &ShardExchange,
+    answer: ShardAnswer,
+) -> Result<Vec<f32>, ShardConnectionError> {
     if exchange.is_superseded() {
-        return Err(Broken::Superseded);
+        return Err(ShardConnectionError::Superseded);
     }
     match answer {
-        Answer::Parameters {
+        ShardAnswer::Parameters {
             view,
             clock,
             stats,
@@ -237,12 +243,12 @@ pub(super) fn reply(
             copied,
         } => {
             if let Some(view) = view {
-                send_json(connection, Kind::View, clock, &*view)?;
+                send_json(connection, FrameKind::View, clock, &*view)?;
             }
             if keeps && deltas.is_some() {
-                connection.send(Kind::Keep, clock, &[], &[])?
+                connection.send(FrameKind::Keep, clock, &[], &[])?
             } else if keeps {
-                connection.send(Kind::Fetch, 0, &[], &[])?
+                connection.send(FrameKind::Fetch, 0, &[], &[])?
             }
             let meta = AnswerHead {
                 stats,
@@ -251,45 +257,45 @@ pub(super) fn reply(
             }
             .encode();
             if let Some(deltas) = deltas {
-                connection.send_bytes(Kind::Deltas, clock, &meta, &deltas)?;
+                connection.send_bytes(FrameKind::Deltas, clock, &meta, &deltas)?;
             } else if copied {
-                connection.send(Kind::Parameters, clock, &meta, &[&buffer])?;
+                connection.send(FrameKind::Parameters, clock, &meta, &[&buffer])?;
             } else {
                 let tensors = tensors.read().expect("no update has panicked");
-                connection.send(Kind::Parameters, clock, &meta, &[tensors.known()])?;
+                connection.send(FrameKind::Parameters, clock, &meta, &[tensors.known()])?;
             }
             Ok(buffer)
         }
-        Answer::HandOver { clock, buffer, .. } => {
-            connection.send(Kind::Fetch, clock, &[], &[])?;
+        ShardAnswer::HandOver { clock, buffer, .. } => {
+            connection.send(FrameKind::Fetch, clock, &[], &[])?;
             Ok(buffer)
         }
-        Answer::Moved { view, buffer } => {
-            send_json(connection, Kind::Moved, 0, &*view)?;
+        ShardAnswer::Moved { view, buffer } => {
+            send_json(connection, FrameKind::Moved, 0, &*view)?;
             Ok(buffer)
         }
-        Answer::Absent { buffer } => {
-            connection.send(Kind::Absent, 0, &[], &[])?;
+        ShardAnswer::Absent { buffer } => {
+            connection.send(FrameKind::Absent, 0, &[], &[])?;
             Ok(buffer)
         }
-        Answer::Gone { departed, buffer } => {
-            send_json(connection, Kind::Gone, 0, &departed)?;
+        ShardAnswer::Gone { departed, buffer } => {
+            send_json(connection, FrameKind::Gone, 0, &departed)?;
             Ok(buffer)
         }
-        Answer::Norm { clock, square } => {
-            connection.send(Kind::Norm, clock, &square.to_bits().to_le_bytes(), &[])?;
+        ShardAnswer::Norm { clock, square } => {
+            connection.send(FrameKind::Norm, clock, &square.to_bits().to_le_bytes(), &[])?;
             Ok(Vec::new())
         }
-        Answer::Interrupted {
+        ShardAnswer::Interrupted {
             version,
             lost,
             buffer,
         } => {
-            connection.send(Kind::Interrupted, version, &[u8::from(lost)], &[])?;
+            connection.send(FrameKind::Interrupted, version, &[u8::from(lost)], &[])?;
             Ok(buffer)
         }
-        Answer::Finished => {
-            connection.send(Kind::Finished, 0, &[], &[])?;
+        ShardAnswer::Finished => {
+            connection.send(FrameKind::Finished, 0, &[], &[])?;
             Ok(Vec::new())
         }
     }

@@ -1,13 +1,13 @@
 //! A shard's part of a move: it copies the pieces that stay and sends the others to their new
 //! holders.
 
-use super::exchange::Exchange;
-use super::room::Room;
-use super::state::Move;
+use super::acceptor::ShardAcceptor;
+use super::exchange::ShardExchange;
+use super::state::PieceMove;
 use muster_comm::log;
-use muster_comm::wire::hello::{Guest, Hello};
-use muster_comm::wire::view::{Handover, Holder};
-use muster_comm::wire::{Kind, WireError, greet};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello};
+use muster_comm::wire::view::{Handover, ShardAssignment};
+use muster_comm::wire::{FrameKind, WireError, handshake};
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::thread;
@@ -17,7 +17,7 @@ use std::time::Duration;
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Waits for the move to `layout` to begin and carries it out.
-pub(super) fn carry_out(room: &Room, exchange: &Exchange, layout: u64) {
+pub(super) fn carry_out(acceptor: &ShardAcceptor, exchange: &ShardExchange, layout: u64) {
     let me = exchange.me;
     let Some(of) = exchange.await_move(layout) else {
         return;
@@ -29,7 +29,7 @@ pub(super) fn carry_out(room: &Room, exchange: &Exchange, layout: u64) {
             .shards
             .iter()
             .filter(|holder| holder.task_id != me)
-            .map(|holder| scope.spawn(|| bring(room, me, &of, holder)))
+            .map(|holder| scope.spawn(|| bring(acceptor, me, &of, holder)))
             .collect::<Vec<_>>();
         exchange.kept(&of, of.keep(me));
         sending
@@ -39,8 +39,8 @@ pub(super) fn carry_out(room: &Room, exchange: &Exchange, layout: u64) {
     exchange.handed_over(well);
 }
 
-fn bring(room: &Room, me: TaskId, of: &Move, to: &Holder) -> bool {
-    let brought = of.give(me, &to.pieces, |parts| send(room, me, of, to, parts));
+fn bring(acceptor: &ShardAcceptor, me: TaskId, of: &PieceMove, to: &ShardAssignment) -> bool {
+    let brought = of.give(me, &to.pieces, |parts| send(acceptor, me, of, to, parts));
     match brought {
         None | Some(Ok(())) => true,
         Some(Err(error)) => {
@@ -55,31 +55,31 @@ fn bring(room: &Room, me: TaskId, of: &Move, to: &Holder) -> bool {
 }
 
 fn send(
-    room: &Room,
+    acceptor: &ShardAcceptor,
     me: TaskId,
-    of: &Move,
-    to: &Holder,
+    of: &PieceMove,
+    to: &ShardAssignment,
     parts: &[&[f32]],
 ) -> Result<(), WireError> {
     let hello = Hello {
-        job_id: room.identity.job_id,
-        secret: room.identity.secret.clone(),
+        job_id: acceptor.identity.job_id,
+        secret: acceptor.identity.secret.clone(),
         task_id: me,
-        guest: Guest::Shard,
+        guest: ConnectionPurpose::Shard,
         says_held: false,
         plain_statistics: false,
         to: Some(to.task_id),
     };
-    let (mut connection, _) = greet(&to.address, &hello, WELCOME_LIMIT)?;
+    let (mut connection, _) = handshake(&to.address, &hello, WELCOME_LIMIT)?;
     let word = serde_json::to_vec(&Handover {
         layout: of.view.layout,
         updates: of.updates,
     })
     .expect("plain data");
-    connection.send(Kind::Handover, 0, &word, parts)?;
+    connection.send(FrameKind::Handover, 0, &word, parts)?;
     let header = connection.receive()?;
     match header.kind {
-        Kind::Ready => Ok(()),
+        FrameKind::Ready => Ok(()),
         _ => Err(connection.unexpected(header)),
     }
 }

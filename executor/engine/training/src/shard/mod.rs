@@ -4,53 +4,54 @@
 //! Exchange:
 //!
 //! - [`exchange`]: synchronisation under BSP, SSP and ASP, and departures; [`state`]: its state;
-//!   [`words`]: its inputs and answers.
+//!   [`messages`]: its inputs and answers.
 //! - [`push`]: incoming gradients; [`step`]: the end of a step; [`clip`]: clipping.
-//! - [`codes`]: steps from encoded gradients; [`together`]: the summed push of several workers.
-//! - [`parts`]: steps in partitions, which [`outbox`] sends while the connection receives.
+//! - [`encoded_steps`]: steps from encoded gradients; [`local_aggregation`]: the summed push of
+//!   several workers.
+//! - [`partitions`]: steps in partitions, which [`outbox`] sends while the connection receives.
 //!
 //! Views and connections:
 //!
 //! - [`change`]: view changes; [`handover`]: transfer of pieces to other shards.
-//! - [`serve`]: life of the shard; [`room`]: handshakes; [`line`](mod@line): a worker's
-//!   connection, with one thread each; [`frames`]: their larger frames.
+//! - [`serve`]: life of the shard; [`acceptor`]: handshakes; [`worker_connection`]: a
+//!   worker's connection, with one thread each; [`frames`]: their larger frames.
 //!
 //! State:
 //!
 //! - [`tensors`]: the arithmetic; [`recipe`]: its settings.
-//! - [`lent`]: the snapshot buffer, which a checkpoint reads while training continues.
-//! - [`held`]: residuals of encoded gradients, to and from checkpoints.
-//! - [`follower`]: replication to the replica holder; [`copy`]: replicas of other shards; [`heir`]:
-//!   a promoted replica.
+//! - [`snapshot_buffer`]: the snapshot buffer, which a checkpoint reads while training continues.
+//! - [`residuals`]: residuals of encoded gradients, to and from checkpoints.
+//! - [`replication`]: replication to the replica holder; [`replica`]: replicas of other shards;
+//!   [`failover`]: a promoted replica.
 //!
 //! Invariant: a shard knows no data sets, meaning of losses, checkpoint files or nodes.
 
+mod acceptor;
 mod change;
 mod clip;
-mod codes;
-mod copy;
+mod encoded_steps;
 mod exchange;
-mod follower;
+mod failover;
 mod frames;
 mod handover;
-mod heir;
-mod held;
-mod lent;
-mod line;
+mod local_aggregation;
+mod messages;
 mod outbox;
-mod parts;
+mod partitions;
 mod push;
 mod recipe;
-mod room;
+mod replica;
+mod replication;
+mod residuals;
 mod serve;
+mod snapshot_buffer;
 mod state;
 mod step;
 mod tensors;
-mod together;
-mod words;
+mod worker_connection;
 
-pub use exchange::Exchange;
+pub use exchange::ShardExchange;
+pub use messages::{ConnectionId, Membership, Push, RequestRefusal, ShardAnswer};
 pub use recipe::Recipe;
-pub use serve::{End, Identity, Shard, ShardError, Tell};
+pub use serve::{HistorySink, Identity, ShardEnd, ShardError, ShardServer};
 pub use tensors::{Segment, Tensors};
-pub use words::{Answer, Membership, Push, Refusal, Seat};

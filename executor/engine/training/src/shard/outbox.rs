@@ -1,9 +1,9 @@
 //! Partitions of parameters for one worker. A separate thread sends them, the most urgent first,
 //! while the connection's other thread receives the worker's push.
 
-use muster_comm::parts::{Order, Queue};
-use muster_comm::wire::hello::PartHead;
-use muster_comm::wire::{Connection, Kind, WireError};
+use muster_comm::partitions::{PartitionOrder, PartitionQueue};
+use muster_comm::wire::metadata::PartHead;
+use muster_comm::wire::{Connection, FrameKind, WireError};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -17,9 +17,9 @@ const KEPT: usize = 256;
 
 /// Free buffers for partitions.
 #[derive(Debug, Default)]
-pub struct Spares(Mutex<Vec<Vec<f32>>>);
+pub struct ShardBufferPool(Mutex<Vec<Vec<f32>>>);
 
-impl Spares {
+impl ShardBufferPool {
     /// Returns a buffer for `numbers` values.
     pub(super) fn take(&self, numbers: usize) -> Vec<f32> {
         let spare = self.0.lock().expect("not poisoned").pop();
@@ -38,7 +38,7 @@ impl Spares {
 
 /// A partition of the parameters after a step.
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub struct ParameterPartition {
     /// Next step.
     pub clock: u64,
     pub numbers: Arc<Vec<f32>>,
@@ -46,14 +46,14 @@ pub struct Sent {
 
 /// Outgoing partitions of one worker.
 #[derive(Debug)]
-pub struct Outbox {
-    queue: Queue<Sent>,
+pub struct PartitionOutbox {
+    queue: PartitionQueue<ParameterPartition>,
     /// Right to send a frame on the connection.
     floor: Mutex<()>,
-    spares: Arc<Spares>,
+    spares: Arc<ShardBufferPool>,
 }
 
-impl Outbox {
+impl PartitionOutbox {
     /// Creates the outbox of a connection and starts its thread, which runs until the outbox is
     /// closed.
     ///
@@ -61,13 +61,13 @@ impl Outbox {
     /// [`WireError::Io`] when the system has no descriptor or thread left.
     pub(super) fn of(
         connection: &Connection,
-        order: Order,
-        spares: &Arc<Spares>,
+        order: PartitionOrder,
+        spares: &Arc<ShardBufferPool>,
     ) -> Result<Arc<Self>, WireError> {
         connection.limit_unsent(UNSENT)?;
         let mut twin = connection.twin()?;
         let outbox = Arc::new(Self {
-            queue: Queue::new(order),
+            queue: PartitionQueue::new(order),
             floor: Mutex::default(),
             spares: Arc::clone(spares),
         });
@@ -82,7 +82,7 @@ impl Outbox {
         Ok(outbox)
     }
 
-    pub(super) fn add(&self, part: usize, what: Sent) {
+    pub(super) fn add(&self, part: usize, what: ParameterPartition) {
         self.queue.add(part, what);
     }
 
@@ -104,7 +104,12 @@ impl Outbox {
                 part: part as u64,
             };
             let floor = self.floor.lock().expect("not poisoned");
-            let sent = connection.send(Kind::Part, what.clock, &head.encode(), &[&what.numbers]);
+            let sent = connection.send(
+                FrameKind::Part,
+                what.clock,
+                &head.encode(),
+                &[&what.numbers],
+            );
             drop(floor);
             if sent.is_err() {
                 // The thread that reads this connection reports the error.

@@ -1,9 +1,9 @@
 //! Settings from which a shard creates its tensors, for any pieces.
 
 use super::tensors::{Segment, Tensors};
-use muster_comm::assign::{Piece, load};
+use muster_comm::assign::{ParameterPiece, load};
 use muster_comm::compress::Codecs;
-use muster_comm::squeeze::{Squeeze, has_plain_statistics};
+use muster_comm::shard_codec::{ShardCodec, has_plain_statistics};
 use muster_compute::model::{ParameterBlock, ParameterInit, ParameterRole};
 use muster_compute::optimizer::OptimizerConfig;
 
@@ -53,10 +53,10 @@ impl Recipe {
     /// # Panics
     /// When a codec's settings are outside their range: the job document was validated.
     #[must_use]
-    pub fn squeeze(&self, pieces: &[Piece]) -> Option<Squeeze> {
+    pub fn shard_codec(&self, pieces: &[ParameterPiece]) -> Option<ShardCodec> {
         let codecs = self.codecs.as_ref()?;
-        let squeeze = Squeeze::new(codecs, &self.blocks, pieces);
-        Some(squeeze.expect("the document's codecs are validated"))
+        let shard_codec = ShardCodec::new(codecs, &self.blocks, pieces);
+        Some(shard_codec.expect("the document's codecs are validated"))
     }
 
     /// Like [`has_plain_statistics`] for this job.
@@ -73,7 +73,7 @@ impl Recipe {
 
     /// Whether a shard can hold these pieces: ascending, disjoint, within the network.
     #[must_use]
-    pub fn allows(&self, pieces: &[Piece]) -> bool {
+    pub fn allows(&self, pieces: &[ParameterPiece]) -> bool {
         let mut end = 0;
         let in_order = pieces.iter().all(|piece| {
             let follows = piece.len > 0 && piece.offset >= end;
@@ -86,7 +86,7 @@ impl Recipe {
 
     /// Creates zero tensors for these pieces; with known parameters, if `answers_encoded`.
     #[must_use]
-    pub fn tensors(&self, pieces: &[Piece], answers_encoded: bool) -> Tensors {
+    pub fn tensors(&self, pieces: &[ParameterPiece], answers_encoded: bool) -> Tensors {
         let tensors = Tensors::new(
             self.optimizer.clone(),
             Segment::of(&self.blocks, pieces),

@@ -1,13 +1,13 @@
 //! Life of a shard: it listens, has a thread for each connection, and ends when it is not needed
 //! any more.
 
-use super::copy::Copies;
-use super::exchange::Exchange;
-use super::room::Room;
-use super::words::Membership;
+use super::acceptor::ShardAcceptor;
+use super::exchange::ShardExchange;
+use super::messages::Membership;
+use super::replica::ReplicaStore;
 use crate::stop::StopFlag;
 use muster_comm::log;
-use muster_comm::wire::near::Door;
+use muster_comm::wire::local::LocalListener;
 use muster_comm::wire::{Connection, WireError};
 use muster_compute::clock;
 use muster_model::id::{JobId, TaskId};
@@ -32,7 +32,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const LATECOMERS: Duration = Duration::from_secs(5);
 
 /// Receives a message for the job's history.
-pub type Tell<'a> = &'a dyn Fn(String);
+pub type HistorySink<'a> = &'a dyn Fn(String);
 
 /// Identity of the shard, and of the job whose tasks are its peers.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ pub struct Identity {
 
 /// End of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ShardEnd {
     /// The coordinator has ended training.
     Finished,
     /// All workers left in order, or the shard was asked to stop. Or the shard has left the view
@@ -69,19 +69,23 @@ pub enum ShardError {
 
 /// A listening shard.
 #[derive(Debug)]
-pub struct Shard {
-    room: Arc<Room>,
+pub struct ShardServer {
+    acceptor: Arc<ShardAcceptor>,
     listener: TcpListener,
     address: SocketAddr,
-    near: Option<(Door, UnixListener)>,
+    near: Option<(LocalListener, UnixListener)>,
 }
 
-impl Shard {
+impl ShardServer {
     /// Listens on a free port of `host`. No connection is accepted before [`Self::serve`].
     ///
     /// # Errors
     /// [`ShardError::Listen`].
-    pub fn bind(host: &str, identity: Identity, exchange: Exchange) -> Result<Self, ShardError> {
+    pub fn bind(
+        host: &str,
+        identity: Identity,
+        exchange: ShardExchange,
+    ) -> Result<Self, ShardError> {
         let listen = || -> io::Result<(TcpListener, SocketAddr)> {
             let listener = TcpListener::bind((host, 0))?;
             let address = listener.local_addr()?;
@@ -91,16 +95,16 @@ impl Shard {
             host: host.to_owned(),
             source,
         })?;
-        let room = Arc::new(Room {
+        let acceptor = Arc::new(ShardAcceptor {
             state_per_parameter: exchange.recipe.optimizer.state_len_per_param() as u32,
             identity,
             exchange: Arc::new(exchange),
-            copies: Copies::default(),
-            heirs: Mutex::default(),
+            copies: ReplicaStore::default(),
+            promoted_exchanges: Mutex::default(),
             strangers: AtomicUsize::new(0),
         });
         Ok(Self {
-            room,
+            acceptor,
             listener,
             address,
             near: None,
@@ -111,7 +115,8 @@ impl Shard {
     /// memory with it. If that fails, all workers use TCP.
     #[must_use]
     pub fn near(mut self, sockets: &Path) -> Self {
-        let opened = Door::open(sockets, self.room.identity.task_id, self.address.port());
+        let opened =
+            LocalListener::open(sockets, self.acceptor.identity.task_id, self.address.port());
         match opened {
             Ok(near) => self.near = Some(near),
             Err(error) => log::line(format_args!(
@@ -134,7 +139,7 @@ impl Shard {
     ///
     /// # Errors
     /// [`ShardError::Thread`].
-    pub fn serve(self, stop: &StopFlag, tell: Tell<'_>) -> Result<End, ShardError> {
+    pub fn serve(self, stop: &StopFlag, tell: HistorySink<'_>) -> Result<ShardEnd, ShardError> {
         self.serve_while(stop, &|| true, tell)
     }
 
@@ -148,22 +153,22 @@ impl Shard {
         self,
         stop: &StopFlag,
         is_wanted: &dyn Fn() -> bool,
-        tell: Tell<'_>,
-    ) -> Result<End, ShardError> {
+        tell: HistorySink<'_>,
+    ) -> Result<ShardEnd, ShardError> {
         let Self {
-            room,
+            acceptor,
             listener,
             near,
             ..
         } = self;
-        start_accepting(&room, move || {
+        start_accepting(&acceptor, move || {
             let (stream, _) = listener.accept()?;
             Ok(Connection::new(stream))
         })?;
         // Open for as long as the shard serves.
         let _door = match near {
             Some((door, listener)) => {
-                start_accepting(&room, move || {
+                start_accepting(&acceptor, move || {
                     let (stream, _) = listener.accept()?;
                     Ok(Ok(Connection::local(stream)))
                 })?;
@@ -171,18 +176,18 @@ impl Shard {
             }
             None => None,
         };
-        let end = watch(&room, stop, is_wanted, tell);
-        told(&room, tell);
+        let end = watch(&acceptor, stop, is_wanted, tell);
+        told(&acceptor, tell);
         Ok(end)
     }
 }
 
 /// Returns the membership over this shard and its promoted replicas.
-fn membership(room: &Room, limit: Duration) -> Membership {
-    let mut all = room.exchanges().into_iter();
+fn membership(acceptor: &ShardAcceptor, limit: Duration) -> Membership {
+    let mut all = acceptor.exchanges().into_iter();
     let own = all.next().expect("the shard itself").membership(limit);
-    all.fold(own, |sum, heir| {
-        let of = heir.membership(Duration::ZERO);
+    all.fold(own, |sum, promoted| {
+        let of = promoted.membership(Duration::ZERO);
         Membership {
             joined: sum.joined + of.joined,
             left: sum.left + of.left,
@@ -196,28 +201,33 @@ fn membership(room: &Room, limit: Duration) -> Membership {
 }
 
 /// Passes on the messages of the exchanges.
-fn told(room: &Room, tell: Tell<'_>) {
-    let exchanges = room.exchanges().into_iter();
+fn told(acceptor: &ShardAcceptor, tell: HistorySink<'_>) {
+    let exchanges = acceptor.exchanges().into_iter();
     exchanges
         .flat_map(|exchange| exchange.take_notes())
         .for_each(tell);
 }
 
-fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<'_>) -> End {
+fn watch(
+    acceptor: &ShardAcceptor,
+    stop: &StopFlag,
+    is_wanted: &dyn Fn() -> bool,
+    tell: HistorySink<'_>,
+) -> ShardEnd {
     let mut finished_at: Option<Instant> = None;
     let mut alone_since: Option<Instant> = None;
     let passed =
         |since: Option<Instant>, limit: Duration| since.is_some_and(|at| at.elapsed() >= limit);
     loop {
-        told(room, tell);
-        room.dismiss_heirs();
-        let members = membership(room, Duration::from_millis(100));
+        told(acceptor, tell);
+        acceptor.dismiss_promoted();
+        let members = membership(acceptor, Duration::from_millis(100));
         let departed = members.left + members.lost;
         if members.broken {
-            return End::PeerLost;
+            return ShardEnd::PeerLost;
         }
         if members.retired && members.joined == 0 {
-            return End::Stopped;
+            return ShardEnd::Stopped;
         }
         if members.joined > 0 {
             alone_since = None;
@@ -229,7 +239,7 @@ fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<
             // notified.
             finished_at.get_or_insert_with(clock::now);
             if (members.joined == 0 && members.awaited == 0) || passed(finished_at, FAREWELL) {
-                return End::Finished;
+                return ShardEnd::Finished;
             }
             continue;
         }
@@ -239,9 +249,9 @@ fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<
         let forgotten = members.joined == 0 && !is_wanted();
         if over || told || forgotten {
             return if members.lost > 0 && !stop.is_set() {
-                End::PeerLost
+                ShardEnd::PeerLost
             } else {
-                End::Stopped
+                ShardEnd::Stopped
             };
         }
     }
@@ -249,18 +259,21 @@ fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<
 
 /// Accepts the connections from `next`, in a separate thread.
 fn start_accepting(
-    room: &Arc<Room>,
+    acceptor: &Arc<ShardAcceptor>,
     next: impl Fn() -> io::Result<Result<Connection, WireError>> + Send + 'static,
 ) -> Result<(), ShardError> {
-    let room = Arc::clone(room);
+    let acceptor = Arc::clone(acceptor);
     thread::Builder::new()
         .name("accept".to_owned())
-        .spawn(move || accept(&next, &room))
+        .spawn(move || accept(&next, &acceptor))
         .map_err(ShardError::Thread)?;
     Ok(())
 }
 
-fn accept(next: &dyn Fn() -> io::Result<Result<Connection, WireError>>, room: &Arc<Room>) {
+fn accept(
+    next: &dyn Fn() -> io::Result<Result<Connection, WireError>>,
+    acceptor: &Arc<ShardAcceptor>,
+) {
     loop {
         // No descriptor left, or a peer that closed the connection before it was accepted: the
         // shard continues.
@@ -268,16 +281,16 @@ fn accept(next: &dyn Fn() -> io::Result<Result<Connection, WireError>>, room: &A
             thread::sleep(Duration::from_millis(20));
             continue;
         };
-        if room.strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS_AT_ONCE {
-            room.strangers.fetch_sub(1, Ordering::Relaxed);
+        if acceptor.strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS_AT_ONCE {
+            acceptor.strangers.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let guest = Arc::clone(room);
+        let guest = Arc::clone(acceptor);
         let spawned = thread::Builder::new()
             .name("connection".to_owned())
             .spawn(move || guest.receive_guest(come));
         if spawned.is_err() {
-            room.strangers.fetch_sub(1, Ordering::Relaxed);
+            acceptor.strangers.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -1,15 +1,15 @@
 //! State of a shard's workers and view, and the rules that need no waiting.
 
-use super::clip::Sum;
-use super::follower::Follower;
-use super::held::Held;
-use super::outbox::Outbox;
-use super::parts::Parted;
+use super::clip::UnclippedSum;
+use super::messages::{ConnectionId, Push};
+use super::outbox::PartitionOutbox;
+use super::partitions::PartitionedStep;
+use super::replication::ReplicaSender;
+use super::residuals::WorkerResiduals;
 use super::tensors::Tensors;
-use super::words::{Push, Seat};
-use muster_comm::squeeze::Squeeze;
-use muster_comm::wire::hello::{NoisePart, StepStats};
-use muster_comm::wire::view::{Change, Departed, Tally, View};
+use muster_comm::shard_codec::ShardCodec;
+use muster_comm::wire::metadata::{NoisePart, StepStats};
+use muster_comm::wire::view::{Departed, ReshardingReport, TaskSetView, ViewChange};
 use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// State of a worker of the view at the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum WorkerStatus {
     Awaited,
     Joined,
     Left,
@@ -29,9 +29,9 @@ pub(super) enum Standing {
 
 /// A worker of the view.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct ShardMember {
     pub task: TaskId,
-    pub standing: Standing,
+    pub standing: WorkerStatus,
     /// Next step of the worker.
     pub clock: u64,
     /// Its gradients of the present step; `None` after they are applied.
@@ -49,10 +49,10 @@ pub(super) struct Member {
     /// Partitions of its gradients of the present step that wait for those of the other workers.
     pub parts: Vec<Option<Vec<f32>>>,
     /// Receives partitions of parameters.
-    pub outbox: Option<Arc<Outbox>>,
+    pub outbox: Option<Arc<PartitionOutbox>>,
 }
 
-impl Member {
+impl ShardMember {
     /// BSP: whether its gradients of the present step `version` have arrived, alone or in a sum.
     pub fn has_pushed(&self, version: u64) -> bool {
         self.push.is_some() || self.covered == Some(version)
@@ -61,7 +61,7 @@ impl Member {
 
 /// State of the tensors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum TensorPhase {
     /// No content yet.
     Empty,
     Ready,
@@ -77,7 +77,7 @@ pub(super) enum Phase {
 
 /// Source of answers to the last step of an earlier view.
 #[derive(Debug)]
-pub(super) struct Former {
+pub(super) struct FormerAnswers {
     /// The step after it.
     pub clock: u64,
     pub tensors: Arc<RwLock<Tensors>>,
@@ -87,8 +87,8 @@ pub(super) struct Former {
 
 /// Move of pieces from one layout to the next, for this shard.
 #[derive(Debug, Clone)]
-pub(super) struct Move {
-    pub view: Arc<View>,
+pub(super) struct PieceMove {
+    pub view: Arc<TaskSetView>,
     pub old: Arc<RwLock<Tensors>>,
     pub new: Arc<RwLock<Tensors>>,
     pub updates: u64,
@@ -96,18 +96,18 @@ pub(super) struct Move {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ShardState {
     pub chief: Option<TaskId>,
     /// Set when the coordinator has gone; `true` if it left without a goodbye.
     pub chief_lost: Option<bool>,
-    pub view: Option<Arc<View>>,
+    pub view: Option<Arc<TaskSetView>>,
     /// BSP: the coordinator was notified of workers lost in the present step and has not decided
     /// yet. Until then the step is not acknowledged to any worker, because the decision may begin a
     /// new view.
     pub awaits_decision: bool,
     /// Change that follows when the step before its first is complete.
-    pub pending: Option<(u64, Arc<Change>)>,
-    pub phase: Phase,
+    pub pending: Option<(u64, Arc<ViewChange>)>,
+    pub phase: TensorPhase,
     pub finished: bool,
     /// Another shard left in the middle of a move.
     pub broken: bool,
@@ -118,16 +118,16 @@ pub(super) struct State {
     /// Optimizer updates applied: steps under BSP, pushes otherwise.
     pub updates: u64,
     /// In the order of ranks.
-    pub members: Vec<Member>,
+    pub members: Vec<ShardMember>,
     /// Workers after their handshake, with the number of their newest connection.
     pub connected: BTreeMap<TaskId, u64>,
     /// Connected workers that are not in the view and wait for admission.
     pub waiting: BTreeSet<TaskId>,
     pub connections: u64,
-    pub former: Vec<Former>,
+    pub former: Vec<FormerAnswers>,
     pub tensors: Arc<RwLock<Tensors>>,
     /// Codecs of pushes and answers in the present layout, if they are encoded.
-    pub squeeze: Option<Arc<Squeeze>>,
+    pub shard_codec: Option<Arc<ShardCodec>>,
     /// Encoded answer to the step that was completed last.
     pub deltas: Option<Arc<Vec<u8>>>,
     /// Memory of codes that were applied.
@@ -137,23 +137,23 @@ pub(super) struct State {
     pub stats: StepStats,
     /// Slice number in which all workers suspend after the step that was completed last.
     pub hold: u64,
-    pub moving: Option<Move>,
+    pub moving: Option<PieceMove>,
     /// Whether this shard has sent its pieces away.
     pub handed_over: bool,
-    pub tally: Tally,
+    pub tally: ReshardingReport,
     /// Newest noise measurement, until the coordinator has received it.
     pub noise: NoisePart,
     /// Sum of the present step, if it is complete and waits for the clip factor.
-    pub sum: Option<Sum>,
+    pub sum: Option<UnclippedSum>,
     /// Residuals of workers, to or from a checkpoint.
-    pub held: Held,
+    pub residuals: WorkerResiduals,
     /// Set where this shard has a replica.
-    pub follower: Option<Follower>,
+    pub replica_sender: Option<ReplicaSender>,
     /// The present step, if it is in partitions.
-    pub parted: Option<Parted>,
+    pub parted: Option<PartitionedStep>,
 }
 
-impl State {
+impl ShardState {
     pub fn new(tensors: Tensors) -> Self {
         Self {
             chief: None,
@@ -161,7 +161,7 @@ impl State {
             view: None,
             awaits_decision: false,
             pending: None,
-            phase: Phase::Empty,
+            phase: TensorPhase::Empty,
             finished: false,
             broken: false,
             superseded: false,
@@ -173,14 +173,14 @@ impl State {
             connections: 0,
             former: Vec::new(),
             tensors: Arc::new(RwLock::new(tensors)),
-            squeeze: None,
+            shard_codec: None,
             deltas: None,
             spare_codes: Vec::new(),
             stats: StepStats::default(),
             hold: 0,
             moving: None,
             handed_over: true,
-            tally: Tally {
+            tally: ReshardingReport {
                 layout: 0,
                 before: 0,
                 after: 0,
@@ -189,8 +189,8 @@ impl State {
             },
             noise: NoisePart::default(),
             sum: None,
-            held: Held::default(),
-            follower: None,
+            residuals: WorkerResiduals::default(),
+            replica_sender: None,
             parted: None,
         }
     }
@@ -200,7 +200,7 @@ impl State {
         self.view.as_ref().map_or(0, |view| view.number)
     }
 
-    pub fn member(&mut self, task: TaskId) -> Option<&mut Member> {
+    pub fn member(&mut self, task: TaskId) -> Option<&mut ShardMember> {
         self.members.iter_mut().find(|member| member.task == task)
     }
 
@@ -209,8 +209,8 @@ impl State {
     }
 
     /// Whether this is the newest connection of its worker.
-    pub fn is_seated(&self, seat: Seat) -> bool {
-        self.connected.get(&seat.task) == Some(&seat.connection)
+    pub fn is_seated(&self, connection_id: ConnectionId) -> bool {
+        self.connected.get(&connection_id.task) == Some(&connection_id.connection)
     }
 
     /// Returns the connected workers that do not wait for admission.
@@ -223,10 +223,10 @@ impl State {
     pub fn departed(&self) -> Vec<Departed> {
         self.members
             .iter()
-            .filter(|member| matches!(member.standing, Standing::Left | Standing::Lost))
+            .filter(|member| matches!(member.standing, WorkerStatus::Left | WorkerStatus::Lost))
             .map(|member| Departed {
                 task_id: member.task,
-                in_order: member.standing == Standing::Left,
+                in_order: member.standing == WorkerStatus::Left,
                 never_came: false,
             })
             .collect()
@@ -236,7 +236,7 @@ impl State {
     pub fn awaited(&self) -> impl Iterator<Item = Departed> {
         self.members
             .iter()
-            .filter(|member| member.standing == Standing::Awaited)
+            .filter(|member| member.standing == WorkerStatus::Awaited)
             .map(|member| Departed {
                 task_id: member.task,
                 in_order: false,
@@ -255,7 +255,7 @@ impl State {
         let is_open = self.sum.is_none();
         is_open
             && self.members.iter().any(|member| {
-                matches!(member.standing, Standing::Left | Standing::Lost)
+                matches!(member.standing, WorkerStatus::Left | WorkerStatus::Lost)
                     && !member.has_pushed(self.version)
             })
     }
@@ -267,9 +267,9 @@ impl State {
         let counted = || {
             self.members
                 .iter()
-                .filter(|member| member.standing != Standing::Dropped)
+                .filter(|member| member.standing != WorkerStatus::Dropped)
         };
-        let has_pushed = |member: &&Member| member.has_pushed(self.version);
+        let has_pushed = |member: &&ShardMember| member.has_pushed(self.version);
         let pushed = counted().filter(has_pushed).count();
         let chief_pushed = counted().next().is_some_and(|member| has_pushed(&member));
         let all_pushed = chief_pushed && pushed + backup as usize >= counted().count();
@@ -281,14 +281,19 @@ impl State {
     pub fn all_entered(&self, number: u64) -> bool {
         self.members
             .iter()
-            .all(|member| member.entered >= number || member.standing != Standing::Joined)
+            .all(|member| member.entered >= number || member.standing != WorkerStatus::Joined)
     }
 
     /// Returns the step of the slowest worker that still counts.
     pub fn slowest(&self) -> u64 {
         self.members
             .iter()
-            .filter(|member| matches!(member.standing, Standing::Joined | Standing::Awaited))
+            .filter(|member| {
+                matches!(
+                    member.standing,
+                    WorkerStatus::Joined | WorkerStatus::Awaited
+                )
+            })
             .map(|member| member.clock)
             .min()
             .unwrap_or(u64::MAX)
@@ -307,7 +312,7 @@ impl State {
     }
 
     /// Forgets pending answers to the last step of earlier views for which `is_settled` is true.
-    pub fn forget_owed(&mut self, is_settled: impl Fn(&Former, TaskId) -> bool) {
+    pub fn forget_owed(&mut self, is_settled: impl Fn(&FormerAnswers, TaskId) -> bool) {
         for former in &mut self.former {
             let mut owed = std::mem::take(&mut former.owed);
             owed.retain(|(task, _)| !is_settled(former, *task));
@@ -319,7 +324,13 @@ impl State {
     /// Makes `change` the present view from step `from` on. Workers that have pushed the previous
     /// step and wait are still owed its answer; with `also_awaited` also those that have not
     /// connected yet. A worker that is new in the view was waiting for admission.
-    pub fn install(&mut self, from: u64, change: &Change, owes_answers: bool, also_awaited: bool) {
+    pub fn install(
+        &mut self,
+        from: u64,
+        change: &ViewChange,
+        owes_answers: bool,
+        also_awaited: bool,
+    ) {
         let mut before = std::mem::take(&mut self.members);
         if owes_answers {
             let owed = before
@@ -328,14 +339,16 @@ impl State {
                     let waits = member.clock == from && member.answered < from;
                     waits
                         && match member.standing {
-                            Standing::Joined => true,
-                            Standing::Awaited => also_awaited,
-                            Standing::Left | Standing::Lost | Standing::Dropped => false,
+                            WorkerStatus::Joined => true,
+                            WorkerStatus::Awaited => also_awaited,
+                            WorkerStatus::Left | WorkerStatus::Lost | WorkerStatus::Dropped => {
+                                false
+                            }
                         }
                 })
                 .map(|member| (member.task, std::mem::take(&mut member.spare)))
                 .collect();
-            self.former.push(Former {
+            self.former.push(FormerAnswers {
                 clock: from,
                 tensors: Arc::clone(&self.tensors),
                 deltas: self.deltas.clone(),
@@ -347,12 +360,12 @@ impl State {
             let at = before.iter().position(|member| member.task == task);
             let mut member = match at {
                 Some(at) => before.swap_remove(at),
-                None => Member {
+                None => ShardMember {
                     task,
                     standing: if self.connected.contains_key(&task) {
-                        Standing::Joined
+                        WorkerStatus::Joined
                     } else {
-                        Standing::Awaited
+                        WorkerStatus::Awaited
                     },
                     clock: from,
                     push: None,

@@ -1,12 +1,12 @@
 //! The end of a step: when gradients are applied, and the answers to waiting workers.
 
-use super::exchange::{Exchange, moved};
-use super::state::{Phase, State};
+use super::exchange::{ShardExchange, moved};
+use super::messages::{ConnectionId, Push, ShardAnswer};
+use super::state::{ShardState, TensorPhase};
 use super::tensors::Factors;
-use super::words::{Answer, Push, Seat};
-use muster_comm::squeeze::Salt;
-use muster_comm::wire::hello::{NoisePart, StepStats};
-use muster_comm::wire::view::{Departed, View};
+use muster_comm::shard_codec::Salt;
+use muster_comm::wire::metadata::{NoisePart, StepStats};
+use muster_comm::wire::view::{Departed, TaskSetView};
 use muster_compute::clock;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 /// Time after which the coordinator is asked about a worker of the view that has not connected.
 const AWAITED_AFTER: Duration = Duration::from_millis(300);
 
-impl Exchange {
+impl ShardExchange {
     /// Waits for the end of step `clock`, pushed under view `pushed`; `None` if it was certainly
     /// the view of that step.
     pub(super) fn answer_bsp(
         &self,
-        mut state: MutexGuard<'_, State>,
-        seat: Seat,
+        mut state: MutexGuard<'_, ShardState>,
+        connection_id: ConnectionId,
         pushed: Option<u64>,
         clock: u64,
-    ) -> Answer {
+    ) -> ShardAnswer {
         let began = clock::now();
         loop {
             // The last step of an ended view: from the tensors at that time.
@@ -37,21 +37,21 @@ impl Exchange {
                     let at = former
                         .owed
                         .iter()
-                        .position(|(task, _)| *task == seat.task)?;
+                        .position(|(task, _)| *task == connection_id.task)?;
                     let (_, buffer) = former.owed.swap_remove(at);
                     Some((buffer, Arc::clone(&former.tensors), former.deltas.clone()))
                 });
             if let Some((buffer, tensors, deltas)) = former {
                 state.former.retain(|former| !former.owed.is_empty());
-                return Answer::Parameters {
+                return ShardAnswer::Parameters {
                     view: state.view.clone(),
                     clock: clock + 1,
-                    stats: state.take_stats(seat.task),
+                    stats: state.take_stats(connection_id.task),
                     slowest: clock + 1,
-                    noise: state.take_noise(seat.task),
+                    noise: state.take_noise(connection_id.task),
                     tensors,
                     deltas,
-                    keeps: state.held.is_due(clock + 1),
+                    keeps: state.residuals.is_due(clock + 1),
                     buffer,
                     copied: false,
                 };
@@ -62,15 +62,15 @@ impl Exchange {
             }
             // With backup workers the step may be complete without the departed workers, so no
             // later check would report them.
-            if self.backup() > 0 && state.is_chief(seat.task) {
+            if self.backup() > 0 && state.is_chief(connection_id.task) {
                 let departed = self.to_decide_on(&state, began);
                 if !departed.is_empty() {
                     let buffer = Vec::new();
-                    return Answer::Gone { departed, buffer };
+                    return ShardAnswer::Gone { departed, buffer };
                 }
             }
             if state.version > clock {
-                let Some(member) = state.member(seat.task) else {
+                let Some(member) = state.member(connection_id.task) else {
                     // The coordinator has removed this worker as lost, although it is not.
                     return moved(&state, Vec::new());
                 };
@@ -80,25 +80,29 @@ impl Exchange {
                 let view = state
                     .view
                     .clone()
-                    .filter(|_| pushed.is_none() && self.is_heir());
-                return self.parameters(&mut state, seat, buffer, view, deltas);
+                    .filter(|_| pushed.is_none() && self.is_promoted());
+                return self.parameters(&mut state, connection_id, buffer, view, deltas);
             }
-            if let Some(sum) = state.sum.as_ref().filter(|_| state.is_chief(seat.task)) {
+            if let Some(sum) = state
+                .sum
+                .as_ref()
+                .filter(|_| state.is_chief(connection_id.task))
+            {
                 let square = sum.square;
-                return Answer::Norm { clock, square };
+                return ShardAnswer::Norm { clock, square };
             }
             if state.finished {
-                return Answer::Finished;
+                return ShardAnswer::Finished;
             }
             if let Some(lost) = state.chief_lost {
                 return self.interrupted(&state, lost, Vec::new());
             }
-            if state.is_chief(seat.task) {
+            if state.is_chief(connection_id.task) {
                 let departed = self.to_decide_on(&state, began);
                 if !departed.is_empty() {
                     state.awaits_decision = true;
                     let buffer = Vec::new();
-                    return Answer::Gone { departed, buffer };
+                    return ShardAnswer::Gone { departed, buffer };
                 }
             }
             state = self.wait_a_while(state);
@@ -107,7 +111,7 @@ impl Exchange {
 
     /// Coordinator: returns the workers that it must decide on before its answer, for which it has
     /// waited since `began`.
-    fn to_decide_on(&self, state: &State, began: Instant) -> Vec<Departed> {
+    fn to_decide_on(&self, state: &ShardState, began: Instant) -> Vec<Departed> {
         let mut out = if self.is_bsp() && self.backup() == 0 && !state.cannot_complete() {
             // A departed worker that has pushed the step still takes part in it.
             Vec::new()
@@ -121,14 +125,14 @@ impl Exchange {
     }
 
     /// BSP: applies the step once all counted workers have pushed it.
-    pub(super) fn apply_if_complete(&self, state: &mut State) {
+    pub(super) fn apply_if_complete(&self, state: &mut ShardState) {
         if self.clips {
             return self.sum_up_if_complete(state);
         }
         if state.parted.is_some() {
             return self.apply_parts_if_complete(state);
         }
-        if !state.can_complete(self.backup()) || state.phase != Phase::Ready {
+        if !state.can_complete(self.backup()) || state.phase != TensorPhase::Ready {
             return;
         }
         if self.can_apply_codes(state) {
@@ -154,7 +158,7 @@ impl Exchange {
     }
 
     /// Returns the pushes of a complete step in the order of ranks, and the factor for their sum.
-    pub(super) fn take_pushes(&self, state: &mut State) -> (Vec<(TaskId, Push)>, f32) {
+    pub(super) fn take_pushes(&self, state: &mut ShardState) -> (Vec<(TaskId, Push)>, f32) {
         let parameters = {
             let tensors = state.tensors.read().expect("no update has panicked");
             tensors.parameters().len()
@@ -168,7 +172,7 @@ impl Exchange {
     }
 
     /// Like [`Self::take_pushes`], without decoding.
-    pub(super) fn take_as_they_are(&self, state: &mut State) -> (Vec<(TaskId, Push)>, f32) {
+    pub(super) fn take_as_they_are(&self, state: &mut ShardState) -> (Vec<(TaskId, Push)>, f32) {
         let mut pushes = Vec::with_capacity(state.members.len());
         let mut targets = 0;
         let measures = state.version.is_multiple_of(NoisePart::EVERY);
@@ -207,7 +211,7 @@ impl Exchange {
     /// Returns the buffers of pushes to their workers, except the first, which contains the sum.
     pub(super) fn give_back(
         &self,
-        state: &mut State,
+        state: &mut ShardState,
         pushes: Vec<(TaskId, Push)>,
     ) -> (TaskId, Vec<f32>) {
         let mut pushes = pushes
@@ -221,12 +225,17 @@ impl Exchange {
     }
 
     /// BSP: creates the answer after the step's sum was applied, and replicates it.
-    pub(super) fn complete(&self, state: &mut State, sum: (TaskId, Vec<f32>), factors: Factors) {
+    pub(super) fn complete(
+        &self,
+        state: &mut ShardState,
+        sum: (TaskId, Vec<f32>),
+        factors: Factors,
+    ) {
         if state.version.is_multiple_of(NoisePart::EVERY) {
             let tensors = state.tensors.read().expect("no update has panicked");
             state.noise.whole = tensors.square_norm(&sum.1, factors.scale);
         }
-        if let Some(squeeze) = state.squeeze.clone().filter(|_| self.answers_encoded()) {
+        if let Some(shard_codec) = state.shard_codec.clone().filter(|_| self.answers_encoded()) {
             let salt = Salt {
                 seed: self.recipe.seed,
                 step: state.updates,
@@ -234,7 +243,7 @@ impl Exchange {
             let mut deltas = state.take_deltas();
             let mut tensors = state.tensors.write().expect("no update has panicked");
             let (parameters, known) = tensors.parameters_and_known();
-            squeeze.encode_pull(salt, parameters, known, &mut deltas);
+            shard_codec.encode_pull(salt, parameters, known, &mut deltas);
             drop(tensors);
             state.deltas = Some(Arc::new(deltas));
         }
@@ -248,12 +257,14 @@ impl Exchange {
 
     pub(super) fn push_stale(
         &self,
-        mut state: MutexGuard<'_, State>,
-        seat: Seat,
+        mut state: MutexGuard<'_, ShardState>,
+        connection_id: ConnectionId,
         mut push: Push,
-    ) -> Answer {
+    ) -> ShardAnswer {
         let update = state.updates;
-        let read_at = state.member(seat.task).map_or(0, |member| member.read_at);
+        let read_at = state
+            .member(connection_id.task)
+            .map_or(0, |member| member.read_at);
         let factors = Factors {
             scale: self.grad_scale,
             rate: match self.consistency.rate() {
@@ -269,20 +280,22 @@ impl Exchange {
             .update_by(update, &mut [&mut push.gradients], factors);
         state.updates += 1;
         state.stats.add(push.stats);
-        let next = state.member(seat.task).map_or(0, |member| member.clock);
-        state.now_holds(seat.task, next);
+        let next = state
+            .member(connection_id.task)
+            .map_or(0, |member| member.clock);
+        state.now_holds(connection_id.task, next);
         self.ship(&mut state, &push.gradients, factors);
         self.changed.notify_all();
-        self.answer_stale(state, seat, push.gradients)
+        self.answer_stale(state, connection_id, push.gradients)
     }
 
     /// SSP and ASP: waits until the worker may continue.
     pub(super) fn answer_stale(
         &self,
-        mut state: MutexGuard<'_, State>,
-        seat: Seat,
+        mut state: MutexGuard<'_, ShardState>,
+        connection_id: ConnectionId,
         buffer: Vec<f32>,
-    ) -> Answer {
+    ) -> ShardAnswer {
         let began = clock::now();
         let staleness = match self.consistency {
             Consistency::Ssp { staleness, .. } => u64::from(staleness),
@@ -290,27 +303,29 @@ impl Exchange {
         };
         loop {
             if state.finished {
-                return Answer::Finished;
+                return ShardAnswer::Finished;
             }
             if let Some(lost) = state.chief_lost {
                 return self.interrupted(&state, lost, buffer);
             }
-            if state.is_chief(seat.task) {
+            if state.is_chief(connection_id.task) {
                 let departed = self.to_decide_on(&state, began);
                 if !departed.is_empty() {
-                    return Answer::Gone { departed, buffer };
+                    return ShardAnswer::Gone { departed, buffer };
                 }
             } else if let Some((_, change)) = &state.pending {
                 let view = Arc::new(change.view.clone());
-                return Answer::Moved { view, buffer };
+                return ShardAnswer::Moved { view, buffer };
             }
             let slowest = state.slowest();
-            let clock = state.member(seat.task).map_or(0, |member| member.clock);
-            if self.asks(&mut state, seat.task) {
-                return Answer::HandOver { clock, buffer };
+            let clock = state
+                .member(connection_id.task)
+                .map_or(0, |member| member.clock);
+            if self.asks(&mut state, connection_id.task) {
+                return ShardAnswer::HandOver { clock, buffer };
             }
             if clock.saturating_sub(slowest) <= staleness {
-                return self.parameters(&mut state, seat, buffer, None, None);
+                return self.parameters(&mut state, connection_id, buffer, None, None);
             }
             state = self.wait_a_while(state);
         }
@@ -318,12 +333,12 @@ impl Exchange {
 
     pub(super) fn parameters(
         &self,
-        state: &mut State,
-        seat: Seat,
+        state: &mut ShardState,
+        connection_id: ConnectionId,
         mut buffer: Vec<f32>,
-        view: Option<Arc<View>>,
+        view: Option<Arc<TaskSetView>>,
         deltas: Option<Arc<Vec<u8>>>,
-    ) -> Answer {
+    ) -> ShardAnswer {
         let tensors = Arc::clone(&state.tensors);
         let copied = !self.is_bsp() || self.backup() > 0;
         if copied {
@@ -338,22 +353,24 @@ impl Exchange {
             state.slowest()
         };
         let keeps = match deltas {
-            Some(_) => state.held.is_due(version),
+            Some(_) => state.residuals.is_due(version),
             // A pull, which has a view, belongs to no push.
-            None => view.is_none() && self.is_to_say(state, seat.task),
+            None => view.is_none() && self.is_to_say(state, connection_id.task),
         };
-        let member = state.member(seat.task).expect("a member is answered");
+        let member = state
+            .member(connection_id.task)
+            .expect("a member is answered");
         if self.backup() > 0 {
             member.clock = version;
         }
         member.answered = member.clock;
         member.read_at = updates;
-        Answer::Parameters {
+        ShardAnswer::Parameters {
             view,
             clock: member.clock,
-            stats: state.take_stats(seat.task),
+            stats: state.take_stats(connection_id.task),
             slowest,
-            noise: state.take_noise(seat.task),
+            noise: state.take_noise(connection_id.task),
             tensors,
             deltas,
             keeps,
@@ -362,8 +379,13 @@ impl Exchange {
         }
     }
 
-    pub(super) fn interrupted(&self, state: &State, lost: bool, buffer: Vec<f32>) -> Answer {
-        Answer::Interrupted {
+    pub(super) fn interrupted(
+        &self,
+        state: &ShardState,
+        lost: bool,
+        buffer: Vec<f32>,
+    ) -> ShardAnswer {
+        ShardAnswer::Interrupted {
             version: state.next_step(self.consistency),
             lost,
             buffer,
@@ -371,12 +393,12 @@ impl Exchange {
     }
 }
 
-impl State {
+impl ShardState {
     /// Counts an applied step.
     pub(super) fn completed(&mut self) {
         self.updates += 1;
         self.version += 1;
-        self.held.forget_before(self.version);
+        self.residuals.forget_before(self.version);
     }
 
     /// Returns the noise measurement to the coordinator.

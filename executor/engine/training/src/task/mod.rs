@@ -9,4 +9,4 @@ mod run;
 
 pub use events::EventsFile;
 pub use folder::{FolderError, TaskFolder};
-pub use run::{Options, main};
+pub use run::{TaskArgs, main};

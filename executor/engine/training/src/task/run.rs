@@ -3,12 +3,12 @@
 use super::events::EventsFile;
 use super::folder::TaskFolder;
 use crate::document;
-use crate::shard::{End, Exchange, Identity, Recipe, Shard};
+use crate::shard::{Identity, Recipe, ShardEnd, ShardExchange, ShardServer};
 use crate::stop::StopFlag;
-use crate::worker::{self, Ending, OwnClip, Reporter, Surroundings, WorkerError};
+use crate::worker::{self, ExitReason, OwnClip, Reporter, WorkerContext, WorkerError};
 use muster_comm::log;
 use muster_compute::cuda::{ComputePrecision, Device, DeviceChoice};
-use muster_model::assignment::{Peer, TaskLaunch, TaskReport, exit_code};
+use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
 use muster_model::error_chain::chain;
 use muster_model::place::Place;
 use muster_model::task::Role;
@@ -23,7 +23,7 @@ use std::time::Duration;
     version,
     about = "Runs one task of a training job: a worker or a PS shard"
 )]
-pub struct Options {
+pub struct TaskArgs {
     /// Folder of the task, with task.json and peers.json.
     #[arg(long)]
     pub folder: PathBuf,
@@ -55,7 +55,7 @@ pub struct Options {
 
 /// Runs the task to its end and returns the exit code of the process.
 #[must_use]
-pub fn main(options: &Options) -> i32 {
+pub fn main(options: &TaskArgs) -> i32 {
     let folder = TaskFolder::new(&options.folder);
     let opened = folder
         .launch()
@@ -94,7 +94,7 @@ fn run_worker(
     launch: &TaskLaunch,
     rank: u32,
     folder: &TaskFolder,
-    options: &Options,
+    options: &TaskArgs,
     events: &EventsFile,
     stop: StopFlag,
 ) -> i32 {
@@ -111,7 +111,7 @@ fn run_worker(
         }
         Err(error) => return failed(events, chain(&error), true),
     };
-    let around = Surroundings {
+    let ctx = WorkerContext {
         device: &device,
         checkpoint_root: &options.checkpoint_root,
         dataset_root: &options.dataset_root,
@@ -126,9 +126,9 @@ fn run_worker(
         sockets: options.sockets.as_ref().unwrap_or(&options.folder),
         threads: options.threads,
     };
-    match worker::run(launch, rank, &around) {
-        Ok(Ending::Finished | Ending::Interrupted) => exit_code::DONE,
-        Ok(Ending::PeerLost) => exit_code::PEER_LOST,
+    match worker::run(launch, rank, &ctx) {
+        Ok(ExitReason::Finished | ExitReason::Interrupted) => exit_code::DONE,
+        Ok(ExitReason::PeerLost) => exit_code::PEER_LOST,
         Err(error) => {
             let retryable = error.is_retryable();
             failed(events, chain(&error), retryable)
@@ -139,7 +139,7 @@ fn run_worker(
 fn run_shard(
     launch: &TaskLaunch,
     folder: &TaskFolder,
-    options: &Options,
+    options: &TaskArgs,
     events: &EventsFile,
     stop: &StopFlag,
 ) -> i32 {
@@ -156,7 +156,7 @@ fn run_shard(
         seed: engine.seed,
     };
     let consistency = launch.spec.exchange.consistency;
-    let mut exchange = Exchange::new(
+    let mut exchange = ShardExchange::new(
         launch.task_id,
         recipe,
         consistency,
@@ -169,9 +169,9 @@ fn run_shard(
         secret: launch.secret.clone(),
     };
     if launch.spec.exchange.shard_replicas > 0 {
-        exchange = exchange.with_follower(identity.clone());
+        exchange = exchange.with_replication(identity.clone());
     }
-    let mut shard = match Shard::bind(&options.listen_host, identity, exchange) {
+    let mut shard = match ShardServer::bind(&options.listen_host, identity, exchange) {
         Ok(shard) => shard,
         Err(error) => return failed(events, chain(&error), true),
     };
@@ -192,12 +192,16 @@ fn run_shard(
         let newer = folder
             .peers()
             .filter(|peers| peers.revision > launch.revision);
-        let is_me = |peer: &Peer| peer.task_id == launch.task_id;
-        newer.is_none_or(|peers| peers.ps_shards.iter().any(is_me))
+        newer.is_none_or(|peers| {
+            peers
+                .ps_shards
+                .iter()
+                .any(|peer| peer.task_id == launch.task_id)
+        })
     };
     match shard.serve_while(stop, &is_wanted, &tell) {
-        Ok(End::Finished | End::Stopped) => exit_code::DONE,
-        Ok(End::PeerLost) => exit_code::PEER_LOST,
+        Ok(ShardEnd::Finished | ShardEnd::Stopped) => exit_code::DONE,
+        Ok(ShardEnd::PeerLost) => exit_code::PEER_LOST,
         Err(error) => failed(events, chain(&error), true),
     }
 }

@@ -19,14 +19,14 @@ const FILLED_AT_ONCE: usize = 1 << 17;
 #[derive(Debug, Clone)]
 pub struct Buffers {
     inputs: Vec<f32>,
-    answers: Answers,
+    answers: BufferTargets,
     /// Values per example.
     input_len: usize,
     target_len: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Answers {
+enum BufferTargets {
     Classes(Vec<u32>),
     Values(Vec<f32>),
     /// The inputs themselves, because the network is an autoencoder.
@@ -39,9 +39,9 @@ impl Buffers {
     pub fn new(network: &Network, data: &DatasetSplits, examples: usize) -> Self {
         let (input_len, target_len) = (data.input.len(), network.targets());
         let answers = match data.task {
-            _ if network.wants_classes() => Answers::Classes(vec![0; examples * target_len]),
-            LearningTask::Classify { .. } => Answers::Inputs,
-            LearningTask::Regress { .. } => Answers::Values(vec![0.0; examples * target_len]),
+            _ if network.wants_classes() => BufferTargets::Classes(vec![0; examples * target_len]),
+            LearningTask::Classify { .. } => BufferTargets::Inputs,
+            LearningTask::Regress { .. } => BufferTargets::Values(vec![0.0; examples * target_len]),
         };
         Self {
             inputs: vec![0.0; examples * input_len],
@@ -62,11 +62,11 @@ impl Buffers {
         let inputs = &mut self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         match &mut self.answers {
-            Answers::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
-            Answers::Values(values) => {
+            BufferTargets::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
+            BufferTargets::Values(values) => {
                 examples.fill(indices, inputs, BatchTargetsMut::Values(&mut values[..len]));
             }
-            Answers::Inputs => examples.fill_inputs(indices, inputs),
+            BufferTargets::Inputs => examples.fill_inputs(indices, inputs),
         }
         examples.augment(inputs, draw);
     }
@@ -76,9 +76,9 @@ impl Buffers {
         let inputs = &self.inputs[..count * self.input_len];
         let len = count * self.target_len;
         let targets = match &self.answers {
-            Answers::Classes(classes) => BatchTargets::Classes(&classes[..len]),
-            Answers::Values(values) => BatchTargets::Values(&values[..len]),
-            Answers::Inputs => BatchTargets::Values(inputs),
+            BufferTargets::Classes(classes) => BatchTargets::Classes(&classes[..len]),
+            BufferTargets::Values(values) => BatchTargets::Values(&values[..len]),
+            BufferTargets::Inputs => BatchTargets::Values(inputs),
         };
         Batch {
             inputs,
@@ -90,7 +90,7 @@ impl Buffers {
 
 /// A worker's examples of each update, and their random draws.
 #[derive(Debug, Clone)]
-struct Share {
+struct WorkerShare {
     global: GlobalBatches,
     rank: usize,
     workers: usize,
@@ -110,7 +110,7 @@ struct Skew {
     own: ExampleShard,
 }
 
-impl Share {
+impl WorkerShare {
     /// Returns the number of examples of an update over all workers.
     fn update(&self) -> usize {
         let batch = self.global.batch();
@@ -161,9 +161,9 @@ impl Share {
 /// is the number of examples before the update.
 #[derive(Debug)]
 pub struct Batches {
-    share: Share,
+    share: WorkerShare,
     buffers: Buffers,
-    ahead: Option<Ahead>,
+    ahead: Option<BatchPrefetcher>,
 }
 
 impl Batches {
@@ -176,7 +176,7 @@ impl Batches {
         workers: usize,
         buffers: impl FnOnce(usize) -> Buffers,
     ) -> Self {
-        let share = Share {
+        let share = WorkerShare {
             global,
             rank,
             workers,
@@ -253,7 +253,7 @@ impl Batches {
             self.share.fill(&mut self.buffers, examples, place);
         }
         if self.ahead.is_none() && self.is_worth_a_thread(examples) {
-            self.ahead = Ahead::start(&self.share, &self.buffers, examples);
+            self.ahead = BatchPrefetcher::start(&self.share, &self.buffers, examples);
         }
         if let Some(ahead) = &mut self.ahead {
             ahead.begin(self.share.after(place));
@@ -298,7 +298,7 @@ impl Batches {
 
 /// A thread that fills the next batch.
 #[derive(Debug)]
-struct Ahead {
+struct BatchPrefetcher {
     /// `None` only while the thread ends.
     places: Option<SyncSender<(u64, Buffers)>>,
     filled: Receiver<(u64, Buffers)>,
@@ -307,9 +307,9 @@ struct Ahead {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Ahead {
+impl BatchPrefetcher {
     /// Returns `None` if no thread can be started. Training works without it.
-    fn start(share: &Share, buffers: &Buffers, examples: &Examples) -> Option<Self> {
+    fn start(share: &WorkerShare, buffers: &Buffers, examples: &Examples) -> Option<Self> {
         let (places, asked) = sync_channel::<(u64, Buffers)>(1);
         let (done, filled) = sync_channel(1);
         let (mut share, examples) = (share.clone(), examples.clone());
@@ -358,7 +358,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for BatchPrefetcher {
     fn drop(&mut self) {
         self.places = None;
         if let Some(thread) = self.thread.take() {
@@ -411,8 +411,9 @@ mod tests {
         let network = zoo::mlp(data.input, &[], 3).unwrap();
         let new = |rank, workers| {
             let global = global(5, 30, 8).unwrap();
-            let buffers = |examples| Buffers::new(&network, &data, examples);
-            Batches::new(global, 5, rank, workers, buffers)
+            Batches::new(global, 5, rank, workers, |examples| {
+                Buffers::new(&network, &data, examples)
+            })
         };
         let fresh = |step, rank, workers| {
             let mut batches = new(rank, workers);

@@ -8,20 +8,21 @@
 //! clock. The work that is lost or repeated is at most the distance between the workers.
 
 use super::error::WorkerError;
-use super::exchange::{Exchange, Trouble};
-use super::model::Model;
-use super::progress::{Meter, Noise, StepTimes};
-use super::resume::Start;
+use super::exchange::{WorkerExchange, WorkerStepError};
+use super::model::WorkerModel;
+use super::progress::{NoiseReport, ProgressMeter, StepTimes};
+use super::resume::ExchangeStart;
 use super::saver::Saver;
-use super::shards::Snapshot;
-use super::stop_rules::{Standing, reached};
-use super::train::{Ending, Surroundings};
+use super::shards::ShardSnapshot;
+use super::stop_rules::{TrainingProgress, reached};
+use super::train::{ExitReason, WorkerContext};
 use crate::checkpoint::{
-    Curve, DEFAULT_PART_BYTES, Depot, Kind, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+    CheckpointStore, DEFAULT_PART_BYTES, DataPosition, LossProgress, Manifest, NamedBlock,
+    RANDOMNESS, TaskCounts, WriteKind,
 };
 use crate::document;
 use muster_comm::log;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::progress::{Evaluation, Sample, Split};
@@ -36,35 +37,35 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Duties of rank 0.
 pub(super) struct Chief<'a> {
     launch: &'a TaskLaunch,
-    around: &'a Surroundings<'a>,
+    ctx: &'a WorkerContext<'a>,
     saver: Saver<'a>,
     steps_per_epoch: u64,
     train_examples: u64,
     blocks: Vec<NamedBlock>,
-    curve: Curve,
-    meter: Meter,
+    curve: LossProgress,
+    meter: ProgressMeter,
     began: Instant,
     logged_at: Instant,
     /// Number of completed steps, to which the counts refer.
     step: u64,
     /// Workers and shards of the last completed step.
-    layout: Layout,
+    layout: TaskCounts,
     evaluation: Option<Evaluation>,
     /// Gradient noise scale in examples, as the exchange measured it.
     noise_scale: Option<f64>,
     /// Step at whose beginning an announced snapshot is due.
     noticed: Option<u64>,
     /// State of the last evaluation, if training ends with it.
-    measured: Option<Snapshot>,
+    measured: Option<ShardSnapshot>,
 }
 
 impl<'a> Chief<'a> {
     pub fn new(
         launch: &'a TaskLaunch,
-        depot: Depot,
-        model: &Model,
-        start: Start,
-        around: &'a Surroundings<'a>,
+        store: CheckpointStore,
+        model: &WorkerModel,
+        start: ExchangeStart,
+        ctx: &'a WorkerContext<'a>,
     ) -> Result<Self, WorkerError> {
         let now = clock::now();
         let blocks = model.network.blocks().iter().map(|block| NamedBlock {
@@ -76,22 +77,22 @@ impl<'a> Chief<'a> {
         let saved = start.on_disk.then_some(start.step);
         let size = (start.contents.parameters.len(), start.contents.state.len());
         let policy = launch.spec.checkpoint.clone();
-        let peers = Arc::clone(&around.peers);
+        let peers = Arc::clone(&ctx.peers);
         let spared = Arc::new(move || peers().map(|peers| peers.spared));
-        let saver = Saver::start(depot, policy, spared, size, saved, around.reporter)?;
+        let saver = Saver::start(store, policy, spared, size, saved, ctx.reporter)?;
         Ok(Self {
             launch,
-            around,
+            ctx,
             saver,
             steps_per_epoch: model.batches.steps_per_epoch(),
             train_examples: model.data.train.len() as u64,
             blocks: blocks.collect(),
             curve: start.curve,
-            meter: Meter::start(),
+            meter: ProgressMeter::start(),
             began: now,
             logged_at: now,
             step: start.step,
-            layout: Layout {
+            layout: TaskCounts {
                 workers: launch.workers,
                 ps_shards: launch.ps_shards,
             },
@@ -103,7 +104,7 @@ impl<'a> Chief<'a> {
     }
 
     /// Reports that training begins at `step`.
-    pub fn ready(&mut self, step: u64, layout: Layout) -> Result<(), WorkerError> {
+    pub fn ready(&mut self, step: u64, layout: TaskCounts) -> Result<(), WorkerError> {
         self.layout = layout;
         log::line(format_args!(
             "training from step {step} (epoch {:.2}) with {} workers and {} PS shards",
@@ -116,15 +117,15 @@ impl<'a> Chief<'a> {
 
     /// Evaluates the checkpoint of another job from which this job starts, so that its curve begins
     /// there.
-    pub fn measure_origin(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+    pub fn measure_origin(&mut self, model: &mut WorkerModel) -> Result<(), WorkerError> {
         self.evaluate(model)?;
-        self.meter = Meter::start();
+        self.meter = ProgressMeter::start();
         Ok(())
     }
 
     /// Returns the reason why training ends at `step`, if a stop rule is met.
     pub fn over(&self, step: u64) -> Option<String> {
-        let standing = Standing {
+        let standing = TrainingProgress {
             step,
             steps_per_epoch: self.steps_per_epoch,
             epoch_losses: &self.curve.epoch_losses,
@@ -137,12 +138,12 @@ impl<'a> Chief<'a> {
     /// Does what is due after `step` steps. Returns the reason if training ends.
     pub fn after_step(
         &mut self,
-        model: &mut Model,
-        exchange: &mut (dyn Exchange + '_),
+        model: &mut WorkerModel,
+        exchange: &mut (dyn WorkerExchange + '_),
         step: u64,
         stats: StepStats,
         times: StepTimes,
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, WorkerStepError> {
         // One step, or several where the batch grows with the workers.
         let before = std::mem::replace(&mut self.step, step);
         self.noise_scale = exchange.noise_scale();
@@ -152,19 +153,19 @@ impl<'a> Chief<'a> {
             self.curve.end_epoch();
         }
         // A coordinator that must stop uses the announced snapshot when it leaves.
-        let is_noticed = self.noticed == Some(step) && !self.around.stop.is_set();
+        let is_noticed = self.noticed == Some(step) && !self.ctx.stop.is_set();
         let mut snapshot = None;
         if self.evaluates(before, step) {
             // Before the evaluation, because its time is not training time.
             self.sample(true)?;
             snapshot = self.measure(model, exchange, is_noticed)?;
-            self.meter = Meter::start();
+            self.meter = ProgressMeter::start();
         }
         self.sample(false)?;
         self.layout = exchange.layout();
         let over = self.over(step);
         self.saver.settle()?;
-        let stops = self.around.stop.is_set();
+        let stops = self.ctx.stop.is_set();
         if over.is_some() || stops {
             self.measured = snapshot.filter(|_| over.is_some());
             return Ok(over);
@@ -184,7 +185,7 @@ impl<'a> Chief<'a> {
             };
             let manifest = self.manifest(step, &snapshot);
             self.saver.begin(manifest, snapshot.contents, source);
-            self.meter = Meter::start();
+            self.meter = ProgressMeter::start();
         } else if let Some(snapshot) = snapshot {
             self.saver.take_back(snapshot.contents);
         }
@@ -194,7 +195,7 @@ impl<'a> Chief<'a> {
 
     /// Announces a checkpoint one step ahead, where the exchange needs notice. A checkpoint is due
     /// after the step that follows `step`, or is overdue (`is_owed`).
-    pub fn foresee(&mut self, exchange: &mut (dyn Exchange + '_), step: u64, is_owed: bool) {
+    pub fn foresee(&mut self, exchange: &mut (dyn WorkerExchange + '_), step: u64, is_owed: bool) {
         let next = step + 1;
         let is_one = || {
             let measured = self.saver.keeps_best() && self.evaluates(step, next);
@@ -222,10 +223,10 @@ impl<'a> Chief<'a> {
     /// loss of an encoded answer.
     fn measure(
         &mut self,
-        model: &mut Model,
-        exchange: &mut (dyn Exchange + '_),
+        model: &mut WorkerModel,
+        exchange: &mut (dyn WorkerExchange + '_),
         is_noticed: bool,
-    ) -> Result<Option<Snapshot>, Trouble> {
+    ) -> Result<Option<ShardSnapshot>, WorkerStepError> {
         if !is_noticed || !self.saver.keeps_best() {
             self.evaluate(model)?;
             return Ok(None);
@@ -241,16 +242,16 @@ impl<'a> Chief<'a> {
     /// Copies the present state.
     fn copy(
         &mut self,
-        model: &mut Model,
-        exchange: &mut (dyn Exchange + '_),
-    ) -> Result<Snapshot, Trouble> {
+        model: &mut WorkerModel,
+        exchange: &mut (dyn WorkerExchange + '_),
+    ) -> Result<ShardSnapshot, WorkerStepError> {
         let snapshot = exchange.snapshot(model, self.saver.spare())?;
         Ok(self.copied(snapshot)?)
     }
 
     /// Clears the announcement, because the other workers send their residuals once per
     /// announcement. A coordinator that leaves at this step announces another snapshot.
-    fn copied(&mut self, snapshot: Snapshot) -> Result<Snapshot, WorkerError> {
+    fn copied(&mut self, snapshot: ShardSnapshot) -> Result<ShardSnapshot, WorkerError> {
         self.noticed = None;
         self.count(snapshot.counted)?;
         Ok(snapshot)
@@ -265,15 +266,15 @@ impl<'a> Chief<'a> {
         Ok(())
     }
 
-    fn announce(&mut self, exchange: &mut (dyn Exchange + '_), step: u64) {
+    fn announce(&mut self, exchange: &mut (dyn WorkerExchange + '_), step: u64) {
         self.noticed = Some(step);
         exchange.notice(step);
     }
 
     /// Whether a coordinator that must stop before `step` does one more step. If so, announces the
     /// snapshot after it.
-    pub fn gives_notice(&mut self, exchange: &mut (dyn Exchange + '_), step: u64) -> bool {
-        let is_late = self.noticed == Some(step) || self.around.stop.must_hurry();
+    pub fn gives_notice(&mut self, exchange: &mut (dyn WorkerExchange + '_), step: u64) -> bool {
+        let is_late = self.noticed == Some(step) || self.ctx.stop.must_hurry();
         if is_late || !exchange.needs_notice() {
             return false;
         }
@@ -289,16 +290,16 @@ impl<'a> Chief<'a> {
     /// Excludes the suspension, of length `stood`, from the training time.
     pub fn go_on(&mut self, stood: Duration) {
         self.began += stood;
-        self.meter = Meter::start();
+        self.meter = ProgressMeter::start();
     }
 
     /// Ends training: evaluates, writes the last checkpoint and the model, and ends the exchange.
     pub fn finish(
         mut self,
-        model: &mut Model,
-        mut exchange: Box<dyn Exchange + '_>,
+        model: &mut WorkerModel,
+        mut exchange: Box<dyn WorkerExchange + '_>,
         reason: String,
-    ) -> Result<Ending, Trouble> {
+    ) -> Result<ExitReason, WorkerStepError> {
         self.sample(true)?;
         exchange.conclude(model)?;
         let (snapshot, is_measured) = match self.measured.take() {
@@ -316,16 +317,16 @@ impl<'a> Chief<'a> {
         let manifest = self.manifest(self.step, &snapshot);
         let mut contents = snapshot.contents;
         // Training has ended, so the write is retried for as long as the store fails.
-        let stop = &self.around.stop;
+        let stop = &self.ctx.stop;
         if self.saver.saved() != Some(self.step) {
-            let kind = Kind::Checkpoint;
+            let kind = WriteKind::Checkpoint;
             self.saver
                 .write_through(kind, &manifest, contents, stop, None)?;
             contents = self.saver.spare();
         }
         let path = self
             .saver
-            .write_through(Kind::Final, &manifest, contents, stop, None)?;
+            .write_through(WriteKind::Final, &manifest, contents, stop, None)?;
         let model_path = path.expect("a model has a path");
         log::line(format_args!(
             "finished at step {}: {reason}; model in {model_path}",
@@ -338,21 +339,21 @@ impl<'a> Chief<'a> {
             model_path,
         })?;
         exchange.done();
-        Ok(Ending::Finished)
+        Ok(ExitReason::Finished)
     }
 
     /// Stops before the end of training, on request or because a worker has left. Writes a
     /// checkpoint if the whole state has one version.
     pub fn leave(
         mut self,
-        model: &mut Model,
-        mut exchange: Box<dyn Exchange + '_>,
+        model: &mut WorkerModel,
+        mut exchange: Box<dyn WorkerExchange + '_>,
         lost: bool,
-    ) -> Result<Ending, Trouble> {
+    ) -> Result<ExitReason, WorkerStepError> {
         let ending = if lost {
-            Ending::PeerLost
+            ExitReason::PeerLost
         } else {
-            Ending::Interrupted
+            ExitReason::Interrupted
         };
         self.sample(true)?;
         let snapshot = self.copy(model, exchange.as_mut())?;
@@ -364,16 +365,16 @@ impl<'a> Chief<'a> {
                 snapshot.versions
             ));
             exchange.goodbye();
-            return Ok(Ending::PeerLost);
+            return Ok(ExitReason::PeerLost);
         };
         self.step = step;
         if self.saver.saved() != Some(step) {
             let manifest = self.manifest(step, &snapshot);
             let limit = if lost { Saver::last_stand() } else { None };
-            let stop = &self.around.stop;
+            let stop = &self.ctx.stop;
             let contents = snapshot.contents;
             self.saver
-                .write_through(Kind::Checkpoint, &manifest, contents, stop, limit)?;
+                .write_through(WriteKind::Checkpoint, &manifest, contents, stop, limit)?;
         }
         log::line(format_args!("stopped at step {step}"));
         model.pacer.end();
@@ -389,7 +390,7 @@ impl<'a> Chief<'a> {
             .filter(|evaluation| evaluation.step == self.step)
     }
 
-    fn manifest(&self, step: u64, snapshot: &Snapshot) -> Manifest {
+    fn manifest(&self, step: u64, snapshot: &ShardSnapshot) -> Manifest {
         let spec = &self.launch.spec;
         Manifest {
             format: Manifest::FORMAT,
@@ -420,7 +421,7 @@ impl<'a> Chief<'a> {
         }
     }
 
-    fn evaluate(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+    fn evaluate(&mut self, model: &mut WorkerModel) -> Result<(), WorkerError> {
         let (loss, accuracy) = model.evaluate()?;
         let evaluation = Evaluation {
             step: self.step,
@@ -461,19 +462,19 @@ impl<'a> Chief<'a> {
     }
 
     /// Returns the exchange's noise scale, and whether updates gain from it (AdaScale).
-    fn noise(&self) -> Noise {
-        Noise {
+    fn noise(&self) -> NoiseReport {
+        NoiseReport {
             scale: self.noise_scale,
             gains: self.launch.spec.engine().batch_rule == BatchRule::AdaScale,
         }
     }
 
-    fn position(&self, step: u64) -> Position {
-        Position::at(step, self.steps_per_epoch, self.train_examples)
+    fn position(&self, step: u64) -> DataPosition {
+        DataPosition::at(step, self.steps_per_epoch, self.train_examples)
     }
 
     fn report(&self, report: &TaskReport) -> Result<(), WorkerError> {
-        Ok(self.around.reporter.report(report)?)
+        Ok(self.ctx.reporter.report(report)?)
     }
 }
 

@@ -5,56 +5,68 @@
 
 use super::error::WorkerError;
 use super::link::Reply;
-use super::model::Model;
+use super::model::WorkerModel;
 use super::progress::StepTimes;
-use super::resume::Start;
-use super::shards::Snapshot;
-use super::train::Ending;
-use crate::checkpoint::{Contents, Layout, Source};
+use super::resume::ExchangeStart;
+use super::shards::ShardSnapshot;
+use super::train::ExitReason;
+use crate::checkpoint::{Contents, ContentsSource, TaskCounts};
 use muster_comm::log;
 use muster_comm::wire::WireError;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_model::error_chain::chain;
 
 /// A worker's side of the exchange, after it has joined.
-pub(super) trait Exchange {
+pub(super) trait WorkerExchange {
     /// Coordinator: initialises the exchange with `start` and copies its parameters into the model.
     ///
     /// # Errors
-    /// [`Trouble`].
-    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble>;
+    /// [`WorkerStepError`].
+    fn begin(
+        &mut self,
+        model: &mut WorkerModel,
+        start: &ExchangeStart,
+    ) -> Result<(), WorkerStepError>;
 
     /// Other workers: waits for the present parameters. Returns the next step.
     ///
     /// # Errors
-    /// [`Trouble`].
-    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble>;
+    /// [`WorkerStepError`].
+    fn receive(&mut self, model: &mut WorkerModel) -> Result<ExchangeAnswer, WorkerStepError>;
 
     /// Computes this worker's gradients of `step` and waits for the next parameters. The exchange
     /// starts the computation, because it can send gradients while the others are computed.
     ///
     /// # Errors
-    /// [`Trouble`].
-    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble>;
+    /// [`WorkerStepError`].
+    fn step(
+        &mut self,
+        model: &mut WorkerModel,
+        step: u64,
+    ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError>;
 
     /// Coordinator: copies the state between two steps for a checkpoint. Reuses the memory of
     /// `into` where it is large enough.
     ///
     /// # Errors
-    /// [`Trouble`].
-    fn snapshot(&mut self, model: &mut Model, into: Contents) -> Result<Snapshot, Trouble>;
+    /// [`WorkerStepError`].
+    fn snapshot(
+        &mut self,
+        model: &mut WorkerModel,
+        into: Contents,
+    ) -> Result<ShardSnapshot, WorkerStepError>;
 
     /// Coordinator: like [`Self::snapshot`], for a checkpoint that is written while training
     /// continues. If it returns a source, the source fills the contents later, with the state of
     /// this moment.
     ///
     /// # Errors
-    /// [`Trouble`].
+    /// [`WorkerStepError`].
     fn snapshot_from(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         into: Contents,
-    ) -> Result<(Snapshot, Option<Box<dyn Source>>), Trouble> {
+    ) -> Result<(ShardSnapshot, Option<Box<dyn ContentsSource>>), WorkerStepError> {
         Ok((self.snapshot(model, into)?, None))
     }
 
@@ -62,8 +74,8 @@ pub(super) trait Exchange {
     /// final parameters.
     ///
     /// # Errors
-    /// [`Trouble`].
-    fn conclude(&mut self, _: &mut Model) -> Result<(), Trouble> {
+    /// [`WorkerStepError`].
+    fn conclude(&mut self, _: &mut WorkerModel) -> Result<(), WorkerStepError> {
         Ok(())
     }
 
@@ -89,7 +101,7 @@ pub(super) trait Exchange {
     }
 
     /// Returns the present numbers of workers and PS shards.
-    fn layout(&self) -> Layout;
+    fn layout(&self) -> TaskCounts;
 
     /// Coordinator: ends training for all workers and leaves. The model must be stored.
     fn done(self: Box<Self>);
@@ -100,7 +112,7 @@ pub(super) trait Exchange {
 
 /// Next action of a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum ExchangeAnswer {
     /// The parameters are in place; the worker continues with `step`. `stats` are those of all
     /// workers in the previous step, and state whether all suspend now.
     Parameters { step: u64, stats: StepStats },
@@ -112,7 +124,7 @@ pub(super) enum Answer {
     GaveUp,
 }
 
-impl From<Reply> for Answer {
+impl From<Reply> for ExchangeAnswer {
     fn from(reply: Reply) -> Self {
         match reply {
             Reply::Parameters { clock, stats } => Self::Parameters { step: clock, stats },
@@ -129,31 +141,31 @@ impl From<Reply> for Answer {
 
 /// Error of a worker's exchange or of the coordinator's duties.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum WorkerStepError {
     /// On the connection to the PS shard of this index.
     Shard(usize, WireError),
     Own(WorkerError),
 }
 
-impl<E: Into<WorkerError>> From<E> for Trouble {
+impl<E: Into<WorkerError>> From<E> for WorkerStepError {
     fn from(error: E) -> Self {
         Self::Own(error.into())
     }
 }
 
-impl From<(usize, WireError)> for Trouble {
+impl From<(usize, WireError)> for WorkerStepError {
     fn from((index, error): (usize, WireError)) -> Self {
         Self::Shard(index, error)
     }
 }
 
-impl Trouble {
+impl WorkerStepError {
     /// Converts the error to the end of the task. A refusal by a shard is an error of this task; a
     /// broken connection is a lost peer.
     ///
     /// # Errors
     /// The task's own error.
-    pub fn ending(self) -> Result<Ending, WorkerError> {
+    pub fn ending(self) -> Result<ExitReason, WorkerError> {
         match self {
             Self::Own(error) => Err(error),
             Self::Shard(
@@ -164,7 +176,7 @@ impl Trouble {
             ) => Err(WorkerError::Refused { index, source }),
             Self::Shard(index, error) => {
                 log::line(format_args!("lost PS shard {index}: {}", chain(&error)));
-                Ok(Ending::PeerLost)
+                Ok(ExitReason::PeerLost)
             }
         }
     }

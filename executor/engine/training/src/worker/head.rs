@@ -3,15 +3,15 @@
 //! All workers read the same sum of a step. So they agree, without another message, on the step
 //! after which the members change or training ends.
 
-use crate::worker::noise::Parts;
-use muster_comm::wire::hello::StepStats;
+use crate::worker::noise::NoiseParts;
+use muster_comm::wire::metadata::StepStats;
 
 /// Number of floats; they fill one cache line.
 pub const HEAD: usize = 16;
 
 /// Metadata of one worker's step, or its sum over all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Head {
+pub struct StepMetadata {
     pub stats: StepStats,
     /// Coordinator: the members change after this step.
     pub regroup: bool,
@@ -24,10 +24,10 @@ pub struct Head {
     /// 1 if this worker has all sums of the step on its GPU, where gradients are summed on GPUs.
     pub summed: f32,
     /// Set in steps that measure the gradient noise.
-    pub parts: Parts,
+    pub parts: NoiseParts,
 }
 
-impl Head {
+impl StepMetadata {
     pub fn write(&self, out: &mut [f32]) {
         out[..HEAD].fill(0.0);
         // Two floats hold a sum of losses to 48 bits.
@@ -71,7 +71,7 @@ impl Head {
             keep: floats[10] > 0.0,
             weight: floats[6],
             summed: floats[12],
-            parts: Parts {
+            parts: NoiseParts {
                 squares: floats[7],
                 inverses: floats[8],
                 workers: floats[9],
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn head_round_trips() {
-        let head = Head {
+        let head = StepMetadata {
             stats: StepStats {
                 loss_sum: 1_234.567_890_123,
                 correct: 77,
@@ -123,7 +123,7 @@ mod tests {
             keep: true,
             weight: 3.0,
             summed: 2.0,
-            parts: Parts {
+            parts: NoiseParts {
                 squares: 0.5,
                 inverses: 0.25,
                 workers: 1.0,
@@ -131,14 +131,14 @@ mod tests {
         };
         let mut floats = [f32::NAN; HEAD];
         head.write(&mut floats);
-        let read = Head::read(&floats);
+        let read = StepMetadata::read(&floats);
         assert!((read.stats.loss_sum - head.stats.loss_sum).abs() < 1e-9);
         assert_eq!((read.stats.correct, read.stats.examples), (77, 16_777_215));
         assert_eq!((read.regroup, read.finish, read.keep), (true, false, true));
         assert_eq!(read.stats.hold, 77);
         assert_eq!((read.weight, read.parts), (head.weight, head.parts));
         assert!(read.is_unanimous(2) && !read.is_unanimous(3));
-        let diverged = Head {
+        let diverged = StepMetadata {
             stats: StepStats {
                 loss_sum: f64::INFINITY,
                 ..head.stats
@@ -146,7 +146,7 @@ mod tests {
             ..head
         };
         diverged.write(&mut floats);
-        assert!(!Head::read(&floats).stats.loss_sum.is_finite());
+        assert!(!StepMetadata::read(&floats).stats.loss_sum.is_finite());
     }
 
     /// A round of averaging counts the examples of many steps.
@@ -160,16 +160,16 @@ mod tests {
         let mut sums = [0.0f32; HEAD];
         for rank in 0..60 {
             let mut floats = [f32::NAN; HEAD];
-            let head = Head {
+            let head = StepMetadata {
                 stats: counts(rank),
-                ..Head::default()
+                ..StepMetadata::default()
             };
             head.write(&mut floats);
             sums.iter_mut()
                 .zip(floats)
                 .for_each(|(sum, own)| *sum += own);
         }
-        let read = Head::read(&sums).stats;
+        let read = StepMetadata::read(&sums).stats;
         let expected = |of: fn(StepStats) -> u64| (0..60).map(|rank| of(counts(rank))).sum::<u64>();
         assert_eq!(read.correct, expected(|stats| stats.correct));
         assert_eq!(read.examples, expected(|stats| stats.examples));

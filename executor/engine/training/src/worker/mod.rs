@@ -8,11 +8,10 @@
 //! - [`servers`]: PS shards; [`shards`] treats all shards of a job as one.
 //! - [`peers`]: workers without shards (all-reduce and averaging).
 //! - [`hogwild`]: the threads of one worker.
-//! - [`alone`]: a single worker whose state stays on its GPU.
+//! - [`single_device`]: a single worker whose state stays on its GPU.
 //!
 //! Invariant: a worker knows no nodes, plans or quotas.
 
-mod alone;
 mod batches;
 mod chief;
 mod clip;
@@ -31,20 +30,23 @@ mod resume;
 mod saver;
 mod servers;
 mod shards;
+mod single_device;
 mod stop_rules;
+mod suspension;
 mod train;
-mod turns;
 
 pub use clip::OwnClip;
 pub use error::WorkerError;
-pub use head::Head;
-pub use link::{Link, Reply};
-pub use peers::{ByNeed, Outcome, Ranges, Scale, Sum, Work};
-pub use shards::{
-    Address, Draw, DrawError, Eager, Fetch, Moved, Pass, Ready, ShardFailure, Shards, Snapshot,
-    first_view,
+pub use head::StepMetadata;
+pub use link::{Reply, ShardLink};
+pub use peers::{
+    GradientRanges, MeanScale, PriorityAllReduce, PriorityStepOutcome, PriorityStepWork, RangeSum,
 };
-pub use train::{Ending, RosterSource, Surroundings, run};
+pub use shards::{
+    Eager, GradientSink, ParameterFetch, PartitionedPass, ReshardingResult, ShardAddress,
+    ShardFailure, ShardSnapshot, Shards, SnapshotStream, SnapshotStreamError, first_view,
+};
+pub use train::{ExitReason, RosterSource, WorkerContext, run};
 
 use muster_model::assignment::TaskReport;
 use std::io;

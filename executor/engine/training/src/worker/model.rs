@@ -3,15 +3,15 @@
 
 mod device;
 
-use super::alone;
 use super::batches::{self, Batches, Buffers};
 use super::error::WorkerError;
 use super::pacer::Pacer;
 use super::progress::StepTimes;
-use super::train::Surroundings;
+use super::single_device;
+use super::train::WorkerContext;
 use crate::document;
 use muster_comm::log;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_compute::cuda::{Device, DeviceTrainer};
 use muster_compute::data::DatasetSplits;
@@ -29,11 +29,11 @@ use std::time::Duration;
 const MAX_PASS: usize = 256;
 
 /// Network, examples and memory of a worker.
-pub(super) struct Model {
+pub(super) struct WorkerModel {
     pub network: Network,
     pub data: DatasetSplits,
     pub batches: Batches,
-    room: Room,
+    room: PassMemory,
     device: Device,
     threads: usize,
     /// Minimum number of passes for a worker's part of a batch.
@@ -49,22 +49,22 @@ pub(super) struct Model {
 }
 
 /// Memory that a worker's passes use.
-enum Room {
+enum PassMemory {
     /// Gradients leave it, and parameters are sent to it.
     Passes(Workspace),
     /// All of training stays on the device.
     Whole(Box<DeviceTrainer>),
 }
 
-impl Room {
+impl PassMemory {
     fn of(
         launch: &TaskLaunch,
         network: &Network,
         (examples, largest_pass): (usize, usize),
-        around: &Surroundings<'_>,
+        ctx: &WorkerContext<'_>,
     ) -> Result<Self, WorkerError> {
-        if !around.device.is_cpu() {
-            let why_not = alone::why_not(launch);
+        if !ctx.device.is_cpu() {
+            let why_not = single_device::why_not(launch);
             match why_not {
                 None => log::line("all of a step stays on the GPU"),
                 // With NCCL the workers decide together whether gradients leave the GPU.
@@ -80,12 +80,12 @@ impl Room {
                 let parameters = pages::zeros(network.parameter_count());
                 let room = (largest_pass, examples);
                 let resident =
-                    DeviceTrainer::on(around.device, network, optimizer, room, &parameters)?;
+                    DeviceTrainer::on(ctx.device, network, optimizer, room, &parameters)?;
                 let resident = resident.expect("not the CPU").clipping(engine.clip_norm);
                 return Ok(Self::Whole(Box::new(resident)));
             }
         }
-        let workspace = network.workspace_on(around.device, largest_pass, around.threads)?;
+        let workspace = network.workspace_on(ctx.device, largest_pass, ctx.threads)?;
         Ok(Self::Passes(workspace))
     }
 
@@ -151,7 +151,7 @@ fn counts(network: &Network, loss: StepLoss, examples: usize) -> StepStats {
     }
 }
 
-impl Model {
+impl WorkerModel {
     /// Reads the data set and allocates the memory of worker `rank` of the launch.
     ///
     /// # Errors
@@ -159,11 +159,11 @@ impl Model {
     pub fn load(
         launch: &TaskLaunch,
         rank: u32,
-        around: &Surroundings<'_>,
+        ctx: &WorkerContext<'_>,
     ) -> Result<Self, WorkerError> {
         let engine = launch.spec.engine();
         let network = document::network(engine)?;
-        let data = document::dataset(engine, around.dataset_root)?;
+        let data = document::dataset(engine, ctx.dataset_root)?;
         let batch = engine.batch as usize;
         let global = batches::global(engine.seed, data.train.len(), batch)?;
         let workers = launch.workers as usize;
@@ -190,9 +190,9 @@ impl Model {
             batches.examples(),
         ));
         Ok(Self {
-            room: Room::of(launch, &network, (batches.examples(), largest_pass), around)?,
-            device: around.device.clone(),
-            threads: around.threads,
+            room: PassMemory::of(launch, &network, (batches.examples(), largest_pass), ctx)?,
+            device: ctx.device.clone(),
+            threads: ctx.threads,
             passes,
             begun: None,
             loaded: None,
@@ -227,11 +227,11 @@ impl Model {
     /// Replaces the memory by a workspace for passes of `largest_pass` examples.
     fn clear_room(&mut self, largest_pass: usize) -> Result<(), WorkerError> {
         // The old memory is released first, because a device may not hold both.
-        self.room = Room::Passes(self.network.workspace(1, 1));
+        self.room = PassMemory::Passes(self.network.workspace(1, 1));
         let workspace = self
             .network
             .workspace_on(&self.device, largest_pass, self.threads)?;
-        self.room = Room::Passes(workspace);
+        self.room = PassMemory::Passes(workspace);
         Ok(())
     }
 
@@ -313,8 +313,8 @@ impl Model {
     /// Errors of the device.
     pub fn give_memory(&mut self) -> Result<(), WorkerError> {
         let done = match &mut self.room {
-            Room::Passes(workspace) => workspace.give_memory(),
-            Room::Whole(resident) => resident.suspend(),
+            PassMemory::Passes(workspace) => workspace.give_memory(),
+            PassMemory::Whole(resident) => resident.suspend(),
         };
         Ok(done?)
     }
@@ -325,8 +325,8 @@ impl Model {
     /// When the device has no room.
     pub fn take_memory(&mut self) -> Result<(), WorkerError> {
         let done = match &mut self.room {
-            Room::Passes(workspace) => workspace.take_memory(),
-            Room::Whole(resident) => resident.resume(),
+            PassMemory::Passes(workspace) => workspace.take_memory(),
+            PassMemory::Whole(resident) => resident.resume(),
         };
         Ok(done?)
     }
@@ -349,10 +349,10 @@ impl Model {
         for indices in indices.chunks(part) {
             let batch = buffers.load(&self.data.test, indices, RandomKey::default());
             let loss = match &mut self.room {
-                Room::Passes(workspace) => {
+                PassMemory::Passes(workspace) => {
                     self.network.evaluate(workspace, &self.parameters, &batch)
                 }
-                Room::Whole(resident) => resident.evaluate(std::iter::once(batch))?,
+                PassMemory::Whole(resident) => resident.evaluate(std::iter::once(batch))?,
             };
             let (loss, right) = by_example(&self.network, loss);
             loss_sum += loss;

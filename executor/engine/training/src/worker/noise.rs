@@ -7,7 +7,7 @@
 //! tr(Σ)/|G|² is in examples. Batches well below it gain from more workers as much as from more
 //! steps. Batches well above it gain nothing.
 
-use muster_comm::wire::hello::NoisePart;
+use muster_comm::wire::metadata::NoisePart;
 
 /// Number of steps between measurements. A measurement reads all gradients twice.
 pub const EVERY: u64 = NoisePart::EVERY;
@@ -17,7 +17,7 @@ const KEEPS: f64 = 0.95;
 
 /// Measurements of the workers' own parts of a step, summed over the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Parts {
+pub struct NoiseParts {
     /// Squared norms of the workers' mean gradients.
     pub squares: f32,
     /// Inverse numbers of examples.
@@ -28,23 +28,23 @@ pub struct Parts {
 
 /// Averages so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Noise {
+pub struct GradientNoise {
     /// Average of |G|²; `trace` is that of tr(Σ) for one example. Both begin at 0 with the same
     /// weights, which cancel in the ratio.
     square: f64,
     trace: f64,
 }
 
-impl Noise {
+impl GradientNoise {
     /// Adds the measurement of one step. `whole` is the squared norm of the mean gradient of
     /// `batch` examples.
-    pub fn observe(&mut self, parts: Parts, whole: f64, batch: usize) {
+    pub fn observe(&mut self, parts: NoiseParts, whole: f64, batch: usize) {
         self.follow(parts, whole, batch, KEEPS);
     }
 
     /// Like [`Self::observe`], for measurements in every step; `keeps` is the weight of the
     /// previous averages.
-    pub fn follow(&mut self, parts: Parts, whole: f64, batch: usize, keeps: f64) {
+    pub fn follow(&mut self, parts: NoiseParts, whole: f64, batch: usize, keeps: f64) {
         let workers = f64::from(parts.workers);
         if workers < 2.0 || batch == 0 {
             return;
@@ -119,10 +119,10 @@ mod tests {
         };
         let examples = [7usize, 8, 8, 9];
         let batch: usize = examples.iter().sum();
-        let mut noise = Noise::default();
+        let mut noise = GradientNoise::default();
         for _ in 0..300 {
             let mut whole = vec![0.0; dimensions];
-            let mut parts = Parts::default();
+            let mut parts = NoiseParts::default();
             for part in examples {
                 let mut own = vec![0.0; dimensions];
                 for own in &mut own {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_gain_lies_between_one_and_the_batches() {
-        let noise = |square: f64, trace: f64| Noise { square, trace };
+        let noise = |square: f64, trace: f64| GradientNoise { square, trace };
         // Noise only: four batches are worth four steps. No noise: they are worth one.
         assert_eq!(noise(0.0, 8.0).gain(8, 2), 4.0);
         assert_eq!(noise(-1.0, 8.0).gain(8, 2), 4.0);
@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(noise(square, trace).gain(2, 2), 1.0);
             assert_eq!(noise(square, trace).gain(1, 2), 1.0);
         }
-        assert_eq!(Noise::default().gain(8, 2), 1.0);
+        assert_eq!(GradientNoise::default().gain(8, 2), 1.0);
         for times in 1..40u64 {
             for square in [1e-9, 0.1, 1.0, 1e9] {
                 let gain = noise(square, 1.0).gain(times, 1);
@@ -171,19 +171,19 @@ mod tests {
             }
         }
         let kept = noise(0.1, -0.3);
-        assert_eq!(Noise::from_bits(kept.bits()), kept);
+        assert_eq!(GradientNoise::from_bits(kept.bits()), kept);
     }
 
     #[test]
     fn single_worker_measures_no_noise_scale() {
-        let mut noise = Noise::default();
-        let parts = Parts {
+        let mut noise = GradientNoise::default();
+        let parts = NoiseParts {
             squares: 2.0,
             inverses: 0.1,
             workers: 1.0,
         };
         noise.observe(parts, 1.0, 10);
-        assert_eq!(noise, Noise::default());
+        assert_eq!(noise, GradientNoise::default());
         assert_eq!(noise.scale(), None);
     }
 }

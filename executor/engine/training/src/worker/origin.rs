@@ -6,9 +6,11 @@
 //! can start from one without.
 
 use super::error::WorkerError;
-use super::model::Model;
-use super::resume::{Start, has_blocks};
-use crate::checkpoint::{Contents, Curve, Depot, Found, Manifest, Plane};
+use super::model::WorkerModel;
+use super::resume::{ExchangeStart, has_blocks};
+use crate::checkpoint::{
+    CheckpointArena, CheckpointStore, Contents, LossProgress, Manifest, SoundCheckpoint,
+};
 use crate::document;
 use crate::worker::Reporter;
 use muster_comm::log;
@@ -21,13 +23,13 @@ use muster_model::spec::same_place;
 /// When the checkpoint does not exist here or belongs to another network. A restart does not help.
 pub fn start(
     launch: &TaskLaunch,
-    origin: &Depot,
-    model: &Model,
+    origin: &CheckpointStore,
+    model: &WorkerModel,
     reporter: &dyn Reporter,
-) -> Result<Start, WorkerError> {
+) -> Result<ExchangeStart, WorkerError> {
     let from = launch.spec.from.expect("there is a job to begin from");
     let step = from.step.expect("filled in when the job was submitted");
-    let Found {
+    let SoundCheckpoint {
         manifest, contents, ..
     } = origin.of_step(step)?;
     let misfit = |what: String| WorkerError::OtherOrigin {
@@ -55,7 +57,7 @@ pub fn start(
     reporter.report(&TaskReport::Note { message })?;
     let same_rule = std::mem::discriminant(&manifest.engine.optimizer)
         == std::mem::discriminant(&launch.spec.engine().optimizer);
-    Ok(Start {
+    Ok(ExchangeStart {
         step: begins,
         updates: if same_rule {
             manifest.optimizer_updates
@@ -74,9 +76,9 @@ pub fn start(
 fn taken_over(
     launch: &TaskLaunch,
     manifest: &Manifest,
-    mut contents: Contents<Plane>,
+    mut contents: Contents<CheckpointArena>,
     same_rule: bool,
-) -> Contents<Plane> {
+) -> Contents<CheckpointArena> {
     let wanted = document::state_planes(&launch.spec.engine().optimizer);
     let state = wanted.iter().map(|&name| {
         let mut known = manifest.state_planes.iter();
@@ -92,13 +94,13 @@ fn taken_over(
 
 /// Returns the curve to continue. With epochs of another length no step of the present epoch is
 /// done, so nothing of it is counted.
-fn curve(manifest: &Manifest, same_epochs: bool) -> Curve {
+fn curve(manifest: &Manifest, same_epochs: bool) -> LossProgress {
     if same_epochs {
         manifest.curve.clone()
     } else {
-        Curve {
+        LossProgress {
             epoch_losses: manifest.curve.epoch_losses.clone(),
-            ..Curve::default()
+            ..LossProgress::default()
         }
     }
 }

@@ -16,17 +16,17 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// Counters that the training thread and the reporting thread share.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pacer(Arc<Shared>);
+pub(super) struct Pacer(Arc<PacerState>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    counts: Mutex<Counts>,
+struct PacerState {
+    counts: Mutex<PacerCounts>,
     /// Signals the end, or the end of a report in progress.
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Counts {
+struct PacerCounts {
     doing: Doing,
     step: u64,
     /// Steps and their duration since the last report.
@@ -37,7 +37,7 @@ struct Counts {
     is_over: bool,
 }
 
-impl Default for Counts {
+impl Default for PacerCounts {
     fn default() -> Self {
         Self {
             // Loading: the other workers wait for this rank legitimately.
@@ -78,15 +78,16 @@ impl Pacer {
         }
     }
 
-    /// Starts the reporting thread; it ends when [`Telling`] is dropped or after [`Self::end`].
+    /// Starts the reporting thread; it ends when [`ReportingGuard`] is dropped or after
+    /// [`Self::end`].
     pub fn tell<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
         reporter: &'scope dyn Reporter,
-    ) -> Telling<'scope> {
+    ) -> ReportingGuard<'scope> {
         let pacer = self.clone();
         let thread = scope.spawn(move || pacer.tell_on(reporter, TELL_EVERY));
-        Telling {
+        ReportingGuard {
             pacer: self.clone(),
             _thread: thread,
         }
@@ -114,19 +115,19 @@ impl Pacer {
     }
 
     /// Prevents further reports.
-    fn stop(&self) -> MutexGuard<'_, Counts> {
+    fn stop(&self) -> MutexGuard<'_, PacerCounts> {
         let mut counts = self.counts();
         counts.is_over = true;
         self.0.changed.notify_all();
         counts
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, PacerCounts> {
         self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Counts {
+impl PacerCounts {
     /// Returns the report and resets the counters.
     fn take(&mut self) -> PaceReport {
         let steps = std::mem::take(&mut self.steps);
@@ -141,12 +142,12 @@ impl Counts {
 
 /// Guard of the reporting thread, which ends when the guard is dropped.
 #[derive(Debug)]
-pub(super) struct Telling<'scope> {
+pub(super) struct ReportingGuard<'scope> {
     pacer: Pacer,
     _thread: ScopedJoinHandle<'scope, ()>,
 }
 
-impl Drop for Telling<'_> {
+impl Drop for ReportingGuard<'_> {
     fn drop(&mut self) {
         drop(self.pacer.stop());
     }
@@ -182,12 +183,12 @@ mod tests {
 
     /// Needs a while for each report, like a slow disk.
     #[derive(Default)]
-    struct Slow {
+    struct SlowReporter {
         begun: AtomicU32,
         kept: AtomicU32,
     }
 
-    impl Reporter for Slow {
+    impl Reporter for SlowReporter {
         fn report(&self, _: &TaskReport) -> io::Result<()> {
             self.begun.fetch_add(1, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(50));
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn no_report_begins_or_runs_after_the_end() {
-        let (pacer, slow) = (Pacer::default(), Slow::default());
+        let (pacer, slow) = (Pacer::default(), SlowReporter::default());
         thread::scope(|scope| {
             scope.spawn(|| pacer.tell_on(&slow, Duration::from_millis(1)));
             while slow.begun.load(Ordering::SeqCst) == 0 {

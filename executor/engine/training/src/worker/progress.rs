@@ -1,8 +1,8 @@
 //! Counters of the coordinator between two progress samples.
 
-use crate::checkpoint::Layout;
+use crate::checkpoint::TaskCounts;
 use muster_comm::log;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_model::progress::Sample;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub struct StepTimes {
 
 /// Measured gradient noise.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Noise {
+pub struct NoiseReport {
     /// Gradient noise scale in examples, where it was measured.
     pub scale: Option<f64>,
     /// Whether an update counts for several steps, by AdaScale's gain.
@@ -32,7 +32,7 @@ pub struct Noise {
 
 /// Sums since the last sample.
 #[derive(Debug)]
-pub struct Meter {
+pub struct ProgressMeter {
     since: Instant,
     /// Steps that the updates count for.
     steps: u64,
@@ -41,7 +41,7 @@ pub struct Meter {
     times: StepTimes,
 }
 
-impl Meter {
+impl ProgressMeter {
     #[must_use]
     pub fn start() -> Self {
         Self {
@@ -74,8 +74,8 @@ impl Meter {
     pub fn take(
         &mut self,
         (step, epoch): (u64, f64),
-        Layout { workers, ps_shards }: Layout,
-        noise: Noise,
+        TaskCounts { workers, ps_shards }: TaskCounts,
+        noise: NoiseReport,
     ) -> Option<Sample> {
         // Averaging workers report the examples of a whole round at its end.
         if self.updates == 0 || self.stats.examples == 0 {

@@ -2,9 +2,12 @@
 //! checkpoint of the job from which this job starts, or fresh parameters.
 
 use super::error::WorkerError;
-use super::model::Model;
+use super::model::WorkerModel;
 use super::origin;
-use crate::checkpoint::{Contents, Curve, Depot, Manifest, NamedBlock, Plane, Search};
+use crate::checkpoint::{
+    CheckpointArena, CheckpointSearch, CheckpointStore, Contents, LossProgress, Manifest,
+    NamedBlock,
+};
 use crate::document;
 use crate::worker::Reporter;
 use muster_comm::log;
@@ -14,11 +17,11 @@ use muster_model::error_chain::chain;
 
 /// State with which the exchange is initialised.
 #[derive(Debug)]
-pub struct Start {
+pub struct ExchangeStart {
     pub step: u64,
     pub updates: u64,
-    pub contents: Contents<Plane>,
-    pub curve: Curve,
+    pub contents: Contents<CheckpointArena>,
+    pub curve: LossProgress,
     /// A checkpoint of this step is stored.
     pub on_disk: bool,
     /// The state belongs to another job, and this job has not evaluated it yet.
@@ -27,21 +30,21 @@ pub struct Start {
 
 /// Claims the job's checkpoints for this revision and finds the start. A damaged checkpoint is
 /// moved aside with a note and the one before it is used; the steps between are repeated. The
-/// second depot belongs to the job from which this job starts, if any.
+/// second store belongs to the job from which this job starts, if any.
 ///
 /// # Errors
 /// [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is valid. A start
 /// from fresh parameters would silently discard the job's work.
 pub fn start(
     launch: &TaskLaunch,
-    (depot, origin): (&Depot, Option<Depot>),
-    model: &Model,
+    (store, origin): (&CheckpointStore, Option<CheckpointStore>),
+    model: &WorkerModel,
     reporter: &dyn Reporter,
-) -> Result<Start, WorkerError> {
+) -> Result<ExchangeStart, WorkerError> {
     let network = &model.network;
     let state_planes = document::state_planes(&launch.spec.engine().optimizer).len();
-    depot.claim()?;
-    let Search { newest, damaged } = depot.newest_sound()?;
+    store.claim()?;
+    let CheckpointSearch { newest, damaged } = store.newest_sound()?;
     for (step, damage) in &damaged {
         let message = format!(
             "the checkpoint of step {step} was put aside: {}",
@@ -78,7 +81,7 @@ pub fn start(
             checkpoint: found.written.clone(),
         })?,
     }
-    Ok(Start {
+    Ok(ExchangeStart {
         step,
         updates: found.manifest.optimizer_updates,
         contents: found.contents,
@@ -88,10 +91,10 @@ pub fn start(
     })
 }
 
-fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
+fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> ExchangeStart {
     let parameters = network.init(launch.spec.engine().seed);
     let state = vec![vec![0.0; parameters.len()]; state_planes];
-    Start {
+    ExchangeStart {
         step: 0,
         updates: 0,
         contents: Contents {
@@ -100,7 +103,7 @@ fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
             extras: Vec::new(),
         }
         .into(),
-        curve: Curve::default(),
+        curve: LossProgress::default(),
         on_disk: false,
         is_copy: false,
     }

@@ -4,7 +4,8 @@
 use super::Reporter;
 use super::error::WorkerError;
 use crate::checkpoint::{
-    Attempt, CheckpointError, Contents, Depot, Kind, Manifest, Outcome, Source, Spared, Writer,
+    CheckpointError, CheckpointStore, CheckpointWriter, Contents, ContentsSource, Manifest,
+    ProtectedSteps, WriteAttempt, WriteKind, WriteOutcome,
 };
 use crate::stop::StopFlag;
 use muster_comm::log;
@@ -35,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) struct Saver<'a> {
     reporter: &'a dyn Reporter,
     policy: CheckpointPolicy,
-    writer: Writer,
+    writer: CheckpointWriter,
     /// Step of the newest stored checkpoint.
     saved: Option<u64>,
     /// Step of the checkpoint that is being written, and its start.
@@ -55,15 +56,15 @@ impl<'a> Saver<'a> {
     /// # Errors
     /// When the writer cannot be started.
     pub fn start(
-        depot: Depot,
+        store: CheckpointStore,
         policy: CheckpointPolicy,
-        spared: Spared,
+        spared: ProtectedSteps,
         (parameters, planes): (usize, usize),
         saved: Option<u64>,
         reporter: &'a dyn Reporter,
     ) -> Result<Self, WorkerError> {
         Ok(Self {
-            writer: Writer::start(depot, policy.clone(), spared, parameters, planes)?,
+            writer: CheckpointWriter::start(store, policy.clone(), spared, parameters, planes)?,
             reporter,
             policy,
             saved,
@@ -150,13 +151,13 @@ impl<'a> Saver<'a> {
         &mut self,
         manifest: Manifest,
         contents: Contents,
-        source: Option<Box<dyn Source>>,
+        source: Option<Box<dyn ContentsSource>>,
     ) {
         let now = clock::now();
         (self.copied_at, self.owed, self.told_slow) = (now, false, false);
         self.begun = Some((manifest.step, now));
         self.writer
-            .begin_from(Kind::Checkpoint, manifest, contents, source);
+            .begin_from(WriteKind::Checkpoint, manifest, contents, source);
     }
 
     /// Processes the result of a write that has ended.
@@ -179,7 +180,7 @@ impl<'a> Saver<'a> {
     /// The last failure at the deadline; at once an error that a retry cannot repair.
     pub fn write_through(
         &mut self,
-        kind: Kind,
+        kind: WriteKind,
         manifest: &Manifest,
         contents: Contents,
         stop: &StopFlag,
@@ -233,10 +234,10 @@ impl<'a> Saver<'a> {
 
     fn account(
         &mut self,
-        attempt: Attempt,
+        attempt: WriteAttempt,
     ) -> Result<Result<Option<String>, CheckpointError>, WorkerError> {
         self.begun = None;
-        let Attempt {
+        let WriteAttempt {
             step,
             took,
             outcome,
@@ -251,8 +252,8 @@ impl<'a> Saver<'a> {
         };
         self.recovered()?;
         match outcome {
-            Outcome::Final { model_path } => Ok(Ok(Some(model_path))),
-            Outcome::Checkpoint { written, pruned } => {
+            WriteOutcome::Final { model_path } => Ok(Ok(Some(model_path))),
+            WriteOutcome::Checkpoint { written, pruned } => {
                 log::line(format_args!(
                     "checkpoint of step {step}: {} bytes in {} ms",
                     written.bytes,

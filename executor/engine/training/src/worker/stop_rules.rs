@@ -5,7 +5,7 @@ use muster_model::spec::{JobSpec, Metric, Stop};
 
 /// Progress of training.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing<'a> {
+pub struct TrainingProgress<'a> {
     pub step: u64,
     pub steps_per_epoch: u64,
     /// Mean training loss of every whole epoch.
@@ -19,7 +19,7 @@ pub struct Standing<'a> {
 /// Returns why training ends, as text for users; `None` while it continues. If several rules are
 /// met, returns the most informative one.
 #[must_use]
-pub fn reached(stop: &Stop, standing: Standing<'_>) -> Option<String> {
+pub fn reached(stop: &Stop, standing: TrainingProgress<'_>) -> Option<String> {
     target(stop, standing)
         .or_else(|| convergence(stop, standing))
         .or_else(|| {
@@ -49,13 +49,15 @@ pub fn stops_before(spec: &JobSpec, steps_per_epoch: u64, step: u64) -> u64 {
         checkpoint.every_steps,
         checkpoint.keep_every_steps,
     ];
-    let next = |every: u64| (step / every.max(1) + 1) * every.max(1);
-    let ends = every.into_iter().flatten().map(next);
+    let ends = every
+        .into_iter()
+        .flatten()
+        .map(|every| (step / every.max(1) + 1) * every.max(1));
     let last = spec.stop.steps.filter(|&last| last > step);
     ends.chain(last).min().unwrap_or(step + 1)
 }
 
-fn target(stop: &Stop, standing: Standing<'_>) -> Option<String> {
+fn target(stop: &Stop, standing: TrainingProgress<'_>) -> Option<String> {
     let (target, evaluation) = (stop.target?, standing.evaluation?);
     let (name, value, met) = match target.metric {
         Metric::TestAccuracy => (
@@ -73,7 +75,7 @@ fn target(stop: &Stop, standing: Standing<'_>) -> Option<String> {
 }
 
 /// Each of the last `epochs` epochs needs an epoch before it to be compared with.
-fn convergence(stop: &Stop, standing: Standing<'_>) -> Option<String> {
+fn convergence(stop: &Stop, standing: TrainingProgress<'_>) -> Option<String> {
     let rule = stop.convergence?;
     let drops: Vec<f64> = standing
         .epoch_losses
@@ -107,8 +109,8 @@ mod tests {
     use muster_model::progress::Split;
     use muster_model::spec::{Convergence, Target};
 
-    fn standing(step: u64, epoch_losses: &[f64]) -> Standing<'_> {
-        Standing {
+    fn standing(step: u64, epoch_losses: &[f64]) -> TrainingProgress<'_> {
+        TrainingProgress {
             step,
             steps_per_epoch: 10,
             epoch_losses,
@@ -159,7 +161,7 @@ mod tests {
                 target: Some(Target { metric, value }),
                 ..Stop::default()
             };
-            let at = Standing {
+            let at = TrainingProgress {
                 evaluation: Some(evaluation),
                 ..standing(10, &[])
             };

@@ -1,17 +1,17 @@
 //! The training loop of every worker.
 
 use super::Reporter;
-use super::alone::Alone;
 use super::chief::Chief;
 use super::error::WorkerError;
-use super::exchange::{Answer, Exchange, Trouble};
+use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
 use super::hogwild::Hogwild;
-use super::model::Model;
+use super::model::WorkerModel;
 use super::peers::AllReduce;
-use super::resume::{self, Start};
+use super::resume::{self, ExchangeStart};
 use super::servers::Servers;
-use super::turns::Turns;
-use crate::checkpoint::Depot;
+use super::single_device::SingleDevice;
+use super::suspension::SuspensionControl;
+use crate::checkpoint::CheckpointStore;
 use crate::stop::StopFlag;
 use muster_comm::log;
 use muster_compute::cuda::Device;
@@ -34,7 +34,7 @@ pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
 pub(super) const STALL: Duration = Duration::from_secs(900);
 
 /// Context of a worker.
-pub struct Surroundings<'a> {
+pub struct WorkerContext<'a> {
     pub checkpoint_root: &'a Place,
     pub dataset_root: &'a Path,
     pub reporter: &'a dyn Reporter,
@@ -53,7 +53,7 @@ pub struct Surroundings<'a> {
 
 /// End of a worker without an error of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitReason {
     /// Training has ended.
     Finished,
     /// Stopped in order, by request or because a peer left in order.
@@ -69,31 +69,30 @@ pub enum Ending {
 pub fn run(
     launch: &TaskLaunch,
     rank: u32,
-    around: &Surroundings<'_>,
-) -> Result<Ending, WorkerError> {
-    let mut model = Model::load(launch, rank, around)?;
-    let depot = Depot::open(
-        around.checkpoint_root,
+    ctx: &WorkerContext<'_>,
+) -> Result<ExitReason, WorkerError> {
+    let mut model = WorkerModel::load(launch, rank, ctx)?;
+    let store = CheckpointStore::open(
+        ctx.checkpoint_root,
         launch.tenant_id,
         launch.job_id,
         launch.revision,
     )?
     .with_file(GRAPH_FILE, muster_compute::onnx::graph(&model.network));
     if rank > 0 {
-        return follow(launch, rank, &mut model, around).or_else(Trouble::ending);
+        return follow(launch, rank, &mut model, ctx).or_else(WorkerStepError::ending);
     }
     let origin = launch.spec.from.map(|from| {
-        let (place, tenant) = (around.checkpoint_root, launch.tenant_id);
-        Depot::open(place, tenant, from.job, 0)
+        let (place, tenant) = (ctx.checkpoint_root, launch.tenant_id);
+        CheckpointStore::open(place, tenant, from.job, 0)
     });
-    let depots = (&depot, origin.transpose()?);
-    let start = resume::start(launch, depots, &model, around.reporter)?;
-    let exchange = match join(launch, rank, &mut model, around)? {
+    let depots = (&store, origin.transpose()?);
+    let start = resume::start(launch, depots, &model, ctx.reporter)?;
+    let exchange = match join(launch, rank, &mut model, ctx)? {
         Ok(exchange) => exchange,
         Err(ending) => {
-            if ending == Ending::Interrupted {
-                around
-                    .reporter
+            if ending == ExitReason::Interrupted {
+                ctx.reporter
                     .report(&TaskReport::Interrupted { step: start.step })?;
             }
             return Ok(ending);
@@ -101,47 +100,47 @@ pub fn run(
     };
     let pacer = model.pacer.clone();
     let trained = thread::scope(|scope| {
-        let _telling = pacer.tell(scope, around.reporter);
-        lead(launch, &mut model, exchange, depot, start, around)
+        let _telling = pacer.tell(scope, ctx.reporter);
+        lead(launch, &mut model, exchange, store, start, ctx)
     });
-    trained.or_else(Trouble::ending)
+    trained.or_else(WorkerStepError::ending)
 }
 
 /// Joins the exchange that the job's document selects.
 fn join<'a>(
     launch: &'a TaskLaunch,
     rank: u32,
-    model: &mut Model,
-    around: &'a Surroundings<'a>,
-) -> Result<Result<Box<dyn Exchange + 'a>, Ending>, WorkerError> {
+    model: &mut WorkerModel,
+    ctx: &'a WorkerContext<'a>,
+) -> Result<Result<Box<dyn WorkerExchange + 'a>, ExitReason>, WorkerError> {
     if model.resident().is_some() {
-        return Ok(Ok(Box::new(Alone::join(launch, around))));
+        return Ok(Ok(Box::new(SingleDevice::join(launch, ctx))));
     }
     let network = &model.network;
     if let Some(threads) = launch.spec.engine().hogwild_threads {
-        let hogwild = Hogwild::join(launch, threads, network, around)?;
+        let hogwild = Hogwild::join(launch, threads, network, ctx)?;
         return Ok(Ok(Box::new(hogwild)));
     }
     Ok(match launch.spec.exchange.topology {
-        Topology::AllReduce => AllReduce::join(launch, rank, network, around)?
-            .map(|peers| Box::new(peers) as Box<dyn Exchange>),
-        Topology::ParameterServer => Servers::join(launch, rank, network, around)?
-            .map(|servers| Box::new(servers) as Box<dyn Exchange>),
+        Topology::AllReduce => AllReduce::join(launch, rank, network, ctx)?
+            .map(|peers| Box::new(peers) as Box<dyn WorkerExchange>),
+        Topology::ParameterServer => Servers::join(launch, rank, network, ctx)?
+            .map(|servers| Box::new(servers) as Box<dyn WorkerExchange>),
     })
 }
 
 /// Rank 0: initialises the exchange, then trains as coordinator.
 fn lead(
     launch: &TaskLaunch,
-    model: &mut Model,
-    mut exchange: Box<dyn Exchange + '_>,
-    depot: Depot,
-    start: Start,
-    around: &Surroundings<'_>,
-) -> Result<Ending, Trouble> {
+    model: &mut WorkerModel,
+    mut exchange: Box<dyn WorkerExchange + '_>,
+    store: CheckpointStore,
+    start: ExchangeStart,
+    ctx: &WorkerContext<'_>,
+) -> Result<ExitReason, WorkerStepError> {
     exchange.begin(model, &start)?;
     let (mut step, is_copy) = (start.step, start.is_copy);
-    let mut chief = Chief::new(launch, depot, model, start, around)?;
+    let mut chief = Chief::new(launch, store, model, start, ctx)?;
     chief.ready(step, exchange.layout())?;
     if is_copy {
         chief.measure_origin(model)?;
@@ -150,17 +149,17 @@ fn lead(
         return chief.finish(model, exchange, reason);
     }
     chief.foresee(exchange.as_mut(), step, false);
-    let mut turns = Turns::new(around);
+    let mut suspensions = SuspensionControl::new(ctx);
     loop {
-        if around.stop.is_set()
-            && !(chief.gives_notice(exchange.as_mut(), step) && turns.may_go_on(model))
+        if ctx.stop.is_set()
+            && !(chief.gives_notice(exchange.as_mut(), step) && suspensions.may_go_on(model))
         {
             model.pacer.doing(Doing::Busy);
             return chief.leave(model, exchange, false);
         }
-        exchange.hold(turns.wanted());
+        exchange.hold(suspensions.wanted());
         match exchange.step(model, step)? {
-            (Answer::Parameters { step: next, stats }, times) => {
+            (ExchangeAnswer::Parameters { step: next, stats }, times) => {
                 if !stats.loss_sum.is_finite() {
                     return Err(WorkerError::Diverged { step }.into());
                 }
@@ -173,7 +172,7 @@ fn lead(
                 // now.
                 if stats.hold > 0 {
                     chief.stand_still()?;
-                    chief.go_on(turns.stand_still(model, stats.hold, step)?);
+                    chief.go_on(suspensions.stand_still(model, stats.hold, step)?);
                     exchange.went_on();
                 }
                 if let Some(reason) = over {
@@ -181,32 +180,32 @@ fn lead(
                     return chief.finish(model, exchange, reason);
                 }
             }
-            (Answer::Interrupted { lost }, _) => {
+            (ExchangeAnswer::Interrupted { lost }, _) => {
                 model.pacer.doing(Doing::Busy);
                 return chief.leave(model, exchange, lost);
             }
-            (Answer::Finished, _) => return Ok(Ending::Finished),
-            (Answer::GaveUp, _) => return Ok(Ending::PeerLost),
+            (ExchangeAnswer::Finished, _) => return Ok(ExitReason::Finished),
+            (ExchangeAnswer::GaveUp, _) => return Ok(ExitReason::PeerLost),
         }
     }
 }
 
 /// Result of joining: the exchange and its first answer, or the end of the worker.
-type Joined<'a> = Result<(Box<dyn Exchange + 'a>, Answer), Ending>;
+type JoinResult<'a> = Result<(Box<dyn WorkerExchange + 'a>, ExchangeAnswer), ExitReason>;
 
 /// Other ranks: joins and waits for admission. Meanwhile other jobs may use the device.
-fn come_in<'a>(
+fn join_exchange<'a>(
     launch: &'a TaskLaunch,
     rank: u32,
-    model: &mut Model,
-    turns: &mut Turns<'_>,
-    around: &'a Surroundings<'a>,
-) -> Result<Joined<'a>, Trouble> {
+    model: &mut WorkerModel,
+    suspensions: &mut SuspensionControl<'_>,
+    ctx: &'a WorkerContext<'a>,
+) -> Result<JoinResult<'a>, WorkerStepError> {
     model.give_memory()?;
     let is_in = AtomicBool::new(false);
     thread::scope(|scope| {
-        let watcher = scope.spawn(|| turns.wait_outside(&is_in));
-        let joined = join(launch, rank, model, around).map_err(Trouble::from);
+        let watcher = scope.spawn(|| suspensions.wait_outside(&is_in));
+        let joined = join(launch, rank, model, ctx).map_err(WorkerStepError::from);
         let joined = joined.and_then(|joined| {
             Ok(match joined {
                 Ok(mut exchange) => {
@@ -227,32 +226,32 @@ fn come_in<'a>(
 fn follow(
     launch: &TaskLaunch,
     rank: u32,
-    model: &mut Model,
-    around: &Surroundings<'_>,
-) -> Result<Ending, Trouble> {
-    let mut turns = Turns::new(around);
-    let (exchange, answer) = match come_in(launch, rank, model, &mut turns, around)? {
+    model: &mut WorkerModel,
+    ctx: &WorkerContext<'_>,
+) -> Result<ExitReason, WorkerStepError> {
+    let mut suspensions = SuspensionControl::new(ctx);
+    let (exchange, answer) = match join_exchange(launch, rank, model, &mut suspensions, ctx)? {
         Ok(joined) => joined,
         Err(ending) => return Ok(ending),
     };
     let pacer = model.pacer.clone();
     thread::scope(|scope| {
-        let _telling = pacer.tell(scope, around.reporter);
-        go_along(launch, model, (exchange, answer), turns, around)
+        let _telling = pacer.tell(scope, ctx.reporter);
+        follow_loop(launch, model, (exchange, answer), suspensions, ctx)
     })
 }
 
 /// Trains as an admitted worker.
-fn go_along(
+fn follow_loop(
     launch: &TaskLaunch,
-    model: &mut Model,
-    (mut exchange, answer): (Box<dyn Exchange + '_>, Answer),
-    mut turns: Turns<'_>,
-    around: &Surroundings<'_>,
-) -> Result<Ending, Trouble> {
+    model: &mut WorkerModel,
+    (mut exchange, answer): (Box<dyn WorkerExchange + '_>, ExchangeAnswer),
+    mut suspensions: SuspensionControl<'_>,
+    ctx: &WorkerContext<'_>,
+) -> Result<ExitReason, WorkerStepError> {
     let mut step = match answer {
-        Answer::Parameters { step, stats } => {
-            turns.come_in(model, stats.hold, step)?;
+        ExchangeAnswer::Parameters { step, stats } => {
+            suspensions.come_in(model, stats.hold, step)?;
             step
         }
         other => return Ok(followed(other, exchange)),
@@ -260,20 +259,20 @@ fn go_along(
     log::line(format_args!("training from step {step}"));
     loop {
         // The coordinator's last checkpoint contains this worker's residual.
-        let awaits_chief = exchange.needs_notice() && !around.stop.must_hurry();
-        let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, around);
-        if around.stop.is_set() && !(has_to_go_on() && turns.may_go_on(model)) {
+        let awaits_chief = exchange.needs_notice() && !ctx.stop.must_hurry();
+        let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, ctx);
+        if ctx.stop.is_set() && !(has_to_go_on() && suspensions.may_go_on(model)) {
             log::line(format_args!("stopped in order after step {step}"));
             exchange.goodbye();
-            return Ok(Ending::Interrupted);
+            return Ok(ExitReason::Interrupted);
         }
         match exchange.step(model, step)? {
-            (Answer::Parameters { step: next, stats }, times) => {
+            (ExchangeAnswer::Parameters { step: next, stats }, times) => {
                 step = next;
                 model.pacer.stepped(step, times);
-                turns.keep_word(step)?;
+                suspensions.keep_word(step)?;
                 if stats.hold > 0 {
-                    turns.stand_still(model, stats.hold, step)?;
+                    suspensions.stand_still(model, stats.hold, step)?;
                 }
             }
             (other, _) => return Ok(followed(other, exchange)),
@@ -285,19 +284,23 @@ fn go_along(
 /// part until the coordinator has changed the view. A peer without the new task set would take an
 /// earlier goodbye as the end of the whole job. The wait ends shortly before the end of the grace
 /// period.
-fn waits_to_be_let_go(launch: &TaskLaunch, around: &Surroundings<'_>) -> bool {
-    let is_dismissed = |peers: Peers| {
-        let mut workers = peers.workers.iter();
-        peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
-    };
-    !around.stop.must_hurry() && (around.peers)().is_some_and(is_dismissed)
+fn waits_to_be_let_go(launch: &TaskLaunch, ctx: &WorkerContext<'_>) -> bool {
+    !ctx.stop.must_hurry()
+        && (ctx.peers)().is_some_and(|peers| {
+            let mut workers = peers.workers.iter();
+            peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
+        })
 }
 
-fn followed(answer: Answer, exchange: Box<dyn Exchange + '_>) -> Ending {
+fn followed(answer: ExchangeAnswer, exchange: Box<dyn WorkerExchange + '_>) -> ExitReason {
     exchange.goodbye();
     match answer {
-        Answer::Finished => Ending::Finished,
-        Answer::Interrupted { lost: false } | Answer::GaveUp => Ending::Interrupted,
-        Answer::Interrupted { lost: true } | Answer::Parameters { .. } => Ending::PeerLost,
+        ExchangeAnswer::Finished => ExitReason::Finished,
+        ExchangeAnswer::Interrupted { lost: false } | ExchangeAnswer::GaveUp => {
+            ExitReason::Interrupted
+        }
+        ExchangeAnswer::Interrupted { lost: true } | ExchangeAnswer::Parameters { .. } => {
+            ExitReason::PeerLost
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Backup workers: a step does not wait for the slowest worker, and late gradients do not count.
 
-use crate::loopback::{Job, adam, forever, fresh, gradients, shard, size, stats, worker};
-use muster_comm::wire::hello::StepStats;
+use crate::loopback::{LoopbackJob, adam, forever, fresh, gradients, shard, size, stats, worker};
+use muster_comm::wire::metadata::StepStats;
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
 use muster_training::worker::{Reply, Shards};
@@ -57,7 +57,7 @@ fn reference(who: &[&[u32]]) -> Vec<f32> {
 /// The slowest of three workers misses two steps, receives the newest parameters, and counts again.
 #[test]
 fn step_is_the_mean_of_the_workers_in_time() {
-    let job = Job::start(3, 2, Consistency::Bsp { backup: 1 });
+    let job = LoopbackJob::start(3, 2, Consistency::Bsp { backup: 1 });
     let mut joined = job.joined(0);
     let mut slow = joined.pop().unwrap();
     let mut second = joined.pop().unwrap();
@@ -91,7 +91,7 @@ fn step_is_the_mean_of_the_workers_in_time() {
 /// A worker that is lost while steps are completed without it does not remain the backup worker.
 #[test]
 fn coordinator_learns_of_a_lost_backup_worker() {
-    let job = Job::start(3, 1, Consistency::Bsp { backup: 1 });
+    let job = LoopbackJob::start(3, 1, Consistency::Bsp { backup: 1 });
     let mut joined = job.joined(0);
     drop(joined.pop().unwrap());
     let mut second = joined.pop().unwrap();
@@ -150,7 +150,7 @@ fn coordinator_learns_of_a_lost_backup_worker() {
 /// A worker that missed the end of a view learns of the next one, whichever step it pushed.
 #[test]
 fn worker_that_missed_a_view_enters_the_next() {
-    let mut job = Job::start(3, 1, Consistency::Bsp { backup: 1 });
+    let mut job = LoopbackJob::start(3, 1, Consistency::Bsp { backup: 1 });
     let mut joined = job.joined(0);
     let mut slow = joined.pop().unwrap();
     let mut second = joined.pop().unwrap();

@@ -2,16 +2,16 @@
 //! parameters.
 
 use crate::loopback::{
-    BATCH, Job, adam, forever, fresh, gradients, hello, reference, shard, size, stats, train,
-    worker,
+    BATCH, LoopbackJob, adam, forever, fresh, gradients, hello, reference, shard, size, stats,
+    train, worker,
 };
 use muster_comm::wire::WireError;
-use muster_comm::wire::hello::Hello;
+use muster_comm::wire::metadata::Hello;
 use muster_comm::wire::view::Departed;
 use muster_model::id::JobId;
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
-use muster_training::shard::{End, Exchange, Recipe, Refusal};
+use muster_training::shard::{Recipe, RequestRefusal, ShardEnd, ShardExchange};
 use muster_training::worker::{Reply, Shards, first_view};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 #[test]
 fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
     for (workers, ps_shards) in [(1, 1), (3, 1), (2, 3), (4, 5)] {
-        let job = Job::start(workers, ps_shards, Consistency::default());
+        let job = LoopbackJob::start(workers, ps_shards, Consistency::default());
         let (mut joined, parameters, counted) = train(job.joined(0), 0, 6);
         let (expected, state) = reference(workers, 0..6);
         assert_eq!(
@@ -46,7 +46,7 @@ fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
         assert_eq!(snapshot.contents.state.concat(), state);
         joined.remove(0).done();
         joined.into_iter().for_each(Shards::goodbye);
-        assert!(job.ends().iter().all(|&end| end == End::Finished));
+        assert!(job.ends().iter().all(|&end| end == ShardEnd::Finished));
     }
 }
 
@@ -54,13 +54,13 @@ fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
 /// interrupted.
 #[test]
 fn a_snapshot_continues_on_another_number_of_shards() {
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 3);
     let snapshot = joined[0].snapshot(Contents::default()).unwrap();
     joined.into_iter().for_each(Shards::goodbye);
-    assert_eq!(job.ends(), [End::Stopped]);
+    assert_eq!(job.ends(), [ShardEnd::Stopped]);
 
-    let job = Job::start(2, 4, Consistency::default());
+    let job = LoopbackJob::start(2, 4, Consistency::default());
     let joined = job.filled(3, snapshot.updates, &snapshot.contents);
     let (_joined, parameters, _) = train(joined, 3, 3);
     assert_eq!(parameters, reference(2, 0..6).0);
@@ -71,12 +71,12 @@ fn a_snapshot_continues_on_another_number_of_shards() {
 #[test]
 fn replaced_connection_leaves_no_state() {
     let recipe = Recipe::weights(adam(), size(), 1);
-    let exchange = Exchange::new(shard(0), recipe, Consistency::default(), BATCH);
+    let exchange = ShardExchange::new(shard(0), recipe, Consistency::default(), BATCH);
     let old = exchange.join(worker(1), false).unwrap();
     let new = exchange.join(worker(1), false).unwrap();
     exchange.depart(new, true);
     let pulled = exchange.pull(old, 0);
-    assert!(matches!(pulled, Err(Refusal::Replaced(task)) if task == worker(1)));
+    assert!(matches!(pulled, Err(RequestRefusal::Replaced(task)) if task == worker(1)));
     exchange.depart(old, false);
     assert_eq!(exchange.membership(Duration::ZERO).joined, 0);
     let chief = exchange.join(worker(0), true).unwrap();
@@ -89,7 +89,7 @@ fn ssp_limits_the_lead_of_workers() {
     const STALENESS: u64 = 2;
     const STEPS: u64 = 60;
     let workers = 3;
-    let job = Job::start(
+    let job = LoopbackJob::start(
         workers,
         2,
         Consistency::Ssp {
@@ -142,7 +142,7 @@ fn ssp_limits_the_lead_of_workers() {
 
 #[test]
 fn asp_does_not_wait() {
-    let job = Job::start(
+    let job = LoopbackJob::start(
         2,
         1,
         Consistency::Asp {
@@ -185,7 +185,7 @@ fn asp_does_not_wait() {
 
 #[test]
 fn coordinator_learns_of_orderly_leave_and_its_own_interrupts() {
-    let job = Job::start(3, 2, Consistency::default());
+    let job = LoopbackJob::start(3, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(10), 10, 2);
     joined.pop().unwrap().goodbye();
     let mut follower = joined.pop().unwrap();
@@ -223,12 +223,12 @@ fn coordinator_learns_of_orderly_leave_and_its_own_interrupts() {
         };
         assert_eq!(other.join().unwrap(), expected);
     });
-    assert_eq!(job.ends(), [End::Stopped, End::Stopped]);
+    assert_eq!(job.ends(), [ShardEnd::Stopped, ShardEnd::Stopped]);
 }
 
 #[test]
 fn a_worker_lost_after_its_push_still_completes_the_step() {
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let mut joined = job.joined(0);
     let mut lost = joined.pop().unwrap();
     let mut parameters = vec![0.0; size()];
@@ -252,13 +252,13 @@ fn a_worker_lost_after_its_push_still_completes_the_step() {
     assert_eq!(reply, Reply::Gone);
     assert!(!joined[0].departed()[0].in_order);
     drop(joined);
-    assert_eq!(job.ends(), [End::PeerLost]);
+    assert_eq!(job.ends(), [ShardEnd::PeerLost]);
 }
 
 #[test]
 fn a_stale_or_repeated_push_is_refused_and_changes_nothing() {
     for (init, pushed) in [(5, 4), (5, 6)] {
-        let job = Job::start(1, 1, Consistency::default());
+        let job = LoopbackJob::start(1, 1, Consistency::default());
         let mut joined = job.joined(init);
         let mut parameters = vec![0.0; size()];
         let refused = joined[0].push_pull(
@@ -277,7 +277,7 @@ fn a_stale_or_repeated_push_is_refused_and_changes_nothing() {
 
 #[test]
 fn only_the_chief_fills_and_only_once() {
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let mut joined = job.joined(0);
     let view = first_view(1, vec![worker(0)], &job.addresses, &job.blocks);
     let twice = joined[0].begin(view.clone(), 9, 9, &fresh());
@@ -286,7 +286,7 @@ fn only_the_chief_fills_and_only_once() {
         "{twice:?}"
     );
 
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let _chief = job.join(0);
     let mut other = job.join(1);
     let usurped = other.begin(view, 0, 0, &fresh());
@@ -298,7 +298,7 @@ fn only_the_chief_fills_and_only_once() {
 
 #[test]
 fn peers_of_another_job_or_without_its_secret_are_refused() {
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let right = hello(0);
     let wrong = [
         (
@@ -344,7 +344,7 @@ fn peers_of_another_job_or_without_its_secret_are_refused() {
 
 #[test]
 fn a_stopped_shard_serves_until_its_workers_have_left() {
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let (joined, ..) = train(job.joined(0), 0, 1);
     job.stop.set();
     thread::sleep(Duration::from_millis(250));
@@ -355,12 +355,12 @@ fn a_stopped_shard_serves_until_its_workers_have_left() {
         Some(2)
     );
     joined.into_iter().for_each(Shards::goodbye);
-    assert_eq!(job.ends(), [End::Stopped]);
+    assert_eq!(job.ends(), [ShardEnd::Stopped]);
 }
 
 #[test]
 fn waiting_workers_learn_that_training_has_finished() {
-    let job = Job::start(2, 2, Consistency::default());
+    let job = LoopbackJob::start(2, 2, Consistency::default());
     let mut joined = job.joined(0);
     let mut waiting = joined.pop().unwrap();
     let chief = joined.pop().unwrap();
@@ -375,5 +375,5 @@ fn waiting_workers_learn_that_training_has_finished() {
         chief.done();
         assert_eq!(told.join().unwrap(), Reply::Finished);
     });
-    assert_eq!(job.ends(), [End::Finished, End::Finished]);
+    assert_eq!(job.ends(), [ShardEnd::Finished, ShardEnd::Finished]);
 }

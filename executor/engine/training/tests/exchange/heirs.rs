@@ -1,36 +1,36 @@
 //! Shards with replicas in one process, whose connections a relay breaks at critical moments: the
-//! state of the promoted replica (`heir`).
+//! state of the promoted replica (`promoted`).
 
 use crate::loopback::{
-    BATCH, Job, adam, enter, forever, fresh, gradients, hello, reference, shard, size, stats,
-    worker,
+    BATCH, LoopbackJob, adam, enter, forever, fresh, gradients, hello, reference, shard, size,
+    stats, worker,
 };
-use crate::relay::Relay;
+use crate::relay::TcpRelay;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
-use muster_training::worker::{Address, Reply, Shards, first_view};
+use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
 use std::thread;
 
 /// Two workers, and shards that replicate each other, all behind relays.
 struct Ring {
-    job: Job,
+    job: LoopbackJob,
     /// Relays to the first shard, one per worker.
-    first: [Relay; 2],
-    others: Vec<Relay>,
+    first: [TcpRelay; 2],
+    others: Vec<TcpRelay>,
 }
 
 impl Ring {
     fn start(shards: u32, consistency: Consistency) -> Self {
-        let mut job = Job::start(2, 0, consistency);
+        let mut job = LoopbackJob::start(2, 0, consistency);
         job.replicated = true;
         let mut relays = (0..shards).map(|index| job.start_shard(index).1);
         let address = relays.next().unwrap();
-        let first = [Relay::to(&address), Relay::to(&address)];
-        let others = relays.map(|address| Relay::to(&address)).collect();
+        let first = [TcpRelay::to(&address), TcpRelay::to(&address)];
+        let others = relays.map(|address| TcpRelay::to(&address)).collect();
         Self { job, first, others }
     }
 
-    fn addresses(&self, rank: usize) -> Vec<Address> {
+    fn addresses(&self, rank: usize) -> Vec<ShardAddress> {
         let relays = std::iter::once(&self.first[rank]).chain(&self.others);
         let numbered = relays.zip(0..);
         numbered

@@ -2,11 +2,11 @@
 //! checkpoint contains the pushes that the shard had applied, and for every worker the residual
 //! after its last such push. So no gradient is lost or counted twice.
 
-use crate::loopback::{BATCH, Job, enter, fresh, gradients, hello, size, stats, worker};
-use muster_comm::assign::Piece;
+use crate::loopback::{BATCH, LoopbackJob, enter, fresh, gradients, hello, size, stats, worker};
+use muster_comm::assign::ParameterPiece;
 use muster_comm::compress::{CodecConfig, Feedback};
-use muster_comm::wire::hello::{Hello, StepStats};
-use muster_comm::wire::{Kind, greet};
+use muster_comm::wire::metadata::{Hello, StepStats};
+use muster_comm::wire::{FrameKind, handshake};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
@@ -37,13 +37,13 @@ fn codecs() -> [CodecConfig; 2] {
 }
 
 /// Residual of a worker after its push of each step.
-type History = Vec<(u64, Feedback)>;
+type ResidualHistory = Vec<(u64, Feedback)>;
 
 /// Checkpoint of the coordinator with its step.
-struct Kept {
+struct StepCheckpoint {
     step: u64,
     contents: Contents,
-    pieces: Vec<Vec<Piece>>,
+    pieces: Vec<Vec<ParameterPiece>>,
 }
 
 /// Pushes one step, eagerly or not. Returns the next step; `None` if training has ended.
@@ -89,8 +89,13 @@ fn push(
 }
 
 /// Pushes until the coordinator ends training.
-fn follow(rank: usize, mut shards: Shards, mut eager: Option<Eager>, delays: &[u8]) -> History {
-    let (mut history, mut step) = (History::new(), 0);
+fn follow(
+    rank: usize,
+    mut shards: Shards,
+    mut eager: Option<Eager>,
+    delays: &[u8],
+) -> ResidualHistory {
+    let (mut history, mut step) = (ResidualHistory::new(), 0);
     loop {
         let delay = delays[step as usize % delays.len()];
         let wait = Duration::from_millis(u64::from(delay) + 1);
@@ -109,8 +114,12 @@ fn follow(rank: usize, mut shards: Shards, mut eager: Option<Eager>, delays: &[u
 }
 
 /// Writes a checkpoint at the beginning of every third step.
-fn lead(mut shards: Shards, mut eager: Option<Eager>, delays: &[u8]) -> (Vec<Kept>, History) {
-    let (mut all, mut history) = (Vec::new(), History::new());
+fn lead(
+    mut shards: Shards,
+    mut eager: Option<Eager>,
+    delays: &[u8],
+) -> (Vec<StepCheckpoint>, ResidualHistory) {
+    let (mut all, mut history) = (Vec::new(), ResidualHistory::new());
     for step in 0..STEPS {
         let keeps = step % 3 == 2;
         if keeps {
@@ -129,7 +138,7 @@ fn lead(mut shards: Shards, mut eager: Option<Eager>, delays: &[u8]) -> (Vec<Kep
             let mut contents = snapshot.contents;
             contents.extras.extend(shards.held_back().unwrap());
             let shards = &shards.view().unwrap().shards;
-            all.push(Kept {
+            all.push(StepCheckpoint {
                 step: step + 1,
                 contents,
                 pieces: shards.iter().map(|holder| holder.pieces.clone()).collect(),
@@ -145,8 +154,8 @@ fn run(
     delays: &[Vec<u8>],
     consistency: Consistency,
     codec: CodecConfig,
-) -> (Vec<Kept>, Vec<History>) {
-    let job = Job::start_encoded_with(delays.len() as u32, 2, codec, consistency, plain());
+) -> (Vec<StepCheckpoint>, Vec<ResidualHistory>) {
+    let job = LoopbackJob::start_encoded_with(delays.len() as u32, 2, codec, consistency, plain());
     let eager = match consistency {
         Consistency::Ssp {
             staleness,
@@ -169,7 +178,7 @@ fn run(
     })
 }
 
-fn residual(kept: &Kept, rank: usize) -> &[f32] {
+fn residual(kept: &StepCheckpoint, rank: usize) -> &[f32] {
     let name = Feedback::extra("compress.residual", rank);
     kept.contents.extra(&name).expect("every worker's is there")
 }
@@ -180,7 +189,7 @@ fn plane(feedback: &Feedback) -> &[f32] {
 
 /// Index of the push of a worker after which the residual in a shard's part of the checkpoint was
 /// taken.
-fn found(kept: &[f32], history: &History, pieces: &[Piece]) -> Option<usize> {
+fn found(kept: &[f32], history: &ResidualHistory, pieces: &[ParameterPiece]) -> Option<usize> {
     let same = |(_, feedback): &(u64, Feedback)| {
         let held = plane(feedback);
         pieces
@@ -200,7 +209,7 @@ fn applied(history: &[(u64, Feedback)], rank: usize, at: usize) -> f64 {
     sent - f64::from(held)
 }
 
-fn check_sum(kept: &[Kept], histories: &[History]) -> Result<(), TestCaseError> {
+fn check_sum(kept: &[StepCheckpoint], histories: &[ResidualHistory]) -> Result<(), TestCaseError> {
     let before = fresh().parameters;
     for kept in kept {
         for (shard, pieces) in kept.pieces.iter().enumerate() {
@@ -307,7 +316,7 @@ fn residual_is_kept_for_a_worker_that_joins_late() {
         Consistency::Bsp { backup: 1 },
     ] {
         let codec = codecs()[1];
-        let job = Job::start_encoded_with(3, 2, codec, consistency, plain());
+        let job = LoopbackJob::start_encoded_with(3, 2, codec, consistency, plain());
         let mut all: Vec<Shards> = (0..3).map(|rank| job.join(rank)).collect();
         let extras = (0..3)
             .map(|rank| {
@@ -368,7 +377,7 @@ fn residual_is_kept_for_a_worker_that_joins_late() {
 /// contains it again.
 #[test]
 fn checkpoint_does_not_wait_for_a_silent_worker() {
-    let job = Job::start_encoded_with(3, 2, codecs()[0], FAR, plain());
+    let job = LoopbackJob::start_encoded_with(3, 2, codecs()[0], FAR, plain());
     let mut all = job.joined(0);
     go(&mut all[2], 2, 0);
     for step in 0..2 {
@@ -402,7 +411,7 @@ fn checkpoint_does_not_wait_for_a_silent_worker() {
 /// A worker is lost in an announced step, so another view begins with the step of the checkpoint.
 #[test]
 fn worker_lost_at_an_announced_step_loses_only_its_residual() {
-    let job = Job::start_encoded_with(3, 2, codecs()[1], FAR, plain());
+    let job = LoopbackJob::start_encoded_with(3, 2, codecs()[1], FAR, plain());
     let mut all = job.joined(0).into_iter();
     let (mut chief, mut other) = (all.next().unwrap(), all.next().unwrap());
     go(&mut chief, 0, 0);
@@ -427,7 +436,7 @@ fn worker_lost_at_an_announced_step_loses_only_its_residual() {
         .unwrap();
     let history = thread::scope(|scope| {
         let history = scope.spawn(|| {
-            let mut history = History::new();
+            let mut history = ResidualHistory::new();
             let mut parameters = vec![0.0; size()];
             let mut next = 1;
             // Until it has sent a residual under the new view; not further than it may.
@@ -468,7 +477,7 @@ fn worker_lost_at_an_announced_step_loses_only_its_residual() {
 /// dropped, and the connection continues.
 #[test]
 fn residual_of_moved_pieces_is_dropped() {
-    let job = Job::start_encoded_with(2, 1, codecs()[0], FAR, plain());
+    let job = LoopbackJob::start_encoded_with(2, 1, codecs()[0], FAR, plain());
     let mut chief = job.join(0);
     let view = first_view(1, (0..2).map(worker).collect(), &job.addresses, &job.blocks);
     let contents = Contents {
@@ -479,11 +488,11 @@ fn residual_of_moved_pieces_is_dropped() {
     let to = Some(job.addresses[0].0);
     let hello = Hello { to, ..hello(1) };
     let limit = Duration::from_secs(10);
-    let (mut raw, _) = greet(&job.addresses[0].1, &hello, limit).unwrap();
+    let (mut raw, _) = handshake(&job.addresses[0].1, &hello, limit).unwrap();
     let of = hello.task_id.0.as_bytes().as_slice();
-    raw.send(Kind::Held, 1, of, &[&[1.0; 3]]).unwrap();
-    raw.send(Kind::Pull, 0, &[], &[]).unwrap();
-    assert_eq!(raw.receive().unwrap().kind, Kind::View);
+    raw.send(FrameKind::Held, 1, of, &[&[1.0; 3]]).unwrap();
+    raw.send(FrameKind::Pull, 0, &[], &[]).unwrap();
+    assert_eq!(raw.receive().unwrap().kind, FrameKind::View);
 }
 
 /// A worker of an older release could not parse the request for residuals. It is accepted where
@@ -497,7 +506,7 @@ fn worker_without_residual_support_is_refused_if_needed() {
     let said = serde_json::to_string(&older(1)).unwrap();
     assert!(!said.contains("says_held"), "an older shard refuses {said}");
     for (consistency, is_asked) in [(FAR, true), (Consistency::default(), false)] {
-        let job = Job::start_encoded_with(2, 1, codecs()[0], consistency, plain());
+        let job = LoopbackJob::start_encoded_with(2, 1, codecs()[0], consistency, plain());
         match Shards::join(&job.addresses, size(), &older(1)) {
             Err((_, error)) => assert!(
                 is_asked && error.to_string().contains("older release"),

@@ -1,11 +1,11 @@
 //! Workers that connect while the coordinator changes the view.
 
-use super::views::{Cluster, enter, forever, fresh, gradients, size, worker};
-use muster_comm::wire::hello::StepStats;
+use super::views::{ShardCluster, enter, forever, fresh, gradients, size, worker};
+use muster_comm::wire::metadata::StepStats;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
-use muster_training::shard::End;
-use muster_training::worker::{Address, Reply, Shards};
+use muster_training::shard::ShardEnd;
+use muster_training::worker::{Reply, ShardAddress, Shards};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -26,11 +26,11 @@ struct Gate {
 /// Forwards one connection to a shard, and can delay its requests.
 struct Proxy {
     gate: Arc<(Mutex<Gate>, Condvar)>,
-    address: Address,
+    address: ShardAddress,
 }
 
 impl Proxy {
-    fn to((shard, address): Address) -> Self {
+    fn to((shard, address): ShardAddress) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Self {
             gate: Arc::default(),
@@ -102,12 +102,12 @@ fn worker_answered_under_two_views_pulls_again() {
     let rate = Rate::Constant;
     // Without and with a move of pieces to another shard.
     for next in [vec![0, 1], vec![0, 1, 2]] {
-        let mut cluster = Cluster::new(Consistency::Asp { rate }, None);
+        let mut cluster = ShardCluster::new(Consistency::Asp { rate }, None);
         (0..3).for_each(|number| cluster.start(number));
         let mut chief = cluster.lead(&[0, 1], &[0, 1]);
         let direct = cluster.addresses(&[0, 1]);
         let proxies: Vec<Proxy> = direct.into_iter().map(Proxy::to).collect();
-        let ways: Vec<Address> = proxies.iter().map(|proxy| proxy.address.clone()).collect();
+        let ways: Vec<ShardAddress> = proxies.iter().map(|proxy| proxy.address.clone()).collect();
         let mut late = cluster.join_at(1, &ways);
         proxies[1].set_closed(true);
         let addresses = cluster.addresses(&next);
@@ -137,7 +137,7 @@ fn worker_answered_under_two_views_pulls_again() {
         late.goodbye();
         chief.done();
         for number in next {
-            assert_eq!(cluster.end(number), End::Finished);
+            assert_eq!(cluster.end(number), ShardEnd::Finished);
         }
     }
 }
@@ -146,7 +146,7 @@ fn worker_answered_under_two_views_pulls_again() {
 /// change was announced still computes that step.
 #[test]
 fn late_member_computes_the_step_before_an_announced_view() {
-    let mut cluster = Cluster::new(Consistency::default(), None);
+    let mut cluster = ShardCluster::new(Consistency::default(), None);
     cluster.start(0);
     let mut chief = cluster.lead(&[0, 1, 2], &[0]);
     let gone: TaskId = worker(2);
@@ -186,5 +186,5 @@ fn late_member_computes_the_step_before_an_announced_view() {
     }
     late.goodbye();
     chief.done();
-    assert_eq!(cluster.end(0), End::Finished);
+    assert_eq!(cluster.end(0), ShardEnd::Finished);
 }

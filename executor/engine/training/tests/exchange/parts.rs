@@ -1,17 +1,19 @@
 //! Steps in parts: results, the order on the connection, and the state after a worker is lost.
 
 use crate::loopback::{adam, forever, hello, shard, stats, worker};
-use muster_comm::assign::Piece;
-use muster_comm::parts::{self, Order, PART};
-use muster_comm::wire::hello::{AnswerHead, PartHead, PushHead, StepStats, Welcome};
-use muster_comm::wire::view::Change;
-use muster_comm::wire::{Connection, Kind, greet};
+use muster_comm::assign::ParameterPiece;
+use muster_comm::partitions::{self, PART, PartitionOrder};
+use muster_comm::wire::metadata::{AnswerHead, PartHead, PushHead, StepStats, Welcome};
+use muster_comm::wire::view::ViewChange;
+use muster_comm::wire::{Connection, FrameKind, handshake};
 use muster_model::id::JobId;
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
-use muster_training::shard::{End, Exchange, Identity, Recipe, Shard};
+use muster_training::shard::{Identity, Recipe, ShardEnd, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Fetch, Pass, Ready, Reply, Shards, first_view};
+use muster_training::worker::{
+    GradientSink, ParameterFetch, PartitionedPass, Reply, ShardAddress, Shards, first_view,
+};
 use std::net::TcpListener;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,11 +29,11 @@ fn size() -> usize {
     BLOCKS.iter().sum()
 }
 
-fn blocks() -> Vec<Piece> {
+fn blocks() -> Vec<ParameterPiece> {
     let mut offset = 0;
     let piece = |len: &usize| {
         offset += len;
-        Piece {
+        ParameterPiece {
             offset: offset - len,
             len: *len,
         }
@@ -39,15 +41,15 @@ fn blocks() -> Vec<Piece> {
     BLOCKS.iter().map(piece).collect()
 }
 
-fn start(number: u32) -> (Address, JoinHandle<End>) {
+fn start(number: u32) -> (ShardAddress, JoinHandle<ShardEnd>) {
     let identity = Identity {
         job_id: JobId(Uuid::nil()),
         task_id: shard(number),
         secret: "s".repeat(64),
     };
     let recipe = Recipe::weights(adam(), size(), 1);
-    let exchange = Exchange::new(shard(number), recipe, Consistency::default(), BATCH);
-    let bound = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+    let exchange = ShardExchange::new(shard(number), recipe, Consistency::default(), BATCH);
+    let bound = ShardServer::bind("127.0.0.1", identity, exchange).unwrap();
     let address = (shard(number), bound.address().to_string());
     let stop = StopFlag::new(Duration::from_secs(10));
     (
@@ -95,11 +97,11 @@ fn reference(workers: u32, steps: u64, counts: impl Fn(u64, u32, usize) -> bool)
 }
 
 /// All workers, with filled shards.
-fn joined(workers: u32, addresses: &[Address]) -> Vec<Shards> {
+fn joined(workers: u32, addresses: &[ShardAddress]) -> Vec<Shards> {
     let mut all: Vec<Shards> = (0..workers)
         .map(|rank| {
             let joined = Shards::join(addresses, size(), &hello(rank)).unwrap();
-            joined.in_parts(Some(Order::ByNeed))
+            joined.in_parts(Some(PartitionOrder::ByNeed))
         })
         .collect();
     let members = (0..workers).map(worker).collect();
@@ -147,8 +149,8 @@ impl Steady {
     }
 }
 
-impl Pass for Steady {
-    fn compute(&mut self, ready: Ready<'_>) -> StepStats {
+impl PartitionedPass for Steady {
+    fn compute(&mut self, ready: GradientSink<'_>) -> StepStats {
         self.seen.clear();
         let gradients = gradients(self.rank, self.step);
         let mut end = size();
@@ -160,7 +162,7 @@ impl Pass for Steady {
         stats(self.rank)
     }
 
-    fn go_ahead(&mut self, fetch: Fetch<'_>) {
+    fn go_ahead(&mut self, fetch: ParameterFetch<'_>) {
         for block in blocks() {
             let range = block.range();
             if !fetch(range.clone(), &mut self.parameters) {
@@ -235,7 +237,7 @@ fn parts_have_the_bits_of_a_plain_loop_for_every_layout() {
         assert!(
             serving
                 .into_iter()
-                .all(|one| one.join().unwrap() == End::Finished)
+                .all(|one| one.join().unwrap() == ShardEnd::Finished)
         );
     }
 }
@@ -269,7 +271,7 @@ fn parts_measure_the_same_noise() {
         other.goodbye();
         serving
             .into_iter()
-            .for_each(|one| assert_eq!(one.join().unwrap(), End::Finished));
+            .for_each(|one| assert_eq!(one.join().unwrap(), ShardEnd::Finished));
         noise
     };
     let (parts, whole) = (measure(true), measure(false));
@@ -285,7 +287,7 @@ fn parts_measure_the_same_noise() {
 
 /// A shard that reads nothing before it is signalled, and then records the order in which parts
 /// arrive.
-fn slow_shard(reads_on: Receiver<()>, order: Sender<Vec<usize>>) -> Address {
+fn slow_shard(reads_on: Receiver<()>, order: Sender<Vec<usize>>) -> ShardAddress {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     socket2::SockRef::from(&listener)
         .set_recv_buffer_size(64 << 10)
@@ -299,40 +301,40 @@ fn slow_shard(reads_on: Receiver<()>, order: Sender<Vec<usize>>) -> Address {
             let meta = line.receive_meta(header).unwrap();
             let mut payload = vec![0.0; header.payload_bytes as usize / 4];
             match header.kind {
-                Kind::Hello => {
+                FrameKind::Hello => {
                     let welcome = Welcome {
                         state_per_parameter: 2,
                         keeps_known: false,
                     };
                     let welcome = serde_json::to_vec(&welcome).unwrap();
-                    line.send(Kind::Welcome, 0, &welcome, &[]).unwrap();
+                    line.send(FrameKind::Welcome, 0, &welcome, &[]).unwrap();
                 }
-                Kind::Change => drop(serde_json::from_slice::<Change>(&meta).unwrap()),
-                Kind::Init => {
+                FrameKind::Change => drop(serde_json::from_slice::<ViewChange>(&meta).unwrap()),
+                FrameKind::Init => {
                     line.receive_payload(header, &mut [&mut payload]).unwrap();
-                    line.send(Kind::Ready, 0, &[], &[]).unwrap();
+                    line.send(FrameKind::Ready, 0, &[], &[]).unwrap();
                     reads_on.recv().unwrap();
                 }
-                Kind::Part => {
+                FrameKind::Part => {
                     line.receive_payload(header, &mut [&mut payload]).unwrap();
                     seen.push(PartHead::decode(&meta).unwrap().part as usize);
                 }
-                Kind::Rest => {
+                FrameKind::Rest => {
                     PushHead::decode(&meta).unwrap();
                     order.send(std::mem::take(&mut seen)).unwrap();
-                    for part in 0..parts::count(size()) {
-                        let numbers = vec![1.0; parts::range(part, size()).len()];
+                    for part in 0..partitions::count(size()) {
+                        let numbers = vec![1.0; partitions::range(part, size()).len()];
                         let head = PartHead {
                             view: 0,
                             part: part as u64,
                         };
-                        line.send(Kind::Part, 1, &head.encode(), &[&numbers])
+                        line.send(FrameKind::Part, 1, &head.encode(), &[&numbers])
                             .unwrap();
                     }
                     let head = AnswerHead::default().encode();
-                    line.send(Kind::Rest, 1, &head, &[]).unwrap();
+                    line.send(FrameKind::Rest, 1, &head, &[]).unwrap();
                 }
-                Kind::Goodbye => return,
+                FrameKind::Goodbye => return,
                 other => panic!("{other:?}"),
             }
         }
@@ -346,8 +348,8 @@ fn slow_shard(reads_on: Receiver<()>, order: Sender<Vec<usize>>) -> Address {
 #[test]
 fn most_urgent_parts_overtake_waiting_ones() {
     struct Stalled(Steady, Sender<()>);
-    impl Pass for Stalled {
-        fn compute(&mut self, ready: Ready<'_>) -> StepStats {
+    impl PartitionedPass for Stalled {
+        fn compute(&mut self, ready: GradientSink<'_>) -> StepStats {
             let stats = self.0.compute(ready);
             // All parts are ready before the shard reads the first one.
             thread::sleep(Duration::from_millis(100));
@@ -355,7 +357,7 @@ fn most_urgent_parts_overtake_waiting_ones() {
             stats
         }
 
-        fn go_ahead(&mut self, fetch: Fetch<'_>) {
+        fn go_ahead(&mut self, fetch: ParameterFetch<'_>) {
             self.0.go_ahead(fetch);
         }
 
@@ -372,7 +374,7 @@ fn most_urgent_parts_overtake_waiting_ones() {
     assert!(matches!(reply, Reply::Parameters { .. }), "{reply:?}");
     assert!(pass.0.parameters.iter().all(|&parameter| parameter == 1.0));
     let order = orders.recv().unwrap();
-    let all_parts = parts::count(size());
+    let all_parts = partitions::count(size());
     let mut sorted = order.clone();
     sorted.sort_unstable();
     assert!(sorted.into_iter().eq(0..all_parts), "{order:?}");
@@ -390,11 +392,11 @@ fn worker_lost_during_a_push_leaves_whole_parts() {
     let mut chief = Shards::join(&addresses, size(), &hello(0)).unwrap();
     let view = first_view(1, vec![worker(0), worker(1)], &addresses, &blocks());
     chief.begin(view, 0, 0, &contents()).unwrap();
-    let mut chief = chief.in_parts(Some(Order::ByNeed));
+    let mut chief = chief.in_parts(Some(PartitionOrder::ByNeed));
 
     // The last two parts, then the worker is lost.
-    let (mut dying, _) = greet(&addresses[0].1, &hello(1), Duration::from_secs(5)).unwrap();
-    let came = parts::count(size()) - 2..parts::count(size());
+    let (mut dying, _) = handshake(&addresses[0].1, &hello(1), Duration::from_secs(5)).unwrap();
+    let came = partitions::count(size()) - 2..partitions::count(size());
     push_parts(&mut dying, 1, came.clone());
     drop(dying);
 
@@ -424,7 +426,7 @@ fn worker_lost_during_a_push_leaves_whole_parts() {
     pass.step = 1;
     step(&mut chief, &mut pass);
     chief.done();
-    assert_eq!(serving.join().unwrap(), End::Finished);
+    assert_eq!(serving.join().unwrap(), ShardEnd::Finished);
 }
 
 /// A shard joins between two steps: pieces move and the cut into parts changes, but not the
@@ -469,8 +471,8 @@ fn new_shard_changes_the_cut_but_no_value() {
         // The other worker has left in order by now, or will soon.
         chief.done();
     });
-    assert_eq!(serving.join().unwrap(), End::Finished);
-    assert_eq!(serving_second.join().unwrap(), End::Finished);
+    assert_eq!(serving.join().unwrap(), ShardEnd::Finished);
+    assert_eq!(serving_second.join().unwrap(), ShardEnd::Finished);
 }
 
 /// Some in parts, some as a whole: an error of a worker, which is refused.
@@ -481,14 +483,14 @@ fn mixed_ways_of_pushing_a_step_are_refused() {
     let members = vec![worker(0), worker(1)];
     let view = first_view(1, members, std::slice::from_ref(&address), &blocks());
     chief.begin(view, 0, 0, &contents()).unwrap();
-    let (mut other, _) = greet(&address.1, &hello(1), Duration::from_secs(5)).unwrap();
+    let (mut other, _) = handshake(&address.1, &hello(1), Duration::from_secs(5)).unwrap();
     push_parts(&mut other, 1, 0..1);
     let mut parameters = vec![0.0; size()];
     let refused = chief.push_pull(0, stats(0), &gradients(0, 0), &mut parameters, &forever);
     let (_, error) = refused.unwrap_err();
     assert!(error.to_string().contains("in parts by some"), "{error}");
     drop((chief, other));
-    assert_eq!(serving.join().unwrap(), End::PeerLost);
+    assert_eq!(serving.join().unwrap(), ShardEnd::PeerLost);
 }
 
 /// Sends parts of a worker's gradients of step 0 under the first view. Returns after the shard has
@@ -500,11 +502,11 @@ fn push_parts(line: &mut Connection, rank: u32, parts: Range<usize>) {
             view: 1,
             part: part as u64,
         };
-        let numbers = &own[parts::range(part, size())];
-        line.send(Kind::Part, 0, &head.encode(), &[numbers])
+        let numbers = &own[partitions::range(part, size())];
+        line.send(FrameKind::Part, 0, &head.encode(), &[numbers])
             .unwrap();
     }
-    line.send(Kind::Fetch, 0, worker(rank).0.as_bytes(), &[])
+    line.send(FrameKind::Fetch, 0, worker(rank).0.as_bytes(), &[])
         .unwrap();
     line.receive().unwrap();
 }

@@ -1,6 +1,6 @@
 //! SSP and ASP: the content of reads for random delays, and the weight of stale gradients.
 
-use crate::loopback::{BATCH, Job, forever, fresh, size, stats};
+use crate::loopback::{BATCH, LoopbackJob, forever, fresh, size, stats};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::worker::{Eager, Reply, Shards};
@@ -53,7 +53,7 @@ fn run(delays: &[Vec<u8>], staleness: u32, eager: bool) -> Vec<Vec<Vec<u64>>> {
         rate: Rate::Constant,
     };
     let workers = delays.len();
-    let job = Job::start_with(workers as u32, 2, consistency, plain());
+    let job = LoopbackJob::start_with(workers as u32, 2, consistency, plain());
     // No worker leaves before all are done, because a departure interrupts the others.
     let done = Barrier::new(workers);
     let work = |rank: usize, mut shards: Shards| {
@@ -168,7 +168,7 @@ fn an_eager_worker_within_the_bound_does_not_wait() {
         eager: true,
         rate: Rate::Constant,
     };
-    let job = Job::start_with(2, 1, consistency, plain());
+    let job = LoopbackJob::start_with(2, 1, consistency, plain());
     let mut joined = job.joined(0);
     let mut eager = Eager::new(2, size());
     // The other worker has not pushed anything: steps 0 to 2 may be computed, step 3 may not.
@@ -190,7 +190,7 @@ fn an_eager_worker_within_the_bound_does_not_wait() {
 #[test]
 fn stale_gradient_has_a_lower_rate() {
     for (rate, expected) in [(Rate::Constant, 1.0), (Rate::ByStaleness, 1.0 / 3.0)] {
-        let job = Job::start_with(2, 2, Consistency::Asp { rate }, plain());
+        let job = LoopbackJob::start_with(2, 2, Consistency::Asp { rate }, plain());
         let mut joined = job.joined(0);
         let mut parameters = vec![0.0; size()];
         for step in 0..3 {

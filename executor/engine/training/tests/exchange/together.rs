@@ -2,9 +2,9 @@
 //! Each worker's gradients are in a step once.
 
 use crate::loopback::{
-    BATCH, Job, adam, forever, fresh, gradients, reference, size, stats, worker,
+    BATCH, LoopbackJob, adam, forever, fresh, gradients, reference, size, stats, worker,
 };
-use muster_comm::wire::hello::{StepStats, SumHead};
+use muster_comm::wire::metadata::{StepStats, SumHead};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
 use muster_training::worker::{Reply, Shards};
@@ -70,7 +70,7 @@ fn counted(reply: Reply) -> (u64, StepStats) {
 /// parameters.
 #[test]
 fn sum_counts_for_all_of_its_workers() {
-    let job = Job::start(3, 2, Consistency::default());
+    let job = LoopbackJob::start(3, 2, Consistency::default());
     let mut joined = job.joined(0);
     let (first, rest) = joined.split_at_mut(1);
     let mut parameters = vec![0.0; size()];
@@ -113,7 +113,7 @@ fn sum_counts_for_all_of_its_workers() {
 /// as if it had been in time.
 #[test]
 fn worker_that_pushes_after_the_sum_learns_of_the_next_view() {
-    let job = Job::start(2, 2, Consistency::default());
+    let job = LoopbackJob::start(2, 2, Consistency::default());
     let mut joined = job.joined(0);
     let (first, rest) = joined.split_at_mut(1);
     let (chief, follower) = (&mut first[0], &mut rest[0]);
@@ -141,7 +141,7 @@ fn worker_that_pushes_after_the_sum_learns_of_the_next_view() {
 /// One of the workers has pushed alone: no shard counts its gradients twice.
 #[test]
 fn sum_with_gradients_already_present_is_refused() {
-    let job = Job::start(2, 2, Consistency::default());
+    let job = LoopbackJob::start(2, 2, Consistency::default());
     let mut joined = job.joined(0);
     let (first, rest) = joined.split_at_mut(1);
     let mut parameters = vec![0.0; size()];
@@ -172,7 +172,7 @@ fn sum_of_a_lost_worker_still_counts_for_the_others() {
 /// Returns whether the sum was complete when its worker was lost. If not, the other workers of the
 /// sum have pushed alone.
 fn the_sum_outlives_its_speaker(after: Duration) -> bool {
-    let job = Job::start(4, 1, Consistency::default());
+    let job = LoopbackJob::start(4, 1, Consistency::default());
     let mut joined = job.joined(0);
     let alone = joined.pop().unwrap();
     let mut follower = joined.pop().unwrap();
@@ -230,7 +230,7 @@ fn sum_during_the_decision_is_not_acknowledged_early() {
 
 /// Returns whether the sum arrived before one of its workers asked.
 fn nobody_is_past_the_next_view(wait: Duration) -> bool {
-    let job = Job::start(4, 1, Consistency::default());
+    let job = LoopbackJob::start(4, 1, Consistency::default());
     let mut joined = job.joined(0);
     let mut asker = joined.pop().unwrap();
     drop(joined.pop().unwrap());
@@ -286,7 +286,7 @@ proptest! {
         delays in prop::collection::vec((0u64..3, 0u64..3, 0u64..3, any::<bool>()), 6),
         ps_shards in 1usize..4,
     ) {
-        let job = Job::start(3, ps_shards, Consistency::default());
+        let job = LoopbackJob::start(3, ps_shards, Consistency::default());
         let joined = job.joined(0);
         let steps = delays.len() as u64;
         // No worker pushes for another one that has not begun the step.

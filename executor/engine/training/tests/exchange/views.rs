@@ -1,15 +1,17 @@
 //! Views that change during training, in one process: results, and notifications of workers.
 
-use muster_comm::assign::Piece;
+use muster_comm::assign::ParameterPiece;
 use muster_comm::compress::{CodecConfig, Codecs};
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::{Consistency, Rate};
 use muster_training::checkpoint::Contents;
-use muster_training::shard::{End, Exchange, Identity, Recipe, Shard};
+use muster_training::shard::{Identity, Recipe, ShardEnd, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Moved, Reply, Shards, Snapshot, first_view};
+use muster_training::worker::{
+    Reply, ReshardingResult, ShardAddress, ShardSnapshot, Shards, first_view,
+};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,13 +62,13 @@ pub(super) fn forever() -> bool {
 }
 
 /// Started shards, by number.
-pub(super) struct Cluster {
+pub(super) struct ShardCluster {
     consistency: Consistency,
     codecs: Option<Codecs>,
-    shards: BTreeMap<u32, (Address, JoinHandle<End>)>,
+    shards: BTreeMap<u32, (ShardAddress, JoinHandle<ShardEnd>)>,
 }
 
-impl Cluster {
+impl ShardCluster {
     pub(super) fn new(consistency: Consistency, codecs: Option<Codecs>) -> Self {
         Self {
             consistency,
@@ -83,8 +85,8 @@ impl Cluster {
             secret: "s".repeat(64),
         };
         let recipe = self.recipe();
-        let exchange = Exchange::new(task_id, recipe, self.consistency, BATCH);
-        let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+        let exchange = ShardExchange::new(task_id, recipe, self.consistency, BATCH);
+        let shard = ShardServer::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = StopFlag::new(Duration::from_secs(10));
         let serving = thread::spawn(move || shard.serve(&stop, &|_| {}).unwrap());
@@ -95,14 +97,14 @@ impl Cluster {
         Recipe::weights(adam(), size(), 1).with_codecs(self.codecs.clone())
     }
 
-    pub(super) fn addresses(&self, numbers: &[u32]) -> Vec<Address> {
+    pub(super) fn addresses(&self, numbers: &[u32]) -> Vec<ShardAddress> {
         numbers
             .iter()
             .map(|number| self.shards[number].0.clone())
             .collect()
     }
 
-    pub(super) fn end(&mut self, number: u32) -> End {
+    pub(super) fn end(&mut self, number: u32) -> ShardEnd {
         self.shards.remove(&number).unwrap().1.join().unwrap()
     }
 
@@ -110,14 +112,14 @@ impl Cluster {
         self.join_at(number, &self.addresses(shards))
     }
 
-    pub(super) fn join_at(&self, number: u32, addresses: &[Address]) -> Shards {
+    pub(super) fn join_at(&self, number: u32, addresses: &[ShardAddress]) -> Shards {
         let hello = Hello {
             job_id: JobId(Uuid::nil()),
             secret: "s".repeat(64),
             task_id: worker(number),
             guest: match number {
-                0 => Guest::Chief,
-                _ => Guest::Worker,
+                0 => ConnectionPurpose::Chief,
+                _ => ConnectionPurpose::Worker,
             },
             to: None,
             says_held: false,
@@ -134,12 +136,12 @@ impl Cluster {
     pub(super) fn lead(&self, workers: &[u32], shards: &[u32]) -> Shards {
         let mut chief = self.join(0, shards);
         let mut offset = 0;
-        let blocks: Vec<Piece> = BLOCKS
+        let blocks: Vec<ParameterPiece> = BLOCKS
             .iter()
             .map(|&len| {
                 offset += len;
                 let offset = offset - len;
-                Piece { offset, len }
+                ParameterPiece { offset, len }
             })
             .collect();
         let workers = workers.iter().copied().map(worker).collect();
@@ -192,25 +194,30 @@ fn follow(mut shards: Shards) -> (u64, Vec<f32>) {
 }
 
 /// Workers and shards from one step on.
-struct Stage {
+struct ViewStage {
     from: u64,
     workers: &'static [u32],
     shards: &'static [u32],
 }
 
-struct Run {
-    snapshot: Snapshot,
+struct ViewRun {
+    snapshot: ShardSnapshot,
     /// The coordinator's parameters at the end.
     parameters: Vec<f32>,
-    moved: Vec<Moved>,
+    moved: Vec<ReshardingResult>,
     /// Results of [`follow`] by worker.
     followers: BTreeMap<u32, (u64, Vec<f32>)>,
-    ends: Vec<End>,
+    ends: Vec<ShardEnd>,
 }
 
 /// Trains `steps` steps through all stages, the first of which begins at 0.
-fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps: u64) -> Run {
-    let mut cluster = Cluster::new(consistency, codecs);
+fn run(
+    consistency: Consistency,
+    codecs: Option<Codecs>,
+    stages: &[ViewStage],
+    steps: u64,
+) -> ViewRun {
+    let mut cluster = ShardCluster::new(consistency, codecs);
     let first = &stages[0];
     first.shards.iter().for_each(|&shard| cluster.start(shard));
     let mut chief = cluster.lead(first.workers, first.shards);
@@ -287,7 +294,7 @@ fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps
         .into_iter()
         .map(|number| cluster.end(number))
         .collect();
-    Run {
+    ViewRun {
         snapshot,
         parameters,
         moved,
@@ -301,22 +308,22 @@ fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps
 #[test]
 fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     let stages = [
-        Stage {
+        ViewStage {
             from: 0,
             workers: &[0, 1],
             shards: &[0],
         },
-        Stage {
+        ViewStage {
             from: 5,
             workers: &[0, 1, 2, 3, 4, 5],
             shards: &[0, 1, 2],
         },
-        Stage {
+        ViewStage {
             from: 9,
             workers: &[0, 4, 2],
             shards: &[2, 1],
         },
-        Stage {
+        ViewStage {
             from: 12,
             workers: &[0, 4, 7, 2],
             shards: &[2, 1],
@@ -344,7 +351,10 @@ fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     assert_eq!(run.snapshot.updates, steps);
     assert!(run.snapshot.contents.parameters == parameters);
     assert!(run.snapshot.contents.state.concat() == state);
-    assert_eq!(run.ends, [End::Stopped, End::Finished, End::Finished]);
+    assert_eq!(
+        run.ends,
+        [ShardEnd::Stopped, ShardEnd::Finished, ShardEnd::Finished]
+    );
     // Leaving workers have the parameters of their last step, and the remaining ones those of all
     // others.
     for (number, ended) in [(1, 9), (3, 9), (5, 9), (2, steps), (4, steps), (7, steps)] {
@@ -359,7 +369,7 @@ fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     }
     // Two thirds moved to the new shards. The first shard's third moved to the remaining ones.
     // There are three values per parameter.
-    let share = |moved: &Moved| moved.numbers as f64 / (3 * size()) as f64;
+    let share = |moved: &ReshardingResult| moved.numbers as f64 / (3 * size()) as f64;
     assert!(
         (0.64..0.68).contains(&share(&run.moved[0])),
         "{:?}",
@@ -384,17 +394,17 @@ fn ssp_and_asp_change_views_at_a_barrier() {
     };
     for consistency in [ssp, Consistency::Asp { rate }] {
         let stages = [
-            Stage {
+            ViewStage {
                 from: 0,
                 workers: &[0, 1],
                 shards: &[0],
             },
-            Stage {
+            ViewStage {
                 from: 10,
                 workers: &[0, 1, 2, 3],
                 shards: &[0, 1, 2],
             },
-            Stage {
+            ViewStage {
                 from: 20,
                 workers: &[0, 3],
                 shards: &[1, 2],
@@ -407,7 +417,10 @@ fn ssp_and_asp_change_views_at_a_barrier() {
             "{}",
             run.snapshot.updates
         );
-        assert_eq!(run.ends, [End::Stopped, End::Finished, End::Finished]);
+        assert_eq!(
+            run.ends,
+            [ShardEnd::Stopped, ShardEnd::Finished, ShardEnd::Finished]
+        );
         assert_eq!(run.moved.len(), 2);
         assert!(
             run.moved
@@ -429,17 +442,17 @@ fn ssp_and_asp_change_views_at_a_barrier() {
 #[test]
 fn encoded_answers_keep_workers_equal_across_views() {
     let stages = [
-        Stage {
+        ViewStage {
             from: 0,
             workers: &[0, 1],
             shards: &[0],
         },
-        Stage {
+        ViewStage {
             from: 5,
             workers: &[0, 1, 2, 3],
             shards: &[0, 1, 2],
         },
-        Stage {
+        ViewStage {
             from: 9,
             workers: &[0, 3, 2],
             shards: &[2, 1],
@@ -487,7 +500,7 @@ fn encoded_answers_keep_workers_equal_across_views() {
 fn worker_that_never_connected_is_not_waited_for() {
     let rate = Rate::Constant;
     for consistency in [Consistency::default(), Consistency::Asp { rate }] {
-        let mut cluster = Cluster::new(consistency, None);
+        let mut cluster = ShardCluster::new(consistency, None);
         cluster.start(0);
         let mut chief = cluster.lead(&[0, 1], &[0]);
         let addresses = cluster.addresses(&[0]);
@@ -506,7 +519,7 @@ fn worker_that_never_connected_is_not_waited_for() {
         let reply = chief.push_pull(0, stats, &gradients(0, 0), &mut parameters, &forever);
         assert!(matches!(reply, Ok(Reply::Parameters { clock: 1, .. })));
         chief.done();
-        assert_eq!(cluster.end(0), End::Finished);
+        assert_eq!(cluster.end(0), ShardEnd::Finished);
     }
 }
 
@@ -514,7 +527,7 @@ fn worker_that_never_connected_is_not_waited_for() {
 /// not acknowledged before the coordinator has announced the next view.
 #[test]
 fn worker_that_connects_during_the_decision_waits_for_it() {
-    let mut cluster = Cluster::new(Consistency::default(), None);
+    let mut cluster = ShardCluster::new(Consistency::default(), None);
     cluster.start(0);
     let mut chief = cluster.lead(&[0, 1, 2], &[0]);
     let mut other = cluster.join(1, &[0]);
@@ -556,7 +569,7 @@ fn worker_that_connects_during_the_decision_waits_for_it() {
 
 #[test]
 fn worker_admitted_while_it_gives_up_waiting_is_a_member() {
-    let mut cluster = Cluster::new(Consistency::default(), None);
+    let mut cluster = ShardCluster::new(Consistency::default(), None);
     cluster.start(0);
     cluster.start(1);
     let mut guest = cluster.join(1, &[0, 1]);
@@ -578,6 +591,6 @@ fn worker_admitted_while_it_gives_up_waiting_is_a_member() {
     assert_eq!(parameters, fresh().parameters);
     let chief: Option<Shards> = chief.into_inner().unwrap();
     chief.expect("it has begun").done();
-    assert_eq!(cluster.end(0), End::Finished);
-    assert_eq!(cluster.end(1), End::Finished);
+    assert_eq!(cluster.end(0), ShardEnd::Finished);
+    assert_eq!(cluster.end(1), ShardEnd::Finished);
 }

@@ -7,8 +7,8 @@ use muster_model::spec::{
     Model, Optimizer, Schedule,
 };
 use muster_training::checkpoint::{
-    CheckpointError, Contents, Curve, JobFolder, Kind, Layout, Manifest, NamedBlock, Position,
-    RANDOMNESS, Writer,
+    CheckpointError, CheckpointWriter, Contents, DataPosition, JobFolder, LossProgress, Manifest,
+    NamedBlock, RANDOMNESS, TaskCounts, WriteKind,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ fn manifest(step: u64, revision: u64) -> Manifest {
         job_id: JobId(Uuid::from_u128(2)),
         revision,
         step,
-        position: Position::at(step, 10, 100),
+        position: DataPosition::at(step, 10, 100),
         engine: Engine {
             model: Model::Mlp { hidden: vec![3] },
             dataset: Dataset::known(DatasetName::FashionMnist),
@@ -62,11 +62,11 @@ fn manifest(step: u64, revision: u64) -> Manifest {
         consistency: Consistency::default(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: step,
-        layout: Layout {
+        layout: TaskCounts {
             workers: 2,
             ps_shards: 1,
         },
-        curve: Curve {
+        curve: LossProgress {
             epoch_losses: vec![0.75, 0.5],
             loss_sum: 1.5,
             correct: 3,
@@ -372,8 +372,8 @@ fn outcome_is_kept_when_the_memory_is_taken_first() {
     let root = tempfile::tempdir().unwrap();
     let folder = written(root.path(), &[]);
     let spared = Arc::new(|| Some(BTreeSet::new()));
-    let mut writer = Writer::start(folder.into(), newest(3), spared, 15, 1).unwrap();
-    let memory = |writer: &mut Writer| loop {
+    let mut writer = CheckpointWriter::start(folder.into(), newest(3), spared, 15, 1).unwrap();
+    let memory = |writer: &mut CheckpointWriter| loop {
         let memory = writer.spare();
         if !memory.parameters.is_empty() {
             return memory;
@@ -381,7 +381,7 @@ fn outcome_is_kept_when_the_memory_is_taken_first() {
         thread::sleep(Duration::from_millis(1));
     };
     drop(memory(&mut writer));
-    writer.begin(Kind::Checkpoint, manifest(7, 1), contents(0.5));
+    writer.begin(WriteKind::Checkpoint, manifest(7, 1), contents(0.5));
     let back = memory(&mut writer);
     assert_eq!(back.parameters, contents(0.5).parameters);
     assert!(writer.is_busy(), "nobody was told yet");

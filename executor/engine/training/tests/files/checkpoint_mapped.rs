@@ -4,8 +4,8 @@
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::{CheckpointPolicy, JobSpec};
 use muster_training::checkpoint::{
-    CheckpointError, Contents, Curve, Found, JobFolder, Layout, Manifest, NamedBlock, Position,
-    RANDOMNESS,
+    CheckpointError, Contents, DataPosition, JobFolder, LossProgress, Manifest, NamedBlock,
+    RANDOMNESS, SoundCheckpoint, TaskCounts,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -74,16 +74,16 @@ fn manifest(step: u64, format: u32, contents: &Contents) -> Manifest {
         job_id: JobId(Uuid::from_u128(2)),
         revision: 1,
         step,
-        position: Position::at(step, 10, 320),
+        position: DataPosition::at(step, 10, 320),
         consistency: spec.exchange.consistency,
         engine: spec.engine().clone(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: step,
-        layout: Layout {
+        layout: TaskCounts {
             workers: 1,
             ps_shards: 1,
         },
-        curve: Curve::default(),
+        curve: LossProgress::default(),
         blocks: blocks.collect(),
         state_planes: vec!["first".to_owned(), "second".to_owned()],
         extras: extras
@@ -103,7 +103,7 @@ fn write(folder: &JobFolder, step: u64, format: u32) -> Contents {
     contents
 }
 
-fn newest(folder: &JobFolder) -> Found {
+fn newest(folder: &JobFolder) -> SoundCheckpoint {
     folder.newest_sound().unwrap().newest.expect("a sound one")
 }
 

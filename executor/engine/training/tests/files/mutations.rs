@@ -6,20 +6,21 @@
 //! `cargo test -p muster-training --test files mutations -- --ignored` runs a hundred times as many
 //! cases. A failure prints the minimised case.
 
-use muster_comm::assign::Piece;
-use muster_comm::fabric::{Channel, Credentials, ORDER, PeerHello, Port};
-use muster_comm::wire::hello::{Guest, Hello, StepStats, SumHead};
-use muster_comm::wire::{HEADER_BYTES, Header, Kind};
+use muster_comm::assign::ParameterPiece;
+use muster_comm::fabric::{Credentials, ORDER, PeerChannel, PeerHello, PeerPort};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats, SumHead};
+use muster_comm::wire::{FrameKind, HEADER_BYTES, Header};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::spec::{Consistency, JobSpec};
 use muster_training::checkpoint::{
-    Contents, Curve, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS, Source as _,
+    Contents, ContentsSource as _, DataPosition, JobFolder, LossProgress, Manifest, NamedBlock,
+    RANDOMNESS, TaskCounts,
 };
-use muster_training::shard::{Exchange, Identity, Recipe, Shard};
+use muster_training::shard::{Identity, Recipe, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Reply, Shards, first_view};
+use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sha2::{Digest as _, Sha256};
@@ -103,7 +104,7 @@ fn unharmed() {
 /// One mutation of a recorded stream of frames. Numbers select positions for any length of the
 /// stream.
 #[derive(Debug, Clone)]
-enum Change {
+enum FrameMutation {
     /// At any position; the checksum is not corrected.
     FlipBit(usize),
     /// Kind of a frame; the checksum of its header is corrected.
@@ -120,7 +121,7 @@ enum Change {
     Cut(usize),
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = FrameMutation> {
     let any_at = any::<usize>;
     let number = prop_oneof![
         Just(0),
@@ -131,30 +132,31 @@ fn change() -> impl Strategy<Value = Change> {
     ];
     let length = prop_oneof![Just(0), Just(u32::MAX), Just(4 << 20), 0u32..5_000];
     prop_oneof![
-        any_at().prop_map(Change::FlipBit),
-        (any_at(), 0u16..45).prop_map(|(at, kind)| Change::Kind(at, kind)),
-        (any_at(), number.clone()).prop_map(|(at, clock)| Change::Clock(at, clock)),
-        (any_at(), length).prop_map(|(at, bytes)| Change::MetaBytes(at, bytes)),
-        (any_at(), number).prop_map(|(at, bytes)| Change::PayloadBytes(at, bytes)),
-        (any_at(), any_at(), any::<u8>()).prop_map(|(at, to, byte)| Change::MetaByte(at, to, byte)),
+        any_at().prop_map(FrameMutation::FlipBit),
+        (any_at(), 0u16..45).prop_map(|(at, kind)| FrameMutation::Kind(at, kind)),
+        (any_at(), number.clone()).prop_map(|(at, clock)| FrameMutation::Clock(at, clock)),
+        (any_at(), length).prop_map(|(at, bytes)| FrameMutation::MetaBytes(at, bytes)),
+        (any_at(), number).prop_map(|(at, bytes)| FrameMutation::PayloadBytes(at, bytes)),
         (any_at(), any_at(), any::<u8>())
-            .prop_map(|(at, to, byte)| Change::PayloadByte(at, to, byte)),
-        any_at().prop_map(Change::Repeat),
-        (any_at(), any_at()).prop_map(|(one, other)| Change::Swap(one, other)),
-        any_at().prop_map(Change::Drop),
-        any_at().prop_map(Change::Cut),
+            .prop_map(|(at, to, byte)| FrameMutation::MetaByte(at, to, byte)),
+        (any_at(), any_at(), any::<u8>())
+            .prop_map(|(at, to, byte)| FrameMutation::PayloadByte(at, to, byte)),
+        any_at().prop_map(FrameMutation::Repeat),
+        (any_at(), any_at()).prop_map(|(one, other)| FrameMutation::Swap(one, other)),
+        any_at().prop_map(FrameMutation::Drop),
+        any_at().prop_map(FrameMutation::Cut),
     ]
 }
 
 /// Frame as it was sent: header, metadata, payload.
 #[derive(Debug, Clone)]
-struct Frame {
+struct SentFrame {
     header: [u8; HEADER_BYTES],
     meta: Vec<u8>,
     payload: Vec<u8>,
 }
 
-fn frames(mut recorded: &[u8]) -> Vec<Frame> {
+fn frames(mut recorded: &[u8]) -> Vec<SentFrame> {
     let mut out = Vec::new();
     while !recorded.is_empty() {
         let (header, rest) = recorded.split_at(HEADER_BYTES);
@@ -162,7 +164,7 @@ fn frames(mut recorded: &[u8]) -> Vec<Frame> {
         let told = Header::decode(&header).unwrap();
         let (meta, rest) = rest.split_at(told.meta_bytes as usize);
         let (payload, rest) = rest.split_at(told.payload_bytes as usize);
-        out.push(Frame {
+        out.push(SentFrame {
             header,
             meta: meta.to_vec(),
             payload: payload.to_vec(),
@@ -172,7 +174,7 @@ fn frames(mut recorded: &[u8]) -> Vec<Frame> {
     out
 }
 
-impl Frame {
+impl SentFrame {
     fn set(&mut self, at: usize, bytes: &[u8]) {
         self.header[at..at + bytes.len()].copy_from_slice(bytes);
         let checksum = crc32fast::hash(&self.header[..28]);
@@ -186,7 +188,7 @@ fn put(bytes: &mut [u8], at: usize, byte: u8) {
     }
 }
 
-fn changed(recorded: &[Frame], changes: &[Change]) -> Vec<u8> {
+fn changed(recorded: &[SentFrame], changes: &[FrameMutation]) -> Vec<u8> {
     let mut frames = recorded.to_vec();
     for change in changes {
         let count = frames.len();
@@ -194,32 +196,36 @@ fn changed(recorded: &[Frame], changes: &[Change]) -> Vec<u8> {
             break;
         }
         match *change {
-            Change::Kind(at, kind) => frames[at % count].set(6, &kind.to_le_bytes()),
-            Change::Clock(at, clock) => frames[at % count].set(8, &clock.to_le_bytes()),
-            Change::MetaBytes(at, bytes) => frames[at % count].set(16, &bytes.to_le_bytes()),
-            Change::PayloadBytes(at, bytes) => frames[at % count].set(20, &bytes.to_le_bytes()),
-            Change::MetaByte(at, to, byte) => put(&mut frames[at % count].meta, to, byte),
-            Change::PayloadByte(at, to, byte) => put(&mut frames[at % count].payload, to, byte),
-            Change::Repeat(at) => frames.insert(at % count, frames[at % count].clone()),
-            Change::Swap(one, other) => frames.swap(one % count, other % count),
-            Change::Drop(at) => drop(frames.remove(at % count)),
-            Change::FlipBit(_) | Change::Cut(_) => {}
+            FrameMutation::Kind(at, kind) => frames[at % count].set(6, &kind.to_le_bytes()),
+            FrameMutation::Clock(at, clock) => frames[at % count].set(8, &clock.to_le_bytes()),
+            FrameMutation::MetaBytes(at, bytes) => frames[at % count].set(16, &bytes.to_le_bytes()),
+            FrameMutation::PayloadBytes(at, bytes) => {
+                frames[at % count].set(20, &bytes.to_le_bytes())
+            }
+            FrameMutation::MetaByte(at, to, byte) => put(&mut frames[at % count].meta, to, byte),
+            FrameMutation::PayloadByte(at, to, byte) => {
+                put(&mut frames[at % count].payload, to, byte)
+            }
+            FrameMutation::Repeat(at) => frames.insert(at % count, frames[at % count].clone()),
+            FrameMutation::Swap(one, other) => frames.swap(one % count, other % count),
+            FrameMutation::Drop(at) => drop(frames.remove(at % count)),
+            FrameMutation::FlipBit(_) | FrameMutation::Cut(_) => {}
         }
     }
-    let whole = |frame: &Frame| [&frame.header[..], &frame.meta, &frame.payload].concat();
+    let whole = |frame: &SentFrame| [&frame.header[..], &frame.meta, &frame.payload].concat();
     let mut bytes: Vec<u8> = frames.iter().flat_map(whole).collect();
     for change in changes {
         let bits = bytes.len() * 8;
         match *change {
-            Change::FlipBit(at) if bits > 0 => bytes[at % bits / 8] ^= 1 << (at % 8),
-            Change::Cut(at) if bits > 0 => bytes.truncate(at % bytes.len()),
+            FrameMutation::FlipBit(at) if bits > 0 => bytes[at % bits / 8] ^= 1 << (at % 8),
+            FrameMutation::Cut(at) if bits > 0 => bytes.truncate(at % bytes.len()),
             _ => {}
         }
     }
     bytes
 }
 
-fn hello(task_id: TaskId, guest: Guest) -> Hello {
+fn hello(task_id: TaskId, guest: ConnectionPurpose) -> Hello {
     Hello {
         job_id: JobId(Uuid::nil()),
         secret: "a".repeat(64),
@@ -245,8 +251,8 @@ fn shard() -> (String, StopFlag) {
         secret: "a".repeat(64),
     };
     let recipe = Recipe::weights(sgd, SIZE, 1);
-    let exchange = Exchange::new(SHARD, recipe, Consistency::default(), 1);
-    let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+    let exchange = ShardExchange::new(SHARD, recipe, Consistency::default(), 1);
+    let shard = ShardServer::bind("127.0.0.1", identity, exchange).unwrap();
     let address = shard.address().to_string();
     let stop = StopFlag::new(Duration::from_secs(1));
     let told = stop.clone();
@@ -256,13 +262,14 @@ fn shard() -> (String, StopFlag) {
 
 /// The only worker of a job, after its start.
 fn begun(address: &str) -> Shards {
-    let addresses: [Address; 1] = [(SHARD, address.to_owned())];
-    let mut shards = Shards::join(&addresses, SIZE, &hello(CHIEF, Guest::Chief)).unwrap();
+    let addresses: [ShardAddress; 1] = [(SHARD, address.to_owned())];
+    let mut shards =
+        Shards::join(&addresses, SIZE, &hello(CHIEF, ConnectionPurpose::Chief)).unwrap();
     let contents = Contents {
         parameters: vec![1.0; SIZE],
         ..Contents::default()
     };
-    let all = Piece {
+    let all = ParameterPiece {
         offset: 0,
         len: SIZE,
     };
@@ -307,7 +314,7 @@ fn listen(listener: &TcpListener, to: &str) -> thread::JoinHandle<Vec<u8>> {
 
 /// Frames that a valid coordinator sends, from its handshake to its goodbye, recorded by a proxy;
 /// and those of its second connection, which reads a checkpoint.
-fn recorded() -> [Vec<Frame>; 2] {
+fn recorded() -> [Vec<SentFrame>; 2] {
     let (to, _) = shard();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -341,9 +348,9 @@ fn recorded() -> [Vec<Frame>; 2] {
 }
 
 /// The same frames with the handshake of a worker that is not in the view.
-fn as_guest(recorded: &[Frame]) -> Vec<Frame> {
+fn as_guest(recorded: &[SentFrame]) -> Vec<SentFrame> {
     let mut out = recorded.to_vec();
-    out[0].meta = serde_json::to_vec(&hello(GUEST, Guest::Worker)).unwrap();
+    out[0].meta = serde_json::to_vec(&hello(GUEST, ConnectionPurpose::Worker)).unwrap();
     let bytes = out[0].meta.len() as u32;
     out[0].set(16, &bytes.to_le_bytes());
     out
@@ -379,21 +386,21 @@ fn run<S: Strategy>(cases: u32, strategy: S, mut test: impl FnMut(S::Value)) {
 
 fn a_shard_outlives(cases: u32) {
     let [recorded, drawing] = recorded();
-    let kinds: Vec<Kind> = recorded
+    let kinds: Vec<FrameKind> = recorded
         .iter()
         .chain(&drawing)
         .map(|frame| Header::decode(&frame.header).unwrap().kind)
         .collect();
     for kind in [
-        Kind::Hello,
-        Kind::Change,
-        Kind::Init,
-        Kind::Push,
-        Kind::Together,
-        Kind::Await,
-        Kind::Snapshot,
-        Kind::Lend,
-        Kind::Draw,
+        FrameKind::Hello,
+        FrameKind::Change,
+        FrameKind::Init,
+        FrameKind::Push,
+        FrameKind::Together,
+        FrameKind::Await,
+        FrameKind::Snapshot,
+        FrameKind::Lend,
+        FrameKind::Draw,
     ] {
         assert!(
             kinds.contains(&kind),
@@ -445,7 +452,7 @@ fn port_survives_mutated_handshakes() {
         id: CHIEF,
         attempt: 1,
     };
-    let port = Port::bind("127.0.0.1", None, credentials.clone()).unwrap();
+    let port = PeerPort::bind("127.0.0.1", None, credentials.clone()).unwrap();
     let address = port.member().address.to_string();
     let greeting = serde_json::to_vec(&PeerHello {
         job_id: credentials.job_id,
@@ -454,17 +461,17 @@ fn port_survives_mutated_handshakes() {
         from: GUEST,
         attempt: 1,
         to: CHIEF,
-        channel: Channel::Data,
+        channel: PeerChannel::Data,
         order: ORDER,
     })
     .unwrap();
     let header = Header {
-        kind: Kind::Hello,
+        kind: FrameKind::Hello,
         clock: 1,
         meta_bytes: greeting.len() as u32,
         payload_bytes: 0,
     };
-    let recorded = vec![Frame {
+    let recorded = vec![SentFrame {
         header: header.encode(),
         meta: greeting,
         payload: Vec::new(),
@@ -503,16 +510,16 @@ fn manifest() -> Manifest {
         job_id: JobId(Uuid::from_u128(9)),
         revision: 1,
         step: 7,
-        position: Position::at(7, 10, 320),
+        position: DataPosition::at(7, 10, 320),
         consistency: spec.exchange.consistency,
         engine: spec.engine().clone(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: 7,
-        layout: Layout {
+        layout: TaskCounts {
             workers: 1,
             ps_shards: 1,
         },
-        curve: Curve::default(),
+        curve: LossProgress::default(),
         blocks: vec![block("one", 0, 30), block("two", 30, 12)],
         state_planes: vec!["momentum".to_owned()],
         extras: vec![("rest".to_owned(), 5)],
@@ -523,12 +530,12 @@ fn manifest() -> Manifest {
 }
 
 /// Mutates a text: a byte, or an integer in it.
-fn edited(text: &[u8], edits: &[(usize, Edit)]) -> Vec<u8> {
+fn edited(text: &[u8], edits: &[(usize, ByteMutation)]) -> Vec<u8> {
     let mut text = text.to_vec();
     for (at, edit) in edits {
         match edit {
-            Edit::Byte(byte) => put(&mut text, *at, *byte),
-            Edit::Number(number) => {
+            ByteMutation::Byte(byte) => put(&mut text, *at, *byte),
+            ByteMutation::Number(number) => {
                 let digit = |byte: &u8| byte.is_ascii_digit();
                 let starts: Vec<usize> = (0..text.len())
                     .filter(|&i| digit(&text[i]) && (i == 0 || !digit(&text[i - 1])))
@@ -538,20 +545,20 @@ fn edited(text: &[u8], edits: &[(usize, Edit)]) -> Vec<u8> {
                     text.splice(start..end, number.bytes());
                 }
             }
-            Edit::Cut => text.truncate(at % (text.len() + 1)),
+            ByteMutation::Cut => text.truncate(at % (text.len() + 1)),
         }
     }
     text
 }
 
 #[derive(Debug, Clone)]
-enum Edit {
+enum ByteMutation {
     Byte(u8),
     Number(String),
     Cut,
 }
 
-fn edits() -> impl Strategy<Value = Vec<(usize, Edit)>> {
+fn edits() -> impl Strategy<Value = Vec<(usize, ByteMutation)>> {
     let number = prop_oneof![
         Just("0".to_owned()),
         Just("1".to_owned()),
@@ -563,9 +570,9 @@ fn edits() -> impl Strategy<Value = Vec<(usize, Edit)>> {
         any::<u32>().prop_map(|number| number.to_string()),
     ];
     let edit = prop_oneof![
-        2 => any::<u8>().prop_map(Edit::Byte),
-        6 => number.prop_map(Edit::Number),
-        1 => Just(Edit::Cut),
+        2 => any::<u8>().prop_map(ByteMutation::Byte),
+        6 => number.prop_map(ByteMutation::Number),
+        1 => Just(ByteMutation::Cut),
     ];
     proptest::collection::vec((any::<usize>(), edit), 1..4)
 }

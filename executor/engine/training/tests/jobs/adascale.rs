@@ -1,7 +1,7 @@
 //! Real processes whose batch grows with the number of workers (`batch_rule: adascale`).
 
 use crate::rig::workers::Crew;
-use crate::rig::{Launch, Rig, samples, spec};
+use crate::rig::{Rig, RigLaunch, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
@@ -41,7 +41,7 @@ fn accuracy_at(crew: &mut Crew<'_>, step: u64) -> f64 {
 fn one_worker_has_the_bits_of_a_constant_batch() {
     let run = |rule: &str| {
         let rig = Rig::new();
-        let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, document(120, rule)));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(120, rule)));
         crew.succeed();
         let gains: Vec<Option<f64>> = samples(&crew.chief().events())
             .iter()
@@ -62,7 +62,7 @@ fn one_worker_has_the_bits_of_a_constant_batch() {
 #[test]
 fn batch_grows_and_shrinks_with_the_workers() {
     let rig = Rig::new();
-    let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, document(4_000, "adascale")));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(4_000, "adascale")));
     crew.wait_for_step(40);
     crew.grow(2, 2);
     let grown = |report: &TaskReport| match report {
@@ -111,7 +111,7 @@ fn batch_grows_and_shrinks_with_the_workers() {
 /// bits of an uninterrupted one.
 #[test]
 fn killed_run_ends_with_the_bits_of_an_uninterrupted_one() {
-    let run = |rig: &Rig, launch: &Launch| {
+    let run = |rig: &Rig, launch: &RigLaunch| {
         let mut crew = Crew::start(rig, launch);
         crew.succeed();
         let updates = fs::read(
@@ -128,7 +128,7 @@ fn killed_run_ends_with_the_bits_of_an_uninterrupted_one() {
         (rig.final_sha256(launch.revision), step, updates)
     };
     let rig = Rig::new();
-    let whole = run(&rig, &Launch::new(1, 3, 0, document(303, "adascale")));
+    let whole = run(&rig, &RigLaunch::new(1, 3, 0, document(303, "adascale")));
     let kept: Vec<String> = rig.checkpoints();
     // A skipped multiple of 101 counts too, except while the writer is busy.
     assert!(kept.len() >= 2, "{kept:?}");
@@ -142,7 +142,7 @@ fn killed_run_ends_with_the_bits_of_an_uninterrupted_one() {
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
     let step = manifest["step"].as_u64().unwrap();
     assert!((101..104).contains(&step), "{step}");
-    let resumed = Launch::new(2, 3, 0, document(303, "adascale")).resuming(step);
+    let resumed = RigLaunch::new(2, 3, 0, document(303, "adascale")).resuming(step);
     assert_eq!(run(&rig, &resumed), whole);
 }
 
@@ -154,7 +154,7 @@ fn killed_worker_leaves_the_others_in_step() {
     let mut document = document(2_000, "adascale");
     document.scale.workers.min = 2;
     document.scale.workers.max = 4;
-    let mut crew = Crew::start(&rig, &Launch::new(1, 4, 0, document));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 4, 0, document));
     crew.wait_for_step(60);
     crew.tasks[2].signal("KILL");
     let codes = crew.wait();

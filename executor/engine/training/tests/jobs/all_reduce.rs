@@ -2,7 +2,7 @@
 //! are lost.
 
 use crate::rig::workers::Crew;
-use crate::rig::{self, Launch, Rig, samples, spec};
+use crate::rig::{self, Rig, RigLaunch, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use serde_json::json;
@@ -20,7 +20,7 @@ fn peers(more: serde_json::Value) -> JobSpec {
 fn three_workers_match_one_worker_and_repeat_bit_for_bit() {
     let run = |workers: u32| {
         let rig = Rig::new();
-        let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, peers(json!({}))));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, peers(json!({}))));
         crew.succeed();
         crew.agree();
         (rig.final_sha256(1), rig.parameters("final-r1"))
@@ -46,7 +46,7 @@ fn workers_without_gpus_sum_on_the_host_instead_of_nccl() {
         let rig = Rig::new();
         let exchange = json!({ "topology": "all_reduce", "algorithm": algorithm });
         let document = spec(json!({ "exchange": exchange, "stop": { "steps": 12 } }));
-        let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, document));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document));
         crew.succeed();
         crew.agree();
         (rig.parameters("final-r1"), crew.logs())
@@ -65,7 +65,7 @@ fn a_gradient_is_clipped_by_its_norm_over_all_workers() {
         let optimizer = json!({ "kind": "sgd", "learning_rate": 0.5, "momentum": 0.5 });
         let engine = json!({ "optimizer": optimizer, "clip_norm": clip_norm });
         let document = peers(json!({ "engine": engine, "stop": { "steps": 30 } }));
-        let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, document));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, document));
         crew.succeed();
         crew.agree();
         (rig.final_sha256(1), rig.parameters("final-r1"))
@@ -100,7 +100,7 @@ fn averaging_of_a_single_worker_changes_nothing() {
         });
         let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
         let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 12 } });
-        let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, spec(document)));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, spec(document)));
         crew.succeed();
         rig.parameters("final-r1")
     };
@@ -127,7 +127,7 @@ fn every_codec_learns_as_much_between_two_workers() {
         let exchange = json!({ "topology": "all_reduce", "compression": compression });
         let engine = json!({ "optimizer": { "kind": "sgd", "learning_rate": 0.05 } });
         let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 600 } });
-        let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec(document)));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(document)));
         crew.succeed();
         last_accuracy(&mut crew, 600)
     };
@@ -165,7 +165,7 @@ fn killed_worker_does_not_harm_a_compressed_job() {
             "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
         });
         let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 120 } });
-        let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
         if is_killed {
             crew.wait_for_step(20);
             crew.tasks[1].signal("KILL");
@@ -185,7 +185,7 @@ fn workers_that_sum_gradients_report_their_noise() {
     let noise = |workers: u32| {
         let rig = Rig::new();
         let document = peers(json!({ "stop": { "steps": 200 } }));
-        let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, document));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, document));
         crew.succeed();
         samples(&crew.chief().events()).last().unwrap().noise_scale
     };
@@ -195,7 +195,7 @@ fn workers_that_sum_gradients_report_their_noise() {
     // PS shards see the same gradients, each its own part.
     let rig = Rig::new();
     let document = spec(json!({ "stop": { "steps": 200 } }));
-    let mut revision = rig.start(&Launch::new(1, 2, 2, document));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 2, document));
     revision.succeed();
     let by_shards = samples(&revision.chief().events())
         .last()
@@ -215,7 +215,7 @@ fn federated_workers_with_skewed_shards_learn_together() {
         let averaging = json!({ "kind": "fedavg", "every": 4, "share": 1.0, "alpha": alpha });
         let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
         let document = json!({ "exchange": exchange, "stop": { "steps": 600 } });
-        let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
         crew.succeed();
         (last_accuracy(&mut crew, 600), rig.final_sha256(1))
     };
@@ -230,7 +230,7 @@ fn stopped_worker_is_considered_lost() {
     let rig = Rig::new();
     let mut document = peers(json!({ "stop": { "steps": 3_000 } }));
     document.exchange.hung_after_s = 2;
-    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, document));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, document));
     crew.wait_for_step(40);
     let victim = crew.tasks[1].id;
     crew.tasks[1].signal("STOP");
@@ -254,7 +254,7 @@ fn stopped_coordinator_is_considered_lost() {
     let rig = Rig::new();
     let mut document = peers(json!({ "stop": { "steps": 100_000 } }));
     document.exchange.hung_after_s = 2;
-    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, document));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document));
     crew.wait_for_step(20);
     crew.chief().signal("STOP");
     assert_eq!(crew.tasks[1].wait().code(), Some(75), "{}", crew.logs());
@@ -264,7 +264,7 @@ fn stopped_coordinator_is_considered_lost() {
 fn workers_join_and_leave_during_training() {
     let rig = Rig::new();
     let spec = peers(json!({ "stop": { "steps": 1_500 } }));
-    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec));
     crew.wait_for_step(40);
     crew.grow(2, 2);
     let resized = |count: u32| {
@@ -294,7 +294,7 @@ fn workers_join_and_leave_during_training() {
 fn killed_worker_costs_only_its_part_of_a_step() {
     let rig = Rig::new();
     let spec = peers(json!({ "stop": { "steps": 1_500 } }));
-    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec));
     crew.wait_for_step(40);
     let victim = crew.tasks[1].id;
     crew.tasks[1].signal("KILL");
@@ -316,7 +316,7 @@ fn a_job_changes_its_topology_between_two_starts() {
 
     let checkpoint = json!({ "every_steps": 10 });
     let long = json!({ "stop": { "steps": 100_000 }, "checkpoint": checkpoint });
-    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, peers(long)));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, peers(long)));
     crew.wait_for_step(20);
     for task in &mut crew.tasks {
         task.signal("TERM");
@@ -326,11 +326,12 @@ fn a_job_changes_its_topology_between_two_starts() {
     drop(crew);
     assert!(step >= 20);
     let servers = spec(json!({ "stop": { "steps": step + 30 }, "checkpoint": checkpoint }));
-    let mut revision = rig.start(&Launch::new(2, 2, 1, servers).resuming(step));
+    let mut revision = rig.start(&RigLaunch::new(2, 2, 1, servers).resuming(step));
     revision.succeed();
     let mut crew = Crew::start(
         &rig,
-        &Launch::new(3, 2, 0, peers(json!({ "stop": { "steps": step + 60 } }))).resuming(step + 30),
+        &RigLaunch::new(3, 2, 0, peers(json!({ "stop": { "steps": step + 60 } })))
+            .resuming(step + 30),
     );
     crew.succeed();
     let ready = crew.chief().wait_for("a start", |report| match report {
@@ -344,7 +345,7 @@ fn a_job_changes_its_topology_between_two_starts() {
 fn worker_without_coordinator_exits_with_peer_lost() {
     let rig = Rig::new();
     let spec = peers(json!({ "stop": { "steps": 100_000 } }));
-    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec));
     crew.wait_for_step(20);
     crew.chief().signal("KILL");
     assert_eq!(crew.wait(), [-1, 75], "{}", crew.logs());
@@ -364,7 +365,7 @@ fn every_way_of_averaging_learns() {
         let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
         // Not a multiple of any round: training ends within one.
         let document = json!({ "exchange": exchange, "stop": { "steps": 601 } });
-        let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
         crew.succeed();
         let last = |report: &TaskReport| match report {
             TaskReport::Evaluated { evaluation } if evaluation.step == 601 => evaluation.accuracy,

@@ -2,7 +2,7 @@
 //! evaluation uses the same ones.
 
 use crate::rig::workers::Crew;
-use crate::rig::{Launch, Rig, Task, spec};
+use crate::rig::{Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use safetensors::SafeTensors;
@@ -41,7 +41,7 @@ fn normalised(topology: &str, compression: &Value) -> JobSpec {
 fn trained(topology: &str, compression: Value) -> (f64, Vec<Vec<f32>>) {
     let rig = Rig::new();
     let spec = normalised(topology, &compression);
-    let evaluated = |task: &Task| {
+    let evaluated = |task: &RigTask| {
         let accuracy = |report: &TaskReport| match report {
             TaskReport::Evaluated { evaluation } => evaluation.accuracy,
             _ => None,
@@ -51,12 +51,12 @@ fn trained(topology: &str, compression: Value) -> (f64, Vec<Vec<f32>>) {
     };
     let accuracy = match topology {
         "all_reduce" => {
-            let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
+            let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec));
             crew.succeed();
             evaluated(&crew.tasks()[0])
         }
         _ => {
-            let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
+            let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec));
             revision.succeed();
             evaluated(revision.chief())
         }

@@ -2,7 +2,7 @@
 //! real task processes.
 
 use crate::rig::workers::Crew;
-use crate::rig::{self, Launch, Rig, samples, spec};
+use crate::rig::{self, Rig, RigLaunch, samples, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
 use std::thread;
@@ -20,7 +20,7 @@ const BY_NEED: &str = "gradients go by need";
 fn trained(workers: u32, tcp: bool, more: &Value) -> (String, Option<f64>) {
     let mut rig = Rig::new();
     rig.tcp = tcp;
-    let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, spec(large(more))));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, spec(large(more))));
     crew.succeed();
     crew.agree();
     let is_whole = more.pointer("/engine/clip_norm").is_some();
@@ -63,7 +63,7 @@ fn workers_killed_at_any_moment_leave_equal_replicas() {
     for (turn, tcp) in [false, true, true].into_iter().enumerate() {
         let mut rig = Rig::new();
         rig.tcp = tcp;
-        let mut crew = Crew::start(&rig, &Launch::new(1, 4, 0, spec(large(&more))));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 4, 0, spec(large(&more))));
         for (victim, step) in [(2, 3), (1, 40), (3, 80)] {
             crew.wait_for_step(step);
             thread::sleep(Duration::from_micros(
@@ -88,7 +88,7 @@ fn two_workers_become_four_and_two_again() {
         let mut rig = Rig::new();
         rig.tcp = tcp;
         let more = json!({ "stop": { "steps": 100_000 }, "checkpoint": { "every_steps": 1000 } });
-        let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec(large(&more))));
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(large(&more))));
         let resized = |count: u32| {
             move |report: &TaskReport| match report {
                 TaskReport::Resized { step, workers, .. } if *workers == count => Some(*step),
@@ -117,7 +117,7 @@ fn two_workers_become_four_and_two_again() {
 fn stopped_job_continues_at_a_whole_step() {
     let rig = Rig::new();
     let long = json!({ "stop": { "steps": 100_000 }, "checkpoint": { "every_steps": 1000 } });
-    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(large(&long))));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(large(&long))));
     crew.wait_for_step(20);
     for task in &mut crew.tasks {
         task.signal("TERM");
@@ -126,7 +126,7 @@ fn stopped_job_continues_at_a_whole_step() {
     let step = crew.chief().wait_for("a step", rig::interrupted);
     drop(crew);
     let more = json!({ "stop": { "steps": step + 10 } });
-    let launch = Launch::new(2, 3, 0, spec(large(&more))).resuming(step);
+    let launch = RigLaunch::new(2, 3, 0, spec(large(&more))).resuming(step);
     let mut crew = Crew::start(&rig, &launch);
     crew.succeed();
     crew.agree();

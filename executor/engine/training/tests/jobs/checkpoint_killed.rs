@@ -1,6 +1,6 @@
 //! Real processes that are killed while they write checkpoints: the newest complete one is found.
 
-use crate::rig::{Launch, Rig, Task, spec};
+use crate::rig::{Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::json;
 use std::thread;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const STEPS: u64 = 600;
 
-fn newest_written(chief: &Task) -> Option<u64> {
+fn newest_written(chief: &RigTask) -> Option<u64> {
     let pick = |event: &TaskReport| match event {
         TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
         _ => None,
@@ -26,7 +26,7 @@ fn job_killed_during_writes_resumes_with_the_same_bits() {
     });
     let straight = Rig::new();
     straight
-        .start(&Launch::new(1, 1, 1, spec(document.clone())))
+        .start(&RigLaunch::new(1, 1, 1, spec(document.clone())))
         .succeed();
 
     let rig = Rig::new();
@@ -34,7 +34,7 @@ fn job_killed_during_writes_resumes_with_the_same_bits() {
     let mut revision = 0;
     for wait_us in [1_000, 3_700, 9_300, 17_100, 23_900, 41_300] {
         revision += 1;
-        let mut launch = Launch::new(revision, 1, 1, spec(document.clone()));
+        let mut launch = RigLaunch::new(revision, 1, 1, spec(document.clone()));
         launch.resume_step = known;
         let mut tasks = rig.start(&launch);
         tasks
@@ -67,7 +67,7 @@ fn job_killed_during_writes_resumes_with_the_same_bits() {
         known = known.max(newest_written(tasks.chief()));
     }
     revision += 1;
-    let mut launch = Launch::new(revision, 1, 1, spec(document));
+    let mut launch = RigLaunch::new(revision, 1, 1, spec(document));
     launch.resume_step = known;
     rig.start(&launch).succeed();
     assert_eq!(straight.final_sha256(1), rig.final_sha256(revision));

@@ -1,9 +1,9 @@
 //! Clipping with PS shards: the norm is that of the whole gradient, of which each shard has only a
 //! part.
 
-use crate::loopback::{BATCH, Job, forever, fresh, gradients, size, stats, train};
+use crate::loopback::{BATCH, LoopbackJob, forever, fresh, gradients, size, stats, train};
 use crate::rig::workers::Crew;
-use crate::rig::{Launch, Rig, samples, spec};
+use crate::rig::{Rig, RigLaunch, samples, spec};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule, clip_factor};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{Consistency, JobSpec};
@@ -62,11 +62,11 @@ fn clipped_steps_match_one_process_for_every_layout() {
     let mut first: Option<Vec<f32>> = None;
     for ps_shards in [1, 2, 3, 5] {
         let bsp = Consistency::default();
-        let job = Job::start_clipping(4, ps_shards, bsp, momentum(), Some(LIMIT));
+        let job = LoopbackJob::start_clipping(4, ps_shards, bsp, momentum(), Some(LIMIT));
         let (_joined, parameters, _) = train(job.joined(0), 0, 25);
         assert_close(&parameters, &expected);
         let again = {
-            let job = Job::start_clipping(4, ps_shards, bsp, momentum(), Some(LIMIT));
+            let job = LoopbackJob::start_clipping(4, ps_shards, bsp, momentum(), Some(LIMIT));
             train(job.joined(0), 0, 25).1
         };
         assert_eq!(parameters, again, "the same bits each time");
@@ -90,7 +90,7 @@ fn push(shards: &mut Shards, rank: u32, step: u64) -> (u64, Vec<f32>, u64) {
 #[test]
 fn late_worker_is_not_in_the_norm() {
     let bsp = Consistency::Bsp { backup: 1 };
-    let job = Job::start_clipping(3, 2, bsp, momentum(), Some(LIMIT));
+    let job = LoopbackJob::start_clipping(3, 2, bsp, momentum(), Some(LIMIT));
     let mut joined = job.joined(0);
     let mut slow = joined.pop().unwrap();
     for step in 0..2 {
@@ -136,7 +136,7 @@ fn clipped_training_does_not_diverge() {
     ] {
         let trained = |norm| {
             let rig = Rig::new();
-            let mut revision = rig.start(&Launch::new(1, 2, 2, document(&consistency, norm, 0)));
+            let mut revision = rig.start(&RigLaunch::new(1, 2, 2, document(&consistency, norm, 0)));
             revision.wait();
             loss(&revision.chief().events())
         };
@@ -164,13 +164,13 @@ fn clipped_training_with_dgc_does_not_diverge() {
             let rig = Rig::new();
             if topology == "all_reduce" {
                 all["scale"] = alone.clone();
-                let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec(all)));
+                let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(all)));
                 crew.tasks.iter_mut().for_each(|task| {
                     task.wait();
                 });
                 return loss(&crew.tasks[0].events());
             }
-            let mut revision = rig.start(&Launch::new(1, 2, 2, spec(all)));
+            let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec(all)));
             revision.wait();
             loss(&revision.chief().events())
         };
@@ -189,7 +189,7 @@ fn clipped_training_with_dgc_does_not_diverge() {
 fn promoted_replica_continues_clipping() {
     let rig = Rig::new();
     let spec = document(&json!({ "kind": "bsp" }), Some(0.005), 1);
-    let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec));
     revision.chief().wait_for("progress", |event| {
         samples(std::slice::from_ref(event)).pop()
     });

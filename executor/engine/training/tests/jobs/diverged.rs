@@ -2,7 +2,7 @@
 //! is not tried again, and no task is considered lost or failed before.
 
 use crate::rig::workers::Crew;
-use crate::rig::{Launch, Rig, Task, spec};
+use crate::rig::{Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
@@ -38,7 +38,7 @@ fn diverging(topology: &str, codec: &Value) -> JobSpec {
 }
 
 /// The coordinator reports a permanent failure, and no other task fails by itself.
-fn ended_as_diverged(tasks: &mut [Task], what: &str) {
+fn ended_as_diverged(tasks: &mut [RigTask], what: &str) {
     for task in &mut *tasks {
         task.wait();
     }
@@ -70,7 +70,7 @@ fn ps_jobs_end_as_diverged_with_every_codec() {
     for codec in codecs() {
         let rig = Rig::new();
         let spec = diverging("parameter_server", &codec);
-        let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
+        let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec));
         ended_as_diverged(&mut revision.tasks, &codec.to_string());
     }
 }
@@ -79,7 +79,10 @@ fn ps_jobs_end_as_diverged_with_every_codec() {
 fn all_reduce_jobs_end_as_diverged_with_every_codec() {
     for codec in codecs() {
         let rig = Rig::new();
-        let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, diverging("all_reduce", &codec)));
+        let mut crew = Crew::start(
+            &rig,
+            &RigLaunch::new(1, 2, 0, diverging("all_reduce", &codec)),
+        );
         ended_as_diverged(&mut crew.tasks, &codec.to_string());
     }
 }

@@ -1,21 +1,24 @@
 //! Checkpoints of PS shards' state by snapshot streams during training: their content, and the
 //! results if a shard is lost, has a newer snapshot or does not know the reader.
 
-use crate::loopback::{Job, forever, gradients, hello, shard, size, stats, train, worker};
-use crate::relay::Relay;
-use crate::rig::{Launch, Rig, spec};
+use crate::loopback::{LoopbackJob, forever, gradients, hello, shard, size, stats, train, worker};
+use crate::relay::TcpRelay;
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_comm::compress::CodecConfig;
-use muster_comm::wire::draw::DrawHead;
-use muster_comm::wire::hello::{Guest, Hello};
-use muster_comm::wire::{Connection, Kind, WireError, greet};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello};
+use muster_comm::wire::snapshot::SnapshotRangeHead;
+use muster_comm::wire::{Connection, FrameKind, WireError, handshake};
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::{CheckpointPolicy, Consistency, JobSpec, Rate};
 use muster_training::checkpoint::{
-    Attempt, CheckpointError, Contents, Curve, JobFolder, Kind as Order, Layout, Manifest,
-    NamedBlock, Outcome, Position, RANDOMNESS, Source, Writer,
+    CheckpointError, CheckpointWriter, Contents, ContentsSource, DataPosition, JobFolder,
+    LossProgress, Manifest, NamedBlock, RANDOMNESS, TaskCounts, WriteAttempt, WriteKind,
+    WriteOutcome,
 };
-use muster_training::shard::End;
-use muster_training::worker::{Address, Draw, DrawError, Reply, Shards, Snapshot};
+use muster_training::shard::ShardEnd;
+use muster_training::worker::{
+    Reply, ShardAddress, ShardSnapshot, Shards, SnapshotStream, SnapshotStreamError,
+};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +36,7 @@ fn folder(root: &Path) -> JobFolder {
     folder
 }
 
-fn manifest(step: u64, snapshot: &Snapshot) -> Manifest {
+fn manifest(step: u64, snapshot: &ShardSnapshot) -> Manifest {
     let spec: JobSpec = spec(json!({}));
     let extras = snapshot.contents.extras.iter();
     Manifest {
@@ -41,16 +44,16 @@ fn manifest(step: u64, snapshot: &Snapshot) -> Manifest {
         job_id: JobId(Uuid::nil()),
         revision: 1,
         step,
-        position: Position::at(step, 10, 100),
+        position: DataPosition::at(step, 10, 100),
         engine: spec.engine().clone(),
         consistency: Consistency::default(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: snapshot.updates,
-        layout: Layout {
+        layout: TaskCounts {
             workers: 2,
             ps_shards: 2,
         },
-        curve: Curve::default(),
+        curve: LossProgress::default(),
         blocks: vec![NamedBlock {
             name: "all".to_owned(),
             shape: vec![size()],
@@ -65,32 +68,43 @@ fn manifest(step: u64, snapshot: &Snapshot) -> Manifest {
     }
 }
 
-fn writer(folder: &JobFolder) -> Writer {
+fn writer(folder: &JobFolder) -> CheckpointWriter {
     let spared = Arc::new(|| Some(BTreeSet::new()));
     let policy = CheckpointPolicy::default();
-    Writer::start(folder.clone().into(), policy, spared, size(), 2).unwrap()
+    CheckpointWriter::start(folder.clone().into(), policy, spared, size(), 2).unwrap()
 }
 
-fn write(writer: &mut Writer, step: u64, (snapshot, draw): (Snapshot, Draw)) -> Attempt {
+fn write(
+    writer: &mut CheckpointWriter,
+    step: u64,
+    (snapshot, draw): (ShardSnapshot, SnapshotStream),
+) -> WriteAttempt {
     let manifest = manifest(step, &snapshot);
-    let source: Box<dyn Source> = Box::new(draw);
-    writer.begin_from(Order::Checkpoint, manifest, snapshot.contents, Some(source));
+    let source: Box<dyn ContentsSource> = Box::new(draw);
+    writer.begin_from(
+        WriteKind::Checkpoint,
+        manifest,
+        snapshot.contents,
+        Some(source),
+    );
     writer.wait(Duration::from_secs(60)).expect("in time")
 }
 
-fn lend(chief: &mut Shards) -> (Snapshot, Draw) {
+fn lend(chief: &mut Shards) -> (ShardSnapshot, SnapshotStream) {
     let (snapshot, draw) = chief.lend(Contents::default()).unwrap();
     (snapshot, draw.expect("both are of this release"))
 }
 
-fn filled((mut snapshot, draw): (Snapshot, Draw)) -> Snapshot {
+fn filled((mut snapshot, draw): (ShardSnapshot, SnapshotStream)) -> ShardSnapshot {
     draw.fill(&mut snapshot.contents).unwrap();
     snapshot
 }
 
 /// Wire error that is the reason of a failed source.
 fn why<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a WireError {
-    let error = error.downcast_ref::<DrawError>().expect("of a draw");
+    let error = error
+        .downcast_ref::<SnapshotStreamError>()
+        .expect("of a draw");
     &error.source
 }
 
@@ -107,8 +121,8 @@ fn snapshot_stays_at_its_step_until_it_is_read() {
     let one_bit = Some(CodecConfig::OneBit {});
     for codec in [None, one_bit] {
         let start = || match codec {
-            Some(codec) => Job::start_encoded(2, 2, codec),
-            None => Job::start(2, 2, Consistency::default()),
+            Some(codec) => LoopbackJob::start_encoded(2, 2, codec),
+            None => LoopbackJob::start(2, 2, Consistency::default()),
         };
         let (stopped, other) = (start(), start());
         let (mut joined, ..) = train(stopped.joined(0), 0, 3);
@@ -122,7 +136,10 @@ fn snapshot_stays_at_its_step_until_it_is_read() {
         let root = tempfile::tempdir().unwrap();
         let folder = folder(root.path());
         let attempt = write(&mut writer(&folder), 3, lent);
-        assert!(matches!(attempt.outcome, Ok(Outcome::Checkpoint { .. })));
+        assert!(matches!(
+            attempt.outcome,
+            Ok(WriteOutcome::Checkpoint { .. })
+        ));
         let loaded = folder.newest_sound().unwrap().newest.unwrap().contents;
         assert!(loaded == expected.contents, "other bits, with {codec:?}");
 
@@ -138,7 +155,7 @@ fn snapshot_stays_at_its_step_until_it_is_read() {
 #[test]
 fn asp_snapshot_excludes_later_pushes() {
     let rate = Rate::Constant;
-    let job = Job::start(2, 2, Consistency::Asp { rate });
+    let job = LoopbackJob::start(2, 2, Consistency::Asp { rate });
     let mut joined = job.joined(0);
     step(&mut joined[1], 1, 0);
     let expected = joined[0].snapshot(Contents::default()).unwrap();
@@ -150,7 +167,7 @@ fn asp_snapshot_excludes_later_pushes() {
 
 #[test]
 fn snapshot_contains_the_pieces_at_its_time() {
-    let mut job = Job::start(1, 2, Consistency::default());
+    let mut job = LoopbackJob::start(1, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 2);
     let mut chief = joined.pop().unwrap();
     let expected = chief.snapshot(Contents::default()).unwrap();
@@ -166,13 +183,13 @@ fn snapshot_contains_the_pieces_at_its_time() {
     // A shard without pieces ends.
     resize(&mut chief, &addresses[1..], 3);
     let gone = job.shards.remove(0);
-    assert_eq!(gone.join().unwrap(), End::Stopped);
+    assert_eq!(gone.join().unwrap(), ShardEnd::Stopped);
     let expected = chief.snapshot(Contents::default()).unwrap();
     assert_eq!(filled(lend(&mut chief)), expected);
 }
 
 /// The coordinator, which is the only worker, continues with these shards from the step after `at`.
-fn resize(chief: &mut Shards, addresses: &[Address], at: u64) {
+fn resize(chief: &mut Shards, addresses: &[ShardAddress], at: u64) {
     chief.approach(addresses).unwrap();
     let workers = vec![worker(0)];
     chief
@@ -186,7 +203,7 @@ fn resize(chief: &mut Shards, addresses: &[Address], at: u64) {
 
 #[test]
 fn read_of_a_replaced_snapshot_is_refused() {
-    let job = Job::start(2, 2, Consistency::default());
+    let job = LoopbackJob::start(2, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 1);
     let root = tempfile::tempdir().unwrap();
     let folder = folder(root.path());
@@ -224,8 +241,8 @@ fn read_of_a_replaced_snapshot_is_refused() {
 
 #[test]
 fn shard_lost_before_its_snapshot_is_read_fails_the_attempt() {
-    let mut job = Job::start(1, 2, Consistency::default());
-    let relay = Relay::to(&job.addresses[1].1);
+    let mut job = LoopbackJob::start(1, 2, Consistency::default());
+    let relay = TcpRelay::to(&job.addresses[1].1);
     job.addresses[1].1 = relay.address();
     let (mut joined, ..) = train(job.joined(0), 0, 1);
     assert_eq!(relay.visits(), 1);
@@ -259,19 +276,23 @@ fn visit(
     change: impl FnOnce(&mut Hello),
 ) -> Result<Connection, WireError> {
     let mut hello = Hello {
-        guest: Guest::Checkpoint,
+        guest: ConnectionPurpose::Checkpoint,
         to: Some(shard(number)),
         ..hello(0)
     };
     change(&mut hello);
-    greet(address, &hello, Duration::from_secs(5)).map(|(connection, _)| connection)
+    handshake(address, &hello, Duration::from_secs(5)).map(|(connection, _)| connection)
 }
 
 /// Requests a range of a snapshot. Returns its values.
-fn ask(connection: &mut Connection, version: u64, head: DrawHead) -> Result<Vec<f32>, WireError> {
-    connection.send(Kind::Draw, version, &head.encode(), &[])?;
+fn ask(
+    connection: &mut Connection,
+    version: u64,
+    head: SnapshotRangeHead,
+) -> Result<Vec<f32>, WireError> {
+    connection.send(FrameKind::Draw, version, &head.encode(), &[])?;
     let header = connection.receive()?;
-    if header.kind != Kind::Drawn {
+    if header.kind != FrameKind::Drawn {
         return Err(connection.unexpected(header));
     }
     let mut numbers = vec![0.0; header.payload_bytes as usize / 4];
@@ -281,7 +302,7 @@ fn ask(connection: &mut Connection, version: u64, head: DrawHead) -> Result<Vec<
 
 #[test]
 fn only_the_coordinator_reads_the_present_snapshot() {
-    let job = Job::start(2, 1, Consistency::default());
+    let job = LoopbackJob::start(2, 1, Consistency::default());
     let address = job.addresses[0].1.clone();
     let before = visit(&address, 0, |_| {}).unwrap_err();
     assert!(before.to_string().contains("only the chief"), "{before}");
@@ -308,7 +329,7 @@ fn only_the_coordinator_reads_the_present_snapshot() {
         assert!(refused.ends_with(said), "{refused}");
     }
 
-    let head = |count, from, numbers| DrawHead {
+    let head = |count, from, numbers| SnapshotRangeHead {
         count,
         from,
         numbers,
@@ -330,7 +351,7 @@ fn only_the_coordinator_reads_the_present_snapshot() {
     refused(2, head(1, u64::MAX, 1));
     // All other frames of this connection are ignored.
     let mut talker = come();
-    talker.send(Kind::Done, 0, &[], &[]).unwrap();
+    talker.send(FrameKind::Done, 0, &[], &[]).unwrap();
     assert!(talker.receive().is_err());
     drop(lend(&mut joined[0]));
     assert!(matches!(
@@ -343,15 +364,15 @@ fn only_the_coordinator_reads_the_present_snapshot() {
     let (mut joined, ..) = train(joined, 2, 1);
     joined.remove(0).done();
     joined.into_iter().for_each(Shards::goodbye);
-    assert_eq!(job.ends(), [End::Finished]);
+    assert_eq!(job.ends(), [ShardEnd::Finished]);
 }
 
 /// An older shard closes a connection whose handshake it cannot parse, as this listener does after
 /// the first one.
 #[test]
 fn shard_without_snapshot_streams_is_read_directly() {
-    let mut job = Job::start(1, 2, Consistency::default());
-    let relay = Relay::to(&job.addresses[1].1);
+    let mut job = LoopbackJob::start(1, 2, Consistency::default());
+    let relay = TcpRelay::to(&job.addresses[1].1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let reached = listener.local_addr().unwrap().to_string();
     job.addresses[1].1 = reached;
@@ -383,7 +404,7 @@ fn checkpoint_during_training_equals_the_one_of_a_stop() {
             "checkpoint": { "every_steps": 8, "every_minutes": null, "keep": 5 },
             "stop": { "steps": steps },
         });
-        let mut revision = rig.start(&Launch::new(1, 2, 2, spec(document)));
+        let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec(document)));
         revision.succeed();
         let manifest = rig.job_folder().join("step-0000000008-r1/manifest.json");
         let manifest = fs::read(manifest).unwrap_or_else(|_| panic!("{}", revision.logs()));

@@ -1,6 +1,6 @@
 //! A checkpoint requests the gradients that wait to be pushed; eager reads do not suffer from it.
 
-use crate::rig::{Launch, Rig, spec};
+use crate::rig::{Rig, RigLaunch, spec};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -17,7 +17,8 @@ fn train(every_steps: Option<u64>) -> (Value, String) {
         "exchange": { "consistency": { "kind": "ssp", "staleness": 0, "eager": true } },
         "engine": { "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
     });
-    rig.start(&Launch::new(1, 1, 2, spec(document))).succeed();
+    rig.start(&RigLaunch::new(1, 1, 2, spec(document)))
+        .succeed();
     let manifest = fs::read(rig.job_folder().join("final-r1/manifest.json")).unwrap();
     let manifest = serde_json::from_slice(&manifest).unwrap();
     (manifest, rig.final_sha256(1))

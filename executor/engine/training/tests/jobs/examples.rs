@@ -1,6 +1,6 @@
 //! The example documents, one per family, as real processes on small data of their kind.
 
-use crate::rig::{Launch, Rig};
+use crate::rig::{Rig, RigLaunch};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::Evaluation;
 use muster_model::spec::{JobSpec, Range};
@@ -24,7 +24,7 @@ fn train(name: &str, workers: u32, steps: u64, prepare: impl FnOnce(&Path)) -> V
     assert_eq!(spec.validate(), Ok(()), "{name}");
     let rig = Rig::new();
     prepare(&rig.dataset_root());
-    let mut revision = rig.start(&Launch::new(1, workers, 1, spec));
+    let mut revision = rig.start(&RigLaunch::new(1, workers, 1, spec));
     revision.succeed();
     let events = revision.chief().events();
     assert!(

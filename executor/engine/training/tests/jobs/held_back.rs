@@ -1,9 +1,9 @@
 //! Residuals of encoded gradients in checkpoints: a job that continues from one has the bits of an
 //! uninterrupted job, and with another number of workers no residual is lost.
 
-use crate::loopback::{self, Job, enter, forever, gradients, size, stats};
+use crate::loopback::{self, LoopbackJob, enter, forever, gradients, size, stats};
 use crate::rig::workers::Crew;
-use crate::rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, interrupted, samples, spec};
 use muster_comm::compress::{CodecConfig, Feedback};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
@@ -54,27 +54,27 @@ fn document(more: Value) -> JobSpec {
 }
 
 /// A started job, with or without PS shards.
-enum Running<'a> {
+enum StartedJob<'a> {
     Servers(Revision),
     Alone(Box<Crew<'a>>),
 }
 
-impl<'a> Running<'a> {
-    fn start(rig: &'a Rig, launch: &Launch) -> Self {
+impl<'a> StartedJob<'a> {
+    fn start(rig: &'a Rig, launch: &RigLaunch) -> Self {
         match launch.ps_shards {
             0 => Self::Alone(Box::new(Crew::start(rig, launch))),
             _ => Self::Servers(rig.start(launch)),
         }
     }
 
-    fn tasks(&mut self) -> &mut Vec<Task> {
+    fn tasks(&mut self) -> &mut Vec<RigTask> {
         match self {
             Self::Servers(revision) => &mut revision.tasks,
             Self::Alone(crew) => &mut crew.tasks,
         }
     }
 
-    fn chief(&mut self) -> &mut Task {
+    fn chief(&mut self) -> &mut RigTask {
         let chief = Role::Worker { rank: 0 };
         let tasks = self.tasks().iter_mut();
         tasks.into_iter().find(|task| task.role == chief).unwrap()
@@ -90,12 +90,12 @@ impl<'a> Running<'a> {
 
 /// An uninterrupted run, a run that is stopped and continues, and a run that is killed and
 /// continues from its last checkpoint have the same bits.
-fn all_the_same(launch: impl Fn(u64) -> Launch) {
+fn all_the_same(launch: impl Fn(u64) -> RigLaunch) {
     let straight = Rig::new();
-    Running::start(&straight, &launch(1)).succeed();
+    StartedJob::start(&straight, &launch(1)).succeed();
 
     let rig = Rig::new();
-    let mut first = Running::start(&rig, &launch(1));
+    let mut first = StartedJob::start(&rig, &launch(1));
     first.chief().wait_for("progress", |event| {
         samples(std::slice::from_ref(event)).pop()
     });
@@ -105,11 +105,11 @@ fn all_the_same(launch: impl Fn(u64) -> Launch) {
     first.succeed();
     let step = first.chief().wait_for("its stop", interrupted);
     assert!(step > 0 && step < 600, "{step}");
-    Running::start(&rig, &launch(2).resuming(step)).succeed();
+    StartedJob::start(&rig, &launch(2).resuming(step)).succeed();
     assert_eq!(straight.final_sha256(1), rig.final_sha256(2), "stopped");
 
     let rig = Rig::new();
-    let mut first = Running::start(&rig, &launch(1));
+    let mut first = StartedJob::start(&rig, &launch(1));
     let written = first.chief().wait_for("a checkpoint", |event| match event {
         TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
         _ => None,
@@ -118,14 +118,16 @@ fn all_the_same(launch: impl Fn(u64) -> Launch) {
         task.child.kill().unwrap();
         task.child.wait().unwrap();
     }
-    Running::start(&rig, &launch(2).resuming(written)).succeed();
+    StartedJob::start(&rig, &launch(2).resuming(written)).succeed();
     assert_eq!(straight.final_sha256(1), rig.final_sha256(2), "killed");
 }
 
 #[test]
 fn resumed_ps_job_has_the_same_bits() {
     for codec in codecs() {
-        all_the_same(|revision| Launch::new(revision, 3, 2, encoded("parameter_server", &codec)));
+        all_the_same(|revision| {
+            RigLaunch::new(revision, 3, 2, encoded("parameter_server", &codec))
+        });
     }
 }
 
@@ -147,7 +149,7 @@ fn resumed_single_ssp_worker_has_the_same_bits() {
                 "engine": { "optimizer": optimizer },
                 "exchange": exchange
             }));
-            Launch::new(revision, 1, 2, document)
+            RigLaunch::new(revision, 1, 2, document)
         });
     }
 }
@@ -170,7 +172,7 @@ fn resumed_ssp_and_asp_workers_keep_their_residuals() {
                 },
                 "scale": { "workers": { "min": 2, "max": 3 }, "ps_shards": { "min": 1, "max": 2 } }
             }));
-            Launch::new(revision, 3, 2, document)
+            RigLaunch::new(revision, 3, 2, document)
         };
         let rig = Rig::new();
         let mut first = rig.start(&launch(1));
@@ -213,7 +215,7 @@ fn resumed_ssp_and_asp_workers_keep_their_residuals() {
 #[test]
 fn resumed_all_reduce_job_has_the_same_bits() {
     for codec in codecs() {
-        all_the_same(|revision| Launch::new(revision, 3, 0, encoded("all_reduce", &codec)));
+        all_the_same(|revision| RigLaunch::new(revision, 3, 0, encoded("all_reduce", &codec)));
     }
 }
 
@@ -249,7 +251,7 @@ fn held<'a>(workers: impl Iterator<Item = &'a Feedback>) -> Vec<f64> {
     sum
 }
 
-fn begin(job: &Job, workers: u32, contents: &Contents) -> Vec<Shards> {
+fn begin(job: &LoopbackJob, workers: u32, contents: &Contents) -> Vec<Shards> {
     let mut all: Vec<Shards> = (0..workers).map(|rank| job.join(rank)).collect();
     let names = (0..workers).map(loopback::worker).collect();
     let view = first_view(1, names, &job.addresses, &job.blocks);
@@ -271,7 +273,7 @@ fn sum_of_residuals_survives_a_change_of_workers() {
             sampled: false,
         },
     ] {
-        let job = Job::start_encoded(3, 2, codec);
+        let job = LoopbackJob::start_encoded(3, 2, codec);
         let mut workers = job.joined(0);
         for number in 0..3 {
             step(&mut workers, number, number == 2);
@@ -283,7 +285,7 @@ fn sum_of_residuals_survives_a_change_of_workers() {
         let expected = held(before.iter());
         assert!(expected.iter().any(|value| value.abs() > 0.1));
         for (count, ps_shards) in [(1, 2), (2, 1), (3, 3), (5, 3)] {
-            let job = Job::start_encoded(count, ps_shards, codec);
+            let job = LoopbackJob::start_encoded(count, ps_shards, codec);
             let workers = begin(&job, count, &contents);
             let after: Vec<Feedback> = workers.iter().map(own).collect();
             if count >= 3 {
@@ -300,7 +302,7 @@ fn sum_of_residuals_survives_a_change_of_workers() {
 /// coordinator through them.
 #[test]
 fn residuals_survive_a_change_of_shards() {
-    let mut job = Job::start_encoded(3, 2, CodecConfig::OneBit {});
+    let mut job = LoopbackJob::start_encoded(3, 2, CodecConfig::OneBit {});
     let mut workers = job.joined(0);
     step(&mut workers, 0, false);
     let new = job.start_shard(2);
@@ -345,12 +347,12 @@ fn residuals_survive_a_change_of_shards() {
 #[test]
 fn restored_residual_is_kept_until_its_worker_fetches_it() {
     let codec = CodecConfig::OneBit {};
-    let job = Job::start_encoded(2, 2, codec);
+    let job = LoopbackJob::start_encoded(2, 2, codec);
     let mut workers = job.joined(0);
     step(&mut workers, 0, true);
     let mut contents = workers[0].snapshot(Contents::default()).unwrap().contents;
     contents.extras.extend(workers[0].held_back().unwrap());
-    let job = Job::start_encoded(2, 2, codec);
+    let job = LoopbackJob::start_encoded(2, 2, codec);
     let mut all = [job.join(0), job.join(1)];
     let names = (0..2).map(loopback::worker).collect();
     let view = first_view(1, names, &job.addresses, &job.blocks);

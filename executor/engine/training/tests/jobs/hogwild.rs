@@ -2,7 +2,7 @@
 //! (`engine.hogwild_threads`).
 
 use crate::rig::workers::Crew;
-use crate::rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, interrupted, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
@@ -31,7 +31,7 @@ fn document(steps: u64, threads: Option<u32>) -> JobSpec {
 }
 
 fn start(rig: &Rig, revision: u64, document: JobSpec) -> Revision {
-    rig.start(&Launch::new(revision, 1, 0, document))
+    rig.start(&RigLaunch::new(revision, 1, 0, document))
 }
 
 /// Real images: see `scripts/ensure-dataset`.
@@ -47,7 +47,7 @@ fn fashion() -> Rig {
     Rig::on(&root)
 }
 
-fn accuracy(chief: &Task, step: u64) -> f64 {
+fn accuracy(chief: &RigTask, step: u64) -> f64 {
     let last = |report: &TaskReport| match report {
         TaskReport::Evaluated { evaluation } if evaluation.step == step => evaluation.accuracy,
         _ => None,
@@ -59,7 +59,7 @@ fn accuracy(chief: &Task, step: u64) -> f64 {
 #[test]
 fn one_lock_free_thread_has_the_bits_of_plain_training() {
     let plain = Rig::new();
-    Crew::start(&plain, &Launch::new(1, 1, 0, document(240, None))).succeed();
+    Crew::start(&plain, &RigLaunch::new(1, 1, 0, document(240, None))).succeed();
     let rig = Rig::new();
     start(&rig, 1, document(240, Some(1))).succeed();
     assert_eq!(rig.final_sha256(1), plain.final_sha256(1));
@@ -69,7 +69,7 @@ fn one_lock_free_thread_has_the_bits_of_plain_training() {
 #[test]
 fn lock_free_threads_learn_together() {
     let rig = fashion();
-    let mut alone = Crew::start(&rig, &Launch::new(1, 1, 0, document(1200, None)));
+    let mut alone = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(1200, None)));
     alone.succeed();
     let expected = accuracy(alone.chief(), 1200);
 
@@ -91,7 +91,7 @@ fn lock_free_threads_learn_together() {
 }
 
 /// The step from which a task reports to start.
-fn begun(task: &Task) -> u64 {
+fn begun(task: &RigTask) -> u64 {
     task.wait_for("its start", |event| match event {
         TaskReport::Ready { from_step } => Some(*from_step),
         _ => None,
@@ -99,7 +99,7 @@ fn begun(task: &Task) -> u64 {
 }
 
 /// Step of a checkpoint after `step`.
-fn checkpoint_after(task: &Task, step: u64) -> u64 {
+fn checkpoint_after(task: &RigTask, step: u64) -> u64 {
     task.wait_for("a checkpoint", |event| match event {
         TaskReport::CheckpointWritten { checkpoint } if checkpoint.step > step => {
             Some(checkpoint.step)
@@ -123,7 +123,7 @@ fn resumed_single_thread_has_the_same_bits() {
     first.succeed();
     let step = first.tasks[0].wait_for("its stop", interrupted);
     assert!((1..6_000).contains(&step), "in the middle: {step}");
-    let launch = |revision| Launch::new(revision, 1, 0, document());
+    let launch = |revision| RigLaunch::new(revision, 1, 0, document());
     let mut second = rig.start(&launch(2).resuming(step));
     assert_eq!(begun(&second.tasks[0]), step);
     let written = checkpoint_after(&second.tasks[0], step);
@@ -145,7 +145,7 @@ fn stopped_lock_free_job_continues_at_its_step() {
     let step = first.tasks[0].wait_for("its stop", interrupted);
     assert!(step >= written, "{step}, {written}");
 
-    let launch = |revision| Launch::new(revision, 1, 0, document(100_000, Some(3)));
+    let launch = |revision| RigLaunch::new(revision, 1, 0, document(100_000, Some(3)));
     let mut second = rig.start(&launch(2).resuming(step));
     assert_eq!(begun(&second.tasks[0]), step);
     let written = checkpoint_after(&second.tasks[0], step);
@@ -154,7 +154,7 @@ fn stopped_lock_free_job_continues_at_its_step() {
     let end = written + 300;
     let mut document = document(100_000, Some(3));
     document.stop.steps = Some(end);
-    let mut third = rig.start(&Launch::new(3, 1, 0, document).resuming(written));
+    let mut third = rig.start(&RigLaunch::new(3, 1, 0, document).resuming(written));
     third.succeed();
     // One more checkpoint may have been written before the kill.
     assert!(begun(&third.tasks[0]) >= written);

@@ -2,7 +2,7 @@
 //! their measures.
 
 use crate::rig::workers::Crew;
-use crate::rig::{Launch, Rig, TEST, TRAIN, Task, spec};
+use crate::rig::{Rig, RigLaunch, RigTask, TEST, TRAIN, spec};
 use muster_compute::model::Batch;
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Topology};
@@ -40,13 +40,13 @@ fn keeping_best(exchange: &Value) -> JobSpec {
 /// Reports of the coordinator of a job of two workers, after its end.
 fn done(rig: &Rig, spec: &JobSpec) -> Vec<TaskReport> {
     if spec.exchange.topology == Topology::AllReduce {
-        let mut crew = Crew::start(rig, &Launch::new(1, 2, 0, spec.clone()));
+        let mut crew = Crew::start(rig, &RigLaunch::new(1, 2, 0, spec.clone()));
         crew.succeed();
         return crew.tasks()[0].events();
     }
-    let mut revision = rig.start(&Launch::new(1, 2, 2, spec.clone()));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec.clone()));
     revision.succeed();
-    let chief: &mut Task = revision.chief();
+    let chief: &mut RigTask = revision.chief();
     chief.events()
 }
 

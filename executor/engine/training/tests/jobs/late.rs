@@ -1,7 +1,7 @@
 //! A worker that joins after the set of shards has changed, or never joins; the others are running
 //! and wait for it.
 
-use crate::rig::{Launch, Rig, spec};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn goes_on_without(consistency: Value) {
         "stop": { "steps": 40 },
         "scale": { "workers": { "min": 1, "max": 3 }, "ps_shards": { "min": 1, "max": 2 } }
     }));
-    let launch = Launch::new(1, 3, 2, spec);
+    let launch = RigLaunch::new(1, 3, 2, spec);
     let mut revision = rig.start_untold(&launch);
     let lost = revision.task(Role::Worker { rank: 2 });
     lost.child.kill().unwrap();
@@ -22,7 +22,7 @@ fn goes_on_without(consistency: Value) {
     revision.tell();
     // The others are running and wait.
     revision.chief().wait_for_log("training from step 0");
-    let without = Launch {
+    let without = RigLaunch {
         revision: 2,
         workers: 2,
         ..launch
@@ -61,14 +61,14 @@ fn trains_with_one_who_is_late(consistency: &Value, first: u32, then: u32) -> St
         "stop": { "steps": 40 },
         "scale": { "workers": { "min": 2, "max": 2 }, "ps_shards": { "min": 1, "max": 3 } }
     }));
-    let launch = Launch::new(1, 2, first, spec);
+    let launch = RigLaunch::new(1, 2, first, spec);
     let mut revision = rig.start_untold(&launch);
     let late = Role::Worker { rank: 1 };
     for task in revision.tasks.iter().filter(|task| task.role != late) {
         task.tell(&revision.peers);
     }
     revision.chief().wait_for_log("training from step 0");
-    let resized = Launch {
+    let resized = RigLaunch {
         revision: 2,
         ps_shards: then,
         ..launch
@@ -89,7 +89,7 @@ fn late_worker_joins_resized_shards() {
     let bsp = json!({ "kind": "bsp" });
     let rig = Rig::new();
     let spec = spec(json!({ "exchange": { "consistency": bsp }, "stop": { "steps": 40 } }));
-    rig.start(&Launch::new(1, 2, 1, spec)).succeed();
+    rig.start(&RigLaunch::new(1, 2, 1, spec)).succeed();
     let undisturbed = rig.final_sha256(1);
     for (first, then) in [(1, 3), (3, 1)] {
         let model = trains_with_one_who_is_late(&bsp, first, then);

@@ -1,6 +1,6 @@
 //! Jobs with local aggregation: real task processes, some of which are killed, join later or leave.
 
-use crate::rig::{self, Launch, Revision, Rig, samples, spec};
+use crate::rig::{self, Revision, Rig, RigLaunch, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
@@ -29,7 +29,7 @@ fn on_nodes(nodes: u32) -> Rig {
 }
 
 /// Final model, last noise scale and logs.
-fn trained(rig: &Rig, launch: &Launch) -> (String, Option<f64>, String) {
+fn trained(rig: &Rig, launch: &RigLaunch) -> (String, Option<f64>, String) {
     let mut running = rig.start(launch);
     running.succeed();
     let samples = samples(&running.chief().events());
@@ -56,7 +56,7 @@ fn local_aggregation_on_one_node_changes_no_bit() {
     ];
     for engine in whole {
         let spec = aggregated(60, &engine, &json!({}));
-        let together = Launch::new(1, 3, 2, spec.clone());
+        let together = RigLaunch::new(1, 3, 2, spec.clone());
         let mut alone = together.clone();
         alone.spec.exchange.local_aggregation = false;
         let (of_all, noise, logs) = trained(&on_nodes(1), &together);
@@ -74,7 +74,7 @@ fn local_aggregation_on_one_node_changes_no_bit() {
 #[test]
 fn runs_on_two_nodes_repeat_bit_for_bit() {
     let spec = aggregated(60, &json!({}), &json!({}));
-    let launch = Launch::new(1, 4, 2, spec);
+    let launch = RigLaunch::new(1, 4, 2, spec);
     let (first, _, logs) = trained(&on_nodes(2), &launch);
     assert_eq!(logs.matches(&met(2)).count(), 4, "{logs}");
     assert_eq!(first, trained(&on_nodes(2), &launch).0);
@@ -113,7 +113,7 @@ fn others_continue_when_an_aggregating_worker_is_killed() {
     for (at, rank) in [(0, 1), (1, 3), (2, 2), (3, 1), (4, 3)] {
         let rig = on_nodes(2);
         let spec = aggregated(1500, &json!({}), &json!({}));
-        let mut running = rig.start(&Launch::new(1, 6, 2, spec));
+        let mut running = rig.start(&RigLaunch::new(1, 6, 2, spec));
         at_step(&mut running, 3);
         thread::sleep(Duration::from_micros(700 * at));
         let killed = Role::Worker { rank };
@@ -130,10 +130,10 @@ fn others_continue_when_an_aggregating_worker_is_killed() {
 #[test]
 fn aggregation_follows_joining_and_leaving_workers() {
     let rig = on_nodes(2);
-    let first = Launch::new(1, 2, 2, aggregated(2500, &json!({}), &json!({})));
+    let first = RigLaunch::new(1, 2, 2, aggregated(2500, &json!({}), &json!({})));
     let mut running = rig.start(&first);
     at_step(&mut running, 20);
-    let grown = Launch {
+    let grown = RigLaunch {
         revision: 2,
         workers: 6,
         ps_shards: 3,
@@ -144,7 +144,7 @@ fn aggregation_follows_joining_and_leaving_workers() {
         .chief()
         .wait_for_log("6 workers, 3 PS shards; its first step");
     running.chief().wait_for_log(&met(3));
-    let shrunk = Launch {
+    let shrunk = RigLaunch {
         revision: 3,
         workers: 3,
         ..first
@@ -168,7 +168,7 @@ fn lost_shard_loses_no_sum() {
     let spec = aggregated(steps, &json!({}), &json!({ "shard_replicas": 1 }));
     for killed in 0..3 {
         let rig = on_nodes(1);
-        let launch = Launch::new(1, 3, 3, spec.clone());
+        let launch = RigLaunch::new(1, 3, 3, spec.clone());
         let mut running = rig.start(&launch);
         at_step(&mut running, 3);
         let killed = Role::PsShard { index: killed };
@@ -186,7 +186,7 @@ fn lost_shard_loses_no_sum() {
 #[test]
 fn resumed_job_with_aggregation_has_the_same_bits() {
     let rig = on_nodes(1);
-    let launch = Launch::new(1, 3, 2, aggregated(600, &json!({}), &json!({})));
+    let launch = RigLaunch::new(1, 3, 2, aggregated(600, &json!({}), &json!({})));
     let mut running = rig.start(&launch);
     at_step(&mut running, 5);
     running.terminate();
@@ -194,7 +194,7 @@ fn resumed_job_with_aggregation_has_the_same_bits() {
     let events = running.chief().events();
     let interrupted = events.iter().find_map(rig::interrupted);
     assert!(interrupted.is_some(), "{codes:?}\n{}", running.logs());
-    let again = Launch {
+    let again = RigLaunch {
         revision: 2,
         started: 2,
         ..launch.clone()

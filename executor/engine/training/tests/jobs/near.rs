@@ -3,16 +3,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{self, Launch, Revision, Rig, samples, spec};
+use crate::rig::{self, Revision, Rig, RigLaunch, samples, spec};
 use crate::single::{SHARD, WORKER, begin, bound, hello};
-use muster_comm::wire::hello::{Hello, StepStats};
-use muster_comm::wire::near::{Door, socket_name};
-use muster_comm::wire::{Header, Kind, WireError};
+use muster_comm::wire::local::{LocalListener, socket_name};
+use muster_comm::wire::metadata::{Hello, StepStats};
+use muster_comm::wire::{FrameKind, Header, WireError};
 use muster_model::id::JobId;
 use muster_model::task::Role;
-use muster_training::shard::Shard;
+use muster_training::shard::ShardServer;
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Reply, Shards};
+use muster_training::worker::{Reply, ShardAddress, Shards};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 const SIZE: usize = 1_000_000;
 /// Serves until its worker has left.
-fn serve(shard: Shard) -> (SocketAddr, thread::JoinHandle<()>) {
+fn serve(shard: ShardServer) -> (SocketAddr, thread::JoinHandle<()>) {
     let address = shard.address();
     let served = thread::spawn(move || {
         let stop = StopFlag::new(Duration::from_secs(1));
@@ -36,7 +36,7 @@ fn serve(shard: Shard) -> (SocketAddr, thread::JoinHandle<()>) {
 
 /// Joins, trains two steps and leaves. Returns the number of shards with shared memory.
 fn trains(address: SocketAddr, sockets: &Path) -> usize {
-    let addresses: [Address; 1] = [(SHARD, address.to_string())];
+    let addresses: [ShardAddress; 1] = [(SHARD, address.to_string())];
     let mut shards = Shards::join_near(&addresses, SIZE, &hello(), Some(sockets)).unwrap();
     let near = shards.near();
     begin(&mut shards, &addresses[0], SIZE, vec![WORKER]);
@@ -168,13 +168,13 @@ fn foreign_peers_on_the_local_socket_do_no_harm() {
         header.encode().to_vec()
     };
     let greeting = serde_json::to_vec(&hello()).unwrap();
-    let whole = [header(Kind::Hello, greeting.len() as u32, 0), greeting].concat();
+    let whole = [header(FrameKind::Hello, greeting.len() as u32, 0), greeting].concat();
     let attempts = [
         b"GET / HTTP/1.1\r\nHost: shard\r\nAccept: */*\r\n\r\n".to_vec(),
-        header(Kind::Push, 24, 400),
-        header(Kind::Hello, 1 << 20, 0),
-        header(Kind::Hello, 4, 1 << 36),
-        [header(Kind::Hello, 2, 0), b"{}".to_vec()].concat(),
+        header(FrameKind::Push, 24, 400),
+        header(FrameKind::Hello, 1 << 20, 0),
+        header(FrameKind::Hello, 4, 1 << 36),
+        [header(FrameKind::Hello, 2, 0), b"{}".to_vec()].concat(),
         whole,
     ];
     for attempt in attempts {
@@ -202,7 +202,7 @@ fn foreign_peers_on_the_local_socket_do_no_harm() {
 #[test]
 fn name_of_a_local_socket_contains_the_task() {
     let folder = tempfile::tempdir().unwrap();
-    let (door, _listener) = Door::open(folder.path(), SHARD, 7).unwrap();
+    let (door, _listener) = LocalListener::open(folder.path(), SHARD, 7).unwrap();
     assert_eq!(door.path(), folder.path().join("000000000002-7"));
 }
 
@@ -221,7 +221,7 @@ fn sockets(rig: &Rig) -> usize {
 }
 
 fn trained(rig: &Rig, more: Value, shares: &str) -> String {
-    let mut running = rig.start(&Launch::new(1, 2, 2, spec(more)));
+    let mut running = rig.start(&RigLaunch::new(1, 2, 2, spec(more)));
     running.succeed();
     let said = running.chief().log();
     assert!(said.contains(shares), "{said}");
@@ -273,10 +273,10 @@ fn until_mapped(pid: u32, pieces: usize) {
 fn tasks_that_join_later_share_memory() {
     let rig = meeting();
     let document = spec(json!({ "stop": { "steps": 6_000 } }));
-    let first = Launch::new(1, 2, 1, document);
+    let first = RigLaunch::new(1, 2, 1, document);
     let mut revision = rig.start(&first);
     under_way(&mut revision);
-    let grown = Launch {
+    let grown = RigLaunch {
         revision: 2,
         workers: 3,
         ps_shards: 3,
@@ -289,7 +289,7 @@ fn tasks_that_join_later_share_memory() {
     for rank in 0..3 {
         until_mapped(revision.task(Role::Worker { rank }).child.id(), 3);
     }
-    let shrunk = Launch {
+    let shrunk = RigLaunch {
         revision: 3,
         workers: 3,
         ps_shards: 2,
@@ -308,7 +308,7 @@ fn tasks_that_join_later_share_memory() {
 fn others_continue_without_a_killed_worker() {
     let rig = meeting();
     let document = spec(json!({ "stop": { "steps": 1_500 } }));
-    let mut revision = rig.start(&Launch::new(1, 3, 2, document));
+    let mut revision = rig.start(&RigLaunch::new(1, 3, 2, document));
     under_way(&mut revision);
     let worker = revision.task(Role::Worker { rank: 2 });
     assert_eq!(mapped(worker.child.id()), 2);
@@ -331,7 +331,7 @@ fn promoted_replica_over_shared_memory_has_the_same_bits() {
         }))
     };
     let rig = meeting();
-    let mut revision = rig.start(&Launch::new(1, 2, 3, document(1)));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 3, document(1)));
     under_way(&mut revision);
     let shard = revision.task(Role::PsShard { index: 1 });
     shard.child.kill().unwrap();
@@ -345,7 +345,7 @@ fn promoted_replica_over_shared_memory_has_the_same_bits() {
     assert_eq!(sockets(&rig), 1, "that of the killed one");
     let undisturbed = Rig::new();
     undisturbed
-        .start(&Launch::new(1, 2, 3, document(0)))
+        .start(&RigLaunch::new(1, 2, 3, document(0)))
         .succeed();
     assert_eq!(rig.final_sha256(1), undisturbed.final_sha256(1));
 }

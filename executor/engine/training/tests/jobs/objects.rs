@@ -3,8 +3,8 @@
 //! Requires a python3 with moto: `MUSTER_S3_PYTHON`, or the one in PATH (`scripts/ensure-s3`
 //! installs it).
 
-use crate::rig::s3::Bucket;
-use crate::rig::{Launch, PATIENCE, Rig, spec};
+use crate::rig::s3::TestBucket;
+use crate::rig::{PATIENCE, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
 use std::thread;
@@ -17,7 +17,7 @@ fn document() -> Value {
     })
 }
 
-fn in_bucket(bucket: &Bucket) -> Rig {
+fn in_bucket(bucket: &TestBucket) -> Rig {
     let mut rig = Rig::new();
     rig.place = Some(bucket.place());
     rig.environment = bucket.environment();
@@ -29,7 +29,7 @@ fn home(rig: &Rig) -> String {
 }
 
 /// Names of checkpoints and models with at least one object, and other objects.
-fn names(bucket: &Bucket, rig: &Rig) -> Vec<String> {
+fn names(bucket: &TestBucket, rig: &Rig) -> Vec<String> {
     let home = format!("{}/", home(rig));
     let objects = bucket.objects();
     let mut names: Vec<String> = objects
@@ -41,7 +41,7 @@ fn names(bucket: &Bucket, rig: &Rig) -> Vec<String> {
     names
 }
 
-fn final_sha256(bucket: &Bucket, rig: &Rig, revision: u64) -> String {
+fn final_sha256(bucket: &TestBucket, rig: &Rig, revision: u64) -> String {
     let manifest = bucket.read(&format!("{}/final-r{revision}/manifest.json", home(rig)));
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
     let sum = &manifest["files"]["model.safetensors"]["sha256"];
@@ -50,15 +50,15 @@ fn final_sha256(bucket: &Bucket, rig: &Rig, revision: u64) -> String {
 
 #[test]
 fn job_resumed_from_a_bucket_has_the_same_bits() {
-    let bucket = Bucket::start();
+    let bucket = TestBucket::start();
     let straight = Rig::new();
-    let whole = Launch::new(1, 2, 2, spec(document()));
+    let whole = RigLaunch::new(1, 2, 2, spec(document()));
     straight.start(&whole).succeed();
 
     let first = in_bucket(&bucket);
     let mut half = document();
     half["stop"] = json!({ "steps": 30 });
-    first.start(&Launch::new(1, 2, 2, spec(half))).succeed();
+    first.start(&RigLaunch::new(1, 2, 2, spec(half))).succeed();
     // A slow store leads to fewer checkpoints: except for the last one, the two that remain depend
     // on the machine.
     let kept = names(&bucket, &first);
@@ -71,7 +71,7 @@ fn job_resumed_from_a_bucket_has_the_same_bits() {
     );
 
     let second = in_bucket(&bucket);
-    let rest = Launch::new(2, 1, 1, spec(document())).resuming(30);
+    let rest = RigLaunch::new(2, 1, 1, spec(document())).resuming(30);
     let mut tasks = second.start(&rest);
     tasks.succeed();
     let events = tasks.chief().events();
@@ -87,27 +87,27 @@ fn job_resumed_from_a_bucket_has_the_same_bits() {
     // layout.
     let third = in_bucket(&bucket);
     third
-        .start(&Launch::new(3, 2, 2, spec(document())).resuming(60))
+        .start(&RigLaunch::new(3, 2, 2, spec(document())).resuming(60))
         .succeed();
     assert_eq!(
         final_sha256(&bucket, &third, 3),
         final_sha256(&bucket, &second, 2)
     );
 
-    let other = Bucket::start();
+    let other = TestBucket::start();
     let again = in_bucket(&other);
     let mut half = document();
     half["stop"] = json!({ "steps": 30 });
-    again.start(&Launch::new(1, 2, 2, spec(half))).succeed();
+    again.start(&RigLaunch::new(1, 2, 2, spec(half))).succeed();
     again
-        .start(&Launch::new(2, 2, 2, spec(document())).resuming(30))
+        .start(&RigLaunch::new(2, 2, 2, spec(document())).resuming(30))
         .succeed();
     assert_eq!(final_sha256(&other, &again, 2), straight.final_sha256(1));
 }
 
 #[test]
 fn killed_upload_is_not_listed_and_leaves_no_object() {
-    let bucket = Bucket::start();
+    let bucket = TestBucket::start();
     let rig = in_bucket(&bucket);
     let large = json!({
         "engine": { "model": { "kind": "mlp", "hidden": [2048, 2048] } },
@@ -115,7 +115,7 @@ fn killed_upload_is_not_listed_and_leaves_no_object() {
         "checkpoint": { "every_steps": 1, "every_minutes": null, "keep": 1 },
     });
     for revision in 1..=3 {
-        let mut tasks = rig.start(&Launch::new(revision, 1, 1, spec(large.clone())));
+        let mut tasks = rig.start(&RigLaunch::new(revision, 1, 1, spec(large.clone())));
         // An upload without parts costs nothing; it is recorded before parts are sent.
         let own = format!("-r{revision}.json");
         wait("an upload in parts", || {
@@ -132,7 +132,7 @@ fn killed_upload_is_not_listed_and_leaves_no_object() {
         !bucket.uploads().is_empty(),
         "the killed one has left its parts"
     );
-    let mut tasks = rig.start(&Launch::new(4, 1, 1, spec(large)));
+    let mut tasks = rig.start(&RigLaunch::new(4, 1, 1, spec(large)));
     tasks.succeed();
     assert!(bucket.uploads().is_empty(), "{:?}", bucket.uploads());
     let kept = ["final-r4", "index.json", "step-0000000003-r4"];
@@ -143,20 +143,20 @@ fn killed_upload_is_not_listed_and_leaves_no_object() {
 
 #[test]
 fn older_of_two_writers_is_fenced() {
-    let bucket = Bucket::start();
+    let bucket = TestBucket::start();
     let endless = json!({
         "stop": { "steps": 1_000_000 },
         "checkpoint": { "every_steps": 1, "every_minutes": null, "keep": 2 },
     });
     let old = in_bucket(&bucket);
-    let mut stale = old.start(&Launch::new(1, 1, 1, spec(endless.clone())));
+    let mut stale = old.start(&RigLaunch::new(1, 1, 1, spec(endless.clone())));
     let written = |event: &TaskReport| match event {
         TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
         _ => None,
     };
     let saved = stale.chief().wait_for("a checkpoint", written);
     let new = in_bucket(&bucket);
-    let mut fresh = new.start(&Launch::new(2, 1, 1, spec(endless)).resuming(saved));
+    let mut fresh = new.start(&RigLaunch::new(2, 1, 1, spec(endless)).resuming(saved));
     let from = fresh.chief().wait_for("ready", |event| match event {
         TaskReport::Ready { from_step } => Some(*from_step),
         _ => None,
@@ -192,9 +192,10 @@ fn older_of_two_writers_is_fenced() {
 
 #[test]
 fn damaged_checkpoint_is_set_aside_and_the_older_one_used() {
-    let bucket = Bucket::start();
+    let bucket = TestBucket::start();
     let rig = in_bucket(&bucket);
-    rig.start(&Launch::new(1, 1, 1, spec(document()))).succeed();
+    rig.start(&RigLaunch::new(1, 1, 1, spec(document())))
+        .succeed();
     let before: u64 = names(&bucket, &rig)
         .iter()
         .filter_map(|name| {
@@ -211,7 +212,7 @@ fn damaged_checkpoint_is_set_aside_and_the_older_one_used() {
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     bucket.write(&part, &bytes);
-    let mut tasks = rig.start(&Launch::new(2, 1, 1, spec(document())).resuming(60));
+    let mut tasks = rig.start(&RigLaunch::new(2, 1, 1, spec(document())).resuming(60));
     tasks.succeed();
     let events = tasks.chief().events();
     let ready = TaskReport::Ready { from_step: before };
@@ -229,10 +230,10 @@ fn damaged_checkpoint_is_set_aside_and_the_older_one_used() {
 /// It is then unknown whether there is a checkpoint to continue from.
 #[test]
 fn training_does_not_begin_without_its_store() {
-    let bucket = Bucket::start();
+    let bucket = TestBucket::start();
     let mut rig = in_bucket(&bucket);
     rig.place = Some("s3://no-such-bucket/x".to_owned());
-    let mut tasks = rig.start(&Launch::new(
+    let mut tasks = rig.start(&RigLaunch::new(
         1,
         1,
         0,

@@ -2,8 +2,8 @@
 //! other job, with a different one the allowed differences, and impossible ones fail with a clear
 //! reason.
 
-use crate::rig::s3::Bucket;
-use crate::rig::{Launch, Revision, Rig, spec};
+use crate::rig::s3::TestBucket;
+use crate::rig::{Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::id::JobId;
 use muster_model::progress::Evaluation;
@@ -27,14 +27,15 @@ fn train_parent(rig: &Rig, more: &Value) {
     for (key, value) in more.as_object().unwrap() {
         document[key] = value.clone();
     }
-    rig.start(&Launch::new(1, 1, 2, spec(document))).succeed();
+    rig.start(&RigLaunch::new(1, 1, 2, spec(document)))
+        .succeed();
 }
 
 /// Starts a job of its own from a checkpoint of the parent.
 fn child(rig: &Rig, parent: JobId, step: u64, mut more: Value) -> Revision {
     more["from"] = json!({ "job": parent, "step": step });
     // Revisions of one rig have separate folders.
-    rig.start(&Launch::new(9, 1, 2, spec(more)))
+    rig.start(&RigLaunch::new(9, 1, 2, spec(more)))
 }
 
 fn evaluations(events: &[TaskReport]) -> Vec<Evaluation> {
@@ -59,7 +60,7 @@ fn failure(events: &[TaskReport]) -> (String, bool) {
 fn fork_with_an_equal_document_has_the_bits_of_its_parent() {
     let straight = Rig::new();
     let whole = spec(json!({ "stop": { "epochs": 4 } }));
-    straight.start(&Launch::new(1, 1, 2, whole)).succeed();
+    straight.start(&RigLaunch::new(1, 1, 2, whole)).succeed();
 
     let (rig, parent) = family(&json!({}));
     let mut tasks = child(&rig, parent, 2 * EPOCH, json!({ "stop": { "epochs": 4 } }));
@@ -76,7 +77,7 @@ fn fork_with_an_equal_document_has_the_bits_of_its_parent() {
 fn fork_begins_with_the_measures_of_its_parent() {
     let rig = Rig::new();
     let half = spec(json!({ "stop": { "epochs": 2 } }));
-    let mut tasks = rig.start(&Launch::new(1, 1, 2, half));
+    let mut tasks = rig.start(&RigLaunch::new(1, 1, 2, half));
     tasks.succeed();
     let last = evaluations(&tasks.chief().events()).pop().unwrap();
     let parent = rig.job_id;
@@ -153,7 +154,7 @@ fn protected_checkpoint_stays_independent_of_the_policy() {
         "stop": { "steps": 60 },
         "checkpoint": { "every_steps": 10, "every_minutes": null, "keep": 1 },
     });
-    let mut tasks = rig.start_untold(&Launch::new(1, 1, 1, spec(document)));
+    let mut tasks = rig.start_untold(&RigLaunch::new(1, 1, 1, spec(document)));
     // All steps, because a slow disk delays a checkpoint beyond its due step.
     tasks.peers.spared = (1..=60).collect();
     tasks.tell();
@@ -170,7 +171,7 @@ fn protected_checkpoint_stays_independent_of_the_policy() {
 
 #[test]
 fn fork_begins_from_a_bucket() {
-    let bucket = Bucket::start();
+    let bucket = TestBucket::start();
     let mut rig = Rig::new();
     rig.place = Some(bucket.place());
     rig.environment = bucket.environment();

@@ -1,7 +1,7 @@
 //! Jobs whose steps are sent in parts, compared with the same jobs whose steps are sent as a whole;
 //! real task processes.
 
-use crate::rig::{Launch, Rig, large, samples, spec};
+use crate::rig::{Rig, RigLaunch, large, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 fn trained(workers: u32, ps_shards: u32, more: &Value) -> (String, f64) {
     // A folder of its own: another start of the same job would find the checkpoints of this one.
     let rig = Rig::new();
-    let launch = Launch::new(1, workers, ps_shards, spec(large(more)));
+    let launch = RigLaunch::new(1, workers, ps_shards, spec(large(more)));
     let mut running = rig.start(&launch);
     running.succeed();
     let last = samples(&running.chief().events()).pop().unwrap();
@@ -38,7 +38,7 @@ fn steps_in_parts_have_the_bits_of_whole_steps() {
 fn others_continue_without_a_killed_worker() {
     let rig = Rig::new();
     let more = json!({ "stop": { "steps": 120 }, "checkpoint": { "every_steps": 1000 } });
-    let launch = Launch::new(1, 3, 2, spec(large(&more)));
+    let launch = RigLaunch::new(1, 3, 2, spec(large(&more)));
     let mut running = rig.start(&launch);
     let is_under_way = |report: &TaskReport| {
         matches!(report, TaskReport::Progress { sample } if sample.step >= 3).then_some(())

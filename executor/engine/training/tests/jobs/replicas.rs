@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{Launch, Revision, Rig, samples, spec};
+use crate::rig::{Revision, Rig, RigLaunch, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Range};
 use muster_model::task::Role;
@@ -74,7 +74,7 @@ fn finish(revision: &mut Revision, killed: usize, ps_shards: usize) {
 
 fn undisturbed(ps_shards: u32) -> String {
     let rig = Rig::new();
-    let mut launch = Launch::new(
+    let mut launch = RigLaunch::new(
         1,
         2,
         ps_shards,
@@ -92,7 +92,7 @@ fn lost_shard_loses_no_step() {
     for (ps_shards, killed) in [(2, 0), (3, 1), (3, 2)] {
         let rig = Rig::new();
         let spec = replicated(json!({ "kind": "bsp" }), ps_shards);
-        let mut revision = rig.start(&Launch::new(1, 2, ps_shards, spec));
+        let mut revision = rig.start(&RigLaunch::new(1, 2, ps_shards, spec));
         kill_shard(&mut revision, killed);
         finish(&mut revision, killed as usize, ps_shards as usize);
         let same = rig.final_sha256(1) == undisturbed(ps_shards);
@@ -110,10 +110,10 @@ fn lost_shard_loses_no_step() {
 fn replacement_shard_takes_over_from_the_replica() {
     let rig = Rig::new();
     let spec = replicated(json!({ "kind": "bsp" }), 3);
-    let launch = Launch::new(1, 2, 3, spec);
+    let launch = RigLaunch::new(1, 2, 3, spec);
     let mut revision = rig.start(&launch);
     kill_shard(&mut revision, 1);
-    let fewer = Launch {
+    let fewer = RigLaunch {
         revision: 2,
         ps_shards: 2,
         ..launch.clone()
@@ -122,7 +122,7 @@ fn replacement_shard_takes_over_from_the_replica() {
     revision
         .chief()
         .wait_for_log("2 workers, 2 PS shards; its first step");
-    let again = Launch {
+    let again = RigLaunch {
         revision: 3,
         ..launch
     };
@@ -147,9 +147,9 @@ fn shards_that_join_a_single_one_are_replicated() {
     let mut spec = replicated(json!({ "kind": "bsp" }), 3);
     spec.scale.ps_shards = Some(Range { min: 1, max: 3 });
     assert_eq!(spec.validate(), Ok(()));
-    let launch = Launch::new(1, 2, 1, spec);
+    let launch = RigLaunch::new(1, 2, 1, spec);
     let mut revision = rig.start(&launch);
-    let resized = |revision, ps_shards| Launch {
+    let resized = |revision, ps_shards| RigLaunch {
         revision,
         ps_shards,
         ..launch.clone()
@@ -177,7 +177,7 @@ fn shards_that_join_a_single_one_are_replicated() {
 fn ssp_workers_continue_with_the_promoted_replica() {
     let rig = Rig::new();
     let spec = replicated(json!({ "kind": "ssp", "staleness": 2 }), 3);
-    let mut revision = rig.start(&Launch::new(1, 2, 3, spec));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 3, spec));
     kill_shard(&mut revision, 2);
     finish(&mut revision, 2, 3);
     let events = revision.chief().events();
@@ -194,7 +194,7 @@ fn ssp_workers_continue_with_the_promoted_replica() {
 fn stopped_replica_holder_is_reported() {
     let rig = Rig::new();
     let spec = replicated(json!({ "kind": "bsp" }), 2);
-    let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec));
     under_way(&mut revision);
     let first = Role::PsShard { index: 0 };
     let is_told = |event: &TaskReport| matches!(event, TaskReport::Note { message } if message.starts_with("PS shard 1 keeps no copy of PS shard 0 any more"));

@@ -3,7 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures steps")]
 
-use crate::rig::{Launch, Revision, Rig, interrupted, samples, spec};
+use crate::rig::{Revision, Rig, RigLaunch, interrupted, samples, spec};
 use muster_model::assignment::{Peers, TaskReport};
 use muster_model::progress::Evaluation;
 use muster_model::spec::JobSpec;
@@ -70,7 +70,7 @@ fn print_steps(what: &str, revision: &mut Revision, took: Instant) {
 #[ignore = "needs a GPU"]
 fn single_worker_job_stays_on_its_gpu() {
     let rig = on("cuda");
-    let mut first = rig.start(&Launch::new(1, 1, 0, alone(100_000_000)));
+    let mut first = rig.start(&RigLaunch::new(1, 1, 0, alone(100_000_000)));
     let turn = |revision: &Revision, turn| {
         let peers = Peers {
             turn,
@@ -101,19 +101,19 @@ fn single_worker_job_stays_on_its_gpu() {
     }
     let end = step + 300;
     let began = Instant::now();
-    let mut second = rig.start(&Launch::new(2, 1, 0, alone(end)).resuming(step));
+    let mut second = rig.start(&RigLaunch::new(2, 1, 0, alone(end)).resuming(step));
     second.succeed();
     print_steps("resumed", &mut second, began);
 
     let straight = on("cuda");
     let began = Instant::now();
-    let mut whole = straight.start(&Launch::new(1, 1, 0, alone(end)));
+    let mut whole = straight.start(&RigLaunch::new(1, 1, 0, alone(end)));
     whole.succeed();
     print_steps(&format!("{end} steps at once"), &mut whole, began);
     assert_eq!(rig.final_sha256(2), straight.final_sha256(1), "to the bit");
 
     let on_cpu = on("cpu");
-    let mut plain = on_cpu.start(&Launch::new(1, 1, 0, alone(60)));
+    let mut plain = on_cpu.start(&RigLaunch::new(1, 1, 0, alone(60)));
     plain.succeed();
     let (expected, found) = (evaluations(&mut plain), evaluations(&mut whole));
     assert_eq!(expected.len(), 3, "one an epoch");
@@ -131,7 +131,7 @@ fn single_worker_job_stays_on_its_gpu() {
     let sharded = on("cuda");
     let began = Instant::now();
     let through_the_host = document(300, &json!({}));
-    let mut revision = sharded.start(&Launch::new(1, 1, 1, through_the_host));
+    let mut revision = sharded.start(&RigLaunch::new(1, 1, 1, through_the_host));
     revision.succeed();
     let why = "because exchange.topology is not all_reduce";
     assert!(revision.logs().contains(why), "{}", revision.logs());
@@ -167,7 +167,7 @@ fn clipping_and_several_passes_stay_on_the_gpu() {
         let trained = |device: &str, steps| {
             let rig = on(device);
             let began = Instant::now();
-            let mut revision = rig.start(&Launch::new(1, 1, 0, document(steps)));
+            let mut revision = rig.start(&RigLaunch::new(1, 1, 0, document(steps)));
             revision.succeed();
             print_steps(&format!("{more} on {device}"), &mut revision, began);
             (rig, revision)
@@ -179,7 +179,7 @@ fn clipping_and_several_passes_stay_on_the_gpu() {
         assert_eq!(again.final_sha256(1), straight.final_sha256(1), "{more}");
 
         let (resumed, _) = trained("cuda", 210);
-        let launch = Launch::new(2, 1, 0, document(260)).resuming(200);
+        let launch = RigLaunch::new(2, 1, 0, document(260)).resuming(200);
         resumed.start(&launch).succeed();
         assert_eq!(resumed.final_sha256(2), straight.final_sha256(1), "{more}");
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{Launch, PATIENCE, Revision, Rig, interrupted, samples, spec};
+use crate::rig::{PATIENCE, Revision, Rig, RigLaunch, interrupted, samples, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::progress::Sample;
 use muster_model::task::Role;
@@ -88,14 +88,14 @@ fn run_through_three_sizes_keeps_processes_and_accuracy() {
             "checkpoint": { "every_steps": 400 },
         }));
         let undisturbed = Rig::new();
-        let mut whole = undisturbed.start(&Launch::new(1, 2, 1, document.clone()));
+        let mut whole = undisturbed.start(&RigLaunch::new(1, 2, 1, document.clone()));
         whole.succeed();
 
         let rig = Rig::new();
-        let first = Launch::new(1, 2, 1, document);
+        let first = RigLaunch::new(1, 2, 1, document);
         let mut revision = rig.start(&first);
         at_step(&mut revision, 20);
-        let grown = Launch {
+        let grown = RigLaunch {
             revision: 2,
             workers: 6,
             ps_shards: 3,
@@ -105,7 +105,7 @@ fn run_through_three_sizes_keeps_processes_and_accuracy() {
         let (step, workers, ps_shards, _) = resized(&mut revision, 1);
         assert_eq!((workers, ps_shards), (6, 3));
         at_step(&mut revision, step + 20);
-        let shrunk = Launch {
+        let shrunk = RigLaunch {
             revision: 3,
             workers: 3,
             ps_shards: 2,
@@ -162,7 +162,7 @@ fn job_continues_without_a_killed_worker() {
         let rig = Rig::new();
         let document =
             json!({ "stop": { "steps": 1_000_000 }, "exchange": { "consistency": consistency } });
-        let mut revision = rig.start(&Launch::new(1, 4, 2, spec(document)));
+        let mut revision = rig.start(&RigLaunch::new(1, 4, 2, spec(document)));
         at_step(&mut revision, 10);
         for (count, rank) in [(1, 2), (2, 1)] {
             let role = Role::Worker { rank };
@@ -206,7 +206,7 @@ fn job_continues_without_a_killed_worker() {
 #[test]
 fn worker_stopped_before_the_coordinator_knows_ends_nothing() {
     let rig = Rig::new();
-    let first = Launch::new(1, 3, 1, spec(json!({ "stop": { "steps": 1_000_000 } })));
+    let first = RigLaunch::new(1, 3, 1, spec(json!({ "stop": { "steps": 1_000_000 } })));
     let mut revision = rig.start(&first);
     at_step(&mut revision, 20);
     let leaver = Role::Worker { rank: 2 };
@@ -218,7 +218,7 @@ fn worker_stopped_before_the_coordinator_knows_ends_nothing() {
     // Long enough for many steps: the job trains with all three workers.
     thread::sleep(Duration::from_millis(300));
     assert_eq!(resizes(&revision.chief().events()), []);
-    let shrunk = Launch {
+    let shrunk = RigLaunch {
         revision: 2,
         workers: 2,
         ..first
@@ -240,9 +240,9 @@ fn worker_stopped_before_the_coordinator_knows_ends_nothing() {
 #[test]
 fn removed_shard_without_a_connection_ends() {
     let rig = Rig::new();
-    let first = Launch::new(1, 1, 1, spec(json!({ "stop": { "epochs": 60 } })));
+    let first = RigLaunch::new(1, 1, 1, spec(json!({ "stop": { "epochs": 60 } })));
     let revision = rig.start(&first);
-    let grown = Launch {
+    let grown = RigLaunch {
         revision: 2,
         ps_shards: 2,
         ..first

@@ -5,13 +5,13 @@
 
 use crate::single::{SHARD, WORKER, begin, bound, hello};
 use muster_comm::compress::{CodecConfig, Codecs};
-use muster_comm::wire::hello::{Guest, Hello, PushHead, StepStats};
-use muster_comm::wire::{Header, Kind};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, PushHead, StepStats};
+use muster_comm::wire::{FrameKind, Header};
 use muster_compute::model::ParameterRole;
 use muster_model::id::TaskId;
 use muster_training::shard::Recipe;
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Reply, Shards};
+use muster_training::worker::{Reply, ShardAddress, Shards};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -55,7 +55,7 @@ fn joined(address: &str) -> Shards {
 }
 
 fn joined_with(address: &str, workers: Vec<TaskId>) -> Shards {
-    let addresses: [Address; 1] = [(SHARD, address.to_owned())];
+    let addresses: [ShardAddress; 1] = [(SHARD, address.to_owned())];
     let mut shards = Shards::join(&addresses, SIZE, &hello()).unwrap();
     begin(&mut shards, &addresses[0], SIZE, workers);
     shards
@@ -76,7 +76,7 @@ fn trains(shards: &mut Shards, step: u64) {
     assert_eq!(parameters, vec![1.0 - 0.5 * (step + 1) as f32; SIZE]);
 }
 
-fn header(kind: Kind, meta_bytes: u32, payload_bytes: u64) -> Vec<u8> {
+fn header(kind: FrameKind, meta_bytes: u32, payload_bytes: u64) -> Vec<u8> {
     Header {
         kind,
         clock: 0,
@@ -105,16 +105,16 @@ fn garbage_closes_only_its_own_connection() {
     let mut attempts: Vec<Vec<u8>> = (0..40).map(|i| random(32 + i * 50)).collect();
     attempts.push(b"GET / HTTP/1.1\r\nHost: shard\r\nAccept: */*\r\n\r\n".to_vec());
     // Valid frames with invalid content.
-    attempts.push(header(Kind::Push, 24, SIZE as u64 * 4));
-    attempts.push(header(Kind::Init, 8, 1 << 36));
-    attempts.push(header(Kind::Snapshot, 0, 0));
-    attempts.push(header(Kind::Lend, 0, 0));
-    attempts.push(header(Kind::Draw, 0, 0));
-    attempts.push(header(Kind::Done, 0, 0));
-    attempts.push(header(Kind::Hello, 4096, 0));
-    attempts.push(header(Kind::Hello, 4, 1 << 36));
-    attempts.push([header(Kind::Hello, 2, 0), b"{}".to_vec()].concat());
-    attempts.push([header(Kind::Hello, 9, 0), random(9)].concat());
+    attempts.push(header(FrameKind::Push, 24, SIZE as u64 * 4));
+    attempts.push(header(FrameKind::Init, 8, 1 << 36));
+    attempts.push(header(FrameKind::Snapshot, 0, 0));
+    attempts.push(header(FrameKind::Lend, 0, 0));
+    attempts.push(header(FrameKind::Draw, 0, 0));
+    attempts.push(header(FrameKind::Done, 0, 0));
+    attempts.push(header(FrameKind::Hello, 4096, 0));
+    attempts.push(header(FrameKind::Hello, 4, 1 << 36));
+    attempts.push([header(FrameKind::Hello, 2, 0), b"{}".to_vec()].concat());
+    attempts.push([header(FrameKind::Hello, 9, 0), random(9)].concat());
     for attempt in attempts {
         let mut stream = TcpStream::connect(&address).unwrap();
         // The shard may close before all bytes are sent.
@@ -136,7 +136,8 @@ fn silent_connections_time_out_and_do_not_delay_the_job() {
         .collect();
     // Half a header, then one byte per second: the limit applies to the whole handshake.
     let mut slow = TcpStream::connect(&address).unwrap();
-    slow.write_all(&header(Kind::Hello, 100, 0)[..16]).unwrap();
+    slow.write_all(&header(FrameKind::Hello, 100, 0)[..16])
+        .unwrap();
     let mut shards = joined(&address);
     trains(&mut shards, 0);
     for _ in 0..4 {
@@ -173,17 +174,17 @@ fn push_with_another_length_is_not_read() {
     let mut stream = TcpStream::connect(&address).unwrap();
     let greeting = serde_json::to_vec(&Hello {
         task_id: other,
-        guest: Guest::Worker,
+        guest: ConnectionPurpose::Worker,
         ..hello()
     })
     .unwrap();
     stream
-        .write_all(&[header(Kind::Hello, greeting.len() as u32, 0), greeting].concat())
+        .write_all(&[header(FrameKind::Hello, greeting.len() as u32, 0), greeting].concat())
         .unwrap();
     let mut welcome = [0; 32];
     stream.read_exact(&mut welcome).unwrap();
     let welcome = Header::decode(&welcome).unwrap();
-    assert_eq!(welcome.kind, Kind::Welcome);
+    assert_eq!(welcome.kind, FrameKind::Welcome);
     stream
         .read_exact(&mut vec![0; welcome.meta_bytes as usize])
         .unwrap();
@@ -192,7 +193,7 @@ fn push_with_another_length_is_not_read() {
         view: 1,
         stats: StepStats::default(),
     };
-    let mut push = header(Kind::Push, PushHead::BYTES as u32, SIZE as u64 * 4 + 4);
+    let mut push = header(FrameKind::Push, PushHead::BYTES as u32, SIZE as u64 * 4 + 4);
     push.extend(head.encode());
     stream.write_all(&push).unwrap();
     assert!(is_closed(&mut stream, Duration::from_secs(2)));

@@ -1,7 +1,7 @@
 //! Complete jobs as real processes on loopback, with the reports and exit codes that the executor
 //! sees.
 
-use crate::rig::{self, Launch, Rig, interrupted, samples, spec};
+use crate::rig::{self, Rig, RigLaunch, interrupted, samples, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::task::Role;
 use serde_json::json;
@@ -11,7 +11,7 @@ use std::process::Command;
 #[test]
 fn a_job_trains_to_its_end_and_leaves_a_model() {
     let rig = Rig::new();
-    let mut revision = rig.start(&Launch::new(
+    let mut revision = rig.start(&RigLaunch::new(
         1,
         1,
         1,
@@ -68,7 +68,7 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
 fn test_split_is_evaluated_at_the_documented_steps() {
     let rig = Rig::new();
     let document = spec(json!({ "evaluate": { "every_steps": 15 } }));
-    let mut revision = rig.start(&Launch::new(1, 1, 1, document));
+    let mut revision = rig.start(&RigLaunch::new(1, 1, 1, document));
     revision.succeed();
     let events = revision.chief().events();
     let steps: Vec<u64> = events
@@ -88,11 +88,11 @@ fn stopped_and_resumed_run_has_the_bits_of_a_straight_run() {
         json!({ "stop": { "steps": 400 }, "exchange": { "consistency": { "kind": "bsp" } } });
     let straight = Rig::new();
     straight
-        .start(&Launch::new(1, 2, 2, spec(document.clone())))
+        .start(&RigLaunch::new(1, 2, 2, spec(document.clone())))
         .succeed();
 
     let rig = Rig::new();
-    let mut first = rig.start(&Launch::new(1, 2, 2, spec(document.clone())));
+    let mut first = rig.start(&RigLaunch::new(1, 2, 2, spec(document.clone())));
     first.chief().wait_for("progress", |event| {
         samples(std::slice::from_ref(event)).pop()
     });
@@ -105,7 +105,7 @@ fn stopped_and_resumed_run_has_the_bits_of_a_straight_run() {
         first.logs()
     );
 
-    let mut second = rig.start(&Launch::new(2, 2, 2, spec(document)).resuming(step));
+    let mut second = rig.start(&RigLaunch::new(2, 2, 2, spec(document)).resuming(step));
     second.succeed();
     assert_eq!(
         second.chief().events()[0],
@@ -119,11 +119,11 @@ fn killed_and_resumed_run_has_the_bits_of_a_straight_run() {
     let document = json!({ "stop": { "steps": 1200 }, "checkpoint": { "every_steps": 40, "every_minutes": null, "keep": 2 } });
     let straight = Rig::new();
     straight
-        .start(&Launch::new(1, 2, 1, spec(document.clone())))
+        .start(&RigLaunch::new(1, 2, 1, spec(document.clone())))
         .succeed();
 
     let rig = Rig::new();
-    let mut first = rig.start(&Launch::new(1, 2, 1, spec(document.clone())));
+    let mut first = rig.start(&RigLaunch::new(1, 2, 1, spec(document.clone())));
     let written = first.chief().wait_for("a checkpoint", |event| match event {
         TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
         _ => None,
@@ -131,7 +131,7 @@ fn killed_and_resumed_run_has_the_bits_of_a_straight_run() {
     first.kill_all();
     assert_eq!(first.wait().last(), Some(&-1));
 
-    let mut second = rig.start(&Launch::new(2, 2, 1, spec(document)).resuming(written));
+    let mut second = rig.start(&RigLaunch::new(2, 2, 1, spec(document)).resuming(written));
     second.succeed();
     let TaskReport::Ready { from_step } = second.chief().wait_for("ready", |event| {
         matches!(event, TaskReport::Ready { .. }).then(|| event.clone())
@@ -146,7 +146,7 @@ fn killed_and_resumed_run_has_the_bits_of_a_straight_run() {
 fn a_killed_chief_ends_the_others_as_peer_lost() {
     let rig = Rig::new();
     let document = spec(json!({ "stop": { "steps": 1_000_000 } }));
-    let mut revision = rig.start(&Launch::new(1, 3, 1, document));
+    let mut revision = rig.start(&RigLaunch::new(1, 3, 1, document));
     revision.chief().wait_for("progress", |event| {
         samples(std::slice::from_ref(event)).pop()
     });
@@ -167,7 +167,7 @@ fn a_killed_chief_ends_the_others_as_peer_lost() {
 #[test]
 fn a_killed_shard_ends_the_workers_as_peer_lost() {
     let rig = Rig::new();
-    let mut revision = rig.start(&Launch::new(
+    let mut revision = rig.start(&RigLaunch::new(
         1,
         2,
         2,
@@ -192,7 +192,7 @@ fn a_killed_shard_ends_the_workers_as_peer_lost() {
 fn job_continues_at_another_size() {
     let rig = Rig::new();
     let document = spec(json!({ "stop": { "epochs": 40 } }));
-    let mut first = rig.start(&Launch::new(1, 2, 1, document.clone()));
+    let mut first = rig.start(&RigLaunch::new(1, 2, 1, document.clone()));
     first.chief().wait_for("progress", |event| {
         samples(std::slice::from_ref(event)).pop()
     });
@@ -201,10 +201,10 @@ fn job_continues_at_another_size() {
     let step = first.chief().wait_for("its stop", interrupted);
     assert!(step < 800);
 
-    let mut second = rig.start(&Launch::new(2, 3, 2, document.clone()).resuming(step));
+    let mut second = rig.start(&RigLaunch::new(2, 3, 2, document.clone()).resuming(step));
     second.succeed();
     let straight = Rig::new();
-    let mut whole = straight.start(&Launch::new(1, 2, 1, document));
+    let mut whole = straight.start(&RigLaunch::new(1, 2, 1, document));
     whole.succeed();
     let last = |revision: &mut rig::Revision| {
         let pick = |event: &TaskReport| match event {
@@ -235,7 +235,7 @@ fn job_continues_at_another_size() {
 fn damaged_checkpoint_is_set_aside_for_the_older_one() {
     let rig = Rig::new();
     let first = spec(json!({ "stop": { "steps": 30 }, "checkpoint": { "every_steps": 10 } }));
-    rig.start(&Launch::new(1, 1, 1, first)).succeed();
+    rig.start(&RigLaunch::new(1, 1, 1, first)).succeed();
     // With a slow disk the middle checkpoint may be skipped, never the first or the last.
     let mut before = rig.checkpoints();
     assert_eq!(before.pop().unwrap(), "step-0000000030-r1");
@@ -249,7 +249,7 @@ fn damaged_checkpoint_is_set_aside_for_the_older_one() {
     fs::write(&model, bytes).unwrap();
 
     let longer = spec(json!({ "stop": { "steps": 45 }, "checkpoint": { "every_steps": 10 } }));
-    let mut second = rig.start(&Launch::new(2, 1, 1, longer).resuming(30));
+    let mut second = rig.start(&RigLaunch::new(2, 1, 1, longer).resuming(30));
     second.succeed();
     let events = second.chief().events();
     assert!(
@@ -264,7 +264,7 @@ fn damaged_checkpoint_is_set_aside_for_the_older_one() {
 #[test]
 fn a_job_with_a_known_checkpoint_never_starts_from_nothing() {
     let rig = Rig::new();
-    let mut revision = rig.start(&Launch::new(2, 1, 1, spec(json!({}))).resuming(500));
+    let mut revision = rig.start(&RigLaunch::new(2, 1, 1, spec(json!({}))).resuming(500));
     assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
     let events = revision.chief().events();
     assert!(
@@ -277,11 +277,11 @@ fn a_job_with_a_known_checkpoint_never_starts_from_nothing() {
 fn a_stale_revision_writes_nothing() {
     let rig = Rig::new();
     let document = spec(json!({ "stop": { "steps": 1_000_000 } }));
-    let mut old = rig.start(&Launch::new(1, 1, 1, document));
+    let mut old = rig.start(&RigLaunch::new(1, 1, 1, document));
     old.chief().wait_for("progress", |event| {
         samples(std::slice::from_ref(event)).pop()
     });
-    rig.start(&Launch::new(
+    rig.start(&RigLaunch::new(
         2,
         1,
         1,
@@ -301,7 +301,7 @@ fn divergence_is_a_failure_that_names_the_step() {
     let wild = spec(
         json!({ "engine": { "optimizer": { "kind": "sgd", "learning_rate": 100.0, "weight_decay": 1.0 } } }),
     );
-    let mut revision = rig.start(&Launch::new(1, 2, 1, wild));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 1, wild));
     assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
     let events = revision.chief().events();
     assert!(
@@ -314,7 +314,7 @@ fn divergence_is_a_failure_that_names_the_step() {
 fn missing_data_set_is_not_retried() {
     let rig = Rig::new();
     fs::remove_dir_all(rig.dataset_root()).unwrap();
-    let mut revision = rig.start(&Launch::new(1, 1, 1, spec(json!({}))));
+    let mut revision = rig.start(&RigLaunch::new(1, 1, 1, spec(json!({}))));
     assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
     let events = revision.chief().events();
     assert!(
@@ -342,7 +342,7 @@ fn ssp_and_asp_train_as_well() {
             "exchange": { "consistency": consistency },
             "engine": { "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
         });
-        let mut revision = rig.start(&Launch::new(1, 3, 2, spec(document)));
+        let mut revision = rig.start(&RigLaunch::new(1, 3, 2, spec(document)));
         revision.succeed();
         let events = revision.chief().events();
         let accuracy = events
@@ -370,7 +370,7 @@ fn a_job_with_codecs_learns_as_well() {
             "exchange": { "compression": compression },
         }));
         let rig = Rig::new();
-        let mut tasks = rig.start(&Launch::new(revision, 2, 2, document));
+        let mut tasks = rig.start(&RigLaunch::new(revision, 2, 2, document));
         tasks.succeed();
         let accuracies = tasks.chief().events();
         let accuracy = accuracies.iter().rev().find_map(|event| match event {
@@ -388,7 +388,7 @@ fn pythons_safetensors_loads_the_model() {
     let python = std::env::var("MUSTER_ONNX_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let rig = Rig::new();
     let cnn = json!({ "model": { "kind": "cnn", "channels": [4], "dense": [16] } });
-    rig.start(&Launch::new(
+    rig.start(&RigLaunch::new(
         1,
         1,
         1,

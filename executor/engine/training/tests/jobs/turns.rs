@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "measures turns")]
 
 use crate::rig::workers::Crew;
-use crate::rig::{self, Launch, Revision, Rig, Task, samples, spec};
+use crate::rig::{self, Revision, Rig, RigLaunch, RigTask, samples, spec};
 use muster_model::assignment::{Peers, TaskReport};
 use muster_model::task::Role;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn job(more: Value) -> muster_model::spec::JobSpec {
 }
 
 /// Step before which the task was suspended in this time slice (`turn`).
-fn stood(task: &Task, wanted: u64) -> u64 {
+fn stood(task: &RigTask, wanted: u64) -> u64 {
     let pick = |report: &TaskReport| match report {
         TaskReport::Suspended { turn, step } if *turn == wanted => *step,
         _ => None,
@@ -32,7 +32,7 @@ fn stood(task: &Task, wanted: u64) -> u64 {
     task.wait_for("that it stands still", pick)
 }
 
-fn went_on(task: &Task, wanted: u64) {
+fn went_on(task: &RigTask, wanted: u64) {
     let pick = |report: &TaskReport| match report {
         TaskReport::Continued { turn, .. } => (*turn == wanted).then_some(()),
         _ => None,
@@ -40,7 +40,7 @@ fn went_on(task: &Task, wanted: u64) {
     task.wait_for("that it goes on", pick);
 }
 
-fn at_step(chief: &Task, step: u64) {
+fn at_step(chief: &RigTask, step: u64) {
     chief.wait_for("progress", |event| {
         samples(std::slice::from_ref(event))
             .pop()
@@ -50,7 +50,7 @@ fn at_step(chief: &Task, step: u64) {
 
 /// Sends all workers through their time slices; `tell` writes the number of a slice to every task.
 /// Returns the steps at which they were suspended.
-fn turn_about(workers: &[&Task], mut tell: impl FnMut(u64)) -> Vec<u64> {
+fn turn_about(workers: &[&RigTask], mut tell: impl FnMut(u64)) -> Vec<u64> {
     at_step(workers[0], 1);
     let mut steps = Vec::new();
     for turn in (1..2 * TURNS).step_by(2) {
@@ -81,12 +81,12 @@ fn turn_about(workers: &[&Task], mut tell: impl FnMut(u64)) -> Vec<u64> {
 #[test]
 fn ps_workers_suspend_at_one_step_and_keep_their_bits() {
     let (rig, other) = (Rig::new(), Rig::new());
-    let launch = Launch::new(1, 2, 2, job(json!({})));
+    let launch = RigLaunch::new(1, 2, 2, job(json!({})));
     other.start(&launch).succeed();
     let mut revision = rig.start(&launch);
     let peers = revision.peers.clone();
-    let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
-    let workers: Vec<&Task> = revision.tasks.iter().filter(is_worker).collect();
+    let is_worker = |task: &&RigTask| matches!(task.role, Role::Worker { .. });
+    let workers: Vec<&RigTask> = revision.tasks.iter().filter(is_worker).collect();
     let steps = turn_about(&workers, |turn| {
         let peers = Peers {
             turn,
@@ -106,7 +106,7 @@ fn all_reduce_workers_suspend_at_one_step_and_keep_bits() {
         "exchange": { "topology": "all_reduce", "algorithm": "ring" },
         "scale": { "workers": { "min": 2, "max": 2 } }
     });
-    let launch = Launch::new(1, 2, 0, job(alone));
+    let launch = RigLaunch::new(1, 2, 0, job(alone));
     Crew::start(&other, &launch).succeed();
     let mut crew = Crew::start(&rig, &launch);
     at_step(&crew.tasks()[0], 1);
@@ -132,7 +132,7 @@ fn averaging_workers_suspend_at_the_end_of_a_round() {
         "exchange": { "topology": "all_reduce", "averaging": { "kind": "local_sgd", "every": 7 } },
         "scale": { "workers": { "min": 2, "max": 2 } }
     });
-    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, job(alone)));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, job(alone)));
     at_step(&crew.tasks()[0], 1);
     crew.turn(1);
     for task in crew.tasks() {
@@ -146,7 +146,7 @@ fn averaging_workers_suspend_at_the_end_of_a_round() {
 #[test]
 fn suspended_worker_leaves_in_order() {
     let rig = Rig::new();
-    let mut revision = rig.start(&Launch::new(1, 2, 1, job(json!({}))));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 1, job(json!({}))));
     let peers = Peers {
         turn: 1,
         ..revision.peers.clone()
@@ -167,7 +167,7 @@ fn suspended_worker_leaves_in_order() {
 fn waiting_worker_is_suspended_with_the_others() {
     let rig = Rig::new();
     let endless = json!({ "stop": { "steps": 1_000_000 } });
-    let first = Launch::new(1, 1, 1, job(endless));
+    let first = RigLaunch::new(1, 1, 1, job(endless));
     let mut revision = rig.start(&first);
     at_step(revision.chief(), 1);
     let tell = |revision: &mut Revision, turn| {
@@ -176,7 +176,7 @@ fn waiting_worker_is_suspended_with_the_others() {
     };
     tell(&mut revision, 1);
     stood(revision.chief(), 1);
-    let grown = Launch {
+    let grown = RigLaunch {
         revision: 2,
         workers: 2,
         ..first
@@ -205,7 +205,7 @@ fn waiting_worker_is_suspended_with_the_others() {
 fn skipped_slice_number_does_not_block_the_others() {
     let rig = Rig::new();
     let endless = json!({ "stop": { "steps": 1_000_000 } });
-    let mut revision = rig.start(&Launch::new(1, 2, 2, job(endless)));
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 2, job(endless)));
     at_step(revision.chief(), 1);
     let peers = revision.peers.clone();
     let told = |turn| Peers {
@@ -231,7 +231,7 @@ fn skipped_slice_number_does_not_block_the_others() {
 fn hundred_time_slices_are_measured() {
     let (rig, other) = (Rig::new(), Rig::new());
     let endless = json!({ "stop": { "steps": 60_000 } });
-    let launch = Launch::new(1, 2, 1, job(endless));
+    let launch = RigLaunch::new(1, 2, 1, job(endless));
     let mut plain = other.start(&launch);
     let mut revision = rig.start(&launch);
     measure(&revision, |_| ());
@@ -255,7 +255,7 @@ fn hundred_time_slices_release_the_gpu() {
     let long = json!({
         "engine": { "model": { "kind": "mlp", "hidden": [2048, 2048] } }, "stop": { "steps": 500 }
     });
-    let launch = Launch::new(1, 1, 1, job(long));
+    let launch = RigLaunch::new(1, 1, 1, job(long));
     let before = gpu_mib();
     let mut revision = rig.start(&launch);
     revision.chief().wait_for_log("computes on NVIDIA");
@@ -307,8 +307,8 @@ fn measure(revision: &Revision, mut look: impl FnMut(u64)) {
         };
         revision.tasks.iter().for_each(|task| task.tell(&peers));
     };
-    let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
-    let workers: Vec<&Task> = revision.tasks.iter().filter(is_worker).collect();
+    let is_worker = |task: &&RigTask| matches!(task.role, Role::Worker { .. });
+    let workers: Vec<&RigTask> = revision.tasks.iter().filter(is_worker).collect();
     at_step(workers[0], 1);
     let (mut released_ms, mut resumed_ms) = (Vec::new(), Vec::new());
     for cycle in 0..CYCLES {

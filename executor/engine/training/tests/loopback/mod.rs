@@ -1,16 +1,16 @@
 //! Shards and workers over loopback in one process, without models or data.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
-use muster_comm::assign::Piece;
+use muster_comm::assign::ParameterPiece;
 use muster_comm::compress::{CodecConfig, Codecs};
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule};
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use muster_training::checkpoint::Contents;
-use muster_training::shard::{End, Exchange, Identity, Recipe, Shard};
+use muster_training::shard::{Identity, Recipe, ShardEnd, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Address, Reply, Shards, first_view};
+use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use uuid::Uuid;
@@ -18,9 +18,9 @@ use uuid::Uuid;
 pub const BLOCKS: [usize; 5] = [40_000, 300, 17_000, 10, 1];
 pub const BATCH: u32 = 8;
 
-pub struct Job {
-    pub addresses: Vec<Address>,
-    pub blocks: Vec<Piece>,
+pub struct LoopbackJob {
+    pub addresses: Vec<ShardAddress>,
+    pub blocks: Vec<ParameterPiece>,
     pub workers: u32,
     pub consistency: Consistency,
     pub optimizer: OptimizerConfig,
@@ -29,7 +29,7 @@ pub struct Job {
     /// Whether shards that are started later are replicated.
     pub replicated: bool,
     pub stop: StopFlag,
-    pub shards: Vec<JoinHandle<End>>,
+    pub shards: Vec<JoinHandle<ShardEnd>>,
 }
 
 pub fn worker(number: u32) -> TaskId {
@@ -46,9 +46,9 @@ pub fn hello(number: u32) -> Hello {
         secret: "s".repeat(64),
         task_id: worker(number),
         guest: if number == 0 {
-            Guest::Chief
+            ConnectionPurpose::Chief
         } else {
-            Guest::Worker
+            ConnectionPurpose::Worker
         },
         to: None,
         says_held: true,
@@ -82,7 +82,7 @@ pub fn adam() -> OptimizerConfig {
     })
 }
 
-impl Job {
+impl LoopbackJob {
     pub fn start(workers: u32, ps_shards: usize, consistency: Consistency) -> Self {
         Self::start_with(workers, ps_shards, consistency, adam())
     }
@@ -130,11 +130,11 @@ impl Job {
         clip_norm: Option<f64>,
     ) -> Self {
         let mut offset = 0;
-        let blocks: Vec<Piece> = BLOCKS
+        let blocks: Vec<ParameterPiece> = BLOCKS
             .iter()
             .map(|&len| {
                 offset += len;
-                Piece {
+                ParameterPiece {
                     offset: offset - len,
                     len,
                 }
@@ -167,7 +167,7 @@ impl Job {
     }
 
     /// Starts a shard that is not in any view yet.
-    pub fn start_shard(&mut self, index: u32) -> Address {
+    pub fn start_shard(&mut self, index: u32) -> ShardAddress {
         let me = shard(index);
         let identity = Identity {
             job_id: JobId(Uuid::nil()),
@@ -175,12 +175,12 @@ impl Job {
             secret: "s".repeat(64),
         };
         let recipe = self.recipe();
-        let mut exchange =
-            Exchange::new(me, recipe, self.consistency, BATCH).clipped(self.clip_norm.is_some());
+        let mut exchange = ShardExchange::new(me, recipe, self.consistency, BATCH)
+            .clipped(self.clip_norm.is_some());
         if self.replicated {
-            exchange = exchange.with_follower(identity.clone());
+            exchange = exchange.with_replication(identity.clone());
         }
-        let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+        let shard = ShardServer::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = self.stop.clone();
         self.shards
@@ -218,7 +218,7 @@ impl Job {
         all
     }
 
-    pub fn ends(self) -> Vec<End> {
+    pub fn ends(self) -> Vec<ShardEnd> {
         self.shards
             .into_iter()
             .map(|shard| shard.join().unwrap())

@@ -21,7 +21,7 @@ const CUT: u8 = 2;
 const LONG: usize = 16 << 10;
 
 #[derive(Debug, Default)]
-struct Wire {
+struct RelayWire {
     mode: AtomicU8,
     /// Dropped bytes of answers.
     swallowed: AtomicU64,
@@ -35,16 +35,16 @@ struct Wire {
 
 /// Listens, and forwards all bytes to one address.
 #[derive(Debug)]
-pub struct Relay {
+pub struct TcpRelay {
     address: String,
-    wire: Arc<Wire>,
+    wire: Arc<RelayWire>,
 }
 
-impl Relay {
+impl TcpRelay {
     pub fn to(target: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let wire = Arc::<Wire>::default();
+        let wire = Arc::<RelayWire>::default();
         let (inside, target) = (Arc::clone(&wire), target.to_owned());
         thread::spawn(move || {
             for guest in listener.incoming() {
@@ -110,7 +110,7 @@ impl Relay {
     }
 }
 
-impl Wire {
+impl RelayWire {
     fn join(self: &Arc<Self>, guest: TcpStream, host: TcpStream) {
         self.visits.fetch_add(1, Ordering::SeqCst);
         guest.set_nodelay(true).unwrap();

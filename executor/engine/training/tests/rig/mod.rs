@@ -44,11 +44,11 @@ pub struct Rig {
 
 /// A revision of the job with its running tasks, shards first.
 pub struct Revision {
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<RigTask>,
     pub peers: Peers,
 }
 
-pub struct Task {
+pub struct RigTask {
     pub id: TaskId,
     pub role: Role,
     pub folder: PathBuf,
@@ -57,7 +57,7 @@ pub struct Task {
 
 /// Settings of a revision.
 #[derive(Clone)]
-pub struct Launch {
+pub struct RigLaunch {
     pub revision: u64,
     /// Revision of the original start, if this one is a resize in place.
     pub started: u64,
@@ -68,7 +68,7 @@ pub struct Launch {
     pub grace_ms: u64,
 }
 
-impl Launch {
+impl RigLaunch {
     pub fn new(revision: u64, workers: u32, ps_shards: u32, spec: JobSpec) -> Self {
         Self {
             revision,
@@ -175,7 +175,7 @@ impl Rig {
     }
 
     /// Launch of a task of the revision.
-    pub fn task_launch(&self, launch: &Launch, role: Role) -> TaskLaunch {
+    pub fn task_launch(&self, launch: &RigLaunch, role: Role) -> TaskLaunch {
         TaskLaunch {
             task_id: task_id(launch.revision, role),
             job_id: self.job_id,
@@ -197,22 +197,22 @@ impl Rig {
     }
 
     /// Starts every task and sends the workers the addresses of the shards when these listen.
-    pub fn start(&self, launch: &Launch) -> Revision {
+    pub fn start(&self, launch: &RigLaunch) -> Revision {
         let revision = self.start_untold(launch);
         revision.tell();
         revision
     }
 
     /// Like [`Self::start`], but without the addresses; the workers wait for them.
-    pub fn start_untold(&self, launch: &Launch) -> Revision {
+    pub fn start_untold(&self, launch: &RigLaunch) -> Revision {
         let shards = (0..launch.ps_shards).map(|index| Role::PsShard { index });
         let workers = (0..launch.workers).map(|rank| Role::Worker { rank });
-        let tasks: Vec<Task> = shards
+        let tasks: Vec<RigTask> = shards
             .chain(workers)
             .map(|role| self.spawn(launch, role))
             .collect();
         let (shards, workers) = tasks.split_at(launch.ps_shards as usize);
-        let listening = |shard: &Task| Some(shard.wait_for("listening", listening));
+        let listening = |shard: &RigTask| Some(shard.wait_for("listening", listening));
         let peers = Peers {
             revision: launch.revision,
             workers: workers.iter().map(|worker| worker.peer(None)).collect(),
@@ -230,7 +230,7 @@ impl Rig {
     pub fn resize(
         &self,
         revision: &mut Revision,
-        launch: &Launch,
+        launch: &RigLaunch,
         workers: &[usize],
         shards: &[usize],
     ) {
@@ -262,7 +262,7 @@ impl Rig {
     }
 
     /// Starts one task without a task set.
-    pub fn spawn(&self, launch: &Launch, role: Role) -> Task {
+    pub fn spawn(&self, launch: &RigLaunch, role: Role) -> RigTask {
         let folder = self
             .root
             .path()
@@ -295,7 +295,7 @@ impl Rig {
             .stdout(log)
             .spawn()
             .unwrap();
-        Task {
+        RigTask {
             id: launch.task_id,
             role,
             folder,
@@ -355,14 +355,14 @@ impl Revision {
         }
     }
 
-    pub fn task(&mut self, role: Role) -> &mut Task {
+    pub fn task(&mut self, role: Role) -> &mut RigTask {
         self.tasks
             .iter_mut()
             .find(|task| task.role == role)
             .unwrap()
     }
 
-    pub fn chief(&mut self) -> &mut Task {
+    pub fn chief(&mut self) -> &mut RigTask {
         self.task(Role::Worker { rank: 0 })
     }
 
@@ -411,7 +411,7 @@ impl Revision {
     }
 
     pub fn logs(&self) -> String {
-        let of = |task: &Task| {
+        let of = |task: &RigTask| {
             format!(
                 "--- {}\n{}",
                 task.role,
@@ -431,7 +431,7 @@ impl Drop for Revision {
     }
 }
 
-impl Task {
+impl RigTask {
     fn peer(&self, address: Option<String>) -> Peer {
         Peer {
             task_id: self.id,

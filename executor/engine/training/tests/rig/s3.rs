@@ -24,13 +24,13 @@ sys.stdin.read()
 const AUTHORIZATION: &str = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
 /// A bucket, initially empty.
-pub struct Bucket {
+pub struct TestBucket {
     server: Child,
     _input: ChildStdin,
     address: String,
 }
 
-impl Bucket {
+impl TestBucket {
     /// Starts the server. Fails if it is not installed.
     pub fn start() -> Self {
         let python = std::env::var("MUSTER_S3_PYTHON").unwrap_or_else(|_| "python3".to_owned());
@@ -127,7 +127,7 @@ impl Bucket {
     }
 }
 
-impl Drop for Bucket {
+impl Drop for TestBucket {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();

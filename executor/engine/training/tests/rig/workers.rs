@@ -3,7 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{self, Launch, PATIENCE, Rig, Task, listening};
+use crate::rig::{self, PATIENCE, Rig, RigLaunch, RigTask, listening};
 use muster_model::assignment::{Peer, Peers};
 use muster_model::id::{NodeId, TaskId};
 use muster_model::task::Role;
@@ -19,8 +19,8 @@ use uuid::Uuid;
 /// to the job.
 pub struct Crew<'a> {
     rig: &'a Rig,
-    launch: Launch,
-    pub tasks: Vec<Task>,
+    launch: RigLaunch,
+    pub tasks: Vec<RigTask>,
     /// Indices of tasks, in order of rank.
     members: Vec<usize>,
     turn: u64,
@@ -29,7 +29,7 @@ pub struct Crew<'a> {
 #[allow(dead_code, reason = "no test needs all of it")]
 impl<'a> Crew<'a> {
     /// Starts the workers of the launch and sends them the task set.
-    pub fn start(rig: &'a Rig, launch: &Launch) -> Self {
+    pub fn start(rig: &'a Rig, launch: &RigLaunch) -> Self {
         let mut crew = Self {
             rig,
             launch: launch.clone(),
@@ -79,7 +79,7 @@ impl<'a> Crew<'a> {
             .stdout(log)
             .spawn()
             .unwrap();
-        self.tasks.push(Task {
+        self.tasks.push(RigTask {
             id: launch.task_id,
             role,
             folder,
@@ -125,7 +125,7 @@ impl<'a> Crew<'a> {
         self.tell(Some(chief.wait_for("listening", listening)));
     }
 
-    pub fn tasks(&self) -> &[Task] {
+    pub fn tasks(&self) -> &[RigTask] {
         &self.tasks
     }
 
@@ -151,7 +151,7 @@ impl<'a> Crew<'a> {
         self.roster(revision, members);
     }
 
-    pub fn chief(&mut self) -> &mut Task {
+    pub fn chief(&mut self) -> &mut RigTask {
         let chief = self.members[0];
         &mut self.tasks[chief]
     }
@@ -188,7 +188,7 @@ impl<'a> Crew<'a> {
     }
 
     pub fn logs(&self) -> String {
-        let of = |task: &Task| format!("--- {}\n{}", task.folder.display(), task.log());
+        let of = |task: &RigTask| format!("--- {}\n{}", task.folder.display(), task.log());
         self.tasks.iter().map(of).collect()
     }
 
@@ -211,7 +211,7 @@ impl<'a> Crew<'a> {
             line.starts_with("worker ")
                 .then(|| (step.parse().unwrap(), print.to_owned()))
         };
-        let logs: Vec<String> = self.tasks.iter().map(Task::log).collect();
+        let logs: Vec<String> = self.tasks.iter().map(RigTask::log).collect();
         logs.iter()
             .flat_map(|log| log.lines().filter_map(of))
             .collect()

@@ -9,10 +9,13 @@
 
 mod views;
 
-use super::{Algorithm, Choice, Model, all_reduce_arena, barrier, broadcast, sums};
+use super::{
+    AlgorithmChoice, AllReduceAlgorithm, CollectiveCostModel, all_reduce_arena, barrier, broadcast,
+    sums,
+};
 use crate::fabric::{
-    Arena, Coordinator, Fabric, FabricError, Flow, How, Member, Mesh, Node, Options, Piece, Port,
-    Side, Take, View,
+    Arena, CollectiveBuffer, Coordinator, Fabric, FabricError, FabricOptions, Flow, GroupView,
+    Mesh, NodeSharedMemory, PeerPort, ReceiveOp, ReceiveRange, SendRange, ViewMember,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,29 +31,32 @@ pub struct Reduced {
     /// Number of ranks whose gradients are in the sum; the caller divides by the counts that it has
     /// summed.
     pub contributions: usize,
-    /// View that completed the sum; [`Group::members_of`] returns its members.
+    /// View that completed the sum; [`CollectiveGroup::members_of`] returns its members.
     pub view: u64,
 }
 
 /// Location of the last sums. They outlive the view that computed them.
 #[derive(Debug)]
-enum Held {
+enum SumLocation {
     /// In the present view.
     Present,
     /// In the private plane of the arena.
     Arena,
     /// In the planes of an earlier view's node; `groups` is the number of groups in that view.
-    Node { node: Node, groups: usize },
+    Node {
+        node: NodeSharedMemory,
+        groups: usize,
+    },
 }
 
 /// A task as a member of a group.
-pub struct Group {
-    port: Arc<Port>,
+pub struct CollectiveGroup {
+    port: Arc<PeerPort>,
     coordinator: Arc<dyn Coordinator>,
-    options: Options,
-    between: Choice,
+    options: FabricOptions,
+    between: AlgorithmChoice,
     /// Cost model of the present view, if the choice of the algorithm depends on it.
-    model: Option<Model>,
+    model: Option<CollectiveCostModel>,
     arena: Arena,
     fabric: Option<Fabric>,
     completed: u64,
@@ -61,19 +67,19 @@ pub struct Group {
     range: Range<usize>,
     /// Range of the last collective whose sum this task has.
     summed: Range<usize>,
-    held: Held,
+    sum_location: SumLocation,
     /// New ranks that still lack the parameters.
     joined: Vec<usize>,
     /// Ranges whose sums a slower member may still lack; see [`Self::fence`].
     unfenced: Vec<Range<usize>>,
     /// Members of the present view and of earlier views, until [`Self::forget_views`] is called.
-    rosters: BTreeMap<u64, Vec<Member>>,
+    rosters: BTreeMap<u64, Vec<ViewMember>>,
     /// Error that [`Self::look`] has found, for the next collective: the fabric reports it only
     /// once.
     seen: Option<FabricError>,
 }
 
-impl Group {
+impl CollectiveGroup {
     /// Reports to the coordinator and waits for the first view with this task. `len` is the number
     /// of floats of gradients. `between` is the algorithm between nodes, or between tasks without
     /// shared memory; it must be the same for all members. `has_values` states that this task has
@@ -83,12 +89,12 @@ impl Group {
     /// # Errors
     /// [`FabricError`].
     pub fn start(
-        port: impl Into<Arc<Port>>,
+        port: impl Into<Arc<PeerPort>>,
         coordinator: Arc<dyn Coordinator>,
         len: usize,
-        between: Choice,
+        between: AlgorithmChoice,
         has_values: bool,
-        options: Options,
+        options: FabricOptions,
     ) -> Result<Self, FabricError> {
         let mut group = Self {
             port: port.into(),
@@ -106,7 +112,7 @@ impl Group {
             },
             range: 0..0,
             summed: 0..0,
-            held: Held::Present,
+            sum_location: SumLocation::Present,
             joined: Vec::new(),
             unfenced: Vec::new(),
             rosters: BTreeMap::new(),
@@ -131,17 +137,17 @@ impl Group {
     /// the same range.
     #[must_use]
     pub fn sums(&self) -> &[f32] {
-        match &self.held {
-            Held::Present => sums(self.fabric(), &self.arena),
-            Held::Arena => self.arena.sums(),
-            Held::Node { node, groups: 1 } => node.sums(),
-            Held::Node { node, .. } => node.totals(),
+        match &self.sum_location {
+            SumLocation::Present => sums(self.fabric(), &self.arena),
+            SumLocation::Arena => self.arena.sums(),
+            SumLocation::Node { node, groups: 1 } => node.sums(),
+            SumLocation::Node { node, .. } => node.totals(),
         }
     }
 
     /// The present view.
     #[must_use]
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &GroupView {
         self.fabric().view()
     }
 
@@ -154,7 +160,7 @@ impl Group {
     /// Members of the view with that number, in order of rank. Available if this task has been in
     /// it since the last call of [`Self::forget_views`].
     #[must_use]
-    pub fn members_of(&self, view: u64) -> Option<&[Member]> {
+    pub fn members_of(&self, view: u64) -> Option<&[ViewMember]> {
         self.rosters.get(&view).map(Vec::as_slice)
     }
 
@@ -163,7 +169,7 @@ impl Group {
     /// of a later loss and another may not. `None` before the first sum, and if that was before
     /// [`Self::forget_views`].
     #[must_use]
-    pub fn of_last_sum(&self) -> Option<&[Member]> {
+    pub fn of_last_sum(&self) -> Option<&[ViewMember]> {
         self.members_of(self.last.view)
     }
 
@@ -188,7 +194,7 @@ impl Group {
     pub fn all_reduce(&mut self, range: Range<usize>) -> Result<Reduced, FabricError> {
         self.repeat(range.clone(), |group| {
             group.attempt(range.clone())?;
-            group.held = Held::Present;
+            group.sum_location = SumLocation::Present;
             Ok(())
         })
     }
@@ -210,7 +216,7 @@ impl Group {
             let view = fabric.view().number;
             let (_, output) = group.arena.sides();
             attempt(fabric.mesh(), view, output)?;
-            group.held = Held::Arena;
+            group.sum_location = SumLocation::Arena;
             Ok(())
         })
     }
@@ -314,15 +320,15 @@ impl Group {
         let fabric = self.fabric.as_mut().expect("in a view since `start`");
         let flow = Flow {
             to: Some(rank),
-            sends: vec![Piece {
+            sends: vec![SendRange {
                 range: range.clone(),
-                from: Side::Input,
+                from: CollectiveBuffer::Input,
                 after: None,
             }],
             from: Some(rank),
-            takes: vec![Take {
+            takes: vec![ReceiveRange {
                 range: range.clone(),
-                how: How::Store,
+                how: ReceiveOp::Store,
             }],
             in_step: false,
             lends: false,
@@ -353,9 +359,9 @@ impl Group {
         } else {
             let flow = Flow {
                 from: Some(from),
-                takes: vec![Take {
+                takes: vec![ReceiveRange {
                     range: 0..values.len(),
-                    how: How::Store,
+                    how: ReceiveOp::Store,
                 }],
                 ..Flow::default()
             };
@@ -448,9 +454,9 @@ impl Group {
         self.fence(&range)?;
         let fabric = self.fabric.as_mut().expect("in a view since `start`");
         let between = match (self.between, &self.model) {
-            (Choice::Named(algorithm), _) => algorithm,
-            (Choice::Fastest, None) => Algorithm::Ring,
-            (Choice::Fastest, Some(model)) => {
+            (AlgorithmChoice::Named(algorithm), _) => algorithm,
+            (AlgorithmChoice::Fastest, None) => AllReduceAlgorithm::Ring,
+            (AlgorithmChoice::Fastest, Some(model)) => {
                 model.choose_between(fabric.groups().len(), range.len())
             }
         };
@@ -465,8 +471,11 @@ impl Group {
         if fabric.groups().len() == 1 {
             return Ok(());
         }
-        let meets = |old: &Range<usize>| old.start < range.end && range.start < old.end;
-        if self.unfenced.iter().any(meets) {
+        if self
+            .unfenced
+            .iter()
+            .any(|old| old.start < range.end && range.start < old.end)
+        {
             barrier(fabric.mesh())?;
             self.unfenced.clear();
         }
@@ -482,9 +491,9 @@ impl Group {
 fn whole(to: usize, len: usize) -> Flow {
     Flow {
         to: Some(to),
-        sends: vec![Piece {
+        sends: vec![SendRange {
             range: 0..len,
-            from: Side::Input,
+            from: CollectiveBuffer::Input,
             after: None,
         }],
         ..Flow::default()

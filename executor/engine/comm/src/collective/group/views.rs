@@ -1,12 +1,15 @@
 //! Transition to the next view: the remaining members connect again, and a member that has
 //! completed the last collective sends its sum to the members that have not.
 
-use super::super::{Choice, Model};
-use super::{Group, Held, Reduced, whole};
-use crate::fabric::{Fabric, FabricError, Flow, How, Piece, Report, Side, Take, View};
+use super::super::{AlgorithmChoice, CollectiveCostModel};
+use super::{CollectiveGroup, Reduced, SumLocation, whole};
+use crate::fabric::{
+    CollectiveBuffer, Fabric, FabricError, Flow, GroupView, MemberReport, ReceiveOp, ReceiveRange,
+    SendRange,
+};
 use muster_model::id::TaskId;
 
-impl Group {
+impl CollectiveGroup {
     /// Leaves the present view because of `why` and enters the next view whose members all connect.
     pub(super) fn next_view(
         &mut self,
@@ -26,7 +29,7 @@ impl Group {
             own_fault(error)?;
             let mut me = self.port.member();
             me.completed = (!self.fresh).then_some(self.completed);
-            let view = self.coordinator.next_view(Report {
+            let view = self.coordinator.next_view(MemberReport {
                 member: me,
                 view: number,
                 lost: std::mem::take(&mut lost),
@@ -47,16 +50,16 @@ impl Group {
 
     /// Keeps the last sums beyond the end of the view.
     fn hold(&mut self, fabric: &mut Fabric) {
-        if matches!(self.held, Held::Present) {
+        if matches!(self.sum_location, SumLocation::Present) {
             let groups = fabric.groups().len();
-            self.held = match fabric.take_node() {
-                Some(node) => Held::Node { node, groups },
-                None => Held::Arena,
+            self.sum_location = match fabric.take_node() {
+                Some(node) => SumLocation::Node { node, groups },
+                None => SumLocation::Arena,
             };
         }
     }
 
-    fn enter(&mut self, view: &View) -> Result<(), FabricError> {
+    fn enter(&mut self, view: &GroupView) -> Result<(), FabricError> {
         let completed = view.members.iter().map(|member| member.completed);
         let newcomers: Vec<usize> = (0..)
             .zip(completed.clone())
@@ -66,9 +69,9 @@ impl Group {
         let fabric = self.fabric.insert(fabric);
         fabric.share(&mut self.arena)?;
         self.model = None;
-        if self.between == Choice::Fastest && fabric.groups().len() > 1 {
+        if self.between == AlgorithmChoice::Fastest && fabric.groups().len() > 1 {
             let (mesh, groups, ..) = fabric.parts();
-            self.model = Some(Model::probe(mesh, groups)?);
+            self.model = Some(CollectiveCostModel::probe(mesh, groups)?);
         }
         self.unfenced.clear();
         self.rosters.insert(view.number, view.members.clone());
@@ -90,7 +93,7 @@ impl Group {
 
     /// The first member that has completed the last collective sends its sum to the members that
     /// have not.
-    fn catch_up(&mut self, view: &View, top: u64) -> Result<(), FabricError> {
+    fn catch_up(&mut self, view: &GroupView, top: u64) -> Result<(), FabricError> {
         let completed = |at: usize| view.members[at].completed;
         let source = (0..view.members.len()).find(|&at| completed(at) == Some(top));
         let source = source.expect("somebody has completed the most");
@@ -101,10 +104,10 @@ impl Group {
             if rank == source {
                 let flow = Flow {
                     to: Some(laggard),
-                    sends: vec![Piece {
+                    sends: vec![SendRange {
                         // The source may already be in the next collective with another range.
                         range: self.summed.clone(),
-                        from: Side::Input,
+                        from: CollectiveBuffer::Input,
                         after: None,
                     }],
                     ..Flow::default()
@@ -121,9 +124,9 @@ impl Group {
                 let fabric = self.fabric.as_mut().expect("just joined");
                 let take = |range| Flow {
                     from: Some(source),
-                    takes: vec![Take {
+                    takes: vec![ReceiveRange {
                         range,
-                        how: How::Store,
+                        how: ReceiveOp::Store,
                     }],
                     ..Flow::default()
                 };
@@ -132,7 +135,7 @@ impl Group {
                 let (_, sums) = self.arena.sides();
                 fabric.mesh().run(&[], sums, &take(self.range.clone()))?;
                 self.summed = self.range.clone();
-                self.held = Held::Arena;
+                self.sum_location = SumLocation::Arena;
                 self.last = Reduced {
                     contributions: header[0] as usize,
                     view: header[1] as u64,
@@ -145,7 +148,7 @@ impl Group {
 }
 
 /// Id of the member that was lost, if any.
-fn lost_member(error: &FabricError, view: &View) -> Option<TaskId> {
+fn lost_member(error: &FabricError, view: &GroupView) -> Option<TaskId> {
     match error {
         FabricError::Lost { rank } => view.members.get(*rank).map(|member| member.id),
         _ => None,

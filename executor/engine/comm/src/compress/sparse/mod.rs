@@ -24,9 +24,11 @@ mod wire;
 pub use sum::SparseSum;
 
 use super::lanes::{Isa, dispatch};
-use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State};
-use pass::{Accumulate, Pass};
-use wire::{Marks, Write};
+use super::{
+    CHUNK, Codec, DecodeError, DecodeMode, EncodingKey, FeedbackPlane, FeedbackState, Prepared,
+};
+use pass::{Accumulate, MarkKernel};
+use wire::{Marks, SparseEncodeKernel};
 
 /// Selection of the values of a block that are sent. Densities are fractions of its values, above 0
 /// and at most 1.
@@ -108,10 +110,10 @@ impl Sparse {
 }
 
 impl Codec for Sparse {
-    fn planes(&self) -> &'static [Plane] {
+    fn planes(&self) -> &'static [FeedbackPlane] {
         match self.correction {
-            Some(_) => &[Plane::Residual, Plane::Velocity],
-            None => &[Plane::Residual],
+            Some(_) => &[FeedbackPlane::Residual, FeedbackPlane::Velocity],
+            None => &[FeedbackPlane::Residual],
         }
     }
 
@@ -119,7 +121,12 @@ impl Codec for Sparse {
         wire::max_bytes(len)
     }
 
-    fn prepare(&self, key: Key, gradients: &[f32], state: &mut State<'_>) -> Prepared {
+    fn prepare(
+        &self,
+        key: EncodingKey,
+        gradients: &[f32],
+        state: &mut FeedbackState<'_>,
+    ) -> Prepared {
         self.check(gradients, state);
         match self.selection {
             Selection::Exact { density } => {
@@ -143,16 +150,16 @@ impl Codec for Sparse {
 
     fn encode_chunk(
         &self,
-        _: Key,
+        _: EncodingKey,
         prepared: &Prepared,
         chunk: usize,
         gradients: &[f32],
-        state: State<'_>,
+        state: FeedbackState<'_>,
         out: &mut [u8],
     ) -> usize {
         self.check(gradients, &state);
         let mut marks: Marks = [0; CHUNK / 64];
-        let State { residual, velocity } = state;
+        let FeedbackState { residual, velocity } = state;
         let velocity = match self.correction {
             Some(_) => velocity,
             None => &mut [],
@@ -170,7 +177,7 @@ impl Codec for Sparse {
                 }
             }
             Prepared::Threshold(magnitude) => {
-                let pass = Pass {
+                let pass = MarkKernel {
                     accumulate: self.accumulate(),
                     threshold: magnitude.to_bits().max(1),
                     gradients,
@@ -182,7 +189,7 @@ impl Codec for Sparse {
             }
             _ => panic!("a sparse block was prepared by another codec"),
         }
-        let write = Write {
+        let write = SparseEncodeKernel {
             marks: &marks,
             values: residual,
             also: match self.correction {
@@ -198,20 +205,20 @@ impl Codec for Sparse {
         &self,
         bytes: &[u8],
         out: &mut [f32],
-        mode: Mode,
+        mode: DecodeMode,
     ) -> Result<usize, DecodeError> {
         match mode {
-            Mode::Overwrite => {
+            DecodeMode::Overwrite => {
                 out.fill(0.0);
                 wire::read(bytes, out.len(), |offset, value| out[offset] = value)
             }
-            Mode::Add => wire::read(bytes, out.len(), |offset, value| out[offset] += value),
+            DecodeMode::Add => wire::read(bytes, out.len(), |offset, value| out[offset] += value),
         }
     }
 }
 
 impl Sparse {
-    fn check(&self, gradients: &[f32], state: &State<'_>) {
+    fn check(&self, gradients: &[f32], state: &FeedbackState<'_>) {
         assert_eq!(gradients.len(), state.residual.len(), "a residual a number");
         if self.correction.is_some() {
             assert_eq!(gradients.len(), state.velocity.len(), "a velocity a number");

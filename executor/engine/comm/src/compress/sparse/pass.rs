@@ -1,6 +1,6 @@
 //! Single pass over a chunk that accumulates gradients and marks the values that are large enough.
 
-use super::super::lanes::{Kernel, Lanes};
+use super::super::lanes::{Lanes, SimdKernel};
 use super::wire::Marks;
 
 /// How gradients are added to the residual.
@@ -17,7 +17,7 @@ pub(super) enum Accumulate {
 
 /// Marks the values of a chunk whose magnitude's bits are at least `threshold`, which must be
 /// positive. Marks beyond the end of the chunk stay unset.
-pub(super) struct Pass<'a> {
+pub(super) struct MarkKernel<'a> {
     pub(super) accumulate: Accumulate,
     pub(super) threshold: u32,
     /// Empty if the gradients are already accumulated.
@@ -28,7 +28,7 @@ pub(super) struct Pass<'a> {
     pub(super) marks: &'a mut Marks,
 }
 
-impl Kernel for Pass<'_> {
+impl SimdKernel for MarkKernel<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -1,11 +1,11 @@
 //! Selection of the largest magnitudes by sample, candidates and radix.
 
-use super::super::Key;
+use super::super::EncodingKey;
 use super::super::lanes::{Isa, dispatch};
 use super::super::noise;
-use super::super::{CHUNK, State};
-use super::pass::{Accumulate, Pass};
-use super::wire::{Flatten, MAX_OFFSETS, Marks, for_each_mark};
+use super::super::{CHUNK, FeedbackState};
+use super::pass::{Accumulate, MarkKernel};
+use super::wire::{MAX_OFFSETS, MarkOffsetsKernel, Marks, for_each_mark};
 use muster_compute::prefetch::{LINE, prefetch};
 
 /// Number of sampled values that should lie above the threshold; the rank is then accurate to some
@@ -27,10 +27,10 @@ const MAGNITUDE: u32 = 0x7fff_ffff;
 /// Estimates the bits of a magnitude that about `density` of the values reach after accumulation.
 /// At least 1, so that zeros do not reach it.
 pub(super) fn sampled(
-    key: Key,
+    key: EncodingKey,
     accumulate: Accumulate,
     gradients: &[f32],
-    state: &State<'_>,
+    state: &FeedbackState<'_>,
     density: f64,
 ) -> u32 {
     let len = gradients.len();
@@ -69,7 +69,12 @@ pub(super) fn sampled(
 }
 
 /// Bits of value `i` as it will be after the gradients are accumulated.
-fn accumulated(accumulate: Accumulate, gradients: &[f32], state: &State<'_>, i: usize) -> u32 {
+fn accumulated(
+    accumulate: Accumulate,
+    gradients: &[f32],
+    state: &FeedbackState<'_>,
+    i: usize,
+) -> u32 {
     let value = match accumulate {
         Accumulate::Done => state.residual[i],
         Accumulate::Plain => gradients[i] + state.residual[i],
@@ -111,10 +116,10 @@ pub(super) fn nth_largest(bits: &mut Vec<u32>, rank: usize) -> (u32, usize) {
 /// equal magnitudes the first ones are selected; zeros never are.
 pub(super) fn exact(
     isa: Isa,
-    key: Key,
+    key: EncodingKey,
     accumulate: Accumulate,
     gradients: &[f32],
-    state: &mut State<'_>,
+    state: &mut FeedbackState<'_>,
     count: usize,
 ) -> Vec<u32> {
     let len = gradients.len();
@@ -163,7 +168,7 @@ fn candidates(
     accumulate: Accumulate,
     threshold: u32,
     gradients: &[f32],
-    state: &mut State<'_>,
+    state: &mut FeedbackState<'_>,
     expected: usize,
 ) -> Candidates {
     let mut found = Candidates {
@@ -176,7 +181,7 @@ fn candidates(
         let start = index * CHUNK;
         let end = start + residual.len();
         let velocity = state.velocity.get_mut(start..end).unwrap_or_default();
-        let pass = Pass {
+        let pass = MarkKernel {
             accumulate,
             threshold,
             gradients: &gradients[start..end],
@@ -190,7 +195,7 @@ fn candidates(
             found.indices.push((start + offset) as u32);
             found.bits.push(residual[offset].to_bits() & MAGNITUDE);
         };
-        let flattened = Flatten {
+        let flattened = MarkOffsetsKernel {
             words,
             offsets: &mut offsets,
         };

@@ -6,7 +6,7 @@
 
 use super::super::lanes::{Isa, dispatch};
 use super::super::{CHUNK, DecodeError};
-use super::wire::{self, Marks, Write};
+use super::wire::{self, Marks, SparseEncodeKernel};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -172,7 +172,7 @@ impl SparseSum {
                 dense[offset] = self.values[next];
                 next += 1;
             }
-            let write = Write {
+            let write = SparseEncodeKernel {
                 marks: &marks,
                 values: &mut dense[..len],
                 also: &mut [],

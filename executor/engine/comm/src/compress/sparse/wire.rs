@@ -2,7 +2,7 @@
 //! offsets of 16 bits or as one bit per value of the chunk, whichever is shorter; then the values
 //! (`f32`), in order.
 
-use super::super::lanes::{Kernel, Lanes};
+use super::super::lanes::{Lanes, SimdKernel};
 use super::super::{CHUNK, DecodeError, front};
 use std::mem::take;
 
@@ -21,7 +21,7 @@ fn is_bitmap(count: usize, len: usize) -> bool {
 }
 
 /// Encoded positions of a chunk's values.
-enum Places<'a> {
+enum SparsePositions<'a> {
     Offsets(&'a [[u8; 2]]),
     Bitmap(&'a [u8]),
 }
@@ -32,7 +32,7 @@ pub(super) fn max_bytes(len: usize) -> usize {
 
 /// Moves the marked values to the output, leaves zeros in their place, and returns the number of
 /// bytes. It is a kernel for its population counts.
-pub(super) struct Write<'a> {
+pub(super) struct SparseEncodeKernel<'a> {
     pub(super) marks: &'a Marks,
     pub(super) values: &'a mut [f32],
     /// Zeroed at the same positions, unless it is empty.
@@ -40,7 +40,7 @@ pub(super) struct Write<'a> {
     pub(super) out: &'a mut [u8],
 }
 
-impl Kernel for Write<'_> {
+impl SimdKernel for SparseEncodeKernel<'_> {
     type Output = usize;
 
     #[inline(always)]
@@ -91,12 +91,12 @@ fn write(marks: &Marks, values: &mut [f32], also: &mut [f32], out: &mut [u8]) ->
 
 /// Writes the offsets of the marks and returns their number; `None`, and nothing written, if there
 /// are more than fit.
-pub(super) struct Flatten<'a> {
+pub(super) struct MarkOffsetsKernel<'a> {
     pub(super) words: &'a [u64],
     pub(super) offsets: &'a mut [u16; MAX_OFFSETS + 4],
 }
 
-impl Kernel for Flatten<'_> {
+impl SimdKernel for MarkOffsetsKernel<'_> {
     type Output = Option<usize>;
 
     #[inline(always)]
@@ -167,12 +167,12 @@ pub(super) fn read(
     let (places, numbers) = whole[HEADER..].split_at(places);
     let (numbers, _) = numbers.as_chunks::<4>();
     let places = if bitmap {
-        Places::Bitmap(places)
+        SparsePositions::Bitmap(places)
     } else {
-        Places::Offsets(places.as_chunks::<2>().0)
+        SparsePositions::Offsets(places.as_chunks::<2>().0)
     };
     match places {
-        Places::Offsets(offsets) => {
+        SparsePositions::Offsets(offsets) => {
             let mut least = 0;
             for (offset, number) in offsets.iter().zip(numbers) {
                 let offset = usize::from(u16::from_le_bytes(*offset));
@@ -183,7 +183,7 @@ pub(super) fn read(
                 least = offset + 1;
             }
         }
-        Places::Bitmap(bits) => {
+        SparsePositions::Bitmap(bits) => {
             let marked: usize = bits.iter().map(|byte| byte.count_ones() as usize).sum();
             if marked != count {
                 return Err(DecodeError::Count { got: marked, len });

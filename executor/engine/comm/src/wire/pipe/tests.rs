@@ -1,6 +1,6 @@
 use super::*;
 use crate::memory::ring::CAPACITY;
-use crate::wire::{Connection, Header, Kind, WireError};
+use crate::wire::{Connection, FrameKind, Header, WireError};
 use proptest::prelude::*;
 use std::thread;
 
@@ -9,7 +9,7 @@ fn pair() -> (Connection, Connection) {
     let (here, there) = UnixStream::pair().unwrap();
     let (mut here, pipe) = Connection::offering(here).unwrap();
     let mut there = Connection::local(there);
-    here.send(Kind::Hello, 0, b"{}", &[]).unwrap();
+    here.send(FrameKind::Hello, 0, b"{}", &[]).unwrap();
     let soon = clock::now() + Duration::from_secs(5);
     assert_eq!(there.receive_greeting(soon, 2).unwrap().1, b"{}");
     let theirs = there.take_memory().unwrap().expect("it came");
@@ -20,8 +20,9 @@ fn pair() -> (Connection, Connection) {
 
 /// Two connected ends of a pipe without frames.
 fn pipes() -> (Pipe, Pipe) {
-    let memory = Shared::create(PIPE_BYTES).unwrap();
-    let again = Shared::open(memory.file().try_clone_to_owned().unwrap(), PIPE_BYTES).unwrap();
+    let memory = SharedMapping::create(PIPE_BYTES).unwrap();
+    let again =
+        SharedMapping::open(memory.file().try_clone_to_owned().unwrap(), PIPE_BYTES).unwrap();
     let (arrivals, room) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     (
         Pipe::new(memory, arrivals.0, room.0, true),
@@ -30,8 +31,9 @@ fn pipes() -> (Pipe, Pipe) {
 }
 
 fn numbers(count: usize, salt: u64) -> Vec<f32> {
-    let number = |i: usize| ((i as u64 * 2_654_435_761 + salt * 40_503) % 65_521) as f32;
-    (0..count).map(number).collect()
+    (0..count)
+        .map(|i| ((i as u64 * 2_654_435_761 + salt * 40_503) % 65_521) as f32)
+        .collect()
 }
 
 fn send_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64) {
@@ -39,7 +41,7 @@ fn send_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64) {
         let meta = vec![at as u8; meta];
         let floats = numbers(floats, salt + at as u64);
         let (first, rest) = floats.split_at(floats.len() / 3);
-        let sent = connection.send(Kind::Push, at as u64, &meta, &[first, &[], rest]);
+        let sent = connection.send(FrameKind::Push, at as u64, &meta, &[first, &[], rest]);
         sent.unwrap();
     }
 }
@@ -47,7 +49,7 @@ fn send_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64) {
 fn receive_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64) {
     for (at, &(meta, floats)) in sizes.iter().enumerate() {
         let header = connection.receive().unwrap();
-        assert_eq!((header.kind, header.clock), (Kind::Push, at as u64));
+        assert_eq!((header.kind, header.clock), (FrameKind::Push, at as u64));
         assert_eq!(
             connection.receive_meta(header).unwrap(),
             vec![at as u8; meta]
@@ -88,13 +90,13 @@ fn sleeping_reader_is_woken_by_each_frame() {
         scope.spawn(move || {
             for _ in 0..ROUNDS {
                 let header = b.receive().unwrap();
-                b.send(Kind::Ready, header.clock, &[], &[]).unwrap();
+                b.send(FrameKind::Ready, header.clock, &[], &[]).unwrap();
             }
         });
         for round in 0..ROUNDS {
-            a.send(Kind::Pull, round, &[], &[]).unwrap();
+            a.send(FrameKind::Pull, round, &[], &[]).unwrap();
             let header = a.receive().unwrap();
-            assert_eq!((header.kind, header.clock), (Kind::Ready, round));
+            assert_eq!((header.kind, header.clock), (FrameKind::Ready, round));
         }
     });
 }
@@ -122,7 +124,7 @@ fn a_writer_that_waits_for_room_is_woken_each_time() {
 fn frames_sent_before_the_peer_ends_are_still_read() {
     let (mut a, mut b) = pair();
     let mut twin = b.twin().unwrap();
-    a.send(Kind::Pull, 7, &[], &[]).unwrap();
+    a.send(FrameKind::Pull, 7, &[], &[]).unwrap();
     drop(a);
     assert!(b.wait_readable(Duration::from_secs(5)).unwrap());
     assert_eq!(b.receive().unwrap().clock, 7);
@@ -130,7 +132,7 @@ fn frames_sent_before_the_peer_ends_are_still_read() {
     let waited = b.wait_readable(Duration::from_secs(5));
     assert!(matches!(waited, Err(WireError::Closed)));
     let full = numbers(CAPACITY, 1);
-    let sent = twin.send(Kind::Push, 0, &[], &[&full]);
+    let sent = twin.send(FrameKind::Push, 0, &[], &[&full]);
     assert!(matches!(sent, Err(WireError::Closed)), "{sent:?}");
 }
 
@@ -140,7 +142,8 @@ fn end_of_the_peer_wakes_reader_and_writer() {
     let mut twin = b.twin().unwrap();
     thread::scope(|scope| {
         let reads = scope.spawn(move || b.receive());
-        let writes = scope.spawn(move || twin.send(Kind::Push, 0, &[], &[&numbers(CAPACITY, 1)]));
+        let writes =
+            scope.spawn(move || twin.send(FrameKind::Push, 0, &[], &[&numbers(CAPACITY, 1)]));
         thread::sleep(Duration::from_millis(50));
         assert!(!reads.is_finished() && !writes.is_finished());
         drop(a);
@@ -153,7 +156,7 @@ fn end_of_the_peer_wakes_reader_and_writer() {
 fn partial_frame_before_the_end_is_an_error() {
     let (a, b) = pipes();
     let header = Header {
-        kind: Kind::Push,
+        kind: FrameKind::Push,
         clock: 0,
         meta_bytes: 0,
         payload_bytes: 400,
@@ -202,7 +205,7 @@ fn wait_ends_at_its_limit_or_when_data_arrives() {
     let began = clock::now();
     assert!(!b.wait_readable(Duration::from_millis(30)).unwrap());
     assert!(began.elapsed() >= Duration::from_millis(30));
-    a.send(Kind::Pull, 0, &[], &[]).unwrap();
+    a.send(FrameKind::Pull, 0, &[], &[]).unwrap();
     assert!(b.wait_readable(Duration::ZERO).unwrap());
     assert!(
         b.wait_readable(Duration::ZERO).unwrap(),
@@ -215,7 +218,7 @@ fn send_times_out_for_a_stopped_peer_but_not_for_a_slow_one() {
     let (mut a, b) = pair();
     a.give_up_sending(Duration::from_millis(300)).unwrap();
     let much = numbers(CAPACITY, 1);
-    let Err(WireError::Io { source, .. }) = a.send(Kind::Push, 0, &[], &[&much]) else {
+    let Err(WireError::Io { source, .. }) = a.send(FrameKind::Push, 0, &[], &[&much]) else {
         panic!("nobody takes it");
     };
     assert_eq!(source.kind(), io::ErrorKind::TimedOut);
@@ -244,7 +247,7 @@ fn send_times_out_for_a_stopped_peer_but_not_for_a_slow_one() {
 fn refusal_reaches_a_peer_that_is_still_sending() {
     let (mut a, b) = pair();
     let refusing = thread::spawn(move || b.refuse("not you"));
-    a.send(Kind::Push, 0, &[], &[&numbers(CAPACITY, 1)])
+    a.send(FrameKind::Push, 0, &[], &[&numbers(CAPACITY, 1)])
         .unwrap();
     let header = a.receive().unwrap();
     let error = a.unexpected(header);
@@ -259,7 +262,7 @@ fn handshake_without_valid_memory_maps_nothing() {
     let (here, there) = UnixStream::pair().unwrap();
     let mut here = Connection::local(here);
     let mut there = Connection::local(there);
-    here.send(Kind::Hello, 0, &[], &[]).unwrap();
+    here.send(FrameKind::Hello, 0, &[], &[]).unwrap();
     let soon = clock::now() + Duration::from_secs(5);
     there.receive_greeting(soon, 2).unwrap();
     assert!(there.take_memory().is_err());
@@ -267,13 +270,18 @@ fn handshake_without_valid_memory_maps_nothing() {
     let (here, there) = UnixStream::pair().unwrap();
     let mut there = Connection::local(there);
     let header = Header {
-        kind: Kind::Hello,
+        kind: FrameKind::Hello,
         clock: 0,
         meta_bytes: 0,
         payload_bytes: 0,
     };
     let files = [here.as_fd(), here.as_fd()];
-    let sent = crate::memory::handing::send(&here, &header.encode(), &files, SendFlags::empty());
+    let sent = crate::memory::descriptor_passing::send(
+        &here,
+        &header.encode(),
+        &files,
+        SendFlags::empty(),
+    );
     sent.unwrap();
     there.receive_greeting(soon, 2).unwrap();
     assert!(there.take_memory().is_err(), "a socket is no memory");

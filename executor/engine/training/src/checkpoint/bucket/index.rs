@@ -23,11 +23,11 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// Content of `index.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Index {
+pub(super) struct BucketIndex {
     pub format: u32,
     /// Newest revision that has started. An older one may not change anything.
     pub revision: u64,
-    pub checkpoints: Vec<Listed>,
+    pub checkpoints: Vec<BucketIndexEntry>,
     /// Names of trained models.
     pub finals: Vec<String>,
     /// Names of checkpoints that failed their verification. Their objects are kept for analysis.
@@ -37,7 +37,7 @@ pub(super) struct Index {
 /// Checkpoint in the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::checkpoint) struct Listed {
+pub(in crate::checkpoint) struct BucketIndexEntry {
     pub name: String,
     pub step: u64,
     /// Revision of the writer.
@@ -46,7 +46,7 @@ pub(in crate::checkpoint) struct Listed {
     pub accuracy: Option<f64>,
 }
 
-impl Index {
+impl BucketIndex {
     const FORMAT: u32 = 1;
 
     /// Index of a job that has none yet.
@@ -80,7 +80,7 @@ impl Index {
     }
 }
 
-impl Listed {
+impl BucketIndexEntry {
     pub fn of(name: &str, manifest: &Manifest) -> Self {
         let Candidate {
             step,
@@ -106,15 +106,17 @@ impl Listed {
 }
 
 impl JobBucket {
-    pub(super) fn read_index(&self) -> Result<(Index, Option<ObjectVersion>), CheckpointError> {
+    pub(super) fn read_index(
+        &self,
+    ) -> Result<(BucketIndex, Option<ObjectVersion>), CheckpointError> {
         let Some((text, version)) = self.objects.get(&self.name(INDEX), MAX_MANIFEST_BYTES)? else {
-            return Ok((Index::empty(), None));
+            return Ok((BucketIndex::empty(), None));
         };
         let damaged = |what: String| CheckpointError::damaged(&self.address(INDEX), what);
-        let index: Index =
+        let index: BucketIndex =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-        if index.format != Index::FORMAT {
-            let (got, known) = (index.format, Index::FORMAT);
+        if index.format != BucketIndex::FORMAT {
+            let (got, known) = (index.format, BucketIndex::FORMAT);
             return Err(damaged(format!(
                 "its format is {got}, this release reads {known}"
             )));
@@ -123,7 +125,7 @@ impl JobBucket {
     }
 
     /// Checks that no newer revision has started.
-    pub(super) fn judge(&self, index: &Index) -> Result<(), CheckpointError> {
+    pub(super) fn judge(&self, index: &BucketIndex) -> Result<(), CheckpointError> {
         if index.revision > self.revision {
             Err(CheckpointError::Fenced {
                 own: self.revision,
@@ -137,7 +139,7 @@ impl JobBucket {
     /// Changes the index by a conditional write, unless a newer revision has started. After a
     /// conflict `change` is called again with the index of another writer, so its work may already
     /// be done.
-    pub(super) fn update(&self, change: impl Fn(&mut Index)) -> Result<(), CheckpointError> {
+    pub(super) fn update(&self, change: impl Fn(&mut BucketIndex)) -> Result<(), CheckpointError> {
         for attempt in 0..TRIES {
             thread::sleep(PAUSE * attempt);
             let (before, version) = self.read_index()?;

@@ -4,8 +4,8 @@
 //! folder, below the same name. In addition there are
 //!
 //! * `index.json`: the list of checkpoints and the newest revision that has started, in one object.
-//!   It is replaced by conditional writes only ([`Index`]), so a stale writer cannot publish a
-//!   checkpoint: what is not listed is not a checkpoint;
+//!   It is replaced by conditional writes only ([`BucketIndex`]), so a stale writer cannot publish
+//!   a checkpoint: what is not listed is not a checkpoint;
 //! * `uploads/<name>.json`: multipart uploads that were started for a checkpoint, so that another
 //!   task can abort them.
 //!
@@ -18,8 +18,8 @@ mod sweep;
 mod write;
 
 use super::read::newest_sound;
-use super::{CheckpointError, Search};
-use index::Index;
+use super::{CheckpointError, CheckpointSearch};
+use index::BucketIndex;
 use muster_model::checkpoint::Candidate;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::BucketAddress;
@@ -60,7 +60,7 @@ impl JobBucket {
         })
     }
 
-    /// As [`super::Depot::with_file`].
+    /// As [`super::CheckpointStore::with_file`].
     #[must_use]
     pub fn with_file(mut self, name: &str, bytes: Vec<u8>) -> Self {
         self.beside.push((name.to_owned(), Arc::new(bytes)));
@@ -83,7 +83,7 @@ impl JobBucket {
         PathBuf::from(self.objects.describe(&self.name(object)))
     }
 
-    /// As [`super::Depot::claim`].
+    /// As [`super::CheckpointStore::claim`].
     ///
     /// # Errors
     /// As there.
@@ -92,11 +92,11 @@ impl JobBucket {
         self.sweep()
     }
 
-    /// As [`super::Depot::newest_sound`].
+    /// As [`super::CheckpointStore::newest_sound`].
     ///
     /// # Errors
     /// As there.
-    pub fn newest_sound(&self) -> Result<Search, CheckpointError> {
+    pub fn newest_sound(&self) -> Result<CheckpointSearch, CheckpointError> {
         newest_sound(
             self.index()?.checkpoints,
             |listed| (listed.step, listed.revision),
@@ -105,7 +105,7 @@ impl JobBucket {
         )
     }
 
-    /// As [`super::Depot::prune`].
+    /// As [`super::CheckpointStore::prune`].
     ///
     /// # Errors
     /// As there.
@@ -116,7 +116,7 @@ impl JobBucket {
         known: &mut BTreeMap<String, Candidate>,
     ) -> Result<Vec<u64>, CheckpointError> {
         let listed = self.index()?.checkpoints;
-        let kept = policy.kept(listed.iter().map(index::Listed::candidate));
+        let kept = policy.kept(listed.iter().map(index::BucketIndexEntry::candidate));
         let (kept, doomed): (Vec<_>, Vec<_>) = listed
             .into_iter()
             .partition(|listed| kept.contains_key(&listed.step) || spared.contains(&listed.step));
@@ -136,7 +136,7 @@ impl JobBucket {
         Ok(steps.into_iter().rev().collect())
     }
 
-    /// As [`super::Depot::candidates`].
+    /// As [`super::CheckpointStore::candidates`].
     pub(super) fn candidates(
         &self,
         known: &mut BTreeMap<String, Candidate>,
@@ -150,12 +150,12 @@ impl JobBucket {
     }
 
     /// All checkpoints, in no particular order.
-    pub(super) fn listed(&self) -> Result<Vec<index::Listed>, CheckpointError> {
+    pub(super) fn listed(&self) -> Result<Vec<index::BucketIndexEntry>, CheckpointError> {
         Ok(self.index()?.checkpoints)
     }
 
     /// The present index.
-    fn index(&self) -> Result<Index, CheckpointError> {
+    fn index(&self) -> Result<BucketIndex, CheckpointError> {
         Ok(self.read_index()?.0)
     }
 

@@ -5,10 +5,10 @@
 //! the disk may be smaller.
 
 use super::JobBucket;
-use super::index::Listed;
+use super::index::BucketIndexEntry;
 use crate::checkpoint::check::MAX_MANIFEST_BYTES;
-use crate::checkpoint::load::{Source, load};
-use crate::checkpoint::read::{Entry, Found, agreed};
+use crate::checkpoint::load::{PartSource, load};
+use crate::checkpoint::read::{CheckpointEntry, SoundCheckpoint, agreed};
 use crate::checkpoint::{CheckpointError, FileSum, MANIFEST_FILE, SUMS_FILE};
 use muster_objects::{Blocking, ObjectsError};
 use std::path::{Path, PathBuf};
@@ -25,8 +25,11 @@ struct PartObject<'a> {
 }
 
 impl JobBucket {
-    pub(in crate::checkpoint) fn load(&self, listed: &Listed) -> Result<Found, CheckpointError> {
-        let entry = Entry {
+    pub(in crate::checkpoint) fn load(
+        &self,
+        listed: &BucketIndexEntry,
+    ) -> Result<SoundCheckpoint, CheckpointError> {
+        let entry = CheckpointEntry {
             step: listed.step,
             revision: listed.revision,
             name: listed.name.clone(),
@@ -39,7 +42,7 @@ impl JobBucket {
         })?;
         let written = format!("{}/{}", self.home, entry.name);
         let written = manifest.written(written, text.len() as u64, sum);
-        Ok(Found {
+        Ok(SoundCheckpoint {
             manifest,
             contents,
             written,
@@ -47,7 +50,11 @@ impl JobBucket {
     }
 
     /// Reads a file of unknown length. Returns its address and content.
-    fn small(&self, entry: &Entry, file: &str) -> Result<(PathBuf, Vec<u8>), CheckpointError> {
+    fn small(
+        &self,
+        entry: &CheckpointEntry,
+        file: &str,
+    ) -> Result<(PathBuf, Vec<u8>), CheckpointError> {
         let object = format!("{}/{file}", entry.name);
         let path = self.address(&object);
         match self.objects.get(&self.name(&object), MAX_MANIFEST_BYTES) {
@@ -75,7 +82,7 @@ impl JobBucket {
     }
 }
 
-impl Source for PartObject<'_> {
+impl PartSource for PartObject<'_> {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError> {
         match self.objects.read_at(&self.name, offset, into)? {
             Some(read) if read == into.len() => Ok(()),

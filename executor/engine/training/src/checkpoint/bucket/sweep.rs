@@ -4,7 +4,7 @@
 use super::JobBucket;
 use crate::checkpoint::CheckpointError;
 use crate::checkpoint::check::MAX_MANIFEST_BYTES;
-use crate::checkpoint::name::Name;
+use crate::checkpoint::name::CheckpointName;
 use muster_objects::Upload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ const UPLOADS: &str = "uploads";
 /// Content of `uploads/<name>.json`: one entry per started upload.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Begun {
+struct UploadRecord {
     object: String,
     upload: String,
 }
@@ -22,11 +22,13 @@ struct Begun {
 impl JobBucket {
     /// Records the uploads that were started for the checkpoint `name`.
     pub(super) fn record(&self, name: &str, uploads: &[&Upload]) -> Result<(), CheckpointError> {
-        let of = |upload: &&Upload| Begun {
-            object: upload.name.clone(),
-            upload: upload.id.clone(),
-        };
-        let begun: Vec<Begun> = uploads.iter().map(of).collect();
+        let begun: Vec<UploadRecord> = uploads
+            .iter()
+            .map(|upload| UploadRecord {
+                object: upload.name.clone(),
+                upload: upload.id.clone(),
+            })
+            .collect();
         let text = serde_json::to_vec_pretty(&begun).expect("a record is plain data");
         Ok(self.objects.put(&self.name(&record(name)), text)?)
     }
@@ -48,8 +50,9 @@ impl JobBucket {
     /// because no task continues to write them. Objects of a newer revision are not touched.
     pub(super) fn sweep(&self) -> Result<(), CheckpointError> {
         let index = self.index()?;
-        let is_ours =
-            |name: &str| Name::parse(name).is_some_and(|name| name.revision() <= self.revision);
+        let is_ours = |name: &str| {
+            CheckpointName::parse(name).is_some_and(|name| name.revision() <= self.revision)
+        };
         let objects = self.objects.list(&self.home)?;
         let mut folders: BTreeSet<&str> = BTreeSet::new();
         for object in &objects {
@@ -80,7 +83,7 @@ impl JobBucket {
             return Ok(());
         };
         // A record that cannot be read contains no upload to abort.
-        let begun: Vec<Begun> = serde_json::from_slice(&text).unwrap_or_default();
+        let begun: Vec<UploadRecord> = serde_json::from_slice(&text).unwrap_or_default();
         let own = format!("{}/", self.home);
         let uploads: Vec<Upload> = begun
             .into_iter()

@@ -2,10 +2,10 @@
 //! publishes it.
 
 use super::JobBucket;
-use super::index::Listed;
-use crate::checkpoint::name::Name;
-use crate::checkpoint::parts::Part;
-use crate::checkpoint::sums::sums;
+use super::index::BucketIndexEntry;
+use crate::checkpoint::checksums::sums;
+use crate::checkpoint::name::CheckpointName;
+use crate::checkpoint::parts::CheckpointPart;
 use crate::checkpoint::write::{manifest_text, sums_text};
 use crate::checkpoint::{CheckpointError, Contents, FileSum, MANIFEST_FILE, Manifest, SUMS_FILE};
 use muster_model::checkpoint::Written;
@@ -13,7 +13,7 @@ use muster_objects::{ObjectBucket, Upload};
 use std::thread;
 
 impl JobBucket {
-    /// As [`crate::checkpoint::Depot::write`].
+    /// As [`crate::checkpoint::CheckpointStore::write`].
     ///
     /// # Errors
     /// As there.
@@ -22,13 +22,13 @@ impl JobBucket {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<Written, CheckpointError> {
-        let name = Name::Step {
+        let name = CheckpointName::Step {
             step: manifest.step,
             revision: self.revision,
         }
         .to_string();
         let written = self.send(&name, manifest, contents)?;
-        let listed = Listed::of(&name, manifest);
+        let listed = BucketIndexEntry::of(&name, manifest);
         self.update(|index| {
             index.remove(&listed.name);
             index.checkpoints.push(listed.clone());
@@ -36,7 +36,7 @@ impl JobBucket {
         Ok(written)
     }
 
-    /// As [`crate::checkpoint::Depot::write_final`].
+    /// As [`crate::checkpoint::CheckpointStore::write_final`].
     ///
     /// # Errors
     /// As there.
@@ -45,7 +45,7 @@ impl JobBucket {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<String, CheckpointError> {
-        let name = Name::Final {
+        let name = CheckpointName::Final {
             revision: self.revision,
         }
         .to_string();
@@ -115,7 +115,7 @@ impl JobBucket {
     fn send_parts(
         &self,
         name: &str,
-        parts: &[Part],
+        parts: &[CheckpointPart],
         arenas: &[&[f32]],
     ) -> Result<(), CheckpointError> {
         let mut uploads: Vec<Option<Upload>> = Vec::with_capacity(parts.len());

@@ -6,10 +6,10 @@ use muster_compute::optimizer::{self, OptimizerConfig};
 use std::thread;
 
 pub(super) fn add_up(sum: &mut [f32], others: &[&mut [f32]], threads: usize) {
-    let mut chunks: Vec<Chunk<'_>> = sum
+    let mut chunks: Vec<UpdateChunk<'_>> = sum
         .chunks_mut(CHUNK)
         .enumerate()
-        .map(|(index, sum)| Chunk {
+        .map(|(index, sum)| UpdateChunk {
             offset: index * CHUNK,
             start: index * CHUNK,
             parameters: &mut [],
@@ -45,7 +45,7 @@ pub(super) fn share<T: Send>(
 }
 
 /// Memory of one pass of an update.
-pub(super) struct Chunk<'a> {
+pub(super) struct UpdateChunk<'a> {
     /// Position among the shard's values.
     pub offset: usize,
     /// Position among the gradients in the sum.
@@ -55,7 +55,7 @@ pub(super) struct Chunk<'a> {
     pub state: &'a mut [f32],
 }
 
-impl Chunk<'_> {
+impl UpdateChunk<'_> {
     pub fn add(&mut self, others: &[&mut [f32]]) {
         for other in others {
             let other = &other[self.start..self.start + self.sum.len()];
@@ -65,7 +65,7 @@ impl Chunk<'_> {
         }
     }
 
-    pub fn update(&mut self, rule: &Rules<'_>) {
+    pub fn update(&mut self, rule: &UpdateRules<'_>) {
         let (first, second) = self
             .state
             .split_at_mut(self.sum.len().min(self.state.len()));
@@ -74,7 +74,7 @@ impl Chunk<'_> {
 }
 
 /// Settings of an update, the same for all values.
-pub(super) struct Rules<'a> {
+pub(super) struct UpdateRules<'a> {
     pub optimizer: &'a OptimizerConfig,
     pub segments: &'a [Segment],
     /// LARS factors by segment; without them every factor is 1.
@@ -83,7 +83,7 @@ pub(super) struct Rules<'a> {
     pub factors: Factors,
 }
 
-impl Rules<'_> {
+impl UpdateRules<'_> {
     /// Updates the values from `offset` on; `planes` are their state, of the same length or empty.
     pub fn update(
         &self,

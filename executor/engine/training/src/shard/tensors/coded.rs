@@ -1,38 +1,38 @@
-//! Steps with encoded gradients and answers: summed, applied and encoded one range (`Stretch`) at a
-//! time.
+//! Steps with encoded gradients and answers: summed, applied and encoded one range (`ChunkRange`)
+//! at a time.
 //!
 //! Decoding the gradients as a whole would write them to memory and read them again, and would read
 //! the parameters and known parameters twice. Those transfers dominate the time of an encoded step.
 //! Here a value is read from memory once, and its gradients stay in the first-level cache.
 
-use super::chunk::{Rules, share};
+use super::chunk::{UpdateRules, share};
 use super::{CHUNK, Factors, Tensors};
-use muster_comm::squeeze::{Salt, Squeeze, Stretch};
+use muster_comm::shard_codec::{ChunkRange, Salt, ShardCodec};
 use muster_compute::pages;
 
-/// Minimum number of stretches per thread.
-const STRETCHES_PER_THREAD: usize = 4;
+/// Minimum number of chunk ranges per thread.
+const CHUNK_RANGES_PER_THREAD: usize = 4;
 
-/// Memory of one stretch.
-struct Work<'a> {
-    stretch: Stretch<'a>,
+/// Memory of one chunk range.
+struct ChunkWork<'a> {
+    chunk_range: ChunkRange<'a>,
     parameters: &'a mut [f32],
     known: &'a mut [f32],
-    /// Optimizer state of the stretch, by the chunks of [`Tensors`].
-    state: Vec<State<'a>>,
+    /// Optimizer state of the chunk range, by the chunks of [`Tensors`].
+    state: Vec<OptimizerSlice<'a>>,
     out: &'a mut [u8],
 }
 
 /// Optimizer state of `len` values.
 #[derive(Default)]
-struct State<'a> {
+struct OptimizerSlice<'a> {
     len: usize,
     planes: [&'a mut [f32]; 2],
 }
 
 /// Working memory of a thread.
 #[derive(Default)]
-struct Scratch {
+struct SumScratch {
     sum: Vec<f32>,
     lacking: Vec<f32>,
 }
@@ -40,61 +40,68 @@ struct Scratch {
 impl Tensors {
     /// Sums the workers' encoded `pushes` in their order, applies the sum as update number
     /// `update`, and writes the encoded difference for the workers into `out`. The bits equal those
-    /// of decoding, [`Tensors::update_by`] and [`Squeeze::encode_pull`] in sequence.
+    /// of decoding, [`Tensors::update_by`] and [`ShardCodec::encode_pull`] in sequence.
     ///
     /// # Panics
     /// When the length of a push differs from the codec's, its codecs are not fixed, or the rule
     /// needs whole tensors.
     pub fn update_encoded(
         &mut self,
-        (squeeze, salt): (&Squeeze, Salt),
+        (shard_codec, salt): (&ShardCodec, Salt),
         pushes: &[&[u8]],
         (update, factors): (u64, Factors),
         out: &mut Vec<u8>,
     ) {
         assert!(!self.looks_at_whole_tensors(), "a stretch is no tensor");
-        pages::resize(out, squeeze.max_pull_bytes());
-        let rules = Rules {
+        pages::resize(out, shard_codec.max_pull_bytes());
+        let rules = UpdateRules {
             optimizer: &self.optimizer,
             segments: &self.segments,
             trusts: None,
             update,
             factors,
         };
-        let mut state = Cut::new(&mut self.state, self.optimizer.state_len_per_param());
+        let mut state =
+            OptimizerSliceCursor::new(&mut self.state, self.optimizer.state_len_per_param());
         let (mut parameters, mut known) = (&mut *self.parameters, &mut *self.known);
         let mut rest = out.as_mut_slice();
-        let mut works: Vec<Work<'_>> = Vec::new();
-        for stretch in squeeze.stretches() {
-            let len = stretch.range.len();
-            works.push(Work {
+        let mut works: Vec<ChunkWork<'_>> = Vec::new();
+        for chunk_range in shard_codec.chunk_ranges() {
+            let len = chunk_range.range.len();
+            works.push(ChunkWork {
                 parameters: parameters.split_off_mut(..len).expect("all of them"),
                 known: known.split_off_mut(..len).expect("all of them"),
                 state: state.take(len),
                 out: rest
-                    .split_off_mut(..stretch.pull_bytes.len())
+                    .split_off_mut(..chunk_range.pull_bytes.len())
                     .expect("room for all"),
-                stretch,
+                chunk_range,
             });
         }
-        share(&mut works, self.threads, STRETCHES_PER_THREAD, |work| {
-            work.run(&rules, pushes, salt, &mut Scratch::default());
+        share(&mut works, self.threads, CHUNK_RANGES_PER_THREAD, |work| {
+            work.run(&rules, pushes, salt, &mut SumScratch::default());
         });
     }
 }
 
-impl Work<'_> {
-    fn run(&mut self, rules: &Rules<'_>, pushes: &[&[u8]], salt: Salt, scratch: &mut Scratch) {
-        let at = self.stretch.range.start;
-        let run = self.stretch.run();
+impl ChunkWork<'_> {
+    fn run(
+        &mut self,
+        rules: &UpdateRules<'_>,
+        pushes: &[&[u8]],
+        salt: Salt,
+        scratch: &mut SumScratch,
+    ) {
+        let at = self.chunk_range.range.start;
+        let run = self.chunk_range.run();
         let mut states = std::mem::take(&mut self.state).into_iter();
-        let mut state = State::default();
+        let mut state = OptimizerSlice::default();
         let parameters = self.parameters.chunks_mut(run);
         let runs = parameters.zip(self.known.chunks_mut(run)).enumerate();
         for (index, (parameters, known)) in runs {
             let start = index * run;
             scratch.sum.resize(parameters.len(), 0.0);
-            self.stretch.add_up(pushes, start, &mut scratch.sum);
+            self.chunk_range.add_up(pushes, start, &mut scratch.sum);
             let mut done = 0;
             while done < parameters.len() {
                 if state.len == 0 {
@@ -109,13 +116,13 @@ impl Work<'_> {
             }
             let lacking = &mut scratch.lacking;
             let place = (salt, start);
-            self.stretch
+            self.chunk_range
                 .catch_up(place, parameters, known, lacking, self.out);
         }
     }
 }
 
-impl<'a> State<'a> {
+impl<'a> OptimizerSlice<'a> {
     /// Takes the planes of the first `len` values.
     fn split_off(&mut self, len: usize) -> [&'a mut [f32]; 2] {
         self.len -= len;
@@ -126,29 +133,29 @@ impl<'a> State<'a> {
     }
 }
 
-/// Optimizer state in the layout of [`Tensors`], from which stretches are taken in order.
-struct Cut<'a> {
+/// Optimizer state in the layout of [`Tensors`], from which chunk ranges are taken in order.
+struct OptimizerSliceCursor<'a> {
     rest: &'a mut [f32],
     planes: usize,
     /// The rest of a chunk.
-    open: State<'a>,
+    open: OptimizerSlice<'a>,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> OptimizerSliceCursor<'a> {
     fn new(state: &'a mut [f32], planes: usize) -> Self {
         Self {
             rest: state,
             planes,
-            open: State::default(),
+            open: OptimizerSlice::default(),
         }
     }
 
     /// Takes the state of the next `len` values.
-    fn take(&mut self, len: usize) -> Vec<State<'a>> {
+    fn take(&mut self, len: usize) -> Vec<OptimizerSlice<'a>> {
         if self.planes == 0 {
-            return vec![State {
+            return vec![OptimizerSlice {
                 len,
-                ..State::default()
+                ..OptimizerSlice::default()
             }];
         }
         let mut out = Vec::new();
@@ -159,18 +166,18 @@ impl<'a> Cut<'a> {
             }
             let len = wanted.min(self.open.len);
             let planes = self.open.split_off(len);
-            out.push(State { len, planes });
+            out.push(OptimizerSlice { len, planes });
             wanted -= len;
         }
         out
     }
 
-    fn next(&mut self) -> State<'a> {
+    fn next(&mut self) -> OptimizerSlice<'a> {
         let floats = self.rest.len().min(CHUNK * self.planes);
         let chunk = self.rest.split_off_mut(..floats).expect("no more than all");
         let len = floats / self.planes;
         let (first, second) = chunk.split_at_mut(len);
-        State {
+        OptimizerSlice {
             len,
             planes: [first, second],
         }

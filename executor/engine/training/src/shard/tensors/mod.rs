@@ -10,8 +10,8 @@ mod planes;
 #[cfg(test)]
 mod tests;
 
-use chunk::{Chunk, Rules, add_up, share};
-use muster_comm::assign::Piece;
+use chunk::{UpdateChunk, UpdateRules, add_up, share};
+use muster_comm::assign::ParameterPiece;
 use muster_compute::model::{ParameterBlock, ParameterRole};
 use muster_compute::optimizer::{self, OptimizerConfig, UpdateRule};
 use muster_compute::pages::zeros;
@@ -34,7 +34,7 @@ pub struct Segment {
 impl Segment {
     /// Returns the segments of the network's `blocks` that a shard with `pieces` holds.
     #[must_use]
-    pub fn of(blocks: &[ParameterBlock], pieces: &[Piece]) -> Vec<Self> {
+    pub fn of(blocks: &[ParameterBlock], pieces: &[ParameterPiece]) -> Vec<Self> {
         let mut out = Vec::new();
         let mut held = 0;
         for piece in pieces {
@@ -219,11 +219,11 @@ impl Tensors {
         let others = if trusts.is_some() { &[] } else { others };
         let state = self.state.chunks_mut(CHUNK * planes.max(1));
         let mut state = state.skip(offset / CHUNK);
-        let mut chunks: Vec<Chunk<'_>> = self.parameters[offset..end]
+        let mut chunks: Vec<UpdateChunk<'_>> = self.parameters[offset..end]
             .chunks_mut(CHUNK)
             .zip(first.chunks_mut(CHUNK))
             .enumerate()
-            .map(|(index, (parameters, sum))| Chunk {
+            .map(|(index, (parameters, sum))| UpdateChunk {
                 offset: offset + index * CHUNK,
                 start: index * CHUNK,
                 parameters,
@@ -231,7 +231,7 @@ impl Tensors {
                 state: state.next().unwrap_or_default(),
             })
             .collect();
-        let rules = Rules {
+        let rules = UpdateRules {
             optimizer,
             segments: &self.segments,
             trusts: trusts.as_deref(),

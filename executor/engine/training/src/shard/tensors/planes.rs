@@ -2,7 +2,7 @@
 //! checksum.
 
 use super::{CHUNK, Tensors};
-use muster_comm::assign::{Piece, common, local};
+use muster_comm::assign::{ParameterPiece, common, local};
 use std::ops::Range;
 
 impl Tensors {
@@ -72,7 +72,12 @@ impl Tensors {
     }
 
     /// Copies from `other` all values that both hold: `pieces` of this one, `others` of the other.
-    pub fn take_over(&mut self, pieces: &[Piece], other: &Self, others: &[Piece]) {
+    pub fn take_over(
+        &mut self,
+        pieces: &[ParameterPiece],
+        other: &Self,
+        others: &[ParameterPiece],
+    ) {
         let both = common(pieces, others);
         let from = other.select(&local(others, &both));
         self.fill_selected(&local(pieces, &both), |parts| {
@@ -97,7 +102,7 @@ impl Tensors {
     /// with different pieces add up (wrapping) to that of their joint content, for every division.
     /// Each value is multiplied by an odd number that depends on its place.
     #[must_use]
-    pub fn checksum(&self, pieces: &[Piece]) -> u64 {
+    pub fn checksum(&self, pieces: &[ParameterPiece]) -> u64 {
         let mut sum = 0u64;
         for (plane, parts) in self.by_plane().into_iter().enumerate() {
             let mut parts = parts.into_iter();

@@ -70,7 +70,7 @@ fn filled_values_are_read_in_the_same_order() {
 #[test]
 fn moved_pieces_keep_their_bits() {
     let count = CHUNK * 3 + 77;
-    let piece = |offset, len| Piece { offset, len };
+    let piece = |offset, len| ParameterPiece { offset, len };
     let whole = [piece(100, count)];
     let cut = CHUNK + 10;
     let first = [
@@ -151,7 +151,7 @@ fn segments_match_the_blocks_of_the_pieces() {
         block(4, ParameterRole::Bias),
         block(6, ParameterRole::Statistic),
     ];
-    let piece = |offset, len| Piece { offset, len };
+    let piece = |offset, len| ParameterPiece { offset, len };
     let segments = Segment::of(&blocks, &[piece(2, 3), piece(7, 5), piece(15, 5)]);
     let expected = [
         (0..3, ParameterRole::Weight),
@@ -219,12 +219,12 @@ fn each_segment_is_updated_by_its_role() {
     assert_eq!(tensors.parameters(), expected);
 }
 
-/// Compares an update by stretches with decoding, updating and encoding in sequence. Blocks end
-/// within chunks and stretches, and all numbers of state planes occur.
+/// Compares an update by chunk ranges with decoding, updating and encoding in sequence. Blocks end
+/// within chunks and chunk ranges, and all numbers of state planes occur.
 #[test]
 fn encoded_step_has_the_bits_of_separate_operations() {
     use muster_comm::compress::{CodecConfig, Codecs, HalfFormat, Rounding};
-    use muster_comm::squeeze::{Salt, Squeeze};
+    use muster_comm::shard_codec::{Salt, ShardCodec};
     let half = |rounding| CodecConfig::Half {
         format: HalfFormat::Bf16,
         rounding,
@@ -251,11 +251,11 @@ fn encoded_step_has_the_bits_of_separate_operations() {
     let blocks = ParameterBlock::in_a_row(lens);
     let count: usize = lens.iter().map(|(len, _)| len).sum();
     let pieces = [
-        Piece {
+        ParameterPiece {
             offset: 3,
             len: 150_000,
         },
-        Piece {
+        ParameterPiece {
             offset: 160_000,
             len: count - 160_000,
         },
@@ -271,7 +271,7 @@ fn encoded_step_has_the_bits_of_separate_operations() {
             dense_below: 100,
             layers: Vec::new(),
         };
-        let squeeze = Squeeze::new(&codecs, &blocks, &pieces).unwrap();
+        let shard_codec = ShardCodec::new(&codecs, &blocks, &pieces).unwrap();
         for (optimizer, threads) in [(&plain, 1), (&momentum, 1), (&adam(), 1), (&adam(), 3)] {
             let make = || {
                 let mut tensors =
@@ -291,13 +291,13 @@ fn encoded_step_has_the_bits_of_separate_operations() {
             let (mut at_once, mut in_turn) = (make(), make());
             for step in 0..3 {
                 let push = |rank: usize| {
-                    let mut feedback = Squeeze::feedback(&codecs, &blocks).unwrap();
+                    let mut feedback = ShardCodec::feedback(&codecs, &blocks).unwrap();
                     let (gradients, mut bytes) = (values(count, rank + step), Vec::new());
                     let salt = Salt {
                         seed: rank as u64,
                         step: step as u64,
                     };
-                    squeeze.encode_push(salt, &gradients, &mut feedback, &mut bytes);
+                    shard_codec.encode_push(salt, &gradients, &mut feedback, &mut bytes);
                     bytes
                 };
                 let pushes: Vec<Vec<u8>> = (1..4).map(push).collect();
@@ -308,14 +308,14 @@ fn encoded_step_has_the_bits_of_separate_operations() {
                 let (update, scale) = (step as u64, 0.25);
                 let mut decoded: Vec<Vec<f32>> = vec![vec![0.0; held]; 3];
                 for (bytes, into) in pushes.iter().zip(&mut decoded) {
-                    squeeze.decode_push(bytes, into).unwrap();
+                    shard_codec.decode_push(bytes, into).unwrap();
                 }
                 let mut decoded: Vec<&mut [f32]> =
                     decoded.iter_mut().map(Vec::as_mut_slice).collect();
                 in_turn.update(update, &mut decoded, scale);
                 let mut expected = Vec::new();
                 let (parameters, known) = in_turn.parameters_and_known();
-                squeeze.encode_pull(salt, parameters, known, &mut expected);
+                shard_codec.encode_pull(salt, parameters, known, &mut expected);
 
                 let pushes: Vec<&[u8]> = pushes.iter().map(Vec::as_slice).collect();
                 let factors = Factors {
@@ -323,7 +323,7 @@ fn encoded_step_has_the_bits_of_separate_operations() {
                     ..Factors::default()
                 };
                 let mut got = Vec::new();
-                at_once.update_encoded((&squeeze, salt), &pushes, (update, factors), &mut got);
+                at_once.update_encoded((&shard_codec, salt), &pushes, (update, factors), &mut got);
                 assert!(
                     got == expected,
                     "{codec:?}, {optimizer:?}: the answer of step {step}"

@@ -2,15 +2,15 @@
 //! at the time.
 
 use super::super::batches::Batches;
-use super::super::model::{Model, by_example};
-use super::shared::Shared;
-use muster_comm::wire::hello::StepStats;
+use super::super::model::{WorkerModel, by_example};
+use super::shared::AtomicArena;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::data::Examples;
 use muster_compute::model::{Network, ParameterBlock, ParameterRole, Workspace};
 use muster_compute::optimizer::{OptimizerConfig, follow};
 
 /// Memory of a thread.
-pub struct Lane {
+pub struct HogwildThread {
     workspace: Workspace,
     batches: Batches,
     /// Parameters as the thread has read them.
@@ -19,17 +19,17 @@ pub struct Lane {
 }
 
 /// Values that all threads share.
-pub struct Field<'a> {
+pub struct HogwildShared<'a> {
     pub network: &'a Network,
     pub train: &'a Examples,
-    pub shared: &'a Shared,
+    pub shared: &'a AtomicArena,
     pub optimizer: &'a OptimizerConfig,
     /// 1 over the targets of a step.
     pub scale: f32,
 }
 
-impl Lane {
-    pub fn of(model: &Model) -> Self {
+impl HogwildThread {
+    pub fn of(model: &WorkerModel) -> Self {
         let parameters = model.network.parameter_count();
         Self {
             workspace: model.network.workspace(model.largest_pass(), 1),
@@ -41,7 +41,7 @@ impl Lane {
 
     /// Does `step`, which is number `update` of the optimizer's updates: reads the parameters,
     /// computes their gradients and changes them.
-    pub fn step(&mut self, field: &Field<'_>, step: u64, update: u64) -> StepStats {
+    pub fn step(&mut self, field: &HogwildShared<'_>, step: u64, update: u64) -> StepStats {
         field.shared.read(&mut self.parameters);
         let batch = self.batches.load_now(field.train, step);
         let loss = field.network.loss_and_grad(
@@ -63,7 +63,7 @@ impl Lane {
     }
 }
 
-fn apply(field: &Field<'_>, block: &ParameterBlock, update: u64, gradients: &[f32]) {
+fn apply(field: &HogwildShared<'_>, block: &ParameterBlock, update: u64, gradients: &[f32]) {
     let scale = field.scale;
     field.shared.change(
         block.range(),

@@ -10,25 +10,25 @@ mod lane;
 mod shared;
 
 use super::error::WorkerError;
-use super::exchange::{Answer, Exchange, Trouble};
-use super::model::Model;
+use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::model::WorkerModel;
 use super::progress::StepTimes;
-use super::resume::Start;
-use super::shards::Snapshot;
+use super::resume::ExchangeStart;
+use super::shards::ShardSnapshot;
 use super::stop_rules;
-use super::train::Surroundings;
-use crate::checkpoint::{Contents, Layout};
+use super::train::WorkerContext;
+use crate::checkpoint::{Contents, TaskCounts};
 use crate::document;
-use lane::{Field, Lane};
+use lane::{HogwildShared, HogwildThread};
 use muster_comm::log;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_compute::model::Network;
 use muster_compute::optimizer::OptimizerConfig;
 use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
 use muster_model::spec::JobSpec;
-use shared::Shared;
+use shared::AtomicArena;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -39,14 +39,14 @@ const ROUND: Duration = Duration::from_millis(200);
 
 /// A worker with several lock-free threads.
 pub(super) struct Hogwild<'a> {
-    around: &'a Surroundings<'a>,
+    ctx: &'a WorkerContext<'a>,
     spec: &'a JobSpec,
     threads: u32,
     optimizer: OptimizerConfig,
     /// 1 over the targets of a step.
     scale: f32,
-    shared: Shared,
-    lanes: Vec<Lane>,
+    shared: AtomicArena,
+    lanes: Vec<HogwildThread>,
     /// Next step, and the number of optimizer updates before it.
     step: u64,
     updates: u64,
@@ -63,12 +63,12 @@ impl<'a> Hogwild<'a> {
         launch: &'a TaskLaunch,
         threads: u32,
         network: &Network,
-        around: &'a Surroundings<'a>,
+        ctx: &'a WorkerContext<'a>,
     ) -> Result<Self, WorkerError> {
-        if !around.device.is_cpu() {
+        if !ctx.device.is_cpu() {
             return Err(WorkerError::NotOnTheCpu {
                 threads,
-                device: around.device.to_string(),
+                device: ctx.device.to_string(),
             });
         }
         let engine = launch.spec.engine();
@@ -76,12 +76,12 @@ impl<'a> Hogwild<'a> {
             "{threads} threads share the parameters without locks"
         ));
         Ok(Self {
-            around,
+            ctx,
             spec: &launch.spec,
             threads,
             optimizer: document::optimizer(engine),
             scale: 1.0 / engine.targets_per_step() as f32,
-            shared: Shared::new(network.parameter_count()),
+            shared: AtomicArena::new(network.parameter_count()),
             lanes: Vec::new(),
             step: 0,
             updates: 0,
@@ -90,23 +90,33 @@ impl<'a> Hogwild<'a> {
     }
 }
 
-impl Exchange for Hogwild<'_> {
-    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+impl WorkerExchange for Hogwild<'_> {
+    fn begin(
+        &mut self,
+        model: &mut WorkerModel,
+        start: &ExchangeStart,
+    ) -> Result<(), WorkerStepError> {
         model.parameters.copy_from_slice(&start.contents.parameters);
         self.shared.write(&start.contents.parameters);
         (self.step, self.updates) = (start.step, start.updates);
-        self.lanes = (0..self.threads.max(1)).map(|_| Lane::of(model)).collect();
+        self.lanes = (0..self.threads.max(1))
+            .map(|_| HogwildThread::of(model))
+            .collect();
         Ok(())
     }
 
-    fn receive(&mut self, _: &mut Model) -> Result<Answer, Trouble> {
+    fn receive(&mut self, _: &mut WorkerModel) -> Result<ExchangeAnswer, WorkerStepError> {
         // The document's validation admits only one worker, the coordinator.
-        Ok(Answer::Interrupted { lost: false })
+        Ok(ExchangeAnswer::Interrupted { lost: false })
     }
 
-    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+    fn step(
+        &mut self,
+        model: &mut WorkerModel,
+        step: u64,
+    ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError> {
         let until = stop_rules::stops_before(self.spec, model.batches.steps_per_epoch(), step);
-        let field = Field {
+        let field = HogwildShared {
             network: &model.network,
             train: &model.data.train,
             shared: &self.shared,
@@ -114,9 +124,9 @@ impl Exchange for Hogwild<'_> {
             scale: self.scale,
         };
         let (began, next) = (clock::now(), AtomicU64::new(step));
-        let (updates, stop) = (self.updates, &self.around.stop);
+        let (updates, stop) = (self.updates, &self.ctx.stop);
         model.pacer.doing(Doing::Working);
-        let work = |lane: &mut Lane| {
+        let work = |lane: &mut HogwildThread| {
             let mut counted = StepStats::default();
             loop {
                 let own = next.fetch_add(1, Ordering::Relaxed);
@@ -155,13 +165,17 @@ impl Exchange for Hogwild<'_> {
             compute: began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1),
             ..StepTimes::default()
         };
-        Ok((Answer::Parameters { step: done, stats }, times))
+        Ok((ExchangeAnswer::Parameters { step: done, stats }, times))
     }
 
-    fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+    fn snapshot(
+        &mut self,
+        model: &mut WorkerModel,
+        mut into: Contents,
+    ) -> Result<ShardSnapshot, WorkerStepError> {
         into.fit(model.parameters.len(), 0);
         into.parameters.copy_from_slice(&model.parameters);
-        Ok(Snapshot {
+        Ok(ShardSnapshot {
             versions: vec![self.step],
             updates: self.updates,
             counted: StepStats::default(),
@@ -173,8 +187,8 @@ impl Exchange for Hogwild<'_> {
         self.hold = turn;
     }
 
-    fn layout(&self) -> Layout {
-        Layout {
+    fn layout(&self) -> TaskCounts {
+        TaskCounts {
             workers: 1,
             ps_shards: 0,
         }

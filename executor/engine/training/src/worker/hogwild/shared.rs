@@ -13,11 +13,11 @@ const CHUNK: usize = 256;
 
 /// Values of one arena.
 #[derive(Debug)]
-pub struct Shared {
+pub struct AtomicArena {
     bits: Vec<AtomicU32>,
 }
 
-impl Shared {
+impl AtomicArena {
     /// Creates `len` zeros.
     #[must_use]
     pub fn new(len: usize) -> Self {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn change_affects_only_its_range() {
-        let shared = Shared::new(1000);
+        let shared = AtomicArena::new(1000);
         let values: Vec<f32> = (0..1000).map(|i| i as f32).collect();
         shared.write(&values);
         shared.change(100..700, &[0.5; 600], add);
@@ -109,13 +109,14 @@ mod tests {
     #[test]
     fn concurrent_changes_of_different_values_are_kept() {
         let (threads, times, len) = (4, 2000, 1024);
-        let shared = Shared::new(len);
+        let shared = AtomicArena::new(len);
         thread::scope(|scope| {
             for thread in 0..threads {
                 let shared = &shared;
                 scope.spawn(move || {
-                    let own = |i: usize| if i % threads == thread { 1.0 } else { 0.0 };
-                    let by: Vec<f32> = (0..len).map(own).collect();
+                    let by: Vec<f32> = (0..len)
+                        .map(|i| if i % threads == thread { 1.0 } else { 0.0 })
+                        .collect();
                     for _ in 0..times {
                         shared.change(0..len, &by, add);
                     }

@@ -1,22 +1,22 @@
-//! A worker's connection to one PS shard. [`parts`] sends a step in partitions, [`together`] the
-//! summed step of the workers of a node. [`words`] contains all other messages, [`side`] a second
-//! connection for checkpoints.
+//! A worker's connection to one PS shard. [`partitions`] sends a step in partitions,
+//! [`local_aggregation`] the summed step of the workers of a node. [`requests`] contains all other
+//! messages, [`snapshot_connection`] a second connection for checkpoints.
 
-mod parts;
-mod side;
-mod together;
-mod words;
+mod local_aggregation;
+mod partitions;
+mod requests;
+mod snapshot_connection;
 
-pub(super) use parts::{Outgoing, Spares};
-pub(super) use side::{Lent, Side};
+pub(super) use partitions::{OutgoingPartitions, WorkerBufferPool};
+pub(super) use snapshot_connection::{SnapshotConnection, SnapshotId};
 
 use muster_comm::compress::Feedback;
-use muster_comm::squeeze::{Salt, Squeeze};
-use muster_comm::wire::hello::{
+use muster_comm::shard_codec::{Salt, ShardCodec};
+use muster_comm::wire::metadata::{
     AnswerHead, Hello, NoisePart, PushHead, StepStats, Welcome, decode_u64,
 };
-use muster_comm::wire::view::{Departed, View};
-use muster_comm::wire::{Connection, Header, Kind, WireError, greet, greet_near};
+use muster_comm::wire::view::{Departed, TaskSetView};
+use muster_comm::wire::{Connection, FrameKind, Header, WireError, handshake, handshake_local};
 use muster_model::id::TaskId;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ const JOIN_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Whether to wait further for a shard's answer.
-pub type Patience<'a> = &'a (dyn Fn() -> bool + Sync);
+pub type WaitCondition<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A shard's answer to a pull or a push.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,11 +55,11 @@ pub enum Reply {
 
 /// A shard's answer with the messages before it.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ShardReply {
     pub reply: Reply,
     /// The view that holds from this answer on, if the shard expects that the worker does not know
     /// it.
-    pub view: Option<View>,
+    pub view: Option<TaskSetView>,
     pub departed: Vec<Departed>,
     /// This worker must send its residual before the next push.
     pub keeps: bool,
@@ -69,7 +69,7 @@ pub(super) struct Told {
     pub noise: NoisePart,
 }
 
-impl From<Reply> for Told {
+impl From<Reply> for ShardReply {
     fn from(reply: Reply) -> Self {
         Self {
             reply,
@@ -84,21 +84,21 @@ impl From<Reply> for Told {
 
 /// A worker's residual, with the task it belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HeldBack<'a> {
+pub(super) struct WorkerResidual<'a> {
     pub of: TaskId,
     pub feedback: &'a Mutex<&'a mut Feedback>,
 }
 
 /// First message of the answer to a pull.
-pub(super) enum Begun {
+pub(super) enum PullStart {
     /// The parameters of this view follow.
-    View(View),
-    Other(Told),
+    View(TaskSetView),
+    Other(ShardReply),
 }
 
 /// How to reach a shard.
 #[derive(Debug, Clone)]
-pub(super) struct Way<'a> {
+pub(super) struct ShardRoute<'a> {
     pub address: &'a str,
     /// Task whose process hosts the shard; all candidates where it is not certain.
     pub hosts: Vec<TaskId>,
@@ -108,7 +108,7 @@ pub(super) struct Way<'a> {
 
 /// A connection after its handshake.
 #[derive(Debug)]
-pub struct Link {
+pub struct ShardLink {
     pub(super) shard: TaskId,
     /// Task whose process hosts the shard.
     pub(super) host: TaskId,
@@ -122,25 +122,25 @@ pub struct Link {
     state_per_parameter: usize,
     keeps_known: bool,
     /// Codecs of pushes and answers, if they are encoded.
-    pub(super) squeeze: Option<Squeeze>,
+    pub(super) shard_codec: Option<ShardCodec>,
     codes: Vec<u8>,
     /// Whether each push is followed by the residual.
     says_held: bool,
     /// Coordinator: connection over which checkpoints read the shard's snapshot buffer.
-    side: Side,
+    side: SnapshotConnection,
     /// Whether this shard received gradients. If it is lost, its promoted replica needs them again.
     pub(super) is_pushed_to: bool,
     /// Whether a pull was sent that has no answer yet.
     pub(super) is_asked: bool,
 }
 
-impl Way<'_> {
-    fn greet_near(&self, hello: &Hello) -> Result<Option<(Connection, Welcome)>, WireError> {
+impl ShardRoute<'_> {
+    fn handshake_local(&self, hello: &Hello) -> Result<Option<(Connection, Welcome)>, WireError> {
         let Some(sockets) = self.sockets else {
             return Ok(None);
         };
         for &host in &self.hosts {
-            let greeted = greet_near(sockets, host, self.address, hello, JOIN_LIMIT)?;
+            let greeted = handshake_local(sockets, host, self.address, hello, JOIN_LIMIT)?;
             if greeted.is_some() {
                 return Ok(greeted);
             }
@@ -149,31 +149,35 @@ impl Way<'_> {
     }
 }
 
-impl Link {
+impl ShardLink {
     /// Connects and performs the handshake.
     ///
     /// # Errors
     /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it rejects the handshake.
-    pub(super) fn join(shard: TaskId, way: &Way<'_>, hello: &Hello) -> Result<Self, WireError> {
+    pub(super) fn join(
+        shard: TaskId,
+        route: &ShardRoute<'_>,
+        hello: &Hello,
+    ) -> Result<Self, WireError> {
         let hello = Hello {
             to: Some(shard),
             ..hello.clone()
         };
-        let (connection, welcome) = match way.greet_near(&hello)? {
+        let (connection, welcome) = match route.handshake_local(&hello)? {
             Some(near) => near,
-            None => greet(way.address, &hello, JOIN_LIMIT)?,
+            None => handshake(route.address, &hello, JOIN_LIMIT)?,
         };
         Ok(Self {
             shard,
             host: shard,
-            address: way.address.to_owned(),
-            sockets: way.sockets.map(Path::to_owned),
+            address: route.address.to_owned(),
+            sockets: route.sockets.map(Path::to_owned),
             connection,
             speaker: None,
-            squeeze: None,
+            shard_codec: None,
             codes: Vec::new(),
             says_held: false,
-            side: Side::default(),
+            side: SnapshotConnection::default(),
             is_pushed_to: false,
             is_asked: false,
             state_per_parameter: welcome.state_per_parameter as usize,
@@ -200,20 +204,20 @@ impl Link {
     pub(super) fn begin_pull(
         &mut self,
         known: u64,
-        patience: Patience<'_>,
-    ) -> Result<Begun, WireError> {
+        patience: WaitCondition<'_>,
+    ) -> Result<PullStart, WireError> {
         if !self.is_asked {
-            self.connection.send(Kind::Pull, known, &[], &[])?;
+            self.connection.send(FrameKind::Pull, known, &[], &[])?;
             self.is_asked = true;
         }
         if !self.wait(patience)? {
-            return Ok(Begun::Other(Reply::GaveUp.into()));
+            return Ok(PullStart::Other(Reply::GaveUp.into()));
         }
         let header = self.connection.receive()?;
         self.is_asked = false;
         match header.kind {
-            Kind::View => Ok(Begun::View(self.json(header, "view")?)),
-            _ => Ok(Begun::Other(self.understand(header, &mut [])?)),
+            FrameKind::View => Ok(PullStart::View(self.json(header, "view")?)),
+            _ => Ok(PullStart::Other(self.understand(header, &mut [])?)),
         }
     }
 
@@ -221,7 +225,7 @@ impl Link {
     ///
     /// # Errors
     /// [`WireError`].
-    pub(super) fn end_pull(&mut self, parts: &mut [&mut [f32]]) -> Result<Told, WireError> {
+    pub(super) fn end_pull(&mut self, parts: &mut [&mut [f32]]) -> Result<ShardReply, WireError> {
         let header = self.connection.receive()?;
         self.understand(header, parts)
     }
@@ -237,11 +241,11 @@ impl Link {
         head: PushHead,
         gradients: &[&[f32]],
         parts: &mut [&mut [f32]],
-        patience: Patience<'_>,
-    ) -> Result<Told, WireError> {
+        patience: WaitCondition<'_>,
+    ) -> Result<ShardReply, WireError> {
         self.is_pushed_to = true;
         self.connection
-            .send(Kind::Push, clock, &head.encode(), gradients)?;
+            .send(FrameKind::Push, clock, &head.encode(), gradients)?;
         self.reply(None, parts, patience)
     }
 
@@ -250,7 +254,7 @@ impl Link {
     /// # Errors
     /// [`WireError`].
     pub fn goodbye(mut self) -> Result<(), WireError> {
-        self.connection.send(Kind::Goodbye, 0, &[], &[])
+        self.connection.send(FrameKind::Goodbye, 0, &[], &[])
     }
 
     /// Like [`Self::push_pull`] with encoded gradients; `gradients` are those of the whole network.
@@ -261,45 +265,45 @@ impl Link {
     /// [`WireError`].
     ///
     /// # Panics
-    /// Without a shard codec (`squeeze`).
+    /// Without a shard codec (`shard_codec`).
     pub(super) fn squeezed_push_pull(
         &mut self,
         clock: u64,
         head: PushHead,
-        gradients: (Salt, &[f32], HeldBack<'_>),
+        gradients: (Salt, &[f32], WorkerResidual<'_>),
         parts: &mut [&mut [f32]],
-        patience: Patience<'_>,
-    ) -> Result<Told, WireError> {
+        patience: WaitCondition<'_>,
+    ) -> Result<ShardReply, WireError> {
         self.is_pushed_to = true;
-        let (salt, gradients, held) = gradients;
-        let squeeze = self.squeeze.as_ref().expect("there are codecs");
+        let (salt, gradients, residual) = gradients;
+        let shard_codec = self.shard_codec.as_ref().expect("there are codecs");
         {
-            let mut feedback = held.feedback.lock().expect("no codec has panicked");
-            squeeze.encode_push(salt, gradients, &mut feedback, &mut self.codes);
+            let mut feedback = residual.feedback.lock().expect("no codec has panicked");
+            shard_codec.encode_push(salt, gradients, &mut feedback, &mut self.codes);
         }
         if self.says_held {
-            self.say_held(clock + 1, held)?;
+            self.send_residual(clock + 1, residual)?;
         }
         self.connection
-            .send_bytes(Kind::Codes, clock, &head.encode(), &self.codes)?;
-        self.reply(Some(held), parts, patience)
+            .send_bytes(FrameKind::Codes, clock, &head.encode(), &self.codes)?;
+        self.reply(Some(residual), parts, patience)
     }
 
     /// Sends the residual of the shard's part after the push of the step before `clock`.
-    fn say_held(&mut self, clock: u64, held: HeldBack<'_>) -> Result<(), WireError> {
-        let squeeze = self.squeeze.as_ref().expect("there are codecs");
-        let feedback = held.feedback.lock().expect("no codec has panicked");
-        let (of, planes) = (held.of.0.as_bytes(), squeeze.held(&feedback));
-        self.connection.send(Kind::Held, clock, of, &planes)
+    fn send_residual(&mut self, clock: u64, residual: WorkerResidual<'_>) -> Result<(), WireError> {
+        let shard_codec = self.shard_codec.as_ref().expect("there are codecs");
+        let feedback = residual.feedback.lock().expect("no codec has panicked");
+        let (of, planes) = (residual.of.0.as_bytes(), shard_codec.residual(&feedback));
+        self.connection.send(FrameKind::Held, clock, of, &planes)
     }
 
-    /// Waits for the answer of a push; `held` is the residual of an encoded one.
+    /// Waits for the answer of a push; `residual` is the residual of an encoded one.
     pub(super) fn reply(
         &mut self,
-        held: Option<HeldBack<'_>>,
+        residual: Option<WorkerResidual<'_>>,
         parts: &mut [&mut [f32]],
-        patience: Patience<'_>,
-    ) -> Result<Told, WireError> {
+        patience: WaitCondition<'_>,
+    ) -> Result<ShardReply, WireError> {
         if !self.wait(patience)? {
             return Ok(Reply::GaveUp.into());
         }
@@ -307,35 +311,35 @@ impl Link {
         let (mut view, mut keeps) = (None, false);
         self.says_held = false;
         loop {
-            match (header.kind, held) {
-                (Kind::View, _) => view = Some(self.json(header, "view")?),
-                (Kind::Keep, _) => {
+            match (header.kind, residual) {
+                (FrameKind::View, _) => view = Some(self.json(header, "view")?),
+                (FrameKind::Keep, _) => {
                     keeps = true;
                     self.connection.receive_meta(header)?;
                 }
-                (Kind::Fetch, Some(held)) => {
+                (FrameKind::Fetch, Some(residual)) => {
                     self.connection.receive_meta(header)?;
                     match header.clock {
                         0 => self.says_held = true,
-                        clock => self.say_held(clock, held)?,
+                        clock => self.send_residual(clock, residual)?,
                     }
                 }
                 _ => break,
             }
             header = self.connection.receive()?;
         }
-        let told = self.understand(header, parts)?;
+        let answer = self.understand(header, parts)?;
         // The answer itself may contain a view.
-        let view = view.or(told.view);
-        Ok(Told {
+        let view = view.or(answer.view);
+        Ok(ShardReply {
             view,
             keeps,
-            ..told
+            ..answer
         })
     }
 
     /// Waits for the answer. Returns `false` if `patience` ended first.
-    fn wait(&mut self, patience: Patience<'_>) -> Result<bool, WireError> {
+    fn wait(&mut self, patience: WaitCondition<'_>) -> Result<bool, WireError> {
         while !self.connection.wait_readable(LOOK_EVERY)? {
             if !patience() {
                 return Ok(false);
@@ -344,69 +348,73 @@ impl Link {
         Ok(true)
     }
 
-    fn understand(&mut self, header: Header, parts: &mut [&mut [f32]]) -> Result<Told, WireError> {
+    fn understand(
+        &mut self,
+        header: Header,
+        parts: &mut [&mut [f32]],
+    ) -> Result<ShardReply, WireError> {
         let reply = match header.kind {
-            Kind::Parameters => {
+            FrameKind::Parameters => {
                 let head = AnswerHead::decode(&self.connection.receive_meta(header)?)?;
                 self.connection.receive_payload(header, parts)?;
                 let reply = Reply::Parameters {
                     clock: header.clock,
                     stats: head.stats,
                 };
-                let told = Told::from(reply);
-                return Ok(Told {
+                let answer = ShardReply::from(reply);
+                return Ok(ShardReply {
                     slowest: head.slowest,
                     noise: head.noise,
-                    ..told
+                    ..answer
                 });
             }
-            Kind::Deltas => {
+            FrameKind::Deltas => {
                 let head = AnswerHead::decode(&self.connection.receive_meta(header)?)?;
-                let squeeze = self
-                    .squeeze
+                let shard_codec = self
+                    .shard_codec
                     .as_ref()
                     .ok_or(WireError::Unexpected { got: header.kind })?;
-                let limit = squeeze.max_pull_bytes();
+                let limit = shard_codec.max_pull_bytes();
                 self.connection
                     .receive_bytes(header, limit, &mut self.codes)?;
-                squeeze
+                shard_codec
                     .decode_pull(&self.codes, parts)
                     .map_err(|_| WireError::Malformed("encoded answer"))?;
                 let reply = Reply::Parameters {
                     clock: header.clock,
                     stats: head.stats,
                 };
-                let told = Told::from(reply);
-                return Ok(Told {
+                let answer = ShardReply::from(reply);
+                return Ok(ShardReply {
                     slowest: head.slowest,
                     noise: head.noise,
-                    ..told
+                    ..answer
                 });
             }
-            Kind::Norm => {
+            FrameKind::Norm => {
                 let square = decode_u64(&self.connection.receive_meta(header)?)?;
                 let square = f64::from_bits(square);
                 Reply::Norm { square }
             }
-            Kind::Moved => {
+            FrameKind::Moved => {
                 let view = Some(self.json(header, "view")?);
-                let told = Told::from(Reply::Moved);
-                return Ok(Told { view, ..told });
+                let answer = ShardReply::from(Reply::Moved);
+                return Ok(ShardReply { view, ..answer });
             }
-            Kind::Gone => {
+            FrameKind::Gone => {
                 let departed = self.json(header, "list of the departed")?;
-                let told = Told::from(Reply::Gone);
-                return Ok(Told { departed, ..told });
+                let answer = ShardReply::from(Reply::Gone);
+                return Ok(ShardReply { departed, ..answer });
             }
-            Kind::Interrupted => {
+            FrameKind::Interrupted => {
                 let lost = self.connection.receive_meta(header)? != [0];
                 Reply::Interrupted {
                     version: header.clock,
                     lost,
                 }
             }
-            Kind::Finished => Reply::Finished,
-            Kind::Absent => Reply::Absent,
+            FrameKind::Finished => Reply::Finished,
+            FrameKind::Absent => Reply::Absent,
             _ => return Err(self.connection.unexpected(header)),
         };
         Ok(reply.into())

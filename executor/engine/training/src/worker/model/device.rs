@@ -1,9 +1,9 @@
 //! Training that stays on a worker's device: transfers to and from it, and its steps.
 
-use super::{Model, Room, counts, largest_pass};
+use super::{PassMemory, WorkerModel, counts, largest_pass};
 use crate::worker::error::WorkerError;
 use crate::worker::progress::StepTimes;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_compute::cuda::{AllReduceError, DeviceTrainer, PollCallback};
 use muster_compute::optimizer::OptimizerConfig;
@@ -11,14 +11,14 @@ use muster_model::pace::Doing;
 use std::ops::Range;
 use std::time::Duration;
 
-impl Model {
+impl WorkerModel {
     /// Copies parameters and `state`, plane by plane, from the device to the host, where the device
     /// holds them. The device keeps them.
     ///
     /// # Errors
     /// Errors of the device.
     pub fn come_down(&mut self, state: &mut [Vec<f32>]) -> Result<(), WorkerError> {
-        if let Room::Whole(resident) = &mut self.room {
+        if let PassMemory::Whole(resident) = &mut self.room {
             resident.read(&mut self.parameters, state)?;
         }
         Ok(())
@@ -44,7 +44,7 @@ impl Model {
         }
         let examples = self.batches.examples();
         let largest_pass = largest_pass(examples, self.passes);
-        self.room = Room::Passes(self.network.workspace(1, 1));
+        self.room = PassMemory::Passes(self.network.workspace(1, 1));
         let resident = DeviceTrainer::on(
             &self.device,
             &self.network,
@@ -58,7 +58,7 @@ impl Model {
             Ok(resident)
         });
         match filled {
-            Ok(resident) => self.room = Room::Whole(Box::new(resident)),
+            Ok(resident) => self.room = PassMemory::Whole(Box::new(resident)),
             Err(error) => {
                 self.clear_room(largest_pass)?;
                 return Err(error.into());
@@ -74,8 +74,8 @@ impl Model {
     /// When the device has no room.
     pub fn go_down(&mut self) -> Result<(), WorkerError> {
         match &self.room {
-            Room::Passes(_) => Ok(()),
-            Room::Whole(resident) => self.clear_room(resident.max_batch()),
+            PassMemory::Passes(_) => Ok(()),
+            PassMemory::Whole(resident) => self.clear_room(resident.max_batch()),
         }
     }
 
@@ -93,8 +93,8 @@ impl Model {
     /// Returns the training state on the device, where all of training stays there.
     pub fn resident(&mut self) -> Option<&mut DeviceTrainer> {
         match &mut self.room {
-            Room::Passes(_) => None,
-            Room::Whole(resident) => Some(resident),
+            PassMemory::Passes(_) => None,
+            PassMemory::Whole(resident) => Some(resident),
         }
     }
 
@@ -133,7 +133,7 @@ impl Model {
         step: u64,
         begin: impl FnOnce(&mut DeviceTrainer),
     ) -> Result<(StepStats, StepTimes), WorkerError> {
-        let Room::Whole(resident) = &mut self.room else {
+        let PassMemory::Whole(resident) = &mut self.room else {
             panic!("training does not stay on a device");
         };
         let (began, train) = (clock::now(), &self.data.train);

@@ -23,7 +23,7 @@ use muster_model::spec;
 
 /// Averaging state of one worker.
 #[derive(Debug)]
-pub struct Averaging {
+pub struct AveragingState {
     method: spec::Averaging,
     seed: u64,
     /// Centre of the methods that have one. For EASGD and SMA, checkpoints contain it instead of
@@ -32,7 +32,7 @@ pub struct Averaging {
     pub velocity: Vec<f32>,
 }
 
-impl Averaging {
+impl AveragingState {
     /// Creates the state for a model of `parameters` parameters.
     #[must_use]
     pub fn new(method: spec::Averaging, seed: u64, parameters: usize) -> Self {
@@ -165,7 +165,7 @@ mod tests {
     use spec::Averaging::{Bmuf, Easgd, Fedavg, Gossip, LocalSgd, Sma};
 
     /// Does one round of workers with the parameters `xs`, one each.
-    fn round(all: &mut [Averaging], xs: &mut [f32]) {
+    fn round(all: &mut [AveragingState], xs: &mut [f32]) {
         let sum: f32 = xs.iter().sum();
         let n = xs.len();
         for (averaging, x) in all.iter_mut().zip(xs) {
@@ -173,9 +173,9 @@ mod tests {
         }
     }
 
-    fn two(method: spec::Averaging) -> [Averaging; 2] {
+    fn two(method: spec::Averaging) -> [AveragingState; 2] {
         std::array::from_fn(|_| {
-            let mut averaging = Averaging::new(method, 1, 1);
+            let mut averaging = AveragingState::new(method, 1, 1);
             averaging.begin(&[1.0]);
             averaging
         })
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn partners_agree_and_every_pair_meets() {
         for workers in 1..8 {
-            let gossip = Averaging::new(Gossip { every: 2 }, 1, 1);
+            let gossip = AveragingState::new(Gossip { every: 2 }, 1, 1);
             let mut met = vec![0; workers * workers];
             for steps in (2..=2 * workers as u64).step_by(2) {
                 for rank in 0..workers {
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn sample_has_requested_size_and_changes_per_round() {
-        let fedavg = Averaging::new(
+        let fedavg = AveragingState::new(
             Fedavg {
                 every: 4,
                 share: 0.5,

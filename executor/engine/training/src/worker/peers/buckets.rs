@@ -1,15 +1,15 @@
 //! Buckets of gradients, and the step that sums them during the backward pass.
 
-use super::coded::Coded;
-use super::replica::{Norms, Summed};
+use super::coded::EncodedAllReduce;
+use super::replica::{GradientNorms, GradientRange};
 use crate::worker::clip::OwnClip;
-use crate::worker::head::{HEAD, Head};
-use crate::worker::model::Model;
-use crate::worker::noise::Parts;
+use crate::worker::head::{HEAD, StepMetadata};
+use crate::worker::model::WorkerModel;
+use crate::worker::noise::NoiseParts;
 use crate::worker::progress::StepTimes;
-use muster_comm::collective::{Group, Reduced};
+use muster_comm::collective::{CollectiveGroup, Reduced};
 use muster_comm::fabric::FabricError;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::data::slice;
 use muster_compute::model::ParameterBlock;
 use muster_model::id::TaskId;
@@ -38,15 +38,15 @@ pub fn buckets(blocks: &[ParameterBlock]) -> Vec<Range<usize>> {
 
 /// How gradients are summed: as floats, or as encoded bytes.
 #[derive(Debug)]
-pub enum Way<'a> {
+pub enum AllReduceFormat<'a> {
     Plain,
-    Coded(&'a mut Coded),
+    Coded(&'a mut EncodedAllReduce),
 }
 
-impl Way<'_> {
+impl AllReduceFormat<'_> {
     fn all_reduce(
         &mut self,
-        group: &mut Group,
+        group: &mut CollectiveGroup,
         step: u64,
         arena: Range<usize>,
     ) -> Result<Reduced, FabricError> {
@@ -59,7 +59,7 @@ impl Way<'_> {
 
 /// Division of a step's examples among the workers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cut {
+pub struct BatchDivision {
     /// Workers in order of rank.
     pub workers: Vec<TaskId>,
     pub batch: usize,
@@ -67,7 +67,7 @@ pub struct Cut {
     pub targets: u32,
 }
 
-impl Cut {
+impl BatchDivision {
     /// Returns the factor from a sum over all workers' examples to their mean.
     #[must_use]
     pub fn whole(&self) -> f32 {
@@ -77,7 +77,7 @@ impl Cut {
     /// Returns the factor from a sum to the mean over the examples whose gradients it contains. It
     /// is that of the whole batch unless a worker has died in the middle of the step. Sums that
     /// were completed later lack the examples of that worker, and the mean covers the others.
-    pub fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
+    pub fn scale(&self, group: &CollectiveGroup, reduced: Reduced) -> f32 {
         let targets = self.targets.max(1) as usize;
         if reduced.contributions == self.workers.len() {
             return self.whole();
@@ -99,21 +99,21 @@ impl Cut {
 
 /// A step to be computed and summed.
 #[derive(Debug)]
-pub struct Step<'a> {
+pub struct BucketStep<'a> {
     pub number: u64,
     /// Place of its examples in the data.
     pub place: u64,
-    pub cut: &'a Cut,
-    pub head: Head,
+    pub cut: &'a BatchDivision,
+    pub head: StepMetadata,
     /// Set where the gradient noise is measured; leaves statistics out of the norms.
-    pub measured_by: Option<Norms>,
+    pub measured_by: Option<GradientNorms>,
     /// Set where each worker clips its own gradients, which are then one bucket.
     pub clip: Option<OwnClip>,
 }
 
-impl Step<'_> {
+impl BucketStep<'_> {
     /// Returns the head for these gradients.
-    pub fn head(&self, stats: StepStats, gradients: &[f32]) -> Head {
+    pub fn head(&self, stats: StepStats, gradients: &[f32]) -> StepMetadata {
         // The slice number belongs to the step, the counts to the pass.
         let stats = StepStats {
             hold: self.head.stats.hold,
@@ -122,17 +122,17 @@ impl Step<'_> {
         let examples = stats.examples as f32;
         let measured_by = self.measured_by.as_ref().filter(|_| examples > 0.0);
         let parts = measured_by.map(|norms| {
-            let whole = Summed {
+            let whole = GradientRange {
                 range: 0..gradients.len(),
                 scale: 1.0 / (examples * self.cut.targets.max(1) as f32),
             };
-            Parts {
+            NoiseParts {
                 squares: norms.square(gradients, &[whole]) as f32,
                 inverses: 1.0 / examples,
                 workers: 1.0,
             }
         });
-        Head {
+        StepMetadata {
             stats,
             parts: parts.unwrap_or_default(),
             ..self.head
@@ -142,18 +142,18 @@ impl Step<'_> {
 
 /// Sums of a step over all workers.
 #[derive(Debug)]
-pub struct Sums {
-    pub head: Head,
-    pub parts: Vec<Summed>,
+pub struct BucketSums {
+    pub head: StepMetadata,
+    pub parts: Vec<GradientRange>,
 }
 
 /// Computes the gradients in the arena and sums them in one piece: for few gradients, or a single
 /// worker.
 pub fn in_one(
-    (group, way): (&mut Group, &mut Way<'_>),
-    model: &mut Model,
-    step: &Step<'_>,
-) -> (Result<Sums, FabricError>, StepTimes) {
+    (group, format): (&mut CollectiveGroup, &mut AllReduceFormat<'_>),
+    model: &mut WorkerModel,
+    step: &BucketStep<'_>,
+) -> (Result<BucketSums, FabricError>, StepTimes) {
     let len = model.parameters.len();
     let gradients = &mut group.gradients_mut()[HEAD..HEAD + len];
     let (stats, times) = model.gradient(step.place, gradients, &mut |_, _| {});
@@ -163,11 +163,11 @@ pub fn in_one(
     }
     let head = step.head(stats, gradients);
     head.write(group.gradients_mut());
-    let sums = way
+    let sums = format
         .all_reduce(group, step.number, 0..HEAD + len)
-        .map(|reduced| Sums {
-            head: Head::read(group.sums()),
-            parts: vec![Summed {
+        .map(|reduced| BucketSums {
+            head: StepMetadata::read(group.sums()),
+            parts: vec![GradientRange {
                 range: 0..len,
                 scale: step.cut.scale(group, reduced),
             }],
@@ -178,12 +178,12 @@ pub fn in_one(
 /// Sums each of `buckets` on a separate thread as soon as the backward pass has completed it, into
 /// `sums`.
 pub fn overlapped(
-    (group, way): (&mut Group, &mut Way<'_>),
-    model: &mut Model,
-    step: &Step<'_>,
+    (group, format): (&mut CollectiveGroup, &mut AllReduceFormat<'_>),
+    model: &mut WorkerModel,
+    step: &BucketStep<'_>,
     buckets: &[Range<usize>],
     (gradients, sums): (&mut [f32], &mut [f32]),
-) -> (Result<Sums, FabricError>, StepTimes) {
+) -> (Result<BucketSums, FabricError>, StepTimes) {
     let (ready, exchange) = mpsc::channel::<(Range<usize>, Vec<f32>)>();
     let (last, early) = buckets.split_last().expect("a network has parameters");
     thread::scope(|scope| {
@@ -194,15 +194,15 @@ pub fn overlapped(
                 // which begins with the first gradients.
                 let arena = HEAD + range.end - floats.len()..HEAD + range.end;
                 group.gradients_mut()[arena.clone()].copy_from_slice(&floats);
-                let reduced = way.all_reduce(group, step.number, arena)?;
+                let reduced = format.all_reduce(group, step.number, arena)?;
                 // The next sum may be completed in another view, whose memory lacks this one.
                 sums[range.clone()]
                     .copy_from_slice(&group.sums()[HEAD + range.start..HEAD + range.end]);
                 let scale = step.cut.scale(group, reduced);
-                parts.push(Summed { range, scale });
+                parts.push(GradientRange { range, scale });
             }
-            let head = Head::read(group.sums());
-            Ok(Sums { head, parts })
+            let head = StepMetadata::read(group.sums());
+            Ok(BucketSums { head, parts })
         });
         let mut waiting = early.iter().peekable();
         let (stats, times) = model.gradient(step.place, gradients, &mut |done, gradients| {
@@ -224,13 +224,13 @@ pub fn overlapped(
 
 /// Coordinator: announces the end of training through the head of a step without gradients.
 pub fn finish(
-    (group, way): (&mut Group, &mut Way<'_>),
+    (group, format): (&mut CollectiveGroup, &mut AllReduceFormat<'_>),
     step: u64,
     buckets: &[Range<usize>],
 ) -> Result<(), FabricError> {
-    let head = Head {
+    let head = StepMetadata {
         finish: true,
-        ..Head::default()
+        ..StepMetadata::default()
     };
     group.gradients_mut().fill(0.0);
     head.write(group.gradients_mut());
@@ -240,7 +240,7 @@ pub fn finish(
         } else {
             HEAD + bucket.start
         };
-        way.all_reduce(group, step, start..HEAD + bucket.end)?;
+        format.all_reduce(group, step, start..HEAD + bucket.end)?;
     }
     Ok(())
 }

@@ -1,24 +1,24 @@
 //! Joining the group of workers: listen, join the membership, and allocate the memory of the sums.
 
 use super::AllReduce;
-use super::ahead;
-use super::averaging::Averaging;
-use super::buckets::{Cut, buckets};
-use super::coded::Coded;
-use super::gpus::{Gpus, OFFER};
-use super::pace::Pace;
+use super::averaging::AveragingState;
+use super::buckets::{BatchDivision, buckets};
+use super::coded::EncodedAllReduce;
+use super::gpus::{GpuSums, OFFER};
+use super::membership_role::{MembershipRole, join, serve};
+use super::overlap;
 use super::replica::Replica;
-use super::seat::{Seat, attend, preside};
+use super::scale_invariant::ScaleInvariantProgress;
 use crate::document;
 use crate::worker::clip::OwnClip;
 use crate::worker::error::WorkerError;
 use crate::worker::head::HEAD;
-use crate::worker::noise::Noise;
-use crate::worker::train::{Ending, STALL, Surroundings};
-use muster_comm::collective::{Algorithm, Choice, Group};
-use muster_comm::fabric::{Credentials, FabricError, Options, Port};
+use crate::worker::noise::GradientNoise;
+use crate::worker::train::{ExitReason, STALL, WorkerContext};
+use muster_comm::collective::{AlgorithmChoice, AllReduceAlgorithm, CollectiveGroup};
+use muster_comm::fabric::{Credentials, FabricError, FabricOptions, PeerPort};
 use muster_comm::log;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::model::Network;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::spec::{self, BatchRule, Engine};
@@ -34,44 +34,44 @@ impl<'a> AllReduce<'a> {
         launch: &TaskLaunch,
         rank: u32,
         network: &Network,
-        around: &'a Surroundings<'a>,
-    ) -> Result<Result<Self, Ending>, WorkerError> {
+        ctx: &'a WorkerContext<'a>,
+    ) -> Result<Result<Self, ExitReason>, WorkerError> {
         let me = Credentials {
             job_id: launch.job_id,
             secret: launch.secret.clone(),
             id: launch.task_id,
             attempt: std::process::id(),
         };
-        let gpus = Gpus::wanted(&launch.spec.exchange, around.device);
-        let port = Port::bind(around.listen_host, Some(around.sockets), me.clone())?
-            .saying(gpus.as_ref().map(Gpus::summing));
+        let gpus = GpuSums::wanted(&launch.spec.exchange, ctx.device);
+        let port = PeerPort::bind(ctx.listen_host, Some(ctx.sockets), me.clone())?
+            .saying(gpus.as_ref().map(GpuSums::summing));
         let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
-        let seat = match rank {
-            0 => preside(launch, me, around)?,
+        let role = match rank {
+            0 => serve(launch, me, ctx)?,
             _ => {
                 let address = port.member().address.to_string();
-                around.reporter.report(&TaskReport::Listening { address })?;
-                attend(launch, &me, silence, around)?
+                ctx.reporter.report(&TaskReport::Listening { address })?;
+                join(launch, &me, silence, ctx)?
             }
         };
-        let seat = match seat {
-            Ok(seat) => seat,
+        let role = match role {
+            Ok(role) => role,
             Err(ending) => return Ok(Err(ending)),
         };
         let len = network.parameter_count();
         let averaging = launch.spec.exchange.averaging;
         let optimizer = document::optimizer(launch.spec.engine());
-        let arenas = if averaging.is_some_and(Averaging::averages_state) {
+        let arenas = if averaging.is_some_and(AveragingState::averages_state) {
             1 + optimizer.state_len_per_param()
         } else {
             1
         };
-        let options = Options {
+        let options = FabricOptions {
             silence,
             stall: STALL,
-            ..Options::default()
+            ..FabricOptions::default()
         };
-        let by_need = ahead::by_need(launch, network);
+        let by_need = overlap::by_need(launch, network);
         let room = by_need.as_ref().map_or(0, |by_need| {
             let ranges = by_need.ranges();
             log::line(format_args!(
@@ -80,17 +80,17 @@ impl<'a> AllReduce<'a> {
             ));
             ranges.arena()
         });
-        let group = Group::start(
+        let group = CollectiveGroup::start(
             port,
-            seat.coordinator(),
+            role.coordinator(),
             room.max(HEAD + (arenas * len).max(OFFER)),
             choice(launch.spec.exchange.algorithm),
-            matches!(seat, Seat::Chief(_)),
+            matches!(role, MembershipRole::Chief(_)),
             options,
         );
         let group = match group {
             Ok(group) => group,
-            Err(FabricError::NoView(_)) => return Ok(Err(seat.ending(around))),
+            Err(FabricError::NoView(_)) => return Ok(Err(role.ending(ctx))),
             Err(error) => return Err(error.into()),
         };
         let clip_own = OwnClip::of(&launch.spec);
@@ -101,17 +101,17 @@ impl<'a> AllReduce<'a> {
         };
         let codecs = launch.spec.exchange.compression.codecs();
         let seed = launch.spec.engine().seed;
-        let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
+        let coded = codecs.map(|codecs| EncodedAllReduce::new(codecs, network.blocks(), seed));
         let spare = if buckets.len() > 1 || by_need.is_some() || averaging.is_some() {
             len
         } else {
             0
         };
         Ok(Ok(Self {
-            around,
+            ctx,
             group,
-            seat,
-            replica: Replica::new(optimizer, network.blocks(), around.threads)
+            role,
+            replica: Replica::new(optimizer, network.blocks(), ctx.threads)
                 .clipping(OwnClip::of_sum(&launch.spec)),
             buckets,
             by_need,
@@ -120,20 +120,20 @@ impl<'a> AllReduce<'a> {
             coded: coded.transpose()?,
             clip_own,
             gpus,
-            cut: Cut {
+            cut: BatchDivision {
                 workers: Vec::new(),
                 batch: launch.spec.engine().batch as usize,
                 targets: launch.spec.engine().targets_per_example(),
             },
-            noise: Noise::default(),
+            noise: GradientNoise::default(),
             pace: pace(launch.spec.engine()),
             me: launch.task_id,
             step: 0,
             averaging: averaging
-                .map(|method| Averaging::new(method, launch.spec.engine().seed, len)),
+                .map(|method| AveragingState::new(method, launch.spec.engine().seed, len)),
             round: StepStats::default(),
             noticed: None,
-            unsaid: Vec::new(),
+            residual: Vec::new(),
             dealt: None,
             hold: 0,
             held: 0,
@@ -142,22 +142,22 @@ impl<'a> AllReduce<'a> {
 }
 
 /// Returns the progress state of jobs whose batch grows with the workers.
-fn pace(engine: &Engine) -> Option<Pace> {
+fn pace(engine: &Engine) -> Option<ScaleInvariantProgress> {
     match engine.batch_rule {
         BatchRule::Constant => None,
-        BatchRule::AdaScale => Some(Pace::at(0, engine.batch as usize)),
+        BatchRule::AdaScale => Some(ScaleInvariantProgress::at(0, engine.batch as usize)),
     }
 }
 
 /// Within a node every algorithm reads sums directly from shared memory, like the hierarchical one.
 /// So that name only selects the ring between nodes.
-fn choice(algorithm: spec::Algorithm) -> Choice {
-    Choice::Named(match algorithm {
+fn choice(algorithm: spec::Algorithm) -> AlgorithmChoice {
+    AlgorithmChoice::Named(match algorithm {
         // Used where GPUs do not sum.
-        spec::Algorithm::Auto | spec::Algorithm::Nccl => return Choice::Fastest,
-        spec::Algorithm::Ring | spec::Algorithm::Hierarchical => Algorithm::Ring,
-        spec::Algorithm::Tree => Algorithm::Tree,
-        spec::Algorithm::HalvingDoubling => Algorithm::HalvingDoubling,
-        spec::Algorithm::Butterfly => Algorithm::Butterfly,
+        spec::Algorithm::Auto | spec::Algorithm::Nccl => return AlgorithmChoice::Fastest,
+        spec::Algorithm::Ring | spec::Algorithm::Hierarchical => AllReduceAlgorithm::Ring,
+        spec::Algorithm::Tree => AllReduceAlgorithm::Tree,
+        spec::Algorithm::HalvingDoubling => AllReduceAlgorithm::HalvingDoubling,
+        spec::Algorithm::Butterfly => AllReduceAlgorithm::Butterfly,
     })
 }

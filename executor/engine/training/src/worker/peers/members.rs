@@ -2,10 +2,10 @@
 //! batches are cut again.
 
 use super::AllReduce;
-use super::seat::Seat;
+use super::membership_role::MembershipRole;
 use crate::worker::error::WorkerError;
 use crate::worker::head::{count_from_floats, count_to_floats};
-use crate::worker::model::Model;
+use crate::worker::model::WorkerModel;
 use muster_comm::fabric::FabricError;
 use muster_comm::log;
 use muster_compute::clock;
@@ -14,7 +14,7 @@ use muster_model::id::TaskId;
 
 impl AllReduce<'_> {
     /// Transfers the state of training to the joining workers, possibly to this one.
-    pub(super) fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
+    pub(super) fn welcome(&mut self, model: &mut WorkerModel) -> Result<(), FabricError> {
         let mut counts = [0.0; 13];
         counts[..4].copy_from_slice(&count_to_floats(self.step));
         counts[4..8].copy_from_slice(&count_to_floats(self.replica.updates));
@@ -50,14 +50,18 @@ impl AllReduce<'_> {
     }
 
     /// Between two steps: applies a new task set if all workers have agreed on it.
-    pub(super) fn between(&mut self, model: &mut Model, regroup: bool) -> Result<(), FabricError> {
+    pub(super) fn between(
+        &mut self,
+        model: &mut WorkerModel,
+        regroup: bool,
+    ) -> Result<(), FabricError> {
         self.note_the_dead();
         let began = clock::now();
         if regroup {
             if self.group.regroup()? {
                 self.welcome(model)?;
             }
-            if let Seat::Chief(_) = self.seat {
+            if let MembershipRole::Chief(_) = self.role {
                 self.report(&TaskReport::Resized {
                     step: self.step,
                     workers: self.group.view().members.len() as u32,
@@ -70,7 +74,7 @@ impl AllReduce<'_> {
     }
 
     /// Cuts batches among the present members; all have just entered the same view.
-    pub(super) fn recut(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+    pub(super) fn recut(&mut self, model: &mut WorkerModel) -> Result<(), WorkerError> {
         self.group.forget_views();
         let members = &self.group.view().members;
         let workers: Vec<TaskId> = members.iter().map(|member| member.id).collect();
@@ -82,7 +86,7 @@ impl AllReduce<'_> {
     /// another. Two workers with different cuts of a step would compute different means of its sum.
     pub(super) fn recut_after(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         regrouped: bool,
     ) -> Result<(), WorkerError> {
         let summed = self.group.of_last_sum().filter(|_| !regrouped);
@@ -97,7 +101,7 @@ impl AllReduce<'_> {
     /// Cuts batches among `workers`, in order of rank; this worker is one of them.
     pub(super) fn cut_among(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         workers: Vec<TaskId>,
     ) -> Result<(), WorkerError> {
         if workers == self.cut.workers {
@@ -120,7 +124,7 @@ impl AllReduce<'_> {
 
     /// Coordinator: reports workers that left without a goodbye.
     pub(super) fn note_the_dead(&self) {
-        if let Seat::Chief(chair) = &self.seat {
+        if let MembershipRole::Chief(chair) = &self.role {
             for task_id in chair.take_dead() {
                 log::line(format_args!("lost task {task_id} at step {}", self.step));
                 let step = self.step;
@@ -130,7 +134,7 @@ impl AllReduce<'_> {
     }
 
     /// Returns a hash of all that must have the same bits on every worker, for comparison in logs.
-    pub(super) fn fingerprint(&self, model: &Model) -> u64 {
+    pub(super) fn fingerprint(&self, model: &WorkerModel) -> u64 {
         let pace = self.pace.map(|pace| pace.floats(&self.noise));
         let planes = std::iter::once(&model.parameters).chain(&self.replica.state);
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;

@@ -1,56 +1,58 @@
 //! The exchange without parameter servers. Every worker holds parameters and optimizer state;
 //! gradients are summed over all workers, and all make the same update.
 //!
-//! The coordinator keeps the list of members in its membership server ([`office`]). The sum of a
-//! step carries the decisions that all workers must know in its [`head`](super::head). A new task
-//! set takes effect between two steps. Joining workers get the state of the others, dismissed
-//! workers leave, and batches are cut again. The death of a worker in the middle of a step costs
-//! the step only its examples.
+//! The coordinator keeps the list of members in its membership server ([`membership_server`]). The
+//! sum of a step carries the decisions that all workers must know in its [`head`](super::head). A
+//! new task set takes effect between two steps. Joining workers get the state of the others,
+//! dismissed workers leave, and batches are cut again. The death of a worker in the middle of a
+//! step costs the step only its examples.
 
-mod ahead;
 mod averaging;
 mod buckets;
-mod by_need;
 mod coded;
-mod council;
 mod gpus;
 mod join;
 mod members;
-mod office;
-mod pace;
+mod membership;
+mod membership_role;
+mod membership_server;
+mod overlap;
+mod priority_allreduce;
 mod ranges;
 mod replica;
+mod residuals;
 mod round;
-mod seat;
-mod unsaid;
+mod scale_invariant;
 
 use super::clip::OwnClip;
 use super::error::WorkerError;
-use super::exchange::{Answer, Exchange, Trouble};
-use super::head::{HEAD, Head};
-use super::model::Model;
-use super::noise::{self, Noise};
+use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::head::{HEAD, StepMetadata};
+use super::model::WorkerModel;
+use super::noise::{self, GradientNoise};
 use super::progress::StepTimes;
-use super::resume::Start;
-use super::shards::Snapshot;
-use super::train::{Ending, Surroundings};
-use crate::checkpoint::{Contents, Layout};
-use averaging::Averaging;
-use buckets::{Cut, Step, Sums, Way};
-pub use by_need::{ByNeed, Outcome, Scale, Sum, Work};
-use coded::Coded;
-use gpus::Gpus;
-use muster_comm::collective::Group;
+use super::resume::ExchangeStart;
+use super::shards::ShardSnapshot;
+use super::train::{ExitReason, WorkerContext};
+use crate::checkpoint::{Contents, TaskCounts};
+use averaging::AveragingState;
+use buckets::{AllReduceFormat, BatchDivision, BucketStep, BucketSums};
+use coded::EncodedAllReduce;
+use gpus::GpuSums;
+use membership_role::MembershipRole;
+use muster_comm::collective::CollectiveGroup;
 use muster_comm::fabric::{Coordinator, FabricError};
 use muster_comm::log;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
-use pace::{PACE, Pace};
-pub use ranges::Ranges;
+pub use priority_allreduce::{
+    MeanScale, PriorityAllReduce, PriorityStepOutcome, PriorityStepWork, RangeSum,
+};
+pub use ranges::GradientRanges;
 use replica::Replica;
-use seat::Seat;
+use scale_invariant::{PACE, ScaleInvariantProgress};
 use std::ops::Range;
 
 /// Name of the velocity of the averaging centre in checkpoints.
@@ -58,37 +60,37 @@ const VELOCITY: &str = "averaging.velocity";
 
 /// A worker of a job without shards.
 pub(super) struct AllReduce<'a> {
-    around: &'a Surroundings<'a>,
-    group: Group,
-    seat: Seat,
+    ctx: &'a WorkerContext<'a>,
+    group: CollectiveGroup,
+    role: MembershipRole,
     replica: Replica,
     buckets: Vec<Range<usize>>,
     /// Set where steps of several workers use the priority order.
-    by_need: Option<ByNeed>,
+    by_need: Option<PriorityAllReduce>,
     /// Empty where gradients are summed in one piece.
     gradients: Vec<f32>,
     sums: Vec<f32>,
     /// Set where gradients are encoded.
-    coded: Option<Coded>,
+    coded: Option<EncodedAllReduce>,
     /// Set where this worker clips its own gradients before they are encoded.
     clip_own: Option<OwnClip>,
     /// Set where gradients may be summed on the workers' GPUs.
-    gpus: Option<Gpus>,
-    cut: Cut,
-    noise: Noise,
+    gpus: Option<GpuSums>,
+    cut: BatchDivision,
+    noise: GradientNoise,
     /// Set where the batch grows with the workers.
-    pace: Option<Pace>,
+    pace: Option<ScaleInvariantProgress>,
     me: TaskId,
     /// Next step.
     step: u64,
     /// Set where parameters are averaged instead of gradients being summed.
-    averaging: Option<Averaging>,
+    averaging: Option<AveragingState>,
     /// This worker's own counts since the last average.
     round: StepStats,
     /// Coordinator: step at whose beginning a checkpoint is announced.
     noticed: Option<u64>,
     /// Coordinator: residuals of the workers at the beginning of that step, for the checkpoint.
-    unsaid: Vec<(String, Vec<f32>)>,
+    residual: Vec<(String, Vec<f32>)>,
     /// Coordinator: residuals of a checkpoint for the first workers, by rank.
     dealt: Option<Vec<Vec<f32>>>,
     /// Slice number to name with the next sum; 0 for none.
@@ -100,16 +102,16 @@ pub(super) struct AllReduce<'a> {
 impl AllReduce<'_> {
     /// Sends a report for users. Training continues if it cannot be stored.
     fn report(&self, report: &TaskReport) {
-        if let Err(error) = self.around.reporter.report(report) {
+        if let Err(error) = self.ctx.reporter.report(report) {
             log::line(format_args!("could not keep a report: {error}"));
         }
     }
 
     /// Converts the end of all views to this worker's answer.
-    fn parted(&self, error: FabricError) -> Result<Answer, Trouble> {
+    fn parted(&self, error: FabricError) -> Result<ExchangeAnswer, WorkerStepError> {
         match error {
-            FabricError::NoView(_) => Ok(Answer::Interrupted {
-                lost: self.seat.ending(self.around) == Ending::PeerLost,
+            FabricError::NoView(_) => Ok(ExchangeAnswer::Interrupted {
+                lost: self.role.ending(self.ctx) == ExitReason::PeerLost,
             }),
             error => Err(WorkerError::Peers(error).into()),
         }
@@ -127,31 +129,31 @@ impl AllReduce<'_> {
     }
 
     /// Returns this worker's head without its counts.
-    fn own_head(&mut self, step: u64) -> Head {
-        let regroup = match &self.seat {
-            Seat::Chief(chair) => chair.someone_waits(),
-            Seat::Member(_) => false,
+    fn own_head(&mut self, step: u64) -> StepMetadata {
+        let regroup = match &self.role {
+            MembershipRole::Chief(chair) => chair.someone_waits(),
+            MembershipRole::Member(_) => false,
         };
-        self.unsaid.clear();
-        Head {
+        self.residual.clear();
+        StepMetadata {
             regroup,
             keep: self.noticed == Some(step + 1),
             stats: StepStats {
                 hold: self.hold,
                 ..StepStats::default()
             },
-            ..Head::default()
+            ..StepMetadata::default()
         }
     }
 
     fn all_reduce(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         step: u64,
-    ) -> (Result<Sums, FabricError>, StepTimes) {
+    ) -> (Result<BucketSums, FabricError>, StepTimes) {
         let head = self.own_head(step);
         let measures = self.measures(step);
-        let step = Step {
+        let step = BucketStep {
             number: step,
             place: self.pace.map_or(step, |pace| pace.place()),
             cut: &self.cut,
@@ -160,8 +162,11 @@ impl AllReduce<'_> {
             clip: self.clip_own,
         };
         let began = clock::now();
-        let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);
-        let ours = (&mut self.group, &mut way);
+        let mut format = self
+            .coded
+            .as_mut()
+            .map_or(AllReduceFormat::Plain, AllReduceFormat::Coded);
+        let ours = (&mut self.group, &mut format);
         let (sums, mut times) = if self.buckets.len() > 1 && self.cut.workers.len() > 1 {
             buckets::overlapped(
                 ours,
@@ -178,7 +183,11 @@ impl AllReduce<'_> {
     }
 
     /// Acts on the decisions of the sum between the update and the next step.
-    fn after_step(&mut self, model: &mut Model, head: Head) -> Result<Answer, Trouble> {
+    fn after_step(
+        &mut self,
+        model: &mut WorkerModel,
+        head: StepMetadata,
+    ) -> Result<ExchangeAnswer, WorkerStepError> {
         let kept = if head.keep && self.group.is_unbroken() {
             self.gather()
         } else {
@@ -191,15 +200,19 @@ impl AllReduce<'_> {
             return self.parted(error);
         }
         self.recut_after(model, head.regroup)?;
-        Ok(Answer::Parameters {
+        Ok(ExchangeAnswer::Parameters {
             step: self.step,
             stats: head.stats,
         })
     }
 }
 
-impl Exchange for AllReduce<'_> {
-    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+impl WorkerExchange for AllReduce<'_> {
+    fn begin(
+        &mut self,
+        model: &mut WorkerModel,
+        start: &ExchangeStart,
+    ) -> Result<(), WorkerStepError> {
         model.parameters.copy_from_slice(&start.contents.parameters);
         self.replica.fill(start.updates, &start.contents);
         if let Some(averaging) = &mut self.averaging {
@@ -213,12 +226,12 @@ impl Exchange for AllReduce<'_> {
         }
         self.step = start.step;
         if let Some(pace) = &mut self.pace {
-            *pace = Pace::at(start.step, pace.batch());
+            *pace = ScaleInvariantProgress::at(start.step, pace.batch());
             let kept = start.contents.extra(PACE);
             pace.resume(kept.unwrap_or_default(), &mut self.noise);
             // A checkpoint of another job, with another count of steps.
             if pace.step() != start.step {
-                *pace = Pace::at(start.step, pace.batch());
+                *pace = ScaleInvariantProgress::at(start.step, pace.batch());
             }
         }
         let size = self.group.view().members.len();
@@ -233,13 +246,13 @@ impl Exchange for AllReduce<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble> {
+    fn receive(&mut self, model: &mut WorkerModel) -> Result<ExchangeAnswer, WorkerStepError> {
         match self.welcome(model) {
             Ok(()) => {}
             Err(error) => return self.parted(error),
         }
         self.recut(model)?;
-        Ok(Answer::Parameters {
+        Ok(ExchangeAnswer::Parameters {
             step: self.step,
             // A worker admitted before a step at which all workers suspend suspends as well.
             stats: StepStats {
@@ -249,7 +262,11 @@ impl Exchange for AllReduce<'_> {
         })
     }
 
-    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+    fn step(
+        &mut self,
+        model: &mut WorkerModel,
+        step: u64,
+    ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError> {
         if self.averaging.is_some() {
             return self.averaged_step(model, step);
         }
@@ -260,15 +277,15 @@ impl Exchange for AllReduce<'_> {
             return self.step_by_need(model, step);
         }
         let (sums, times) = self.all_reduce(model, step);
-        let Sums { head, parts } = match sums {
+        let BucketSums { head, parts } = match sums {
             Ok(sums) => sums,
             Err(error) => return Ok((self.parted(error)?, times)),
         };
         if head.finish {
-            if let Seat::Member(remote) = &self.seat {
+            if let MembershipRole::Member(remote) = &self.role {
                 remote.wait_for_the_end();
             }
-            return Ok((Answer::Finished, times));
+            return Ok((ExchangeAnswer::Finished, times));
         }
         let sums = match parts.len() {
             1 => &self.group.sums()[HEAD..],
@@ -303,7 +320,11 @@ impl Exchange for AllReduce<'_> {
         Ok((self.after_step(model, head)?, times))
     }
 
-    fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+    fn snapshot(
+        &mut self,
+        model: &mut WorkerModel,
+        mut into: Contents,
+    ) -> Result<ShardSnapshot, WorkerStepError> {
         model.come_down(&mut self.replica.state)?;
         self.replica.copy(&model.parameters, &mut into);
         if let Some(averaging) = &self.averaging {
@@ -318,8 +339,8 @@ impl Exchange for AllReduce<'_> {
         let pace = self.pace.map(|pace| pace.floats(&self.noise));
         let pace = pace.map(|floats| (PACE.to_owned(), floats));
         into.extras.extend(pace);
-        into.extras.extend(self.unsaid.iter().cloned());
-        Ok(Snapshot {
+        into.extras.extend(self.residual.iter().cloned());
+        Ok(ShardSnapshot {
             versions: vec![self.step],
             updates: self.replica.updates,
             counted: StepStats::default(),
@@ -343,14 +364,14 @@ impl Exchange for AllReduce<'_> {
         self.noise.scale()
     }
 
-    fn layout(&self) -> Layout {
-        Layout {
+    fn layout(&self) -> TaskCounts {
+        TaskCounts {
             workers: self.group.view().members.len() as u32,
             ps_shards: 0,
         }
     }
 
-    fn conclude(&mut self, model: &mut Model) -> Result<(), Trouble> {
+    fn conclude(&mut self, model: &mut WorkerModel) -> Result<(), WorkerStepError> {
         let concluded = match &self.averaging {
             // A round has just ended, so all workers have the same parameters. They learn of the
             // end with their next request.
@@ -367,8 +388,11 @@ impl Exchange for AllReduce<'_> {
                 if let Some(by_need) = by_need {
                     by_need.finish(&mut self.group)
                 } else {
-                    let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);
-                    buckets::finish((&mut self.group, &mut way), self.step, &self.buckets)
+                    let mut format = self
+                        .coded
+                        .as_mut()
+                        .map_or(AllReduceFormat::Plain, AllReduceFormat::Coded);
+                    buckets::finish((&mut self.group, &mut format), self.step, &self.buckets)
                 }
             }
         };
@@ -384,16 +408,16 @@ impl Exchange for AllReduce<'_> {
     }
 
     fn goodbye(self: Box<Self>) {
-        let Self { group, seat, .. } = *self;
-        match seat {
-            Seat::Chief(chair) => {
+        let Self { group, role, .. } = *self;
+        match role {
+            MembershipRole::Chief(chair) => {
                 // The others must not form a view without the coordinator when its links end.
                 chair.end();
                 // Before the wait, so that members in the middle of a sum ask for a view.
                 drop(group);
                 chair.close();
             }
-            Seat::Member(remote) => {
+            MembershipRole::Member(remote) => {
                 remote.goodbye();
                 drop(group);
             }

@@ -17,10 +17,10 @@
 //! Proof that members agree: the first sum is the last range on all members. Assume that all
 //! members have summed the same k ranges. Every member then has the same bits of the k-th sum with
 //! its marks, whether it added them itself or received them after a death.
-//! [`muster_comm::collective::Group`] guarantees both. So all compute the same next range. A sum
-//! that a death interrupts is repeated for the same range from the same floats and marks. No clock,
-//! rank, view or message influences the order. The marks of a dead member leave the repeated sum
-//! with its gradients, so the others no longer wait for it.
+//! [`muster_comm::collective::CollectiveGroup`] guarantees both. So all compute the same next
+//! range. A sum that a death interrupts is repeated for the same range from the same floats and
+//! marks. No clock, rank, view or message influences the order. The marks of a dead member leave
+//! the repeated sum with its gradients, so the others no longer wait for it.
 //!
 //! Rejected alternatives: a member that names the next range would name ranges that others do not
 //! have yet, and the network would be idle meanwhile. A separate sum of marks before each range
@@ -28,7 +28,7 @@
 //! pass ends.
 
 use crate::worker::head::HEAD;
-use muster_comm::parts::Order;
+use muster_comm::partitions::PartitionOrder;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -43,9 +43,9 @@ const MOST: usize = 64;
 /// Ranges that tile the parameters in ascending order, in which a forward pass needs them. The same
 /// on all workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ranges(Vec<Range<usize>>);
+pub struct GradientRanges(Vec<Range<usize>>);
 
-impl Ranges {
+impl GradientRanges {
     /// Divides `parameters` parameters.
     #[must_use]
     pub fn new(parameters: usize) -> Self {
@@ -126,17 +126,17 @@ pub fn mark(marks: &mut [f32], ready: usize) {
 
 /// Ranges of a step that are not summed yet.
 #[derive(Debug)]
-pub struct Line {
-    order: Order,
+pub struct RangeQueue {
+    order: PartitionOrder,
     left: BTreeSet<usize>,
     /// All ranges from this one on are known to be ready on all members.
     ready: usize,
 }
 
-impl Line {
+impl RangeQueue {
     /// Creates the queue of `count` ranges.
     #[must_use]
-    pub fn new(count: usize, order: Order) -> Self {
+    pub fn new(count: usize, order: PartitionOrder) -> Self {
         Self {
             order,
             left: (0..count).collect(),
@@ -147,8 +147,8 @@ impl Line {
     /// Returns the range that is summed next; `None` if all are summed.
     pub fn take(&mut self) -> Option<usize> {
         let urgent = match self.order {
-            Order::ByNeed => self.left.range(self.ready..).next(),
-            Order::AsReady => None,
+            PartitionOrder::ByNeed => self.left.range(self.ready..).next(),
+            PartitionOrder::AsReady => None,
         };
         let next = *urgent.or(self.left.last())?;
         self.left.remove(&next);
@@ -173,7 +173,7 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_tile_the_parameters_and_the_arena(parameters in 1usize..40_000_000) {
-            let ranges = Ranges::new(parameters);
+            let ranges = GradientRanges::new(parameters);
             let (mut end, mut arena_end) = (0, 0);
             for at in 0..ranges.count() {
                 prop_assert_eq!(ranges.parameters(at).start, end);
@@ -193,7 +193,7 @@ mod tests {
         fn covering_matches_linear_search(
             parameters in 1usize..2_000, len in 32usize..300, at in 0.0..1.0f64, wide in 1usize..900,
         ) {
-            let ranges = Ranges::of(parameters, len);
+            let ranges = GradientRanges::of(parameters, len);
             let start = (at * parameters as f64) as usize;
             let layer = start..(start + wide).min(parameters);
             let slow = (0..ranges.count()).filter(|&at| {
@@ -212,15 +212,15 @@ mod tests {
             paces in prop::collection::vec((0usize..4, 0usize..4, 0usize..4, 0usize..4), 600),
             deaths in prop::collection::vec((1usize..5, 0usize..MOST), 0..4),
         ) {
-            let mut lines: Vec<Option<Line>> =
-                (0..members).map(|_| Some(Line::new(count, Order::ByNeed))).collect();
+            let mut lines: Vec<Option<RangeQueue>> =
+                (0..members).map(|_| Some(RangeQueue::new(count, PartitionOrder::ByNeed))).collect();
             // First ready range of each member, and of all members of the last sum.
             let mut ready = vec![count; members];
             let (mut known, mut left) = (count, BTreeSet::from_iter(0..count));
             let mut paces = paces.into_iter();
             for summed in 0.. {
                 let takes: Vec<Option<usize>> =
-                    lines.iter_mut().flatten().map(Line::take).collect();
+                    lines.iter_mut().flatten().map(RangeQueue::take).collect();
                 prop_assert!(takes.windows(2).all(|pair| pair[0] == pair[1]));
                 let Some(next) = takes[0] else { break };
                 let urgent = left.range(known..).next().or(left.last()).copied();
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn range_ready_later_overtakes_waiting_ranges() {
-        let mut line = Line::new(6, Order::ByNeed);
+        let mut line = RangeQueue::new(6, PartitionOrder::ByNeed);
         let mut marks = [0.0; MOST];
         let mut order = Vec::new();
         for ready in [4, 2, 2, 1, 0, 0] {
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn as_ready_order_follows_the_backward_pass() {
-        let mut line = Line::new(4, Order::AsReady);
+        let mut line = RangeQueue::new(4, PartitionOrder::AsReady);
         let mut order = Vec::new();
         while let Some(next) = line.take() {
             order.push(next);

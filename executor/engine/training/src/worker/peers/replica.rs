@@ -3,8 +3,8 @@
 //! Sums, rates and parameters have the same bits on every worker, and an update depends on nothing
 //! else. So the replicas stay equal without comparison.
 
-use super::by_need::Sum;
-use crate::checkpoint::{Contents, Plane};
+use super::priority_allreduce::RangeSum;
+use crate::checkpoint::{CheckpointArena, Contents};
 use muster_compute::model::{ParameterBlock, ParameterRole};
 use muster_compute::optimizer::{self, OptimizerConfig, UpdateRule};
 use muster_compute::pages;
@@ -38,7 +38,7 @@ pub struct Replica {
 /// A range of blocks whose gradients are summed over all workers' examples, and the factor to the
 /// mean.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summed {
+pub struct GradientRange {
     pub range: Range<usize>,
     pub scale: f32,
 }
@@ -89,21 +89,21 @@ impl Replica {
 
     /// Returns the norms of gradients of these parameters.
     #[must_use]
-    pub fn norms(&self) -> Norms {
-        Norms {
+    pub fn norms(&self) -> GradientNorms {
+        GradientNorms {
             blocks: Arc::clone(&self.blocks),
             threads: self.threads,
         }
     }
 
-    /// Like [`Norms::square`].
+    /// Like [`GradientNorms::square`].
     #[must_use]
-    pub fn square_norm(&self, sums: &[f32], parts: &[Summed]) -> f64 {
+    pub fn square_norm(&self, sums: &[f32], parts: &[GradientRange]) -> f64 {
         self.norms().square(sums, parts)
     }
 
     /// Restores updates and state from a checkpoint.
-    pub fn fill(&mut self, updates: u64, contents: &Contents<Plane>) {
+    pub fn fill(&mut self, updates: u64, contents: &Contents<CheckpointArena>) {
         self.updates = updates;
         for (plane, kept) in self.state.iter_mut().zip(&contents.state) {
             plane.copy_from_slice(kept);
@@ -122,7 +122,7 @@ impl Replica {
 
     /// Applies the sums of one step; `parts` tile the parameters along blocks. The bits do not
     /// depend on the number of threads.
-    pub fn update(&mut self, parameters: &mut [f32], sums: &[f32], parts: &[Summed]) {
+    pub fn update(&mut self, parameters: &mut [f32], sums: &[f32], parts: &[GradientRange]) {
         let optimizer = self.optimizer.clone();
         self.update_by(&optimizer, parameters, sums, parts);
     }
@@ -133,7 +133,7 @@ impl Replica {
         (step, gain): (u64, f64),
         parameters: &mut [f32],
         sums: &[f32],
-        parts: &[Summed],
+        parts: &[GradientRange],
     ) {
         let optimizer = self.optimizer.for_one(step, gain);
         self.update_by(&optimizer, parameters, sums, parts);
@@ -144,7 +144,7 @@ impl Replica {
         optimizer: &OptimizerConfig,
         parameters: &mut [f32],
         sums: &[f32],
-        parts: &[Summed],
+        parts: &[GradientRange],
     ) {
         let step = self.updates;
         self.updates += 1;
@@ -168,7 +168,7 @@ impl Replica {
     ///
     /// # Panics
     /// Where an update needs more than a value and its state: with clipping, and with LARS.
-    pub fn update_ranges(&mut self, parameters: &mut [f32], sums: &[Sum]) {
+    pub fn update_ranges(&mut self, parameters: &mut [f32], sums: &[RangeSum]) {
         let by_tensor = matches!(self.optimizer.rule, UpdateRule::Lars { .. });
         assert!(
             self.clip_norm.is_none() && !by_tensor,
@@ -187,16 +187,16 @@ impl Replica {
 
 /// Norms of gradients.
 #[derive(Debug, Clone)]
-pub struct Norms {
+pub struct GradientNorms {
     blocks: Blocks,
     threads: usize,
 }
 
-impl Norms {
+impl GradientNorms {
     /// Returns the squared Euclidean norm of the mean gradient of `sums`, whose factors are in
     /// `parts`. Statistics are left out.
     #[must_use]
-    pub fn square(&self, sums: &[f32], parts: &[Summed]) -> f64 {
+    pub fn square(&self, sums: &[f32], parts: &[GradientRange]) -> f64 {
         let gradients: Vec<(&[f32], f32)> = self
             .blocks
             .iter()
@@ -208,13 +208,13 @@ impl Norms {
 }
 
 /// Runs all jobs on up to `threads` threads.
-fn run(jobs: Vec<Job<'_>>, threads: usize, (optimizer, step): (&OptimizerConfig, u64)) {
+fn run(jobs: Vec<ChunkUpdate<'_>>, threads: usize, (optimizer, step): (&OptimizerConfig, u64)) {
     let threads = threads.min(jobs.len() / CHUNKS_PER_THREAD).max(1);
     let share = jobs.len().div_ceil(threads).max(1);
     let mut jobs = jobs.into_iter();
     thread::scope(|scope| {
         for _ in 1..threads {
-            let share: Vec<Job<'_>> = jobs.by_ref().take(share).collect();
+            let share: Vec<ChunkUpdate<'_>> = jobs.by_ref().take(share).collect();
             scope.spawn(move || share.into_iter().for_each(|job| job.run(optimizer, step)));
         }
         jobs.for_each(|job| job.run(optimizer, step));
@@ -228,8 +228,8 @@ fn jobs<'a>(
     state: &'a mut [Vec<f32>],
     parameters: &'a mut [f32],
     (sums, clip): (&'a [f32], f64),
-    parts: &[Summed],
-) -> Vec<Job<'a>> {
+    parts: &[GradientRange],
+) -> Vec<ChunkUpdate<'a>> {
     let by_tensor = matches!(optimizer.rule, UpdateRule::Lars { .. });
     let mut jobs = Vec::new();
     let mut planes = state.iter_mut();
@@ -250,7 +250,7 @@ fn jobs<'a>(
         };
         for (parameters, sum) in block.chunks_mut(CHUNK).zip(sum.chunks(CHUNK)) {
             let len = parameters.len();
-            jobs.push(Job {
+            jobs.push(ChunkUpdate {
                 role: *role,
                 parameters,
                 sum,
@@ -268,15 +268,15 @@ fn jobs_of_ranges<'a>(
     blocks: &[(Range<usize>, ParameterRole)],
     state: &'a mut [Vec<f32>],
     parameters: &'a mut [f32],
-    sums: &'a [Sum],
-) -> Vec<Job<'a>> {
+    sums: &'a [RangeSum],
+) -> Vec<ChunkUpdate<'a>> {
     let mut jobs = Vec::new();
     let mut planes = state.iter_mut();
     let [mut first, mut second] =
         std::array::from_fn(|_| planes.next().map_or(&mut [][..], Vec::as_mut_slice));
     let mut rest = parameters;
     let mut end = 0;
-    for Sum {
+    for RangeSum {
         range,
         scale,
         floats,
@@ -293,7 +293,7 @@ fn jobs_of_ranges<'a>(
             let here = block.start.max(range.start)..block.end.min(range.end);
             let sum = &floats[here.start - range.start..here.end - range.start];
             for sum in sum.chunks(CHUNK) {
-                jobs.push(Job {
+                jobs.push(ChunkUpdate {
                     role: *role,
                     parameters: take(&mut rest, sum.len()),
                     sum,
@@ -308,7 +308,7 @@ fn jobs_of_ranges<'a>(
 }
 
 /// Returns the factor of the part that contains a block.
-fn scale_of(block: &Range<usize>, parts: &[Summed]) -> f32 {
+fn scale_of(block: &Range<usize>, parts: &[GradientRange]) -> f32 {
     let part = parts.iter().find(|part| part.range.contains(&block.start));
     part.map_or(0.0, |part| part.scale)
 }
@@ -327,7 +327,7 @@ fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
 }
 
 /// Update of one chunk.
-struct Job<'a> {
+struct ChunkUpdate<'a> {
     role: ParameterRole,
     parameters: &'a mut [f32],
     sum: &'a [f32],
@@ -336,7 +336,7 @@ struct Job<'a> {
     trust: f32,
 }
 
-impl Job<'_> {
+impl ChunkUpdate<'_> {
     fn run(self, optimizer: &OptimizerConfig, step: u64) {
         if self.role == ParameterRole::Statistic {
             optimizer::follow(self.parameters, self.sum, self.scale);
@@ -372,7 +372,7 @@ mod tests {
         let blocks = ParameterBlock::in_a_row([(4, ParameterRole::Weight)]);
         let mut optimizer = sgd(1.0);
         optimizer.schedule.warmup_steps = 10;
-        let parts = [Summed {
+        let parts = [GradientRange {
             range: 0..4,
             scale: 1.0,
         }];
@@ -424,7 +424,7 @@ mod tests {
             (16_386, 70_013),
             (70_013, len),
         ];
-        let sum = |(start, end): (usize, usize)| Sum {
+        let sum = |(start, end): (usize, usize)| RangeSum {
             range: start..end,
             scale: 0.25,
             floats: sums[start..end].to_vec(),
@@ -434,7 +434,7 @@ mod tests {
             let (mut whole, mut cut) = (replica(), replica());
             let [mut expected, mut found] = [0; 2].map(|_| vec![0.5; len]);
             for _ in 0..3 {
-                let part = Summed {
+                let part = GradientRange {
                     range: 0..len,
                     scale: 0.25,
                 };
@@ -463,8 +463,8 @@ mod tests {
         let sums: Vec<f32> = (0..len)
             .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
             .collect();
-        let parts =
-            [(70_010..len, 0.5), (0..70_010, 0.25)].map(|(range, scale)| Summed { range, scale });
+        let parts = [(70_010..len, 0.5), (0..70_010, 0.25)]
+            .map(|(range, scale)| GradientRange { range, scale });
         let is_statistic = |i: usize| (70_010..70_016).contains(&i);
         let mean = |i: usize| f64::from(sums[i]) * if i < 70_010 { 0.25 } else { 0.5 };
         let squares = (0..len)

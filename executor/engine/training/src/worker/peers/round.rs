@@ -2,23 +2,23 @@
 //! at the end of a round.
 
 use super::averaging::mean;
-use super::replica::Summed;
-use super::{AllReduce, Seat};
-use crate::worker::exchange::{Answer, Trouble};
-use crate::worker::head::{HEAD, Head};
-use crate::worker::model::Model;
+use super::replica::GradientRange;
+use super::{AllReduce, MembershipRole};
+use crate::worker::exchange::{ExchangeAnswer, WorkerStepError};
+use crate::worker::head::{HEAD, StepMetadata};
+use crate::worker::model::WorkerModel;
 use crate::worker::progress::StepTimes;
 use muster_comm::fabric::{Coordinator, FabricError};
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 
 impl AllReduce<'_> {
     /// Does one step on this worker alone, and the end of the round when it is due.
     pub(super) fn averaged_step(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         step: u64,
-    ) -> Result<(Answer, StepTimes), Trouble> {
+    ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError> {
         let mut times = StepTimes::default();
         let rank = self.group.rank();
         let averaging = self.averaging.as_ref().expect("an averaging exchange");
@@ -39,10 +39,10 @@ impl AllReduce<'_> {
                 Err(error) => return Ok((self.parted(error)?, times)),
             };
             if head.finish {
-                if let Seat::Member(remote) = &self.seat {
+                if let MembershipRole::Member(remote) = &self.role {
                     remote.wait_for_the_end();
                 }
-                return Ok((Answer::Finished, times));
+                return Ok((ExchangeAnswer::Finished, times));
             }
             stats = head.stats;
             self.held = head.stats.hold;
@@ -52,14 +52,14 @@ impl AllReduce<'_> {
             self.recut_after(model, head.regroup)?;
         }
         let step = self.step;
-        Ok((Answer::Parameters { step, stats }, times))
+        Ok((ExchangeAnswer::Parameters { step, stats }, times))
     }
 
-    fn train_alone(&mut self, model: &mut Model, step: u64) -> StepTimes {
+    fn train_alone(&mut self, model: &mut WorkerModel, step: u64) -> StepTimes {
         let (stats, times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
         self.round.add(stats);
         if stats.examples > 0 {
-            let whole = Summed {
+            let whole = GradientRange {
                 range: 0..self.gradients.len(),
                 scale: 1.0 / (stats.examples as f32 * self.cut.targets.max(1) as f32),
             };
@@ -73,24 +73,24 @@ impl AllReduce<'_> {
     /// Averages the parameters of all workers. Returns the sum of the heads of the round.
     pub(super) fn end_round(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         finish: bool,
-    ) -> Result<Head, FabricError> {
+    ) -> Result<StepMetadata, FabricError> {
         let averaging = self.averaging.as_mut().expect("an averaging exchange");
-        let regroup = match &self.seat {
-            Seat::Chief(chair) => !finish && chair.someone_waits(),
-            Seat::Member(_) => false,
+        let regroup = match &self.role {
+            MembershipRole::Chief(chair) => !finish && chair.someone_waits(),
+            MembershipRole::Member(_) => false,
         };
         let mut stats = std::mem::take(&mut self.round);
         stats.hold = self.hold;
         let len = model.parameters.len();
         let weight = averaging.weight(stats.examples);
-        let head = Head {
+        let head = StepMetadata {
             stats,
             regroup,
             finish,
             weight,
-            ..Head::default()
+            ..StepMetadata::default()
         };
         let arena = self.group.gradients_mut();
         head.write(arena);
@@ -106,7 +106,7 @@ impl AllReduce<'_> {
         let whole = 0..self.group.gradients_mut().len();
         self.group.all_reduce(whole)?;
         let sums = self.group.sums();
-        let head = Head::read(sums);
+        let head = StepMetadata::read(sums);
         if head.weight > 0.0 {
             let factor = 1.0 / head.weight;
             let (parameters, planes) = sums[HEAD..].split_at(len);
@@ -124,9 +124,9 @@ impl AllReduce<'_> {
     }
 
     /// Gossip: the counts are summed over all workers, the parameters are exchanged in pairs.
-    fn meet_partner(&mut self, model: &mut Model) -> Result<Head, FabricError> {
+    fn meet_partner(&mut self, model: &mut WorkerModel) -> Result<StepMetadata, FabricError> {
         let reduced = self.group.all_reduce(0..HEAD)?;
-        let head = Head::read(self.group.sums());
+        let head = StepMetadata::read(self.group.sums());
         // A worker that received the counts after a death has no partner: the pairs met in the
         // earlier view.
         if head.finish || reduced.view != self.group.view().number {

@@ -1,12 +1,12 @@
 //! Eager steps: a step begins before the answer to the last push has arrived.
 
-use super::super::exchange::{Answer, Trouble};
+use super::super::exchange::{ExchangeAnswer, WorkerStepError};
 use super::super::link::Reply;
-use super::super::model::Model;
+use super::super::model::WorkerModel;
 use super::super::progress::StepTimes;
 use super::super::shards::Eager;
-use super::{Following, Servers, Settled};
-use muster_comm::wire::hello::StepStats;
+use super::{AnswerOutcome, Servers, ViewUpdate};
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 
 impl Servers<'_> {
@@ -15,9 +15,9 @@ impl Servers<'_> {
     pub(super) fn step_eagerly(
         &mut self,
         mut eager: Eager,
-        model: &mut Model,
+        model: &mut WorkerModel,
         step: u64,
-    ) -> Result<(Answer, StepTimes), Trouble> {
+    ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError> {
         let taken = self.eagerly(&mut eager, model, step);
         self.eager = Some(eager);
         taken
@@ -26,9 +26,9 @@ impl Servers<'_> {
     fn eagerly(
         &mut self,
         eager: &mut Eager,
-        model: &mut Model,
+        model: &mut WorkerModel,
         step: u64,
-    ) -> Result<(Answer, StepTimes), Trouble> {
+    ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError> {
         let mut step = step;
         let mut counted = StepStats::default();
         let began = clock::now();
@@ -36,8 +36,8 @@ impl Servers<'_> {
             Some((pushed, reply)) => Some((Some(pushed), Some(reply))),
             None if self.may_look() || !eager.may_read(&self.shards, step) => {
                 let pushed = eager.waiting();
-                let around = self.around;
-                let reply = eager.flush(&mut self.shards, &|| !around.stop.must_hurry())?;
+                let ctx = self.ctx;
+                let reply = eager.flush(&mut self.shards, &|| !ctx.stop.must_hurry())?;
                 Some((pushed, reply))
             }
             None => None,
@@ -68,11 +68,11 @@ impl Servers<'_> {
         if self.noticed == Some(step + 1) {
             self.shards.keep(step + 1)?;
         }
-        let (clip, workers, around) = (self.clip_own, self.workers(), self.around);
+        let (clip, workers, ctx) = (self.clip_own, self.workers(), self.ctx);
         let ((times, computed), reply) = eager.overlap(
             &mut self.shards,
             step,
-            &|| !around.stop.must_hurry(),
+            &|| !ctx.stop.must_hurry(),
             |gradients| {
                 let (stats, times) = model.gradient(step, gradients, &mut |_, _| {});
                 if let Some(clip) = clip {
@@ -101,7 +101,7 @@ impl Servers<'_> {
         if let Some(pushed) = pushed {
             self.tell(pushed)?;
         }
-        let answer = Answer::Parameters {
+        let answer = ExchangeAnswer::Parameters {
             step: next,
             stats: counted,
         };
@@ -113,17 +113,17 @@ impl Servers<'_> {
     fn take_in(
         &mut self,
         eager: &mut Eager,
-        model: &mut Model,
+        model: &mut WorkerModel,
         pushed: Option<u64>,
         reply: Option<Reply>,
-    ) -> Result<Result<Option<(u64, StepStats)>, Answer>, Trouble> {
+    ) -> Result<Result<Option<(u64, StepStats)>, ExchangeAnswer>, WorkerStepError> {
         let (Some(pushed), Some(reply)) = (pushed, reply) else {
             return Ok(Ok(None));
         };
         if let Reply::Parameters { clock, stats } = reply {
             model.parameters.copy_from_slice(eager.fresh());
-            if let Following::Out = self.follow(model)? {
-                return Ok(Err(Answer::Interrupted { lost: false }));
+            if let ViewUpdate::Out = self.follow(model)? {
+                return Ok(Err(ExchangeAnswer::Interrupted { lost: false }));
             }
             return Ok(Ok(Some((clock, stats))));
         }
@@ -132,22 +132,24 @@ impl Servers<'_> {
         self.shards
             .take_answered(eager.fresh(), &mut model.parameters);
         match self.settle(model, pushed, reply, eager.pushed())? {
-            Settled::Reply(Reply::Parameters { clock, stats }) => Ok(Ok(Some((clock, stats)))),
-            Settled::Reply(other) => Ok(Err(other.into())),
-            Settled::Over => Ok(Err(Answer::Interrupted { lost: false })),
+            AnswerOutcome::Reply(Reply::Parameters { clock, stats }) => {
+                Ok(Ok(Some((clock, stats))))
+            }
+            AnswerOutcome::Reply(other) => Ok(Err(other.into())),
+            AnswerOutcome::Over => Ok(Err(ExchangeAnswer::Interrupted { lost: false })),
         }
     }
 
     /// Coordinator: pushes the waiting gradients before the shards are read. Returns the counts
     /// until then. The next step processes the answer and its parameters, because their age decides
     /// whether that step may be computed.
-    pub(super) fn push_what_waits(&mut self) -> Result<StepStats, Trouble> {
+    pub(super) fn push_what_waits(&mut self) -> Result<StepStats, WorkerStepError> {
         let Some(mut eager) = self.eager.take() else {
             return Ok(StepStats::default());
         };
-        let around = self.around;
+        let ctx = self.ctx;
         let pushed = eager.waiting();
-        let flushed = eager.flush(&mut self.shards, &|| !around.stop.must_hurry());
+        let flushed = eager.flush(&mut self.shards, &|| !ctx.stop.must_hurry());
         self.eager = Some(eager);
         let (Some(pushed), Some(mut reply)) = (pushed, flushed?) else {
             return Ok(StepStats::default());

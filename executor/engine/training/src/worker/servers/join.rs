@@ -1,14 +1,14 @@
 //! How a worker finds the shards of its job and joins them.
 
-use super::super::exchange::Trouble;
-use super::super::shards::{Address, Shards};
-use super::super::train::{Ending, Surroundings};
+use super::super::exchange::WorkerStepError;
+use super::super::shards::{ShardAddress, Shards};
+use super::super::train::{ExitReason, WorkerContext};
 use muster_comm::log;
 use muster_comm::wire::WireError;
-use muster_comm::wire::hello::Hello;
+use muster_comm::wire::metadata::Hello;
 use muster_compute::clock;
 use muster_compute::model::Network;
-use muster_model::assignment::{Peer, Peers};
+use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
@@ -25,15 +25,15 @@ pub(super) fn connect(
     revision: u64,
     network: &Network,
     copied: bool,
-    around: &Surroundings<'_>,
-) -> Result<Result<(Shards, Peers), Ending>, Trouble> {
+    ctx: &WorkerContext<'_>,
+) -> Result<Result<(Shards, Peers), ExitReason>, WorkerStepError> {
     let (parameters, targets) = (network.parameter_count(), network.targets() as u64);
     let mut began = clock::now();
     loop {
-        if around.stop.is_set() {
-            return Ok(Err(Ending::Interrupted));
+        if ctx.stop.is_set() {
+            return Ok(Err(ExitReason::Interrupted));
         }
-        let known = (around.peers)()
+        let known = (ctx.peers)()
             .filter(|peers| peers.revision > revision || revision == 0)
             .and_then(|peers| Some((addresses(&peers)?, peers)));
         let Some((addresses, peers)) = known else {
@@ -43,9 +43,9 @@ pub(super) fn connect(
         };
         if !ids(&peers).contains(&me.task_id) {
             log::line("not in the job's task set any more: leaves");
-            return Ok(Err(Ending::Interrupted));
+            return Ok(Err(ExitReason::Interrupted));
         }
-        match Shards::join_near(&addresses, parameters, me, Some(around.sockets)) {
+        match Shards::join_near(&addresses, parameters, me, Some(ctx.sockets)) {
             Ok(shards) => {
                 log::line(format_args!(
                     "shares memory with {} of {} PS shards",
@@ -57,7 +57,7 @@ pub(super) fn connect(
                     peers,
                 )));
             }
-            Err(_) if around.stop.is_set() => return Ok(Err(Ending::Interrupted)),
+            Err(_) if ctx.stop.is_set() => return Ok(Err(ExitReason::Interrupted)),
             Err((_, WireError::Io { .. })) if began.elapsed() < JOIN_PATIENCE => {
                 thread::sleep(PEERS_EVERY);
             }
@@ -67,9 +67,12 @@ pub(super) fn connect(
 }
 
 /// Returns the shards' addresses, once all are known.
-pub(super) fn addresses(peers: &Peers) -> Option<Vec<Address>> {
-    let address = |peer: &Peer| Some((peer.task_id, peer.address.clone()?));
-    let all: Vec<Address> = peers.ps_shards.iter().map(address).collect::<Option<_>>()?;
+pub(super) fn addresses(peers: &Peers) -> Option<Vec<ShardAddress>> {
+    let all: Vec<ShardAddress> = peers
+        .ps_shards
+        .iter()
+        .map(|peer| Some((peer.task_id, peer.address.clone()?)))
+        .collect::<Option<_>>()?;
     (!all.is_empty()).then_some(all)
 }
 

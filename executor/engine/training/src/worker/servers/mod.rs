@@ -8,37 +8,37 @@
 //! a lost worker stays in the shards that completed the step with it. So at most its part of one
 //! step is in some shards and not in others.
 
+mod coordinator;
 mod eager;
 mod join;
-mod lead;
-mod neighbours;
-mod parts;
-mod together;
+mod local_aggregation;
+mod local_group;
+mod partitions;
 
 use super::clip::OwnClip;
 use super::error::WorkerError;
-use super::exchange::{Answer, Exchange, Trouble};
+use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
 use super::link::Reply;
-use super::model::Model;
-use super::noise::{Noise, Parts};
+use super::model::WorkerModel;
+use super::noise::{GradientNoise, NoiseParts};
 use super::progress::StepTimes;
-use super::resume::Start;
-use super::shards::{Eager, Shards, Snapshot, first_view, known};
-use super::train::{Ending, Surroundings};
-use crate::checkpoint::{Contents, Layout, Source};
+use super::resume::ExchangeStart;
+use super::shards::{Eager, ShardSnapshot, Shards, first_view, known};
+use super::train::{ExitReason, WorkerContext};
+use crate::checkpoint::{Contents, ContentsSource, TaskCounts};
+use coordinator::{DepartureDecision, ViewChangeState};
 use join::{addresses, connect, ids};
-use lead::{Decision, Duties};
+use local_group::LocalAggregation;
 use muster_comm::log;
-use muster_comm::squeeze::has_plain_statistics;
-use muster_comm::wire::hello::{Guest, Hello, StepStats};
-use muster_comm::wire::view::View;
+use muster_comm::shard_codec::has_plain_statistics;
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
+use muster_comm::wire::view::TaskSetView;
 use muster_compute::clock;
 use muster_compute::model::Network;
 use muster_compute::pages;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Consistency;
-use neighbours::Neighbours;
-use parts::Exchanged;
+use partitions::ExchangeOutcome;
 use std::time::Duration;
 
 /// A worker of a job with PS shards.
@@ -57,16 +57,16 @@ pub(super) struct Servers<'a> {
     keeps_held_back: bool,
     /// Coordinator: step at whose beginning a checkpoint is announced.
     noticed: Option<u64>,
-    around: &'a Surroundings<'a>,
+    ctx: &'a WorkerContext<'a>,
     /// Set where workers of one node sum their gradients before the push (local aggregation).
-    neighbours: Option<Neighbours>,
+    aggregation: Option<LocalAggregation>,
     gradients: Vec<f32>,
     /// Examples of a step over all workers.
     batch: usize,
     /// Whether each step contains the gradients of all workers.
     all_count: bool,
     /// Averages of the gradient noise, where each step has a mean.
-    noise: Noise,
+    noise: GradientNoise,
     /// Set where the next step begins before the answer to the last one has arrived.
     eager: Option<Eager>,
     /// With eager steps: answer to a push that was made between two steps and is not processed yet,
@@ -74,18 +74,18 @@ pub(super) struct Servers<'a> {
     unread: Option<(u64, Reply)>,
     /// Slice number to name with the next push; 0 for none.
     hold: u64,
-    chief: Option<Duties>,
+    chief: Option<ViewChangeState>,
 }
 
 /// Change of the view by the newest messages.
-enum Following {
+enum ViewUpdate {
     Same,
     Changed,
     Out,
 }
 
 /// Result of an answer.
-enum Settled {
+enum AnswerOutcome {
     Reply(Reply),
     /// This worker leaves, or all do.
     Over,
@@ -101,15 +101,15 @@ impl<'a> Servers<'a> {
         launch: &TaskLaunch,
         rank: u32,
         network: &Network,
-        around: &'a Surroundings<'a>,
-    ) -> Result<Result<Self, Ending>, WorkerError> {
+        ctx: &'a WorkerContext<'a>,
+    ) -> Result<Result<Self, ExitReason>, WorkerError> {
         let me = Hello {
             job_id: launch.job_id,
             secret: launch.secret.clone(),
             task_id: launch.task_id,
             guest: match rank {
-                0 => Guest::Chief,
-                _ => Guest::Worker,
+                0 => ConnectionPurpose::Chief,
+                _ => ConnectionPurpose::Worker,
             },
             to: None,
             says_held: {
@@ -126,12 +126,12 @@ impl<'a> Servers<'a> {
         let parameters = network.parameter_count();
         // Before any shard knows this worker: workers that learn of it there may look for its
         // endpoint here.
-        let neighbours = if launch.spec.exchange.local_aggregation {
-            Neighbours::open(launch, parameters, around)
+        let aggregation = if launch.spec.exchange.local_aggregation {
+            LocalAggregation::open(launch, parameters, ctx)
         } else {
             None
         };
-        let (shards, peers) = match connect(&me, 0, network, copied, around) {
+        let (shards, peers) = match connect(&me, 0, network, copied, ctx) {
             Ok(Ok(joined)) => joined,
             Ok(Err(ending)) => return Ok(Err(ending)),
             Err(trouble) => return trouble.ending().map(Err),
@@ -139,7 +139,7 @@ impl<'a> Servers<'a> {
         let bulk_synchronous = launch.spec.exchange.consistency.is_bulk_synchronous();
         let mut shards = shards
             .with_clip_norm(OwnClip::of_sum(&launch.spec))
-            .in_parts(parts::order(launch, network));
+            .in_parts(partitions::order(launch, network));
         if let Some(codecs) = launch.spec.exchange.compression.codecs() {
             let seed = launch.spec.engine().seed;
             shards.compress(codecs.clone(), network.blocks(), seed)?;
@@ -149,7 +149,7 @@ impl<'a> Servers<'a> {
             exchange.compression.codecs().is_some() && exchange.consistency.backup() == 0;
         Ok(Ok(Self {
             shards,
-            chief: (rank == 0).then(|| Duties::of(network)),
+            chief: (rank == 0).then(|| ViewChangeState::of(network)),
             me,
             peers,
             copied,
@@ -157,12 +157,12 @@ impl<'a> Servers<'a> {
             noticed: None,
             clip_own: OwnClip::of(&launch.spec),
             bulk_synchronous,
-            around,
-            neighbours,
+            ctx,
+            aggregation,
             gradients: pages::zeros(parameters),
             batch: launch.spec.engine().batch as usize,
             all_count: bulk_synchronous && exchange.consistency.backup() == 0,
-            noise: Noise::default(),
+            noise: GradientNoise::default(),
             eager: match exchange.consistency {
                 Consistency::Ssp {
                     staleness,
@@ -177,10 +177,10 @@ impl<'a> Servers<'a> {
     }
 
     /// Enters the newest known view.
-    fn follow(&mut self, model: &mut Model) -> Result<Following, Trouble> {
+    fn follow(&mut self, model: &mut WorkerModel) -> Result<ViewUpdate, WorkerStepError> {
         Ok(match self.shards.follow()? {
-            None => Following::Same,
-            Some(false) => Following::Out,
+            None => ViewUpdate::Same,
+            Some(false) => ViewUpdate::Out,
             Some(true) => {
                 let view = self.shards.view().expect("it was just followed");
                 let (number, workers, ps_shards) =
@@ -190,7 +190,7 @@ impl<'a> Servers<'a> {
                 log::line(format_args!(
                     "view {number}: worker {rank} of {workers}, {ps_shards} PS shards"
                 ));
-                Following::Changed
+                ViewUpdate::Changed
             }
         })
     }
@@ -199,12 +199,12 @@ impl<'a> Servers<'a> {
     /// and views.
     fn settle(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         step: u64,
         reply: Reply,
         gradients: &[f32],
-    ) -> Result<Settled, Trouble> {
-        let stop = &self.around.stop;
+    ) -> Result<AnswerOutcome, WorkerStepError> {
+        let stop = &self.ctx.stop;
         let patience = || !stop.must_hurry();
         let mut reply = reply;
         loop {
@@ -213,55 +213,55 @@ impl<'a> Servers<'a> {
                     let decision = self.decide(step)?;
                     let parameters = &mut model.parameters;
                     match decision {
-                        Decision::Stop => {
-                            return Ok(Settled::Over);
+                        DepartureDecision::Stop => {
+                            return Ok(AnswerOutcome::Over);
                         }
-                        Decision::WaitOn if !patience() => Reply::GaveUp,
-                        Decision::WaitOn => {
+                        DepartureDecision::WaitOn if !patience() => Reply::GaveUp,
+                        DepartureDecision::WaitOn => {
                             self.shards.wait_on(gradients, parameters, &patience)?
                         }
-                        Decision::GoOn if self.bulk_synchronous => {
+                        DepartureDecision::GoOn if self.bulk_synchronous => {
                             self.shards.resume(gradients, parameters, &patience)?
                         }
-                        Decision::GoOn => {
+                        DepartureDecision::GoOn => {
                             self.follow(model)?;
                             self.enter(model)?
                         }
                     }
                 }
                 Reply::Moved => match self.follow(model)? {
-                    Following::Changed => self.enter(model)?,
-                    Following::Same | Following::Out => {
-                        return Ok(Settled::Over);
+                    ViewUpdate::Changed => self.enter(model)?,
+                    ViewUpdate::Same | ViewUpdate::Out => {
+                        return Ok(AnswerOutcome::Over);
                     }
                 },
                 _ => break,
             };
         }
-        Ok(Settled::Reply(reply))
+        Ok(AnswerOutcome::Reply(reply))
     }
 
     /// Waits for parameters under the newest known view.
-    fn enter(&mut self, model: &mut Model) -> Result<Reply, Trouble> {
+    fn enter(&mut self, model: &mut WorkerModel) -> Result<Reply, WorkerStepError> {
         loop {
-            let (stop, around, revision) = (&self.around.stop, self.around, self.peers.revision);
+            let (stop, ctx, revision) = (&self.ctx.stop, self.ctx, self.peers.revision);
             let (is_guest, copied) = (self.shards.view().is_none(), self.copied);
             let patience = || !stop.is_set();
             // A worker that is not admitted yet may have to join other shards.
-            let stays = || (around.peers)().is_none_or(|peers| peers.revision <= revision);
+            let stays = || (ctx.peers)().is_none_or(|peers| peers.revision <= revision);
             let parameters = &mut model.parameters;
             let reply = self.shards.pull(parameters, &patience, &stays)?;
             match (reply, self.follow(model)?) {
-                (_, Following::Out) => return Ok(Reply::Moved),
+                (_, ViewUpdate::Out) => return Ok(Reply::Moved),
                 (Reply::Moved, _) => {}
                 (Reply::GaveUp, _) if is_guest && !stop.is_set() => {
-                    match connect(&self.me, revision, &model.network, copied, around)? {
+                    match connect(&self.me, revision, &model.network, copied, ctx)? {
                         Ok((shards, peers)) => {
                             let before = std::mem::replace(&mut self.shards, shards);
                             self.shards.go_like(before);
                             self.peers = peers;
                         }
-                        Err(Ending::PeerLost) => {
+                        Err(ExitReason::PeerLost) => {
                             return Ok(Reply::Interrupted {
                                 version: 0,
                                 lost: true,
@@ -279,14 +279,14 @@ impl<'a> Servers<'a> {
 impl Servers<'_> {
     /// Pushes waiting gradients, and sets how long the shards wait for residuals. Returns the
     /// counts of the push.
-    fn prepare_snapshot(&mut self) -> Result<StepStats, Trouble> {
+    fn prepare_snapshot(&mut self) -> Result<StepStats, WorkerStepError> {
         let counted = self.push_what_waits()?;
         let usual = self
             .chief
             .as_ref()
-            .map_or(Duration::ZERO, Duties::hears_within);
+            .map_or(Duration::ZERO, ViewChangeState::hears_within);
         // The rest of the grace period is for writing the checkpoint.
-        let limit = self.around.stop.to_wait().unwrap_or(usual);
+        let limit = self.ctx.stop.to_wait().unwrap_or(usual);
         self.shards.hear_within(limit.min(usual));
         Ok(counted)
     }
@@ -294,9 +294,9 @@ impl Servers<'_> {
     /// Adds the workers' residuals, where they were announced.
     fn complete(
         &mut self,
-        mut snapshot: Snapshot,
+        mut snapshot: ShardSnapshot,
         counted: StepStats,
-    ) -> Result<Snapshot, Trouble> {
+    ) -> Result<ShardSnapshot, WorkerStepError> {
         snapshot.counted = counted;
         if self.noticed.is_some() && self.noticed == snapshot.version() {
             let held_back = self.shards.held_back()?;
@@ -306,8 +306,12 @@ impl Servers<'_> {
     }
 }
 
-impl Exchange for Servers<'_> {
-    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+impl WorkerExchange for Servers<'_> {
+    fn begin(
+        &mut self,
+        model: &mut WorkerModel,
+        start: &ExchangeStart,
+    ) -> Result<(), WorkerStepError> {
         let duties = self.chief.as_mut().expect("only the chief begins");
         let addresses = addresses(&self.peers).expect("it has joined them");
         let workers = ids(&self.peers);
@@ -327,7 +331,7 @@ impl Exchange for Servers<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble> {
+    fn receive(&mut self, model: &mut WorkerModel) -> Result<ExchangeAnswer, WorkerStepError> {
         let reply = self.enter(model)?;
         if self.keeps_held_back && matches!(reply, Reply::Parameters { .. }) {
             self.shards.fetch_own()?;
@@ -335,7 +339,11 @@ impl Exchange for Servers<'_> {
         Ok(reply.into())
     }
 
-    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+    fn step(
+        &mut self,
+        model: &mut WorkerModel,
+        step: u64,
+    ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError> {
         if let Some(eager) = self.eager.take() {
             return self.step_eagerly(eager, model, step);
         }
@@ -345,16 +353,16 @@ impl Exchange for Servers<'_> {
             self.follow(model)?;
             self.enter(model)?;
         }
-        let around = self.around;
-        let patience = || !around.stop.must_hurry();
-        let exchanged = if self.neighbours.is_some() {
+        let ctx = self.ctx;
+        let patience = || !ctx.stop.must_hurry();
+        let exchanged = if self.aggregation.is_some() {
             self.exchange_together(model, step, &patience)?
         } else if self.shards.goes_in_parts() {
             self.exchange(model, step, &patience)?
         } else {
             self.exchange_at_once(model, step, &patience)?
         };
-        let Exchanged {
+        let ExchangeOutcome {
             reply,
             mut times,
             computed,
@@ -364,12 +372,12 @@ impl Exchange for Servers<'_> {
         let settled = self.settle(model, step, reply, &gradients);
         self.gradients = gradients;
         let reply = match settled? {
-            Settled::Reply(reply) => reply,
-            Settled::Over => return Ok((Answer::Interrupted { lost: false }, times)),
+            AnswerOutcome::Reply(reply) => reply,
+            AnswerOutcome::Over => return Ok((ExchangeAnswer::Interrupted { lost: false }, times)),
         };
-        if let Following::Out = self.follow(model)? {
+        if let ViewUpdate::Out = self.follow(model)? {
             log::line(format_args!("not in the view after step {step}: leaves"));
-            return Ok((Answer::Interrupted { lost: false }, times));
+            return Ok((ExchangeAnswer::Interrupted { lost: false }, times));
         }
         if self.shards.is_awaited() {
             match self.enter(model)? {
@@ -382,7 +390,7 @@ impl Exchange for Servers<'_> {
         }
         if let Some(part) = self.shards.take_noise().filter(|_| self.all_count) {
             let targets = model.network.targets() as f64;
-            let parts = Parts {
+            let parts = NoiseParts {
                 squares: part.squares as f32,
                 // In units of examples, like the batch.
                 inverses: (part.inverses * targets) as f32,
@@ -397,7 +405,11 @@ impl Exchange for Servers<'_> {
         Ok((reply.into(), times))
     }
 
-    fn snapshot(&mut self, _: &mut Model, into: Contents) -> Result<Snapshot, Trouble> {
+    fn snapshot(
+        &mut self,
+        _: &mut WorkerModel,
+        into: Contents,
+    ) -> Result<ShardSnapshot, WorkerStepError> {
         let counted = self.prepare_snapshot()?;
         let snapshot = self.shards.snapshot(into)?;
         self.complete(snapshot, counted)
@@ -405,12 +417,12 @@ impl Exchange for Servers<'_> {
 
     fn snapshot_from(
         &mut self,
-        _: &mut Model,
+        _: &mut WorkerModel,
         into: Contents,
-    ) -> Result<(Snapshot, Option<Box<dyn Source>>), Trouble> {
+    ) -> Result<(ShardSnapshot, Option<Box<dyn ContentsSource>>), WorkerStepError> {
         let counted = self.prepare_snapshot()?;
         let (snapshot, draw) = self.shards.lend(into)?;
-        let source = draw.map(|draw| Box::new(draw) as Box<dyn Source>);
+        let source = draw.map(|draw| Box::new(draw) as Box<dyn ContentsSource>);
         Ok((self.complete(snapshot, counted)?, source))
     }
 
@@ -436,10 +448,11 @@ impl Exchange for Servers<'_> {
         }
     }
 
-    fn layout(&self) -> Layout {
-        let count =
-            |of: fn(&View) -> usize, before: usize| self.shards.view().map_or(before, of) as u32;
-        Layout {
+    fn layout(&self) -> TaskCounts {
+        let count = |of: fn(&TaskSetView) -> usize, before: usize| {
+            self.shards.view().map_or(before, of) as u32
+        };
+        TaskCounts {
             workers: count(|view| view.workers.len(), self.peers.workers.len()),
             ps_shards: count(|view| view.shards.len(), self.peers.ps_shards.len()),
         }

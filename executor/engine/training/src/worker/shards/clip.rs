@@ -1,10 +1,10 @@
 //! Coordinator: clips a step by the norm of the whole gradient, of which each shard has sent its
 //! part.
 
-use super::super::link::{Patience, Reply, Told};
-use super::at_once::at_once_of;
-use super::rescue::{Rescue, steadily};
-use super::together::Given;
+use super::super::link::{Reply, ShardReply, WaitCondition};
+use super::failover::{LinkFailover, steadily};
+use super::local_aggregation::StepGradients;
+use super::parallel::in_parallel_by_index;
 use super::{ShardFailure, Shards};
 use muster_comm::assign::split_mut;
 use muster_comm::wire::WireError;
@@ -57,27 +57,27 @@ impl Shards {
         self
     }
 
-    /// Answers the norms among `told` with the clip factor, once all norms are known. The shards'
+    /// Answers the norms among `answer` with the clip factor, once all norms are known. The shards'
     /// next answers replace them. `push` is repeated to a promoted replica that lacks it.
     pub(super) fn clip(
         &mut self,
-        told: Vec<(usize, Told)>,
-        push: Option<Given<'_>>,
+        answer: Vec<(usize, ShardReply)>,
+        push: Option<StepGradients<'_>>,
         parameters: &mut [f32],
-        patience: Patience<'_>,
-    ) -> Result<Vec<(usize, Told)>, ShardFailure> {
-        let is_norm = |told: &Told| matches!(told.reply, Reply::Norm { .. });
-        let Some((first, _)) = told.iter().find(|(_, told)| is_norm(told)) else {
-            return Ok(told);
+        patience: WaitCondition<'_>,
+    ) -> Result<Vec<(usize, ShardReply)>, ShardFailure> {
+        let is_norm = |answer: &ShardReply| matches!(answer.reply, Reply::Norm { .. });
+        let Some((first, _)) = answer.iter().find(|(_, answer)| is_norm(answer)) else {
+            return Ok(answer);
         };
         let Some(clipping) = &mut self.clipping else {
-            let got = muster_comm::wire::Kind::Norm;
+            let got = muster_comm::wire::FrameKind::Norm;
             return Err((*first, WireError::Unexpected { got }));
         };
         let (norms, mut others): (Vec<_>, Vec<_>) =
-            told.into_iter().partition(|(_, told)| is_norm(told));
-        for (index, told) in norms {
-            if let Reply::Norm { square } = told.reply {
+            answer.into_iter().partition(|(_, answer)| is_norm(answer));
+        for (index, answer) in norms {
+            if let Reply::Norm { square } = answer.reply {
                 clipping.hear(index, square);
             }
         }
@@ -90,7 +90,7 @@ impl Shards {
         let view = self.view.as_ref().expect("a worker pushes under a view");
         let assignment = view.assignment();
         let announced = self.announced.as_ref();
-        let rescue = Rescue::of(
+        let failover = LinkFailover::of(
             self.copied,
             &self.hello,
             Some(view),
@@ -99,26 +99,27 @@ impl Shards {
         );
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
-        let clipped = at_once_of(links.enumerate().filter(|(index, _)| waiting[*index]).map(
-            |(index, ((link, pieces), mut part))| {
-                let mut is_heir = false;
-                let clip = move || {
-                    steadily(link, rescue, patience, |link| {
-                        if std::mem::replace(&mut is_heir, true)
-                            && let Some(push) = push
-                        {
-                            let to = (&mut *link, index);
-                            let told = push.give(to, clock, pieces, &mut part, patience)?;
-                            if !is_norm(&told) {
-                                return Ok(told);
+        let clipped =
+            in_parallel_by_index(links.enumerate().filter(|(index, _)| waiting[*index]).map(
+                |(index, ((link, pieces), mut part))| {
+                    let mut is_promoted = false;
+                    let clip = move || {
+                        steadily(link, failover, patience, |link| {
+                            if std::mem::replace(&mut is_promoted, true)
+                                && let Some(push) = push
+                            {
+                                let to = (&mut *link, index);
+                                let answer = push.give(to, clock, pieces, &mut part, patience)?;
+                                if !is_norm(&answer) {
+                                    return Ok(answer);
+                                }
                             }
-                        }
-                        link.clip(clock, factor, &mut part, patience)
-                    })
-                };
-                (index, clip)
-            },
-        ))?;
+                            link.clip(clock, factor, &mut part, patience)
+                        })
+                    };
+                    (index, clip)
+                },
+            ))?;
         others.extend(clipped);
         others.sort_by_key(|(index, _)| *index);
         Ok(others)

@@ -6,9 +6,9 @@
 //! a worker that begins step c knows whether its parameters are recent enough (c - s). It waits for
 //! the answer only if they are not. Its own last push is not in the parameters that it reads.
 
-use super::super::link::{Patience, Reply};
+use super::super::link::{Reply, WaitCondition};
 use super::{ShardFailure, Shards};
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use std::thread;
 
 /// Gradients of one worker that are not answered yet.
@@ -80,7 +80,7 @@ impl Eager {
     pub fn flush(
         &mut self,
         shards: &mut Shards,
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
     ) -> Result<Option<Reply>, ShardFailure> {
         let Some((step, stats)) = self.waiting.take() else {
             return Ok(None);
@@ -100,7 +100,7 @@ impl Eager {
         &mut self,
         shards: &mut Shards,
         step: u64,
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
         compute: impl FnOnce(&mut [f32]) -> (StepStats, T),
     ) -> Result<(T, Option<Reply>), ShardFailure> {
         let mut next = std::mem::take(&mut self.next);

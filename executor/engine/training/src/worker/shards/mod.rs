@@ -2,58 +2,59 @@
 //! its own part of the arena. The module also contains the worker's side of a view change.
 //!
 //! - [`pull`]: entering a view.
-//! - [`step`]: a step's gradients and the answers; [`together`]: the summed step of a node's
-//!   workers.
-//! - [`parts`]: a step in partitions during its computation; [`eager`]: eager steps under SSP.
+//! - [`step`]: a step's gradients and the answers; [`local_aggregation`]: the summed step of a
+//!   node's workers.
+//! - [`partitions`]: a step in partitions during its computation; [`eager`]: eager steps under SSP.
 //! - [`clip`]: the coordinator's clip factor.
-//! - [`held`]: residuals of encoded gradients.
-//! - [`lead`]: requests of the coordinator; [`succession`]: the next view.
-//! - [`snapshot`]: the shards' content for a checkpoint, which [`draw`] may transfer later.
-//! - [`rescue`]: failover to replicas.
+//! - [`residuals`]: residuals of encoded gradients.
+//! - [`coordinator`]: requests of the coordinator; [`view_sequence`]: the next view.
+//! - [`snapshot`]: the shards' content for a checkpoint, which [`snapshot_stream`] may transfer
+//!   later.
+//! - [`failover`]: failover to replicas.
 
-mod at_once;
 mod clip;
-mod draw;
+mod coordinator;
 mod eager;
-mod held;
-mod lead;
-mod parts;
+mod failover;
+mod local_aggregation;
+mod parallel;
+mod partitions;
 mod pull;
-mod rescue;
+mod residuals;
 mod snapshot;
+mod snapshot_stream;
 mod step;
-mod succession;
-mod together;
+mod view_sequence;
 
-pub use draw::{Draw, DrawError};
+pub use coordinator::ReshardingResult;
 pub use eager::Eager;
-pub use lead::Moved;
-pub use parts::{Fetch, Pass, Ready};
-pub use snapshot::{Snapshot, known};
-pub use succession::first_view;
+pub use partitions::{GradientSink, ParameterFetch, PartitionedPass};
+pub use snapshot::{ShardSnapshot, known};
+pub use snapshot_stream::{SnapshotStream, SnapshotStreamError};
+pub use view_sequence::first_view;
 
-use super::link::{Link, Reply, Spares, Told, Way};
+use super::link::{Reply, ShardLink, ShardReply, ShardRoute, WorkerBufferPool};
 use clip::Clipping;
 use muster_comm::compress::{Codecs, Feedback, PlanError};
-use muster_comm::parts::{Order, Plan};
-use muster_comm::squeeze::Squeeze;
+use muster_comm::partitions::{PartitionOrder, PartitionPlan};
+use muster_comm::shard_codec::ShardCodec;
 use muster_comm::wire::WireError;
-use muster_comm::wire::hello::{Guest, Hello, NoisePart, PushHead};
-use muster_comm::wire::view::{Change, Departed, View};
+use muster_comm::wire::metadata::{ConnectionPurpose, Hello, NoisePart, PushHead};
+use muster_comm::wire::view::{Departed, TaskSetView, ViewChange};
 use muster_compute::model::ParameterBlock;
 use muster_model::id::TaskId;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Task id of a shard, and its address.
-pub type Address = (TaskId, String);
+pub type ShardAddress = (TaskId, String);
 
 /// Index of a shard, and its error.
 pub type ShardFailure = (usize, WireError);
 
 /// Encoder state of a worker.
 #[derive(Debug)]
-struct Compression {
+struct GradientEncoder {
     codecs: Codecs,
     blocks: Vec<ParameterBlock>,
     feedback: Feedback,
@@ -68,11 +69,11 @@ pub struct Shards {
     /// Folder of the node's endpoints, if it has one.
     sockets: Option<PathBuf>,
     /// The present view; `None` before the first.
-    view: Option<View>,
+    view: Option<TaskSetView>,
     /// In the order of the view's shards, once there is a view.
-    links: Vec<Link>,
+    links: Vec<ShardLink>,
     /// The newest known view, if this worker has not entered it yet.
-    next: Option<View>,
+    next: Option<TaskSetView>,
     /// Whether a link still owes the answer of a push, because of a departed worker.
     owing: Vec<bool>,
     /// Step and head of the newest push.
@@ -80,10 +81,10 @@ pub struct Shards {
     departed: Vec<Departed>,
     /// Shards that may be in the next view. The coordinator has joined them; another worker waits
     /// there for admission.
-    prospects: Vec<Link>,
+    prospects: Vec<ShardLink>,
     /// Coordinator: shards that have left the view, until they have handed over all pieces.
-    retiring: Vec<Link>,
-    compression: Option<Compression>,
+    retiring: Vec<ShardLink>,
+    compression: Option<GradientEncoder>,
     /// The newest layout whose move was checked.
     audited: u64,
     parameters: usize,
@@ -106,12 +107,12 @@ pub struct Shards {
     /// Next step by the newest answer.
     next_step: u64,
     /// Coordinator: the newest announced change, and its first step.
-    announced: Option<(u64, Change)>,
+    announced: Option<(u64, ViewChange)>,
     /// Order of a step's partitions; `None` where a step goes as a whole.
-    parts: Option<Order>,
+    parts: Option<PartitionOrder>,
     /// Partitions of the layout with this number.
-    plan: Option<(u64, Plan)>,
-    spares: Spares,
+    plan: Option<(u64, PartitionPlan)>,
+    spares: WorkerBufferPool,
     /// Coordinator: lost shards and the hosts of their promoted replicas, as far as reported.
     told_of: Vec<(TaskId, TaskId)>,
 }
@@ -122,7 +123,7 @@ impl Shards {
     /// # Errors
     /// The index of the shard that could not be joined, and the cause.
     pub fn join(
-        addresses: &[Address],
+        addresses: &[ShardAddress],
         parameters: usize,
         hello: &Hello,
     ) -> Result<Self, ShardFailure> {
@@ -135,19 +136,19 @@ impl Shards {
     /// # Errors
     /// As [`Self::join`].
     pub fn join_near(
-        addresses: &[Address],
+        addresses: &[ShardAddress],
         parameters: usize,
         hello: &Hello,
         sockets: Option<&Path>,
     ) -> Result<Self, ShardFailure> {
         let mut links = Vec::with_capacity(addresses.len());
         for (index, (shard, address)) in addresses.iter().enumerate() {
-            let way = Way {
+            let route = ShardRoute {
                 address,
                 hosts: vec![*shard],
                 sockets,
             };
-            links.push(Link::join(*shard, &way, hello).map_err(|error| (index, error))?);
+            links.push(ShardLink::join(*shard, &route, hello).map_err(|error| (index, error))?);
         }
         Ok(Self {
             hello: hello.clone(),
@@ -168,14 +169,14 @@ impl Shards {
             clipping: None,
             told_to_keep: false,
             keepers: Vec::new(),
-            hears_within: held::HEARD_WITHIN,
+            hears_within: residuals::HEARD_WITHIN,
             slowest: 0,
             noise: None,
             next_step: 0,
             announced: None,
             parts: None,
             plan: None,
-            spares: Spares::default(),
+            spares: WorkerBufferPool::default(),
             told_of: Vec::new(),
         })
     }
@@ -202,8 +203,8 @@ impl Shards {
         blocks: &[ParameterBlock],
         seed: u64,
     ) -> Result<(), PlanError> {
-        self.compression = Some(Compression {
-            feedback: Squeeze::feedback(&codecs, blocks)?,
+        self.compression = Some(GradientEncoder {
+            feedback: ShardCodec::feedback(&codecs, blocks)?,
             codecs,
             blocks: blocks.to_vec(),
             seed,
@@ -226,14 +227,14 @@ impl Shards {
     }
 
     /// Creates the codecs of the links for the present view.
-    fn squeeze(&mut self) {
+    fn create_codecs(&mut self) {
         let (Some(compression), Some(view)) = (&self.compression, &self.view) else {
             return;
         };
         for link in &mut self.links {
             let pieces = view.pieces(link.shard);
-            let squeeze = Squeeze::new(&compression.codecs, &compression.blocks, pieces);
-            link.squeeze = Some(squeeze.expect("the codecs were tried"));
+            let shard_codec = ShardCodec::new(&compression.codecs, &compression.blocks, pieces);
+            link.shard_codec = Some(shard_codec.expect("the codecs were tried"));
         }
     }
 
@@ -250,13 +251,13 @@ impl Shards {
 
     /// Returns the present view.
     #[must_use]
-    pub fn view(&self) -> Option<&View> {
+    pub fn view(&self) -> Option<&TaskSetView> {
         self.view.as_ref()
     }
 
     /// Returns the newest known view.
     #[must_use]
-    pub fn newest(&self) -> Option<&View> {
+    pub fn newest(&self) -> Option<&TaskSetView> {
         self.next.as_ref().or(self.view.as_ref())
     }
 
@@ -302,17 +303,18 @@ impl Shards {
             links.push(match known {
                 Some(link) => link,
                 None => {
-                    let way = Way {
+                    let route = ShardRoute {
                         address: &holder.address,
                         hosts: view.hosts(holder),
                         sockets: self.sockets.as_deref(),
                     };
-                    Link::join(holder.task_id, &way, &self.hello).map_err(|error| (index, error))?
+                    ShardLink::join(holder.task_id, &route, &self.hello)
+                        .map_err(|error| (index, error))?
                 }
             });
         }
         for (index, mut link) in self.links.drain(..).enumerate() {
-            if self.hello.guest == Guest::Chief {
+            if self.hello.guest == ConnectionPurpose::Chief {
                 link.ask_tally().map_err(|error| (index, error))?;
                 self.retiring.push(link);
             } else if link.is_asked {
@@ -327,11 +329,11 @@ impl Shards {
         self.links = links;
         self.owing = vec![false; self.links.len()];
         self.view = Some(view);
-        self.squeeze();
+        self.create_codecs();
         Ok(Some(true))
     }
 
-    fn heard(&mut self, view: View) {
+    fn heard(&mut self, view: TaskSetView) {
         let known = self.next.as_ref().or(self.view.as_ref());
         if known.is_none_or(|known| view.number > known.number) {
             self.next = Some(view);
@@ -339,7 +341,7 @@ impl Shards {
     }
 
     /// Combines the shards' replies into the most severe one.
-    fn together(&mut self, all: Vec<Told>) -> Reply {
+    fn together(&mut self, all: Vec<ShardReply>) -> Reply {
         let rank = |reply: &Reply| match reply {
             Reply::Parameters { .. } => 0,
             // Answered before the replies are combined.
@@ -352,36 +354,43 @@ impl Shards {
             Reply::GaveUp => 6,
         };
         self.departed.clear();
-        if let Some(slowest) = all.iter().map(|told| told.slowest).min() {
+        if let Some(slowest) = all.iter().map(|answer| answer.slowest).min() {
             self.slowest = slowest;
         }
         // Only measurements of the same step count: after a departure shards may complete a step
         // with different pushes.
-        let mut noise = all.first().map_or(NoisePart::default(), |told| told.noise);
-        all.iter().skip(1).for_each(|told| noise.join(told.noise));
-        if noise.pushes > 1 && all.iter().all(|told| told.noise.pushes == noise.pushes) {
+        let mut noise = all
+            .first()
+            .map_or(NoisePart::default(), |answer| answer.noise);
+        all.iter()
+            .skip(1)
+            .for_each(|answer| noise.join(answer.noise));
+        if noise.pushes > 1 && all.iter().all(|answer| answer.noise.pushes == noise.pushes) {
             self.noise = Some(noise);
         }
         // A promoted replica may not know the slice number that the others name.
-        let named = |told: &Told| match told.reply {
-            Reply::Parameters { stats, .. } => stats.hold,
-            _ => 0,
-        };
-        let held = all.iter().map(named).max().unwrap_or(0);
+        let held = all
+            .iter()
+            .map(|answer| match answer.reply {
+                Reply::Parameters { stats, .. } => stats.hold,
+                _ => 0,
+            })
+            .max()
+            .unwrap_or(0);
         let mut worst: Option<Reply> = None;
-        for told in all {
-            self.told_to_keep |= told.keeps;
-            if let Some(view) = told.view {
+        for answer in all {
+            self.told_to_keep |= answer.keeps;
+            if let Some(view) = answer.view {
                 self.heard(view);
             }
-            for departed in told.departed {
+            for departed in answer.departed {
                 if !self.departed.contains(&departed) {
                     self.departed.push(departed);
                 }
             }
             // The first of equal replies, so that the counts are those of shard 0; and the newest
             // step, if some shards are ahead.
-            match (&mut worst, told.reply) {
+            match (&mut worst, answer.reply) {
                 (Some(Reply::Parameters { clock, .. }), Reply::Parameters { clock: other, .. }) => {
                     *clock = other.max(*clock)
                 }
@@ -397,7 +406,7 @@ impl Shards {
     }
 }
 
-fn take(links: &mut Vec<Link>, shard: TaskId) -> Option<Link> {
+fn take(links: &mut Vec<ShardLink>, shard: TaskId) -> Option<ShardLink> {
     let at = links.iter().position(|link| link.shard == shard)?;
     Some(links.remove(at))
 }

@@ -4,14 +4,14 @@
 //! present view. The worker may be late, while the coordinator waits for it and checks no newer
 //! task set.
 
-use super::super::link::{Begun, Patience, Reply, Told};
-use super::at_once::{at_once, at_once_of};
-use super::rescue::{Rescue, steadily};
+use super::super::link::{PullStart, Reply, ShardReply, WaitCondition};
+use super::failover::{LinkFailover, steadily};
+use super::parallel::{in_parallel, in_parallel_by_index};
 use super::{ShardFailure, Shards};
-use muster_comm::assign::{Piece, load, split_mut};
+use muster_comm::assign::{ParameterPiece, load, split_mut};
 use muster_comm::log;
 use muster_comm::wire::WireError;
-use muster_comm::wire::view::View;
+use muster_comm::wire::view::TaskSetView;
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use std::sync::OnceLock;
@@ -28,25 +28,25 @@ impl Shards {
     pub fn pull(
         &mut self,
         parameters: &mut [f32],
-        patience: Patience<'_>,
-        stays: Patience<'_>,
+        patience: WaitCondition<'_>,
+        stays: WaitCondition<'_>,
     ) -> Result<Reply, ShardFailure> {
         let is_guest = self.view.is_none();
-        let mut named: Vec<Option<View>> = vec![None; self.links.len()];
-        let mut others: Vec<(usize, Told)> = Vec::new();
+        let mut named: Vec<Option<TaskSetView>> = vec![None; self.links.len()];
+        let mut others: Vec<(usize, ShardReply)> = Vec::new();
         for (index, begun) in self.ask_all(patience, stays)?.into_iter().enumerate() {
             match begun {
-                Begun::View(view) => {
+                PullStart::View(view) => {
                     self.heard(view.clone());
                     named[index] = Some(view);
                 }
-                Begun::Other(told) => others.push((index, told)),
+                PullStart::Other(answer) => others.push((index, answer)),
             }
         }
         let Some(newest) = self.next.as_ref().or(self.view.as_ref()) else {
-            return Ok(self.together(others.into_iter().map(|(_, told)| told).collect()));
+            return Ok(self.together(others.into_iter().map(|(_, answer)| answer).collect()));
         };
-        let mut by_shard: Vec<Vec<Piece>> = Vec::with_capacity(self.links.len());
+        let mut by_shard: Vec<Vec<ParameterPiece>> = Vec::with_capacity(self.links.len());
         for (index, (link, named)) in self.links.iter().zip(&named).enumerate() {
             if named
                 .as_ref()
@@ -69,19 +69,21 @@ impl Shards {
         }
         let parts = split_mut(parameters, &by_shard);
         let links = self.links.iter_mut().zip(parts).zip(&named).enumerate();
-        let ended = at_once_of(links.filter_map(|(index, ((link, mut part), named))| {
-            let named = named.as_ref()?;
-            // Parameters in transfer must be read in any case. Those of an earlier layout have
-            // other pieces, and are pulled again.
-            let earlier = (named.layout != newest.layout).then(|| load(named.pieces(link.shard)));
-            let end = move || match earlier {
-                None => link.end_pull(&mut part),
-                Some(values) => link.end_pull(&mut [&mut vec![0.0; values]]),
-            };
-            Some((index, end))
-        }))?;
+        let ended =
+            in_parallel_by_index(links.filter_map(|(index, ((link, mut part), named))| {
+                let named = named.as_ref()?;
+                // Parameters in transfer must be read in any case. Those of an earlier layout have
+                // other pieces, and are pulled again.
+                let earlier =
+                    (named.layout != newest.layout).then(|| load(named.pieces(link.shard)));
+                let end = move || match earlier {
+                    None => link.end_pull(&mut part),
+                    Some(values) => link.end_pull(&mut [&mut vec![0.0; values]]),
+                };
+                Some((index, end))
+            }))?;
         others.extend(ended);
-        let reply = self.together(others.into_iter().map(|(_, told)| told).collect());
+        let reply = self.together(others.into_iter().map(|(_, answer)| answer).collect());
         Ok(match reply {
             Reply::Parameters { .. } if !all_were_asked || !all_named_it => Reply::Moved,
             // The worker stopped waiting at one shard, and another shard has admitted it.
@@ -95,38 +97,38 @@ impl Shards {
     /// loss of a shard that is not needed is no failure.
     fn ask_all(
         &mut self,
-        patience: Patience<'_>,
-        stays: Patience<'_>,
-    ) -> Result<Vec<Begun>, ShardFailure> {
+        patience: WaitCondition<'_>,
+        stays: WaitCondition<'_>,
+    ) -> Result<Vec<PullStart>, ShardFailure> {
         let known = self.view.as_ref().map_or(0, |view| view.number);
         let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
-        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        let failover = LinkFailover::of(self.copied, &self.hello, view, self.next_step, announced);
         // The first view that a shard names; those of other shards are the same, or have the same
         // shards.
-        let named: OnceLock<View> = OnceLock::new();
+        let named: OnceLock<TaskSetView> = OnceLock::new();
         let waits_at = |shard: TaskId| match named.get() {
             _ if known > 0 => true,
             Some(view) => view.has_shard(shard),
             None => stays(),
         };
-        at_once(self.links.iter_mut().map(|link| {
+        in_parallel(self.links.iter_mut().map(|link| {
             let (named, waits_at, shard) = (&named, &waits_at, link.shard);
             move || {
                 let patience = || patience() && waits_at(shard);
-                let begun = steadily(link, rescue, &patience, |link| {
+                let begun = steadily(link, failover, &patience, |link| {
                     link.begin_pull(known, &patience)
                 });
                 match begun {
-                    Ok(Begun::View(view)) => {
+                    Ok(PullStart::View(view)) => {
                         let _ = named.set(view.clone());
-                        Ok(Begun::View(view))
+                        Ok(PullStart::View(view))
                     }
                     Err(error) if !waits_at(shard) => {
                         log::line(format_args!(
                             "lost PS shard {shard}, at which it does not wait any more: {}",
                             chain(&error)
                         ));
-                        Ok(Begun::Other(Reply::GaveUp.into()))
+                        Ok(PullStart::Other(Reply::GaveUp.into()))
                     }
                     begun => begun,
                 }

@@ -1,14 +1,14 @@
 //! Content of the shards for a checkpoint: read at once, or copied into snapshot buffers that are
 //! read while training continues.
 
-use super::at_once::at_once;
-use super::draw::Draw;
-use super::rescue::{Rescue, steadily};
+use super::failover::{LinkFailover, steadily};
+use super::parallel::in_parallel;
+use super::snapshot_stream::SnapshotStream;
 use super::{ShardFailure, Shards};
 use crate::checkpoint::Contents;
-use crate::worker::link::Lent;
-use muster_comm::assign::{Piece, split_mut};
-use muster_comm::wire::hello::{HALF_DONE, StepStats};
+use crate::worker::link::SnapshotId;
+use muster_comm::assign::{ParameterPiece, split_mut};
+use muster_comm::wire::metadata::{HALF_DONE, StepStats};
 use std::ops::Deref;
 
 /// Name of the known parameters in checkpoints: those that the workers have, where answers are
@@ -17,7 +17,7 @@ pub const KNOWN: &str = "compress.known";
 
 /// Content of the shards at the coordinator's request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
+pub struct ShardSnapshot {
     /// Version of each shard. Training can continue from here only if all are equal.
     pub versions: Vec<u64>,
     /// Smallest number of updates of any shard; all are equal under BSP.
@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub contents: Contents,
 }
 
-impl Snapshot {
+impl ShardSnapshot {
     /// Creates a snapshot from version and updates of each shard.
     fn of(read: &[(u64, u64)], contents: Contents) -> Self {
         Self {
@@ -52,36 +52,40 @@ impl Shards {
     ///
     /// # Errors
     /// As [`Self::join`].
-    pub fn snapshot(&mut self, contents: Contents) -> Result<Snapshot, ShardFailure> {
+    pub fn snapshot(&mut self, contents: Contents) -> Result<ShardSnapshot, ShardFailure> {
         let (mut contents, assignment) = self.laid_out(contents);
         let parts = shares(&mut contents, &assignment);
         let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
-        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        let failover = LinkFailover::of(self.copied, &self.hello, view, self.next_step, announced);
         let links = self.links.iter_mut().zip(parts);
         let within = self.hears_within;
-        let read = at_once(links.map(|(link, mut part)| {
+        let read = in_parallel(links.map(|(link, mut part)| {
             move || {
-                steadily(link, rescue, &|| true, |link| {
+                steadily(link, failover, &|| true, |link| {
                     link.snapshot(within, &mut part)
                 })
             }
         }))?;
-        Ok(Snapshot::of(&read, contents))
+        Ok(ShardSnapshot::of(&read, contents))
     }
 
-    /// Coordinator: makes every shard copy its content into its snapshot buffer. The [`Draw`] fills
-    /// the contents later, independently of the following steps. If a shard of an older release
-    /// accepts no second connection, the contents are read at once and there is no [`Draw`].
+    /// Coordinator: makes every shard copy its content into its snapshot buffer. The
+    /// [`SnapshotStream`] fills the contents later, independently of the following steps. If a
+    /// shard of an older release accepts no second connection, the contents are read at once and
+    /// there is no [`SnapshotStream`].
     ///
     /// # Errors
     /// As [`Self::join`].
-    pub fn lend(&mut self, contents: Contents) -> Result<(Snapshot, Option<Draw>), ShardFailure> {
+    pub fn lend(
+        &mut self,
+        contents: Contents,
+    ) -> Result<(ShardSnapshot, Option<SnapshotStream>), ShardFailure> {
         let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
-        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        let failover = LinkFailover::of(self.copied, &self.hello, view, self.next_step, announced);
         let (hello, within) = (&self.hello, self.hears_within);
-        let lent = at_once(self.links.iter_mut().map(|link| {
+        let lent = in_parallel(self.links.iter_mut().map(|link| {
             move || {
-                steadily(link, rescue, &|| true, |link| {
+                steadily(link, failover, &|| true, |link| {
                     // For a replica that was promoted meanwhile, to its host as well.
                     if link.open_side(hello) {
                         link.lend(within).map(Some)
@@ -91,7 +95,7 @@ impl Shards {
                 })
             }
         }))?;
-        let Some(lent) = lent.into_iter().collect::<Option<Vec<Lent>>>() else {
+        let Some(lent) = lent.into_iter().collect::<Option<Vec<SnapshotId>>>() else {
             return Ok((self.snapshot(contents)?, None));
         };
         let (contents, assignment) = self.laid_out(contents);
@@ -101,12 +105,12 @@ impl Shards {
             .collect();
         let links = self.links.iter().zip(&lent);
         let sides = links.map(|(link, &lent)| (link.shard, link.side(), lent));
-        let draw = Draw::of(sides.collect(), assignment);
-        Ok((Snapshot::of(&read, contents), Some(draw)))
+        let draw = SnapshotStream::of(sides.collect(), assignment);
+        Ok((ShardSnapshot::of(&read, contents), Some(draw)))
     }
 
     /// Allocates memory for the shards' content. Returns it with the pieces of each shard.
-    fn laid_out(&self, mut contents: Contents) -> (Contents, Vec<Vec<Piece>>) {
+    fn laid_out(&self, mut contents: Contents) -> (Contents, Vec<Vec<ParameterPiece>>) {
         let view = self.view.as_ref().expect("the chief has begun");
         contents.fit(self.parameters, self.links[0].state_per_parameter());
         if self.links[0].keeps_known() {
@@ -122,7 +126,7 @@ impl Shards {
 /// Returns each shard's share of the contents, in the order of the shard.
 pub(super) fn shares<'a>(
     contents: &'a mut Contents,
-    assignment: &[Vec<Piece>],
+    assignment: &[Vec<ParameterPiece>],
 ) -> Vec<Vec<&'a mut [f32]>> {
     let known = contents.extras.iter_mut().filter(|(name, _)| name == KNOWN);
     let arenas = std::iter::once(&mut contents.parameters)

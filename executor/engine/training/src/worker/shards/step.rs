@@ -1,13 +1,13 @@
 //! A step's gradients to all shards, and the parameters back.
 
-use super::super::link::{HeldBack, Patience, Reply, Told};
-use super::at_once::{at_once, at_once_of};
-use super::rescue::{Rescue, steadily};
-use super::together::Given;
+use super::super::link::{Reply, ShardReply, WaitCondition, WorkerResidual};
+use super::failover::{LinkFailover, steadily};
+use super::local_aggregation::StepGradients;
+use super::parallel::{in_parallel, in_parallel_by_index};
 use super::{ShardFailure, Shards};
 use muster_comm::assign::split_mut;
-use muster_comm::squeeze::Salt;
-use muster_comm::wire::hello::{PushHead, StepStats};
+use muster_comm::shard_codec::Salt;
+use muster_comm::wire::metadata::{PushHead, StepStats};
 use std::sync::Mutex;
 
 impl Shards {
@@ -21,9 +21,9 @@ impl Shards {
         stats: StepStats,
         gradients: &[f32],
         parameters: &mut [f32],
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
     ) -> Result<Reply, ShardFailure> {
-        let given = Given::alone(self.head(stats), gradients);
+        let given = StepGradients::alone(self.head(stats), gradients);
         self.give(clock, given, parameters, patience)
     }
 
@@ -40,9 +40,9 @@ impl Shards {
     pub(super) fn give(
         &mut self,
         clock: u64,
-        given: Given<'_>,
+        given: StepGradients<'_>,
         parameters: &mut [f32],
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
     ) -> Result<Reply, ShardFailure> {
         let view = self.view.as_ref().expect("a worker pushes under a view");
         let assignment = view.assignment();
@@ -51,7 +51,7 @@ impl Shards {
             clipping.begin(clock, self.links.len());
         }
         let announced = self.announced.as_ref();
-        let rescue = Rescue::of(
+        let failover = LinkFailover::of(
             self.copied,
             &self.hello,
             Some(view),
@@ -70,27 +70,27 @@ impl Shards {
         let of = self.hello.task_id;
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
-        let told = at_once(
+        let answer = in_parallel(
             links
                 .enumerate()
                 .map(|(index, ((link, pieces), mut part))| {
                     let encoding = &encoding;
                     move || {
                         if let Some((salt, feedback)) = encoding {
-                            let held = HeldBack { of, feedback };
+                            let residual = WorkerResidual { of, feedback };
                             let head = given.head.to_shard(index);
-                            let gradients = (*salt, given.gradients, held);
+                            let gradients = (*salt, given.gradients, residual);
                             return link
                                 .squeezed_push_pull(clock, head, gradients, &mut part, patience);
                         }
-                        steadily(link, rescue, patience, |link| {
+                        steadily(link, failover, patience, |link| {
                             given.give((link, index), clock, pieces, &mut part, patience)
                         })
                     }
                 }),
         )?;
-        let told = told.into_iter().enumerate().collect();
-        self.settle(told, Some(given), parameters, patience)
+        let answer = answer.into_iter().enumerate().collect();
+        self.settle(answer, Some(given), parameters, patience)
     }
 
     /// Coordinator: receives the pending answers after its decision on departed workers.
@@ -102,7 +102,7 @@ impl Shards {
         &mut self,
         gradients: &[f32],
         parameters: &mut [f32],
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
     ) -> Result<Reply, ShardFailure> {
         self.hear_on(false, gradients, parameters, patience)
     }
@@ -115,7 +115,7 @@ impl Shards {
         &mut self,
         gradients: &[f32],
         parameters: &mut [f32],
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
     ) -> Result<Reply, ShardFailure> {
         self.hear_on(true, gradients, parameters, patience)
     }
@@ -125,40 +125,41 @@ impl Shards {
         asks: bool,
         gradients: &[f32],
         parameters: &mut [f32],
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
     ) -> Result<Reply, ShardFailure> {
         let view = self.view.as_ref().expect("a worker pushes under a view");
         let (clock, head) = self.pushed.expect("there is a push to be answered");
-        let given = Given::alone(head, gradients);
+        let given = StepGradients::alone(head, gradients);
         let assignment = view.assignment();
         let (copied, hello) = (self.copied, &self.hello);
         let announced = self.announced.as_ref();
-        let rescue = Rescue::of(copied, hello, Some(view), self.next_step, announced);
+        let failover = LinkFailover::of(copied, hello, Some(view), self.next_step, announced);
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
         let (owing, in_parts) = (&self.owing, self.parts.is_some());
-        let told = at_once_of(links.enumerate().filter(|(index, _)| owing[*index]).map(
-            |(index, ((link, pieces), mut part))| {
-                let again = move || {
-                    steadily(link, rescue, patience, |link| {
-                        if !link.is_pushed_to {
-                            // Its replica was promoted after it had reported the departures.
-                            let to = (link, index);
-                            return given.give(to, clock, pieces, &mut part, patience);
-                        }
-                        if asks {
-                            link.resume()?;
-                        }
-                        if in_parts {
-                            return Self::hear_parts(link, view, patience, &mut part);
-                        }
-                        link.reply(None, &mut part, patience)
-                    })
-                };
-                (index, again)
-            },
-        ))?;
-        self.settle(told, Some(given), parameters, patience)
+        let answer =
+            in_parallel_by_index(links.enumerate().filter(|(index, _)| owing[*index]).map(
+                |(index, ((link, pieces), mut part))| {
+                    let again = move || {
+                        steadily(link, failover, patience, |link| {
+                            if !link.is_pushed_to {
+                                // Its replica was promoted after it had reported the departures.
+                                let to = (link, index);
+                                return given.give(to, clock, pieces, &mut part, patience);
+                            }
+                            if asks {
+                                link.resume()?;
+                            }
+                            if in_parts {
+                                return Self::hear_parts(link, view, patience, &mut part);
+                            }
+                            link.reply(None, &mut part, patience)
+                        })
+                    };
+                    (index, again)
+                },
+            ))?;
+        self.settle(answer, Some(given), parameters, patience)
     }
 
     /// Copies the parameters of the shards that owe no answer.
@@ -179,16 +180,16 @@ impl Shards {
     /// Combines these answers, after norms among them are answered.
     pub(super) fn settle(
         &mut self,
-        told: Vec<(usize, Told)>,
-        push: Option<Given<'_>>,
+        answer: Vec<(usize, ShardReply)>,
+        push: Option<StepGradients<'_>>,
         parameters: &mut [f32],
-        patience: Patience<'_>,
+        patience: WaitCondition<'_>,
     ) -> Result<Reply, ShardFailure> {
-        let told = self.clip(told, push, parameters, patience)?;
+        let answer = self.clip(answer, push, parameters, patience)?;
         self.owing = vec![false; self.links.len()];
-        for (index, told) in &told {
-            self.owing[*index] = told.reply == Reply::Gone;
+        for (index, answer) in &answer {
+            self.owing[*index] = answer.reply == Reply::Gone;
         }
-        Ok(self.together(told.into_iter().map(|(_, told)| told).collect()))
+        Ok(self.together(answer.into_iter().map(|(_, answer)| answer).collect()))
     }
 }

@@ -14,48 +14,48 @@
 //! worker to its own next gradients. So a change of members loses only the residuals of dead
 //! members.
 
-mod kept;
+mod residuals;
 #[cfg(test)]
 mod tests;
 mod units;
 
 use crate::worker::head::HEAD;
-use muster_comm::collective::{Algorithm, Group, Reduced, all_reduce};
+use muster_comm::collective::{AllReduceAlgorithm, CollectiveGroup, Reduced, all_reduce};
 use muster_comm::compress::{
-    CHUNK, Codec, CodecConfig, Codecs, Encoding, Feedback, HalfFormat, Key, Mode, Plan, PlanError,
-    Plane, Rounding, State, build,
+    CHUNK, Codec, CodecConfig, CodecPlan, Codecs, DecodeMode, Encoding, EncodingKey, Feedback,
+    FeedbackPlane, FeedbackState, HalfFormat, PlanError, Rounding, build,
 };
 use muster_comm::fabric::{FabricError, Mesh};
-use muster_comm::squeeze::by_largest;
+use muster_comm::shard_codec::by_largest;
 use muster_compute::model::ParameterBlock;
 use std::ops::Range;
 use std::sync::Arc;
-use units::{Unit, deal, decode, own_units, span, trade, units};
+use units::{EncodingUnit, deal, decode, own_units, span, trade, units};
 
 /// Number of the second leg's random stream; it differs from all ranks.
 const SECOND_LEG: u64 = 0x6261_636b;
 
 /// Encoded all-reduce of one worker.
 #[derive(Debug)]
-pub struct Coded {
-    plan: Plan,
+pub struct EncodedAllReduce {
+    plan: CodecPlan,
     /// Codecs of the second leg, by block.
     back: Vec<Arc<dyn Codec>>,
     seed: u64,
     feedback: Feedback,
     /// Residual of the sums that this worker owned; as long as the parameters.
-    held: Vec<f32>,
-    /// Ranges in which `held` may differ from 0.
-    holds: Vec<Range<usize>>,
-    sent: Encoded,
-    pending: Pending,
+    sum_residual: Vec<f32>,
+    /// Ranges in which `sum_residual` may differ from 0.
+    residual_ranges: Vec<Range<usize>>,
+    sent: EncodedGradients,
+    pending: PendingResidual,
 }
 
 /// Encoded gradients of this step, unit after unit, each aligned to a word.
 #[derive(Debug, Default)]
-struct Encoded {
+struct EncodedGradients {
     step: u64,
-    units: Vec<Unit>,
+    units: Vec<EncodingUnit>,
     words: Vec<u32>,
     /// End of each unit's words.
     ends: Vec<usize>,
@@ -63,13 +63,13 @@ struct Encoded {
 
 /// Residual that this worker has if the sum of `view` is completed.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingResidual {
     view: u64,
     range: Range<usize>,
-    held: Vec<f32>,
+    sum_residual: Vec<f32>,
 }
 
-impl Coded {
+impl EncodedAllReduce {
     /// Creates an all-reduce without residuals.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Coded {
         let named = blocks
             .iter()
             .map(|block| (block.name.as_str(), block.range(), block.role));
-        let plan = Plan::new(codecs, named)?;
+        let plan = CodecPlan::new(codecs, named)?;
         let back = plan.blocks().iter().map(|block| {
             build(&back(block.config)).map_err(|source| PlanError::Codec {
                 name: block.name.clone(),
@@ -88,23 +88,24 @@ impl Coded {
         Ok(Self {
             back: back.collect::<Result<_, _>>()?,
             feedback: Feedback::new(&plan),
-            held: vec![0.0; plan.arena_len()],
-            holds: Vec::new(),
-            sent: Encoded::default(),
-            pending: Pending::default(),
+            sum_residual: vec![0.0; plan.arena_len()],
+            residual_ranges: Vec::new(),
+            sent: EncodedGradients::default(),
+            pending: PendingResidual::default(),
             plan,
             seed,
         })
     }
 
-    /// Like [`Group::all_reduce`], for the gradients in `arena`, which are whole blocks. The sums
-    /// are the decoded ones. The head is summed without a codec, if `arena` begins with it.
+    /// Like [`CollectiveGroup::all_reduce`], for the gradients in `arena`, which are whole blocks.
+    /// The sums are the decoded ones. The head is summed without a codec, if `arena` begins with
+    /// it.
     ///
     /// # Errors
     /// [`FabricError`].
     pub fn all_reduce(
         &mut self,
-        group: &mut Group,
+        group: &mut CollectiveGroup,
         step: u64,
         arena: Range<usize>,
     ) -> Result<Reduced, FabricError> {
@@ -120,7 +121,7 @@ impl Coded {
             // The sum of the heads proves that all members are present and no longer need the
             // previous sums.
             let mut heads = [0.0; HEAD];
-            all_reduce(mesh, Algorithm::Tree, &[], &head, &mut heads)?;
+            all_reduce(mesh, AllReduceAlgorithm::Tree, &[], &head, &mut heads)?;
             if arena.start == 0 {
                 output[..HEAD].copy_from_slice(&heads);
             }
@@ -141,18 +142,18 @@ impl Coded {
     ) {
         let units = units(&self.plan, &bucket);
         let own = span(&units, deal(&units, size)[rank].clone());
-        for held in std::mem::take(&mut self.holds) {
+        for range in std::mem::take(&mut self.residual_ranges) {
             for part in [
-                held.start..held.end.min(bucket.start),
-                held.start.max(own.start)..held.end.min(own.end),
-                held.start.max(bucket.end)..held.end,
+                range.start..range.end.min(bucket.start),
+                range.start.max(own.start)..range.end.min(own.end),
+                range.start.max(bucket.end)..range.end,
             ] {
                 self.keep(part);
             }
-            let (a, b) = (held.start.max(bucket.start), held.end.min(bucket.end));
+            let (a, b) = (range.start.max(bucket.start), range.end.min(bucket.end));
             for part in [a..b.min(own.start.max(a)), a.max(own.end.min(b))..b] {
                 for at in part {
-                    gradients[at] += std::mem::take(&mut self.held[at]);
+                    gradients[at] += std::mem::take(&mut self.sum_residual[at]);
                 }
             }
         }
@@ -160,7 +161,7 @@ impl Coded {
         let sent = &mut self.sent;
         sent.step = step;
         sent.ends.clear();
-        let most = |unit: &Unit| {
+        let most = |unit: &EncodingUnit| {
             let codec = self.plan.blocks()[unit.block].codec();
             codec.max_chunk_bytes(unit.range.len()).div_ceil(4)
         };
@@ -168,7 +169,7 @@ impl Coded {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut sent.words);
         let mut written = 0;
         let mut next = 0;
-        while let Some(Unit { block, .. }) = units.get(next) {
+        while let Some(EncodingUnit { block, .. }) = units.get(next) {
             let mut encoding = self
                 .plan
                 .begin(seed, step, *block, gradients, &mut self.feedback);
@@ -185,8 +186,8 @@ impl Coded {
     }
 
     fn keep(&mut self, range: Range<usize>) {
-        if !range.is_empty() && !self.holds.contains(&range) {
-            self.holds.push(range);
+        if !range.is_empty() && !self.residual_ranges.contains(&range) {
+            self.residual_ranges.push(range);
         }
     }
 
@@ -198,7 +199,7 @@ impl Coded {
         view: u64,
         output: &mut [f32],
     ) -> Result<(), FabricError> {
-        let Encoded {
+        let EncodedGradients {
             step,
             units,
             words,
@@ -225,10 +226,10 @@ impl Coded {
                 words
             };
             let mode = match contributor {
-                0 => Mode::Overwrite,
-                _ => Mode::Add,
+                0 => DecodeMode::Overwrite,
+                _ => DecodeMode::Add,
             };
-            let codec = |unit: &Unit| self.plan.blocks()[unit.block].codec();
+            let codec = |unit: &EncodingUnit| self.plan.blocks()[unit.block].codec();
             decode(own, codec, words, output, mode)
                 .ok_or(FabricError::Nonsense { rank: contributor })?;
         }
@@ -240,13 +241,15 @@ impl Coded {
         }
         let step = *step;
         let sum = self.encode_sum(step, dealt[rank].clone(), output);
-        let (units, back) = (&self.sent.units, |unit: &Unit| &*self.back[unit.block]);
+        let (units, back) = (&self.sent.units, |unit: &EncodingUnit| {
+            &*self.back[unit.block]
+        });
         decode(
             own_units(units, &dealt, rank),
             back,
             &sum,
             output,
-            Mode::Overwrite,
+            DecodeMode::Overwrite,
         )
         .expect("its own encoding");
         for hop in 1..size {
@@ -254,7 +257,7 @@ impl Coded {
             let theirs = own_units(units, &dealt, from);
             let most = theirs.iter().map(|unit| self.most_words(unit)).sum();
             let words = trade(mesh, (to, &sum), (from, most))?;
-            decode(theirs, back, &words, output, Mode::Overwrite)
+            decode(theirs, back, &words, output, DecodeMode::Overwrite)
                 .ok_or(FabricError::Nonsense { rank: from })?;
         }
         Ok(())
@@ -263,24 +266,24 @@ impl Coded {
     /// Completes the sums of a single worker. They need no codec and include the whole residual of
     /// earlier sums.
     fn keep_whole(&mut self, part: Range<usize>, output: &mut [f32]) {
-        for (sum, held) in output[part.clone()]
+        for (sum, sum_residual) in output[part.clone()]
             .iter_mut()
-            .zip(&self.held[part.clone()])
+            .zip(&self.sum_residual[part.clone()])
         {
-            *sum += held;
+            *sum += sum_residual;
         }
-        self.pending.held.clear();
-        self.pending.held.resize(part.len(), 0.0);
+        self.pending.sum_residual.clear();
+        self.pending.sum_residual.resize(part.len(), 0.0);
     }
 
     /// Encodes the sums in `output` that this worker owns. The loss becomes the pending residual.
     fn encode_sum(&mut self, step: u64, own: Range<usize>, output: &[f32]) -> Vec<u32> {
         let units = &self.sent.units[own.clone()];
         let whole = span(&self.sent.units, own);
-        self.pending.held.clear();
+        self.pending.sum_residual.clear();
         self.pending
-            .held
-            .extend_from_slice(&self.held[whole.clone()]);
+            .sum_residual
+            .extend_from_slice(&self.sum_residual[whole.clone()]);
         let most: usize = units.iter().map(|unit| self.most_words(unit)).sum();
         let mut words = vec![0u32; most];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
@@ -290,17 +293,17 @@ impl Coded {
             let codec = &*self.back[unit.block];
             let len = unit.range.len();
             let at = unit.range.start - whole.start;
-            let held = &mut self.pending.held[at..at + len];
-            let key = Key {
+            let sum_residual = &mut self.pending.sum_residual[at..at + len];
+            let key = EncodingKey {
                 seed: mixed(self.seed, SECOND_LEG),
                 step,
                 // The place distinguishes the units of a step.
                 block: unit.range.start as u32,
             };
             let sum = &output[unit.range.clone()];
-            if codec.planes().contains(&Plane::Residual) {
-                let state = State {
-                    residual: held,
+            if codec.planes().contains(&FeedbackPlane::Residual) {
+                let state = FeedbackState {
+                    residual: sum_residual,
                     velocity: &mut [],
                 };
                 let mut encoding = Encoding::begin(codec, key, sum, state);
@@ -310,18 +313,22 @@ impl Coded {
                 written += count;
             } else {
                 let (value, made) = (&mut value[..len], &mut made[..len]);
-                for ((value, sum), held) in value.iter_mut().zip(sum).zip(&*held) {
-                    *value = sum + held;
+                for ((value, sum), sum_residual) in value.iter_mut().zip(sum).zip(&*sum_residual) {
+                    *value = sum + sum_residual;
                 }
-                let mut encoding = Encoding::begin(codec, key, value, State::default());
+                let mut encoding = Encoding::begin(codec, key, value, FeedbackState::default());
                 let (_, count) = encoding
                     .next_chunk(&mut bytes[written..])
                     .expect("a unit is not empty");
                 codec
-                    .decode_chunk(&bytes[written..written + count], made, Mode::Overwrite)
+                    .decode_chunk(
+                        &bytes[written..written + count],
+                        made,
+                        DecodeMode::Overwrite,
+                    )
                     .expect("its own encoding");
-                for ((held, value), made) in held.iter_mut().zip(value).zip(made) {
-                    *held = *value - *made;
+                for ((sum_residual, value), made) in sum_residual.iter_mut().zip(value).zip(made) {
+                    *sum_residual = *value - *made;
                 }
                 written += count;
             }
@@ -334,7 +341,7 @@ impl Coded {
     }
 
     /// Returns the maximum number of words of a unit on either leg.
-    fn most_words(&self, unit: &Unit) -> usize {
+    fn most_words(&self, unit: &EncodingUnit) -> usize {
         let len = unit.range.len();
         let forth = self.plan.blocks()[unit.block].codec().max_chunk_bytes(len);
         let back = self.back[unit.block].max_chunk_bytes(len);
@@ -344,10 +351,10 @@ impl Coded {
     /// Applies the pending residual if the completed sum is that of `view`. The residual of an
     /// interrupted attempt is discarded.
     fn settle(&mut self, view: u64) {
-        let Pending { range, .. } = &self.pending;
+        let PendingResidual { range, .. } = &self.pending;
         if self.pending.view == view && !range.is_empty() {
             let range = range.clone();
-            self.held[range.clone()].copy_from_slice(&self.pending.held);
+            self.sum_residual[range.clone()].copy_from_slice(&self.pending.sum_residual);
             self.keep(range);
         }
         self.pending.range = 0..0;

@@ -2,7 +2,7 @@
 
 use super::*;
 use muster_comm::compress::Norm;
-use muster_comm::fabric::{Credentials, Fabric, Options, Port, View};
+use muster_comm::fabric::{Credentials, Fabric, FabricOptions, GroupView, PeerPort};
 use muster_compute::model::ParameterRole;
 use muster_model::id::{JobId, TaskId};
 use std::thread;
@@ -11,16 +11,16 @@ use uuid::Uuid;
 const LENS: [usize; 3] = [150_000, 50, 70_000];
 const LEN: usize = 220_050;
 
-fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
+fn workers(codec: CodecConfig, count: usize) -> Vec<EncodedAllReduce> {
     workers_of(codec, count, ParameterRole::Weight)
 }
 
 /// Creates workers of a network whose last two blocks have the role `last`.
-fn workers_of(codec: CodecConfig, count: usize, last: ParameterRole) -> Vec<Coded> {
+fn workers_of(codec: CodecConfig, count: usize, last: ParameterRole) -> Vec<EncodedAllReduce> {
     let [first, small, large] = LENS;
     let blocks =
         ParameterBlock::in_a_row([(first, ParameterRole::Weight), (small, last), (large, last)]);
-    let coded = || Coded::new(&Codecs::uniform(codec), &blocks, 5).unwrap();
+    let coded = || EncodedAllReduce::new(&Codecs::uniform(codec), &blocks, 5).unwrap();
     (0..count).map(|_| coded()).collect()
 }
 
@@ -34,8 +34,8 @@ fn gradients(rank: usize, step: u64) -> Vec<f32> {
 /// Runs `task` for each of the workers in a view of all of them.
 fn in_view(
     number: u64,
-    workers: &mut [Coded],
-    task: impl Fn(&mut Mesh, &mut Coded) -> Vec<f32> + Sync,
+    workers: &mut [EncodedAllReduce],
+    task: impl Fn(&mut Mesh, &mut EncodedAllReduce) -> Vec<f32> + Sync,
 ) -> Vec<f32> {
     let bind = |id: usize| {
         let me = Credentials {
@@ -44,15 +44,15 @@ fn in_view(
             id: TaskId(Uuid::from_u128(id as u128)),
             attempt: 1,
         };
-        Port::bind("127.0.0.1", None, me).unwrap()
+        PeerPort::bind("127.0.0.1", None, me).unwrap()
     };
-    let ports: Vec<Port> = (0..workers.len()).map(bind).collect();
-    let members = ports.iter().map(Port::member).collect();
-    let view = View { number, members };
+    let ports: Vec<PeerPort> = (0..workers.len()).map(bind).collect();
+    let members = ports.iter().map(PeerPort::member).collect();
+    let view = GroupView { number, members };
     let outputs: Vec<Vec<f32>> = thread::scope(|scope| {
         let (view, task) = (&view, &task);
-        let run = |(port, coded): (&'_ Port, &'_ mut Coded)| {
-            let options = Options::default();
+        let run = |(port, coded): (&'_ PeerPort, &'_ mut EncodedAllReduce)| {
+            let options = FabricOptions::default();
             let mut fabric = Fabric::join(port, view.clone(), &options).unwrap();
             task(fabric.mesh(), coded)
         };
@@ -71,7 +71,7 @@ fn in_view(
 }
 
 /// Does one step of these workers. Returns the sum, which is the same on all.
-fn step(view: u64, number: u64, workers: &mut [Coded]) -> Vec<f32> {
+fn step(view: u64, number: u64, workers: &mut [EncodedAllReduce]) -> Vec<f32> {
     in_view(view, workers, |mesh, coded| {
         let (rank, size) = (mesh.rank(), mesh.size());
         let mut own = gradients(rank, number);
@@ -90,8 +90,8 @@ fn add(to: &mut [f64], values: &[f32], sign: f64) {
 }
 
 /// Adds both residuals of a worker, that of its gradients and that of its sums.
-fn unsaid(coded: &Coded, to: &mut [f64]) {
-    add(to, &coded.held, 1.0);
+fn residual(coded: &EncodedAllReduce, to: &mut [f64]) {
+    add(to, &coded.sum_residual, 1.0);
     coded
         .feedback
         .planes()
@@ -127,7 +127,7 @@ fn feedback_on_both_legs_conserves_the_sum_while_members_change() {
         let mut balance = vec![0.0; LEN];
         for number in 0..8 {
             if number == 4 {
-                unsaid(&crew.pop().unwrap(), &mut balance);
+                residual(&crew.pop().unwrap(), &mut balance);
             }
             let view = 1 + number / 4;
             add(&mut balance, &step(view, number, &mut crew), 1.0);
@@ -135,7 +135,7 @@ fn feedback_on_both_legs_conserves_the_sum_while_members_change() {
                 add(&mut balance, &gradients(rank, number), -1.0);
             }
         }
-        crew.iter().for_each(|coded| unsaid(coded, &mut balance));
+        crew.iter().for_each(|coded| residual(coded, &mut balance));
         let off = largest(&balance);
         assert!(off < 1e-3, "{codec:?}: {off}");
     }
@@ -150,15 +150,21 @@ fn single_worker_keeps_no_residual_of_its_sums() {
         let mut balance = vec![0.0; LEN];
         for number in 0..4 {
             if number == 2 {
-                unsaid(&crew.pop().unwrap(), &mut balance);
+                residual(&crew.pop().unwrap(), &mut balance);
             }
             add(&mut balance, &step(1 + number / 2, number, &mut crew), 1.0);
             for rank in 0..crew.len() {
                 add(&mut balance, &gradients(rank, number), -1.0);
             }
         }
-        assert!(crew[0].held.iter().all(|held| *held == 0.0), "{codec:?}");
-        unsaid(&crew[0], &mut balance);
+        assert!(
+            crew[0]
+                .sum_residual
+                .iter()
+                .all(|sum_residual| *sum_residual == 0.0),
+            "{codec:?}"
+        );
+        residual(&crew[0], &mut balance);
         let off = largest(&balance);
         assert!(off < 1e-3, "{codec:?}: {off}");
     }
@@ -188,7 +194,7 @@ fn a_broken_sum_is_repeated_from_the_same_bytes() {
         add(&mut balance, &sum, 1.0);
         for (rank, coded) in crew.iter().enumerate() {
             add(&mut balance, &gradients(rank, 0), -1.0);
-            unsaid(coded, &mut balance);
+            residual(coded, &mut balance);
         }
         let off = largest(&balance);
         assert!(off < 1e-4, "{codec:?}: {off}");
@@ -277,9 +283,9 @@ fn invalid_chunk_words_are_rejected() {
         1,
     )[0];
     let units = units(&coded.plan, &(0..LEN));
-    let codec = |unit: &Unit| coded.plan.blocks()[unit.block].codec();
+    let codec = |unit: &EncodingUnit| coded.plan.blocks()[unit.block].codec();
     let mut out = vec![0.0; LEN];
     for words in [vec![], vec![u32::MAX; 40], vec![0; 700_000]] {
-        assert!(decode(&units, codec, &words, &mut out, Mode::Add).is_none());
+        assert!(decode(&units, codec, &words, &mut out, DecodeMode::Add).is_none());
     }
 }

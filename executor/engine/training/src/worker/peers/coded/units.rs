@@ -1,26 +1,28 @@
 //! Division of gradients into units, owners of the units, and transfer of their words.
 
-use muster_comm::compress::{CHUNK, Codec, Mode, Plan};
-use muster_comm::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use muster_comm::compress::{CHUNK, Codec, CodecPlan, DecodeMode};
+use muster_comm::fabric::{
+    CollectiveBuffer, FabricError, Flow, Mesh, ReceiveOp, ReceiveRange, SendRange,
+};
 use std::ops::Range;
 
 /// A part of a block that is encoded independently.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unit {
+pub(super) struct EncodingUnit {
     pub block: usize,
     /// Range in the parameters.
     pub range: Range<usize>,
 }
 
 /// Returns the units of the blocks of `bucket`.
-pub(super) fn units(plan: &Plan, bucket: &Range<usize>) -> Vec<Unit> {
+pub(super) fn units(plan: &CodecPlan, bucket: &Range<usize>) -> Vec<EncodingUnit> {
     let mut units = Vec::new();
     for (block, planned) in plan.blocks().iter().enumerate() {
         if !bucket.contains(&planned.range.start) {
             continue;
         }
         let Range { start, end } = planned.range;
-        units.extend((start..end).step_by(CHUNK).map(|at| Unit {
+        units.extend((start..end).step_by(CHUNK).map(|at| EncodingUnit {
             block,
             range: at..end.min(at + CHUNK),
         }));
@@ -29,7 +31,7 @@ pub(super) fn units(plan: &Plan, bucket: &Range<usize>) -> Vec<Unit> {
 }
 
 /// Divides the units among the ranks: a range for each, with about the same number of values.
-pub(super) fn deal(units: &[Unit], size: usize) -> Vec<Range<usize>> {
+pub(super) fn deal(units: &[EncodingUnit], size: usize) -> Vec<Range<usize>> {
     let total: usize = units.iter().map(|unit| unit.range.len()).sum();
     let mut dealt = Vec::with_capacity(size);
     let (mut next, mut done) = (0, 0);
@@ -49,12 +51,16 @@ pub(super) fn deal(units: &[Unit], size: usize) -> Vec<Range<usize>> {
     dealt
 }
 
-pub(super) fn own_units<'a>(units: &'a [Unit], dealt: &[Range<usize>], rank: usize) -> &'a [Unit] {
+pub(super) fn own_units<'a>(
+    units: &'a [EncodingUnit],
+    dealt: &[Range<usize>],
+    rank: usize,
+) -> &'a [EncodingUnit] {
     &units[dealt[rank].clone()]
 }
 
 /// Returns the parameters that a range of units covers.
-pub(super) fn span(units: &[Unit], range: Range<usize>) -> Range<usize> {
+pub(super) fn span(units: &[EncodingUnit], range: Range<usize>) -> Range<usize> {
     match &units[range] {
         [] => 0..0,
         [first, .., last] => first.range.start..last.range.end,
@@ -64,11 +70,11 @@ pub(super) fn span(units: &[Unit], range: Range<usize>) -> Range<usize> {
 
 /// Decodes the units' words into their places; `None` if they are not valid.
 pub(super) fn decode<'a>(
-    units: &[Unit],
-    codec: impl Fn(&Unit) -> &'a dyn Codec,
+    units: &[EncodingUnit],
+    codec: impl Fn(&EncodingUnit) -> &'a dyn Codec,
     words: &[u32],
     output: &mut [f32],
-    mode: Mode,
+    mode: DecodeMode,
 ) -> Option<()> {
     let bytes: &[u8] = bytemuck::cast_slice(words);
     let mut read = 0;
@@ -90,15 +96,15 @@ pub(super) fn trade(
     let mut flow = |words: &[u32], taken: &mut [u32]| {
         let flow = Flow {
             to: Some(to),
-            sends: vec![Piece {
+            sends: vec![SendRange {
                 range: 0..words.len(),
-                from: Side::Input,
+                from: CollectiveBuffer::Input,
                 after: None,
             }],
             from: Some(from),
-            takes: vec![Take {
+            takes: vec![ReceiveRange {
                 range: 0..taken.len(),
-                how: How::Store,
+                how: ReceiveOp::Store,
             }],
             in_step: false,
             lends: false,

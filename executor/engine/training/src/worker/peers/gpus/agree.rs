@@ -1,16 +1,18 @@
 //! Decides whether gradients are summed on the host. It is a function of the members' own data in a
 //! view, so all workers come to the same result.
 
-use muster_comm::fabric::{Member, Summing};
+use muster_comm::fabric::{GpuSumSupport, ViewMember};
 
 /// Returns why the gradients of these members, in order of rank, cannot be summed on GPUs, if there
 /// is a reason. A step has `batch` examples.
-pub fn why_not(members: &[Member], batch: usize) -> Option<String> {
+pub fn why_not(members: &[ViewMember], batch: usize) -> Option<String> {
     let mut gpus: Vec<(&str, &str, &str)> = Vec::new();
     for (rank, member) in members.iter().enumerate() {
         match member.summing.as_deref() {
-            Some(Summing::Gpu { library, gpu, kind }) => gpus.push((library, gpu, kind)),
-            Some(Summing::Host { why }) => return Some(format!("worker {rank} cannot: {why}")),
+            Some(GpuSumSupport::Gpu { library, gpu, kind }) => gpus.push((library, gpu, kind)),
+            Some(GpuSumSupport::Host { why }) => {
+                return Some(format!("worker {rank} cannot: {why}"));
+            }
             None => return Some(format!("worker {rank} says nothing of its GPU")),
         }
     }
@@ -40,8 +42,8 @@ mod tests {
     use muster_model::id::TaskId;
     use uuid::Uuid;
 
-    fn member(summing: Option<Summing>) -> Member {
-        Member {
+    fn member(summing: Option<GpuSumSupport>) -> ViewMember {
+        ViewMember {
             id: TaskId(Uuid::nil()),
             attempt: 1,
             node: String::new(),
@@ -52,21 +54,24 @@ mod tests {
         }
     }
 
-    fn gpu(library: &str, gpu: &str, kind: &str) -> Member {
+    fn gpu(library: &str, gpu: &str, kind: &str) -> ViewMember {
         let [library, gpu, kind] = [library, gpu, kind].map(str::to_owned);
-        member(Some(Summing::Gpu { library, gpu, kind }))
+        member(Some(GpuSumSupport::Gpu { library, gpu, kind }))
     }
 
     #[test]
     fn reason_for_sums_on_the_host_is_named() {
         let good = || vec![gpu("2.27.3", "a", "H100"), gpu("2.27.3", "b", "H100")];
         assert_eq!(why_not(&good(), 2), None);
-        let with = |third: Member| why_not(&[good(), vec![third]].concat(), 512).unwrap();
+        let with = |third: ViewMember| why_not(&[good(), vec![third]].concat(), 512).unwrap();
         assert!(with(gpu("2.28.1", "c", "H100")).contains("2.27.3 and worker 2 has 2.28.1"));
         assert!(with(gpu("2.27.3", "c", "A100")).contains("on H100 and worker 2 on A100"));
         assert!(with(gpu("2.27.3", "b", "H100")).contains("workers 1 and 2 have the same GPU"));
         let why = "it computes on the CPU".to_owned();
-        assert!(with(member(Some(Summing::Host { why }))).contains("worker 2 cannot: it computes"));
+        assert!(
+            with(member(Some(GpuSumSupport::Host { why })))
+                .contains("worker 2 cannot: it computes")
+        );
         assert!(with(member(None)).contains("worker 2 says nothing"));
         assert!(why_not(&good(), 1).unwrap().contains("more workers"));
     }

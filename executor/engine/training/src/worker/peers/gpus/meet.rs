@@ -2,14 +2,14 @@
 //! communicator for sums on GPUs.
 
 use super::super::AllReduce;
-use super::super::seat::Seat;
-use super::offer::{OFFER, Offer};
-use super::{Meeting, agree, patience};
+use super::super::membership_role::MembershipRole;
+use super::offer::{NcclOffer, OFFER};
+use super::{SumDevice, agree, patience};
 use crate::worker::error::WorkerError;
-use crate::worker::head::{HEAD, Head};
-use crate::worker::model::Model;
+use crate::worker::head::{HEAD, StepMetadata};
+use crate::worker::model::WorkerModel;
 use muster_comm::collective::Reduced;
-use muster_comm::fabric::{FabricError, Member};
+use muster_comm::fabric::{FabricError, ViewMember};
 use muster_comm::log;
 use muster_compute::cuda::NcclId;
 use muster_model::error_chain::chain;
@@ -21,17 +21,17 @@ impl AllReduce<'_> {
     /// # Errors
     /// [`WorkerError::Drifted`] on all workers if they hold different parameters;
     /// [`WorkerError::Peers`].
-    pub(super) fn meet(&mut self, model: &mut Model) -> Result<(), WorkerError> {
-        while self.meeting() == Meeting::Open {
+    pub(super) fn meet(&mut self, model: &mut WorkerModel) -> Result<(), WorkerError> {
+        while self.meeting() == SumDevice::Open {
             model.come_down(&mut self.replica.state)?;
             self.group.forget_views();
-            let offer = Offer {
+            let offer = NcclOffer {
                 id: self.new_id(),
                 fingerprint: self.fingerprint(model),
             };
             offer.write(self.group.gradients_mut());
             let reduced = self.group.all_reduce(0..OFFER)?;
-            let Some(offer) = Offer::read(self.group.sums(), reduced.contributions) else {
+            let Some(offer) = NcclOffer::read(self.group.sums(), reduced.contributions) else {
                 return Err(WorkerError::Drifted { step: self.step });
             };
             let members = self.group.members_of(reduced.view);
@@ -54,7 +54,7 @@ impl AllReduce<'_> {
 
     /// Returns a new NCCL id on the coordinator.
     fn new_id(&self) -> Option<NcclId> {
-        let (Seat::Chief(_), Some(gpus)) = (&self.seat, &self.gpus) else {
+        let (MembershipRole::Chief(_), Some(gpus)) = (&self.role, &self.gpus) else {
             return None;
         };
         let id = gpus.means.as_ref().ok()?.id();
@@ -63,9 +63,9 @@ impl AllReduce<'_> {
 
     fn form(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         id: NcclId,
-        members: &[Member],
+        members: &[ViewMember],
         view: u64,
     ) -> Result<(), WorkerError> {
         let place = members.iter().position(|member| member.id == self.me);
@@ -78,9 +78,9 @@ impl AllReduce<'_> {
             log::line(format_args!("no sums on the GPUs: {why}"));
             self.group.withdraw();
         }
-        let head = Head {
+        let head = StepMetadata {
             summed: f32::from(u8::from(formed.is_ok())),
-            ..Head::default()
+            ..StepMetadata::default()
         };
         let (head, reduced) = self.vote(head)?;
         if head.is_unanimous(reduced.contributions) && reduced.view == view {
@@ -88,7 +88,7 @@ impl AllReduce<'_> {
                 "gradients of {} workers meet on their GPUs",
                 members.len()
             ));
-            self.set_meeting(Meeting::Gpus { view });
+            self.set_meeting(SumDevice::Gpus { view });
             return Ok(());
         }
         model.part()?;
@@ -102,7 +102,7 @@ impl AllReduce<'_> {
 
     fn join_ranks(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         id: NcclId,
         place: (usize, usize),
     ) -> Result<(), String> {
@@ -120,10 +120,14 @@ impl AllReduce<'_> {
     }
 
     /// Sums gradients on the host until the next agreed change of members.
-    pub(super) fn stay_on_host(&mut self, model: &mut Model, why: &str) -> Result<(), WorkerError> {
+    pub(super) fn stay_on_host(
+        &mut self,
+        model: &mut WorkerModel,
+        why: &str,
+    ) -> Result<(), WorkerError> {
         log::line(format_args!("gradients meet on the host, because {why}"));
         model.go_down()?;
-        self.set_meeting(Meeting::Host);
+        self.set_meeting(SumDevice::Host);
         Ok(())
     }
 
@@ -138,9 +142,12 @@ impl AllReduce<'_> {
     }
 
     /// Sums the heads of all workers. Returns the sum with its view.
-    pub(super) fn vote(&mut self, head: Head) -> Result<(Head, Reduced), FabricError> {
+    pub(super) fn vote(
+        &mut self,
+        head: StepMetadata,
+    ) -> Result<(StepMetadata, Reduced), FabricError> {
         head.write(self.group.gradients_mut());
         let reduced = self.group.all_reduce(0..HEAD)?;
-        Ok((Head::read(self.group.sums()), reduced))
+        Ok((StepMetadata::read(self.group.sums()), reduced))
     }
 }

@@ -25,8 +25,8 @@ mod trial;
 
 use super::AllReduce;
 use crate::worker::train::STALL;
-use muster_comm::collective::Group;
-use muster_comm::fabric::Summing;
+use muster_comm::collective::CollectiveGroup;
+use muster_comm::fabric::GpuSumSupport;
 use muster_compute::clock;
 use muster_compute::cuda::{Device, NcclSupport};
 use muster_model::spec::{Algorithm, Exchange};
@@ -41,16 +41,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const FAILURES: u32 = 2;
 
 /// State of one worker for sums on GPUs.
-pub(super) struct Gpus {
+pub(super) struct GpuSums {
     means: Result<NcclSupport, String>,
-    meeting: Meeting,
+    meeting: SumDevice,
     /// Consecutive steps without sums and without a lost member; the same on all workers.
     failures: u32,
 }
 
 /// Where gradients are summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meeting {
+enum SumDevice {
     /// To be agreed on before the next step.
     Open,
     Host,
@@ -60,43 +60,43 @@ enum Meeting {
     },
 }
 
-impl Gpus {
+impl GpuSums {
     /// Returns the state if the job requests sums on GPUs.
     pub fn wanted(exchange: &Exchange, device: &Device) -> Option<Self> {
         (exchange.algorithm == Algorithm::Nccl).then(|| Self {
             means: device.nccl_support(),
-            meeting: Meeting::Open,
+            meeting: SumDevice::Open,
             failures: 0,
         })
     }
 
     /// Returns this worker's data for the agreement.
-    pub fn summing(&self) -> Summing {
+    pub fn summing(&self) -> GpuSumSupport {
         match &self.means {
-            Ok(means) => Summing::Gpu {
+            Ok(means) => GpuSumSupport::Gpu {
                 library: means.version(),
                 gpu: means.gpu.clone(),
                 kind: means.kind.clone(),
             },
-            Err(why) => Summing::Host { why: why.clone() },
+            Err(why) => GpuSumSupport::Host { why: why.clone() },
         }
     }
 
     /// Starts a new agreement after an agreed change of members.
     pub fn reopen(&mut self) {
-        self.meeting = Meeting::Open;
+        self.meeting = SumDevice::Open;
         self.failures = 0;
     }
 }
 
 impl AllReduce<'_> {
-    fn meeting(&self) -> Meeting {
+    fn meeting(&self) -> SumDevice {
         self.gpus
             .as_ref()
-            .map_or(Meeting::Host, |gpus| gpus.meeting)
+            .map_or(SumDevice::Host, |gpus| gpus.meeting)
     }
 
-    fn set_meeting(&mut self, meeting: Meeting) {
+    fn set_meeting(&mut self, meeting: SumDevice) {
         if let Some(gpus) = &mut self.gpus {
             gpus.meeting = meeting;
         }
@@ -104,7 +104,7 @@ impl AllReduce<'_> {
 }
 
 /// Waits for other GPUs while their workers live, at most for [`STALL`].
-fn patience(group: &mut Group) -> impl FnMut() -> bool + Send {
+fn patience(group: &mut CollectiveGroup) -> impl FnMut() -> bool + Send {
     let began = clock::now();
     let mut looked = began;
     move || {

@@ -12,14 +12,14 @@ pub const OFFER: usize = 1 + ID_BYTES + BITS;
 
 /// Offer of one worker, or the result of all.
 #[derive(Clone, Copy)]
-pub struct Offer {
+pub struct NcclOffer {
     /// NCCL id of the coordinator, if it could make one.
     pub id: Option<NcclId>,
     /// Hash of all that must have the same bits on every worker.
     pub fingerprint: u64,
 }
 
-impl Offer {
+impl NcclOffer {
     pub fn write(&self, out: &mut [f32]) {
         out[..OFFER].fill(0.0);
         if let Some(NcclId(bytes)) = self.id {
@@ -53,7 +53,7 @@ impl Offer {
 mod tests {
     use super::*;
 
-    fn sum(offers: &[Offer]) -> Vec<f32> {
+    fn sum(offers: &[NcclOffer]) -> Vec<f32> {
         let mut sums = vec![0.0; OFFER];
         for offer in offers {
             let mut floats = vec![f32::NAN; OFFER];
@@ -65,19 +65,24 @@ mod tests {
 
     #[test]
     fn offer_carries_id_and_reveals_other_parameters() {
-        let chief = Offer {
+        let chief = NcclOffer {
             id: Some(NcclId(std::array::from_fn(|at| at as u8 + 100))),
             fingerprint: 0xfeed_0000_1234_5678,
         };
-        let other = Offer { id: None, ..chief };
-        let read = Offer::read(&sum(&[chief, other, other]), 3).expect("the same parameters");
+        let other = NcclOffer { id: None, ..chief };
+        let read = NcclOffer::read(&sum(&[chief, other, other]), 3).expect("the same parameters");
         assert_eq!(read.fingerprint, chief.fingerprint);
         assert_eq!(read.id.unwrap().0, chief.id.unwrap().0);
-        assert!(Offer::read(&sum(&[other, other]), 2).unwrap().id.is_none());
-        let astray = Offer {
+        assert!(
+            NcclOffer::read(&sum(&[other, other]), 2)
+                .unwrap()
+                .id
+                .is_none()
+        );
+        let astray = NcclOffer {
             fingerprint: chief.fingerprint ^ 1 << 63,
             ..other
         };
-        assert!(Offer::read(&sum(&[chief, other, astray]), 3).is_none());
+        assert!(NcclOffer::read(&sum(&[chief, other, astray]), 3).is_none());
     }
 }

@@ -1,23 +1,23 @@
 //! A step whose gradients are summed on the workers' GPUs.
 
 use super::super::AllReduce;
-use super::super::seat::Seat;
-use super::{FAILURES, Meeting, patience};
+use super::super::membership_role::MembershipRole;
+use super::{FAILURES, SumDevice, patience};
 use crate::worker::error::WorkerError;
-use crate::worker::exchange::{Answer, Trouble};
-use crate::worker::head::Head;
-use crate::worker::model::Model;
+use crate::worker::exchange::{ExchangeAnswer, WorkerStepError};
+use crate::worker::head::StepMetadata;
+use crate::worker::model::WorkerModel;
 use crate::worker::progress::StepTimes;
 use muster_comm::collective::Reduced;
 use muster_comm::fabric::Coordinator;
 use muster_comm::log;
-use muster_comm::wire::hello::StepStats;
+use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_compute::cuda::AllReduceError;
 
 /// Result of an attempt at a step.
-enum Tried {
-    Done(Answer, StepTimes),
+enum GpuSumResult {
+    Done(ExchangeAnswer, StepTimes),
     /// All workers try again.
     Again,
     /// All workers do the step through the host.
@@ -28,17 +28,17 @@ impl AllReduce<'_> {
     /// Does a step with sums on GPUs; `None` where gradients are summed on the host.
     ///
     /// # Errors
-    /// [`Trouble`].
+    /// [`WorkerStepError`].
     pub(in crate::worker::peers) fn step_on_gpus(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         step: u64,
-    ) -> Result<Option<(Answer, StepTimes)>, Trouble> {
+    ) -> Result<Option<(ExchangeAnswer, StepTimes)>, WorkerStepError> {
         loop {
             match self.try_step(model, step) {
-                Ok(Tried::Done(answer, times)) => return Ok(Some((answer, times))),
-                Ok(Tried::Again) => {}
-                Ok(Tried::OnHost) => return Ok(None),
+                Ok(GpuSumResult::Done(answer, times)) => return Ok(Some((answer, times))),
+                Ok(GpuSumResult::Again) => {}
+                Ok(GpuSumResult::OnHost) => return Ok(None),
                 Err(WorkerError::Peers(error)) => {
                     return Ok(Some((self.parted(error)?, StepTimes::default())));
                 }
@@ -47,14 +47,18 @@ impl AllReduce<'_> {
         }
     }
 
-    fn try_step(&mut self, model: &mut Model, step: u64) -> Result<Tried, WorkerError> {
+    fn try_step(
+        &mut self,
+        model: &mut WorkerModel,
+        step: u64,
+    ) -> Result<GpuSumResult, WorkerError> {
         self.meet(model)?;
-        let Meeting::Gpus { view } = self.meeting() else {
-            return Ok(Tried::OnHost);
+        let SumDevice::Gpus { view } = self.meeting() else {
+            return Ok(GpuSumResult::OnHost);
         };
-        let regroup = match &self.seat {
-            Seat::Chief(chair) => chair.someone_waits(),
-            Seat::Member(_) => false,
+        let regroup = match &self.role {
+            MembershipRole::Chief(chair) => chair.someone_waits(),
+            MembershipRole::Member(_) => false,
         };
         let began = clock::now();
         let (mut stats, mut times) = (StepStats::default(), StepTimes::default());
@@ -66,23 +70,23 @@ impl AllReduce<'_> {
             self.tell_of_failure(&summed);
         }
         stats.hold = self.hold;
-        let head = Head {
+        let head = StepMetadata {
             stats,
             regroup,
             summed: say(&summed),
-            ..Head::default()
+            ..StepMetadata::default()
         };
         let (head, reduced) = self.vote(head)?;
         times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
         if !head.is_unanimous(reduced.contributions) {
             self.broken_off(model, reduced)?;
-            return Ok(Tried::Again);
+            return Ok(GpuSumResult::Again);
         }
         if head.finish {
-            if let Seat::Member(remote) = &self.seat {
+            if let MembershipRole::Member(remote) = &self.role {
                 remote.wait_for_the_end();
             }
-            return Ok(Tried::Done(Answer::Finished, times));
+            return Ok(GpuSumResult::Done(ExchangeAnswer::Finished, times));
         }
         let resident = model.resident().expect("gradients meet on the GPUs");
         resident.apply(self.cut.whole());
@@ -90,11 +94,11 @@ impl AllReduce<'_> {
         self.step = step + 1;
         self.held = head.stats.hold;
         self.after_sums(model, view, (head, reduced))?;
-        let answer = Answer::Parameters {
+        let answer = ExchangeAnswer::Parameters {
             step: self.step,
             stats: head.stats,
         };
-        Ok(Tried::Done(answer, times))
+        Ok(GpuSumResult::Done(answer, times))
     }
 
     /// Withdraws after a failure, because the others may wait for this worker's part of the sums.
@@ -107,9 +111,9 @@ impl AllReduce<'_> {
     /// Acts on the decisions of the vote between this step and the next.
     fn after_sums(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
         view: u64,
-        (head, reduced): (Head, Reduced),
+        (head, reduced): (StepMetadata, Reduced),
     ) -> Result<(), WorkerError> {
         // A suspended worker releases the whole GPU, with NCCL's memory.
         let is_over = head.regroup || self.held > 0 || reduced.view != view;
@@ -127,10 +131,10 @@ impl AllReduce<'_> {
     }
 
     /// Ends the communicator after a rejected step; no worker uses its sums.
-    fn broken_off(&mut self, model: &mut Model, reduced: Reduced) -> Result<(), WorkerError> {
+    fn broken_off(&mut self, model: &mut WorkerModel, reduced: Reduced) -> Result<(), WorkerError> {
         model.part()?;
         self.note_the_dead();
-        self.set_meeting(Meeting::Open);
+        self.set_meeting(SumDevice::Open);
         let as_before = self.are_as_before(reduced);
         let Some(gpus) = &mut self.gpus else {
             return Ok(());
@@ -151,11 +155,11 @@ impl AllReduce<'_> {
     /// [`WorkerError`].
     pub(in crate::worker::peers) fn conclude_on_gpus(
         &mut self,
-        model: &mut Model,
+        model: &mut WorkerModel,
     ) -> Result<bool, WorkerError> {
         loop {
             self.meet(model)?;
-            let Meeting::Gpus { view } = self.meeting() else {
+            let SumDevice::Gpus { view } = self.meeting() else {
                 return Ok(false);
             };
             let mut summed = Err(AllReduceError::GivenUp);
@@ -165,10 +169,10 @@ impl AllReduce<'_> {
                 summed = resident.await_all_reduce(&mut patience(&mut self.group));
                 self.tell_of_failure(&summed);
             }
-            let head = Head {
+            let head = StepMetadata {
                 finish: true,
                 summed: say(&summed),
-                ..Head::default()
+                ..StepMetadata::default()
             };
             let (head, reduced) = self.vote(head)?;
             if head.is_unanimous(reduced.contributions) {

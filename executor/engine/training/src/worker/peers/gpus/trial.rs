@@ -5,8 +5,10 @@
 mod parts;
 
 use crate::stop::StopFlag;
-use crate::worker::alone::trial::{Job, STEPS, apart, assert_same, evaluations, launch};
-use crate::worker::train::{Ending, Surroundings, run};
+use crate::worker::single_device::trial::{
+    STEPS, TrialJob, apart, assert_same, evaluations, launch,
+};
+use crate::worker::train::{ExitReason, WorkerContext, run};
 use crate::worker::{Reporter, WorkerError};
 use muster_compute::clock;
 use muster_compute::cuda::Device;
@@ -25,15 +27,15 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Change of the task set after the coordinator's second evaluation, at step 6.
-type Change = fn(&mut Peers, &StopFlag);
+type RosterChange = fn(&mut Peers, &StopFlag);
 
 /// Maximum wait for a worker that is about to join.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// State that all workers of one start share.
-struct Office {
+struct GpuTrialState {
     peers: Mutex<Peers>,
-    change: Change,
+    change: RosterChange,
     stop: StopFlag,
     /// Number of workers that listen and are about to join the membership.
     listening: AtomicUsize,
@@ -41,7 +43,7 @@ struct Office {
     is_due: AtomicBool,
 }
 
-impl Office {
+impl GpuTrialState {
     /// Changes the task set and waits until its new workers listen.
     fn change(&self) {
         let mut peers = self.peers.lock().unwrap();
@@ -68,25 +70,25 @@ impl Office {
 }
 
 /// Stores the reports of one worker.
-struct Told {
-    office: Arc<Office>,
+struct GpuTrialReporter {
+    server: Arc<GpuTrialState>,
     rank: usize,
     reports: Mutex<Vec<TaskReport>>,
 }
 
-impl Reporter for Told {
+impl Reporter for GpuTrialReporter {
     fn report(&self, report: &TaskReport) -> io::Result<()> {
-        let lock = || self.office.peers.lock().unwrap();
+        let lock = || self.server.peers.lock().unwrap();
         match report {
             TaskReport::Listening { address } => {
                 if self.rank == 0 {
                     lock().workers[0].address = Some(address.clone());
                 }
-                self.office.listening.fetch_add(1, Ordering::SeqCst);
+                self.server.listening.fetch_add(1, Ordering::SeqCst);
             }
-            TaskReport::Evaluated { evaluation } if evaluation.step == 6 => self.office.change(),
-            TaskReport::Evaluated { .. } => self.office.linger(),
-            TaskReport::Resized { .. } => self.office.is_due.store(false, Ordering::SeqCst),
+            TaskReport::Evaluated { evaluation } if evaluation.step == 6 => self.server.change(),
+            TaskReport::Evaluated { .. } => self.server.linger(),
+            TaskReport::Resized { .. } => self.server.is_due.store(false, Ordering::SeqCst),
             // Resumes all workers once they are suspended.
             TaskReport::Suspended { .. } if self.rank == 0 => lock().turn = 2,
             _ => {}
@@ -97,7 +99,7 @@ impl Reporter for Told {
 }
 
 /// Ending of a worker, `None` if it has died, and its reports.
-type Ended = (Option<Result<Ending, WorkerError>>, Vec<TaskReport>);
+type GpuTrialEnd = (Option<Result<ExitReason, WorkerError>>, Vec<TaskReport>);
 
 fn task(rank: usize) -> TaskId {
     TaskId(Uuid::from_u128(0x30 + rank as u128))
@@ -114,13 +116,13 @@ fn peer(rank: usize) -> Peer {
 /// Runs a revision of the job with a worker on each device. The first `at_first` are in the initial
 /// task set.
 fn start(
-    job: &Job,
+    job: &TrialJob,
     launch: &TaskLaunch,
     devices: &[Device],
     at_first: usize,
-    change: Change,
-) -> Vec<Ended> {
-    let office = Arc::new(Office {
+    change: RosterChange,
+) -> Vec<GpuTrialEnd> {
+    let server = Arc::new(GpuTrialState {
         peers: Mutex::new(Peers {
             revision: launch.revision,
             workers: (0..at_first).map(peer).collect(),
@@ -132,11 +134,11 @@ fn start(
         is_due: AtomicBool::new(false),
     });
     thread::scope(|scope| {
-        let office = &office;
+        let server = &server;
         let workers: Vec<_> = (0..).zip(devices).collect();
         let workers: Vec<_> = workers
             .into_iter()
-            .map(|(rank, device)| scope.spawn(move || one(job, launch, (rank, device), office)))
+            .map(|(rank, device)| scope.spawn(move || one(job, launch, (rank, device), server)))
             .collect();
         let ended = workers.into_iter().map(|worker| worker.join().unwrap());
         ended.collect()
@@ -145,13 +147,13 @@ fn start(
 
 /// Runs one worker.
 fn one(
-    job: &Job,
+    job: &TrialJob,
     launch: &TaskLaunch,
     (rank, device): (usize, &Device),
-    office: &Arc<Office>,
-) -> Ended {
+    server: &Arc<GpuTrialState>,
+) -> GpuTrialEnd {
     let is_in = || {
-        let peers = office.peers.lock().unwrap();
+        let peers = server.peers.lock().unwrap();
         let is_in = peers.workers.iter().any(|peer| peer.task_id == task(rank));
         is_in.then(|| (peers.revision, peers.workers.len()))
     };
@@ -172,17 +174,17 @@ fn one(
     };
     let folder = job.root.path().join(format!("task-{rank}"));
     fs::create_dir_all(&folder).unwrap();
-    let told = Told {
-        office: Arc::clone(office),
+    let told = GpuTrialReporter {
+        server: Arc::clone(server),
         rank,
         reports: Mutex::default(),
     };
-    let source = Arc::clone(office);
-    let around = Surroundings {
+    let source = Arc::clone(server);
+    let ctx = WorkerContext {
         checkpoint_root: &Place::Folder(job.root.path().join("checkpoints")),
         dataset_root: &job.root.path().join("data"),
         reporter: &told,
-        stop: office.stop.clone(),
+        stop: server.stop.clone(),
         peers: Arc::new(move || Some(source.peers.lock().unwrap().clone())),
         listen_host: "127.0.0.1",
         folder: &folder,
@@ -191,7 +193,7 @@ fn one(
         device,
     };
     // A panic acts as the death of the process: connections end without a goodbye.
-    let lived = thread::scope(|scope| scope.spawn(|| run(&launch, rank as u32, &around)).join());
+    let lived = thread::scope(|scope| scope.spawn(|| run(&launch, rank as u32, &ctx)).join());
     (lived.ok(), told.reports.into_inner().unwrap())
 }
 
@@ -213,9 +215,9 @@ fn devices(gpus: &[Arc<EmulatedGpu>]) -> Vec<Device> {
 }
 
 /// All workers have finished.
-fn assert_finished(ended: &[Ended]) {
+fn assert_finished(ended: &[GpuTrialEnd]) {
     for (ending, reports) in ended {
-        let is_over = matches!(ending, Some(Ok(Ending::Finished)));
+        let is_over = matches!(ending, Some(Ok(ExitReason::Finished)));
         assert!(is_over, "{ending:?}, {reports:?}");
     }
 }
@@ -224,14 +226,14 @@ fn sums(gpus: &[Arc<EmulatedGpu>]) -> Vec<u64> {
     gpus.iter().map(|gpu| gpu.sums()).collect()
 }
 
-const NOTHING: Change = |_, _| {};
+const NOTHING: RosterChange = |_, _| {};
 
 /// Runs a job with sums on the host, from the same seed, as the reference.
-fn on_host() -> (Job, TaskLaunch) {
-    on_host_of(Job::new(), &json!({}))
+fn on_host() -> (TrialJob, TaskLaunch) {
+    on_host_of(TrialJob::new(), &json!({}))
 }
 
-fn on_host_of(job: Job, more: &Value) -> (Job, TaskLaunch) {
+fn on_host_of(job: TrialJob, more: &Value) -> (TrialJob, TaskLaunch) {
     let mut launch = asking(more);
     launch.spec.exchange.algorithm = muster_model::spec::Algorithm::Auto;
     let ended = start(&job, &launch, &[const { Device::Emulated }; 2], 2, NOTHING);
@@ -240,7 +242,7 @@ fn on_host_of(job: Job, more: &Value) -> (Job, TaskLaunch) {
 }
 
 /// Tolerates another order of additions with 24-bit floats, over fourteen steps of Adam.
-fn assert_near(what: &str, job: &Job, expected: &(Job, TaskLaunch)) {
+fn assert_near(what: &str, job: &TrialJob, expected: &(TrialJob, TaskLaunch)) {
     let ((manifest, found), (_, expected)) = (job.kept(&expected.1), expected.0.kept(&expected.1));
     assert_eq!(
         (manifest.step, manifest.optimizer_updates),
@@ -257,7 +259,7 @@ fn assert_near(what: &str, job: &Job, expected: &(Job, TaskLaunch)) {
 #[test]
 fn sums_on_gpus_train_like_sums_on_the_host() {
     let expected = on_host();
-    let (job, gpus) = (Job::new(), gpus::<3>());
+    let (job, gpus) = (TrialJob::new(), gpus::<3>());
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 3, NOTHING);
     assert_finished(&ended);
     // One bucket per step, and one for the end of training.
@@ -271,7 +273,7 @@ fn sums_on_gpus_train_like_sums_on_the_host() {
 #[test]
 fn buckets_are_summed_during_the_backward_pass() {
     let more = json!({ "engine": { "model": { "kind": "mlp", "hidden": [1400, 800] } }, "stop": { "steps": 2 }, "evaluate": { "every_steps": 2 } });
-    let (on_host, on_gpus, gpus) = (Job::new(), Job::new(), gpus::<2>());
+    let (on_host, on_gpus, gpus) = (TrialJob::new(), TrialJob::new(), gpus::<2>());
     let launch = asking(&more);
     let mut plain = launch.clone();
     plain.spec.exchange.algorithm = muster_model::spec::Algorithm::Ring;
@@ -295,7 +297,7 @@ fn buckets_are_summed_during_the_backward_pass() {
 fn allreduce_continues_after_member_failure() {
     let expected = on_host();
     for dies_in in [1, 5] {
-        let (job, mut gpus) = (Job::new(), gpus::<3>());
+        let (job, mut gpus) = (TrialJob::new(), gpus::<3>());
         gpus[2] = Arc::new(EmulatedGpu::new(2, StandInBehaviour::Usual).dying_in(dies_in));
         let ended = start(&job, &asking(&json!({})), &devices(&gpus), 3, NOTHING);
         assert!(ended[2].0.is_none(), "it dies");
@@ -315,7 +317,7 @@ fn allreduce_continues_after_member_failure() {
 /// restart from a checkpoint.
 #[test]
 fn different_replica_is_detected_by_all_members() {
-    let (job, mut gpus) = (Job::new(), gpus::<3>());
+    let (job, mut gpus) = (TrialJob::new(), gpus::<3>());
     gpus[1] = Arc::new(EmulatedGpu::new(1, StandInBehaviour::Usual).straying_in(3));
     gpus[2] = Arc::new(EmulatedGpu::new(2, StandInBehaviour::Usual).dying_in(5));
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 3, NOTHING);
@@ -331,7 +333,7 @@ fn different_replica_is_detected_by_all_members() {
 #[test]
 fn joined_worker_sums_and_dismissed_worker_stops() {
     let expected = on_host();
-    let (job, gpus) = (Job::new(), gpus::<3>());
+    let (job, gpus) = (TrialJob::new(), gpus::<3>());
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 2, |peers, _| {
         peers.revision += 1;
         peers.workers.push(peer(2));
@@ -342,13 +344,13 @@ fn joined_worker_sums_and_dismissed_worker_stops() {
     assert!((2..=STEPS - 5).contains(&counted[2]), "{counted:?}");
     assert_near("with one more", &job, &expected);
 
-    let (job, gpus) = (Job::new(), self::gpus::<3>());
+    let (job, gpus) = (TrialJob::new(), self::gpus::<3>());
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 3, |peers, _| {
         peers.revision += 1;
         peers.workers.pop();
     });
     assert_finished(&ended[..2]);
-    let dismissed = matches!(ended[2].0, Some(Ok(Ending::Interrupted)));
+    let dismissed = matches!(ended[2].0, Some(Ok(ExitReason::Interrupted)));
     assert!(dismissed, "{:?}", ended[2]);
     let counted = sums(&gpus);
     assert_eq!(counted[..2], [STEPS + 1; 2]);
@@ -377,7 +379,7 @@ fn all_sum_on_the_host_if_one_worker_cannot_use_nccl() {
             Arc::new(EmulatedGpu::new(0, StandInBehaviour::Usual)),
             Arc::new(second),
         ];
-        let job = Job::new();
+        let job = TrialJob::new();
         assert_finished(&start(
             &job,
             &asking(&json!({})),
@@ -388,7 +390,7 @@ fn all_sum_on_the_host_if_one_worker_cannot_use_nccl() {
         assert_eq!(sums(&gpus), [0, 0], "{what}");
         assert_near(what, &job, &expected);
     }
-    let job = Job::new();
+    let job = TrialJob::new();
     let mixed = [devices(&gpus::<1>()), vec![Device::Cpu]].concat();
     assert_finished(&start(&job, &asking(&json!({})), &mixed, 2, NOTHING));
     assert_near("a CPU", &job, &expected);
@@ -409,7 +411,7 @@ fn all_return_to_the_host_after_library_failures() {
     ] {
         let gpus = [(0, first), (1, second)];
         let gpus = gpus.map(|(number, which)| Arc::new(EmulatedGpu::new(number, which)));
-        let job = Job::new();
+        let job = TrialJob::new();
         assert_finished(&start(
             &job,
             &asking(&json!({})),
@@ -425,7 +427,7 @@ fn all_return_to_the_host_after_library_failures() {
 #[test]
 fn joining_worker_without_nccl_returns_all_to_the_host() {
     let expected = on_host();
-    let job = Job::new();
+    let job = TrialJob::new();
     let [first, second] = gpus::<2>();
     let gpus = [first, second, Arc::new(EmulatedGpu::without_library())];
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 2, |peers, _| {
@@ -446,25 +448,30 @@ fn suspension_and_stop_change_no_bit() {
 
 /// A suspended run, and a stopped and resumed one, have the bits of an undisturbed run.
 fn assert_undisturbed(launch: &TaskLaunch) {
-    let straight = Job::new();
+    let straight = TrialJob::new();
     start(&straight, launch, &devices(&gpus::<2>()), 2, NOTHING);
     let (_, expected) = straight.kept(launch);
 
-    let (turning, gpus) = (Job::new(), gpus::<2>());
+    let (turning, gpus) = (TrialJob::new(), gpus::<2>());
     let ended = start(&turning, launch, &devices(&gpus), 2, |peers, _| {
         peers.turn = 1
     });
     assert_finished(&ended);
     for (_, reports) in &ended {
-        let went_on = |report: &TaskReport| matches!(report, TaskReport::Continued { turn: 2, .. });
-        assert!(reports.iter().any(went_on), "{reports:?}");
+        assert!(
+            reports
+                .iter()
+                .any(|report| matches!(report, TaskReport::Continued { turn: 2, .. })),
+            "{reports:?}"
+        );
     }
     assert_eq!(sums(&gpus), [STEPS + 1; 2]);
     assert_same("in turns", &turning.kept(launch).1, &expected);
 
-    let (stopped, gpus) = (Job::new(), self::gpus::<2>());
+    let (stopped, gpus) = (TrialJob::new(), self::gpus::<2>());
     let ended = start(&stopped, launch, &devices(&gpus), 2, |_, stop| stop.set());
-    let is_stopped = |(ending, _): &Ended| matches!(ending, Some(Ok(Ending::Interrupted)));
+    let is_stopped =
+        |(ending, _): &GpuTrialEnd| matches!(ending, Some(Ok(ExitReason::Interrupted)));
     assert!(ended.iter().all(is_stopped), "{ended:?}");
     let (manifest, _) = stopped.kept(launch);
     assert!((6..STEPS).contains(&manifest.step), "{}", manifest.step);

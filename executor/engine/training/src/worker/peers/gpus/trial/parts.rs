@@ -17,8 +17,8 @@ fn clipped(more: &Value) -> Value {
 /// Compares this job of `workers` workers with sums on the host. Each sum is made once per step,
 /// and once for the end of training.
 fn check(what: &str, more: &Value, images: u32, workers: usize) {
-    let expected = on_host_of(Job::with_images(images), more);
-    let (job, gpus) = (Job::with_images(images), gpus::<3>());
+    let expected = on_host_of(TrialJob::with_images(images), more);
+    let (job, gpus) = (TrialJob::with_images(images), gpus::<3>());
     let (used, launch) = (&gpus[..workers], asking(more));
     assert_eq!(launch.spec.validate(), Ok(()));
     assert_finished(&start(&job, &launch, &devices(used), workers, NOTHING));
@@ -47,7 +47,7 @@ fn gradients_are_clipped_after_the_sum() {
     check("both", &clipped(&json!({ "accumulate": 2 })), 96, 2);
     let after = |engine: Value| {
         let launch = asking(&engine);
-        let job = Job::new();
+        let job = TrialJob::new();
         start(&job, &launch, &devices(&gpus::<2>()), 2, NOTHING);
         job.kept(&launch).1.parameters
     };
@@ -65,8 +65,8 @@ fn suspension_and_stop_keep_bits_of_clipped_passes() {
 #[test]
 fn survivors_take_over_parts_of_dead_worker() {
     let more = clipped(&json!({ "batch": 771, "model": { "kind": "mlp", "hidden": [2] } }));
-    let expected = on_host_of(Job::with_images(780), &more);
-    let (job, mut gpus) = (Job::with_images(780), gpus::<3>());
+    let expected = on_host_of(TrialJob::with_images(780), &more);
+    let (job, mut gpus) = (TrialJob::with_images(780), gpus::<3>());
     gpus[2] = Arc::new(EmulatedGpu::new(2, StandInBehaviour::Usual).dying_in(5));
     let ended = start(&job, &asking(&more), &devices(&gpus), 3, NOTHING);
     assert!(ended[2].0.is_none(), "it dies");

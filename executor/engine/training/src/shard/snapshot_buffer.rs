@@ -1,0 +1,123 @@
+//! The snapshot buffer: a copy of the shard's state between two steps, which a checkpoint
+//! reads while training continues.
+//!
+//! There is one buffer, and its memory is reused. Each read names the snapshot, so a reader of a
+//! replaced snapshot is refused and never gets values of both. Nothing waits for the reader.
+
+use super::acceptor::ShardConnectionError;
+use super::exchange::ShardExchange;
+use super::messages::{ConnectionId, RequestRefusal};
+use super::tensors::Tensors;
+use muster_comm::wire::snapshot::{SnapshotHead, SnapshotRangeHead};
+use muster_comm::wire::{Connection, FrameKind, WireError};
+use muster_compute::pages;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Snapshot buffer of a shard.
+#[derive(Debug, Default)]
+pub(super) struct SnapshotBuffer(Mutex<SnapshotValues>);
+
+#[derive(Debug, Default)]
+struct SnapshotValues {
+    version: u64,
+    /// Number of snapshots so far; the first is 1.
+    count: u64,
+    /// Values as in [`Tensors::parts`], concatenated.
+    numbers: Vec<f32>,
+}
+
+impl SnapshotBuffer {
+    /// Replaces the content of the buffer. Returns the number of snapshots so far.
+    fn copy(&self, version: u64, tensors: &Tensors) -> u64 {
+        let parts = tensors.parts();
+        let len = parts.iter().map(|part| part.len()).sum();
+        let mut copy = self.lock();
+        if copy.numbers.capacity() > 2 * len {
+            // Sized for pieces that have moved since.
+            copy.numbers = Vec::new();
+        }
+        pages::resize(&mut copy.numbers, len);
+        let mut rest = copy.numbers.as_mut_slice();
+        for part in parts {
+            let (here, tail) = rest.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = tail;
+        }
+        copy.version = version;
+        copy.count += 1;
+        copy.count
+    }
+
+    /// Reads a range of the snapshot with this version and count into `out`.
+    fn read(
+        &self,
+        version: u64,
+        head: SnapshotRangeHead,
+        out: &mut Vec<f32>,
+    ) -> Result<(), RequestRefusal> {
+        let copy = self.lock();
+        let (asked, newest) = ((version, head.count), (copy.version, copy.count));
+        if asked != newest {
+            return Err(RequestRefusal::OtherCopy { asked, newest });
+        }
+        let range = usize::try_from(head.from)
+            .ok()
+            .and_then(|from| copy.numbers.get(from..)?.get(..head.numbers as usize));
+        let numbers = range.ok_or(RequestRefusal::NotCopied {
+            from: head.from,
+            numbers: head.numbers,
+            len: copy.numbers.len(),
+        })?;
+        out.clear();
+        out.extend_from_slice(numbers);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SnapshotValues> {
+        self.0.lock().expect("no connection has panicked with it")
+    }
+}
+
+impl ShardExchange {
+    /// Copies the state at one version into the snapshot buffer. Returns the version, and the
+    /// header for the coordinator. `within` as in [`Self::snapshot`].
+    ///
+    /// # Errors
+    /// A [`RequestRefusal`].
+    pub(super) fn lend(
+        &self,
+        connection_id: ConnectionId,
+        within: Duration,
+    ) -> Result<(u64, SnapshotHead), RequestRefusal> {
+        let mut lent = None;
+        self.snapshot(connection_id, within, |version, updates, tensors| {
+            let count = self.lent.copy(version, tensors);
+            lent = Some((version, SnapshotHead { updates, count }));
+            Ok::<(), RequestRefusal>(())
+        })?;
+        Ok(lent.expect("it was read"))
+    }
+}
+
+/// Serves reads of the coordinator's checkpoint writer until it closes the connection.
+pub(super) fn give(
+    connection: &mut Connection,
+    exchange: &ShardExchange,
+) -> Result<(), ShardConnectionError> {
+    let mut numbers = Vec::new();
+    loop {
+        let header = match connection.receive() {
+            Ok(header) => header,
+            Err(WireError::Closed) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if header.kind != FrameKind::Draw {
+            return Err(WireError::Unexpected { got: header.kind }.into());
+        }
+        let head = SnapshotRangeHead::decode(&connection.receive_meta(header)?)?;
+        exchange.lent.read(header.clock, head, &mut numbers)?;
+        // Sent from a buffer, so that the next snapshot does not wait for the network.
+        connection.send(FrameKind::Drawn, header.clock, &[], &[&numbers])?;
+    }
+}
