@@ -14,7 +14,7 @@ const STEPS: u64 = 300;
 
 #[tokio::test]
 async fn job_continues_from_bucket_and_files_are_served() {
-    let server = s3::Bucket::start();
+    let server = s3::TestBucket::start();
     let bucket = CheckpointBucket {
         place: server.place(),
         environment: server.environment(),

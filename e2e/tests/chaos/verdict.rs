@@ -5,7 +5,7 @@ use crate::follower::EventFollower;
 use crate::hostile::HostileTenant;
 use crate::nemesis::{is_shim, task_of};
 use crate::record::FaultRecord;
-use crate::schedule::{Fault, NODES};
+use crate::schedule::{ChaosFault, NODES};
 use crate::stand::{ChaosCluster, KEEP_ENDED_TASKS};
 use crate::tenants::{AcceptedJob, LoadKind, STEPS, TRIALS, TenantLoad};
 use crate::watcher::connect;
@@ -214,7 +214,7 @@ impl ChaosVerdict<'_> {
         };
         let text = std::fs::read_to_string(folder.join("steps")).unwrap_or_default();
         let mut faults = self.record.faults().into_iter();
-        let was_frozen = faults.any(|done| matches!(done.planned.fault, Fault::StopNode(_)));
+        let was_frozen = faults.any(|done| matches!(done.planned.fault, ChaosFault::StopNode(_)));
         let mut before = (0, 0);
         let mut late = BTreeSet::new();
         for line in text.lines() {
