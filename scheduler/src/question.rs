@@ -4,10 +4,10 @@
 
 use crate::clock;
 use crate::compute;
-use crate::forecast::{ForecastError, Learnt, WINDOW_JOBS, interval, live, past, settings};
+use crate::forecast::{ForecastPassError, Learnt, WINDOW_JOBS, interval, live, past, settings};
+use crate::notifications::Notifications;
 use crate::passes;
 use crate::translate::date;
-use crate::wakes::Wakes;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
 use muster_model::error_chain::chain;
@@ -18,7 +18,9 @@ use muster_model::view::{
     JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs, TenantShift, WhatIf, WhatIfView,
 };
 use muster_sim::Cancel;
-use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, Past, WhatIfError, what_if};
+use muster_sim::what_if::{
+    BeforeAfter, DocumentHistory, JobOutlook, WhatIfChange, WhatIfComparison, WhatIfError, what_if,
+};
 use muster_store::StoreError;
 use muster_store::plan::Loader;
 use muster_store::pool::{Pool, begin, in_time};
@@ -44,13 +46,13 @@ const OWN_SHOWN: usize = 100;
 const ALL_SHOWN: usize = 500;
 
 /// Answers one question after the other, in rotation over tenants.
-pub async fn run(pool: &Pool, policy: &Policy, mut wakes: Wakes) {
+pub async fn run(pool: &Pool, policy: &Policy, mut notifications: Notifications) {
     let mut served = Served::default();
     loop {
-        wakes.questions.mark_unchanged();
+        notifications.questions.mark_unchanged();
         let answered = passes::one("questions", LIMIT, once(pool, policy, &mut served)).await;
         if answered != Some(true) {
-            let _ = tokio::time::timeout(LOOK, wakes.questions.changed()).await;
+            let _ = tokio::time::timeout(LOOK, notifications.questions.changed()).await;
         }
     }
 }
@@ -71,35 +73,35 @@ impl Served {
 /// Answers the next question. Returns whether there was one.
 ///
 /// # Errors
-/// [`ForecastError`].
+/// [`ForecastPassError`].
 #[tracing::instrument(name = "scheduler.question", skip_all)]
 pub async fn once(
     pool: &Pool,
     policy: &Policy,
     served: &mut Served,
-) -> Result<bool, ForecastError> {
+) -> Result<bool, ForecastPassError> {
     once_by(answer, pool, policy, served).await
 }
 
 /// As [`once`], with another computation.
 ///
 /// # Errors
-/// [`ForecastError`].
+/// [`ForecastPassError`].
 pub async fn once_by(
     answer: impl FnOnce(
         &Snapshot,
         &Open,
-        &[Change],
+        &[WhatIfChange],
         &Policy,
         Learnt,
         &Cancel,
-    ) -> Result<Answer, ForecastError>
+    ) -> Result<Answer, ForecastPassError>
     + Send
     + 'static,
     pool: &Pool,
     policy: &Policy,
     served: &mut Served,
-) -> Result<bool, ForecastError> {
+) -> Result<bool, ForecastPassError> {
     let Some(open) = in_time(next(pool, served)).await? else {
         return Ok(false);
     };
@@ -113,10 +115,10 @@ pub async fn once_by(
     });
     // Drops and thereby cancels the computation if the question ends first.
     let answer = tokio::select! {
-        made = computed => made.map_err(ForecastError::from).flatten(),
-        end = turn_ends(pool, &open) => match end? {
-            End::Withdrawn => return Ok(true),
-            End::OthersWait => Ok(Answer::Failed { why: too_long() }),
+        made = computed => made.map_err(ForecastPassError::from).flatten(),
+        end = cancel_reason(pool, &open) => match end? {
+            CancelReason::Withdrawn => return Ok(true),
+            CancelReason::OthersWait => Ok(Answer::Failed { why: too_long() }),
         },
     };
     // A question that breaks the run gets an answer too. Retries would block all other questions.
@@ -145,7 +147,7 @@ async fn tell(pool: &Pool, open: &Open, answer: &Answer) -> Result<(), StoreErro
 }
 
 /// Reason why the computation of a question is cancelled.
-enum End {
+enum CancelReason {
     /// The client has given up.
     Withdrawn,
     /// The time limit has expired, and another tenant's question waits.
@@ -153,7 +155,7 @@ enum End {
 }
 
 /// Returns when the computation must be cancelled.
-async fn turn_ends(pool: &Pool, open: &Open) -> Result<End, StoreError> {
+async fn cancel_reason(pool: &Pool, open: &Open) -> Result<CancelReason, StoreError> {
     let began = clock::instant();
     loop {
         tokio::time::sleep(WATCH).await;
@@ -163,10 +165,10 @@ async fn turn_ends(pool: &Pool, open: &Open) -> Result<End, StoreError> {
         });
         let standing = standing.await?;
         if !standing.is_open {
-            return Ok(End::Withdrawn);
+            return Ok(CancelReason::Withdrawn);
         }
         if standing.others_wait && began.elapsed() >= TURN {
-            return Ok(End::OthersWait);
+            return Ok(CancelReason::OthersWait);
         }
     }
 }
@@ -179,19 +181,23 @@ fn too_long() -> String {
 }
 
 /// Assumed changes of the question, with evidence of earlier jobs of its documents.
-async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Change>, StoreError> {
+async fn changes(
+    pool: &Pool,
+    snapshot: &Snapshot,
+    open: &Open,
+) -> Result<Vec<WhatIfChange>, StoreError> {
     let mut changes = match &open.question {
-        Question::Plan { job, begins } => vec![Change::AddJob {
+        Question::Plan { job, begins } => vec![WhatIfChange::AddJob {
             tenant: name_of(snapshot, open.tenant),
             spec: job.clone(),
             begins: *begins,
-            past: Past::default(),
+            past: DocumentHistory::default(),
         }],
         Question::WhatIf { changes } => imagined(changes, &name_of(snapshot, open.tenant)),
     };
     let mut tx = begin(pool).await?;
     for change in &mut changes {
-        let Change::AddJob {
+        let WhatIfChange::AddJob {
             tenant,
             spec,
             past: known,
@@ -214,11 +220,11 @@ async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Ch
 fn answer(
     snapshot: &Snapshot,
     open: &Open,
-    changes: &[Change],
+    changes: &[WhatIfChange],
     policy: &Policy,
     learnt: Learnt,
     cancel: &Cancel,
-) -> Result<Answer, ForecastError> {
+) -> Result<Answer, ForecastPassError> {
     let settings = settings(snapshot, learnt);
     let comparison = match what_if(snapshot, changes, policy, &settings, cancel) {
         Ok(comparison) => comparison,
@@ -245,20 +251,20 @@ fn name_of(snapshot: &Snapshot, id: TenantId) -> String {
     found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())
 }
 
-fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
-    let nodes = changes.add_nodes.iter().map(|add| Change::AddNodes {
+fn imagined(changes: &WhatIf, own: &str) -> Vec<WhatIfChange> {
+    let nodes = changes.add_nodes.iter().map(|add| WhatIfChange::AddNodes {
         nodes: add.nodes,
         gpus: add.gpus,
     });
-    let quotas = changes.quotas.iter().map(|quota| Change::Quota {
+    let quotas = changes.quotas.iter().map(|quota| WhatIfChange::Quota {
         tenant: quota.tenant.clone(),
         gpu_quota: quota.gpu_quota,
     });
-    let jobs = changes.jobs.iter().map(|job| Change::AddJob {
+    let jobs = changes.jobs.iter().map(|job| WhatIfChange::AddJob {
         tenant: job.tenant.clone().unwrap_or_else(|| own.to_owned()),
         spec: Box::new(job.job.clone()),
         begins: 0,
-        past: Past::default(),
+        past: DocumentHistory::default(),
     });
     nodes.chain(quotas).chain(jobs).collect()
 }
@@ -302,7 +308,7 @@ fn place_of(tenant: &str, question: &Question) -> String {
 }
 
 /// Answer for a member of a tenant: jobs of other tenants are counted and never named.
-fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
+fn plan(comparison: &WhatIfComparison, tenant: &str) -> PlanView {
     let mut own_jobs = Vec::new();
     let mut other_jobs = ShiftedJobs::default();
     for job in comparison.jobs.iter().filter(|job| is_shifted(job)) {
@@ -334,8 +340,8 @@ fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
     }
 }
 
-fn whole(comparison: &Comparison) -> WhatIfView {
-    let shift = |pair: Pair| Shift {
+fn whole(comparison: &WhatIfComparison) -> WhatIfView {
+    let shift = |pair: BeforeAfter| Shift {
         before: pair.before,
         after: pair.after,
     };
@@ -394,8 +400,8 @@ mod tests {
     use super::{MOVED_MS, blame, plan, whole};
     use muster_model::question::Question;
     use muster_model::view::ShiftedJobs;
-    use muster_sim::forecast::{Forecast, Interval, Raw, STARTS};
-    use muster_sim::what_if::{Comparison, JobOutlook, WhatIfError};
+    use muster_sim::forecast::{ForecastInterval, JobForecast, STARTS, UncalibratedForecast};
+    use muster_sim::what_if::{JobOutlook, WhatIfComparison, WhatIfError};
     use uuid::Uuid;
 
     fn outlook(
@@ -406,10 +412,10 @@ mod tests {
         stops: f64,
     ) -> JobOutlook {
         let job = Uuid::from_u128(id).into();
-        let forecast = |end_ms: i64, stops: f64| Forecast {
+        let forecast = |end_ms: i64, stops: f64| JobForecast {
             job,
             start: None,
-            finish: Some(Interval {
+            finish: Some(ForecastInterval {
                 p10_ms: end_ms - 10,
                 p50_ms: end_ms,
                 p90_ms: end_ms + 10,
@@ -417,7 +423,7 @@ mod tests {
             gpu_s: 7_200.0,
             unforeseen: None,
             stops,
-            raw: Raw {
+            raw: UncalibratedForecast {
                 start: None,
                 finish: None,
                 context: STARTS,
@@ -448,7 +454,7 @@ mod tests {
 
     #[test]
     fn answer_to_member_names_own_jobs_and_counts_others() {
-        let comparison = Comparison {
+        let comparison = WhatIfComparison {
             now_ms: 0,
             tenants: Vec::new(),
             jobs: vec![

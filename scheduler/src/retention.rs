@@ -2,7 +2,7 @@
 //! each table.
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::SchedulerConfig;
 use crate::passes;
 use muster_store::pool::Pool;
 use muster_store::retention::{self, Keep};
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(3_600);
 const LIMIT: Duration = Duration::from_secs(1_800);
 
 /// Runs a pass every hour.
-pub async fn run(pool: &Pool, config: &Config) {
+pub async fn run(pool: &Pool, config: &SchedulerConfig) {
     let keep = keep(config);
     let mut pause = FIRST_PAUSE;
     loop {
@@ -30,7 +30,7 @@ pub async fn run(pool: &Pool, config: &Config) {
 
 /// Retention times of the settings.
 #[must_use]
-pub fn keep(config: &Config) -> Keep {
+pub fn keep(config: &SchedulerConfig) -> Keep {
     let ended_s = config.keep_ended_jobs_s;
     Keep {
         rounds: Duration::from_secs(config.keep_rounds_s),

@@ -2,7 +2,7 @@
 //! Decides nothing.
 
 use crate::clock;
-use crate::others::{Uses, others, uses};
+use crate::external_gpu_use::{Uses, external_gpus, uses};
 use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
@@ -129,15 +129,15 @@ fn new_task(task: &PlannedTask) -> store::NewTask {
 }
 
 /// Data of a job's tasks that is not in their rows.
-struct Told {
+struct TaskFacts {
     paces: BTreeMap<TaskId, Pace>,
     guests: BTreeSet<TaskId>,
 }
 
-fn task(task: Task, told: &Told) -> core::Task {
+fn task(task: Task, facts: &TaskFacts) -> core::Task {
     core::Task {
-        pace: told.paces.get(&task.id).copied(),
-        lane: u32::from(told.guests.contains(&task.id)),
+        pace: facts.paces.get(&task.id).copied(),
+        lane: u32::from(facts.guests.contains(&task.id)),
         id: task.id,
         role: task.role,
         node: task.node_id,
@@ -170,7 +170,7 @@ fn node(
     core::Node {
         excluded: node.excluded.is_some() && !node.is_unfit(),
         cordoned: node.is_cordoned() || node.is_unfit(),
-        taken: others(there, node.taken(), uses),
+        taken: external_gpus(there, node.taken(), uses),
         drained: node.is_to_be_empty(),
         rack: node.rack().map(str::to_owned),
         faults: charges.iter().map(fault).collect(),
@@ -215,12 +215,12 @@ fn job(loaded: store::LoadedJob) -> core::Job {
     let adaptive = adaptive(&loaded);
     let job = loaded.job;
     let ps_shards = job.spec.ps_shards();
-    let told = Told {
+    let facts = TaskFacts {
         paces: loaded.paces,
         guests: loaded.guests,
     };
     let tasks = |tasks: Vec<Task>| {
-        let tasks = tasks.into_iter().map(|one| task(one, &told));
+        let tasks = tasks.into_iter().map(|one| task(one, &facts));
         tasks.collect()
     };
     let translated = core::Job {

@@ -11,7 +11,7 @@
 //!   least mean busy time. No job ends before the middle of its work plus half its shortest run
 //!   (Goemans et al., SIAM J. Discrete Mathematics 2002).
 
-use crate::run::Run;
+use crate::run::SimulationRun;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ pub struct Bounds {
 
 /// Job of the relaxation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Piece {
+struct RelaxedJob {
     release_s: f64,
     /// GPU-seconds.
     size: f64,
@@ -44,7 +44,7 @@ impl Bounds {
     /// Bounds for the run's jobs and nodes; the policy has no effect on them. All are zero if there
     /// is no job or no GPU.
     #[must_use]
-    pub fn of(run: &Run) -> Self {
+    pub fn of(run: &SimulationRun) -> Self {
         let speed: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
         let count = run.jobs.len() as f64;
         if run.jobs.is_empty() || speed == 0.0 {
@@ -54,10 +54,10 @@ impl Bounds {
                 busy_s: 0.0,
             };
         }
-        let pieces: Vec<Piece> = run
+        let pieces: Vec<RelaxedJob> = run
             .jobs
             .iter()
-            .map(|job| Piece {
+            .map(|job| RelaxedJob {
                 release_s: job.submitted_s,
                 size: job.least_gpu_s,
             })
@@ -82,7 +82,7 @@ impl Bounds {
 
 /// Sums over all jobs of one machine's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Sums {
+struct ScheduleSums {
     /// Sum of completion times.
     finished: f64,
     /// Sum of the mean times at which the machine works on each job.
@@ -99,11 +99,11 @@ struct InHand {
 
 /// Always runs the released job with the smallest `key(size, left)`. The key of a running job must
 /// not grow.
-fn one_machine(pieces: &[Piece], speed: f64, key: impl Fn(f64, f64) -> f64) -> Sums {
+fn one_machine(pieces: &[RelaxedJob], speed: f64, key: impl Fn(f64, f64) -> f64) -> ScheduleSums {
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by(|&a, &b| pieces[b].release_s.total_cmp(&pieces[a].release_s));
     let mut heap = BinaryHeap::new();
-    let mut sums = Sums::default();
+    let mut sums = ScheduleSums::default();
     let mut now_s = 0.0_f64;
     loop {
         if heap.is_empty() {

@@ -59,10 +59,10 @@ impl Addressee {
     }
 
     fn encode_within(&self, assignment: &NodeAssignment, limit_bytes: usize) -> Encoded {
-        let mut jobs: BTreeMap<JobId, Job> = BTreeMap::new();
+        let mut jobs: BTreeMap<JobId, EncodedJob> = BTreeMap::new();
         for task in &assignment.tasks {
             let job = jobs.entry(task.launch.job_id);
-            job.or_insert_with(|| Job::of(task)).add(task);
+            job.or_insert_with(|| EncodedJob::of(task)).add(task);
         }
         let unsendable = self.unsendable(&jobs, limit_bytes);
         let left_out: BTreeSet<JobId> = unsendable.iter().map(|one| one.job).collect();
@@ -82,8 +82,12 @@ impl Addressee {
     }
 
     /// Jobs to leave out so that the others fit, largest first.
-    fn unsendable(&self, jobs: &BTreeMap<JobId, Job>, limit_bytes: usize) -> Vec<Unsendable> {
-        let bytes_of = |job: &Job| {
+    fn unsendable(
+        &self,
+        jobs: &BTreeMap<JobId, EncodedJob>,
+        limit_bytes: usize,
+    ) -> Vec<Unsendable> {
+        let bytes_of = |job: &EncodedJob| {
             if self.takes_parts {
                 job.shared_bytes()
             } else {
@@ -115,20 +119,20 @@ impl Addressee {
 }
 
 /// Encoded tasks of a job on the node.
-struct Job {
+struct EncodedJob {
     spec_json: String,
     peers_json: String,
-    tasks: Vec<Task>,
+    tasks: Vec<EncodedTask>,
 }
 
-struct Task {
+struct EncodedTask {
     /// Without the document.
     launch: serde_json::Map<String, serde_json::Value>,
     launch_json: String,
     stop: bool,
 }
 
-impl Job {
+impl EncodedJob {
     fn of(task: &AssignedTask) -> Self {
         Self {
             spec_json: encode(&task.launch.spec),
@@ -143,7 +147,7 @@ impl Job {
             unreachable!("a launch is an object")
         };
         launch.remove("spec");
-        self.tasks.push(Task {
+        self.tasks.push(EncodedTask {
             launch_json: encode(&launch),
             launch,
             stop: task.stop,
@@ -172,7 +176,7 @@ impl Job {
     }
 }
 
-fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> proto::Assignment {
+fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, EncodedJob)>) -> proto::Assignment {
     let mut tasks = Vec::new();
     for (_, job) in jobs {
         let spec: JobSpec = serde_json::from_str(&job.spec_json).expect("encoded above");
@@ -193,8 +197,11 @@ fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> proto::A
     }
 }
 
-fn in_parts(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> Vec<proto::Assignment> {
-    let mut parts = Parts::new(generation);
+fn in_parts(
+    generation: u64,
+    jobs: impl Iterator<Item = (JobId, EncodedJob)>,
+) -> Vec<proto::Assignment> {
+    let mut parts = AssignmentParts::new(generation);
     for (id, job) in jobs {
         parts.make_room(job.shared_bytes());
         parts.last.jobs.push(proto::AssignedJob {
@@ -216,13 +223,13 @@ fn in_parts(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> Vec<pr
 }
 
 /// Messages of one generation; all but the last announce a further one.
-struct Parts {
+struct AssignmentParts {
     done: Vec<proto::Assignment>,
     last: proto::Assignment,
     bytes: usize,
 }
 
-impl Parts {
+impl AssignmentParts {
     fn new(generation: u64) -> Self {
         let last = proto::Assignment {
             generation,

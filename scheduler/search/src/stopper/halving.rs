@@ -3,13 +3,13 @@
 
 use super::{Birth, Next, by_loss, rung_budget, waits};
 use crate::study::Record;
-use crate::trial::{Trial, TrialNumber, TrialState};
+use crate::trial::{SearchTrial, TrialNumber, TrialState};
 use muster_model::study::Stopper;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct HalvingState {
     cohorts: Vec<Cohort>,
     /// Trials that continue as soon as a slot is free.
     promoted: VecDeque<TrialNumber>,
@@ -27,7 +27,7 @@ struct Cohort {
     ended: bool,
 }
 
-impl Memory {
+impl HalvingState {
     pub(super) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
         // A user may have stopped a promoted trial.
         self.promoted.retain(|n| waits(record, *n));
@@ -67,8 +67,8 @@ impl Memory {
         }
         let rung = cohort.rung as usize;
         let members = record.trials.iter().filter(|t| t.bracket == index as u32);
-        let reached: Vec<&Trial> = members.filter(|t| t.rung as usize >= rung).collect();
-        let open = |t: &&Trial| {
+        let reached: Vec<&SearchTrial> = members.filter(|t| t.rung as usize >= rung).collect();
+        let open = |t: &&SearchTrial| {
             t.holds_slot() || (t.rungs.len() <= rung && t.state == TrialState::Waiting)
         };
         if self.queues(record, index) || reached.iter().any(open) {

@@ -3,14 +3,14 @@
 //! Hopeless trials stop. All others are opportunities and run in rotation.
 
 use super::{Birth, Next};
-use crate::curve::{Curve, chance_to_reach};
+use crate::curve::{LearningCurve, chance_to_reach};
 use crate::study::Record;
 use crate::trial::{TrialNumber, TrialState};
 use muster_model::study::Stopper;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct HyperDriveState {
     /// Waiting trials in the order of their arrival, with the probability to reach the target.
     waiting: Vec<(TrialNumber, f64)>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Memory {
 /// Probability of a trial that cannot be judged yet: an opportunity, as any new trial.
 const UNKNOWN: f64 = 0.5;
 
-impl Memory {
+impl HyperDriveState {
     pub(super) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
         let Stopper::HyperDrive {
             hopeless,
@@ -38,7 +38,7 @@ impl Memory {
         }
         let objective = &record.spec.objectives[0];
         let target = objective.goal.as_loss(objective.target.unwrap_or(f64::MIN));
-        let curve = Curve::of(trial);
+        let curve = LearningCurve::of(trial);
         let chance = chance_to_reach(&curve, record.spec.budget.max as f64, target);
         if chance < hopeless {
             return vec![number];

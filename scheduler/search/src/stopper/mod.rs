@@ -1,5 +1,5 @@
 //! Rules for the budgets of trials, one file per rule. A rule reads all trials and stores in
-//! [`Memory`] only additional state.
+//! [`StopperState`] only additional state.
 
 mod asha;
 mod halving;
@@ -8,7 +8,7 @@ mod median;
 mod pbt;
 
 use crate::study::Record;
-use crate::trial::{Source, TrialNumber, TrialState};
+use crate::trial::{TrialCheckpoint, TrialNumber, TrialState};
 use muster_model::study::{Point, SearchSpec, Stopper};
 use serde::{Deserialize, Serialize};
 
@@ -30,15 +30,15 @@ pub(crate) struct Birth {
     pub bracket: u32,
     /// Chosen by the searcher if `None`.
     pub point: Option<Point>,
-    pub from: Option<Source>,
+    pub from: Option<TrialCheckpoint>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Memory {
+pub(crate) enum StopperState {
     Plain,
-    Halving(halving::Memory),
-    HyperDrive(hyper_drive::Memory),
-    Pbt(pbt::Memory),
+    Halving(halving::HalvingState),
+    HyperDrive(hyper_drive::HyperDriveState),
+    Pbt(pbt::PbtState),
 }
 
 impl Birth {
@@ -52,15 +52,15 @@ impl Birth {
     }
 }
 
-impl Memory {
+impl StopperState {
     pub(crate) fn new(spec: &SearchSpec) -> Self {
         match spec.stopper {
             Stopper::None {} | Stopper::Median { .. } | Stopper::Asha { .. } => Self::Plain,
             Stopper::SuccessiveHalving { .. } | Stopper::Hyperband { .. } => {
-                Self::Halving(halving::Memory::default())
+                Self::Halving(halving::HalvingState::default())
             }
-            Stopper::HyperDrive { .. } => Self::HyperDrive(hyper_drive::Memory::default()),
-            Stopper::Pbt { .. } => Self::Pbt(pbt::Memory::default()),
+            Stopper::HyperDrive { .. } => Self::HyperDrive(hyper_drive::HyperDriveState::default()),
+            Stopper::Pbt { .. } => Self::Pbt(pbt::PbtState::default()),
         }
     }
 
@@ -68,17 +68,17 @@ impl Memory {
     pub(crate) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
         match self {
             Self::Plain | Self::Halving(_) => Vec::new(),
-            Self::HyperDrive(memory) => memory.judge(record, number),
-            Self::Pbt(memory) => memory.judge(record, number),
+            Self::HyperDrive(state) => state.judge(record, number),
+            Self::Pbt(state) => state.judge(record, number),
         }
     }
 
     /// Use of a free slot, and the trials to stop before.
     pub(crate) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
         match (self, record.spec.stopper) {
-            (Self::Halving(memory), _) => memory.next(record),
-            (Self::HyperDrive(memory), _) => (memory.next(record), Vec::new()),
-            (Self::Pbt(memory), _) => (memory.next(record), Vec::new()),
+            (Self::Halving(state), _) => state.next(record),
+            (Self::HyperDrive(state), _) => (state.next(record), Vec::new()),
+            (Self::Pbt(state), _) => (state.next(record), Vec::new()),
             (Self::Plain, Stopper::Asha { min, eta }) => (asha::next(record, min, eta), Vec::new()),
             (Self::Plain, _) if record.may_create() => {
                 let birth = Birth::of_budget(record.spec.budget.max);

@@ -1,6 +1,6 @@
 //! Recently released GPUs, as the store reports them to the live scheduler.
 
-use super::Engine;
+use super::SimulationEngine;
 use muster_core::snapshot::{Freed, Job, Node, Task};
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) fn held(job: &Job) -> Vec<(NodeId, Vec<u32>)> {
     tasks.map(|task| (task.node, task.gpus.clone())).collect()
 }
 
-impl Engine<'_> {
+impl SimulationEngine<'_> {
     /// Records GPUs that a task held and released.
     pub(super) fn give_back(&mut self, gone: &[(NodeId, Vec<u32>)]) {
         let at_ms = self.snapshot.now_ms;

@@ -1,14 +1,14 @@
 //! Incidents: changes of nodes, tasks and jobs that the planner did not decide.
 
 use super::ids::{job_id, job_number, node_id};
-use super::{Engine, Live, follow};
-use crate::scenario::{GpuUse, What};
+use super::{SimulatedJob, SimulationEngine, follow};
+use crate::scenario::{GpuUse, IncidentKind};
 use muster_core::snapshot::{Job, Node, Task};
 use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent};
 
-impl Engine<'_> {
-    pub(super) fn happen(&mut self, what: &What) {
+impl SimulationEngine<'_> {
+    pub(super) fn happen(&mut self, what: &IncidentKind) {
         let intent = |engine: &mut Self, job: usize, intent: Intent| {
             if let Some(job) = engine
                 .snapshot
@@ -20,15 +20,17 @@ impl Engine<'_> {
             }
         };
         match *what {
-            What::NodeLost { node } => self.lose(node),
-            What::NodeBack { node } => self.node(node, "back", |node| node.up = true),
-            What::Drain { node } => self.node(node, "drained", |node| node.drained = true),
-            What::Uncordon { node } => self.node(node, "uncordoned", |node| node.drained = false),
-            What::Pause { job } => intent(self, job, Intent::Pause),
-            What::Resume { job } => intent(self, job, Intent::Run),
-            What::Cancel { job } => intent(self, job, Intent::Cancel),
-            What::TaskFails { job } => self.fail(job),
-            What::Uses {
+            IncidentKind::NodeLost { node } => self.lose(node),
+            IncidentKind::NodeBack { node } => self.node(node, "back", |node| node.up = true),
+            IncidentKind::Drain { node } => self.node(node, "drained", |node| node.drained = true),
+            IncidentKind::Uncordon { node } => {
+                self.node(node, "uncordoned", |node| node.drained = false)
+            }
+            IncidentKind::Pause { job } => intent(self, job, Intent::Pause),
+            IncidentKind::Resume { job } => intent(self, job, Intent::Run),
+            IncidentKind::Cancel { job } => intent(self, job, Intent::Cancel),
+            IncidentKind::TaskFails { job } => self.fail(job),
+            IncidentKind::Uses {
                 job,
                 busy_percent,
                 memory_bytes,
@@ -122,7 +124,7 @@ impl Engine<'_> {
 }
 
 /// Drops the steps since the last checkpoint.
-fn roll_back(job: &mut Job, live: &mut Live, checkpoint_steps: u64) {
+fn roll_back(job: &mut Job, live: &mut SimulatedJob, checkpoint_steps: u64) {
     let kept = job.progress.step / checkpoint_steps.max(1) * checkpoint_steps.max(1);
     job.progress.step = kept;
     live.steps = kept as f64;

@@ -6,7 +6,7 @@ use muster_core::learn::{BatchLimits, Batching};
 
 /// Rules of one published simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
+pub enum SimulatorRules {
     /// Pollux' artefact: every change of nodes costs 30 s.
     Pollux,
     /// Sia's artefact: several GPU kinds, restart costs and slowdown by application. Moves to equal
@@ -17,7 +17,7 @@ pub enum Rules {
 /// Seconds between decisions.
 pub(super) const TICK_S: f64 = 60.0;
 
-impl Rules {
+impl SimulatorRules {
     /// Seconds without progress after a new allocation.
     pub(super) fn restart_s(self, application: &str) -> f64 {
         match (self, application) {

@@ -28,7 +28,7 @@ const FINEST: i64 = 64;
 
 /// Delays of the cluster and horizon of a run, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct ClusterDelays {
     /// From a start until all tasks are up.
     pub launch_ms: i64,
     /// From a stop order until the tasks are gone.
@@ -39,7 +39,7 @@ pub struct Pace {
     pub horizon_ms: i64,
 }
 
-impl Pace {
+impl ClusterDelays {
     /// Delays of a typical cluster. The calibration corrects them.
     pub const LIVE: Self = Self {
         launch_ms: 3_000,
@@ -51,7 +51,7 @@ impl Pace {
 
 /// Job that is submitted during the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Arrival {
+pub struct ForecastArrival {
     /// `submitted_ms` is the time of the submission.
     pub job: Job,
     pub truth: Truth,
@@ -59,7 +59,7 @@ pub struct Arrival {
 
 /// Result of a job in a run. Unix time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fate {
+pub struct ForecastJobResult {
     pub job: JobId,
     /// Time of the first placement; `None` if the job was placed before the run or never.
     pub start_ms: Option<i64>,
@@ -72,14 +72,14 @@ pub struct Fate {
 
 /// Simulation of one future.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct ForecastRun {
     snapshot: Snapshot,
     truths: BTreeMap<JobId, Truth>,
-    live: BTreeMap<JobId, Live>,
+    live: BTreeMap<JobId, ForecastJobState>,
     /// The next one last.
-    arrivals: Vec<Arrival>,
-    fates: BTreeMap<JobId, Fate>,
-    pace: Pace,
+    arrivals: Vec<ForecastArrival>,
+    results: BTreeMap<JobId, ForecastJobResult>,
+    pace: ClusterDelays,
     from_ms: i64,
     until_ms: i64,
     /// Length of a time slice at the current distance; `None` without time slicing.
@@ -88,7 +88,7 @@ pub struct Ahead {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Live {
+struct ForecastJobState {
     /// Time at which the tasks of the current revision are up, suspended or gone.
     due_ms: Option<i64>,
     /// Steps done before the run, and since. `steps` is negative after a loss of earlier steps.
@@ -100,7 +100,7 @@ struct Live {
     suspends: bool,
 }
 
-impl Live {
+impl ForecastJobState {
     /// Steps done in total. A thousandth of a step is tolerance for the rounding of the clock.
     fn step(&self) -> u64 {
         (self.before as f64 + self.steps + 1e-3).floor() as u64
@@ -120,14 +120,14 @@ impl Live {
     }
 }
 
-impl Ahead {
+impl ForecastRun {
     /// `truths` must contain every job of the snapshot.
     #[must_use]
     pub fn new(
         snapshot: Snapshot,
         truths: BTreeMap<JobId, Truth>,
-        mut arrivals: Vec<Arrival>,
-        pace: Pace,
+        mut arrivals: Vec<ForecastArrival>,
+        pace: ClusterDelays,
     ) -> Self {
         arrivals.sort_by_key(|arrival| std::cmp::Reverse(arrival.job.submitted_ms));
         let mut ahead = Self {
@@ -138,7 +138,7 @@ impl Ahead {
             truths,
             live: BTreeMap::new(),
             arrivals,
-            fates: BTreeMap::new(),
+            results: BTreeMap::new(),
             pace,
             snapshot: Snapshot {
                 jobs: Vec::new(),
@@ -205,8 +205,8 @@ impl Ahead {
     }
 
     /// Results of all jobs of the snapshot and of all arrivals, ordered by id.
-    pub fn fates(&self) -> impl Iterator<Item = Fate> {
-        self.fates.values().copied()
+    pub fn results(&self) -> impl Iterator<Item = ForecastJobResult> {
+        self.results.values().copied()
     }
 
     /// Whether only endless jobs remain. Their time slices would continue for ever.
@@ -233,7 +233,7 @@ impl Ahead {
         } else {
             None
         };
-        let live = Live {
+        let live = ForecastJobState {
             due_ms,
             before: job.progress.step,
             steps: 0.0,
@@ -241,14 +241,14 @@ impl Ahead {
             suspends: job.suspends,
         };
         self.live.insert(job.id, live);
-        let fate = Fate {
+        let result = ForecastJobResult {
             job: job.id,
             start_ms: None,
             finish_ms: None,
             gpu_s: 0.0,
             stops: 0,
         };
-        self.fates.insert(job.id, fate);
+        self.results.insert(job.id, result);
         self.snapshot.jobs.push(job);
     }
 
@@ -397,8 +397,8 @@ impl Ahead {
             .map(|job| self.speed(job))
             .collect();
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
-            if let Some(fate) = self.fates.get_mut(&job.id) {
-                fate.gpu_s += f64::from(job.held_gpus()) * elapsed_s;
+            if let Some(result) = self.results.get_mut(&job.id) {
+                result.gpu_s += f64::from(job.held_gpus()) * elapsed_s;
             }
             let (Some(speed), Some(live)) = (speed, self.live.get_mut(&job.id)) else {
                 continue;
@@ -461,8 +461,9 @@ impl Ahead {
             match &decision.action {
                 Action::Start { .. } => {
                     live.due_ms = Some(now_ms + self.pace.launch_ms);
-                    if let (true, Some(fate)) = (live.fresh, self.fates.get_mut(&decision.job)) {
-                        fate.start_ms = Some(now_ms);
+                    if let (true, Some(result)) = (live.fresh, self.results.get_mut(&decision.job))
+                    {
+                        result.start_ms = Some(now_ms);
                     }
                     live.fresh = false;
                 }
@@ -478,10 +479,10 @@ impl Ahead {
                 Action::Suspend { .. } => live.due_ms = Some(now_ms + SUSPEND_MS),
                 Action::Stop { then, .. } => {
                     live.due_ms = Some(now_ms + self.pace.stop_ms);
-                    if let (AfterStop::Requeue { .. } | AfterStop::Move { .. }, Some(fate)) =
-                        (then, self.fates.get_mut(&decision.job))
+                    if let (AfterStop::Requeue { .. } | AfterStop::Move { .. }, Some(result)) =
+                        (then, self.results.get_mut(&decision.job))
                     {
-                        fate.stops += 1;
+                        result.stops += 1;
                         let mut jobs = self.snapshot.jobs.iter_mut();
                         if let Some(job) = jobs.find(|job| job.id == decision.job) {
                             live.roll_back(job, self.truths[&decision.job].done);
@@ -492,11 +493,11 @@ impl Ahead {
             }
         }
         for job in &self.snapshot.jobs {
-            let Some(fate) = self.fates.get_mut(&job.id) else {
+            let Some(result) = self.results.get_mut(&job.id) else {
                 continue;
             };
             if job.state.phase().is_terminal() {
-                fate.finish_ms = Some(now_ms);
+                result.finish_ms = Some(now_ms);
             }
         }
         self.snapshot

@@ -2,13 +2,13 @@
 //! of each decision.
 
 use crate::engine::node_number;
-use crate::outcome::Outcome;
+use crate::outcome::SimulationOutcome;
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
-pub(crate) struct Course {
-    pub outcome: Outcome,
+pub(crate) struct SimulationRecord {
+    pub outcome: SimulationOutcome,
     /// Ordered by their ends.
     pub holds: Vec<Hold>,
     /// Duration of every round, in seconds.

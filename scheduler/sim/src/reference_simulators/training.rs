@@ -1,7 +1,7 @@
 //! True training of one job, by Pollux' rules of progress.
 
 use super::application::Application;
-use super::rules::Rules;
+use super::rules::SimulatorRules;
 use muster_core::learn::{Batch, BatchLimits};
 use muster_core::problem::{Part, gpus_of};
 
@@ -9,7 +9,7 @@ use muster_core::problem::{Part, gpus_of};
 #[derive(Debug, Clone)]
 pub(super) struct Training<'a> {
     pub application: &'a Application,
-    pub rules: Rules,
+    pub rules: SimulatorRules,
     /// Allocation in order, and the kind of its GPUs.
     pub parts: Vec<Part>,
     pub kind: u16,
@@ -132,7 +132,7 @@ impl Training<'_> {
 
 /// Seconds of one optimizer step with its accumulated passes; infinite without measurements.
 pub(super) fn iteration_s(
-    measured: &super::throughput::Measured,
+    measured: &super::throughput::ThroughputProfile,
     placement: &[u32],
     batch: Batch,
 ) -> f64 {

@@ -1,7 +1,7 @@
 //! Contestant and cluster of a run: a policy with its inputs and its freedom, and groups of nodes.
 
+use super::observation::ObservationSource;
 use super::profiles::Profiles;
-use super::sight::Sight;
 use muster_core::policies::Share;
 use muster_core::problem::Node;
 
@@ -9,7 +9,7 @@ use muster_core::problem::Node;
 pub struct Contestant {
     pub name: String,
     pub share: Box<dyn Share>,
-    pub sight: Sight,
+    pub observation_source: ObservationSource,
     /// The policy chooses the batch size within the application's limits; otherwise the user's is
     /// kept.
     pub adapts_batch: bool,

@@ -1,6 +1,6 @@
 //! Inputs of a policy about the jobs, as the outlooks of a dense problem.
 
-use super::throughput::Measured;
+use super::throughput::ThroughputProfile;
 use super::training::{Training, iteration_s, packed};
 use muster_core::learn::{
     Batch, BatchLimits, Batching, Family, NoiseScale, Shape, Sizes, StepTime,
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Source of a policy's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum ObservationSource {
     /// The profiles themselves. The authors of the rigid policies and of "Optimus+Oracle" gave them
     /// to their policies.
     Oracle,
@@ -30,15 +30,15 @@ const COURSE: f64 = 100.0;
 type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[Curve]>)>;
 
 /// Converts trainings to outlooks and learns from them.
-pub(super) struct Eyes<'a> {
-    sight: Sight,
+pub(super) struct JobObserver<'a> {
+    observation_source: ObservationSource,
     kinds: Vec<Sizes>,
     families: BTreeMap<&'a str, Family>,
     curves: Curves<'a>,
 }
 
-impl<'a> Eyes<'a> {
-    pub(super) fn new(sight: Sight, kinds: usize, nodes: &[Node]) -> Self {
+impl<'a> JobObserver<'a> {
+    pub(super) fn new(observation_source: ObservationSource, kinds: usize, nodes: &[Node]) -> Self {
         let sizes = |kind: usize| {
             let of_kind = || {
                 nodes
@@ -51,7 +51,7 @@ impl<'a> Eyes<'a> {
             }
         };
         Self {
-            sight,
+            observation_source,
             kinds: (0..kinds).map(sizes).collect(),
             families: BTreeMap::new(),
             curves: BTreeMap::new(),
@@ -60,9 +60,9 @@ impl<'a> Eyes<'a> {
 
     /// Outlook of a job for the policy.
     pub(super) fn outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
-        match self.sight {
-            Sight::Oracle => self.true_outlook(training, batching),
-            Sight::Learned => self.learned_outlook(training, batching),
+        match self.observation_source {
+            ObservationSource::Oracle => self.true_outlook(training, batching),
+            ObservationSource::Learned => self.learned_outlook(training, batching),
         }
     }
 
@@ -82,7 +82,10 @@ impl<'a> Eyes<'a> {
 
     /// Records the step time and the gradient noise of a training job.
     pub(super) fn watch(&mut self, training: &Training<'a>, slowdown: f64) {
-        if self.sight == Sight::Oracle || training.parts.is_empty() || training.restarting_s > 0.0 {
+        if self.observation_source == ObservationSource::Oracle
+            || training.parts.is_empty()
+            || training.restarting_s > 0.0
+        {
             return;
         }
         let application = training.application;
@@ -191,7 +194,12 @@ impl<'a> Eyes<'a> {
 }
 
 /// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
-fn true_curve(measured: &Measured, limits: BatchLimits, batch: u32, sizes: Sizes) -> Curve {
+fn true_curve(
+    measured: &ThroughputProfile,
+    limits: BatchLimits,
+    batch: u32,
+    sizes: Sizes,
+) -> Curve {
     let speed = |placement: &[u32]| {
         let gpus: u32 = placement.iter().sum();
         let split = if gpus == 1 {
