@@ -152,15 +152,6 @@ fn node(
     freed: &[(u32, OffsetDateTime)],
     uses: Option<&Uses>,
 ) -> core::Node {
-    let given_back = |&(gpu, at): &(u32, OffsetDateTime)| core::Freed {
-        gpu,
-        at_ms: unix_ms(at),
-    };
-    let fault = |charge: &Charge| core::Fault {
-        job: charge.of.map(|(job, _)| job),
-        what: charge.fault,
-        at_ms: unix_ms(charge.at),
-    };
     let gpus = node.gpus();
     let gpu_memory_bytes = gpus.iter().map(|gpu| gpu.memory_bytes).min();
     let gpu_model = gpus
@@ -173,12 +164,25 @@ fn node(
         taken: external_gpus(there, node.taken(), uses),
         drained: node.is_to_be_empty(),
         rack: node.rack().map(str::to_owned),
-        faults: charges.iter().map(fault).collect(),
+        faults: charges
+            .iter()
+            .map(|charge| core::Fault {
+                job: charge.of.map(|(job, _)| job),
+                what: charge.fault,
+                at_ms: unix_ms(charge.at),
+            })
+            .collect(),
         id: node.id,
         name: node.name,
         up: node.state == muster_model::node::NodeState::Up,
         seen_ms: Some(unix_ms(node.last_seen_at)),
-        freed: freed.iter().map(given_back).collect(),
+        freed: freed
+            .iter()
+            .map(|&(gpu, at)| core::Freed {
+                gpu,
+                at_ms: unix_ms(at),
+            })
+            .collect(),
         gpus: there,
         gpu_model,
         gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),

@@ -50,15 +50,16 @@ fn beaten(record: &Record, trial: &SearchTrial) -> f64 {
     let Some(newest) = trial.reports.last() else {
         return UNKNOWN;
     };
-    let then = |other: &SearchTrial| {
-        let until = other.reports.partition_point(|r| r.step <= newest.step);
-        Some(other.reports[..until].last()?.losses[0])
-    };
     let others = record
         .trials
         .iter()
         .filter(|other| other.number != trial.number);
-    let losses: Vec<f64> = others.filter_map(then).collect();
+    let losses: Vec<f64> = others
+        .filter_map(|other| {
+            let until = other.reports.partition_point(|r| r.step <= newest.step);
+            Some(other.reports[..until].last()?.losses[0])
+        })
+        .collect();
     if losses.is_empty() {
         return UNKNOWN;
     }

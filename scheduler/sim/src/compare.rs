@@ -94,8 +94,9 @@ impl PolicyComparison {
                 });
             }
         }
-        let is_common = |workload: &&str| policies.iter().all(|p| ran.contains(&(p, workload)));
-        let (common, left_out): (Vec<&str>, Vec<&str>) = all.into_iter().partition(is_common);
+        let (common, left_out): (Vec<&str>, Vec<&str>) = all
+            .into_iter()
+            .partition(|workload| policies.iter().all(|p| ran.contains(&(p, workload))));
         if common.is_empty() {
             let policies = policies.join(", ");
             return Err(CompareError::NoCommon { policies });
@@ -176,8 +177,10 @@ pub fn labels(workloads: &[&str]) -> Vec<String> {
             .count();
         folders(&first[..first.floor_char_boundary(same.min(common))])
     });
-    let label = |path: &&str| path[common..].trim_end_matches(".csv").to_owned();
-    workloads.iter().map(label).collect()
+    workloads
+        .iter()
+        .map(|path| path[common..].trim_end_matches(".csv").to_owned())
+        .collect()
 }
 
 /// Title of a workload: last folder and file name.

@@ -269,13 +269,14 @@ mod tests {
         });
         let spec: JobSpec = serde_json::from_value(spec).expect("a document");
         let task_id = |index: u32| Uuid::from_u128((number << 32) + u128::from(index)).into();
-        let peer = |index| Peer {
-            task_id: task_id(index),
-            node_id: Uuid::from_u128(9).into(),
-            address: None,
-        };
         let peers = Arc::new(Peers {
-            ps_shards: (0..tasks).map(peer).collect(),
+            ps_shards: (0..tasks)
+                .map(|index| Peer {
+                    task_id: task_id(index),
+                    node_id: Uuid::from_u128(9).into(),
+                    address: None,
+                })
+                .collect(),
             ..Peers::default()
         });
         let launch = |index| TaskLaunch {
@@ -296,12 +297,13 @@ mod tests {
             grace_ms: 100,
             service_account: None,
         };
-        let task = |index| AssignedTask {
-            launch: launch(index),
-            peers: Arc::clone(&peers),
-            stop: false,
-        };
-        (0..tasks).map(task).collect()
+        (0..tasks)
+            .map(|index| AssignedTask {
+                launch: launch(index),
+                peers: Arc::clone(&peers),
+                stop: false,
+            })
+            .collect()
     }
 
     fn addressee(takes_parts: bool) -> Addressee {

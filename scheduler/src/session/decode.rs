@@ -71,14 +71,16 @@ pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
         let at = time("faults.at_unix_ms", fault.at_unix_ms)?;
         Ok((at, json("faults.fault_json", &fault.fault_json)?))
     };
-    let known = |fault| match read(fault) {
-        Ok(known) => Some(known),
-        Err(error) => {
-            tracing::warn!(%error, "a node tells of a fault that is not known here");
-            None
-        }
-    };
-    faults.iter().filter_map(known).collect()
+    faults
+        .iter()
+        .filter_map(|fault| match read(fault) {
+            Ok(known) => Some(known),
+            Err(error) => {
+                tracing::warn!(%error, "a node tells of a fault that is not known here");
+                None
+            }
+        })
+        .collect()
 }
 
 /// Readable usages; unknown ones are dropped as with faults.
@@ -87,14 +89,16 @@ pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
         let id = task_id("usages.task_id", &told.task_id)?;
         Ok((id, json("usages.usage_json", &told.usage_json)?))
     };
-    let known = |told| match read(told) {
-        Ok(known) => Some(known),
-        Err(error) => {
-            tracing::warn!(%error, "a task's usage report is of an unknown form");
-            None
-        }
-    };
-    usages.iter().filter_map(known).collect()
+    usages
+        .iter()
+        .filter_map(|told| match read(told) {
+            Ok(known) => Some(known),
+            Err(error) => {
+                tracing::warn!(%error, "a task's usage report is of an unknown form");
+                None
+            }
+        })
+        .collect()
 }
 
 /// Decodes a report of a task. A report that is too long or has a number that cannot be stored

@@ -100,8 +100,7 @@ pub fn admit(
 ) -> Result<Admission, JoinRefusal> {
     let name = || hello.name.to_owned();
     let own = known.and_then(|member| member.credential.as_deref());
-    let proves = |own: &[u8]| hello.credential.is_some_and(|given| given == own);
-    if own.is_some_and(proves) {
+    if own.is_some_and(|own| hello.credential.is_some_and(|given| given == own)) {
         return Ok(Admission::Proven);
     }
     if hello.token == Token::Wrong {

@@ -2,7 +2,7 @@
 //! store.
 
 use muster_model::id::JobId;
-use muster_model::study::{Goal, TrialPhase};
+use muster_model::study::TrialPhase;
 use muster_model::view::{TrialPoint, TrialSource};
 use muster_search::{SearchPhase, SearchTrial, Study, TrialMeasurement, TrialState};
 use muster_store::study::save::Saved;
@@ -154,10 +154,12 @@ fn row(study: &Study, trial: &SearchTrial, best: bool, note: Note) -> TrialWrite
 /// Measurement in the metrics' own signs.
 fn point(study: &Study, outcome: &TrialMeasurement) -> TrialPoint {
     let goals = study.spec().objectives.iter().map(|one| one.goal);
-    let value = |(goal, loss): (Goal, &f64)| (loss.abs() < f64::MAX).then(|| goal.as_loss(*loss));
     TrialPoint {
         step: outcome.step,
-        values: goals.zip(&outcome.losses).map(value).collect(),
+        values: goals
+            .zip(&outcome.losses)
+            .map(|(goal, loss)| (loss.abs() < f64::MAX).then(|| goal.as_loss(*loss)))
+            .collect(),
     }
 }
 

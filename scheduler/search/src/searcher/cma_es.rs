@@ -85,15 +85,17 @@ impl Constants {
             .min((1.0 - c_1 - c_mu) / (dims * c_mu));
         let plus: f64 = raw.iter().filter(|w| **w > 0.0).sum();
         let minus: f64 = raw.iter().filter(|w| **w < 0.0).map(|w| -w).sum();
-        let weigh = |w: &f64| {
-            if *w >= 0.0 {
-                w / plus
-            } else {
-                limit * w / minus
-            }
-        };
         Self {
-            weights: raw.iter().map(weigh).collect(),
+            weights: raw
+                .iter()
+                .map(|w| {
+                    if *w >= 0.0 {
+                        w / plus
+                    } else {
+                        limit * w / minus
+                    }
+                })
+                .collect(),
             mu,
             mu_eff,
             c_sigma,
@@ -108,8 +110,9 @@ impl Constants {
 
 impl CmaEsState {
     pub(super) fn new(space: &Space, population: Option<u32>, sigma: f64) -> Self {
-        let number = |d: &usize| !matches!(space.dimensions[*d].domain, Domain::Categorical { .. });
-        let axes: Vec<usize> = (0..space.len()).filter(number).collect();
+        let axes: Vec<usize> = (0..space.len())
+            .filter(|d| !matches!(space.dimensions[*d].domain, Domain::Categorical { .. }))
+            .collect();
         let n = axes.len();
         let usual = 4 + (3.0 * (n.max(1) as f64).ln()) as usize;
         let mut state = Self {
@@ -194,8 +197,8 @@ impl CmaEsState {
         let places = (0..self.population).map(|_| self.sample(eigen, rng));
         self.queue = places.collect();
         if let Some((model, _)) = self.model(record) {
-            let worse = |a: &Vec<f64>, b: &Vec<f64>| model.at(b).total_cmp(&model.at(a));
-            self.queue.sort_by(worse);
+            self.queue
+                .sort_by(|a, b| model.at(b).total_cmp(&model.at(a)));
         }
     }
 

@@ -48,10 +48,11 @@ pub(super) fn suggest(
 /// Parent with one changed parameter. Parameters that become active by the change are drawn anew.
 fn mutate(space: &Space, parent: &Point, rng: &mut StudyRng) -> Point {
     let fresh = rng.point(space);
-    let changeable = |d: &usize| {
-        parent[*d].is_some() && space.dimensions[*d].domain.count().is_none_or(|n| n > 1)
-    };
-    let dimensions: Vec<usize> = (0..space.len()).filter(changeable).collect();
+    let dimensions: Vec<usize> = (0..space.len())
+        .filter(|d| {
+            parent[*d].is_some() && space.dimensions[*d].domain.count().is_none_or(|n| n > 1)
+        })
+        .collect();
     let mut child = parent.clone();
     if let Some(d) = (!dimensions.is_empty()).then(|| dimensions[rng.below(dimensions.len())]) {
         child[d] = child[d].map(|value| change(&space.dimensions[d].domain, value, rng));

@@ -17,10 +17,9 @@ pub(super) fn is_behind(
     if newest.step < warmup.max(1) {
         return false;
     }
-    let ended = |t: &&SearchTrial| matches!(t.state, TrialState::Completed | TrialState::Stopped);
     let mut means: Vec<f64> = trials
         .iter()
-        .filter(ended)
+        .filter(|t| matches!(t.state, TrialState::Completed | TrialState::Stopped))
         .filter_map(|t| mean_until(t, newest.step))
         .collect();
     if means.len() < startup {

@@ -1,7 +1,7 @@
 //! Recently released GPUs, as the store reports them to the live scheduler.
 
 use super::SimulationEngine;
-use muster_core::snapshot::{Freed, Job, Node, Task};
+use muster_core::snapshot::{Freed, Job, Node};
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
@@ -16,8 +16,7 @@ pub(super) fn places(nodes: &[Node]) -> BTreeMap<NodeId, usize> {
 
 /// Nodes and GPUs that the job's tasks hold.
 pub(super) fn held(job: &Job) -> Vec<(NodeId, Vec<u32>)> {
-    let holds = |task: &&Task| task.state.holds_gpus();
-    let tasks = job.tasks.iter().filter(holds);
+    let tasks = job.tasks.iter().filter(|task| task.state.holds_gpus());
     tasks.map(|task| (task.node, task.gpus.clone())).collect()
 }
 

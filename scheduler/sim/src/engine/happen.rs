@@ -3,7 +3,7 @@
 use super::ids::{job_id, job_number, node_id};
 use super::{SimulatedJob, SimulationEngine, follow};
 use crate::scenario::{GpuUse, IncidentKind};
-use muster_core::snapshot::{Job, Node, Task};
+use muster_core::snapshot::{Job, Node};
 use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent};
 
@@ -64,12 +64,12 @@ impl SimulationEngine<'_> {
             let checkpoint_steps = self.scenario.jobs[job_number(job.id)].checkpoint_steps;
             // A job that can continue loses no steps. The next round stops another job, which then
             // returns to its checkpoint.
-            let expendable = |task: &Task| {
-                task.node != id
-                    || task.state.is_released()
-                    || matches!(task.role, Role::Worker { rank } if rank > 0)
-            };
-            let goes_on = job.in_place && job.tasks.iter().all(expendable);
+            let goes_on = job.in_place
+                && job.tasks.iter().all(|task| {
+                    task.node != id
+                        || task.state.is_released()
+                        || matches!(task.role, Role::Worker { rank } if rank > 0)
+                });
             let lost = job
                 .tasks
                 .iter_mut()

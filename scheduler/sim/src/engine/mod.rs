@@ -136,11 +136,15 @@ impl<'s> SimulationEngine<'s> {
         // Without jobs no rounds are needed before the next submission.
         let round_ms =
             (!self.snapshot.jobs.is_empty()).then(|| now_ms.saturating_add(self.scenario.round_ms));
-        let of_job = |job: &Job| {
-            let due_ms = self.live[job_number(job.id)].due_ms;
-            [due_ms, job.not_before_ms, self.ends_ms(job)]
-        };
-        let next_ms = self.snapshot.jobs.iter().flat_map(of_job).flatten();
+        let next_ms = self
+            .snapshot
+            .jobs
+            .iter()
+            .flat_map(|job| {
+                let due_ms = self.live[job_number(job.id)].due_ms;
+                [due_ms, job.not_before_ms, self.ends_ms(job)]
+            })
+            .flatten();
         let next_ms = next_ms
             .chain(self.arrives_ms())
             .chain(self.incidents.last().map(|incident| incident.at_ms))

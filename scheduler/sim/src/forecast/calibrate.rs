@@ -231,11 +231,13 @@ mod tests {
     };
 
     fn missed(context: Context, raw: ForecastInterval, factors: &[f64]) -> Vec<Score> {
-        let score = |factor: &f64| {
-            let actual_ms = (raw.p50_ms as f64 * factor) as i64;
-            Score::of(raw, 0, context, actual_ms, 1.0)
-        };
-        factors.iter().map(score).collect()
+        factors
+            .iter()
+            .map(|factor| {
+                let actual_ms = (raw.p50_ms as f64 * factor) as i64;
+                Score::of(raw, 0, context, actual_ms, 1.0)
+            })
+            .collect()
     }
 
     #[test]

@@ -4,7 +4,6 @@
 use super::truth::Truth;
 use crate::cancel::Cancel;
 use crate::engine::{come_due, measure};
-use muster_core::plan::Decision;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Finished, Job, Snapshot, Task};
 use muster_core::{Action, ApplyError, apply, plan};
@@ -211,8 +210,11 @@ impl ForecastRun {
 
     /// Whether only endless jobs remain. Their time slices would continue for ever.
     fn is_done(&self) -> bool {
-        let goes_on = |job: &Job| self.is_endless(job) && !self.live[&job.id].fresh;
-        self.snapshot.jobs.iter().all(goes_on) && self.arrivals.is_empty()
+        self.snapshot
+            .jobs
+            .iter()
+            .all(|job| self.is_endless(job) && !self.live[&job.id].fresh)
+            && self.arrivals.is_empty()
     }
 
     fn is_endless(&self, job: &Job) -> bool {
@@ -448,10 +450,10 @@ impl ForecastRun {
             .filter(|job| self.is_endless(job))
             .map(|job| job.id)
             .collect();
-        let waits = |one: &Decision| {
-            matches!(one.action, Action::Wait { .. }) || endless.contains(&one.job)
-        };
-        let decided = !plan.decisions.iter().all(waits);
+        let decided = !plan
+            .decisions
+            .iter()
+            .all(|one| matches!(one.action, Action::Wait { .. }) || endless.contains(&one.job));
         apply(&mut self.snapshot, &plan)?;
         let quantum_ms = policy.slicing.map(|slicing| slicing.quantum_ms);
         self.quantum_ms = quantum_ms.and_then(|ms| i64::try_from(ms).ok());

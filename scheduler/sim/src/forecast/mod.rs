@@ -122,11 +122,13 @@ pub fn forecast(
     for run in 0..settings.runs {
         // A job has the same random numbers in every forecast. Two forecasts differ by changes of
         // the cluster and not by chance.
-        let throw = |(job, truth): (&JobId, &Truth)| {
-            let mut rng = truth::ForecastRng::new(settings.seed, *job, run);
-            (*job, truth.thrown(&mut rng, run))
-        };
-        let truths = believed.iter().map(throw).collect();
+        let truths = believed
+            .iter()
+            .map(|(job, truth)| {
+                let mut rng = truth::ForecastRng::new(settings.seed, *job, run);
+                (*job, truth.thrown(&mut rng, run))
+            })
+            .collect();
         let forecast_run = ForecastRun::new(full.clone(), truths, Vec::new(), settings.pace);
         let mut forecast_run = forecast_run.cancelled_by(cancel);
         forecast_run.run(&policy)?;

@@ -134,11 +134,12 @@ fn point(space: &Space, place: &[f64]) -> Point {
 
 /// Gradient ascent in all ordered parameters with many values.
 fn climb(space: &Space, process: &Process, start: Vec<f64>, least: f64) -> Vec<f64> {
-    let many = |d: &usize| {
-        let domain = &space.dimensions[*d].domain;
-        domain.is_ordered() && domain.count().is_none_or(|n| n > 16) && !start[*d].is_nan()
-    };
-    let axes: Vec<usize> = (0..space.len()).filter(many).collect();
+    let axes: Vec<usize> = (0..space.len())
+        .filter(|d| {
+            let domain = &space.dimensions[*d].domain;
+            domain.is_ordered() && domain.count().is_none_or(|n| n > 16) && !start[*d].is_nan()
+        })
+        .collect();
     if axes.is_empty() {
         return start;
     }

@@ -78,8 +78,10 @@ fn comparable(record: &Record) -> Vec<&SearchTrial> {
     steps.sort_unstable();
     let at = steps.len().saturating_sub(needed);
     let least = steps.get(at).copied().unwrap_or(0);
-    let complete = |t: &&SearchTrial| t.state == TrialState::Completed || step(t) >= least;
-    let mut rows: Vec<&SearchTrial> = judged.into_iter().filter(complete).collect();
+    let mut rows: Vec<&SearchTrial> = judged
+        .into_iter()
+        .filter(|t| t.state == TrialState::Completed || step(t) >= least)
+        .collect();
     if rows.len() > MOST_ROWS {
         let newest = rows.split_off(rows.len() - MOST_ROWS / 2);
         rows.sort_by(|a, b| a.loss().unwrap_or(0.0).total_cmp(&b.loss().unwrap_or(0.0)));

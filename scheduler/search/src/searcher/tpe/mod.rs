@@ -105,8 +105,10 @@ fn least(trials: Vec<&SearchTrial>, count: usize) -> Vec<usize> {
         let order = crate::pareto::order(&rows).into_iter().take(count);
         return order.map(|i| trials[i].number as usize).collect();
     }
-    let row = |t: &&SearchTrial| (losses(t)[0], t.number as usize);
-    let mut rows: Vec<(f64, usize)> = trials.iter().map(row).collect();
+    let mut rows: Vec<(f64, usize)> = trials
+        .iter()
+        .map(|t| (losses(t)[0], t.number as usize))
+        .collect();
     if count < rows.len() {
         rows.select_nth_unstable_by(count, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
@@ -131,14 +133,15 @@ impl<'a> Mixture<'a> {
     fn of(space: &'a Space, points: &Points, least: f64) -> Self {
         let count = points.len();
         let ramp = count.saturating_sub(FLAT);
-        let weight = |i: usize| {
-            if i >= ramp {
-                return 1.0;
-            }
-            let least = 1.0 / count as f64;
-            least + (1.0 - least) * i as f64 / ((ramp - 1).max(1)) as f64
-        };
-        let mut weights: Vec<f64> = (0..count).map(weight).collect();
+        let mut weights: Vec<f64> = (0..count)
+            .map(|i| {
+                if i >= ramp {
+                    return 1.0;
+                }
+                let least = 1.0 / count as f64;
+                least + (1.0 - least) * i as f64 / ((ramp - 1).max(1)) as f64
+            })
+            .collect();
         weights.push(1.0);
         let sum: f64 = weights.iter().sum();
         let log_weights = weights.iter().map(|w| (w / sum).ln()).collect();
