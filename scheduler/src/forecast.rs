@@ -69,13 +69,13 @@ struct StoredForecast {
 
 /// Evidence besides the snapshot: errors of earlier forecasts, and delays of the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Learnt {
+pub struct ForecastEvidence {
     pub ends: sim::Calibration,
     pub starts: sim::Calibration,
     pub pace: sim::ClusterDelays,
 }
 
-impl Learnt {
+impl ForecastEvidence {
     /// Evidence of a cluster without history.
     pub const NOTHING: Self = Self {
         ends: sim::Calibration::none(),
@@ -118,13 +118,13 @@ pub async fn once(
     policy: &Policy,
     told: &mut LastForecasts,
 ) -> Result<usize, ForecastPassError> {
-    let (snapshot, learnt) = live(pool, &mut told.loader).await?;
+    let (snapshot, evidence) = live(pool, &mut told.loader).await?;
     if snapshot.jobs.is_empty() {
         told.forecasts.clear();
         return Ok(0);
     }
     let now_ms = snapshot.now_ms;
-    let settings = settings(&snapshot, learnt);
+    let settings = settings(&snapshot, evidence);
     let policy = policy.clone();
     let made =
         compute::try_apart(move |cancel| sim::forecast(&snapshot, &[], &policy, &settings, cancel));
@@ -153,7 +153,10 @@ async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn live(pool: &Pool, loader: &mut Loader) -> Result<(Snapshot, Learnt), StoreError> {
+pub async fn live(
+    pool: &Pool,
+    loader: &mut Loader,
+) -> Result<(Snapshot, ForecastEvidence), StoreError> {
     let read = in_time(read(pool, loader)).await?;
     Ok(compute::apart(move || known(read)).await)
 }
@@ -182,7 +185,7 @@ async fn read(pool: &Pool, loader: &mut Loader) -> Result<ForecastInputs, StoreE
     Ok(read)
 }
 
-fn known(read: ForecastInputs) -> (Snapshot, Learnt) {
+fn known(read: ForecastInputs) -> (Snapshot, ForecastEvidence) {
     let mut snapshot = translate::snapshot(0, read.loaded);
     let now_ms = snapshot.now_ms;
     for job in &mut snapshot.jobs {
@@ -196,12 +199,12 @@ fn known(read: ForecastInputs) -> (Snapshot, Learnt) {
     }
     let ends = read.ends.iter().filter_map(end_score);
     let starts = read.starts.iter().filter_map(start_score);
-    let learnt = Learnt {
+    let evidence = ForecastEvidence {
         ends: sim::Calibration::of(ends.collect()),
         starts: sim::Calibration::of(starts.collect()),
         pace: pace(read.around_s),
     };
-    (snapshot, learnt)
+    (snapshot, evidence)
 }
 
 /// Evidence from earlier jobs of a document: their durations if the program counts no steps,
@@ -222,13 +225,13 @@ pub fn past(
         };
     }
     let told = earlier.iter().filter_map(|one| {
-        Some(sim::Earlier {
+        Some(sim::EarlierRun {
             took_s: one.took_s,
             steps: one.steps?,
             size: one.size,
         })
     });
-    let told: Vec<sim::Earlier> = told.collect();
+    let told: Vec<sim::EarlierRun> = told.collect();
     DocumentHistory {
         lasts: None,
         ran: sim::ran(&told, least),
@@ -271,14 +274,14 @@ fn done_s(job: &Job, now_ms: i64) -> f64 {
 
 /// Settings of a forecast. More jobs get fewer runs, so that a forecast takes seconds.
 #[must_use]
-pub fn settings(snapshot: &Snapshot, learnt: Learnt) -> sim::Settings {
+pub fn settings(snapshot: &Snapshot, evidence: ForecastEvidence) -> sim::ForecastSettings {
     let jobs = u32::try_from(snapshot.jobs.len()).unwrap_or(u32::MAX);
-    sim::Settings {
+    sim::ForecastSettings {
         runs: (JOBS_RUN / jobs.max(1)).clamp(RUNS.0, RUNS.1),
         seed: SEED,
-        ends: learnt.ends,
-        starts: learnt.starts,
-        pace: learnt.pace,
+        ends: evidence.ends,
+        starts: evidence.starts,
+        pace: evidence.pace,
     }
 }
 
@@ -322,7 +325,7 @@ fn raw(made: &sim::JobForecast, now_ms: i64) -> Raw {
 
 /// `None` for a basis that this release does not know.
 fn end_score(outcome: &Outcome) -> Option<sim::Score> {
-    let context = sim::Context {
+    let context = sim::ForecastContext {
         basis: sim::Basis::from_name(&outcome.raw.basis)?,
         waits: outcome.raw.waits,
     };
@@ -333,7 +336,7 @@ fn start_score(outcome: &Outcome) -> Option<sim::Score> {
     Some(score(outcome, outcome.raw.start_s?, sim::STARTS))
 }
 
-fn score(outcome: &Outcome, raw_s: [f64; 3], context: sim::Context) -> sim::Score {
+fn score(outcome: &Outcome, raw_s: [f64; 3], context: sim::ForecastContext) -> sim::Score {
     let made_ms = translate::unix_ms(outcome.made_at);
     let [p10_ms, p50_ms, p90_ms] = raw_s.map(|s| made_ms + (s * 1000.0) as i64);
     let interval = sim::ForecastInterval {

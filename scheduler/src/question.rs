@@ -4,7 +4,9 @@
 
 use crate::clock;
 use crate::compute;
-use crate::forecast::{ForecastPassError, Learnt, WINDOW_JOBS, interval, live, past, settings};
+use crate::forecast::{
+    ForecastEvidence, ForecastPassError, WINDOW_JOBS, interval, live, past, settings,
+};
 use crate::notifications::Notifications;
 use crate::passes;
 use crate::translate::date;
@@ -47,7 +49,7 @@ const ALL_SHOWN: usize = 500;
 
 /// Answers one question after the other, in rotation over tenants.
 pub async fn run(pool: &Pool, policy: &Policy, mut notifications: Notifications) {
-    let mut served = Served::default();
+    let mut served = ServedTenants::default();
     loop {
         notifications.questions.mark_unchanged();
         let answered = passes::one("questions", LIMIT, once(pool, policy, &mut served)).await;
@@ -59,9 +61,9 @@ pub async fn run(pool: &Pool, policy: &Policy, mut notifications: Notifications)
 
 /// Tenants whose questions were answered, the latest last.
 #[derive(Debug, Default)]
-pub struct Served(Vec<TenantId>);
+pub struct ServedTenants(Vec<TenantId>);
 
-impl Served {
+impl ServedTenants {
     fn had_its_turn(&mut self, tenant: TenantId) {
         self.0.retain(|one| *one != tenant);
         self.0.push(tenant);
@@ -78,7 +80,7 @@ impl Served {
 pub async fn once(
     pool: &Pool,
     policy: &Policy,
-    served: &mut Served,
+    served: &mut ServedTenants,
 ) -> Result<bool, ForecastPassError> {
     once_by(answer, pool, policy, served).await
 }
@@ -93,25 +95,25 @@ pub async fn once_by(
         &Open,
         &[WhatIfChange],
         &Policy,
-        Learnt,
+        ForecastEvidence,
         &Cancel,
     ) -> Result<Answer, ForecastPassError>
     + Send
     + 'static,
     pool: &Pool,
     policy: &Policy,
-    served: &mut Served,
+    served: &mut ServedTenants,
 ) -> Result<bool, ForecastPassError> {
     let Some(open) = in_time(next(pool, served)).await? else {
         return Ok(false);
     };
     // A failed question counts as the tenant's last one too.
     served.had_its_turn(open.tenant);
-    let (snapshot, learnt) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
+    let (snapshot, evidence) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
     let changes = in_time(changes(pool, &snapshot, &open)).await?;
     let (asked, policy) = (open.clone(), policy.clone());
     let computed = compute::try_apart(move |cancel| {
-        answer(&snapshot, &asked, &changes, &policy, learnt, cancel)
+        answer(&snapshot, &asked, &changes, &policy, evidence, cancel)
     });
     // Drops and thereby cancels the computation if the question ends first.
     let answer = tokio::select! {
@@ -131,7 +133,7 @@ pub async fn once_by(
     Ok(true)
 }
 
-async fn next(pool: &Pool, served: &Served) -> Result<Option<Open>, StoreError> {
+async fn next(pool: &Pool, served: &ServedTenants) -> Result<Option<Open>, StoreError> {
     let now = clock::now();
     let mut tx = begin(pool).await?;
     question::prune(&mut tx, now).await?;
@@ -222,10 +224,10 @@ fn answer(
     open: &Open,
     changes: &[WhatIfChange],
     policy: &Policy,
-    learnt: Learnt,
+    evidence: ForecastEvidence,
     cancel: &Cancel,
 ) -> Result<Answer, ForecastPassError> {
-    let settings = settings(snapshot, learnt);
+    let settings = settings(snapshot, evidence);
     let comparison = match what_if(snapshot, changes, policy, &settings, cancel) {
         Ok(comparison) => comparison,
         Err(WhatIfError::Run(error)) => return Err(error.into()),

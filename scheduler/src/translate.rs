@@ -2,7 +2,7 @@
 //! Decides nothing.
 
 use crate::clock;
-use crate::external_gpu_use::{Uses, external_gpus, uses};
+use crate::external_gpu_use::{NodeGpuUse, external_gpus, uses};
 use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
@@ -150,7 +150,7 @@ fn node(
     node: Node,
     charges: &[Charge],
     freed: &[(u32, OffsetDateTime)],
-    uses: Option<&Uses>,
+    uses: Option<&NodeGpuUse>,
 ) -> core::Node {
     let gpus = node.gpus();
     let gpu_memory_bytes = gpus.iter().map(|gpu| gpu.memory_bytes).min();

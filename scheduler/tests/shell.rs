@@ -11,7 +11,7 @@ use muster_model::question::{Answer, Question};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
 use muster_proto::session::to_node::Message as To;
-use muster_scheduler::question::{self, Served};
+use muster_scheduler::question::{self, ServedTenants};
 use muster_scheduler::session::MAX_UNPROVEN_BYTES;
 use muster_scheduler::{clock, forecast};
 use muster_sim::replay::{StoredRound, replay};
@@ -533,7 +533,7 @@ async fn planning_question_is_answered_from_live_cluster() {
         })
         .await;
     let policy = Policy::named(PolicyName::Muster);
-    let mut served = Served::default();
+    let mut served = ServedTenants::default();
     let answered = question::once(&store.pool, &policy, &mut served).await;
     assert!(answered.expect("answers"));
     let Some(Answer::Plan { plan }) = store.answer(asked).await else {

@@ -2,7 +2,7 @@
 //! the order within a study counts.
 
 use crate::curve::{LearningCurve, chance_to_reach};
-use crate::study::{Record, Study};
+use crate::study::{Study, StudyRecord};
 use crate::trial::{SearchTrial, TrialNumber};
 use muster_model::study::Stopper;
 
@@ -24,7 +24,7 @@ impl Study {
     }
 }
 
-fn gain(record: &Record, trial: &SearchTrial) -> f64 {
+fn gain(record: &StudyRecord, trial: &SearchTrial) -> f64 {
     let standing = match record.spec.stopper {
         Stopper::HyperDrive { min_points, .. } => {
             if trial.reports.len() < min_points as usize {
@@ -46,7 +46,7 @@ fn gain(record: &Record, trial: &SearchTrial) -> f64 {
 }
 
 /// Share of the other trials with a higher loss after at most as much training.
-fn beaten(record: &Record, trial: &SearchTrial) -> f64 {
+fn beaten(record: &StudyRecord, trial: &SearchTrial) -> f64 {
     let Some(newest) = trial.reports.last() else {
         return UNKNOWN;
     };

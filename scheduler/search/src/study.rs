@@ -4,7 +4,7 @@ use crate::action::SearchAction;
 use crate::event::{EventError, SearchEvent};
 use crate::random::{Purpose, StudyRng};
 use crate::searcher;
-use crate::stopper::{self, Birth, Next};
+use crate::stopper::{self, Birth, NextTrial};
 use crate::trial::{SearchTrial, TrialMeasurement, TrialNumber, TrialState};
 use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, Point, SearchSpec, Searcher, Space};
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
-    record: Record,
+    record: StudyRecord,
     phase: SearchPhase,
     failures: u32,
     searcher: searcher::SearcherState,
@@ -48,7 +48,7 @@ pub enum StudyError {
 
 /// State that searchers and stoppers read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct StudyRecord {
     pub spec: SearchSpec,
     pub space: Space,
     pub trials: Vec<SearchTrial>,
@@ -61,7 +61,7 @@ pub(crate) struct Record {
     pub proposed: VecDeque<Point>,
 }
 
-impl Record {
+impl StudyRecord {
     pub(crate) fn may_create(&self) -> bool {
         let chosen = !self.is_external() || !self.proposed.is_empty();
         !self.exhausted && chosen && (self.trials.len() as u32) < self.limit
@@ -90,7 +90,7 @@ impl Study {
             searcher: searcher::SearcherState::new(&spec, &space),
             stopper: stopper::StopperState::new(&spec),
             order: VecDeque::new(),
-            record: Record {
+            record: StudyRecord {
                 limit: spec.trials,
                 spec,
                 space,
@@ -116,7 +116,7 @@ impl Study {
         self.phase
     }
 
-    pub(crate) fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> &StudyRecord {
         &self.record
     }
 
@@ -438,8 +438,8 @@ impl Study {
                 self.stop(number, actions);
             }
             match next {
-                Next::Wait => break,
-                Next::Continue { trial, budget } => {
+                NextTrial::Wait => break,
+                NextTrial::Continue { trial, budget } => {
                     self.hand_out(trial);
                     let entry = &mut self.record.trials[trial as usize];
                     entry.state = TrialState::Running;
@@ -448,7 +448,7 @@ impl Study {
                     actions.push(SearchAction::Continue { trial, budget });
                     held += 1;
                 }
-                Next::Create(birth) => held += usize::from(self.create(birth, actions)),
+                NextTrial::Create(birth) => held += usize::from(self.create(birth, actions)),
             }
         }
         let awaits = self.phase == SearchPhase::Running && self.record.awaits_proposals();

@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 /// takes more than twice the shortest start time. This assumption holds to within seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bounds {
+pub struct RunBounds {
     /// Mean of the fastest possible runs.
     pub alone_s: f64,
     /// Mean flow time of the relaxation to one machine.
@@ -40,7 +40,7 @@ struct RelaxedJob {
     size: f64,
 }
 
-impl Bounds {
+impl RunBounds {
     /// Bounds for the run's jobs and nodes; the policy has no effect on them. All are zero if there
     /// is no job or no GPU.
     #[must_use]
@@ -167,14 +167,14 @@ impl Ord for InHand {
 
 #[cfg(test)]
 mod tests {
-    use super::Bounds;
+    use super::RunBounds;
     use crate::testing::{job, run};
 
     /// Two GPUs; A has 20 GPU-s at 0, B has 4 at 2. Shortest remaining time first: A 0..2, B 2..4,
     /// A 4..12. The flow times are 12 and 2.
     #[test]
     fn srpt_runs_shortest_remaining_job_first() {
-        let bounds = Bounds::of(&run(2, vec![job(0.0, 11.0, 20.0), job(2.0, 3.0, 4.0)]));
+        let bounds = RunBounds::of(&run(2, vec![job(0.0, 11.0, 20.0), job(2.0, 3.0, 4.0)]));
         assert_eq!(bounds.srpt_s, 7.0);
         assert_eq!(bounds.alone_s, 7.0);
         // Middle of A: (1*4 + 8*16)/20 = 6.6; of B: 3. Flow 6.6 + 1 and half of the runs 11 + 3.
@@ -186,7 +186,7 @@ mod tests {
     /// yields by size.
     #[test]
     fn busy_time_uses_size_and_flow_time_uses_remaining_work() {
-        let bounds = Bounds::of(&run(1, vec![job(0.0, 0.0, 10.0), job(6.0, 0.0, 6.0)]));
+        let bounds = RunBounds::of(&run(1, vec![job(0.0, 0.0, 10.0), job(6.0, 0.0, 6.0)]));
         assert_eq!(bounds.srpt_s, (10.0 + 10.0) / 2.0);
         // A runs 0..6 and 12..16: (3*6 + 14*4)/10 = 7.4. B runs 6..12: 9, which is 3 after its
         // release.
@@ -196,13 +196,13 @@ mod tests {
     /// The machine is idle before the first job and between the jobs.
     #[test]
     fn idle_time_does_not_raise_bounds() {
-        let bounds = Bounds::of(&run(1, vec![job(100.0, 0.0, 5.0), job(50.0, 0.0, 5.0)]));
+        let bounds = RunBounds::of(&run(1, vec![job(100.0, 0.0, 5.0), job(50.0, 0.0, 5.0)]));
         assert_eq!(bounds.srpt_s, 5.0);
         assert_eq!(bounds.busy_s, 2.5);
     }
 
     #[test]
     fn bound_of_run_without_jobs_is_zero() {
-        assert_eq!(Bounds::of(&run(1, Vec::new())).best_s(), 0.0);
+        assert_eq!(RunBounds::of(&run(1, Vec::new())).best_s(), 0.0);
     }
 }

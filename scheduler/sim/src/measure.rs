@@ -1,6 +1,6 @@
 //! Measures of a run.
 
-use crate::bound::Bounds;
+use crate::bound::RunBounds;
 use crate::run::{JobRun, SimulationRun};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct Summary {
     pub bound_s: f64,
     /// `avg_jct_s / bound_s`: 1 is optimal.
     pub distance_to_bound: f64,
-    pub bounds: Bounds,
+    pub bounds: RunBounds,
     /// Ordered by name.
     pub tenants: Vec<TenantSummary>,
 }
@@ -90,7 +90,7 @@ impl Summary {
         let first_s = run.jobs.iter().map(|job| job.submitted_s);
         let span_s = run.end_s - first_s.fold(run.end_s, f64::min);
         let gpus: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
-        let bounds = Bounds::of(run);
+        let bounds = RunBounds::of(run);
         let avg_jct_s = mean(&jcts);
         let unfair = ratios.iter().filter(|ratio| **ratio > 1.0).count();
         Self {

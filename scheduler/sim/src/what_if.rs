@@ -1,7 +1,9 @@
 //! Effect of a change: forecasts of the present without and with it, with the same random numbers.
 
 use crate::cancel::Cancel;
-use crate::forecast::{ForecastInterval, ForecastRunError, JobForecast, Settings, forecast};
+use crate::forecast::{
+    ForecastInterval, ForecastRunError, ForecastSettings, JobForecast, forecast,
+};
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Job, Lasts, Node, Progress, Ran, Snapshot};
 use muster_model::id::{JobId, NodeId, TenantId};
@@ -93,7 +95,7 @@ pub fn what_if(
     snapshot: &Snapshot,
     changes: &[WhatIfChange],
     policy: &Policy,
-    settings: &Settings,
+    settings: &ForecastSettings,
     cancel: &Cancel,
 ) -> Result<WhatIfComparison, WhatIfError> {
     let mut changed = snapshot.clone();

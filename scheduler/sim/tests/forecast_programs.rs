@@ -11,7 +11,8 @@ use muster_model::id::JobId;
 use muster_model::spec::{Ends, Range};
 use muster_sim::Cancel;
 use muster_sim::forecast::{
-    ClusterDelays, ForecastArrival, ForecastRun, Settings, SpeedCurve, Truth, forecast, like,
+    ClusterDelays, ForecastArrival, ForecastRun, ForecastSettings, SpeedCurve, Truth, forecast,
+    like,
 };
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ fn run(seed: u64) -> (Kept, Kept) {
                 took_s[program.document].truncate(EARLIER);
             }
         }
-        let settings = Settings {
+        let settings = ForecastSettings {
             runs: 15,
             seed,
             ends: ends.calibration(),

@@ -9,7 +9,8 @@ use muster_core::policy::Policy;
 use muster_core::snapshot::SpeedPoint;
 use muster_sim::Cancel;
 use muster_sim::forecast::{
-    Calibration, ClusterDelays, ForecastArrival, ForecastRun, Settings, SpeedCurve, Truth, forecast,
+    Calibration, ClusterDelays, ForecastArrival, ForecastRun, ForecastSettings, SpeedCurve, Truth,
+    forecast,
 };
 use std::collections::BTreeMap;
 
@@ -50,7 +51,7 @@ fn week(seed: u64) -> Kept {
                 ends.came(result.job, ended_ms);
             }
         }
-        let settings = Settings {
+        let settings = ForecastSettings {
             runs: 15,
             seed: seed ^ (tick as u64) << 20,
             ends: ends.calibration(),

@@ -10,12 +10,12 @@ use muster_model::spec::{Ends, JobSpec, Range};
 use muster_model::task::TaskState;
 use muster_sim::Cancel;
 use muster_sim::forecast::{
-    Calibration, ClusterDelays, Earlier, ForecastInterval, ForecastRun, ForecastRunError, Settings,
-    believed, ran,
+    Calibration, ClusterDelays, EarlierRun, ForecastInterval, ForecastRun, ForecastRunError,
+    ForecastSettings, believed, ran,
 };
 use muster_sim::what_if::{DocumentHistory, WhatIfChange, WhatIfError, what_if};
 
-const SETTINGS: Settings = Settings {
+const SETTINGS: ForecastSettings = ForecastSettings {
     runs: 15,
     seed: 1,
     ends: Calibration::none(),
@@ -639,7 +639,7 @@ fn one_earlier_job_gives_end_of_next() {
     let factor = |found: ForecastInterval| found.p90_ms as f64 / found.p10_ms as f64;
     let blind = finish(DocumentHistory::default());
     assert!(factor(blind) > 10.0, "{blind:?}");
-    let earlier = Earlier {
+    let earlier = EarlierRun {
         took_s: 20.0,
         steps: 2_000.0,
         size: Some((1, 1)),

@@ -25,7 +25,7 @@ const NO_DOCUMENT: &str = r#"{"version":"muster/v1","name":"not-sent"}"#;
 
 /// Messages of one generation in order, and the jobs that they do not contain.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct EncodedAssignment {
     pub messages: Vec<proto::Assignment>,
     pub unsendable: Vec<Unsendable>,
 }
@@ -54,11 +54,11 @@ pub struct Addressee {
 
 impl Addressee {
     /// Encodes the assignment for this executor.
-    pub fn encode(&self, assignment: &NodeAssignment) -> Encoded {
+    pub fn encode(&self, assignment: &NodeAssignment) -> EncodedAssignment {
         self.encode_within(assignment, LIMIT_BYTES)
     }
 
-    fn encode_within(&self, assignment: &NodeAssignment, limit_bytes: usize) -> Encoded {
+    fn encode_within(&self, assignment: &NodeAssignment, limit_bytes: usize) -> EncodedAssignment {
         let mut jobs: BTreeMap<JobId, EncodedJob> = BTreeMap::new();
         for task in &assignment.tasks {
             let job = jobs.entry(task.launch.job_id);
@@ -75,7 +75,7 @@ impl Addressee {
         } else {
             vec![in_one(assignment.generation, jobs)]
         };
-        Encoded {
+        EncodedAssignment {
             messages,
             unsendable,
         }
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    fn stopped(encoded: &Encoded) -> Vec<bool> {
+    fn stopped(encoded: &EncodedAssignment) -> Vec<bool> {
         let messages = encoded.messages.iter();
         let tasks = messages.flat_map(|message| message.tasks.iter().map(|task| task.stop));
         tasks.collect()

@@ -37,7 +37,7 @@ struct QueuedHeartbeat {
 
 /// Reason why a heartbeat was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Missed {
+pub enum HeartbeatError {
     #[error("the node counts as lost by now")]
     Lost,
     #[error("a heartbeat could not be kept")]
@@ -58,30 +58,30 @@ impl HeartbeatHandle {
     /// Returns when the heartbeat is stored.
     ///
     /// # Errors
-    /// [`Missed`]; the node must dial in again.
-    pub async fn store(&self, node: NodeId) -> Result<(), Missed> {
+    /// [`HeartbeatError`]; the node must dial in again.
+    pub async fn store(&self, node: NodeId) -> Result<(), HeartbeatError> {
         let (is_up, answer) = oneshot::channel();
         let came = clock::instant();
         let sent = self.0.send(QueuedHeartbeat { node, came, is_up }).await;
-        sent.map_err(|_| Missed::Unkept)?;
+        sent.map_err(|_| HeartbeatError::Unkept)?;
         match answer.await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Missed::Lost),
-            Err(_) => Err(Missed::Unkept),
+            Ok(false) => Err(HeartbeatError::Lost),
+            Err(_) => Err(HeartbeatError::Unkept),
         }
     }
 }
 
 /// Pause before the same heartbeats are written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pause {
+enum HeartbeatPause {
     /// New heartbeats end it, because they do not wait for a locked row.
     Locked(Duration),
     /// The database did not answer.
     Away,
 }
 
-impl Pause {
+impl HeartbeatPause {
     /// Pause after a transaction; `are_locked` is whether it skipped locked rows.
     fn after(self, are_locked: bool) -> Self {
         match self {
@@ -92,7 +92,7 @@ impl Pause {
 }
 
 async fn keep(pool: Pool, mut heartbeats: mpsc::Receiver<QueuedHeartbeat>, patience: Duration) {
-    let (mut together, mut pause) = (Vec::new(), Pause::Locked(LOCKED));
+    let (mut together, mut pause) = (Vec::new(), HeartbeatPause::Locked(LOCKED));
     while gather(&mut heartbeats, &mut together, pause).await {
         let nodes: BTreeSet<NodeId> = together
             .iter()
@@ -111,7 +111,7 @@ async fn keep(pool: Pool, mut heartbeats: mpsc::Receiver<QueuedHeartbeat>, patie
         };
         tracing::warn!(error = %why, nodes = nodes.len(), "heartbeats could not be kept yet");
         together.retain(|heartbeat| heartbeat.came.elapsed() < patience);
-        pause = Pause::Away;
+        pause = HeartbeatPause::Away;
     }
 }
 
@@ -132,16 +132,16 @@ fn answer(together: Vec<QueuedHeartbeat>, touched: &Touched) -> Vec<QueuedHeartb
 async fn gather(
     heartbeats: &mut mpsc::Receiver<QueuedHeartbeat>,
     together: &mut Vec<QueuedHeartbeat>,
-    pause: Pause,
+    pause: HeartbeatPause,
 ) -> bool {
     together.retain(|heartbeat| !heartbeat.is_up.is_closed());
     if together.is_empty() {
         return heartbeats.recv_many(together, MOST).await > 0;
     }
     match pause {
-        Pause::Away => tokio::time::sleep(AWAY).await,
+        HeartbeatPause::Away => tokio::time::sleep(AWAY).await,
         // Ends also when no session is left.
-        Pause::Locked(pause) => {
+        HeartbeatPause::Locked(pause) => {
             if let Ok(Some(heartbeat)) = tokio::time::timeout(pause, heartbeats.recv()).await {
                 together.push(heartbeat);
             }
@@ -164,20 +164,20 @@ async fn touch(pool: &Pool, nodes: &BTreeSet<NodeId>) -> Result<Touched, StoreEr
 
 #[cfg(test)]
 mod tests {
-    use super::{LOCKED, LOCKED_LONG, Pause};
+    use super::{HeartbeatPause, LOCKED, LOCKED_LONG};
     use std::time::Duration;
 
     #[test]
     fn locked_row_is_retried_a_few_times_per_second() {
-        let mut pause = Pause::Locked(LOCKED);
+        let mut pause = HeartbeatPause::Locked(LOCKED);
         let mut waited = Duration::ZERO;
         let mut tries = 0;
-        while let (Pause::Locked(next), true) = (pause, waited < Duration::from_secs(10)) {
+        while let (HeartbeatPause::Locked(next), true) = (pause, waited < Duration::from_secs(10)) {
             (waited, tries) = (waited + next, tries + 1);
             pause = pause.after(true);
         }
         assert!((10..40).contains(&tries), "{tries} in ten seconds");
-        assert_eq!(pause, Pause::Locked(LOCKED_LONG));
-        assert_eq!(pause.after(false), Pause::Locked(LOCKED));
+        assert_eq!(pause, HeartbeatPause::Locked(LOCKED_LONG));
+        assert_eq!(pause.after(false), HeartbeatPause::Locked(LOCKED));
     }
 }

@@ -27,7 +27,7 @@ use crate::retry;
 use assignment::Addressee;
 use decode::MessageDecodeError;
 use generations::Generations;
-use heartbeat_batcher::{HeartbeatHandle, Missed};
+use heartbeat_batcher::{HeartbeatError, HeartbeatHandle};
 use join::Admission;
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
@@ -112,7 +112,7 @@ impl NodeSessions for Sessions {
         }
         let capacity = capacity(&hello)?;
         let welcomed = self.welcome(&hello, &entry, &capacity).await?;
-        let Welcomed { node, has_lost } = welcomed;
+        let SessionWelcome { node, has_lost } = welcomed;
         let replaced = self.registry.take_over(node);
         // A term may have ended during the admission, after its sessions were ended.
         registry::leads(&self.leader)?;
@@ -241,8 +241,8 @@ impl Sessions {
         hello: &proto::Hello,
         entry: &AdmissionResult,
         capacity: &Capacity,
-    ) -> Result<Welcomed, Status> {
-        let attempt = async || -> Result<Result<Welcomed, Status>, StoreError> {
+    ) -> Result<SessionWelcome, Status> {
+        let attempt = async || -> Result<Result<SessionWelcome, Status>, StoreError> {
             let mut tx = muster_store::pool::begin(&self.pool).await?;
             let welcomed = let_in(&mut tx, hello, entry, capacity).await?;
             if welcomed.is_ok() {
@@ -280,7 +280,7 @@ async fn let_in(
     hello: &proto::Hello,
     entry: &AdmissionResult,
     capacity: &Capacity,
-) -> Result<Result<Welcomed, Status>, StoreError> {
+) -> Result<Result<SessionWelcome, Status>, StoreError> {
     use muster_store::{node, restored};
     let (name, identity, now) = (&hello.node_name, &hello.identity, clock::now());
     let lost = restored::lost_generations(tx, name, hello.generation).await?;
@@ -312,7 +312,7 @@ async fn let_in(
             "the database has lost commits that the node knows of; its generation is raised above the node's"
         );
     }
-    Ok(Ok(Welcomed {
+    Ok(Ok(SessionWelcome {
         node: node.id,
         has_lost: lost > 0,
     }))
@@ -350,7 +350,7 @@ fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
 }
 
 /// Result of a Hello.
-struct Welcomed {
+struct SessionWelcome {
     node: NodeId,
     /// The database lacks commits that the node has seen.
     has_lost: bool,
@@ -389,7 +389,7 @@ enum SessionEnd {
     #[error("the store failed")]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Missed(#[from] Missed),
+    Missed(#[from] HeartbeatError),
 }
 
 impl NodeSession {

@@ -6,7 +6,7 @@
 use super::quadratic::{Quadratic, QuadraticSample, rows_wanted};
 use super::{spread, tpe};
 use crate::random::{Purpose, StudyRng};
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::TrialNumber;
 use muster_model::study::{Domain, Point, Space};
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
@@ -149,7 +149,7 @@ impl CmaEsState {
 
     pub(super) fn suggest(
         &mut self,
-        record: &Record,
+        record: &StudyRecord,
         number: TrialNumber,
         rng: &mut StudyRng,
     ) -> Option<Point> {
@@ -190,7 +190,7 @@ impl CmaEsState {
     /// end of the queue.
     fn draw_generation(
         &mut self,
-        record: &Record,
+        record: &StudyRecord,
         eigen: &SymmetricEigen<f64, nalgebra::Dyn>,
         rng: &mut StudyRng,
     ) {
@@ -204,7 +204,7 @@ impl CmaEsState {
 
     /// Quadratic through the newest trials, with their rows; `None` in a mixed space or with too
     /// few rows.
-    fn model(&self, record: &Record) -> Option<(Quadratic, Vec<QuadraticSample>)> {
+    fn model(&self, record: &StudyRecord) -> Option<(Quadratic, Vec<QuadraticSample>)> {
         let n = self.axes.len();
         if n < record.space.len() {
             return None;
@@ -225,7 +225,7 @@ impl CmaEsState {
 
     /// Takes the rest of the generation from the quadratic if it has ranked the newest trials
     /// correctly.
-    fn complete_by_model(&mut self, record: &Record) {
+    fn complete_by_model(&mut self, record: &StudyRecord) {
         if self.told.len() < 1 + self.population / 5 || self.queue.is_empty() {
             return;
         }
@@ -267,7 +267,7 @@ impl CmaEsState {
     }
 
     /// Records that a trial has completed its first rung, at which all trials are comparable.
-    pub(super) fn tell(&mut self, record: &Record, number: TrialNumber) {
+    pub(super) fn tell(&mut self, record: &StudyRecord, number: TrialNumber) {
         let Some(at) = self.asked.iter().position(|a| a.trial == number) else {
             return;
         };

@@ -5,7 +5,7 @@
 use super::{anywhere, spread};
 use crate::pareto;
 use crate::random::StudyRng;
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::SearchTrial;
 use muster_model::study::{Domain, Point, Space};
 
@@ -13,7 +13,7 @@ use muster_model::study::{Domain, Point, Space};
 const REACH: f64 = 0.1;
 
 pub(super) fn suggest(
-    record: &Record,
+    record: &StudyRecord,
     population: usize,
     tournament: usize,
     rng: &mut StudyRng,

@@ -11,7 +11,7 @@ mod sobol_directions;
 mod tpe;
 
 use crate::random::{Purpose, StudyRng};
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::TrialNumber;
 use muster_model::study::{Point, SearchSpec, Searcher, Space};
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ impl SearcherState {
     }
 
     /// Point for the trial with this number; `None` if there is none.
-    pub(crate) fn suggest(&mut self, record: &Record, number: TrialNumber) -> Option<Point> {
+    pub(crate) fn suggest(&mut self, record: &StudyRecord, number: TrialNumber) -> Option<Point> {
         let mut rng = StudyRng::new(record.spec.seed, Purpose::Suggest, number.into());
         match (self, record.spec.searcher) {
             (Self::Next(next), Searcher::Grid {}) => grid::next(&record.space, next),
@@ -90,7 +90,7 @@ impl SearcherState {
     }
 
     /// Records that a trial has completed a rung.
-    pub(crate) fn tell(&mut self, record: &Record, number: TrialNumber) {
+    pub(crate) fn tell(&mut self, record: &StudyRecord, number: TrialNumber) {
         if let Self::CmaEs(state) = self {
             state.tell(record, number);
         }
@@ -98,14 +98,14 @@ impl SearcherState {
 }
 
 /// Uniformly drawn point that the constraints allow.
-fn anywhere(record: &Record, rng: &mut StudyRng) -> Option<Point> {
+fn anywhere(record: &StudyRecord, rng: &mut StudyRng) -> Option<Point> {
     (0..MAX_DRAWS)
         .map(|_| rng.point(&record.space))
         .find(|point| record.space.allows(point))
 }
 
 /// Point of a scrambled Sobol sequence, or a random one if the constraints forbid it.
-fn spread(record: &Record, number: TrialNumber, rng: &mut StudyRng) -> Option<Point> {
+fn spread(record: &StudyRecord, number: TrialNumber, rng: &mut StudyRng) -> Option<Point> {
     let point = sobol::point(&record.space, record.spec.seed, number.into());
     if record.space.allows(&point) {
         return Some(point);

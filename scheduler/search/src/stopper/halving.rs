@@ -1,8 +1,8 @@
 //! Successive halving (Jamieson and Talwalkar) and Hyperband (Li et al.): cohorts that complete a
 //! rung together.
 
-use super::{Birth, Next, by_loss, rung_budget, waits};
-use crate::study::Record;
+use super::{Birth, NextTrial, by_loss, rung_budget, waits};
+use crate::study::StudyRecord;
 use crate::trial::{SearchTrial, TrialNumber, TrialState};
 use muster_model::study::Stopper;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ struct Cohort {
 }
 
 impl HalvingState {
-    pub(super) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
+    pub(super) fn next(&mut self, record: &StudyRecord) -> (NextTrial, Vec<TrialNumber>) {
         // A user may have stopped a promoted trial.
         self.promoted.retain(|n| waits(record, *n));
         let mut stopped = Vec::new();
@@ -40,10 +40,10 @@ impl HalvingState {
             let entry = &record.trials[trial as usize];
             let first = self.cohorts[entry.bracket as usize].first;
             let budget = rung_budget(first, eta(record), entry.rung + 1, max);
-            return (Next::Continue { trial, budget }, stopped);
+            return (NextTrial::Continue { trial, budget }, stopped);
         }
         if !record.may_create() {
-            return (Next::Wait, stopped);
+            return (NextTrial::Wait, stopped);
         }
         if self.cohorts.last().is_none_or(|c| c.created >= c.size) {
             self.open(record);
@@ -55,11 +55,11 @@ impl HalvingState {
             bracket,
             ..Birth::of_budget(cohort.first)
         };
-        (Next::Create(birth), stopped)
+        (NextTrial::Create(birth), stopped)
     }
 
     /// Ends a rung if all its members have results: the best continue, the others stop.
-    fn advance(&mut self, record: &Record, index: usize, stopped: &mut Vec<TrialNumber>) {
+    fn advance(&mut self, record: &StudyRecord, index: usize, stopped: &mut Vec<TrialNumber>) {
         let cohort = &mut self.cohorts[index];
         let full = cohort.created >= cohort.size || !record.may_create();
         if cohort.ended || (cohort.rung == 0 && !full) {
@@ -97,12 +97,12 @@ impl HalvingState {
 
     /// Whether a promoted trial of the cohort has no slot yet. Its rung has not risen, so its state
     /// does not show that it belongs to the next rung.
-    fn queues(&self, record: &Record, index: usize) -> bool {
+    fn queues(&self, record: &StudyRecord, index: usize) -> bool {
         let bracket = |n: &TrialNumber| record.trials[*n as usize].bracket;
         self.promoted.iter().any(|n| bracket(n) == index as u32)
     }
 
-    fn open(&mut self, record: &Record) {
+    fn open(&mut self, record: &StudyRecord) {
         let left = record.limit - record.trials.len() as u32;
         let max = record.spec.budget.max;
         let (size, first) = match record.spec.stopper {
@@ -127,7 +127,7 @@ impl HalvingState {
     }
 }
 
-fn eta(record: &Record) -> u32 {
+fn eta(record: &StudyRecord) -> u32 {
     match record.spec.stopper {
         Stopper::SuccessiveHalving { eta, .. } | Stopper::Hyperband { eta, .. } => eta,
         _ => unreachable!("only these two keep cohorts"),

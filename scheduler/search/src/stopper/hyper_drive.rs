@@ -2,9 +2,9 @@
 //! extrapolated. Trials that probably reach the target are promising and keep slots of their own.
 //! Hopeless trials stop. All others are opportunities and run in rotation.
 
-use super::{Birth, Next};
+use super::{Birth, NextTrial};
 use crate::curve::{LearningCurve, chance_to_reach};
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::{TrialNumber, TrialState};
 use muster_model::study::Stopper;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub(crate) struct HyperDriveState {
 const UNKNOWN: f64 = 0.5;
 
 impl HyperDriveState {
-    pub(super) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+    pub(super) fn judge(&mut self, record: &StudyRecord, number: TrialNumber) -> Vec<TrialNumber> {
         let Stopper::HyperDrive {
             hopeless,
             min_points,
@@ -48,7 +48,7 @@ impl HyperDriveState {
     }
 
     /// Promising trials first, then new ones, then the others in rotation.
-    pub(super) fn next(&mut self, record: &Record) -> Next {
+    pub(super) fn next(&mut self, record: &StudyRecord) -> NextTrial {
         let Stopper::HyperDrive { boundary, .. } = record.spec.stopper else {
             unreachable!("only HyperDrive has boundaries");
         };
@@ -65,16 +65,16 @@ impl HyperDriveState {
         let turn = match promising {
             Some((index, _)) => index,
             None if record.may_create() => {
-                return Next::Create(Birth::of_budget(boundary.min(max)));
+                return NextTrial::Create(Birth::of_budget(boundary.min(max)));
             }
-            None if self.waiting.is_empty() => return Next::Wait,
+            None if self.waiting.is_empty() => return NextTrial::Wait,
             None => 0,
         };
         let (trial, _) = self.waiting.remove(turn);
         let budget = record.trials[trial as usize]
             .budget
             .saturating_add(boundary);
-        Next::Continue {
+        NextTrial::Continue {
             trial,
             budget: budget.min(max),
         }

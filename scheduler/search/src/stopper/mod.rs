@@ -7,13 +7,13 @@ mod hyper_drive;
 mod median;
 mod pbt;
 
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::{TrialCheckpoint, TrialNumber, TrialState};
 use muster_model::study::{Point, SearchSpec, Stopper};
 use serde::{Deserialize, Serialize};
 
 /// Use of a free slot.
-pub(crate) enum Next {
+pub(crate) enum NextTrial {
     Continue {
         trial: TrialNumber,
         budget: u64,
@@ -65,7 +65,7 @@ impl StopperState {
     }
 
     /// Records that a trial has completed its rung. Returns the trials to stop.
-    pub(crate) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+    pub(crate) fn judge(&mut self, record: &StudyRecord, number: TrialNumber) -> Vec<TrialNumber> {
         match self {
             Self::Plain | Self::Halving(_) => Vec::new(),
             Self::HyperDrive(state) => state.judge(record, number),
@@ -74,7 +74,7 @@ impl StopperState {
     }
 
     /// Use of a free slot, and the trials to stop before.
-    pub(crate) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
+    pub(crate) fn next(&mut self, record: &StudyRecord) -> (NextTrial, Vec<TrialNumber>) {
         match (self, record.spec.stopper) {
             (Self::Halving(state), _) => state.next(record),
             (Self::HyperDrive(state), _) => (state.next(record), Vec::new()),
@@ -82,15 +82,15 @@ impl StopperState {
             (Self::Plain, Stopper::Asha { min, eta }) => (asha::next(record, min, eta), Vec::new()),
             (Self::Plain, _) if record.may_create() => {
                 let birth = Birth::of_budget(record.spec.budget.max);
-                (Next::Create(birth), Vec::new())
+                (NextTrial::Create(birth), Vec::new())
             }
-            (Self::Plain, _) => (Next::Wait, Vec::new()),
+            (Self::Plain, _) => (NextTrial::Wait, Vec::new()),
         }
     }
 }
 
 /// Whether the trial's newest report shows that it should stop.
-pub(crate) fn is_behind(record: &Record, number: TrialNumber) -> bool {
+pub(crate) fn is_behind(record: &StudyRecord, number: TrialNumber) -> bool {
     match record.spec.stopper {
         Stopper::Median { startup, warmup } => {
             median::is_behind(&record.trials, number, startup as usize, warmup)
@@ -113,6 +113,6 @@ fn by_loss(mut rows: Vec<(f64, TrialNumber)>) -> Vec<TrialNumber> {
     rows.into_iter().map(|(_, number)| number).collect()
 }
 
-fn waits(record: &Record, number: TrialNumber) -> bool {
+fn waits(record: &StudyRecord, number: TrialNumber) -> bool {
     record.trials[number as usize].state == TrialState::Waiting
 }

@@ -2,9 +2,9 @@
 //! completed an interval. A new trial starts from the checkpoint of one of the best, with changed
 //! parameters. Trials do not wait for each other.
 
-use super::{Birth, Next};
+use super::{Birth, NextTrial};
 use crate::random::{Purpose, StudyRng};
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::{SearchTrial, TrialCheckpoint, TrialNumber, TrialState};
 use muster_model::study::{Domain, Point, Stopper};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ struct PbtSettings {
 }
 
 impl PbtState {
-    pub(super) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+    pub(super) fn judge(&mut self, record: &StudyRecord, number: TrialNumber) -> Vec<TrialNumber> {
         let settings = settings(record);
         let trial = &record.trials[number as usize];
         if trial.state != TrialState::Waiting {
@@ -53,31 +53,31 @@ impl PbtState {
         vec![number]
     }
 
-    pub(super) fn next(&mut self, record: &Record) -> Next {
+    pub(super) fn next(&mut self, record: &StudyRecord) -> NextTrial {
         let settings = settings(record);
         let max = record.spec.budget.max;
         if let Some(birth) = self.births.pop_front() {
-            return Next::Create(birth);
+            return NextTrial::Create(birth);
         }
         // Completes the population before a trial continues. With fewer slots than members the
         // first trials would otherwise end before the comparison. A failed or stopped trial is
         // replaced, because a population below its size is never compared.
         let members = record.trials.iter().filter(|t| t.holds_slot() || lives(t));
         if record.may_create() && members.count() < settings.population {
-            return Next::Create(Birth::of_budget(settings.interval.min(max)));
+            return NextTrial::Create(Birth::of_budget(settings.interval.min(max)));
         }
         while let Some(trial) = self.ready.pop_front() {
             let entry = &record.trials[trial as usize];
             if entry.state == TrialState::Waiting {
                 let budget = (entry.budget + settings.interval).min(max);
-                return Next::Continue { trial, budget };
+                return NextTrial::Continue { trial, budget };
             }
         }
-        Next::Wait
+        NextTrial::Wait
     }
 }
 
-fn settings(record: &Record) -> PbtSettings {
+fn settings(record: &StudyRecord) -> PbtSettings {
     match record.spec.stopper {
         Stopper::Pbt {
             population,
@@ -103,7 +103,7 @@ fn lives(trial: &SearchTrial) -> bool {
 
 /// Returns one of the best trials as donor if the trial is among the worst living ones.
 fn donor<'a>(
-    record: &'a Record,
+    record: &'a StudyRecord,
     trial: &SearchTrial,
     settings: &PbtSettings,
 ) -> Option<(&'a SearchTrial, StudyRng)> {
@@ -135,7 +135,7 @@ fn donor<'a>(
 }
 
 /// The donor's parameters, each changed by a fifth, moved to a neighbour, or drawn anew.
-fn explore(record: &Record, donor: &SearchTrial, resample: f64, rng: &mut StudyRng) -> Point {
+fn explore(record: &StudyRecord, donor: &SearchTrial, resample: f64, rng: &mut StudyRng) -> Point {
     for _ in 0..100 {
         let fresh = rng.point(&record.space);
         let mut point = donor.point.clone();

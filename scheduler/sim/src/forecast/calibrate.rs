@@ -60,7 +60,7 @@ impl Basis {
 
 /// Inputs of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Context {
+pub struct ForecastContext {
     pub basis: Basis,
     /// The job had not started.
     pub waits: bool,
@@ -73,7 +73,7 @@ pub struct Score {
     off: f64,
     /// Logarithm of the time to the median.
     ahead: f64,
-    context: Context,
+    context: ForecastContext,
     weight: f64,
 }
 
@@ -84,7 +84,7 @@ impl Score {
     pub fn of(
         interval: ForecastInterval,
         made_ms: i64,
-        context: Context,
+        context: ForecastContext,
         actual_ms: i64,
         weight: f64,
     ) -> Self {
@@ -125,7 +125,12 @@ impl Calibration {
     /// Calibrated interval for the result `raw` of the runs at `now_ms`. Its quantiles are in
     /// order.
     #[must_use]
-    pub fn apply(&self, raw: ForecastInterval, context: Context, now_ms: i64) -> ForecastInterval {
+    pub fn apply(
+        &self,
+        raw: ForecastInterval,
+        context: ForecastContext,
+        now_ms: i64,
+    ) -> ForecastInterval {
         let (lower, upper) = half_widths(raw, now_ms);
         let middle = ln_from_now(raw.p50_ms, now_ms);
         let weighed = self.weighed(context, middle);
@@ -145,7 +150,7 @@ impl Calibration {
     }
 
     /// Scores in order, with their weights for a forecast of this context.
-    fn weighed(&self, context: Context, ahead: f64) -> Vec<(f64, f64)> {
+    fn weighed(&self, context: ForecastContext, ahead: f64) -> Vec<(f64, f64)> {
         let weigh = |score: &Score| {
             let same = |is_same: bool| if is_same { 1.0 } else { OF_OTHERS };
             let near = (-(score.ahead - ahead).abs() / AHEAD.ln()).exp();
@@ -216,10 +221,10 @@ fn ln_from_now(time_ms: i64, now_ms: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Basis, Calibration, Context, Score};
+    use super::{Basis, Calibration, ForecastContext, Score};
     use crate::forecast::ForecastInterval;
 
-    const MEASURED: Context = Context {
+    const MEASURED: ForecastContext = ForecastContext {
         basis: Basis::Measured,
         waits: false,
     };
@@ -230,7 +235,7 @@ mod tests {
         p90_ms: 2 * HOUR_MS,
     };
 
-    fn missed(context: Context, raw: ForecastInterval, factors: &[f64]) -> Vec<Score> {
+    fn missed(context: ForecastContext, raw: ForecastInterval, factors: &[f64]) -> Vec<Score> {
         factors
             .iter()
             .map(|factor| {
@@ -261,7 +266,7 @@ mod tests {
 
     #[test]
     fn scores_of_other_context_have_little_weight() {
-        let guessed = Context {
+        let guessed = ForecastContext {
             basis: Basis::Guessed,
             waits: true,
         };

@@ -6,9 +6,9 @@ mod forecast_run;
 mod like;
 mod truth;
 
-pub use calibrate::{Basis, Calibration, Context, Score, TARGET, hits};
+pub use calibrate::{Basis, Calibration, ForecastContext, Score, TARGET, hits};
 pub use forecast_run::{ClusterDelays, ForecastArrival, ForecastJobResult, ForecastRun};
-pub use like::{Earlier, like, ran};
+pub use like::{EarlierRun, like, ran};
 pub use truth::{SpeedCurve, Truth, Whole};
 
 use crate::cancel::Cancel;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 /// Settings of a forecast.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct ForecastSettings {
     /// Number of runs for the quantiles.
     pub runs: u32,
     pub seed: u64,
@@ -57,11 +57,11 @@ pub struct JobForecast {
 pub struct UncalibratedForecast {
     pub start: Option<ForecastInterval>,
     pub finish: Option<ForecastInterval>,
-    pub context: Context,
+    pub context: ForecastContext,
 }
 
 /// Context of all starts. A start depends on other jobs, so the job's own basis does not count.
-pub const STARTS: Context = Context {
+pub const STARTS: ForecastContext = ForecastContext {
     basis: Basis::Measured,
     waits: true,
 };
@@ -93,7 +93,7 @@ pub fn forecast(
     snapshot: &Snapshot,
     added: &[Job],
     policy: &Policy,
-    settings: &Settings,
+    settings: &ForecastSettings,
     cancel: &Cancel,
 ) -> Result<Vec<JobForecast>, ForecastRunError> {
     let mut full = snapshot.clone();
@@ -106,7 +106,7 @@ pub fn forecast(
         ..policy.clone()
     };
     let (believed, lengths) = judged(&full, &policy);
-    let contexts: BTreeMap<JobId, Context> = full
+    let contexts: BTreeMap<JobId, ForecastContext> = full
         .jobs
         .iter()
         .map(|job| (job.id, context(job, lengths[&job.id])))
@@ -194,7 +194,7 @@ fn judged(
     (truths.collect(), lengths.collect())
 }
 
-fn context(job: &Job, length: Length) -> Context {
+fn context(job: &Job, length: Length) -> ForecastContext {
     let is_measured = job.speeds.iter().any(|point| point.samples > 0);
     let basis = match (length, job.ran) {
         (Length::Past, _) => Basis::Lengths,
@@ -202,7 +202,7 @@ fn context(job: &Job, length: Length) -> Context {
         (_, Some(_)) => Basis::Earlier,
         (_, None) => Basis::Guessed,
     };
-    Context {
+    ForecastContext {
         basis,
         waits: job.revision == 0,
     }
@@ -211,9 +211,9 @@ fn context(job: &Job, length: Length) -> Context {
 fn summary(
     job: JobId,
     results: &[ForecastJobResult],
-    context: Context,
+    context: ForecastContext,
     now_ms: i64,
-    settings: &Settings,
+    settings: &ForecastSettings,
 ) -> JobForecast {
     let mean = |value: fn(&ForecastJobResult) -> f64| -> f64 {
         results.iter().map(value).sum::<f64>() / results.len().max(1) as f64
@@ -297,8 +297,8 @@ impl ForecastInterval {
 #[cfg(test)]
 mod tests {
     use super::{
-        Basis, Calibration, ClusterDelays, Context, ForecastInterval, ForecastJobResult, Score,
-        Settings, quantiles, summary,
+        Basis, Calibration, ClusterDelays, ForecastContext, ForecastInterval, ForecastJobResult,
+        ForecastSettings, Score, quantiles, summary,
     };
     use muster_model::id::JobId;
     use proptest::prelude::*;
@@ -306,8 +306,8 @@ mod tests {
 
     const NOW_MS: i64 = 1_700_000_000_000;
 
-    fn settings(ends: Vec<Score>, starts: Vec<Score>) -> Settings {
-        Settings {
+    fn settings(ends: Vec<Score>, starts: Vec<Score>) -> ForecastSettings {
+        ForecastSettings {
             runs: 9,
             seed: 1,
             ends: Calibration::of(ends),
@@ -336,7 +336,13 @@ mod tests {
             } else {
                 Basis::Measured
             };
-            Score::of(interval, 0, Context { basis, waits }, actual_ms, 1.0)
+            Score::of(
+                interval,
+                0,
+                ForecastContext { basis, waits },
+                actual_ms,
+                1.0,
+            )
         });
         prop::collection::vec(score, 0..60)
     }
@@ -359,7 +365,7 @@ mod tests {
                     stops: 0,
                 })
                 .collect();
-            let context = Context { basis: Basis::Earlier, waits: true };
+            let context = ForecastContext { basis: Basis::Earlier, waits: true };
             let made = summary(
                 JobId(Uuid::nil()),
                 &results,
@@ -390,7 +396,7 @@ mod tests {
         };
         let results: Vec<ForecastJobResult> =
             (0..11).map(|n| result(100_000 + 1_000 * n)).collect();
-        let context = Context {
+        let context = ForecastContext {
             basis: Basis::Lengths,
             waits: true,
         };

@@ -2,7 +2,7 @@
 //! policy.
 
 use super::axis::{SPOKEN, spoken};
-use super::svg::{Frame, HUES, Svg, hue, width_of};
+use super::svg::{HUES, Svg, SvgFrame, hue, width_of};
 use crate::measure::{mean, percentile};
 
 /// One line of the picture.
@@ -158,7 +158,7 @@ fn draw(svg: &mut Svg, scale: &CdfTimeScale, index: usize, curve: &CdfCurve) {
     svg.curve(&points, &hue(index), dash(index), &title);
     let mean_s = mean(&sorted);
     let below = sorted.partition_point(|&at_s| at_s <= mean_s) as f64;
-    let frame = Frame {
+    let frame = SvgFrame {
         x: scale.x(mean_s) - 4.0,
         y: y(below / count) - 4.0,
         width: 8.0,

@@ -2,7 +2,7 @@
 
 use super::axis::{Ticks, label, linear, spoken};
 use super::lanes::{Bar, bars};
-use super::svg::{Frame, HUES, Svg, hue, width_of};
+use super::svg::{HUES, Svg, SvgFrame, hue, width_of};
 use crate::compare::title_of;
 use crate::measure::{completion_times_s, mean};
 use crate::run::{JobRun, SimulationRun};
@@ -124,7 +124,7 @@ fn rows(svg: &mut Svg, run: &SimulationRun, layout: &GanttLayout) {
     for (index, node) in run.nodes.iter().enumerate() {
         let y = layout.node_y[index];
         let height = f64::from(node.gpus) * layout.row;
-        let frame = Frame {
+        let frame = SvgFrame {
             x: LEFT,
             y,
             width: WIDTH - LEFT - RIGHT,
@@ -173,7 +173,7 @@ fn draw_bar(svg: &mut Svg, run: &SimulationRun, layout: &GanttLayout, legend: &L
     let span = &run.spans[bar.span];
     let job = &run.jobs[span.job as usize];
     let x = layout.x(span.from_s);
-    let frame = Frame {
+    let frame = SvgFrame {
         x,
         y: layout.y(bar.row),
         width: (layout.x(span.to_s) - x).max(0.4),
@@ -305,7 +305,7 @@ impl Legend {
         let others = self.has_others.then(|| "others".to_owned());
         let mut x = LEFT;
         for (index, name) in self.names.iter().chain(&others).enumerate() {
-            let frame = Frame {
+            let frame = SvgFrame {
                 x,
                 y: 60.0,
                 width: 12.0,

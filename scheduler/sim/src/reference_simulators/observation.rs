@@ -1,7 +1,7 @@
 //! Inputs of a policy about the jobs, as the outlooks of a dense problem.
 
 use super::throughput::ThroughputProfile;
-use super::training::{Training, iteration_s, packed};
+use super::training::{ReferenceTraining, iteration_s, packed};
 use muster_core::learn::{
     Batch, BatchLimits, Batching, Family, NoiseScale, Shape, Sizes, StepTime,
 };
@@ -59,7 +59,11 @@ impl<'a> JobObserver<'a> {
     }
 
     /// Outlook of a job for the policy.
-    pub(super) fn outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+    pub(super) fn outlook(
+        &mut self,
+        training: &ReferenceTraining<'a>,
+        batching: Batching,
+    ) -> Outlook {
         match self.observation_source {
             ObservationSource::Oracle => self.true_outlook(training, batching),
             ObservationSource::Learned => self.learned_outlook(training, batching),
@@ -67,7 +71,7 @@ impl<'a> JobObserver<'a> {
     }
 
     /// Current batch of a job.
-    pub(super) fn batch(&self, training: &Training<'a>, batching: Batching) -> Batch {
+    pub(super) fn batch(&self, training: &ReferenceTraining<'a>, batching: Batching) -> Batch {
         let gpus = training.gpus();
         let family = self.families.get(training.application.name.as_str());
         match (batching, family) {
@@ -81,7 +85,7 @@ impl<'a> JobObserver<'a> {
     }
 
     /// Records the step time and the gradient noise of a training job.
-    pub(super) fn watch(&mut self, training: &Training<'a>, slowdown: f64) {
+    pub(super) fn watch(&mut self, training: &ReferenceTraining<'a>, slowdown: f64) {
         if self.observation_source == ObservationSource::Oracle
             || training.parts.is_empty()
             || training.restarting_s > 0.0
@@ -110,7 +114,7 @@ impl<'a> JobObserver<'a> {
         family.observe_noise(done, NoiseScale(noise.var / noise.sqr.max(1e-12)));
     }
 
-    fn learned_outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+    fn learned_outlook(&mut self, training: &ReferenceTraining<'a>, batching: Batching) -> Outlook {
         let application = training.application;
         let declared = application.declared_work();
         let work_left = (declared - training.progress).max(1.0);
@@ -157,7 +161,7 @@ impl<'a> JobObserver<'a> {
 
     /// Outlook from the profiles: the user's batch size on packed shapes, work counted in the
     /// user's steps.
-    fn true_outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+    fn true_outlook(&mut self, training: &ReferenceTraining<'a>, batching: Batching) -> Outlook {
         let application = training.application;
         let batch = match batching {
             Batching::Fixed { batch } => batch,
@@ -221,7 +225,7 @@ fn true_curve(
     }
 }
 
-fn shape(training: &Training<'_>) -> Shape {
+fn shape(training: &ReferenceTraining<'_>) -> Shape {
     Shape {
         nodes: u32::try_from(training.parts.len()).unwrap_or(u32::MAX),
         gpus: training.gpus(),

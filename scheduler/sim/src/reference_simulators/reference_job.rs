@@ -5,7 +5,7 @@ use super::contestant::{Cluster, ContestError, Contestant};
 use super::lower_bound::{Class, JobLowerBound};
 use super::profiles::Profiles;
 use super::rules::{SimulatorRules, TICK_S};
-use super::training::Training;
+use super::training::ReferenceTraining;
 use crate::run::JobRun;
 use crate::trace::{TraceJob, TraceWork};
 use muster_core::learn::{Batch, Batching};
@@ -14,7 +14,7 @@ pub(super) struct ReferenceJob<'a> {
     pub trace: &'a TraceJob,
     pub tenant: u32,
     pub batching: Batching,
-    pub training: Training<'a>,
+    pub training: ReferenceTraining<'a>,
     pub lower_bound: JobLowerBound,
     pub request_s: f64,
     /// Time of the first decision after the job reached Tiresias' service threshold.
@@ -102,8 +102,8 @@ pub(super) fn fresh(
     rules: SimulatorRules,
     kinds: usize,
     submitted_s: f64,
-) -> Training<'_> {
-    Training {
+) -> ReferenceTraining<'_> {
+    ReferenceTraining {
         application,
         rules,
         parts: Vec::new(),

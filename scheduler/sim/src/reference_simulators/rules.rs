@@ -1,7 +1,7 @@
 //! Costs in the published simulators.
 
 use super::application::Application;
-use super::training::Training;
+use super::training::ReferenceTraining;
 use muster_core::learn::{BatchLimits, Batching};
 
 /// Rules of one published simulator.
@@ -59,7 +59,7 @@ impl SimulatorRules {
 
     /// Maximum number of GPUs: beyond it a GPU would get less than its smallest batch. The
     /// artefacts run `ncf` on one GPU if the user's batch size is kept.
-    pub(super) fn most_gpus(self, training: &Training<'_>, batching: Batching) -> u32 {
+    pub(super) fn most_gpus(self, training: &ReferenceTraining<'_>, batching: Batching) -> u32 {
         match batching {
             Batching::Fixed { .. } if training.application.name == "ncf" => 1,
             _ => training.limits().most_gpus(batching),

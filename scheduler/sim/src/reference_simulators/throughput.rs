@@ -11,15 +11,15 @@ pub struct ProfiledStepTime {
 
 /// Step times of one shape by the batch size per GPU, ascending.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Series(Vec<(f64, ProfiledStepTime)>);
+pub struct StepTimeSeries(Vec<(f64, ProfiledStepTime)>);
 
 /// Measurements of one application on one kind of GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThroughputProfile {
     /// By GPUs per node, as the smallest rotation.
-    placements: BTreeMap<Vec<u32>, Series>,
+    placements: BTreeMap<Vec<u32>, StepTimeSeries>,
     /// By nodes and GPUs: means over the placements, and measurements on many nodes.
-    sizes: BTreeMap<u32, BTreeMap<u32, Series>>,
+    sizes: BTreeMap<u32, BTreeMap<u32, StepTimeSeries>>,
 }
 
 impl ThroughputProfile {
@@ -126,7 +126,7 @@ impl ProfiledStepTime {
     }
 }
 
-impl Series {
+impl StepTimeSeries {
     /// Sorts by batch size, and merges measurements at one batch size to their mean.
     fn finish(&mut self) {
         self.0.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -7,7 +7,7 @@ use muster_core::problem::{Part, gpus_of};
 
 /// Job in the simulator.
 #[derive(Debug, Clone)]
-pub(super) struct Training<'a> {
+pub(super) struct ReferenceTraining<'a> {
     pub application: &'a Application,
     pub rules: SimulatorRules,
     /// Allocation in order, and the kind of its GPUs.
@@ -31,7 +31,7 @@ pub(super) struct Training<'a> {
     pub since_s: f64,
 }
 
-impl Training<'_> {
+impl ReferenceTraining<'_> {
     /// Batch limits on the held GPUs.
     pub(super) fn limits(&self) -> BatchLimits {
         self.rules.limits(self.application, self.kind)

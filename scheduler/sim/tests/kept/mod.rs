@@ -4,7 +4,9 @@
 #![allow(dead_code, reason = "no test uses all items")]
 
 use muster_model::id::JobId;
-use muster_sim::forecast::{Calibration, Context, ForecastInterval, JobForecast, STARTS, Score};
+use muster_sim::forecast::{
+    Calibration, ForecastContext, ForecastInterval, JobForecast, STARTS, Score,
+};
 use std::collections::BTreeMap;
 
 /// Number of newest jobs whose scores calibrate.
@@ -43,7 +45,7 @@ struct Given {
     made_ms: i64,
     raw: ForecastInterval,
     shown: ForecastInterval,
-    context: Context,
+    context: ForecastContext,
 }
 
 /// Stored forecasts of ends or of starts.
@@ -97,7 +99,7 @@ impl Kept {
         &mut self,
         job: JobId,
         made_ms: i64,
-        given: Option<(ForecastInterval, ForecastInterval, Context)>,
+        given: Option<(ForecastInterval, ForecastInterval, ForecastContext)>,
     ) {
         if let Some((raw, shown, context)) = given {
             self.given.entry(job).or_default().push(Given {

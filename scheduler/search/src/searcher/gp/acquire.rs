@@ -1,11 +1,11 @@
 //! Maximises the expected improvement: many candidates, then a local search from the best ones.
 
 use super::place;
-use super::process::Process;
+use super::process::GaussianProcess;
 use crate::minimise::minimise;
 use crate::numeric::log_improvement;
 use crate::random::StudyRng;
-use crate::study::Record;
+use crate::study::StudyRecord;
 use muster_model::study::{Point, Space};
 
 /// Candidates over the whole space.
@@ -17,8 +17,8 @@ const STARTS: usize = 6;
 const ROUNDS: usize = 3;
 
 pub(super) fn most_promising(
-    record: &Record,
-    process: &Process,
+    record: &StudyRecord,
+    process: &GaussianProcess,
     rng: &mut StudyRng,
 ) -> Option<Point> {
     let space = &record.space;
@@ -74,7 +74,11 @@ pub(super) fn most_promising(
     best.map(|(_, point)| point)
 }
 
-fn draw_candidates(record: &Record, process: &Process, rng: &mut StudyRng) -> Vec<Point> {
+fn draw_candidates(
+    record: &StudyRecord,
+    process: &GaussianProcess,
+    rng: &mut StudyRng,
+) -> Vec<Point> {
     let space = &record.space;
     let mut points: Vec<Point> = (0..WIDE).map(|_| rng.point(space)).collect();
     let lengths = process.lengths();
@@ -133,7 +137,7 @@ fn point(space: &Space, place: &[f64]) -> Point {
 }
 
 /// Gradient ascent in all ordered parameters with many values.
-fn climb(space: &Space, process: &Process, start: Vec<f64>, least: f64) -> Vec<f64> {
+fn climb(space: &Space, process: &GaussianProcess, start: Vec<f64>, least: f64) -> Vec<f64> {
     let axes: Vec<usize> = (0..space.len())
         .filter(|d| {
             let domain = &space.dimensions[*d].domain;

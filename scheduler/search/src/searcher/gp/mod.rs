@@ -7,10 +7,10 @@ mod warp;
 
 use super::anywhere;
 use crate::random::StudyRng;
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::{SearchTrial, TrialState};
 use muster_model::study::{Point, Space};
-use process::{Hyper, Process};
+use process::{GaussianProcess, Hyper};
 use serde::{Deserialize, Serialize};
 
 /// Hyperparameters of the last fit, from which the next one starts.
@@ -23,7 +23,7 @@ pub(crate) struct GpState {
 const MOST_ROWS: usize = 300;
 
 impl GpState {
-    pub(super) fn suggest(&mut self, record: &Record, rng: &mut StudyRng) -> Option<Point> {
+    pub(super) fn suggest(&mut self, record: &StudyRecord, rng: &mut StudyRng) -> Option<Point> {
         let rows = comparable(record);
         if rows.len() < 2 {
             return anywhere(record, rng);
@@ -35,7 +35,8 @@ impl GpState {
         let losses: Vec<f64> = rows.iter().filter_map(|t| t.loss()).collect();
         let targets = warp::targets(&losses);
         let kinds = process::kinds(&record.space);
-        let Some(mut process) = Process::fit(&kinds, places, targets, self.hyper.as_ref()) else {
+        let Some(mut process) = GaussianProcess::fit(&kinds, places, targets, self.hyper.as_ref())
+        else {
             return anywhere(record, rng);
         };
         self.hyper = Some(process.hyper.clone());
@@ -66,7 +67,7 @@ fn place(space: &Space, point: &[Option<f64>]) -> Vec<f64> {
 
 /// Trials of one budget: the largest with enough results (as in BOHB, Falkner et al. 2018). Above
 /// the limit, the best half and the newest.
-fn comparable(record: &Record) -> Vec<&SearchTrial> {
+fn comparable(record: &StudyRecord) -> Vec<&SearchTrial> {
     let judged: Vec<&SearchTrial> = record
         .trials
         .iter()

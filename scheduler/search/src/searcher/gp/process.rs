@@ -20,7 +20,7 @@ pub(super) struct Hyper {
     logs: Vec<f64>,
 }
 
-pub(super) struct Process {
+pub(super) struct GaussianProcess {
     pub(super) hyper: Hyper,
     kinds: Vec<DistanceKind>,
     places: Vec<Vec<f64>>,
@@ -82,7 +82,7 @@ impl Hyper {
     }
 }
 
-impl Process {
+impl GaussianProcess {
     /// Fits the most likely process, from the last hyperparameters and from default ones. `None` if
     /// no covariance is positive definite.
     pub(super) fn fit(
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn posterior_gradient_equals_finite_difference() {
         let (kinds, places, targets) = rows();
-        let process = Process::fit(&kinds, places, targets, None).expect("positive");
+        let process = GaussianProcess::fit(&kinds, places, targets, None).expect("positive");
         let place = [0.31, 0.42, 1.0];
         let (mean, variance, mean_slope, variance_slope) = process.slope(&place);
         assert!((mean - process.at(&place).0).abs() < 1e-9);

@@ -16,7 +16,7 @@ pub(super) enum AxisValue {
 }
 
 /// Kernels of a mixture along one parameter: one per trial, the prior's last.
-pub(super) enum Axis {
+pub(super) enum KernelAxis {
     Ordered(Normals),
     /// Kernels of an unordered choice.
     Choice {
@@ -43,7 +43,7 @@ pub(super) struct Normals {
     newest: (f64, f64),
 }
 
-impl Axis {
+impl KernelAxis {
     /// Kernels around the values of dimension `d`, one per point.
     pub(super) fn of(domain: &Domain, d: usize, points: &Points, least: f64) -> Self {
         let kernels = points.len() as f64 + 1.0;

@@ -13,9 +13,9 @@ mod points;
 
 use super::anywhere;
 use crate::random::StudyRng;
-use crate::study::Record;
+use crate::study::StudyRecord;
 use crate::trial::{SearchTrial, TrialState};
-use axis::{Axis, AxisValue};
+use axis::{AxisValue, KernelAxis};
 use muster_model::study::{Point, Space};
 use near::Near;
 use points::Points;
@@ -31,7 +31,11 @@ const NEGLIGIBLE: f64 = -60.0;
 const ROUNDING: f64 = 1.0;
 
 /// Proposes a point of the space; `None` if its constraints allow none.
-pub(super) fn suggest(record: &Record, candidates: usize, rng: &mut StudyRng) -> Option<Point> {
+pub(super) fn suggest(
+    record: &StudyRecord,
+    candidates: usize,
+    rng: &mut StudyRng,
+) -> Option<Point> {
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
     let judged = judged.count();
     let is_good = best(record, judged.div_ceil(10).min(MOST_GOOD));
@@ -73,7 +77,7 @@ pub(super) fn suggest(record: &Record, candidates: usize, rng: &mut StudyRng) ->
 
 /// For each trial, whether it is among the `count` best. Completed trials precede stopped and
 /// waiting ones; among those, further trained trials precede others.
-fn best(record: &Record, mut count: usize) -> Vec<bool> {
+fn best(record: &StudyRecord, mut count: usize) -> Vec<bool> {
     let mut is_best = vec![false; record.trials.len()];
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
     let (mut class, mut rest): (Vec<&SearchTrial>, Vec<&SearchTrial>) =
@@ -124,7 +128,7 @@ struct Mixture<'a> {
     /// Weight per trial; the prior's is last.
     weights: Vec<f64>,
     log_weights: Vec<f64>,
-    axes: Vec<Axis>,
+    axes: Vec<KernelAxis>,
 }
 
 impl<'a> Mixture<'a> {
@@ -146,7 +150,7 @@ impl<'a> Mixture<'a> {
         let sum: f64 = weights.iter().sum();
         let log_weights = weights.iter().map(|w| (w / sum).ln()).collect();
         let axes = space.dimensions.iter().enumerate();
-        let axes = axes.map(|(d, dimension)| Axis::of(&dimension.domain, d, points, least));
+        let axes = axes.map(|(d, dimension)| KernelAxis::of(&dimension.domain, d, points, least));
         let axes = axes.collect();
         Self {
             space,
@@ -173,7 +177,7 @@ impl<'a> Mixture<'a> {
     /// prior has its own term, so kernels that cannot come near it on the remaining axes are
     /// dropped. After the first axis few narrow kernels remain.
     fn log_density(&self, point: &[Option<f64>], near: &mut Near) -> f64 {
-        let places: Vec<(&Axis, AxisValue)> = (self.axes.iter().zip(point))
+        let places: Vec<(&KernelAxis, AxisValue)> = (self.axes.iter().zip(point))
             .zip(&self.space.dimensions)
             .filter_map(|((axis, value), dimension)| {
                 let place = axis.place((*value)?, &dimension.domain);
@@ -182,7 +186,7 @@ impl<'a> Mixture<'a> {
             .collect();
         let prior = self.log_weights.len() - 1;
         let at_prior =
-            |term, (axis, place): &(&Axis, AxisValue)| term + axis.log_density(*place, prior);
+            |term, (axis, place): &(&KernelAxis, AxisValue)| term + axis.log_density(*place, prior);
         let floor = places.iter().fold(self.log_weights[prior], at_prior) + NEGLIGIBLE - ROUNDING;
         let mut to_come: f64 = places.iter().map(|(axis, _)| axis.peak()).sum();
         near.all(&self.log_weights);
