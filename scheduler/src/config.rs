@@ -37,7 +37,7 @@ impl std::str::FromStr for Rejoin {
 
 /// Settings of the daemon.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct SchedulerConfig {
     /// Address for node sessions (gRPC).
     pub listen: SocketAddr,
     /// Address for probes and metrics, which need no token; `None`: not served.
@@ -223,7 +223,7 @@ struct File {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum SchedulerConfigError {
     #[error("read the config file {path}")]
     Read {
         path: PathBuf,
@@ -251,30 +251,31 @@ pub enum ConfigError {
     },
 }
 
-impl Config {
+impl SchedulerConfig {
     /// Merges the environment and the flags over the file.
     ///
     /// # Errors
-    /// [`ConfigError`] for an unreadable file, an unknown or missing field, or a value out of its
-    /// range.
-    pub fn read(flags: Flags) -> Result<Self, ConfigError> {
+    /// [`SchedulerConfigError`] for an unreadable file, an unknown or missing field, or a value out of
+    /// its range.
+    pub fn read(flags: Flags) -> Result<Self, SchedulerConfigError> {
         let file = match &flags.config {
             None => File::default(),
             Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-                    path: path.clone(),
-                    source,
-                })?;
-                toml::from_str(&text).map_err(|source| ConfigError::Parse {
+                let text =
+                    std::fs::read_to_string(path).map_err(|source| SchedulerConfigError::Read {
+                        path: path.clone(),
+                        source,
+                    })?;
+                toml::from_str(&text).map_err(|source| SchedulerConfigError::Parse {
                     path: path.clone(),
                     source: Box::new(source),
                 })?
             }
         };
-        let missing = |field, env| ConfigError::Missing { field, env };
+        let missing = |field, env| SchedulerConfigError::Missing { field, env };
         let policy = match flags.policy.or(file.policy) {
             None => DEFAULT_POLICY,
-            Some(name) => name.parse().map_err(ConfigError::Policy)?,
+            Some(name) => name.parse().map_err(SchedulerConfigError::Policy)?,
         };
         let certificate = flags.tls_cert_file.or(file.tls_cert_file);
         let key = flags.tls_key_file.or(file.tls_key_file);
@@ -373,7 +374,7 @@ impl Config {
         self.lease_ms + self.grace_ms + CLOCK_MARGIN_MS
     }
 
-    fn validate_kept(&self) -> Result<(), ConfigError> {
+    fn validate_kept(&self) -> Result<(), SchedulerConfigError> {
         const HOUR_S: u64 = 3_600;
         const DAY_S: u64 = 86_400;
         const EXPECTED_HOUR: &str = "3600 (an hour) to 315360000 (ten years)";
@@ -400,7 +401,7 @@ impl Config {
             ),
         ] {
             if !(from_s..=3_650 * DAY_S).contains(&kept_s) {
-                return Err(ConfigError::Invalid {
+                return Err(SchedulerConfigError::Invalid {
                     field,
                     value: kept_s.to_string(),
                     expected,
@@ -410,12 +411,12 @@ impl Config {
         Ok(())
     }
 
-    fn validate(&self) -> Result<(), ConfigError> {
+    fn validate(&self) -> Result<(), SchedulerConfigError> {
         let check = |right: bool, field, value: u64, expected| {
             if right {
                 Ok(())
             } else {
-                Err(ConfigError::Invalid {
+                Err(SchedulerConfigError::Invalid {
                     field,
                     value: value.to_string(),
                     expected,
@@ -423,7 +424,7 @@ impl Config {
             }
         };
         if self.join_token.len() < 16 {
-            return Err(ConfigError::Invalid {
+            return Err(SchedulerConfigError::Invalid {
                 field: "join_token",
                 value: format!("{} characters long", self.join_token.len()),
                 expected: "at least 16 characters",
@@ -459,7 +460,7 @@ impl Config {
             )?;
         }
         if self.packing.is_some() && self.slicing.is_none() {
-            return Err(ConfigError::Invalid {
+            return Err(SchedulerConfigError::Invalid {
                 field: "packing",
                 value: "true".to_owned(),
                 expected: "false if quantum_ms is 0: without time slices no job is measured alone",

@@ -26,27 +26,27 @@ const MOST: u32 = 200;
 /// Open orders of this process.
 #[derive(Debug, Default, Clone)]
 pub struct Erasures {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ErasureState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ErasureState {
     /// Newest session of each node that accepts orders.
-    sessions: BTreeMap<NodeId, Place>,
-    given: BTreeMap<JobId, Given>,
+    sessions: BTreeMap<NodeId, ErasureSession>,
+    given: BTreeMap<JobId, ErasureDispatch>,
     /// Node of the latest order; the next order goes to the next node.
     latest: Option<NodeId>,
     sessions_begun: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct ErasureSession {
     session: u64,
     orders: mpsc::UnboundedSender<PendingErasure>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Given {
+struct ErasureDispatch {
     node: NodeId,
     at: Instant,
 }
@@ -68,7 +68,7 @@ impl Erasures {
         let mut state = self.lock();
         state.sessions_begun += 1;
         let session = state.sessions_begun;
-        let place = Place {
+        let place = ErasureSession {
             session,
             orders: sender,
         };
@@ -109,11 +109,13 @@ impl Erasures {
             // A session that ends removes its own state.
             let _ = place.orders.send(*order);
             state.latest = Some(node);
-            state.given.insert(order.job, Given { node, at: now });
+            state
+                .given
+                .insert(order.job, ErasureDispatch { node, at: now });
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ErasureState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

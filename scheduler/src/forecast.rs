@@ -11,7 +11,7 @@ use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
 use muster_model::job::JobState;
 use muster_sim::forecast as sim;
-use muster_sim::what_if::Past;
+use muster_sim::what_if::DocumentHistory;
 use muster_store::StoreError;
 use muster_store::duration_history::JobDuration;
 use muster_store::forecast::{self, ForecastOutcome, NewForecast, SimulatedForecast};
@@ -44,15 +44,15 @@ pub const WINDOW_JOBS: u32 = 250;
 
 /// Last stored forecast of each job.
 #[derive(Debug)]
-pub struct Told {
-    said: BTreeMap<JobId, Said>,
+pub struct LastForecasts {
+    forecasts: BTreeMap<JobId, StoredForecast>,
     loader: Loader,
 }
 
-impl Default for Told {
+impl Default for LastForecasts {
     fn default() -> Self {
         Self {
-            said: BTreeMap::new(),
+            forecasts: BTreeMap::new(),
             loader: Loader::new(WINDOW_JOBS),
         }
     }
@@ -60,44 +60,44 @@ impl Default for Told {
 
 /// Time and content of a stored forecast.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct StoredForecast {
     at_ms: i64,
-    start: Option<sim::Interval>,
-    finish: Option<sim::Interval>,
+    start: Option<sim::ForecastInterval>,
+    finish: Option<sim::ForecastInterval>,
     unforeseen: Option<Unforeseen>,
 }
 
 /// Evidence besides the snapshot: errors of earlier forecasts, and delays of the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Learnt {
+pub struct ForecastEvidence {
     pub ends: sim::Calibration,
     pub starts: sim::Calibration,
-    pub pace: sim::Pace,
+    pub pace: sim::ClusterDelays,
 }
 
-impl Learnt {
+impl ForecastEvidence {
     /// Evidence of a cluster without history.
     pub const NOTHING: Self = Self {
         ends: sim::Calibration::none(),
         starts: sim::Calibration::none(),
-        pace: sim::Pace::LIVE,
+        pace: sim::ClusterDelays::LIVE,
     };
 }
 
 /// Reason why a forecast failed; rounds are not affected.
 #[derive(Debug, thiserror::Error)]
-pub enum ForecastError {
+pub enum ForecastPassError {
     #[error("the store failed during the forecast")]
     Store(#[from] StoreError),
     #[error("run the core forward")]
-    Run(#[from] sim::ForecastError),
+    Run(#[from] sim::ForecastRunError),
     #[error("the run ahead broke off")]
     Broken(#[from] tokio::task::JoinError),
 }
 
 /// Forecasts repeatedly.
 pub async fn run(pool: &StorePool, policy: &Policy) {
-    let mut told = Told::default();
+    let mut told = LastForecasts::default();
     let (soonest, latest) = EVERY;
     let mut pause = soonest;
     loop {
@@ -111,20 +111,20 @@ pub async fn run(pool: &StorePool, policy: &Policy) {
 /// Forecasts once. Returns the number of stored forecasts.
 ///
 /// # Errors
-/// [`ForecastError`].
+/// [`ForecastPassError`].
 #[tracing::instrument(name = "scheduler.forecast", skip_all)]
 pub async fn once(
     pool: &StorePool,
     policy: &Policy,
-    told: &mut Told,
-) -> Result<usize, ForecastError> {
-    let (snapshot, learnt) = live(pool, &mut told.loader).await?;
+    told: &mut LastForecasts,
+) -> Result<usize, ForecastPassError> {
+    let (snapshot, evidence) = live(pool, &mut told.loader).await?;
     if snapshot.jobs.is_empty() {
-        told.said.clear();
+        told.forecasts.clear();
         return Ok(0);
     }
     let now_ms = snapshot.now_ms;
-    let settings = settings(&snapshot, learnt);
+    let settings = settings(&snapshot, evidence);
     let policy = policy.clone();
     let made =
         compute::try_apart(move |cancel| sim::forecast(&snapshot, &[], &policy, &settings, cancel));
@@ -156,12 +156,12 @@ async fn keep(pool: &StorePool, fresh: &[NewForecast]) -> Result<(), StoreError>
 pub async fn live(
     pool: &StorePool,
     loader: &mut Loader,
-) -> Result<(ClusterSnapshot, Learnt), StoreError> {
+) -> Result<(ClusterSnapshot, ForecastEvidence), StoreError> {
     let read = in_time(read(pool, loader)).await?;
     Ok(compute::apart(move || known(read)).await)
 }
 
-struct Read {
+struct ForecastInputs {
     loaded: Loaded,
     ends: Vec<ForecastOutcome>,
     starts: Vec<ForecastOutcome>,
@@ -170,11 +170,11 @@ struct Read {
     around_s: Option<f64>,
 }
 
-async fn read(pool: &StorePool, loader: &mut Loader) -> Result<Read, StoreError> {
+async fn read(pool: &StorePool, loader: &mut Loader) -> Result<ForecastInputs, StoreError> {
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
     let loaded = loader.load(&mut tx, clock::now()).await?;
     let jobs: Vec<JobId> = loaded.jobs.iter().map(|job| job.job.id).collect();
-    let read = Read {
+    let read = ForecastInputs {
         ends: forecast::outcomes(&mut tx).await?,
         starts: forecast::start_outcomes(&mut tx).await?,
         past: muster_store::duration_history::of_jobs(&mut tx, &jobs).await?,
@@ -185,7 +185,7 @@ async fn read(pool: &StorePool, loader: &mut Loader) -> Result<Read, StoreError>
     Ok(read)
 }
 
-fn known(read: Read) -> (ClusterSnapshot, Learnt) {
+fn known(read: ForecastInputs) -> (ClusterSnapshot, ForecastEvidence) {
     let mut snapshot = translate::snapshot(0, read.loaded);
     let now_ms = snapshot.now_ms;
     for job in &mut snapshot.jobs {
@@ -199,50 +199,55 @@ fn known(read: Read) -> (ClusterSnapshot, Learnt) {
     }
     let ends = read.ends.iter().filter_map(end_score);
     let starts = read.starts.iter().filter_map(start_score);
-    let learnt = Learnt {
+    let evidence = ForecastEvidence {
         ends: sim::Calibration::of(ends.collect()),
         starts: sim::Calibration::of(starts.collect()),
         pace: pace(read.around_s),
     };
-    (snapshot, learnt)
+    (snapshot, evidence)
 }
 
 /// Evidence from earlier jobs of a document: their durations if the program counts no steps,
 /// otherwise steps and speed. `least` is the smallest size of the job, `done_s` its training time
 /// so far.
 #[must_use]
-pub fn past(counts_steps: bool, least: (u32, u32), earlier: &[JobDuration], done_s: f64) -> Past {
+pub fn past(
+    counts_steps: bool,
+    least: (u32, u32),
+    earlier: &[JobDuration],
+    done_s: f64,
+) -> DocumentHistory {
     if !counts_steps {
         let took_s: Vec<f64> = earlier.iter().map(|one| one.took_s).collect();
-        return Past {
+        return DocumentHistory {
             lasts: sim::like(&took_s, done_s),
             ran: None,
         };
     }
     let told = earlier.iter().filter_map(|one| {
-        Some(sim::Earlier {
+        Some(sim::EarlierRun {
             took_s: one.took_s,
             steps: one.steps?,
             size: one.size,
         })
     });
-    let told: Vec<sim::Earlier> = told.collect();
-    Past {
+    let told: Vec<sim::EarlierRun> = told.collect();
+    DocumentHistory {
         lasts: None,
         ran: sim::ran(&told, least),
     }
 }
 
 /// Delays as measured, if known: half of the time around a training precedes it.
-fn pace(around_s: Option<f64>) -> sim::Pace {
+fn pace(around_s: Option<f64>) -> sim::ClusterDelays {
     let Some(around_s) = around_s else {
-        return sim::Pace::LIVE;
+        return sim::ClusterDelays::LIVE;
     };
     let half_ms = (around_s.clamp(0.2, 600.0) * 500.0) as i64;
-    sim::Pace {
+    sim::ClusterDelays {
         launch_ms: half_ms,
         stop_ms: half_ms,
-        ..sim::Pace::LIVE
+        ..sim::ClusterDelays::LIVE
     }
 }
 
@@ -269,20 +274,20 @@ fn done_s(job: &SnapshotJob, now_ms: i64) -> f64 {
 
 /// Settings of a forecast. More jobs get fewer runs, so that a forecast takes seconds.
 #[must_use]
-pub fn settings(snapshot: &ClusterSnapshot, learnt: Learnt) -> sim::Settings {
+pub fn settings(snapshot: &ClusterSnapshot, evidence: ForecastEvidence) -> sim::ForecastSettings {
     let jobs = u32::try_from(snapshot.jobs.len()).unwrap_or(u32::MAX);
-    sim::Settings {
+    sim::ForecastSettings {
         runs: (JOBS_RUN / jobs.max(1)).clamp(RUNS.0, RUNS.1),
         seed: SEED,
-        ends: learnt.ends,
-        starts: learnt.starts,
-        pace: learnt.pace,
+        ends: evidence.ends,
+        starts: evidence.starts,
+        pace: evidence.pace,
     }
 }
 
 /// Forecast in stored form.
 #[must_use]
-pub fn shown(made: &sim::Forecast, now_ms: i64) -> Forecast {
+pub fn shown(made: &sim::JobForecast, now_ms: i64) -> Forecast {
     Forecast {
         made_at: date(now_ms),
         start: made.start.map(|start| interval(start, now_ms)),
@@ -294,16 +299,16 @@ pub fn shown(made: &sim::Forecast, now_ms: i64) -> Forecast {
 
 /// Interval with dates, as of `now_ms`.
 #[must_use]
-pub fn interval(made: sim::Interval, now_ms: i64) -> Interval {
+pub fn interval(made: sim::ForecastInterval, now_ms: i64) -> Interval {
     let dates = (date(made.p10_ms), date(made.p50_ms), date(made.p90_ms));
     Interval::of(dates, date(now_ms))
 }
 
 /// Uncalibrated result, which scores the forecast after the event.
-fn raw(made: &sim::Forecast, now_ms: i64) -> SimulatedForecast {
+fn raw(made: &sim::JobForecast, now_ms: i64) -> SimulatedForecast {
     let left_s = |at_ms: i64| at_ms.saturating_sub(now_ms) as f64 / 1000.0;
-    let seconds = |interval: sim::Interval| {
-        let sim::Interval {
+    let seconds = |interval: sim::ForecastInterval| {
+        let sim::ForecastInterval {
             p10_ms,
             p50_ms,
             p90_ms,
@@ -320,7 +325,7 @@ fn raw(made: &sim::Forecast, now_ms: i64) -> SimulatedForecast {
 
 /// `None` for a basis that this release does not know.
 fn end_score(outcome: &ForecastOutcome) -> Option<sim::Score> {
-    let context = sim::Context {
+    let context = sim::ForecastContext {
         basis: sim::Basis::from_name(&outcome.raw.basis)?,
         waits: outcome.raw.waits,
     };
@@ -331,10 +336,10 @@ fn start_score(outcome: &ForecastOutcome) -> Option<sim::Score> {
     Some(score(outcome, outcome.raw.start_s?, sim::STARTS))
 }
 
-fn score(outcome: &ForecastOutcome, raw_s: [f64; 3], context: sim::Context) -> sim::Score {
+fn score(outcome: &ForecastOutcome, raw_s: [f64; 3], context: sim::ForecastContext) -> sim::Score {
     let made_ms = translate::unix_ms(outcome.made_at);
     let [p10_ms, p50_ms, p90_ms] = raw_s.map(|s| made_ms + (s * 1000.0) as i64);
-    let interval = sim::Interval {
+    let interval = sim::ForecastInterval {
         p10_ms,
         p50_ms,
         p90_ms,
@@ -343,10 +348,10 @@ fn score(outcome: &ForecastOutcome, raw_s: [f64; 3], context: sim::Context) -> s
     sim::Score::of(interval, made_ms, context, came_ms, outcome.weight)
 }
 
-impl Told {
+impl LastForecasts {
     /// Returns the forecasts that differ from the stored ones, and records them as stored.
-    fn news(&mut self, made: Vec<sim::Forecast>, now_ms: i64) -> Vec<sim::Forecast> {
-        let before = std::mem::take(&mut self.said);
+    fn news(&mut self, made: Vec<sim::JobForecast>, now_ms: i64) -> Vec<sim::JobForecast> {
+        let before = std::mem::take(&mut self.forecasts);
         let mut news = Vec::new();
         for one in made {
             let known = before.get(&one.job);
@@ -358,16 +363,16 @@ impl Told {
             });
             match known {
                 Some(known) if same => {
-                    self.said.insert(one.job, *known);
+                    self.forecasts.insert(one.job, *known);
                 }
                 _ => {
-                    let said = Said {
+                    let said = StoredForecast {
                         at_ms: now_ms,
                         start: one.start,
                         finish: one.finish,
                         unforeseen: one.unforeseen,
                     };
-                    self.said.insert(one.job, said);
+                    self.forecasts.insert(one.job, said);
                     news.push(one);
                 }
             }
@@ -376,7 +381,11 @@ impl Told {
     }
 }
 
-fn moved(before: Option<sim::Interval>, now: Option<sim::Interval>, now_ms: i64) -> bool {
+fn moved(
+    before: Option<sim::ForecastInterval>,
+    now: Option<sim::ForecastInterval>,
+    now_ms: i64,
+) -> bool {
     let (Some(before), Some(now)) = (before, now) else {
         return before.is_some() != now.is_some();
     };

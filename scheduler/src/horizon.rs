@@ -20,7 +20,7 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Oldest invisible event of the last poll, and the time since which it is known.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Watched {
+pub struct HorizonWatch {
     waits: Option<(EventCursor, Instant)>,
     warned: Option<Instant>,
 }
@@ -35,7 +35,7 @@ pub struct Age {
 
 /// Polls until the term ends.
 pub async fn run(pool: &StorePool, metrics: &Metrics) {
-    let mut watched = Watched::default();
+    let mut watched = HorizonWatch::default();
     loop {
         tokio::time::sleep(PAUSE).await;
         let look = once(pool, &mut watched, clock::instant());
@@ -61,7 +61,7 @@ pub async fn run(pool: &StorePool, metrics: &Metrics) {
 /// [`StoreError`].
 pub async fn once(
     pool: &StorePool,
-    watched: &mut Watched,
+    watched: &mut HorizonWatch,
     now: Instant,
 ) -> Result<Age, StoreError> {
     let mut tx = pool::begin(pool).await?;

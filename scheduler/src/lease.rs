@@ -6,7 +6,7 @@
 //! and a slow one would hide a dead node.
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::SchedulerConfig;
 use crate::passes;
 use crate::retry;
 use muster_model::id::NodeId;
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Polls for lost nodes. The first poll only starts the measurement. A node without a heartbeat
 /// since the start of the term is lost after lease and grace.
-pub async fn run(pool: &StorePool, config: &Config) {
+pub async fn run(pool: &StorePool, config: &SchedulerConfig) {
     let lost_after = Duration::from_millis(config.lost_after_ms());
     let pause = Duration::from_millis(config.heartbeat_ms);
     let mut silence = Silence::default();

@@ -5,13 +5,13 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
-use muster_scheduler::config::{Config, Flags};
+use muster_scheduler::config::{Flags, SchedulerConfig};
 use muster_scheduler::erasure::Erasures;
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::leader::{self, Loops, TermError};
 use muster_scheduler::metrics::Metrics;
+use muster_scheduler::notifications::{self, Notifications};
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
-use muster_scheduler::wakes::{self, Wakes};
 use muster_scheduler::{erasure, forecast, horizon, lease, question, retention, round, study, tls};
 use muster_store::pool::StorePool;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<()> {
     // The process holds secrets, and a task may be a process of the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     trace();
-    let config = Arc::new(Config::read(Flags::parse())?);
+    let config = Arc::new(SchedulerConfig::read(Flags::parse())?);
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let ended = runtime.block_on(run(config));
     // Does not wait for a forecast or a plan that computes for seconds.
@@ -36,7 +36,7 @@ fn main() -> anyhow::Result<()> {
     ended
 }
 
-async fn run(config: Arc<Config>) -> anyhow::Result<()> {
+async fn run(config: Arc<SchedulerConfig>) -> anyhow::Result<()> {
     let connections =
         |most| muster_store::pool::scheduler(&config.database_url, most).context("database_url");
     let pools = Pools {
@@ -44,9 +44,9 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
         sessions: connections(SESSION_CONNECTIONS)?,
     };
     let pool = pools.own.clone();
-    let (waker, wakes) = wakes::channel();
+    let (listener, notifications) = notifications::channel();
     let (leads, leader) = watch::channel(false);
-    tokio::spawn(waker.run(pool.clone()));
+    tokio::spawn(listener.run(pool.clone()));
     tokio::spawn(leader::campaign(config.database_url.clone(), leads));
     let (registry, erasures) = (Registry::default(), Erasures::default());
     let metrics = Arc::new(Metrics::default());
@@ -58,7 +58,7 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
     let sessions = Sessions::new(
         &pools,
         Arc::clone(&config),
-        &wakes,
+        &notifications,
         (registry.clone(), erasures.clone()),
         leader.clone(),
         Arc::clone(&metrics),
@@ -72,7 +72,7 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
             ..Policy::named(config.policy)
         },
         config: Arc::clone(&config),
-        wakes,
+        notifications,
         erasures,
         metrics,
     };
@@ -108,8 +108,8 @@ async fn lead(
 struct Leading {
     pool: StorePool,
     policy: Policy,
-    config: Arc<Config>,
-    wakes: Wakes,
+    config: Arc<SchedulerConfig>,
+    notifications: Notifications,
     erasures: Erasures,
     metrics: Arc<Metrics>,
 }
@@ -118,7 +118,14 @@ impl Leading {
     fn start(&self, loops: &mut Loops) {
         let it = self.clone();
         loops.spawn("rounds", async move {
-            round::run(&it.pool, &it.policy, &it.config, it.wakes, &it.metrics).await;
+            round::run(
+                &it.pool,
+                &it.policy,
+                &it.config,
+                it.notifications,
+                &it.metrics,
+            )
+            .await;
         });
         let it = self.clone();
         loops.spawn(
@@ -131,13 +138,12 @@ impl Leading {
         });
         let it = self.clone();
         loops.spawn("questions", async move {
-            question::run(&it.pool, &it.policy, it.wakes).await;
+            question::run(&it.pool, &it.policy, it.notifications).await;
         });
         let it = self.clone();
-        loops.spawn(
-            "studies",
-            async move { study::run(&it.pool, it.wakes).await },
-        );
+        loops.spawn("studies", async move {
+            study::run(&it.pool, it.notifications).await
+        });
         let it = self.clone();
         loops.spawn("erasures", async move {
             erasure::run(&it.pool, &it.erasures).await
@@ -153,7 +159,7 @@ impl Leading {
     }
 }
 
-async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
+async fn serve(config: &SchedulerConfig, sessions: Sessions) -> anyhow::Result<()> {
     let service = NodeSessionsServer::new(sessions)
         .max_decoding_message_size(muster_proto::MAX_MESSAGE_BYTES)
         .max_encoding_message_size(muster_proto::MAX_MESSAGE_BYTES);
@@ -173,7 +179,7 @@ async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
 }
 
 /// Serves probes and metrics. Waits for ever if no address is set.
-async fn answer(config: &Config, health: Health) -> anyhow::Result<()> {
+async fn answer(config: &SchedulerConfig, health: Health) -> anyhow::Result<()> {
     let Some(address) = config.health_listen else {
         return std::future::pending().await;
     };

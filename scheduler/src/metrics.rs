@@ -1,7 +1,7 @@
 //! Metrics of the daemon in the text format of Prometheus. They name no tenant, user, job or node.
 
 use crate::clock;
-use crate::round::result::Round;
+use crate::round::result::RoundResult;
 use muster_core::plan::Action;
 use prometheus::{
     Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
@@ -168,7 +168,7 @@ impl Metrics {
         self.horizon.set(0);
     }
 
-    pub fn round(&self, round: &Round, took: Duration) {
+    pub fn round(&self, round: &RoundResult, took: Duration) {
         let mut ended_at = self.lock();
         let outcome = if round.is_idle() { "idle" } else { "committed" };
         *ended_at = Some(self.took(outcome, took));

@@ -4,10 +4,12 @@
 
 use crate::clock;
 use crate::compute;
-use crate::forecast::{ForecastError, Learnt, WINDOW_JOBS, interval, live, past, settings};
+use crate::forecast::{
+    ForecastEvidence, ForecastPassError, WINDOW_JOBS, interval, live, past, settings,
+};
+use crate::notifications::Notifications;
 use crate::passes;
 use crate::translate::date;
-use crate::wakes::Wakes;
 use muster_core::policy::Policy;
 use muster_core::snapshot::ClusterSnapshot;
 use muster_model::error_chain::chain;
@@ -18,7 +20,9 @@ use muster_model::view::{
     JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs, TenantShift, WhatIf, WhatIfView,
 };
 use muster_sim::Cancel;
-use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, Past, WhatIfError, what_if};
+use muster_sim::what_if::{
+    BeforeAfter, DocumentHistory, JobOutlook, WhatIfChange, WhatIfComparison, WhatIfError, what_if,
+};
 use muster_store::StoreError;
 use muster_store::plan::Loader;
 use muster_store::pool::{StorePool, begin, in_time};
@@ -44,22 +48,22 @@ const OWN_SHOWN: usize = 100;
 const ALL_SHOWN: usize = 500;
 
 /// Answers one question after the other, in rotation over tenants.
-pub async fn run(pool: &StorePool, policy: &Policy, mut wakes: Wakes) {
-    let mut served = Served::default();
+pub async fn run(pool: &StorePool, policy: &Policy, mut notifications: Notifications) {
+    let mut served = ServedTenants::default();
     loop {
-        wakes.questions.mark_unchanged();
+        notifications.questions.mark_unchanged();
         let answered = passes::one("questions", LIMIT, once(pool, policy, &mut served)).await;
         if answered != Some(true) {
-            let _ = tokio::time::timeout(LOOK, wakes.questions.changed()).await;
+            let _ = tokio::time::timeout(LOOK, notifications.questions.changed()).await;
         }
     }
 }
 
 /// Tenants whose questions were answered, the latest last.
 #[derive(Debug, Default)]
-pub struct Served(Vec<TenantId>);
+pub struct ServedTenants(Vec<TenantId>);
 
-impl Served {
+impl ServedTenants {
     fn had_its_turn(&mut self, tenant: TenantId) {
         self.0.retain(|one| *one != tenant);
         self.0.push(tenant);
@@ -71,52 +75,52 @@ impl Served {
 /// Answers the next question. Returns whether there was one.
 ///
 /// # Errors
-/// [`ForecastError`].
+/// [`ForecastPassError`].
 #[tracing::instrument(name = "scheduler.question", skip_all)]
 pub async fn once(
     pool: &StorePool,
     policy: &Policy,
-    served: &mut Served,
-) -> Result<bool, ForecastError> {
+    served: &mut ServedTenants,
+) -> Result<bool, ForecastPassError> {
     once_by(answer, pool, policy, served).await
 }
 
 /// As [`once`], with another computation.
 ///
 /// # Errors
-/// [`ForecastError`].
+/// [`ForecastPassError`].
 pub async fn once_by(
     answer: impl FnOnce(
         &ClusterSnapshot,
         &OpenQuestion,
-        &[Change],
+        &[WhatIfChange],
         &Policy,
-        Learnt,
+        ForecastEvidence,
         &Cancel,
-    ) -> Result<Answer, ForecastError>
+    ) -> Result<Answer, ForecastPassError>
     + Send
     + 'static,
     pool: &StorePool,
     policy: &Policy,
-    served: &mut Served,
-) -> Result<bool, ForecastError> {
+    served: &mut ServedTenants,
+) -> Result<bool, ForecastPassError> {
     let Some(open) = in_time(next(pool, served)).await? else {
         return Ok(false);
     };
     // A failed question counts as the tenant's last one too.
     served.had_its_turn(open.tenant);
-    let (snapshot, learnt) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
+    let (snapshot, evidence) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
     let changes = in_time(changes(pool, &snapshot, &open)).await?;
     let (asked, policy) = (open.clone(), policy.clone());
     let computed = compute::try_apart(move |cancel| {
-        answer(&snapshot, &asked, &changes, &policy, learnt, cancel)
+        answer(&snapshot, &asked, &changes, &policy, evidence, cancel)
     });
     // Drops and thereby cancels the computation if the question ends first.
     let answer = tokio::select! {
-        made = computed => made.map_err(ForecastError::from).flatten(),
-        end = turn_ends(pool, &open) => match end? {
-            End::Withdrawn => return Ok(true),
-            End::OthersWait => Ok(Answer::Failed { why: too_long() }),
+        made = computed => made.map_err(ForecastPassError::from).flatten(),
+        end = cancel_reason(pool, &open) => match end? {
+            CancelReason::Withdrawn => return Ok(true),
+            CancelReason::OthersWait => Ok(Answer::Failed { why: too_long() }),
         },
     };
     // A question that breaks the run gets an answer too. Retries would block all other questions.
@@ -129,7 +133,10 @@ pub async fn once_by(
     Ok(true)
 }
 
-async fn next(pool: &StorePool, served: &Served) -> Result<Option<OpenQuestion>, StoreError> {
+async fn next(
+    pool: &StorePool,
+    served: &ServedTenants,
+) -> Result<Option<OpenQuestion>, StoreError> {
     let now = clock::now();
     let mut tx = begin(pool).await?;
     question::prune(&mut tx, now).await?;
@@ -145,7 +152,7 @@ async fn tell(pool: &StorePool, open: &OpenQuestion, answer: &Answer) -> Result<
 }
 
 /// Reason why the computation of a question is cancelled.
-enum End {
+enum CancelReason {
     /// The client has given up.
     Withdrawn,
     /// The time limit has expired, and another tenant's question waits.
@@ -153,7 +160,7 @@ enum End {
 }
 
 /// Returns when the computation must be cancelled.
-async fn turn_ends(pool: &StorePool, open: &OpenQuestion) -> Result<End, StoreError> {
+async fn cancel_reason(pool: &StorePool, open: &OpenQuestion) -> Result<CancelReason, StoreError> {
     let began = clock::instant();
     loop {
         tokio::time::sleep(WATCH).await;
@@ -163,10 +170,10 @@ async fn turn_ends(pool: &StorePool, open: &OpenQuestion) -> Result<End, StoreEr
         });
         let standing = standing.await?;
         if !standing.is_open {
-            return Ok(End::Withdrawn);
+            return Ok(CancelReason::Withdrawn);
         }
         if standing.others_wait && began.elapsed() >= TURN {
-            return Ok(End::OthersWait);
+            return Ok(CancelReason::OthersWait);
         }
     }
 }
@@ -183,19 +190,19 @@ async fn changes(
     pool: &StorePool,
     snapshot: &ClusterSnapshot,
     open: &OpenQuestion,
-) -> Result<Vec<Change>, StoreError> {
+) -> Result<Vec<WhatIfChange>, StoreError> {
     let mut changes = match &open.question {
-        Question::Plan { job, begins } => vec![Change::AddJob {
+        Question::Plan { job, begins } => vec![WhatIfChange::AddJob {
             tenant: name_of(snapshot, open.tenant),
             spec: job.clone(),
             begins: *begins,
-            past: Past::default(),
+            past: DocumentHistory::default(),
         }],
         Question::WhatIf { changes } => imagined(changes, &name_of(snapshot, open.tenant)),
     };
     let mut tx = begin(pool).await?;
     for change in &mut changes {
-        let Change::AddJob {
+        let WhatIfChange::AddJob {
             tenant,
             spec,
             past: known,
@@ -218,12 +225,12 @@ async fn changes(
 fn answer(
     snapshot: &ClusterSnapshot,
     open: &OpenQuestion,
-    changes: &[Change],
+    changes: &[WhatIfChange],
     policy: &Policy,
-    learnt: Learnt,
+    evidence: ForecastEvidence,
     cancel: &Cancel,
-) -> Result<Answer, ForecastError> {
-    let settings = settings(snapshot, learnt);
+) -> Result<Answer, ForecastPassError> {
+    let settings = settings(snapshot, evidence);
     let comparison = match what_if(snapshot, changes, policy, &settings, cancel) {
         Ok(comparison) => comparison,
         Err(WhatIfError::Run(error)) => return Err(error.into()),
@@ -249,20 +256,20 @@ fn name_of(snapshot: &ClusterSnapshot, id: TenantId) -> String {
     found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())
 }
 
-fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
-    let nodes = changes.add_nodes.iter().map(|add| Change::AddNodes {
+fn imagined(changes: &WhatIf, own: &str) -> Vec<WhatIfChange> {
+    let nodes = changes.add_nodes.iter().map(|add| WhatIfChange::AddNodes {
         nodes: add.nodes,
         gpus: add.gpus,
     });
-    let quotas = changes.quotas.iter().map(|quota| Change::Quota {
+    let quotas = changes.quotas.iter().map(|quota| WhatIfChange::Quota {
         tenant: quota.tenant.clone(),
         gpu_quota: quota.gpu_quota,
     });
-    let jobs = changes.jobs.iter().map(|job| Change::AddJob {
+    let jobs = changes.jobs.iter().map(|job| WhatIfChange::AddJob {
         tenant: job.tenant.clone().unwrap_or_else(|| own.to_owned()),
         spec: Box::new(job.job.clone()),
         begins: 0,
-        past: Past::default(),
+        past: DocumentHistory::default(),
     });
     nodes.chain(quotas).chain(jobs).collect()
 }
@@ -306,7 +313,7 @@ fn place_of(tenant: &str, question: &Question) -> String {
 }
 
 /// Answer for a member of a tenant: jobs of other tenants are counted and never named.
-fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
+fn plan(comparison: &WhatIfComparison, tenant: &str) -> PlanView {
     let mut own_jobs = Vec::new();
     let mut other_jobs = ShiftedJobs::default();
     for job in comparison.jobs.iter().filter(|job| is_shifted(job)) {
@@ -338,8 +345,8 @@ fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
     }
 }
 
-fn whole(comparison: &Comparison) -> WhatIfView {
-    let shift = |pair: Pair| Shift {
+fn whole(comparison: &WhatIfComparison) -> WhatIfView {
+    let shift = |pair: BeforeAfter| Shift {
         before: pair.before,
         after: pair.after,
     };
@@ -398,8 +405,8 @@ mod tests {
     use super::{MOVED_MS, blame, plan, whole};
     use muster_model::question::Question;
     use muster_model::view::ShiftedJobs;
-    use muster_sim::forecast::{Forecast, Interval, Raw, STARTS};
-    use muster_sim::what_if::{Comparison, JobOutlook, WhatIfError};
+    use muster_sim::forecast::{ForecastInterval, JobForecast, STARTS, UncalibratedForecast};
+    use muster_sim::what_if::{JobOutlook, WhatIfComparison, WhatIfError};
     use uuid::Uuid;
 
     fn outlook(
@@ -410,10 +417,10 @@ mod tests {
         stops: f64,
     ) -> JobOutlook {
         let job = Uuid::from_u128(id).into();
-        let forecast = |end_ms: i64, stops: f64| Forecast {
+        let forecast = |end_ms: i64, stops: f64| JobForecast {
             job,
             start: None,
-            finish: Some(Interval {
+            finish: Some(ForecastInterval {
                 p10_ms: end_ms - 10,
                 p50_ms: end_ms,
                 p90_ms: end_ms + 10,
@@ -421,7 +428,7 @@ mod tests {
             gpu_s: 7_200.0,
             unforeseen: None,
             stops,
-            raw: Raw {
+            raw: UncalibratedForecast {
                 start: None,
                 finish: None,
                 context: STARTS,
@@ -452,7 +459,7 @@ mod tests {
 
     #[test]
     fn answer_to_member_names_own_jobs_and_counts_others() {
-        let comparison = Comparison {
+        let comparison = WhatIfComparison {
             now_ms: 0,
             tenants: Vec::new(),
             jobs: vec![

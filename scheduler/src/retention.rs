@@ -2,7 +2,7 @@
 //! each table.
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::SchedulerConfig;
 use crate::passes;
 use muster_store::pool::StorePool;
 use muster_store::retention::{self, RetentionRules};
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(3_600);
 const LIMIT: Duration = Duration::from_secs(1_800);
 
 /// Runs a pass every hour.
-pub async fn run(pool: &StorePool, config: &Config) {
+pub async fn run(pool: &StorePool, config: &SchedulerConfig) {
     let keep = keep(config);
     let mut pause = FIRST_PAUSE;
     loop {
@@ -30,7 +30,7 @@ pub async fn run(pool: &StorePool, config: &Config) {
 
 /// Retention times of the settings.
 #[must_use]
-pub fn keep(config: &Config) -> RetentionRules {
+pub fn keep(config: &SchedulerConfig) -> RetentionRules {
     let ended_s = config.keep_ended_jobs_s;
     RetentionRules {
         rounds: Duration::from_secs(config.keep_rounds_s),

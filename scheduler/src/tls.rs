@@ -56,7 +56,7 @@ pub enum TlsError {
 
 /// Contents of the certificate and key files.
 #[derive(PartialEq, Eq)]
-struct Pair {
+struct CertificateKeyPair {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
@@ -65,7 +65,7 @@ struct Pair {
 /// them.
 pub struct Encryption {
     files: Tls,
-    read: Pair,
+    read: CertificateKeyPair,
     acceptor: TlsAcceptor,
 }
 
@@ -75,7 +75,7 @@ impl Encryption {
     /// # Errors
     /// [`TlsError`] if a file cannot be read or is invalid.
     pub fn read(files: &Tls) -> Result<Self, TlsError> {
-        let read = Pair::read(files)?;
+        let read = CertificateKeyPair::read(files)?;
         Ok(Self {
             acceptor: read.acceptor(files)?,
             files: files.clone(),
@@ -87,7 +87,7 @@ impl Encryption {
     /// node or this process starts. Incomplete or invalid files are ignored and the previous
     /// certificate stays.
     fn acceptor(&mut self) -> TlsAcceptor {
-        let renewed = Pair::read(&self.files).and_then(|pair| {
+        let renewed = CertificateKeyPair::read(&self.files).and_then(|pair| {
             if pair == self.read {
                 Ok(None)
             } else {
@@ -109,7 +109,7 @@ impl Encryption {
     }
 }
 
-impl Pair {
+impl CertificateKeyPair {
     fn read(files: &Tls) -> Result<Self, TlsError> {
         Ok(Self {
             certificate: read(&files.certificate)?,
@@ -159,7 +159,7 @@ pub fn sessions(
     listener: TcpListener,
     encryption: Option<Encryption>,
     patience: Duration,
-) -> ReceiverStream<io::Result<Connection>> {
+) -> ReceiverStream<io::Result<NodeConnection>> {
     let (ready, sessions) = mpsc::channel(READY);
     tokio::spawn(accept(listener, encryption, patience, ready));
     ReceiverStream::new(sessions)
@@ -170,7 +170,7 @@ async fn accept(
     listener: TcpListener,
     mut encryption: Option<Encryption>,
     patience: Duration,
-    ready: mpsc::Sender<io::Result<Connection>>,
+    ready: mpsc::Sender<io::Result<NodeConnection>>,
 ) {
     loop {
         let accepted = tokio::select! {
@@ -207,10 +207,10 @@ async fn accept(
 async fn open(
     stream: TcpStream,
     tls: Option<(TlsAcceptor, bool)>,
-) -> io::Result<Option<Connection>> {
+) -> io::Result<Option<NodeConnection>> {
     stream.set_nodelay(true)?;
     let Some((acceptor, required)) = tls else {
-        return Ok(Some(Connection(Box::new(stream))));
+        return Ok(Some(NodeConnection(Box::new(stream))));
     };
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
@@ -218,12 +218,12 @@ async fn open(
     }
     if first[0] == HANDSHAKE {
         let encrypted = acceptor.accept(stream).await?;
-        return Ok(Some(Connection(Box::new(encrypted))));
+        return Ok(Some(NodeConnection(Box::new(encrypted))));
     }
     if required {
         return Err(io::Error::other("it is in the clear, and TLS is required"));
     }
-    Ok(Some(Connection(Box::new(stream))))
+    Ok(Some(NodeConnection(Box::new(stream))))
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -231,15 +231,15 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<Stream: AsyncRead + AsyncWrite + Send + Unpin> Duplex for Stream {}
 
 /// Connection of a node session.
-pub struct Connection(Box<dyn Duplex>);
+pub struct NodeConnection(Box<dyn Duplex>);
 
-impl Connected for Connection {
+impl Connected for NodeConnection {
     type ConnectInfo = ();
 
     fn connect_info(&self) {}
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for NodeConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -249,7 +249,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for NodeConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -2,7 +2,7 @@
 //! Decides nothing.
 
 use crate::clock;
-use crate::others::{Uses, others, uses};
+use crate::external_gpu_use::{NodeGpuUse, external_gpus, uses};
 use muster_core::plan::{Action as Planned, PlannedTask, RoundPlan};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
@@ -129,15 +129,15 @@ fn new_task(task: &PlannedTask) -> store::NewTask {
 }
 
 /// Data of a job's tasks that is not in their rows.
-struct Told {
+struct TaskFacts {
     paces: BTreeMap<TaskId, Pace>,
     guests: BTreeSet<TaskId>,
 }
 
-fn task(task: Task, told: &Told) -> core::SnapshotTask {
+fn task(task: Task, facts: &TaskFacts) -> core::SnapshotTask {
     core::SnapshotTask {
-        pace: told.paces.get(&task.id).copied(),
-        lane: u32::from(told.guests.contains(&task.id)),
+        pace: facts.paces.get(&task.id).copied(),
+        lane: u32::from(facts.guests.contains(&task.id)),
         id: task.id,
         role: task.role,
         node: task.node_id,
@@ -150,17 +150,8 @@ fn node(
     node: Node,
     charges: &[FaultCharge],
     freed: &[(u32, OffsetDateTime)],
-    uses: Option<&Uses>,
+    uses: Option<&NodeGpuUse>,
 ) -> core::SnapshotNode {
-    let given_back = |&(gpu, at): &(u32, OffsetDateTime)| core::FreedGpu {
-        gpu,
-        at_ms: unix_ms(at),
-    };
-    let fault = |charge: &FaultCharge| core::Fault {
-        job: charge.of.map(|(job, _)| job),
-        what: charge.fault,
-        at_ms: unix_ms(charge.at),
-    };
     let gpus = node.gpus();
     let gpu_memory_bytes = gpus.iter().map(|gpu| gpu.memory_bytes).min();
     let gpu_model = gpus
@@ -170,15 +161,28 @@ fn node(
     core::SnapshotNode {
         excluded: node.excluded.is_some() && !node.is_unfit(),
         cordoned: node.is_cordoned() || node.is_unfit(),
-        taken: others(there, node.taken(), uses),
+        taken: external_gpus(there, node.taken(), uses),
         drained: node.is_to_be_empty(),
         rack: node.rack().map(str::to_owned),
-        faults: charges.iter().map(fault).collect(),
+        faults: charges
+            .iter()
+            .map(|charge| core::Fault {
+                job: charge.of.map(|(job, _)| job),
+                what: charge.fault,
+                at_ms: unix_ms(charge.at),
+            })
+            .collect(),
         id: node.id,
         name: node.name,
         up: node.state == muster_model::node::NodeState::Up,
         seen_ms: Some(unix_ms(node.last_seen_at)),
-        freed: freed.iter().map(given_back).collect(),
+        freed: freed
+            .iter()
+            .map(|&(gpu, at)| core::FreedGpu {
+                gpu,
+                at_ms: unix_ms(at),
+            })
+            .collect(),
         gpus: there,
         gpu_model,
         gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),
@@ -215,12 +219,12 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
     let adaptive = adaptive(&loaded);
     let job = loaded.job;
     let ps_shards = job.spec.ps_shards();
-    let told = Told {
+    let facts = TaskFacts {
         paces: loaded.paces,
         guests: loaded.guests,
     };
     let tasks = |tasks: Vec<Task>| {
-        let tasks = tasks.into_iter().map(|one| task(one, &told));
+        let tasks = tasks.into_iter().map(|one| task(one, &facts));
         tasks.collect()
     };
     let translated = core::SnapshotJob {

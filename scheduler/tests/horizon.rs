@@ -3,7 +3,7 @@
 use crate::support::Store;
 use muster_model::event::Event;
 use muster_scheduler::clock;
-use muster_scheduler::horizon::{self, Watched};
+use muster_scheduler::horizon::{self, HorizonWatch};
 use muster_scheduler::metrics::{Metrics, Present};
 use muster_store::event::{self, NewEvent};
 use muster_store::horizon::HolderKind;
@@ -25,7 +25,7 @@ fn note() -> NewEvent {
 #[tokio::test]
 async fn delayed_events_are_reported_with_blocking_transaction() {
     let store = Store::new().await;
-    let (mut watched, now) = (Watched::default(), clock::instant());
+    let (mut watched, now) = (HorizonWatch::default(), clock::instant());
     let at = |seconds| now + Duration::from_secs(seconds);
     let mut open = pool::begin(&store.pool).await.expect("begun");
     event::append(&mut open, &[note()]).await.expect("written");

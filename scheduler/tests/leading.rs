@@ -9,8 +9,8 @@ use muster_model::question::{Answer, Question};
 use muster_model::wait::Wait;
 use muster_scheduler::clock;
 use muster_scheduler::lease::{self, Silence};
-use muster_scheduler::question::{self, Served};
-use muster_scheduler::round::{self, Remembered};
+use muster_scheduler::question::{self, ServedTenants};
+use muster_scheduler::round::{self, RoundMemory};
 use muster_sim::Cancel;
 use muster_store::leader::Leadership;
 use muster_testdb::Relay;
@@ -35,7 +35,7 @@ async fn heartbeats_are_acknowledged_while_a_round_plans() {
         muster_core::plan_again(snapshot, policy, memory)
     };
     let policy = Policy::named(PolicyName::Optimus);
-    let mut remembered = Remembered::default();
+    let mut remembered = RoundMemory::default();
     let round = round::once_by(planner, &store.pool, &policy, &mut remembered);
     let heartbeat = async {
         plans.await.expect("a round plans");
@@ -122,7 +122,7 @@ async fn withdrawn_question_is_cancelled() {
         Ok(Answer::Failed { why: String::new() })
     };
     let policy = Policy::named(PolicyName::Optimus);
-    let mut served = Served::default();
+    let mut served = ServedTenants::default();
     let answer = question::once_by(computation, &store.pool, &policy, &mut served);
     let withdraw = async {
         began.await.expect("it is computed");

@@ -4,8 +4,8 @@ use crate::support::Store;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::wait::Wait;
-use muster_scheduler::round::{self, Remembered};
-use muster_sim::replay::{Recorded, replay};
+use muster_scheduler::round::{self, RoundMemory};
+use muster_sim::replay::{StoredRound, replay};
 
 /// The smallest window.
 const WINDOW: u32 = 16;
@@ -18,7 +18,7 @@ async fn jobs_behind_window_get_wait_reason_and_start_in_order() {
         jobs.push(store.submit((1, 1)).await);
     }
     let policy = Policy::named(PolicyName::Muster);
-    let mut remembered = Remembered::new(WINDOW);
+    let mut remembered = RoundMemory::new(WINDOW);
     let first = round::once(&store.pool, &policy, &mut remembered).await;
     let first = first.expect("a round");
     assert!(first.has_more, "24 jobs were not told yet");
@@ -41,7 +41,7 @@ async fn jobs_behind_window_get_wait_reason_and_start_in_order() {
     let kept = muster_store::round::get(&mut tx, 1).await.expect("read");
     let (_, kept) = kept.expect("it was kept");
     let bytes = zstd::decode_all(kept.snapshot_zstd.as_slice()).expect("zstd");
-    let recorded = Recorded {
+    let recorded = StoredRound {
         number: 1,
         policy: kept.policy.as_deref(),
         snapshot: std::str::from_utf8(&bytes).expect("text"),

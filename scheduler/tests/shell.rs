@@ -11,10 +11,10 @@ use muster_model::question::{Answer, Question};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
 use muster_proto::session::to_node::Message as To;
-use muster_scheduler::question::{self, Served};
+use muster_scheduler::question::{self, ServedTenants};
 use muster_scheduler::session::MAX_UNPROVEN_BYTES;
 use muster_scheduler::{clock, forecast};
-use muster_sim::replay::{Recorded, replay};
+use muster_sim::replay::{StoredRound, replay};
 use muster_store::plan::Loader;
 use muster_store::pool;
 
@@ -135,7 +135,7 @@ async fn every_round_replays_to_the_same_bytes(store: &Store) {
         let bytes = zstd::decode_all(kept.snapshot_zstd.as_slice()).expect("zstd");
         let policy = kept.policy.as_deref().expect("the policy is kept");
         let replayed = replay(
-            Recorded {
+            StoredRound {
                 number: summary.number,
                 policy: Some(policy),
                 snapshot: std::str::from_utf8(&bytes).expect("text"),
@@ -495,7 +495,7 @@ async fn forecast_of_live_job_is_stored_when_changed() {
         })
         .await;
     let policy = Policy::named(PolicyName::Muster);
-    let mut told = forecast::Told::default();
+    let mut told = forecast::LastForecasts::default();
     let kept = forecast::once(&store.pool, &policy, &mut told).await;
     assert_eq!(kept.expect("a forecast"), 1);
     let again = forecast::once(&store.pool, &policy, &mut told).await;
@@ -533,7 +533,7 @@ async fn planning_question_is_answered_from_live_cluster() {
         })
         .await;
     let policy = Policy::named(PolicyName::Muster);
-    let mut served = Served::default();
+    let mut served = ServedTenants::default();
     let answered = question::once(&store.pool, &policy, &mut served).await;
     assert!(answered.expect("answers"));
     let Some(Answer::Plan { plan }) = store.answer(asked).await else {

@@ -6,7 +6,7 @@ use muster_model::job::{Intent, JobPhase};
 use muster_model::study::{StudyOrder, StudyPhase, Told, ToldState, TrialPhase};
 use muster_model::view::TrialView;
 use muster_scheduler::clock;
-use muster_scheduler::study::{Memory, once};
+use muster_scheduler::study::{StudyCache, once};
 use muster_store::study::{self, StudyRow, outside, trial};
 use serde_json::{Value, json};
 
@@ -79,11 +79,11 @@ enum Schedulers {
 /// Trains every open trial. `turn` decides on the order of results.
 async fn trained(store: &Store, document: Value, by: Schedulers, turn: usize) -> Vec<TrialView> {
     let id = store.create_study(document).await;
-    let (mut memory, mut other) = (Memory::default(), Memory::default());
+    let (mut memory, mut other) = (StudyCache::default(), StudyCache::default());
     let mut open: Vec<TrialView> = Vec::new();
     for _ in 0..2000 {
         if by == Schedulers::New {
-            memory = Memory::default();
+            memory = StudyCache::default();
         }
         if by == Schedulers::Two {
             let passes = tokio::join!(
@@ -176,7 +176,7 @@ async fn trial_jobs_belong_to_tenant_and_end_with_study() {
         "engine": {"model": {"kind": "mlp", "hidden": [8]}, "dataset": {"name": "fashion-mnist"}, "optimizer": {"kind": "sgd"}, "batch": 64},
     });
     let id = store.create_study(document).await;
-    let mut memory = Memory::default();
+    let mut memory = StudyCache::default();
     assert_eq!(once(&store.pool, &mut memory).await.expect("a pass"), 1);
     assert_eq!(
         once(&store.pool, &mut memory).await.expect("a pass"),
@@ -205,7 +205,7 @@ async fn trial_jobs_belong_to_tenant_and_end_with_study() {
     // A round applies the intent, and the search receives the fact.
     let policy =
         muster_core::policy::Policy::named(muster_core::policies::name::PolicyName::Muster);
-    let mut rounds = muster_scheduler::round::Remembered::default();
+    let mut rounds = muster_scheduler::round::RoundMemory::default();
     muster_scheduler::round::once(&store.pool, &policy, &mut rounds)
         .await
         .expect("a round");
@@ -229,7 +229,7 @@ async fn study_can_be_paused_resumed_and_extended() {
             json!({"trials": 2, "concurrency": 1, "stopper": {"kind": "none"}}),
         ))
         .await;
-    let mut memory = Memory::default();
+    let mut memory = StudyCache::default();
     once(&store.pool, &mut memory).await.expect("a pass");
     let finish = |trial: u32| StudyOrder::Tell {
         told: Told {
@@ -270,7 +270,7 @@ async fn exhausted_trial_has_completed() {
     let id = store
         .create_study(document(json!({"trials": 1, "concurrency": 1})))
         .await;
-    let mut memory = Memory::default();
+    let mut memory = StudyCache::default();
     once(&store.pool, &mut memory).await.expect("a pass");
     let told = Told {
         trial: 0,
@@ -293,7 +293,7 @@ async fn unstorable_study_ends_with_reason() {
         .create_study(document(json!({ "parameters": parameters })))
         .await;
     let other = store.create_study(document(json!({}))).await;
-    let mut memory = Memory::default();
+    let mut memory = StudyCache::default();
     once(&store.pool, &mut memory).await.expect("looked");
     assert_eq!(shown(&store, id).await.phase, StudyPhase::Cancelled);
     assert_eq!(shown(&store, other).await.phase, StudyPhase::Running);
@@ -310,7 +310,7 @@ async fn unstorable_study_ends_with_reason() {
 async fn cancel_ends_study_with_unreadable_state() {
     let store = Store::new().await;
     let id = store.create_study(document(json!({}))).await;
-    once(&store.pool, &mut Memory::default())
+    once(&store.pool, &mut StudyCache::default())
         .await
         .expect("looked");
     let asked = all(&store, id).await;
@@ -340,12 +340,12 @@ async fn cancel_ends_study_with_unreadable_state() {
     );
     drop(conn);
     order(&store, id, &[StudyOrder::Resume]).await;
-    once(&store.pool, &mut Memory::default())
+    once(&store.pool, &mut StudyCache::default())
         .await
         .expect("looked");
     assert_eq!(shown(&store, id).await.phase, StudyPhase::Running);
     order(&store, id, &[StudyOrder::Cancel]).await;
-    once(&store.pool, &mut Memory::default())
+    once(&store.pool, &mut StudyCache::default())
         .await
         .expect("looked");
     assert_eq!(shown(&store, id).await.phase, StudyPhase::Cancelled);

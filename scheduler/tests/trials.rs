@@ -7,7 +7,7 @@ use muster_model::study::{StudyOrder, StudyPhase, TrialPhase};
 use muster_model::tenant::LimitsSet;
 use muster_model::view::TrialView;
 use muster_scheduler::clock;
-use muster_scheduler::study::{Memory, once};
+use muster_scheduler::study::{StudyCache, once};
 use muster_store::study::{self, StudyRow, trial};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn document(more: Value) -> Value {
 }
 
 async fn pass(store: &Store) {
-    once(&store.pool, &mut Memory::default())
+    once(&store.pool, &mut StudyCache::default())
         .await
         .expect("a pass");
 }

@@ -1,12 +1,12 @@
 //! Requests of a study. An action leaves no choice to the caller and can be carried out twice.
 
-use crate::trial::{Source, TrialNumber};
+use crate::trial::{TrialCheckpoint, TrialNumber};
 use muster_model::study::Parameters;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Action {
+pub enum SearchAction {
     /// Creates a trial, which trains until `budget`.
     Create {
         trial: TrialNumber,
@@ -14,7 +14,7 @@ pub enum Action {
         seed: u64,
         budget: u64,
         /// Start from a copy of that trial's checkpoint (population-based training).
-        from: Option<Source>,
+        from: Option<TrialCheckpoint>,
     },
     /// A waiting trial trains on until `budget` in total.
     Continue { trial: TrialNumber, budget: u64 },

@@ -5,19 +5,19 @@
 //! asymptote then have exact normal posteriors. The answer is a sum and has no randomness.
 
 use crate::numeric::{cdf, log_density};
-use crate::trial::Trial;
+use crate::trial::SearchTrial;
 
 /// Losses by step, ascending.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
+pub struct LearningCurve {
     /// (step, loss)
     pub points: Vec<(f64, f64)>,
 }
 
-impl Curve {
+impl LearningCurve {
     /// Losses of a trial's first objective.
     #[must_use]
-    pub fn of(trial: &Trial) -> Self {
+    pub fn of(trial: &SearchTrial) -> Self {
         let points = trial.reports.iter().map(|r| (r.step as f64, r.losses[0]));
         Self {
             points: points.collect(),
@@ -34,7 +34,7 @@ impl Curve {
 
 /// Shape that falls from about 1 towards 0.
 #[derive(Clone, Copy)]
-enum Shape {
+enum CurveShape {
     Power(f64),
     Exponential(f64),
     /// `1 / (1 + (x / half)^slope)`
@@ -50,7 +50,7 @@ const NOISE: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2];
 /// Probability (0 to 1) that the loss is at most `target` at step `at` or earlier. Returns 0.5 for
 /// fewer than two points.
 #[must_use]
-pub fn chance_to_reach(curve: &Curve, at: f64, target: f64) -> f64 {
+pub fn chance_to_reach(curve: &LearningCurve, at: f64, target: f64) -> f64 {
     if curve.best() <= target {
         return 1.0;
     }
@@ -83,22 +83,22 @@ pub fn chance_to_reach(curve: &Curve, at: f64, target: f64) -> f64 {
     (sum / weight).clamp(0.0, 1.0)
 }
 
-fn shapes() -> Vec<Shape> {
+fn shapes() -> Vec<CurveShape> {
     let mut shapes = Vec::new();
     for i in 0..12 {
         let t = f64::from(i) / 11.0;
-        shapes.push(Shape::Power(0.1 * 30f64.powf(t)));
-        shapes.push(Shape::Exponential(0.3 * 50f64.powf(t)));
+        shapes.push(CurveShape::Power(0.1 * 30f64.powf(t)));
+        shapes.push(CurveShape::Exponential(0.3 * 50f64.powf(t)));
     }
     for half in [0.05, 0.15, 0.5, 1.5] {
         for slope in [0.7, 1.5, 3.0] {
-            shapes.push(Shape::Hill(half, slope));
+            shapes.push(CurveShape::Hill(half, slope));
         }
     }
     shapes
 }
 
-impl Shape {
+impl CurveShape {
     /// Value at `x` times the observed steps.
     fn at(self, x: f64) -> f64 {
         match self {
@@ -111,7 +111,7 @@ impl Shape {
 
 /// Log evidence of one shape and noise, and probability that the curve is at most `wanted` at `x`.
 /// Bayesian linear regression on two coefficients.
-fn believe(rows: &[(f64, f64)], shape: Shape, noise: f64, x: f64, wanted: f64) -> (f64, f64) {
+fn believe(rows: &[(f64, f64)], shape: CurveShape, noise: f64, x: f64, wanted: f64) -> (f64, f64) {
     let precision = 1.0 / (noise * noise);
     let [(m0, s0), (m1, s1)] = PRIOR;
     let (p0, p1) = (1.0 / (s0 * s0), 1.0 / (s1 * s1));

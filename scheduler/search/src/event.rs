@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Fact about a study. Facts about an ended trial and repeated reports have no effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Event {
+pub enum SearchEvent {
     /// The study starts. Later ones only ask for pending work.
     Started,
     /// A trial measured its objectives, in their order and units, after `step` units of its budget.
@@ -70,7 +70,7 @@ pub enum EventError {
     TooMany { trials: u32, most: u32 },
 }
 
-impl Event {
+impl SearchEvent {
     /// Trial of the fact.
     #[must_use]
     pub fn trial(&self) -> Option<TrialNumber> {

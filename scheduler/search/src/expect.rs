@@ -1,9 +1,9 @@
 //! Expected gain from more training of each trial, which the scheduler uses to assign GPUs. Only
 //! the order within a study counts.
 
-use crate::curve::{Curve, chance_to_reach};
-use crate::study::{Record, Study};
-use crate::trial::{Trial, TrialNumber};
+use crate::curve::{LearningCurve, chance_to_reach};
+use crate::study::{Study, StudyRecord};
+use crate::trial::{SearchTrial, TrialNumber};
 use muster_model::study::Stopper;
 
 /// Expectation without reports: an opportunity, as any new trial.
@@ -24,7 +24,7 @@ impl Study {
     }
 }
 
-fn gain(record: &Record, trial: &Trial) -> f64 {
+fn gain(record: &StudyRecord, trial: &SearchTrial) -> f64 {
     let standing = match record.spec.stopper {
         Stopper::HyperDrive { min_points, .. } => {
             if trial.reports.len() < min_points as usize {
@@ -32,7 +32,11 @@ fn gain(record: &Record, trial: &Trial) -> f64 {
             }
             let objective = &record.spec.objectives[0];
             let target = objective.goal.as_loss(objective.target.unwrap_or(f64::MIN));
-            return chance_to_reach(&Curve::of(trial), record.spec.budget.max as f64, target);
+            return chance_to_reach(
+                &LearningCurve::of(trial),
+                record.spec.budget.max as f64,
+                target,
+            );
         }
         _ => beaten(record, trial),
     };
@@ -42,19 +46,20 @@ fn gain(record: &Record, trial: &Trial) -> f64 {
 }
 
 /// Share of the other trials with a higher loss after at most as much training.
-fn beaten(record: &Record, trial: &Trial) -> f64 {
+fn beaten(record: &StudyRecord, trial: &SearchTrial) -> f64 {
     let Some(newest) = trial.reports.last() else {
         return UNKNOWN;
-    };
-    let then = |other: &Trial| {
-        let until = other.reports.partition_point(|r| r.step <= newest.step);
-        Some(other.reports[..until].last()?.losses[0])
     };
     let others = record
         .trials
         .iter()
         .filter(|other| other.number != trial.number);
-    let losses: Vec<f64> = others.filter_map(then).collect();
+    let losses: Vec<f64> = others
+        .filter_map(|other| {
+            let until = other.reports.partition_point(|r| r.step <= newest.step);
+            Some(other.reports[..until].last()?.losses[0])
+        })
+        .collect();
     if losses.is_empty() {
         return UNKNOWN;
     }

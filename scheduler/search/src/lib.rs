@@ -20,7 +20,9 @@ mod stopper;
 mod study;
 mod trial;
 
-pub use action::Action;
-pub use event::{Event, EventError};
-pub use study::{Phase, Study, StudyError};
-pub use trial::{MAX_POINTS, Outcome, Source, Trial, TrialNumber, TrialState};
+pub use action::SearchAction;
+pub use event::{EventError, SearchEvent};
+pub use study::{SearchPhase, Study, StudyError};
+pub use trial::{
+    MAX_POINTS, SearchTrial, TrialCheckpoint, TrialMeasurement, TrialNumber, TrialState,
+};

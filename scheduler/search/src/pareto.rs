@@ -25,11 +25,10 @@ pub(crate) fn ranks(losses: &[&[f64]]) -> Vec<usize> {
     let mut ranks = vec![0; count];
     let mut fronts: Vec<Vec<usize>> = Vec::new();
     for row in order {
-        let behind = |front: &Vec<usize>| {
+        let rank = fronts.partition_point(|front| {
             let mut members = front.iter().rev();
             members.any(|&member| dominates(losses[member], losses[row]))
-        };
-        let rank = fronts.partition_point(behind);
+        });
         if rank == fronts.len() {
             fronts.push(Vec::new());
         }

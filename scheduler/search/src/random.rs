@@ -16,9 +16,10 @@ pub(crate) enum Purpose {
     Restart = 5,
 }
 
-pub(crate) struct Draw(ChaCha8Rng);
+/// Random generator of one (seed, purpose, number).
+pub(crate) struct StudyRng(ChaCha8Rng);
 
-impl Draw {
+impl StudyRng {
     pub(crate) fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream((purpose as u64) << 48 | number);

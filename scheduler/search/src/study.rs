@@ -1,11 +1,11 @@
 //! State machine of a study: trials, their events and the next actions.
 
-use crate::action::Action;
-use crate::event::{Event, EventError};
-use crate::random::{Draw, Purpose};
+use crate::action::SearchAction;
+use crate::event::{EventError, SearchEvent};
+use crate::random::{Purpose, StudyRng};
 use crate::searcher;
-use crate::stopper::{self, Birth, Next};
-use crate::trial::{Outcome, Trial, TrialNumber, TrialState};
+use crate::stopper::{self, Birth, NextTrial};
+use crate::trial::{SearchTrial, TrialMeasurement, TrialNumber, TrialState};
 use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, Point, SearchSpec, Searcher, Space};
 use serde::{Deserialize, Serialize};
@@ -14,18 +14,18 @@ use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
-    record: Record,
-    phase: Phase,
+    record: StudyRecord,
+    phase: SearchPhase,
     failures: u32,
-    searcher: searcher::Memory,
-    stopper: stopper::Memory,
+    searcher: searcher::SearcherState,
+    stopper: stopper::StopperState,
     /// Outstanding work with its results, oldest first. Used with `reproducible` only.
     order: VecDeque<Handed>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum SearchPhase {
     Created,
     Running,
     Paused,
@@ -37,7 +37,7 @@ pub enum Phase {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Handed {
     trial: TrialNumber,
-    result: Option<Event>,
+    result: Option<SearchEvent>,
 }
 
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -48,10 +48,10 @@ pub enum StudyError {
 
 /// State that searchers and stoppers read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct StudyRecord {
     pub spec: SearchSpec,
     pub space: Space,
-    pub trials: Vec<Trial>,
+    pub trials: Vec<SearchTrial>,
     /// Maximum number of trials.
     pub limit: u32,
     /// The searcher has no further point, for example at the end of a grid.
@@ -61,7 +61,7 @@ pub(crate) struct Record {
     pub proposed: VecDeque<Point>,
 }
 
-impl Record {
+impl StudyRecord {
     pub(crate) fn may_create(&self) -> bool {
         let chosen = !self.is_external() || !self.proposed.is_empty();
         !self.exhausted && chosen && (self.trials.len() as u32) < self.limit
@@ -85,12 +85,12 @@ impl Study {
     pub fn new(spec: SearchSpec) -> Result<Self, StudyError> {
         let space = spec.space().map_err(StudyError::Invalid)?;
         Ok(Self {
-            phase: Phase::Created,
+            phase: SearchPhase::Created,
             failures: 0,
-            searcher: searcher::Memory::new(&spec, &space),
-            stopper: stopper::Memory::new(&spec),
+            searcher: searcher::SearcherState::new(&spec, &space),
+            stopper: stopper::StopperState::new(&spec),
             order: VecDeque::new(),
-            record: Record {
+            record: StudyRecord {
                 limit: spec.trials,
                 spec,
                 space,
@@ -112,17 +112,17 @@ impl Study {
     }
 
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> SearchPhase {
         self.phase
     }
 
-    pub(crate) fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> &StudyRecord {
         &self.record
     }
 
     /// All trials by number.
     #[must_use]
-    pub fn trials(&self) -> &[Trial] {
+    pub fn trials(&self) -> &[SearchTrial] {
         &self.record.trials
     }
 
@@ -141,15 +141,15 @@ impl Study {
     /// Best trials. With one objective, the first trial with the smallest last outcome. Otherwise
     /// the Pareto front of all last outcomes.
     #[must_use]
-    pub fn best(&self) -> Vec<&Trial> {
-        let judged: Vec<(&Trial, &Outcome)> = self
+    pub fn best(&self) -> Vec<&SearchTrial> {
+        let judged: Vec<(&SearchTrial, &TrialMeasurement)> = self
             .record
             .trials
             .iter()
             .filter_map(|t| Some((t, t.outcome.as_ref()?)))
             .collect();
         if self.record.spec.objectives.len() == 1 {
-            let key = |(t, o): &&(&Trial, &Outcome)| (o.losses[0], t.number);
+            let key = |(t, o): &&(&SearchTrial, &TrialMeasurement)| (o.losses[0], t.number);
             let best = judged.iter().min_by(|a, b| {
                 let (a, b) = (key(a), key(b));
                 a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
@@ -166,7 +166,7 @@ impl Study {
     ///
     /// # Errors
     /// [`EventError`] if the event does not fit this study. The state is then unchanged.
-    pub fn apply(&mut self, event: Event) -> Result<Vec<Action>, EventError> {
+    pub fn apply(&mut self, event: SearchEvent) -> Result<Vec<SearchAction>, EventError> {
         self.check(&event)?;
         let mut actions = Vec::new();
         if self.is_of_an_ended_rung(&event) {
@@ -184,8 +184,8 @@ impl Study {
     }
 
     /// Whether the event repeats the end of a rung after which the trial was continued.
-    fn is_of_an_ended_rung(&self, event: &Event) -> bool {
-        let Event::Finished {
+    fn is_of_an_ended_rung(&self, event: &SearchEvent) -> bool {
+        let SearchEvent::Finished {
             trial,
             step,
             exhausted: false,
@@ -199,8 +199,8 @@ impl Study {
     }
 
     /// Returns the event, unless earlier work must end first.
-    fn in_turn(&mut self, event: Event) -> Option<Event> {
-        if matches!(event, Event::Reported { .. }) {
+    fn in_turn(&mut self, event: SearchEvent) -> Option<SearchEvent> {
+        if matches!(event, SearchEvent::Reported { .. }) {
             return Some(event);
         }
         let mut handed = self.order.iter_mut();
@@ -212,13 +212,13 @@ impl Study {
         None
     }
 
-    fn next_in_turn(&mut self) -> Option<Event> {
+    fn next_in_turn(&mut self) -> Option<SearchEvent> {
         self.order.front()?.result.as_ref()?;
         self.order.pop_front()?.result
     }
 
-    fn check(&self, event: &Event) -> Result<(), EventError> {
-        if let Event::Extended { trials } = event
+    fn check(&self, event: &SearchEvent) -> Result<(), EventError> {
+        if let SearchEvent::Extended { trials } = event
             && self.record.limit.saturating_add(*trials) > MAX_TRIALS
         {
             return Err(EventError::TooMany {
@@ -226,7 +226,7 @@ impl Study {
                 most: MAX_TRIALS,
             });
         }
-        if let Event::Proposed { points } = event {
+        if let SearchEvent::Proposed { points } = event {
             return self.check_points(points);
         }
         let Some(number) = event.trial() else {
@@ -238,8 +238,8 @@ impl Study {
             return Err(EventError::UnknownTrial { trial, created });
         };
         let (values, may_be_empty) = match event {
-            Event::Reported { values, .. } => (values, false),
-            Event::Finished { step, values, .. } => {
+            SearchEvent::Reported { values, .. } => (values, false),
+            SearchEvent::Finished { step, values, .. } => {
                 // The last value of a stopping trial may have been too late for storage.
                 let counts = trial.state == TrialState::Running;
                 if values.is_empty() && trial.reports.is_empty() && counts {
@@ -273,31 +273,37 @@ impl Study {
         }
     }
 
-    fn take(&mut self, event: Event, actions: &mut Vec<Action>) {
+    fn take(&mut self, event: SearchEvent, actions: &mut Vec<SearchAction>) {
         match event {
-            Event::Started if self.phase == Phase::Created => self.phase = Phase::Running,
-            Event::Started => {}
-            Event::Paused if matches!(self.phase, Phase::Created | Phase::Running) => {
-                self.phase = Phase::Paused;
+            SearchEvent::Started if self.phase == SearchPhase::Created => {
+                self.phase = SearchPhase::Running
             }
-            Event::Resumed if self.phase == Phase::Paused => self.phase = Phase::Running,
-            Event::Paused | Event::Resumed => {}
-            Event::Extended { trials } => self.extend(trials),
-            Event::Proposed { points } => self.record.proposed.extend(points),
-            Event::Closed if self.phase == Phase::Finished => {}
-            Event::Closed => self.close(actions),
-            Event::Reported {
+            SearchEvent::Started => {}
+            SearchEvent::Paused
+                if matches!(self.phase, SearchPhase::Created | SearchPhase::Running) =>
+            {
+                self.phase = SearchPhase::Paused;
+            }
+            SearchEvent::Resumed if self.phase == SearchPhase::Paused => {
+                self.phase = SearchPhase::Running
+            }
+            SearchEvent::Paused | SearchEvent::Resumed => {}
+            SearchEvent::Extended { trials } => self.extend(trials),
+            SearchEvent::Proposed { points } => self.record.proposed.extend(points),
+            SearchEvent::Closed if self.phase == SearchPhase::Finished => {}
+            SearchEvent::Closed => self.close(actions),
+            SearchEvent::Reported {
                 trial,
                 step,
                 values,
             } => self.report(trial, step, &values, actions),
-            Event::Finished {
+            SearchEvent::Finished {
                 trial,
                 step,
                 values,
                 exhausted,
             } => self.finish(trial, step, &values, exhausted, actions),
-            Event::Failed { trial } => {
+            SearchEvent::Failed { trial } => {
                 if self.record.trials[trial as usize].holds_slot() {
                     self.record.trials[trial as usize].state = TrialState::Failed;
                     self.failures += 1;
@@ -306,7 +312,7 @@ impl Study {
                     }
                 }
             }
-            Event::Stopped { trial } => {
+            SearchEvent::Stopped { trial } => {
                 let trial = &mut self.record.trials[trial as usize];
                 if trial.holds_slot() || trial.state == TrialState::Waiting {
                     trial.state = TrialState::Stopped;
@@ -318,8 +324,8 @@ impl Study {
 
     fn extend(&mut self, trials: u32) {
         self.record.limit += trials;
-        if matches!(self.phase, Phase::Finished | Phase::Closing) {
-            self.phase = Phase::Running;
+        if matches!(self.phase, SearchPhase::Finished | SearchPhase::Closing) {
+            self.phase = SearchPhase::Running;
         }
     }
 
@@ -333,7 +339,7 @@ impl Study {
             .collect()
     }
 
-    fn report(&mut self, number: u32, step: u64, values: &[f64], actions: &mut Vec<Action>) {
+    fn report(&mut self, number: u32, step: u64, values: &[f64], actions: &mut Vec<SearchAction>) {
         let losses = self.losses(values);
         let trial = &mut self.record.trials[number as usize];
         if trial.state != TrialState::Running || !trial.record(step, losses) {
@@ -355,7 +361,7 @@ impl Study {
         step: u64,
         values: &[f64],
         exhausted: bool,
-        actions: &mut Vec<Action>,
+        actions: &mut Vec<SearchAction>,
     ) {
         let losses = self.losses(values);
         let max = self.record.spec.budget.max;
@@ -402,58 +408,58 @@ impl Study {
         })
     }
 
-    fn stop(&mut self, number: TrialNumber, actions: &mut Vec<Action>) {
+    fn stop(&mut self, number: TrialNumber, actions: &mut Vec<SearchAction>) {
         let trial = &mut self.record.trials[number as usize];
         match trial.state {
             TrialState::Running => trial.state = TrialState::Stopping,
             TrialState::Waiting => trial.state = TrialState::Stopped,
             _ => return,
         }
-        actions.push(Action::Stop { trial: number });
+        actions.push(SearchAction::Stop { trial: number });
     }
 
     /// Stops all trials and creates no more.
-    fn close(&mut self, actions: &mut Vec<Action>) {
-        self.phase = Phase::Closing;
+    fn close(&mut self, actions: &mut Vec<SearchAction>) {
+        self.phase = SearchPhase::Closing;
         for number in 0..self.record.trials.len() as u32 {
             self.stop(number, actions);
         }
     }
 
     /// Assigns work to free slots.
-    fn fill(&mut self, actions: &mut Vec<Action>) {
-        if !matches!(self.phase, Phase::Running | Phase::Closing) {
+    fn fill(&mut self, actions: &mut Vec<SearchAction>) {
+        if !matches!(self.phase, SearchPhase::Running | SearchPhase::Closing) {
             return;
         }
         let mut held = self.record.trials.iter().filter(|t| t.holds_slot()).count();
-        while self.phase == Phase::Running && held < self.record.spec.concurrency as usize {
+        while self.phase == SearchPhase::Running && held < self.record.spec.concurrency as usize {
             let (next, stopped) = self.stopper.next(&self.record);
             for number in stopped {
                 self.stop(number, actions);
             }
             match next {
-                Next::Wait => break,
-                Next::Continue { trial, budget } => {
+                NextTrial::Wait => break,
+                NextTrial::Continue { trial, budget } => {
                     self.hand_out(trial);
                     let entry = &mut self.record.trials[trial as usize];
                     entry.state = TrialState::Running;
                     entry.rung += 1;
                     entry.budget = budget;
-                    actions.push(Action::Continue { trial, budget });
+                    actions.push(SearchAction::Continue { trial, budget });
                     held += 1;
                 }
-                Next::Create(birth) => held += usize::from(self.create(birth, actions)),
+                NextTrial::Create(birth) => held += usize::from(self.create(birth, actions)),
             }
         }
-        let awaits = self.phase == Phase::Running && self.record.awaits_proposals();
+        let awaits = self.phase == SearchPhase::Running && self.record.awaits_proposals();
         if held == 0 && !awaits {
             self.close(actions);
-            self.phase = Phase::Finished;
-            actions.push(Action::Finish);
+            self.phase = SearchPhase::Finished;
+            actions.push(SearchAction::Finish);
         }
     }
 
-    fn create(&mut self, birth: Birth, actions: &mut Vec<Action>) -> bool {
+    fn create(&mut self, birth: Birth, actions: &mut Vec<SearchAction>) -> bool {
         let number = self.record.trials.len() as u32;
         let chosen = birth.point.or_else(|| self.record.proposed.pop_front());
         let point = chosen.or_else(|| self.searcher.suggest(&self.record, number));
@@ -466,15 +472,16 @@ impl Study {
             "a searcher left the space: {point:?}"
         );
         // 53 bits, so that no JSON reader loses precision.
-        let seed = Draw::new(self.record.spec.seed, Purpose::TrialSeed, number.into()).bits() >> 11;
-        actions.push(Action::Create {
+        let seed =
+            StudyRng::new(self.record.spec.seed, Purpose::TrialSeed, number.into()).bits() >> 11;
+        actions.push(SearchAction::Create {
             trial: number,
             parameters: self.record.space.parameters(&point),
             seed,
             budget: birth.budget,
             from: birth.from,
         });
-        self.record.trials.push(Trial {
+        self.record.trials.push(SearchTrial {
             number,
             point,
             seed,

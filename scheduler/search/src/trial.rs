@@ -11,7 +11,7 @@ pub const MAX_POINTS: usize = 2048;
 pub type TrialNumber = u32;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
+pub struct SearchTrial {
     pub number: TrialNumber,
     pub point: Point,
     pub seed: u64,
@@ -23,28 +23,28 @@ pub struct Trial {
     /// Hyperband's cohort of the trial.
     pub bracket: u32,
     /// Checkpoint from which the trial started.
-    pub from: Option<Source>,
+    pub from: Option<TrialCheckpoint>,
     /// Measured losses by ascending step; smaller is better. At most [`MAX_POINTS`].
-    pub reports: Vec<Outcome>,
+    pub reports: Vec<TrialMeasurement>,
     /// Minimum distance in steps between two reports, except for the newest; 0 while all are
     /// stored.
     #[serde(default)]
     pub stride: u64,
     /// Losses for comparisons with other trials: those of the last completed rung.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<TrialMeasurement>,
     /// Outcomes of all rungs in order.
-    pub rungs: Vec<Outcome>,
+    pub rungs: Vec<TrialMeasurement>,
 }
 
 /// Checkpoint of another trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct TrialCheckpoint {
     pub trial: TrialNumber,
     pub step: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct TrialMeasurement {
     pub step: u64,
     /// One number per objective, smaller is better. A value that is not finite is `f64::MAX`.
     pub losses: Vec<f64>,
@@ -65,7 +65,7 @@ pub enum TrialState {
     Failed,
 }
 
-impl Trial {
+impl SearchTrial {
     #[must_use]
     pub fn holds_slot(&self) -> bool {
         matches!(self.state, TrialState::Running | TrialState::Stopping)
@@ -84,7 +84,7 @@ impl Trial {
             return false;
         };
         let (before, after) = self.reports.split_at(at);
-        let is_near = |one: &Outcome| one.step.abs_diff(step) < self.stride;
+        let is_near = |one: &TrialMeasurement| one.step.abs_diff(step) < self.stride;
         if !after.is_empty() && (before.last().is_some_and(is_near) || is_near(&after[0])) {
             return false;
         }
@@ -95,7 +95,7 @@ impl Trial {
             self.reports.pop();
         }
         let at = at.min(self.reports.len());
-        self.reports.insert(at, Outcome { step, losses });
+        self.reports.insert(at, TrialMeasurement { step, losses });
         if self.reports.len() > MAX_POINTS {
             self.thin();
         }

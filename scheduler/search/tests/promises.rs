@@ -3,7 +3,9 @@
 
 use crate::cluster::{Cluster, spec};
 use muster_model::study::MAX_TRIALS;
-use muster_search::{Action, Event, EventError, MAX_POINTS, Phase, Study, TrialState};
+use muster_search::{
+    EventError, MAX_POINTS, SearchAction, SearchEvent, SearchPhase, Study, TrialState,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -44,7 +46,7 @@ proptest! {
         let mut cluster = Cluster::new(speed);
         cluster.fails = fails;
         let (study, story) = cluster.run(study, |s, _| s);
-        prop_assert_eq!(study.phase(), Phase::Finished);
+        prop_assert_eq!(study.phase(), SearchPhase::Finished);
         prop_assert!(study.trials().len() <= trials as usize);
         prop_assert!(story.widest <= slots as usize);
         prop_assert!(story.trained <= u64::from(trials) * max);
@@ -55,7 +57,7 @@ proptest! {
             let ended = matches!(trial.state, TrialState::Completed | TrialState::Stopped | TrialState::Failed);
             prop_assert!(ended, "{:?}", trial.state);
         }
-        let finishes = story.actions.iter().filter(|a| **a == Action::Finish).count();
+        let finishes = story.actions.iter().filter(|a| **a == SearchAction::Finish).count();
         prop_assert_eq!(finishes, 1);
     }
 
@@ -79,19 +81,19 @@ proptest! {
             "searcher": {"kind": searcher}, "seed": seed, "trials": 30,
         });
         let mut study = Study::new(spec(document)).expect("valid");
-        let mut queue = study.apply(Event::Started).expect("may begin");
+        let mut queue = study.apply(SearchEvent::Started).expect("may begin");
         while let Some(action) = queue.pop() {
-            let Action::Create { trial, parameters, .. } = action else { continue };
+            let SearchAction::Create { trial, parameters, .. } = action else { continue };
             let point = study.space().read(&parameters);
             prop_assert!(point.is_some(), "outside the space: {:?}", parameters);
             let b = parameters["b"].as_f64().expect("a number");
             let c = parameters.get("c").and_then(Value::as_f64);
             prop_assert!(c.is_none_or(|c| b * c <= 1500.0));
             let value = (b - 300.0).abs() + if trial % 7 == 0 { f64::NAN } else { 0.0 };
-            let event = Event::Finished { trial, step: 1, values: vec![value], exhausted: false };
+            let event = SearchEvent::Finished { trial, step: 1, values: vec![value], exhausted: false };
             queue.extend(study.apply(event).expect("a fact"));
         }
-        prop_assert_eq!(study.phase(), Phase::Finished);
+        prop_assert_eq!(study.phase(), SearchPhase::Finished);
         prop_assert_eq!(study.trials().len(), 30);
     }
 }
@@ -134,12 +136,12 @@ fn searchers_work_without_anything_to_learn() {
                 "parameters": parameters, "searcher": {"kind": searcher}, "trials": 30,
             })))
             .expect("valid");
-            let mut queue = study.apply(Event::Started).expect("may begin");
+            let mut queue = study.apply(SearchEvent::Started).expect("may begin");
             while let Some(action) = queue.pop() {
-                let Action::Create { trial, .. } = action else {
+                let SearchAction::Create { trial, .. } = action else {
                     continue;
                 };
-                let event = Event::Finished {
+                let event = SearchEvent::Finished {
                     trial,
                     step: 1,
                     values: vec![if trial < 9 { 1.0 } else { f64::INFINITY }],
@@ -268,9 +270,9 @@ fn two_objectives_give_pareto_front() {
             "searcher": {"kind": searcher}, "trials": 120, "concurrency": 1,
         })))
         .expect("valid");
-        let mut queue = study.apply(Event::Started).expect("may begin");
+        let mut queue = study.apply(SearchEvent::Started).expect("may begin");
         while let Some(action) = queue.pop() {
-            let Action::Create {
+            let SearchAction::Create {
                 trial, parameters, ..
             } = action
             else {
@@ -281,7 +283,7 @@ fn two_objectives_give_pareto_front() {
                 parameters["y"].as_f64().expect("y"),
             );
             let values = vec![x * x + y, -((x - 2.0).powi(2) + y)];
-            let event = Event::Finished {
+            let event = SearchEvent::Finished {
                 trial,
                 step: 1,
                 values,
@@ -309,8 +311,8 @@ fn late_and_repeated_events_have_no_effect() {
         json!({"searcher": {"kind": "random"}, "budget": {"max": 3}}),
     ))
     .expect("valid");
-    study.apply(Event::Started).expect("may begin");
-    let report = Event::Reported {
+    study.apply(SearchEvent::Started).expect("may begin");
+    let report = SearchEvent::Reported {
         trial: 0,
         step: 1,
         values: vec![0.5],
@@ -319,7 +321,7 @@ fn late_and_repeated_events_have_no_effect() {
     let before = study.clone();
     assert_eq!(study.apply(report), Ok(vec![]));
     assert_eq!(study, before);
-    let done = Event::Finished {
+    let done = SearchEvent::Finished {
         trial: 0,
         step: 3,
         values: vec![0.4],
@@ -329,13 +331,13 @@ fn late_and_repeated_events_have_no_effect() {
     let before = study.clone();
     for late in [
         done,
-        Event::Failed { trial: 0 },
-        Event::Stopped { trial: 0 },
+        SearchEvent::Failed { trial: 0 },
+        SearchEvent::Stopped { trial: 0 },
     ] {
         assert_eq!(study.apply(late), Ok(vec![]));
     }
     assert_eq!(study, before);
-    let unknown = study.apply(Event::Failed { trial: 99 });
+    let unknown = study.apply(SearchEvent::Failed { trial: 99 });
     assert_eq!(
         unknown,
         Err(EventError::UnknownTrial {
@@ -343,7 +345,7 @@ fn late_and_repeated_events_have_no_effect() {
             created: 5
         })
     );
-    let wrong = study.apply(Event::Reported {
+    let wrong = study.apply(SearchEvent::Reported {
         trial: 1,
         step: 1,
         values: vec![],
@@ -362,31 +364,34 @@ fn late_and_repeated_events_have_no_effect() {
 fn paused_study_starts_nothing_and_extended_study_continues() {
     let document = json!({"searcher": {"kind": "random"}, "trials": 3, "concurrency": 2});
     let mut study = Study::new(spec(document)).expect("valid");
-    assert_eq!(study.apply(Event::Started).expect("may begin").len(), 2);
-    let done = |trial| Event::Finished {
+    assert_eq!(
+        study.apply(SearchEvent::Started).expect("may begin").len(),
+        2
+    );
+    let done = |trial| SearchEvent::Finished {
         trial,
         step: 1,
         values: vec![1.0],
         exhausted: false,
     };
-    study.apply(Event::Paused).expect("a wish");
+    study.apply(SearchEvent::Paused).expect("a wish");
     assert_eq!(study.apply(done(0)), Ok(vec![]));
     assert_eq!(study.apply(done(1)), Ok(vec![]));
-    assert_eq!(study.apply(Event::Resumed).expect("a wish").len(), 1);
-    assert_eq!(study.apply(done(2)), Ok(vec![Action::Finish]));
+    assert_eq!(study.apply(SearchEvent::Resumed).expect("a wish").len(), 1);
+    assert_eq!(study.apply(done(2)), Ok(vec![SearchAction::Finish]));
     assert_eq!(
         study
-            .apply(Event::Extended { trials: 2 })
+            .apply(SearchEvent::Extended { trials: 2 })
             .expect("a wish")
             .len(),
         2
     );
-    assert_eq!(study.phase(), Phase::Running);
+    assert_eq!(study.phase(), SearchPhase::Running);
     let before = study.clone();
     let most = MAX_TRIALS - 5;
     let trials = most + 1;
     assert_eq!(
-        study.apply(Event::Extended { trials }),
+        study.apply(SearchEvent::Extended { trials }),
         Err(EventError::TooMany {
             trials,
             most: MAX_TRIALS
@@ -394,7 +399,7 @@ fn paused_study_starts_nothing_and_extended_study_continues() {
     );
     assert_eq!(study, before);
     study
-        .apply(Event::Extended { trials: most })
+        .apply(SearchEvent::Extended { trials: most })
         .expect("just as many as a document may ask for");
 }
 
@@ -407,8 +412,8 @@ fn repeated_end_of_rung_counts_once() {
         "budget": {"max": 4}, "trials": 2, "concurrency": 1,
     })))
     .expect("valid");
-    study.apply(Event::Started).expect("begins");
-    let finished = |trial: u32, value: f64| Event::Finished {
+    study.apply(SearchEvent::Started).expect("begins");
+    let finished = |trial: u32, value: f64| SearchEvent::Finished {
         trial,
         step: 1,
         values: vec![value],
@@ -416,7 +421,7 @@ fn repeated_end_of_rung_counts_once() {
     };
     study.apply(finished(0, 1.0)).expect("taken in");
     let actions = study.apply(finished(1, 2.0)).expect("taken in");
-    let goes_on = Action::Continue {
+    let goes_on = SearchAction::Continue {
         trial: 0,
         budget: 2,
     };
@@ -435,8 +440,8 @@ fn stopping_trial_can_finish_without_value() {
         "objectives": target, "searcher": {"kind": "random"}, "trials": 2, "concurrency": 2,
     })))
     .expect("valid");
-    study.apply(Event::Started).expect("begins");
-    let finished = |trial: u32, values: Vec<f64>| Event::Finished {
+    study.apply(SearchEvent::Started).expect("begins");
+    let finished = |trial: u32, values: Vec<f64>| SearchEvent::Finished {
         trial,
         step: 1,
         values,
@@ -446,16 +451,16 @@ fn stopping_trial_can_finish_without_value() {
     assert_eq!(refused, Err(EventError::NoValue { trial: 1, step: 1 }));
     study.apply(finished(0, vec![0.1])).expect("taken in");
     assert_eq!(study.trials()[1].state, TrialState::Stopping);
-    let late = Event::Reported {
+    let late = SearchEvent::Reported {
         trial: 1,
         step: 1,
         values: vec![0.2],
     };
     assert_eq!(study.apply(late), Ok(vec![]));
     let actions = study.apply(finished(1, vec![]));
-    assert_eq!(actions, Ok(vec![Action::Finish]));
+    assert_eq!(actions, Ok(vec![SearchAction::Finish]));
     assert_eq!(study.trials()[1].state, TrialState::Stopped);
-    assert_eq!(study.phase(), Phase::Finished);
+    assert_eq!(study.phase(), SearchPhase::Finished);
 }
 
 #[test]
@@ -464,8 +469,8 @@ fn long_curve_is_thinned_and_keeps_newest_point() {
         json!({"searcher": {"kind": "random"}, "budget": {"max": 1_000_000}}),
     ))
     .expect("valid");
-    study.apply(Event::Started).expect("begins");
-    let report = |step: u64| Event::Reported {
+    study.apply(SearchEvent::Started).expect("begins");
+    let report = |step: u64| SearchEvent::Reported {
         trial: 0,
         step,
         values: vec![step as f64],

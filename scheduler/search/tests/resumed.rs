@@ -1,7 +1,7 @@
 //! A study that is saved after any event, loaded and continued gives the same results.
 
 use crate::cluster::{Cluster, spec};
-use muster_search::{Phase, Study};
+use muster_search::{SearchPhase, Study};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn assert_same_when_killed(document: Value, seed: u64, one_in: u64) {
         }
         study
     });
-    assert_eq!(whole.phase(), Phase::Finished, "seed {seed}");
+    assert_eq!(whole.phase(), SearchPhase::Finished, "seed {seed}");
     assert_eq!(story.actions, again.actions, "seed {seed}");
     assert_eq!(whole.best(), broken.best(), "seed {seed}");
     assert_eq!(whole, broken, "seed {seed}");

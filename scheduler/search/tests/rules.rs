@@ -1,7 +1,7 @@
 //! Stoppers with few slots, stopped and failed trials, and repeated events.
 
 use crate::cluster::{Cluster, spec};
-use muster_search::{Action, Event, Phase, Study, TrialNumber, TrialState};
+use muster_search::{SearchAction, SearchEvent, SearchPhase, Study, TrialNumber, TrialState};
 use serde_json::{Value, json};
 
 fn study(document: Value) -> Study {
@@ -17,8 +17,8 @@ fn rungs(study: &Study, bracket: u32) -> Vec<usize> {
         .collect()
 }
 
-fn finished(trial: TrialNumber, step: u64, loss: f64) -> Event {
-    Event::Finished {
+fn finished(trial: TrialNumber, step: u64, loss: f64) -> SearchEvent {
+    SearchEvent::Finished {
         trial,
         step,
         values: vec![loss],
@@ -30,15 +30,15 @@ fn finished(trial: TrialNumber, step: u64, loss: f64) -> Event {
 /// event `then` may add actions.
 fn train(
     study: &mut Study,
-    mut actions: Vec<Action>,
-    mut then: impl FnMut(&mut Study) -> Vec<Action>,
-) -> Vec<Action> {
+    mut actions: Vec<SearchAction>,
+    mut then: impl FnMut(&mut Study) -> Vec<SearchAction>,
+) -> Vec<SearchAction> {
     let mut all = actions.clone();
     while !actions.is_empty() {
         let mut next = Vec::new();
         for action in actions {
-            if let Action::Create { trial, budget, .. } | Action::Continue { trial, budget } =
-                action
+            if let SearchAction::Create { trial, budget, .. }
+            | SearchAction::Continue { trial, budget } = action
             {
                 let event = finished(trial, budget, f64::from(trial));
                 next.extend(study.apply(event).expect("a fact"));
@@ -84,10 +84,10 @@ fn hyperband_brackets_complete_rungs_separately() {
 #[test]
 fn pause_does_not_end_rung() {
     let mut study = halving(1);
-    let actions = study.apply(Event::Started).expect("may begin");
+    let actions = study.apply(SearchEvent::Started).expect("may begin");
     train(&mut study, actions, |study| {
-        assert_eq!(study.apply(Event::Paused), Ok(vec![]));
-        study.apply(Event::Resumed).expect("a wish")
+        assert_eq!(study.apply(SearchEvent::Paused), Ok(vec![]));
+        study.apply(SearchEvent::Resumed).expect("a wish")
     });
     assert_eq!(rungs(&study, 0), [27, 9, 3, 1]);
 }
@@ -95,17 +95,19 @@ fn pause_does_not_end_rung() {
 #[test]
 fn promoted_trial_that_was_stopped_is_not_continued() {
     let mut study = halving(1);
-    let actions = study.apply(Event::Started).expect("may begin");
+    let actions = study.apply(SearchEvent::Started).expect("may begin");
     // Trials 0 to 8 are promoted; a user stops 3 while it waits for its slot.
     let all = train(&mut study, actions, |study| {
         let waits = study.trials().get(3).map(|t| t.state) == Some(TrialState::Waiting);
         if waits && study.trials().len() == 27 && !study.trials()[26].rungs.is_empty() {
-            return study.apply(Event::Stopped { trial: 3 }).expect("a fact");
+            return study
+                .apply(SearchEvent::Stopped { trial: 3 })
+                .expect("a fact");
         }
         Vec::new()
     });
     assert_eq!(study.trials()[3].state, TrialState::Stopped);
-    let goes_on = |a: &&Action| matches!(a, Action::Continue { trial: 3, .. });
+    let goes_on = |a: &&SearchAction| matches!(a, SearchAction::Continue { trial: 3, .. });
     assert_eq!(all.iter().find(goes_on), None);
     assert_eq!(rungs(&study, 0), [27, 8, 2, 1]);
 }
@@ -118,11 +120,11 @@ fn repeated_end_of_rung_does_not_end_next_rung() {
             "searcher": {"kind": "random"}, "stopper": {"kind": "asha"}, "budget": {"max": 9}, "trials": 3,
             "concurrency": 1, "reproducible": reproducible,
         }));
-        study.apply(Event::Started).expect("may begin");
+        study.apply(SearchEvent::Started).expect("may begin");
         study.apply(finished(0, 1, 0.1)).expect("a fact");
         study.apply(finished(1, 1, 0.2)).expect("a fact");
         let actions = study.apply(finished(2, 1, 0.3)).expect("a fact");
-        let expected = Action::Continue {
+        let expected = SearchAction::Continue {
             trial: 0,
             budget: 3,
         };
@@ -144,15 +146,18 @@ fn population(trials: u32) -> Study {
 
 #[test]
 fn population_continues_after_failed_or_stopped_trial() {
-    for end in [Event::Failed { trial: 2 }, Event::Stopped { trial: 2 }] {
+    for end in [
+        SearchEvent::Failed { trial: 2 },
+        SearchEvent::Stopped { trial: 2 },
+    ] {
         let mut study = population(60);
-        let actions = study.apply(Event::Started).expect("may begin");
+        let actions = study.apply(SearchEvent::Started).expect("may begin");
         assert_eq!(actions.len(), 8);
         let mut more = study.apply(end.clone()).expect("a fact");
         assert!(
             matches!(
                 more[..],
-                [Action::Create {
+                [SearchAction::Create {
                     trial: 8,
                     from: None,
                     ..
@@ -163,17 +168,17 @@ fn population_continues_after_failed_or_stopped_trial() {
         more.extend(
             actions
                 .into_iter()
-                .filter(|a| !matches!(a, Action::Create { trial: 2, .. })),
+                .filter(|a| !matches!(a, SearchAction::Create { trial: 2, .. })),
         );
         train(&mut study, more, |_| Vec::new());
-        assert_eq!(study.phase(), Phase::Finished);
+        assert_eq!(study.phase(), SearchPhase::Finished);
         let copies = study.trials().iter().filter(|t| t.from.is_some()).count();
         assert!(copies >= 8, "{copies} copies after {end:?}");
     }
 }
 
-fn reported(trial: TrialNumber, step: u64, loss: f64) -> Event {
-    Event::Reported {
+fn reported(trial: TrialNumber, step: u64, loss: f64) -> SearchEvent {
+    SearchEvent::Reported {
         trial,
         step,
         values: vec![loss],
@@ -186,7 +191,7 @@ fn expectation_rises_with_rung_and_rank_within_rung() {
         "searcher": {"kind": "random"}, "stopper": {"kind": "asha", "min": 2, "eta": 3},
         "budget": {"max": 6}, "trials": 9, "concurrency": 3,
     }));
-    study.apply(Event::Started).expect("may begin");
+    study.apply(SearchEvent::Started).expect("may begin");
     assert_eq!(study.expectations(), [(0, 0.5), (1, 0.5), (2, 0.5)]);
     study.apply(reported(0, 1, 0.1)).expect("a fact");
     study.apply(reported(1, 1, 0.5)).expect("a fact");
@@ -209,7 +214,7 @@ fn external_study_trains_proposed_points_only() {
         "searcher": {"kind": "external"}, "stopper": {"kind": "none"},
         "budget": {"max": 3}, "trials": 3, "concurrency": 2,
     }));
-    assert_eq!(study.apply(Event::Started), Ok(vec![]));
+    assert_eq!(study.apply(SearchEvent::Started), Ok(vec![]));
     let width = study.space().len();
     let point = |unit: f64| -> Vec<Option<f64>> {
         let dimensions = study.space().dimensions.iter();
@@ -218,12 +223,12 @@ fn external_study_trains_proposed_points_only() {
         point
     };
     let (low, high) = (point(0.0), point(0.9));
-    let wrong = Event::Proposed {
+    let wrong = SearchEvent::Proposed {
         points: vec![low.clone(), vec![None; width]],
     };
     assert!(study.apply(wrong).is_err());
     let actions = study
-        .apply(Event::Proposed {
+        .apply(SearchEvent::Proposed {
             points: vec![low.clone(), high.clone(), low.clone()],
         })
         .expect("points of the space");
@@ -231,13 +236,19 @@ fn external_study_trains_proposed_points_only() {
     assert_eq!(study.trials()[1].point, high);
     study.apply(finished(0, 3, 0.5)).expect("a fact");
     study.apply(finished(1, 3, 0.5)).expect("a fact");
-    assert_eq!(study.phase(), Phase::Running);
+    assert_eq!(study.phase(), SearchPhase::Running);
     let last = study.apply(finished(2, 3, 0.5)).expect("a fact");
-    assert_eq!(last, [Action::Finish], "it may have no more than three");
-    study.apply(Event::Extended { trials: 1 }).expect("a wish");
-    assert_eq!(study.phase(), Phase::Running, "one more is awaited");
+    assert_eq!(
+        last,
+        [SearchAction::Finish],
+        "it may have no more than three"
+    );
     study
-        .apply(Event::Proposed { points: vec![high] })
+        .apply(SearchEvent::Extended { trials: 1 })
+        .expect("a wish");
+    assert_eq!(study.phase(), SearchPhase::Running, "one more is awaited");
+    study
+        .apply(SearchEvent::Proposed { points: vec![high] })
         .expect("a point");
     assert_eq!(study.trials().len(), 4);
 }

@@ -11,7 +11,7 @@
 //!   least mean busy time. No job ends before the middle of its work plus half its shortest run
 //!   (Goemans et al., SIAM J. Discrete Mathematics 2002).
 
-use crate::run::Run;
+use crate::run::SimulationRun;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 /// takes more than twice the shortest start time. This assumption holds to within seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bounds {
+pub struct RunBounds {
     /// Mean of the fastest possible runs.
     pub alone_s: f64,
     /// Mean flow time of the relaxation to one machine.
@@ -34,17 +34,17 @@ pub struct Bounds {
 
 /// Job of the relaxation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Piece {
+struct RelaxedJob {
     release_s: f64,
     /// GPU-seconds.
     size: f64,
 }
 
-impl Bounds {
+impl RunBounds {
     /// Bounds for the run's jobs and nodes; the policy has no effect on them. All are zero if there
     /// is no job or no GPU.
     #[must_use]
-    pub fn of(run: &Run) -> Self {
+    pub fn of(run: &SimulationRun) -> Self {
         let speed: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
         let count = run.jobs.len() as f64;
         if run.jobs.is_empty() || speed == 0.0 {
@@ -54,10 +54,10 @@ impl Bounds {
                 busy_s: 0.0,
             };
         }
-        let pieces: Vec<Piece> = run
+        let pieces: Vec<RelaxedJob> = run
             .jobs
             .iter()
-            .map(|job| Piece {
+            .map(|job| RelaxedJob {
                 release_s: job.submitted_s,
                 size: job.least_gpu_s,
             })
@@ -82,7 +82,7 @@ impl Bounds {
 
 /// Sums over all jobs of one machine's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Sums {
+struct ScheduleSums {
     /// Sum of completion times.
     finished: f64,
     /// Sum of the mean times at which the machine works on each job.
@@ -99,11 +99,11 @@ struct InHand {
 
 /// Always runs the released job with the smallest `key(size, left)`. The key of a running job must
 /// not grow.
-fn one_machine(pieces: &[Piece], speed: f64, key: impl Fn(f64, f64) -> f64) -> Sums {
+fn one_machine(pieces: &[RelaxedJob], speed: f64, key: impl Fn(f64, f64) -> f64) -> ScheduleSums {
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by(|&a, &b| pieces[b].release_s.total_cmp(&pieces[a].release_s));
     let mut heap = BinaryHeap::new();
-    let mut sums = Sums::default();
+    let mut sums = ScheduleSums::default();
     let mut now_s = 0.0_f64;
     loop {
         if heap.is_empty() {
@@ -167,14 +167,14 @@ impl Ord for InHand {
 
 #[cfg(test)]
 mod tests {
-    use super::Bounds;
+    use super::RunBounds;
     use crate::testing::{job, run};
 
     /// Two GPUs; A has 20 GPU-s at 0, B has 4 at 2. Shortest remaining time first: A 0..2, B 2..4,
     /// A 4..12. The flow times are 12 and 2.
     #[test]
     fn srpt_runs_shortest_remaining_job_first() {
-        let bounds = Bounds::of(&run(2, vec![job(0.0, 11.0, 20.0), job(2.0, 3.0, 4.0)]));
+        let bounds = RunBounds::of(&run(2, vec![job(0.0, 11.0, 20.0), job(2.0, 3.0, 4.0)]));
         assert_eq!(bounds.srpt_s, 7.0);
         assert_eq!(bounds.alone_s, 7.0);
         // Middle of A: (1*4 + 8*16)/20 = 6.6; of B: 3. Flow 6.6 + 1 and half of the runs 11 + 3.
@@ -186,7 +186,7 @@ mod tests {
     /// yields by size.
     #[test]
     fn busy_time_uses_size_and_flow_time_uses_remaining_work() {
-        let bounds = Bounds::of(&run(1, vec![job(0.0, 0.0, 10.0), job(6.0, 0.0, 6.0)]));
+        let bounds = RunBounds::of(&run(1, vec![job(0.0, 0.0, 10.0), job(6.0, 0.0, 6.0)]));
         assert_eq!(bounds.srpt_s, (10.0 + 10.0) / 2.0);
         // A runs 0..6 and 12..16: (3*6 + 14*4)/10 = 7.4. B runs 6..12: 9, which is 3 after its
         // release.
@@ -196,13 +196,13 @@ mod tests {
     /// The machine is idle before the first job and between the jobs.
     #[test]
     fn idle_time_does_not_raise_bounds() {
-        let bounds = Bounds::of(&run(1, vec![job(100.0, 0.0, 5.0), job(50.0, 0.0, 5.0)]));
+        let bounds = RunBounds::of(&run(1, vec![job(100.0, 0.0, 5.0), job(50.0, 0.0, 5.0)]));
         assert_eq!(bounds.srpt_s, 5.0);
         assert_eq!(bounds.busy_s, 2.5);
     }
 
     #[test]
     fn bound_of_run_without_jobs_is_zero() {
-        assert_eq!(Bounds::of(&run(1, Vec::new())).best_s(), 0.0);
+        assert_eq!(RunBounds::of(&run(1, Vec::new())).best_s(), 0.0);
     }
 }

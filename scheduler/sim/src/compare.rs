@@ -1,34 +1,34 @@
 //! Comparison of policies: means over the workloads that all of them ran.
 
 use crate::measure::{Summary, mean};
-use crate::run::Run;
+use crate::run::SimulationRun;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Run in a file, with the name of its rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recorded {
+pub struct RecordedRun {
     pub rules: String,
-    pub run: Run,
+    pub run: SimulationRun,
 }
 
 /// Result of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Comparison {
+pub struct PolicyComparison {
     /// Workloads of the means: those that every policy ran.
     pub workloads: Vec<String>,
     /// Workloads left out, because not every policy ran them.
     pub left_out: Vec<String>,
     /// In the order of their first appearance.
-    pub policies: Vec<Standing>,
+    pub policies: Vec<PolicySummary>,
 }
 
 /// Means of one policy over the workloads. Times are seconds unless the name says otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Standing {
+pub struct PolicySummary {
     pub policy: String,
     /// Jobs of all workloads that did not end.
     pub unfinished: usize,
@@ -69,7 +69,7 @@ pub enum CompareError {
     NoCommon { policies: String },
 }
 
-impl Comparison {
+impl PolicyComparison {
     /// Compares the policies of the summaries.
     ///
     /// # Errors
@@ -94,18 +94,19 @@ impl Comparison {
                 });
             }
         }
-        let is_common = |workload: &&str| policies.iter().all(|p| ran.contains(&(p, workload)));
-        let (common, left_out): (Vec<&str>, Vec<&str>) = all.into_iter().partition(is_common);
+        let (common, left_out): (Vec<&str>, Vec<&str>) = all
+            .into_iter()
+            .partition(|workload| policies.iter().all(|p| ran.contains(&(p, workload))));
         if common.is_empty() {
             let policies = policies.join(", ");
             return Err(CompareError::NoCommon { policies });
         }
-        let mut standings: Vec<Standing> = policies
+        let mut standings: Vec<PolicySummary> = policies
             .iter()
             .map(|policy| {
                 let of_policy = summaries.iter().filter(|s| s.policy == *policy);
                 let common = of_policy.filter(|s| common.contains(&s.workload.as_str()));
-                Standing::of(policy, &common.collect::<Vec<_>>())
+                PolicySummary::of(policy, &common.collect::<Vec<_>>())
             })
             .collect();
         let best = standings
@@ -124,7 +125,7 @@ impl Comparison {
     }
 }
 
-impl Standing {
+impl PolicySummary {
     fn of(policy: &str, summaries: &[&Summary]) -> Self {
         let mean_of = |value: fn(&Summary) -> f64| {
             mean(&summaries.iter().map(|s| value(s)).collect::<Vec<_>>())
@@ -176,8 +177,10 @@ pub fn labels(workloads: &[&str]) -> Vec<String> {
             .count();
         folders(&first[..first.floor_char_boundary(same.min(common))])
     });
-    let label = |path: &&str| path[common..].trim_end_matches(".csv").to_owned();
-    workloads.iter().map(label).collect()
+    workloads
+        .iter()
+        .map(|path| path[common..].trim_end_matches(".csv").to_owned())
+        .collect()
 }
 
 /// Title of a workload: last folder and file name.
@@ -203,7 +206,7 @@ fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CompareError, Comparison, labels, title_of};
+    use super::{CompareError, PolicyComparison, labels, title_of};
     use crate::measure::Summary;
     use crate::testing::{ran, run};
 
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn comparison_means_use_workloads_of_all_policies() {
-        let comparison = Comparison::of(&[
+        let comparison = PolicyComparison::of(&[
             summary("fifo", "1", 10.0),
             summary("fifo", "2", 30.0),
             summary("fifo", "3", 1000.0),
@@ -250,22 +253,22 @@ mod tests {
 
     #[test]
     fn incomparable_summaries_are_refused() {
-        assert_eq!(Comparison::of(&[]), Err(CompareError::Nothing));
+        assert_eq!(PolicyComparison::of(&[]), Err(CompareError::Nothing));
         let twice = [summary("fifo", "1", 1.0), summary("fifo", "1", 2.0)];
-        let error = Comparison::of(&twice).expect_err("the same twice");
+        let error = PolicyComparison::of(&twice).expect_err("the same twice");
         assert_eq!(
             error.to_string(),
             "fifo has run 1 twice; keep one of the results"
         );
         let apart = [summary("fifo", "1", 1.0), summary("muster", "2", 1.0)];
         assert!(matches!(
-            Comparison::of(&apart),
+            PolicyComparison::of(&apart),
             Err(CompareError::NoCommon { .. })
         ));
         let mut rules = [summary("fifo", "1", 1.0), summary("muster", "1", 1.0)];
         rules[1].rules = "sia".to_owned();
         assert!(matches!(
-            Comparison::of(&rules),
+            PolicyComparison::of(&rules),
             Err(CompareError::Rules { .. })
         ));
     }

@@ -9,18 +9,18 @@
 pub mod bound;
 mod cancel;
 pub mod compare;
-mod course;
+pub mod contestants;
 mod engine;
 pub mod forecast;
-pub mod lineup;
 pub mod live;
 pub mod measure;
 pub mod outcome;
-pub mod peers;
 pub mod picture;
+pub mod reference_simulators;
 pub mod replay;
 pub mod run;
 pub mod scenario;
+mod simulation_record;
 #[cfg(test)]
 mod testing;
 pub mod trace;
@@ -29,5 +29,5 @@ pub mod what_if;
 pub use cancel::Cancel;
 pub use engine::{SimError, simulate};
 pub use muster_core as core;
-pub use outcome::Outcome;
+pub use outcome::SimulationOutcome;
 pub use scenario::Scenario;

@@ -1,7 +1,7 @@
 //! Measures of a run.
 
-use crate::bound::Bounds;
-use crate::run::{JobRun, Run};
+use crate::bound::RunBounds;
+use crate::run::{JobRun, SimulationRun};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Summary {
     pub bound_s: f64,
     /// `avg_jct_s / bound_s`: 1 is optimal.
     pub distance_to_bound: f64,
-    pub bounds: Bounds,
+    pub bounds: RunBounds,
     /// Ordered by name.
     pub tenants: Vec<TenantSummary>,
 }
@@ -81,7 +81,7 @@ pub struct TenantSummary {
 
 impl Summary {
     #[must_use]
-    pub fn of(run: &Run, rules: &str) -> Self {
+    pub fn of(run: &SimulationRun, rules: &str) -> Self {
         let mut jcts = completion_times_s(run);
         let ratios = finish_time_ratios(run);
         let tenants = tenants(run, &jcts, &ratios);
@@ -90,7 +90,7 @@ impl Summary {
         let first_s = run.jobs.iter().map(|job| job.submitted_s);
         let span_s = run.end_s - first_s.fold(run.end_s, f64::min);
         let gpus: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
-        let bounds = Bounds::of(run);
+        let bounds = RunBounds::of(run);
         let avg_jct_s = mean(&jcts);
         let unfair = ratios.iter().filter(|ratio| **ratio > 1.0).count();
         Self {
@@ -139,7 +139,7 @@ impl Spread {
 
 /// Completion times in the order of the workload.
 #[must_use]
-pub fn completion_times_s(run: &Run) -> Vec<f64> {
+pub fn completion_times_s(run: &SimulationRun) -> Vec<f64> {
     run.jobs.iter().map(|job| jct_s(run, job)).collect()
 }
 
@@ -162,7 +162,7 @@ pub fn mean(values: &[f64]) -> f64 {
     ratio(values.iter().sum(), values.len() as f64)
 }
 
-fn jct_s(run: &Run, job: &JobRun) -> f64 {
+fn jct_s(run: &SimulationRun, job: &JobRun) -> f64 {
     job.finished_s.unwrap_or(run.end_s) - job.submitted_s
 }
 
@@ -172,7 +172,7 @@ fn ratio(of: f64, by: f64) -> f64 {
 
 /// Ratios of [`Fairness`] in the order of the workload.
 #[must_use]
-pub fn finish_time_ratios(run: &Run) -> Vec<f64> {
+pub fn finish_time_ratios(run: &SimulationRun) -> Vec<f64> {
     let gpus: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
     let active = Active::of(run);
     let of_job = |job: &JobRun| {
@@ -192,7 +192,7 @@ struct Active {
 }
 
 impl Active {
-    fn of(run: &Run) -> Self {
+    fn of(run: &SimulationRun) -> Self {
         let mut changes: Vec<(f64, f64)> = Vec::with_capacity(2 * run.jobs.len());
         for job in &run.jobs {
             changes.push((job.submitted_s, 1.0));
@@ -227,7 +227,7 @@ impl Active {
     }
 }
 
-fn tenants(run: &Run, jcts: &[f64], ratios: &[f64]) -> Vec<TenantSummary> {
+fn tenants(run: &SimulationRun, jcts: &[f64], ratios: &[f64]) -> Vec<TenantSummary> {
     let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, job) in run.jobs.iter().enumerate() {
         of.entry(&job.tenant).or_default().push(index);

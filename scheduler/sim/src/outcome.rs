@@ -6,10 +6,10 @@ use std::fmt;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     pub jobs: Vec<JobOutcome>,
     /// All changes in order of time.
-    pub timeline: Vec<Entry>,
+    pub timeline: Vec<TimelineEntry>,
     /// End of the last job.
     pub makespan_ms: i64,
     pub rounds: u64,
@@ -30,14 +30,14 @@ pub struct JobOutcome {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct TimelineEntry {
     pub at_ms: i64,
     /// Job or node that changed.
     pub subject: String,
     pub what: String,
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// Mean completion time of the jobs that ended; `None` if none ended.
     #[must_use]
     pub fn mean_jct_ms(&self) -> Option<f64> {
@@ -48,7 +48,7 @@ impl Outcome {
 }
 
 /// Format of the golden files: one line per change, then one line per job.
-impl fmt::Display for Outcome {
+impl fmt::Display for SimulationOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for entry in &self.timeline {
             let at_s = entry.at_ms as f64 / 1000.0;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Stored round; all fields are JSON.
 #[derive(Debug, Clone, Copy)]
-pub struct Recorded<'a> {
+pub struct StoredRound<'a> {
     pub number: u64,
     /// `None` in rounds of releases that did not store it.
     pub policy: Option<&'a str>,
@@ -63,7 +63,7 @@ pub enum ReplayError {
 ///
 /// # Errors
 /// [`ReplayError`] if the record cannot be read, or if it contains no policy and `other` is `None`.
-pub fn replay(recorded: Recorded<'_>, other: Option<&Policy>) -> Result<Replay, ReplayError> {
+pub fn replay(recorded: StoredRound<'_>, other: Option<&Policy>) -> Result<Replay, ReplayError> {
     let round = recorded.number;
     let snapshot: ClusterSnapshot = read(round, "snapshot", recorded.snapshot)?;
     let was: RoundPlan = read(round, "plan", recorded.plan)?;

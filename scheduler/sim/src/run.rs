@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// One workload under one policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct SimulationRun {
     pub policy: String,
     pub workload: String,
     /// Names and GPUs of the nodes.
@@ -16,7 +16,7 @@ pub struct Run {
     /// In the order of the workload.
     pub jobs: Vec<JobRun>,
     /// Allocations over time, ordered by their ends.
-    pub spans: Vec<Span>,
+    pub spans: Vec<AllocationSpan>,
     /// Seconds of every decision, estimates included, by the clock that the caller passed.
     pub decision_s: Vec<f64>,
     /// End of the last job, or of the simulation if that was earlier.
@@ -59,7 +59,7 @@ pub struct JobRun {
 /// GPUs of one node that one job holds for an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Span {
+pub struct AllocationSpan {
     pub job: u32,
     pub node: u32,
     pub gpus: u32,

@@ -112,12 +112,12 @@ pub struct TrueSpeed {
 #[serde(deny_unknown_fields)]
 pub struct Incident {
     pub at_ms: i64,
-    pub what: What,
+    pub what: IncidentKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum What {
+pub enum IncidentKind {
     /// All tasks of the node are lost.
     NodeLost {
         node: usize,

@@ -1,6 +1,6 @@
 //! Small runs for tests of measures and pictures.
 
-use crate::run::{JobRun, Run, RunNode};
+use crate::run::{JobRun, RunNode, SimulationRun};
 
 /// Job without a name; it did not start.
 pub fn job(submitted_s: f64, alone_s: f64, least_gpu_s: f64) -> JobRun {
@@ -31,12 +31,12 @@ pub fn ran(submitted_s: f64, finished_s: f64) -> JobRun {
 }
 
 /// Run on one node with `gpus` GPUs.
-pub fn run(gpus: u32, jobs: Vec<JobRun>) -> Run {
+pub fn run(gpus: u32, jobs: Vec<JobRun>) -> SimulationRun {
     let end_s = jobs
         .iter()
         .filter_map(|job| job.finished_s)
         .fold(0.0, f64::max);
-    Run {
+    SimulationRun {
         policy: "fifo".to_owned(),
         workload: "w".to_owned(),
         nodes: vec![RunNode {

@@ -1,7 +1,9 @@
 //! Effect of a change: forecasts of the present without and with it, with the same random numbers.
 
 use crate::cancel::Cancel;
-use crate::forecast::{Forecast, ForecastError, Interval, Settings, forecast};
+use crate::forecast::{
+    ForecastInterval, ForecastRunError, ForecastSettings, JobForecast, forecast,
+};
 use muster_core::policy::Policy;
 use muster_core::snapshot::{
     ClusterSnapshot, PastDuration, Progress, SnapshotJob, SnapshotNode, TrainingLength,
@@ -15,14 +17,14 @@ use uuid::Uuid;
 /// Evidence of earlier jobs of a document: duration of a program without steps; steps and speed of
 /// other jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Past {
+pub struct DocumentHistory {
     pub lasts: Option<TrainingLength>,
     pub ran: Option<PastDuration>,
 }
 
 /// Assumed change of the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum WhatIfChange {
     /// Adds nodes with `gpus` GPUs each, otherwise like the largest open node.
     AddNodes { nodes: u32, gpus: u32 },
     /// `None` removes the limit.
@@ -36,13 +38,13 @@ pub enum Change {
         /// First step, if the job starts from another job's checkpoint.
         begins: u64,
         /// Evidence of earlier jobs of the document.
-        past: Past,
+        past: DocumentHistory,
     },
 }
 
 /// Forecasts without and with the changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct WhatIfComparison {
     /// Start of both forecasts, Unix time in milliseconds.
     pub now_ms: i64,
     pub tenants: Vec<TenantOutlook>,
@@ -56,12 +58,12 @@ pub struct TenantOutlook {
     pub tenant: String,
     pub jobs: u32,
     /// Until the first start, over jobs that have not started; `None` without such jobs.
-    pub wait_s: Option<Pair>,
-    pub jct_s: Option<Pair>,
+    pub wait_s: Option<BeforeAfter>,
+    pub jct_s: Option<BeforeAfter>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Pair {
+pub struct BeforeAfter {
     pub before: f64,
     pub after: f64,
 }
@@ -72,8 +74,8 @@ pub struct JobOutlook {
     pub name: String,
     pub tenant: String,
     /// `None` for an added job.
-    pub before: Option<Forecast>,
-    pub after: Forecast,
+    pub before: Option<JobForecast>,
+    pub after: JobForecast,
 }
 
 /// Error of a planning question.
@@ -84,7 +86,7 @@ pub enum WhatIfError {
     #[error("there is no node to take for a model of the added ones")]
     NoNode,
     #[error(transparent)]
-    Run(#[from] ForecastError),
+    Run(#[from] ForecastRunError),
 }
 
 /// Forecasts the snapshot without and with the changes. Polls `cancel` between simulated rounds.
@@ -93,11 +95,11 @@ pub enum WhatIfError {
 /// [`WhatIfError`].
 pub fn what_if(
     snapshot: &ClusterSnapshot,
-    changes: &[Change],
+    changes: &[WhatIfChange],
     policy: &Policy,
-    settings: &Settings,
+    settings: &ForecastSettings,
     cancel: &Cancel,
-) -> Result<Comparison, WhatIfError> {
+) -> Result<WhatIfComparison, WhatIfError> {
     let mut changed = snapshot.clone();
     for (number, change) in (0_u64..).zip(changes) {
         carry_out(&mut changed, change, number)?;
@@ -126,7 +128,7 @@ pub fn what_if(
         .iter()
         .map(|tenant| outlook(&tenant.name, &jobs, &changed))
         .filter(|outlook| outlook.jobs > 0);
-    Ok(Comparison {
+    Ok(WhatIfComparison {
         now_ms: snapshot.now_ms,
         tenants: tenants.collect(),
         jobs,
@@ -135,11 +137,11 @@ pub fn what_if(
 
 fn carry_out(
     snapshot: &mut ClusterSnapshot,
-    change: &Change,
+    change: &WhatIfChange,
     number: u64,
 ) -> Result<(), WhatIfError> {
     match change {
-        Change::AddNodes { nodes, gpus } => {
+        WhatIfChange::AddNodes { nodes, gpus } => {
             let open = snapshot.nodes.iter().filter(|node| node.is_open());
             let model = open.max_by_key(|node| node.gpus).cloned();
             let model = model.ok_or(WhatIfError::NoNode)?;
@@ -151,14 +153,14 @@ fn carry_out(
                 ..model.clone()
             }));
         }
-        Change::Quota { tenant, gpu_quota } => {
+        WhatIfChange::Quota { tenant, gpu_quota } => {
             let id = tenant_id(snapshot, tenant)?;
             let mut tenants = snapshot.tenants.iter_mut();
             if let Some(found) = tenants.find(|one| one.id == id) {
                 found.gpu_quota = *gpu_quota;
             }
         }
-        Change::AddJob {
+        WhatIfChange::AddJob {
             tenant,
             spec,
             begins,
@@ -249,20 +251,20 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
 
 fn outlook(tenant: &str, jobs: &[JobOutlook], snapshot: &ClusterSnapshot) -> TenantOutlook {
     let own: Vec<&JobOutlook> = jobs.iter().filter(|job| job.tenant == tenant).collect();
-    let mean = |time: fn(&Forecast) -> Option<Interval>| {
-        let pairs: Vec<Pair> = own
+    let mean = |time: fn(&JobForecast) -> Option<ForecastInterval>| {
+        let pairs: Vec<BeforeAfter> = own
             .iter()
             .filter_map(|one| {
                 let job = snapshot.jobs.iter().find(|job| job.id == one.job)?;
-                let since_s = |at: Interval| (at.p50_ms - job.submitted_ms) as f64 / 1000.0;
-                Some(Pair {
+                let since_s = |at: ForecastInterval| (at.p50_ms - job.submitted_ms) as f64 / 1000.0;
+                Some(BeforeAfter {
                     before: since_s(time(one.before.as_ref()?)?),
                     after: since_s(time(&one.after)?),
                 })
             })
             .collect();
         let count = pairs.len() as f64;
-        (!pairs.is_empty()).then(|| Pair {
+        (!pairs.is_empty()).then(|| BeforeAfter {
             before: pairs.iter().map(|pair| pair.before).sum::<f64>() / count,
             after: pairs.iter().map(|pair| pair.after).sum::<f64>() / count,
         })

@@ -3,10 +3,10 @@
 //! optimum.
 
 use muster_core::policies::name::PolicyName;
-use muster_sim::live::{Terms, run};
+use muster_sim::live::{LiveRunSettings, run};
 use muster_sim::measure::{Summary, completion_times_s};
-use muster_sim::peers::{Cluster, NodeGroup};
-use muster_sim::run::{JobRun, Run};
+use muster_sim::reference_simulators::{Cluster, NodeGroup};
+use muster_sim::run::{JobRun, SimulationRun};
 use muster_sim::trace::{Workload, file, read};
 use std::collections::BTreeMap;
 
@@ -65,8 +65,8 @@ fn workload(all: &Workload, sample: Sample) -> Workload {
     }
 }
 
-/// Job of a reference schedule. Start and stop are included as in `Run`, so that both sides are
-/// comparable.
+/// Job of a reference schedule. Start and stop are included as in `SimulationRun`, so that both
+/// sides are comparable.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     submitted_s: f64,
@@ -132,20 +132,20 @@ fn shortest_first(pieces: &[Piece], gpus: f64, speed: impl Fn(f64, f64) -> f64) 
 }
 
 /// Gangs run whole or not at all.
-fn unfair_optimum_s(run: &Run) -> f64 {
+fn unfair_optimum_s(run: &SimulationRun) -> f64 {
     let pieces: Vec<Piece> = run.jobs.iter().map(Piece::of).collect();
     let whole = |gpus: f64, free: f64| if gpus <= free { 1.0 } else { 0.0 };
     let jcts = shortest_first(&pieces, gpus(run), whole);
     jcts.iter().sum::<f64>() / jcts.len() as f64
 }
 
-fn gpus(run: &Run) -> f64 {
+fn gpus(run: &SimulationRun) -> f64 {
     run.nodes.iter().map(|node| f64::from(node.gpus)).sum()
 }
 
 /// Mean ratio of completion times per tenant, relative to a separate cluster of `1 / n` of the GPUs
 /// for `n` tenants. A gang wider than that runs there at a part of its speed.
-fn beside_own_clusters(run: &Run) -> BTreeMap<String, f64> {
+fn beside_own_clusters(run: &SimulationRun) -> BTreeMap<String, f64> {
     let jcts = completion_times_s(run);
     let mut of: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, job) in run.jobs.iter().enumerate() {
@@ -179,15 +179,15 @@ fn tenants_get_fair_share_and_mean_time_stays_near_optimum() {
                 gpus: 4,
             }],
         };
-        let terms = Terms {
+        let settings = LiveRunSettings {
             policy: PolicyName::Muster,
             is_elastic: false,
             slicing: None,
             packs: false,
-            until_s: Terms::UNTIL_S,
+            until_s: LiveRunSettings::UNTIL_S,
         };
         let jobs = workload(&all, sample);
-        let done = run(None, &jobs, &cluster, &terms, &mut || 0.0, &mut |_| {}).unwrap();
+        let done = run(None, &jobs, &cluster, &settings, &mut || 0.0, &mut |_| {}).unwrap();
         let summary = Summary::of(&done, "live");
         assert_eq!(summary.unfinished, 0);
         let optimum_s = unfair_optimum_s(&done);

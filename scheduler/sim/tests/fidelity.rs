@@ -2,7 +2,10 @@
 //! Pollux artefact at all loads.
 
 use muster_core::policies::name::PolicyName;
-use muster_sim::peers::{Cluster, Contestant, NodeGroup, Profiles, Rules, Sight, Terms, run};
+use muster_sim::reference_simulators::{
+    Cluster, Contestant, NodeGroup, ObservationSource, Profiles, ReferenceSettings, SimulatorRules,
+    run,
+};
 use muster_sim::trace::file;
 use std::collections::BTreeMap;
 
@@ -30,7 +33,7 @@ fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
         let contestant = Contestant {
             name: policy.to_string(),
             share: policy.policy(),
-            sight: Sight::Oracle,
+            observation_source: ObservationSource::Oracle,
             adapts_batch: false,
             is_elastic,
         };
@@ -39,10 +42,10 @@ fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
             &profiles,
             &jobs,
             &cluster,
-            &Terms {
-                rules: Rules::Pollux,
+            &ReferenceSettings {
+                rules: SimulatorRules::Pollux,
                 interference: 0.0,
-                until_s: Terms::UNTIL_S,
+                until_s: ReferenceSettings::UNTIL_S,
             },
             &contestant,
             &mut clock,

@@ -10,7 +10,10 @@ use muster_core::snapshot::{ClusterSnapshot, SpeedPoint};
 use muster_model::id::JobId;
 use muster_model::spec::{Ends, Range};
 use muster_sim::Cancel;
-use muster_sim::forecast::{Ahead, Arrival, Curve, Pace, Settings, Truth, forecast, like};
+use muster_sim::forecast::{
+    ClusterDelays, ForecastArrival, ForecastRun, ForecastSettings, SpeedCurve, Truth, forecast,
+    like,
+};
 use std::collections::BTreeMap;
 
 const PROGRAMS: usize = 400;
@@ -28,8 +31,8 @@ const DOCUMENTS: [(f64, f64); 5] = [
     (120.0, 0.2),
 ];
 
-/// True delays of starts and stops; forecasts assume [`Pace::LIVE`].
-const PACE: Pace = Pace {
+/// True delays of starts and stops; forecasts assume [`ClusterDelays::LIVE`].
+const PACE: ClusterDelays = ClusterDelays {
     launch_ms: 700,
     stop_ms: 400,
     round_ms: 300_000,
@@ -56,7 +59,7 @@ fn intervals_of_programs_hold_in_four_of_five_cases() {
 fn run(seed: u64) -> (Kept, Kept) {
     let policy = Policy::named(PolicyName::Muster);
     let (programs, arrivals) = arrivals(seed);
-    let mut world = Ahead::new(cluster(1), BTreeMap::new(), arrivals, PACE);
+    let mut world = ForecastRun::new(cluster(1), BTreeMap::new(), arrivals, PACE);
     let (mut ends, mut starts) = (
         Kept::counting_from(WARM_UP_MS),
         Kept::counting_from(WARM_UP_MS),
@@ -69,26 +72,26 @@ fn run(seed: u64) -> (Kept, Kept) {
         world
             .run_until(now_ms, &policy)
             .expect("the core keeps its own rules");
-        for fate in world.fates() {
-            if let Some(started_ms) = fate.start_ms {
-                starts.came(fate.job, started_ms);
+        for result in world.results() {
+            if let Some(started_ms) = result.start_ms {
+                starts.came(result.job, started_ms);
             }
-            let Some(ended_ms) = fate.finish_ms else {
+            let Some(ended_ms) = result.finish_ms else {
                 continue;
             };
-            if ended.insert(fate.job, ended_ms).is_none() {
-                ends.came(fate.job, ended_ms);
-                let program = programs[&fate.job];
+            if ended.insert(result.job, ended_ms).is_none() {
+                ends.came(result.job, ended_ms);
+                let program = programs[&result.job];
                 took_s[program.document].insert(0, program.lasts_s);
                 took_s[program.document].truncate(EARLIER);
             }
         }
-        let settings = Settings {
+        let settings = ForecastSettings {
             runs: 15,
             seed,
             ends: ends.calibration(),
             starts: starts.calibration(),
-            pace: Pace::LIVE,
+            pace: ClusterDelays::LIVE,
         };
         let known = known(world.snapshot(), &programs, &took_s);
         let made = forecast(&known, &[], &policy, &settings, &Cancel::default());
@@ -117,7 +120,7 @@ fn known(
 }
 
 /// Programs of one GPU with a load of nine tenths of four GPUs.
-fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<Arrival>) {
+fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<ForecastArrival>) {
     let mut dice = Dice::new(seed);
     let mean_s = DOCUMENTS
         .iter()
@@ -138,7 +141,7 @@ fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<Arrival>) {
         job.progress.max_steps = None;
         job.suspends = false;
         let truth = Truth {
-            curve: Curve::through(vec![SpeedPoint {
+            curve: SpeedCurve::through(vec![SpeedPoint {
                 workers: 1,
                 ps_shards: 0,
                 steps_per_s: 10.0,
@@ -152,7 +155,7 @@ fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<Arrival>) {
             length: None,
         };
         programs.insert(job.id, Program { document, lasts_s });
-        arrivals.push(Arrival { job, truth });
+        arrivals.push(ForecastArrival { job, truth });
     }
     (programs, arrivals)
 }

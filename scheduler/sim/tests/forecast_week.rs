@@ -8,7 +8,10 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::SpeedPoint;
 use muster_sim::Cancel;
-use muster_sim::forecast::{Ahead, Arrival, Calibration, Curve, Pace, Settings, Truth, forecast};
+use muster_sim::forecast::{
+    Calibration, ClusterDelays, ForecastArrival, ForecastRun, ForecastSettings, SpeedCurve, Truth,
+    forecast,
+};
 use std::collections::BTreeMap;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -16,7 +19,7 @@ const WEEK_H: i64 = 168;
 /// Forecasts before this time are scored and not counted: there is nothing to calibrate with yet.
 const WARM_UP_H: i64 = 24;
 
-const PACE: Pace = Pace {
+const PACE: ClusterDelays = ClusterDelays {
     launch_ms: 4_000,
     stop_ms: 3_000,
     round_ms: 1_800_000,
@@ -36,19 +39,19 @@ fn intervals_of_a_week_hold_in_four_of_five_cases() {
 /// Forecasts of ends after the warm-up.
 fn week(seed: u64) -> Kept {
     let policy = Policy::named(PolicyName::Muster);
-    let mut world = Ahead::new(cluster(4), BTreeMap::new(), arrivals(seed), PACE);
+    let mut world = ForecastRun::new(cluster(4), BTreeMap::new(), arrivals(seed), PACE);
     let mut ends = Kept::counting_from(WARM_UP_H * HOUR_MS);
     for tick in 1..=2 * WEEK_H {
         let now_ms = tick * HOUR_MS / 2;
         world
             .run_until(now_ms, &policy)
             .expect("the core keeps its own rules");
-        for fate in world.fates() {
-            if let Some(ended_ms) = fate.finish_ms {
-                ends.came(fate.job, ended_ms);
+        for result in world.results() {
+            if let Some(ended_ms) = result.finish_ms {
+                ends.came(result.job, ended_ms);
             }
         }
-        let settings = Settings {
+        let settings = ForecastSettings {
             runs: 15,
             seed: seed ^ (tick as u64) << 20,
             ends: ends.calibration(),
@@ -70,7 +73,7 @@ fn week(seed: u64) -> Kept {
 }
 
 /// About two jobs per hour with hidden speeds, scaling and convergence.
-fn arrivals(seed: u64) -> Vec<Arrival> {
+fn arrivals(seed: u64) -> Vec<ForecastArrival> {
     let mut dice = Dice::new(seed);
     let mut at_ms = 0;
     let mut arrivals = Vec::new();
@@ -93,7 +96,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
             samples: 1,
         });
         let truth = Truth {
-            curve: Curve::through(points.collect()),
+            curve: SpeedCurve::through(points.collect()),
             steps_left: bound as f64 * share,
             done: 0.0,
             is_open: false,
@@ -102,7 +105,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
             length: None,
         };
         let job = job(arrivals.len(), at_ms, bound);
-        arrivals.push(Arrival { job, truth });
+        arrivals.push(ForecastArrival { job, truth });
     }
     arrivals
 }

@@ -4,9 +4,9 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
 use muster_sim::scenario::{
-    GpuUse, Incident, Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed, What,
+    GpuUse, Incident, IncidentKind, Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed,
 };
-use muster_sim::{Outcome, simulate};
+use muster_sim::{SimulationOutcome, simulate};
 use std::path::Path;
 
 fn cluster(nodes: usize, gpus: u32) -> Scenario {
@@ -66,7 +66,7 @@ fn compare(name: &str, scenario: &Scenario) {
     compare_under(name, scenario, &Policy::optimus());
 }
 
-fn compare_under(name: &str, scenario: &Scenario, policy: &Policy) -> Outcome {
+fn compare_under(name: &str, scenario: &Scenario, policy: &Policy) -> SimulationOutcome {
     let simulated = simulate(scenario, policy).expect("plans obey the rules");
     let outcome = simulated.to_string();
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -108,11 +108,11 @@ fn jobs_survive_lost_node_that_returns() {
     scenario.incidents = vec![
         Incident {
             at_ms: 50_000,
-            what: What::NodeLost { node: 1 },
+            what: IncidentKind::NodeLost { node: 1 },
         },
         Incident {
             at_ms: 120_000,
-            what: What::NodeBack { node: 1 },
+            what: IncidentKind::NodeBack { node: 1 },
         },
     ];
     compare("node_lost", &scenario);
@@ -127,15 +127,15 @@ fn higher_priority_preempts_and_failure_is_retried() {
     scenario.incidents = vec![
         Incident {
             at_ms: 20_000,
-            what: What::TaskFails { job: 0 },
+            what: IncidentKind::TaskFails { job: 0 },
         },
         Incident {
             at_ms: 60_000,
-            what: What::Drain { node: 0 },
+            what: IncidentKind::Drain { node: 0 },
         },
         Incident {
             at_ms: 80_000,
-            what: What::Uncordon { node: 0 },
+            what: IncidentKind::Uncordon { node: 0 },
         },
     ];
     compare("priority", &scenario);
@@ -188,7 +188,7 @@ fn packing(quantum_s: u64) -> Policy {
 }
 
 /// Times at which pairs were formed and separated, in seconds.
-fn trials(outcome: &Outcome) -> (Vec<i64>, Vec<i64>) {
+fn trials(outcome: &SimulationOutcome) -> (Vec<i64>, Vec<i64>) {
     let at_s = |what: &str| {
         let entries = outcome.timeline.iter();
         let found = entries.filter(|entry| entry.what.contains(what));
@@ -202,7 +202,7 @@ fn jobs_with_idle_gpu_time_end_sooner_packed_than_sliced() {
     let scenario = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
     let turns = simulate(&scenario, &in_turns(30)).expect("plans obey the rules");
     let packed = compare_under("packed", &scenario, &packing(30));
-    let mean_s = |outcome: &Outcome| outcome.mean_jct_ms().expect("both ended") / 1e3;
+    let mean_s = |outcome: &SimulationOutcome| outcome.mean_jct_ms().expect("both ended") / 1e3;
     let (turns_s, packed_s) = (mean_s(&turns), mean_s(&packed));
     // Alone 300 s each, so about 600 s for both with time slicing. In a pair, after the first two
     // slices, a step takes 1.12 times as long.
@@ -231,7 +231,7 @@ fn compute_bound_pair_is_separated_and_retried_after_pause() {
 fn pair_is_separated_when_busier_or_larger() {
     let uses = |at_ms, job, busy_percent, gib| Incident {
         at_ms,
-        what: What::Uses {
+        what: IncidentKind::Uses {
             job,
             busy_percent,
             memory_bytes: gib * GIB,
@@ -275,7 +275,7 @@ fn job_failed_in_pair_is_never_packed_again() {
     let mut scenario = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
     scenario.incidents = vec![Incident {
         at_ms: 150_000,
-        what: What::TaskFails { job: 0 },
+        what: IncidentKind::TaskFails { job: 0 },
     }];
     let outcome = simulate(&scenario, &packing(30)).expect("plans obey the rules");
     let together = trials(&outcome).0;

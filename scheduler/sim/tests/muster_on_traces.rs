@@ -2,8 +2,10 @@
 //! measurements of its jobs.
 
 use muster_sim::measure::Summary;
-use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, Terms, run};
-use muster_sim::{lineup, trace};
+use muster_sim::reference_simulators::{
+    Cluster, NodeGroup, Profiles, ReferenceSettings, SimulatorRules, run,
+};
+use muster_sim::{contestants, trace};
 use std::path::Path;
 
 /// Means over the workloads of a folder.
@@ -14,7 +16,13 @@ struct Means {
     gpu_hours: f64,
 }
 
-fn means(profiles: &Path, workloads: &Path, numbers: &[u32], rules: Rules, policy: &str) -> Means {
+fn means(
+    profiles: &Path,
+    workloads: &Path,
+    numbers: &[u32],
+    rules: SimulatorRules,
+    policy: &str,
+) -> Means {
     let known = Profiles::read(profiles).unwrap();
     let group = |kind: Option<&str>, nodes, gpus| NodeGroup {
         kind: kind.map(str::to_owned),
@@ -22,20 +30,20 @@ fn means(profiles: &Path, workloads: &Path, numbers: &[u32], rules: Rules, polic
         gpus,
     };
     let groups = match rules {
-        Rules::Pollux => vec![group(None, 16, 4)],
-        Rules::Sia => vec![
+        SimulatorRules::Pollux => vec![group(None, 16, 4)],
+        SimulatorRules::Sia => vec![
             group(Some("aws"), 6, 4),
             group(Some("dgx-ext"), 2, 8),
             group(Some("rtx"), 3, 8),
         ],
     };
     let cluster = Cluster { groups };
-    let terms = Terms {
+    let settings = ReferenceSettings {
         rules,
         interference: 0.0,
-        until_s: Terms::UNTIL_S,
+        until_s: ReferenceSettings::UNTIL_S,
     };
-    let contestant = lineup::contestant(policy).unwrap();
+    let contestant = contestants::contestant(policy).unwrap();
     let mut sum = Means {
         jct_s: 0.0,
         p99_s: 0.0,
@@ -51,7 +59,7 @@ fn means(profiles: &Path, workloads: &Path, numbers: &[u32], rules: Rules, polic
             &known,
             &jobs,
             &cluster,
-            &terms,
+            &settings,
             &contestant,
             &mut clock,
             &mut |_| {},
@@ -70,7 +78,13 @@ fn means(profiles: &Path, workloads: &Path, numbers: &[u32], rules: Rules, polic
 fn pollux(load: &str, policy: &str) -> Means {
     let folder = crate::traces::committed("pollux");
     let workloads = folder.join(format!("workloads-{load}"));
-    means(&folder, &workloads, &[1, 2, 3, 6], Rules::Pollux, policy)
+    means(
+        &folder,
+        &workloads,
+        &[1, 2, 3, 6],
+        SimulatorRules::Pollux,
+        policy,
+    )
 }
 
 /// Pollux' published 99th percentiles have the means 33,348 s at load 1.0 and 61,571 s at load 2.0
@@ -97,7 +111,13 @@ fn muster_fixed_beats_tiresias_and_optimus() {
 fn muster_beats_sia_on_several_gpu_kinds() {
     let folder = crate::traces::outside("sia");
     let workloads = folder.join("workloads-philly");
-    let means = means(&folder, &workloads, &[1, 2, 3], Rules::Sia, "muster");
+    let means = means(
+        &folder,
+        &workloads,
+        &[1, 2, 3],
+        SimulatorRules::Sia,
+        "muster",
+    );
     assert!(
         means.jct_s <= 2_000.0 && means.gpu_hours <= 541.0,
         "{means:?}"

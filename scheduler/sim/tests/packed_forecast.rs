@@ -9,7 +9,7 @@ use muster_model::job::JobState;
 use muster_model::packing::{Company, Measured, Rate, Together};
 use muster_model::spec::Range;
 use muster_model::task::{Role, TaskState};
-use muster_sim::forecast::{Ahead, Pace, believed};
+use muster_sim::forecast::{ClusterDelays, ForecastRun, believed};
 use uuid::Uuid;
 
 const GIB: u64 = 1 << 30;
@@ -85,10 +85,10 @@ fn forecast_keeps_pair_on_gpu_at_measured_rates() {
         ..Policy::named(PolicyName::Fifo)
     };
     let truths = believed(&snapshot, &policy);
-    let mut ahead = Ahead::new(snapshot, truths, Vec::new(), Pace::LIVE);
+    let mut ahead = ForecastRun::new(snapshot, truths, Vec::new(), ClusterDelays::LIVE);
     ahead.run(&policy).expect("the core keeps its own rules");
-    for fate in ahead.fates() {
-        let end_s = fate.finish_ms.expect("it ends") as f64 / 1e3;
+    for result in ahead.results() {
+        let end_s = result.finish_ms.expect("it ends") as f64 / 1e3;
         // 8,000 steps at eight per second; with time slicing it would be 1,600 s.
         assert!((990.0..1_020.0).contains(&end_s), "{end_s}");
     }

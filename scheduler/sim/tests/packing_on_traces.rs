@@ -4,14 +4,14 @@
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Slicing;
-use muster_sim::live::{Terms, run};
+use muster_sim::live::{LiveRunSettings, run};
 use muster_sim::measure::Summary;
-use muster_sim::peers::{Cluster, NodeGroup};
-use muster_sim::trace::{Work, Workload, file, read};
+use muster_sim::reference_simulators::{Cluster, NodeGroup};
+use muster_sim::trace::{TraceWork, Workload, file, read};
 
 /// Jobs of one GPU that ran for ten minutes to four hours, from index `from` on.
 fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {
-    let is_meant = |work: Work| matches!(work, Work::Seconds { seconds } if (600.0..=14_400.0).contains(&seconds));
+    let is_meant = |work: TraceWork| matches!(work, TraceWork::Seconds { seconds } if (600.0..=14_400.0).contains(&seconds));
     let kept = all.jobs.iter().skip(from);
     let kept = kept.filter(|job| job.gpus == 1 && is_meant(job.work));
     let mut jobs: Vec<_> = kept.take(jobs).cloned().collect();
@@ -42,7 +42,7 @@ fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
         }],
     };
     [false, true].map(|packs| {
-        let terms = Terms {
+        let settings = LiveRunSettings {
             policy: PolicyName::Muster,
             is_elastic: false,
             slicing: Some(Slicing {
@@ -50,9 +50,17 @@ fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
                 suspended_per_gpu: 3,
             }),
             packs,
-            until_s: Terms::UNTIL_S,
+            until_s: LiveRunSettings::UNTIL_S,
         };
-        let done = run(None, workload, &cluster, &terms, &mut || 0.0, &mut |_| {}).unwrap();
+        let done = run(
+            None,
+            workload,
+            &cluster,
+            &settings,
+            &mut || 0.0,
+            &mut |_| {},
+        )
+        .unwrap();
         let summary = Summary::of(&done, "live");
         assert_eq!(summary.unfinished, 0);
         eprintln!(

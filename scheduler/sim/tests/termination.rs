@@ -3,7 +3,9 @@
 use muster_core::policy::Policy;
 use muster_model::job::JobPhase;
 use muster_model::spec::{Consistency, Range, Rate};
-use muster_sim::scenario::{Incident, Scenario, SimJob, SimNode, SimTenant, TrueSpeed, What};
+use muster_sim::scenario::{
+    Incident, IncidentKind, Scenario, SimJob, SimNode, SimTenant, TrueSpeed,
+};
 use muster_sim::simulate;
 use proptest::prelude::*;
 
@@ -58,9 +60,15 @@ fn incidents(nodes: usize, jobs: usize) -> impl Strategy<Value = Vec<Incident>> 
     let one =
         (0..3_600_000_i64, 0..nodes, 0..jobs, 0..3_u8).prop_map(|(at_ms, node, job, kind)| {
             let (first, then) = match kind {
-                0 => (What::NodeLost { node }, Some(What::NodeBack { node })),
-                1 => (What::Drain { node }, Some(What::Uncordon { node })),
-                _ => (What::TaskFails { job }, None),
+                0 => (
+                    IncidentKind::NodeLost { node },
+                    Some(IncidentKind::NodeBack { node }),
+                ),
+                1 => (
+                    IncidentKind::Drain { node },
+                    Some(IncidentKind::Uncordon { node }),
+                ),
+                _ => (IncidentKind::TaskFails { job }, None),
             };
             let after = then.map(|what| Incident {
                 at_ms: at_ms + 120_000,
@@ -171,8 +179,8 @@ fn job_waiting_for_quota_causes_no_start_stop_loop() {
             plain_job("urgent", 1, 1, 30_000, (1, 3)),
         ],
         incidents: vec![
-            incident(1_000, What::Drain { node: 0 }),
-            incident(1_000_000, What::Uncordon { node: 0 }),
+            incident(1_000, IncidentKind::Drain { node: 0 }),
+            incident(1_000_000, IncidentKind::Uncordon { node: 0 }),
         ],
         launch_ms: 2_000,
         across_racks: 1.0,

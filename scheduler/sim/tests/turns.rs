@@ -5,7 +5,7 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
 use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
-use muster_sim::{Outcome, simulate};
+use muster_sim::{SimulationOutcome, simulate};
 
 const STEPS_PER_S: i64 = 10;
 
@@ -63,7 +63,7 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
     }
 }
 
-fn run(scenario: &Scenario, quantum_ms: Option<u64>) -> Outcome {
+fn run(scenario: &Scenario, quantum_ms: Option<u64>) -> SimulationOutcome {
     let slicing = quantum_ms.map(|quantum_ms| Slicing {
         quantum_ms,
         suspended_per_gpu: 3,
@@ -75,11 +75,11 @@ fn run(scenario: &Scenario, quantum_ms: Option<u64>) -> Outcome {
     simulate(scenario, &policy).expect("every plan passes the check")
 }
 
-fn seconds(outcome: &Outcome, job: usize) -> f64 {
+fn seconds(outcome: &SimulationOutcome, job: usize) -> f64 {
     outcome.jobs[job].jct_ms.expect("it has ended") as f64 / 1e3
 }
 
-fn mean_of_shorts(outcome: &Outcome) -> f64 {
+fn mean_of_shorts(outcome: &SimulationOutcome) -> f64 {
     (1..=8).map(|job| seconds(outcome, job)).sum::<f64>() / 8.0
 }
 

@@ -10,16 +10,17 @@ use muster_model::spec::{Ends, JobSpec, Range};
 use muster_model::task::TaskState;
 use muster_sim::Cancel;
 use muster_sim::forecast::{
-    Ahead, Calibration, Earlier, ForecastError, Interval, Pace, Settings, believed, ran,
+    Calibration, ClusterDelays, EarlierRun, ForecastInterval, ForecastRun, ForecastRunError,
+    ForecastSettings, believed, ran,
 };
-use muster_sim::what_if::{Change, Past, WhatIfError, what_if};
+use muster_sim::what_if::{DocumentHistory, WhatIfChange, WhatIfError, what_if};
 
-const SETTINGS: Settings = Settings {
+const SETTINGS: ForecastSettings = ForecastSettings {
     runs: 15,
     seed: 1,
     ends: Calibration::none(),
     starts: Calibration::none(),
-    pace: Pace::LIVE,
+    pace: ClusterDelays::LIVE,
 };
 
 fn policy() -> Policy {
@@ -47,7 +48,7 @@ fn full() -> ClusterSnapshot {
         snapshot.jobs.push(job);
     }
     let believed = believed(&snapshot, &policy());
-    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    let mut ahead = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     ahead
         .run_until(45_000, &policy())
         .expect("the core keeps its own rules");
@@ -63,7 +64,7 @@ fn added_nodes_shorten_waits_and_no_change_has_no_effect() {
         same.jobs.iter().all(|job| job.moved_ms() == Some(0)),
         "{same:?}"
     );
-    let nodes = Change::AddNodes { nodes: 3, gpus: 4 };
+    let nodes = WhatIfChange::AddNodes { nodes: 3, gpus: 4 };
     let more = what_if(
         &snapshot,
         &[nodes],
@@ -95,11 +96,11 @@ fn added_job_gets_start_end_cost_and_displaced_jobs() {
     }))
     .expect("a document");
     let snapshot = full();
-    let add = |spec: &JobSpec| Change::AddJob {
+    let add = |spec: &JobSpec| WhatIfChange::AddJob {
         tenant: "team".to_owned(),
         spec: Box::new(spec.clone()),
         begins: 0,
-        past: Past::default(),
+        past: DocumentHistory::default(),
     };
     let urgent = what_if(
         &snapshot,
@@ -136,7 +137,7 @@ fn added_job_gets_start_end_cost_and_displaced_jobs() {
 #[test]
 fn quota_below_minimum_gives_no_end_unknown_tenant_is_error() {
     let snapshot = full();
-    let quota = |tenant: &str| Change::Quota {
+    let quota = |tenant: &str| WhatIfChange::Quota {
         tenant: tenant.to_owned(),
         gpu_quota: Some(2),
     };
@@ -177,13 +178,13 @@ fn forecast_ends_early_with_job_that_never_fits() {
     let (never_id, runs_id) = (never.id, runs.id);
     snapshot.jobs.extend([never, paused, runs]);
     let believed = believed(&snapshot, &policy());
-    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    let mut ahead = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     ahead.run(&policy()).expect("the core keeps its own rules");
     let ends = |id| {
         ahead
-            .fates()
-            .find(|fate| fate.job == id)
-            .and_then(|fate| fate.finish_ms)
+            .results()
+            .find(|result| result.job == id)
+            .and_then(|result| result.finish_ms)
     };
     assert!(ends(runs_id).is_some());
     assert_eq!(ends(never_id), None);
@@ -207,7 +208,7 @@ fn forecast_of_months_of_time_slices_has_few_rounds() {
         snapshot.jobs.push(endless);
     }
     let believed = believed(&snapshot, &policy);
-    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    let mut ahead = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     ahead.run(&policy).expect("the core keeps its own rules");
     let rounds = ahead.snapshot().round;
     assert!(rounds < 4_000, "{rounds} rounds");
@@ -232,10 +233,12 @@ fn waiting_job_is_forecast_to_start_within_a_quantum() {
     }
     let (now_ms, newcomer) = (snapshot.now_ms, snapshot.jobs[1].id);
     let believed = believed(&snapshot, &policy);
-    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    let mut ahead = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     ahead.run(&policy).expect("the core keeps its own rules");
-    let fate = ahead.fates().find(|fate| fate.job == newcomer);
-    let start_ms = fate.and_then(|fate| fate.start_ms).expect("it starts");
+    let result = ahead.results().find(|result| result.job == newcomer);
+    let start_ms = result
+        .and_then(|result| result.start_ms)
+        .expect("it starts");
     assert!(
         start_ms - now_ms <= 70_000,
         "after {} ms",
@@ -259,14 +262,14 @@ fn program(steps: Option<u64>) -> (ClusterSnapshot, SnapshotJob) {
         truth.steps_left = 1_000.0;
         truth.is_open = false;
         truth.curve =
-            muster_sim::forecast::Curve::through(vec![muster_core::snapshot::SpeedPoint {
+            muster_sim::forecast::SpeedCurve::through(vec![muster_core::snapshot::SpeedPoint {
                 workers: 4,
                 ps_shards: 0,
                 steps_per_s: 10.0,
                 samples: 1,
             }]);
     }
-    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    let mut ahead = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     ahead
         .run_until(33_000, &policy())
         .expect("the core keeps its own rules");
@@ -279,21 +282,21 @@ fn program(steps: Option<u64>) -> (ClusterSnapshot, SnapshotJob) {
 }
 
 /// Same cluster with an urgent program of six seconds.
-fn urgent() -> Change {
+fn urgent() -> WhatIfChange {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": "urgent", "priority": 50,
         "command": { "argv": ["true"], "steps": 60 },
     }));
-    Change::AddJob {
+    WhatIfChange::AddJob {
         tenant: "team".to_owned(),
         spec: Box::new(spec.expect("a document")),
         begins: 0,
-        past: Past::default(),
+        past: DocumentHistory::default(),
     }
 }
 
 /// Median of the end, in seconds from now.
-fn ends_s(snapshot: &ClusterSnapshot, changes: &[Change], name: &str) -> f64 {
+fn ends_s(snapshot: &ClusterSnapshot, changes: &[WhatIfChange], name: &str) -> f64 {
     let told =
         what_if(snapshot, changes, &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let job = told.jobs.iter().find(|job| job.name == name);
@@ -447,15 +450,15 @@ fn earlier_durations_give_end_of_program_without_length() {
 }
 
 /// Program with a limit of ten minutes on an otherwise empty cluster.
-fn limited() -> Change {
+fn limited() -> WhatIfChange {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": "limited", "command": { "argv": ["train"] }, "stop": { "wall_minutes": 10 },
     }));
-    Change::AddJob {
+    WhatIfChange::AddJob {
         tenant: "team".to_owned(),
         spec: Box::new(spec.expect("a document")),
         begins: 0,
-        past: Past::default(),
+        past: DocumentHistory::default(),
     }
 }
 
@@ -481,7 +484,7 @@ fn time_limit_is_not_used_as_length() {
 #[test]
 fn forecast_end_is_at_most_time_limit() {
     let mut change = limited();
-    if let Change::AddJob { past, .. } = &mut change {
+    if let WhatIfChange::AddJob { past, .. } = &mut change {
         past.lasts = Some(TrainingLength {
             middle_s: 3_600.0,
             spread: 0.1,
@@ -540,7 +543,7 @@ fn job_behind_unknown_length_is_not_forecast_as_never() {
 }
 
 /// Job of the built-in engine on all four GPUs, of about an hour.
-fn whole(name: &str) -> Change {
+fn whole(name: &str) -> WhatIfChange {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": name,
         "engine": {
@@ -552,11 +555,11 @@ fn whole(name: &str) -> Change {
         "scale": { "workers": { "min": 4, "max": 4 } },
         "stop": { "steps": 100_000 },
     }));
-    Change::AddJob {
+    WhatIfChange::AddJob {
         tenant: "team".to_owned(),
         spec: Box::new(spec.expect("a document")),
         begins: 0,
-        past: Past::default(),
+        past: DocumentHistory::default(),
     }
 }
 
@@ -595,10 +598,10 @@ fn cancelled_run_gives_no_forecast() {
     let told = what_if(&snapshot, &[], &policy(), &SETTINGS, &cancel);
     assert!(matches!(
         told,
-        Err(WhatIfError::Run(ForecastError::Cancelled))
+        Err(WhatIfError::Run(ForecastRunError::Cancelled))
     ));
     let (now_ms, believed) = (snapshot.now_ms, believed(&snapshot, &policy()));
-    let ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    let ahead = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     let mut ahead = ahead.cancelled_by(&cancel);
     ahead.run(&policy()).expect("the core keeps its own rules");
     assert_eq!(ahead.snapshot().now_ms, now_ms);
@@ -618,8 +621,8 @@ fn one_earlier_job_gives_end_of_next() {
         "stop": { "epochs": 10, "target": { "metric": "test_accuracy", "value": 0.88 } },
     }));
     let spec: Box<JobSpec> = Box::new(spec.expect("a document"));
-    let finish = |past: Past| {
-        let change = Change::AddJob {
+    let finish = |past: DocumentHistory| {
+        let change = WhatIfChange::AddJob {
             tenant: "team".to_owned(),
             spec: spec.clone(),
             begins: 0,
@@ -633,15 +636,15 @@ fn one_earlier_job_gives_end_of_next() {
             .finish
             .expect("an end")
     };
-    let factor = |found: Interval| found.p90_ms as f64 / found.p10_ms as f64;
-    let blind = finish(Past::default());
+    let factor = |found: ForecastInterval| found.p90_ms as f64 / found.p10_ms as f64;
+    let blind = finish(DocumentHistory::default());
     assert!(factor(blind) > 10.0, "{blind:?}");
-    let earlier = Earlier {
+    let earlier = EarlierRun {
         took_s: 20.0,
         steps: 2_000.0,
         size: Some((1, 1)),
     };
-    let known = finish(Past {
+    let known = finish(DocumentHistory {
         lasts: None,
         ran: ran(&[earlier], (1, 1)),
     });

@@ -5,11 +5,11 @@ pub mod result;
 
 use crate::clock;
 use crate::compute;
-use crate::config::{Config, QUEUE_WINDOW_JOBS};
+use crate::config::{QUEUE_WINDOW_JOBS, SchedulerConfig};
 use crate::metrics::Metrics;
+use crate::notifications::Notifications;
 use crate::retry;
 use crate::translate;
-use crate::wakes::Wakes;
 use muster_core::plan::{Action, NodeDecision};
 use muster_core::policy::Policy;
 use muster_core::snapshot::ClusterSnapshot;
@@ -22,7 +22,7 @@ use muster_store::StoreError;
 use muster_store::plan::{CommitOutcome, Loaded, Loader};
 use muster_store::pool::{StorePool, in_time};
 use muster_store::round::RoundRecord;
-pub use result::Round;
+pub use result::RoundResult;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -40,23 +40,23 @@ pub enum RoundError {
 
 /// State of earlier rounds. It does not change decisions.
 #[derive(Debug)]
-pub struct Remembered {
+pub struct RoundMemory {
     loader: Loader,
-    known: Known,
+    known: PlanningState,
 }
 
-impl Remembered {
+impl RoundMemory {
     /// State for rounds that consider at most `queue_window_jobs` queued jobs.
     #[must_use]
     pub fn new(queue_window_jobs: u32) -> Self {
         Self {
             loader: Loader::new(queue_window_jobs),
-            known: Known::default(),
+            known: PlanningState::default(),
         }
     }
 }
 
-impl Default for Remembered {
+impl Default for RoundMemory {
     fn default() -> Self {
         Self::new(QUEUE_WINDOW_JOBS)
     }
@@ -64,7 +64,7 @@ impl Default for Remembered {
 
 /// State of the planning step.
 #[derive(Debug, Default)]
-struct Known {
+struct PlanningState {
     memory: EstimateCache,
     defects: Defects,
 }
@@ -110,19 +110,19 @@ fn in_words(broken: &[Violation]) -> BTreeSet<String> {
 pub async fn run(
     pool: &StorePool,
     policy: &Policy,
-    config: &Config,
-    mut wakes: Wakes,
+    config: &SchedulerConfig,
+    mut notifications: Notifications,
     metrics: &Metrics,
 ) {
     let shortest = Duration::from_millis(config.round_min_interval_ms);
     let longest = Duration::from_millis(config.round_max_interval_ms);
-    let mut remembered = Remembered::new(config.queue_window_jobs);
+    let mut round_memory = RoundMemory::new(config.queue_window_jobs);
     let _due = metrics.rounds_begin();
     loop {
-        wakes.rounds.mark_unchanged();
+        notifications.rounds.mark_unchanged();
         let began = clock::instant();
         let mut until = longest;
-        match once(pool, policy, &mut remembered).await {
+        match once(pool, policy, &mut round_memory).await {
             Ok(round) => {
                 metrics.round(&round, began.elapsed());
                 log(&round);
@@ -138,7 +138,7 @@ pub async fn run(
         }
         tokio::time::sleep(pause(began.elapsed(), shortest, longest)).await;
         // A wake-up can be missed.
-        let _ = tokio::time::timeout(until, wakes.rounds.changed()).await;
+        let _ = tokio::time::timeout(until, notifications.rounds.changed()).await;
     }
 }
 
@@ -157,9 +157,9 @@ fn pause(took: Duration, shortest: Duration, longest: Duration) -> Duration {
 pub async fn once(
     pool: &StorePool,
     policy: &Policy,
-    remembered: &mut Remembered,
-) -> Result<Round, RoundError> {
-    once_by(muster_core::plan_again, pool, policy, remembered).await
+    round_memory: &mut RoundMemory,
+) -> Result<RoundResult, RoundError> {
+    once_by(muster_core::plan_again, pool, policy, round_memory).await
 }
 
 /// Runs one round with another planner.
@@ -175,13 +175,13 @@ pub async fn once_by(
     + 'static,
     pool: &StorePool,
     policy: &Policy,
-    remembered: &mut Remembered,
-) -> Result<Round, RoundError> {
+    round_memory: &mut RoundMemory,
+) -> Result<RoundResult, RoundError> {
     let began = clock::instant();
     let now = clock::now();
-    let (loaded, number) = in_time(load(pool, &mut remembered.loader, now)).await?;
+    let (loaded, number) = in_time(load(pool, &mut round_memory.loader, now)).await?;
     let has_more = loaded.has_more;
-    let (known, policy) = (std::mem::take(&mut remembered.known), policy.clone());
+    let (known, policy) = (std::mem::take(&mut round_memory.known), policy.clone());
     // On a blocking thread: a long queue takes seconds, and the runtime's threads serve heartbeats.
     let decided = compute::apart(move || {
         let snapshot = translate::snapshot(number, loaded);
@@ -192,7 +192,7 @@ pub async fn once_by(
         to_keep,
         known,
     } = decided.await?;
-    remembered.known = known;
+    round_memory.known = known;
     round.has_more = has_more;
     let Some(ToKeep {
         steps,
@@ -205,7 +205,7 @@ pub async fn once_by(
     let excluded = &round.plan.excluded;
     round.outcome = retry::on_conflict(|| commit(pool, &steps, excluded, &record, now)).await?;
     if let Some(defects) = defects {
-        remembered.known.defects.kept = defects;
+        round_memory.known.defects.kept = defects;
     }
     tracing::debug!(
         round.number = number,
@@ -230,10 +230,10 @@ async fn load(
 /// Result of a round before its commit.
 struct Decided {
     /// Its `outcome` is not set yet.
-    round: Round,
+    round: RoundResult,
     /// `None` if there is nothing to commit.
     to_keep: Option<ToKeep>,
-    known: Known,
+    known: PlanningState,
 }
 
 struct ToKeep {
@@ -248,7 +248,7 @@ fn decide(
     planner: impl FnOnce(&ClusterSnapshot, &Policy, &mut EstimateCache) -> (RoundPlan, RoundReport),
     snapshot: &ClusterSnapshot,
     policy: &Policy,
-    mut known: Known,
+    mut known: PlanningState,
 ) -> Result<Decided, RoundError> {
     let (plan, report) = planner(snapshot, policy, &mut known.memory);
     let (plan, broken) = muster_core::sound(snapshot, plan);
@@ -274,7 +274,7 @@ fn decide(
     } else {
         None
     };
-    let round = Round {
+    let round = RoundResult {
         refusals: broken.len() as u64,
         queue: queue(snapshot, &plan),
         outcome: CommitOutcome::default(),
@@ -367,7 +367,7 @@ fn record(
 }
 
 /// Logs one line for each decision that changes a job, and one line for all wait reasons.
-fn log(round: &Round) {
+fn log(round: &RoundResult) {
     let mut waits = 0;
     for decision in &round.plan.decisions {
         match &decision.action {

@@ -5,7 +5,7 @@ use muster_store::plan::CommitOutcome;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
-pub struct Round {
+pub struct RoundResult {
     pub plan: RoundPlan,
     pub report: RoundReport,
     pub outcome: CommitOutcome,
@@ -17,7 +17,7 @@ pub struct Round {
     pub has_more: bool,
 }
 
-impl Round {
+impl RoundResult {
     /// Whether the plan is empty.
     #[must_use]
     pub fn is_idle(&self) -> bool {

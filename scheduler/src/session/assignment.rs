@@ -25,7 +25,7 @@ const NO_DOCUMENT: &str = r#"{"version":"muster/v1","name":"not-sent"}"#;
 
 /// Messages of one generation in order, and the jobs that they do not contain.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct EncodedAssignment {
     pub messages: Vec<proto::Assignment>,
     pub unsendable: Vec<Unsendable>,
 }
@@ -54,15 +54,15 @@ pub struct Addressee {
 
 impl Addressee {
     /// Encodes the assignment for this executor.
-    pub fn encode(&self, assignment: &NodeAssignment) -> Encoded {
+    pub fn encode(&self, assignment: &NodeAssignment) -> EncodedAssignment {
         self.encode_within(assignment, LIMIT_BYTES)
     }
 
-    fn encode_within(&self, assignment: &NodeAssignment, limit_bytes: usize) -> Encoded {
-        let mut jobs: BTreeMap<JobId, Job> = BTreeMap::new();
+    fn encode_within(&self, assignment: &NodeAssignment, limit_bytes: usize) -> EncodedAssignment {
+        let mut jobs: BTreeMap<JobId, EncodedJob> = BTreeMap::new();
         for task in &assignment.tasks {
             let job = jobs.entry(task.launch.job_id);
-            job.or_insert_with(|| Job::of(task)).add(task);
+            job.or_insert_with(|| EncodedJob::of(task)).add(task);
         }
         let unsendable = self.unsendable(&jobs, limit_bytes);
         let left_out: BTreeSet<JobId> = unsendable.iter().map(|one| one.job).collect();
@@ -75,15 +75,19 @@ impl Addressee {
         } else {
             vec![in_one(assignment.generation, jobs)]
         };
-        Encoded {
+        EncodedAssignment {
             messages,
             unsendable,
         }
     }
 
     /// Jobs to leave out so that the others fit, largest first.
-    fn unsendable(&self, jobs: &BTreeMap<JobId, Job>, limit_bytes: usize) -> Vec<Unsendable> {
-        let bytes_of = |job: &Job| {
+    fn unsendable(
+        &self,
+        jobs: &BTreeMap<JobId, EncodedJob>,
+        limit_bytes: usize,
+    ) -> Vec<Unsendable> {
+        let bytes_of = |job: &EncodedJob| {
             if self.takes_parts {
                 job.shared_bytes()
             } else {
@@ -115,20 +119,20 @@ impl Addressee {
 }
 
 /// Encoded tasks of a job on the node.
-struct Job {
+struct EncodedJob {
     spec_json: String,
     peers_json: String,
-    tasks: Vec<Task>,
+    tasks: Vec<EncodedTask>,
 }
 
-struct Task {
+struct EncodedTask {
     /// Without the document.
     launch: serde_json::Map<String, serde_json::Value>,
     launch_json: String,
     stop: bool,
 }
 
-impl Job {
+impl EncodedJob {
     fn of(task: &TaskAssignment) -> Self {
         Self {
             spec_json: encode(&task.launch.spec),
@@ -143,7 +147,7 @@ impl Job {
             unreachable!("a launch is an object")
         };
         launch.remove("spec");
-        self.tasks.push(Task {
+        self.tasks.push(EncodedTask {
             launch_json: encode(&launch),
             launch,
             stop: task.stop,
@@ -172,7 +176,7 @@ impl Job {
     }
 }
 
-fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> proto::Assignment {
+fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, EncodedJob)>) -> proto::Assignment {
     let mut tasks = Vec::new();
     for (_, job) in jobs {
         let spec: JobSpec = serde_json::from_str(&job.spec_json).expect("encoded above");
@@ -193,8 +197,11 @@ fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> proto::A
     }
 }
 
-fn in_parts(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> Vec<proto::Assignment> {
-    let mut parts = Parts::new(generation);
+fn in_parts(
+    generation: u64,
+    jobs: impl Iterator<Item = (JobId, EncodedJob)>,
+) -> Vec<proto::Assignment> {
+    let mut parts = AssignmentParts::new(generation);
     for (id, job) in jobs {
         parts.make_room(job.shared_bytes());
         parts.last.jobs.push(proto::AssignedJob {
@@ -216,13 +223,13 @@ fn in_parts(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> Vec<pr
 }
 
 /// Messages of one generation; all but the last announce a further one.
-struct Parts {
+struct AssignmentParts {
     done: Vec<proto::Assignment>,
     last: proto::Assignment,
     bytes: usize,
 }
 
-impl Parts {
+impl AssignmentParts {
     fn new(generation: u64) -> Self {
         let last = proto::Assignment {
             generation,
@@ -262,13 +269,14 @@ mod tests {
         });
         let spec: JobSpec = serde_json::from_value(spec).expect("a document");
         let task_id = |index: u32| Uuid::from_u128((number << 32) + u128::from(index)).into();
-        let peer = |index| Peer {
-            task_id: task_id(index),
-            node_id: Uuid::from_u128(9).into(),
-            address: None,
-        };
         let peers = Arc::new(Peers {
-            ps_shards: (0..tasks).map(peer).collect(),
+            ps_shards: (0..tasks)
+                .map(|index| Peer {
+                    task_id: task_id(index),
+                    node_id: Uuid::from_u128(9).into(),
+                    address: None,
+                })
+                .collect(),
             ..Peers::default()
         });
         let launch = |index| TaskLaunch {
@@ -289,12 +297,13 @@ mod tests {
             grace_ms: 100,
             service_account: None,
         };
-        let task = |index| TaskAssignment {
-            launch: launch(index),
-            peers: Arc::clone(&peers),
-            stop: false,
-        };
-        (0..tasks).map(task).collect()
+        (0..tasks)
+            .map(|index| TaskAssignment {
+                launch: launch(index),
+                peers: Arc::clone(&peers),
+                stop: false,
+            })
+            .collect()
     }
 
     fn addressee(takes_parts: bool) -> Addressee {
@@ -311,7 +320,7 @@ mod tests {
         }
     }
 
-    fn stopped(encoded: &Encoded) -> Vec<bool> {
+    fn stopped(encoded: &EncodedAssignment) -> Vec<bool> {
         let messages = encoded.messages.iter();
         let tasks = messages.flat_map(|message| message.tasks.iter().map(|task| task.stop));
         tasks.collect()

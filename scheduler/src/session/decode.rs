@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 /// Message that no executor of this version sends.
 #[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
+pub enum MessageDecodeError {
     #[error("{field} is {value:?}; expected a UUID")]
     Id { field: &'static str, value: String },
     #[error("{field} is not the JSON that was expected: {value}")]
@@ -28,8 +28,8 @@ pub enum DecodeError {
 /// Decodes a report.
 ///
 /// # Errors
-/// [`DecodeError`] for the first invalid part; the whole report is then unused.
-pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
+/// [`MessageDecodeError`] for the first invalid part; the whole report is then unused.
+pub fn report(report: proto::Report) -> Result<NodeReport, MessageDecodeError> {
     let mut decoded = NodeReport::default();
     for status in report.statuses {
         let text = &status.observed_json;
@@ -67,39 +67,43 @@ pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
 /// Readable faults. Unknown ones are dropped, because a newer node would repeat a refused message
 /// for ever.
 pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
-    let read = |fault: &proto::NodeFault| -> Result<_, DecodeError> {
+    let read = |fault: &proto::NodeFault| -> Result<_, MessageDecodeError> {
         let at = time("faults.at_unix_ms", fault.at_unix_ms)?;
         Ok((at, json("faults.fault_json", &fault.fault_json)?))
     };
-    let known = |fault| match read(fault) {
-        Ok(known) => Some(known),
-        Err(error) => {
-            tracing::warn!(%error, "a node tells of a fault that is not known here");
-            None
-        }
-    };
-    faults.iter().filter_map(known).collect()
+    faults
+        .iter()
+        .filter_map(|fault| match read(fault) {
+            Ok(known) => Some(known),
+            Err(error) => {
+                tracing::warn!(%error, "a node tells of a fault that is not known here");
+                None
+            }
+        })
+        .collect()
 }
 
 /// Readable usages; unknown ones are dropped as with faults.
 pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
-    let read = |told: &proto::TaskUsage| -> Result<_, DecodeError> {
+    let read = |told: &proto::TaskUsage| -> Result<_, MessageDecodeError> {
         let id = task_id("usages.task_id", &told.task_id)?;
         Ok((id, json("usages.usage_json", &told.usage_json)?))
     };
-    let known = |told| match read(told) {
-        Ok(known) => Some(known),
-        Err(error) => {
-            tracing::warn!(%error, "a task's usage report is of an unknown form");
-            None
-        }
-    };
-    usages.iter().filter_map(known).collect()
+    usages
+        .iter()
+        .filter_map(|told| match read(told) {
+            Ok(known) => Some(known),
+            Err(error) => {
+                tracing::warn!(%error, "a task's usage report is of an unknown form");
+                None
+            }
+        })
+        .collect()
 }
 
 /// Decodes a report of a task. A report that is too long or has a number that cannot be stored
 /// becomes a note. If it were refused, its node would repeat it and all later reports for ever.
-fn task_report(text: &str) -> Result<TaskReport, DecodeError> {
+fn task_report(text: &str) -> Result<TaskReport, MessageDecodeError> {
     if text.len() > MAX_REPORT_BYTES {
         let message = format!(
             "a report of {} bytes is left out; expected {MAX_REPORT_BYTES} at most",
@@ -119,16 +123,16 @@ fn task_report(text: &str) -> Result<TaskReport, DecodeError> {
 /// Parses JSON.
 ///
 /// # Errors
-/// [`DecodeError::Json`] with `field`.
+/// [`MessageDecodeError::Json`] with `field`.
 pub fn json<T: serde::de::DeserializeOwned>(
     field: &'static str,
     text: &str,
-) -> Result<T, DecodeError> {
+) -> Result<T, MessageDecodeError> {
     serde_json::from_str(text).map_err(|source| unreadable(field, text, source))
 }
 
-fn unreadable(field: &'static str, text: &str, source: serde_json::Error) -> DecodeError {
-    DecodeError::Json {
+fn unreadable(field: &'static str, text: &str, source: serde_json::Error) -> MessageDecodeError {
+    MessageDecodeError::Json {
         field,
         value: text.chars().take(200).collect(),
         source,
@@ -138,24 +142,24 @@ fn unreadable(field: &'static str, text: &str, source: serde_json::Error) -> Dec
 /// Parses the id of a job.
 ///
 /// # Errors
-/// [`DecodeError::Id`].
-pub fn job_id(field: &'static str, text: &str) -> Result<JobId, DecodeError> {
-    text.parse().map_err(|_| DecodeError::Id {
+/// [`MessageDecodeError::Id`].
+pub fn job_id(field: &'static str, text: &str) -> Result<JobId, MessageDecodeError> {
+    text.parse().map_err(|_| MessageDecodeError::Id {
         field,
         value: text.chars().take(64).collect(),
     })
 }
 
-fn task_id(field: &'static str, text: &str) -> Result<TaskId, DecodeError> {
-    text.parse().map_err(|_| DecodeError::Id {
+fn task_id(field: &'static str, text: &str) -> Result<TaskId, MessageDecodeError> {
+    text.parse().map_err(|_| MessageDecodeError::Id {
         field,
         value: text.chars().take(64).collect(),
     })
 }
 
-fn time(field: &'static str, unix_ms: i64) -> Result<OffsetDateTime, DecodeError> {
+fn time(field: &'static str, unix_ms: i64) -> Result<OffsetDateTime, MessageDecodeError> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000).map_err(|_| {
-        DecodeError::Time {
+        MessageDecodeError::Time {
             field,
             value: unix_ms,
         }

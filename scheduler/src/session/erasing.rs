@@ -1,6 +1,6 @@
 //! Orders to erase files, and the node's answers.
 
-use super::{Ended, Session, decode};
+use super::{NodeSession, SessionEnd, decode};
 use crate::clock;
 use crate::erasure::Orders;
 use crate::retry;
@@ -14,9 +14,9 @@ use tonic::Status;
 /// Maximum length of a node's error in the log.
 const MAX_ERROR_CHARS: usize = 500;
 
-impl Session {
+impl NodeSession {
     /// Handles the answer to an order.
-    pub(super) async fn erased(&self, erased: &proto::Erased) -> Result<(), Ended> {
+    pub(super) async fn erased(&self, erased: &proto::Erased) -> Result<(), SessionEnd> {
         let job = decode::job_id("erased.job_id", &erased.job_id)?;
         let Some(orders) = &self.erasures else {
             return Err(Status::invalid_argument("this node was not told to erase files").into());

@@ -46,7 +46,7 @@ pub enum Admission {
 
 /// Reason of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum JoinRefusal {
     #[error(
         "join_token is wrong; expected that of this cluster, or a one-time token for node {name}"
     )]
@@ -68,13 +68,13 @@ pub enum Refused {
     },
 }
 
-impl From<Refused> for Status {
-    fn from(refused: Refused) -> Self {
-        let message = refused.to_string();
-        match refused {
-            Refused::Token { .. } => Self::unauthenticated(message),
-            Refused::Credential { .. } => Self::permission_denied(message),
-            Refused::Identity { .. } => Self::unavailable(message),
+impl From<JoinRefusal> for Status {
+    fn from(refusal: JoinRefusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            JoinRefusal::Token { .. } => Self::unauthenticated(message),
+            JoinRefusal::Credential { .. } => Self::permission_denied(message),
+            JoinRefusal::Identity { .. } => Self::unavailable(message),
         }
     }
 }
@@ -92,20 +92,19 @@ pub fn hash(secret: &str) -> SecretHash {
 /// Decides on a Hello. `known` is the node's row, `None` for a new node.
 ///
 /// # Errors
-/// [`Refused`].
+/// [`JoinRefusal`].
 pub fn admit(
     hello: &Presented<'_>,
     known: Option<&ExecutorRecord>,
     rejoin: Rejoin,
-) -> Result<Admission, Refused> {
+) -> Result<Admission, JoinRefusal> {
     let name = || hello.name.to_owned();
     let own = known.and_then(|member| member.credential.as_deref());
-    let proves = |own: &[u8]| hello.credential.is_some_and(|given| given == own);
-    if own.is_some_and(proves) {
+    if own.is_some_and(|own| hello.credential.is_some_and(|given| given == own)) {
         return Ok(Admission::Proven);
     }
     if hello.token == Token::Wrong {
-        return Err(Refused::Token { name: name() });
+        return Err(JoinRefusal::Token { name: name() });
     }
     let admission = match hello.credential {
         Some(_) => Admission::Binds,
@@ -119,7 +118,7 @@ pub fn admit(
         let may_replace = hello.token == Token::Once || (rejoin == Rejoin::Lost && is_lost);
         return match admission {
             Admission::Binds if may_replace => Ok(Admission::Binds),
-            _ => Err(Refused::Credential {
+            _ => Err(JoinRefusal::Credential {
                 name: name(),
                 presents: hello.credential.map_or("none", |_| "another"),
                 remedy: match rejoin {
@@ -141,7 +140,7 @@ pub fn admit(
     if is_same || is_lost || hello.token == Token::Once {
         return Ok(admission);
     }
-    Err(Refused::Identity {
+    Err(JoinRefusal::Identity {
         name: name(),
         presents: if hello.identity.is_empty() {
             "none"

@@ -8,8 +8,8 @@ mod assignment;
 mod decode;
 mod erasing;
 mod generations;
+mod heartbeat_batcher;
 mod join;
-mod pulse;
 mod registry;
 mod unproven;
 mod writes;
@@ -19,14 +19,15 @@ pub use registry::Registry;
 pub use unproven::{MAX_UNPROVEN_BYTES, bounded};
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::SchedulerConfig;
 use crate::erasure::{Erasures, Orders};
 use crate::metrics::Metrics;
+use crate::notifications::Notifications;
 use crate::retry;
-use crate::wakes::Wakes;
 use assignment::Addressee;
-use decode::DecodeError;
+use decode::MessageDecodeError;
 use generations::Generations;
+use heartbeat_batcher::{HeartbeatError, HeartbeatHandle};
 use join::Admission;
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
@@ -39,7 +40,6 @@ use muster_proto::session::to_node::Message as To;
 use muster_store::membership::{self, ExecutorRecord, SecretHash};
 use muster_store::pool::StorePool;
 use muster_store::{PgConnection, StoreError};
-use pulse::{Missed, Pulse};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,9 +68,9 @@ pub struct Sessions {
     /// Connections for sessions only. Reports of many nodes can wait for them without delaying
     /// rounds and leases.
     pool: StorePool,
-    config: Arc<Config>,
+    config: Arc<SchedulerConfig>,
     generations: Generations,
-    pulse: Pulse,
+    heartbeats: HeartbeatHandle,
     registry: Registry,
     erasures: Erasures,
     /// Whether this process leads. Otherwise it refuses sessions, so that nodes try another
@@ -79,7 +79,7 @@ pub struct Sessions {
     metrics: Arc<Metrics>,
 }
 
-type Outbox = mpsc::Sender<Result<proto::ToNode, Status>>;
+type SessionOutbox = mpsc::Sender<Result<proto::ToNode, Status>>;
 
 #[tonic::async_trait]
 impl NodeSessions for Sessions {
@@ -112,18 +112,18 @@ impl NodeSessions for Sessions {
         }
         let capacity = capacity(&hello)?;
         let welcomed = self.welcome(&hello, &entry, &capacity).await?;
-        let Welcomed { node, has_lost } = welcomed;
+        let SessionWelcome { node, has_lost } = welcomed;
         let replaced = self.registry.take_over(node);
         // A term may have ended during the admission, after its sessions were ended.
         registry::leads(&self.leader)?;
         let (outbox, outbound) = mpsc::channel(OUTBOX);
         let span =
             tracing::info_span!("scheduler.session", node.id = %node, node.name = %hello.node_name);
-        let session = Session {
+        let session = NodeSession {
             node,
             outbox,
             generations: self.generations.clone(),
-            pulse: self.pulse.clone(),
+            heartbeats: self.heartbeats.clone(),
             pool: self.pool.clone(),
             has_lost,
             addressee: Addressee {
@@ -161,18 +161,18 @@ impl Sessions {
     #[must_use]
     pub fn new(
         pools: &Pools,
-        config: Arc<Config>,
-        wakes: &Wakes,
+        config: Arc<SchedulerConfig>,
+        notifications: &Notifications,
         (registry, erasures): (Registry, Erasures),
         leader: watch::Receiver<bool>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let heartbeat = Duration::from_millis(config.heartbeat_ms);
-        let assignments = wakes.assignments.clone();
+        let assignments = notifications.assignments.clone();
         Self {
             pool: pools.sessions.clone(),
             generations: Generations::follow(pools.own.clone(), assignments, heartbeat),
-            pulse: Pulse::keep(
+            heartbeats: HeartbeatHandle::keep(
                 pools.own.clone(),
                 Duration::from_millis(config.lease_ms / 2),
             ),
@@ -185,7 +185,7 @@ impl Sessions {
     }
 
     /// Decides whether the executor may act for the node, before the rest of its Hello is read.
-    async fn admit(&self, hello: &proto::Hello) -> Result<Entry, Status> {
+    async fn admit(&self, hello: &proto::Hello) -> Result<AdmissionResult, Status> {
         let name = &hello.node_name;
         if !is_dns_label(name) {
             return Err(Status::invalid_argument(format!(
@@ -223,7 +223,7 @@ impl Sessions {
             },
         };
         match join::admit(&presented, member.as_ref(), self.config.rejoin) {
-            Ok(admission) => Ok(Entry {
+            Ok(admission) => Ok(AdmissionResult {
                 admission,
                 credential,
                 is_once,
@@ -239,10 +239,10 @@ impl Sessions {
     async fn welcome(
         &self,
         hello: &proto::Hello,
-        entry: &Entry,
+        entry: &AdmissionResult,
         capacity: &Capacity,
-    ) -> Result<Welcomed, Status> {
-        let attempt = async || -> Result<Result<Welcomed, Status>, StoreError> {
+    ) -> Result<SessionWelcome, Status> {
+        let attempt = async || -> Result<Result<SessionWelcome, Status>, StoreError> {
             let mut tx = muster_store::pool::begin(&self.pool).await?;
             let welcomed = let_in(&mut tx, hello, entry, capacity).await?;
             if welcomed.is_ok() {
@@ -264,7 +264,7 @@ impl Sessions {
 }
 
 /// Result of an admission.
-struct Entry {
+struct AdmissionResult {
     admission: Admission,
     /// SHA-256 of the presented credential.
     credential: Option<SecretHash>,
@@ -278,9 +278,9 @@ struct Entry {
 async fn let_in(
     tx: &mut PgConnection,
     hello: &proto::Hello,
-    entry: &Entry,
+    entry: &AdmissionResult,
     capacity: &Capacity,
-) -> Result<Result<Welcomed, Status>, StoreError> {
+) -> Result<Result<SessionWelcome, Status>, StoreError> {
     use muster_store::{node, restored};
     let (name, identity, now) = (&hello.node_name, &hello.identity, clock::now());
     let lost = restored::lost_generations(tx, name, hello.generation).await?;
@@ -312,7 +312,7 @@ async fn let_in(
             "the database has lost commits that the node knows of; its generation is raised above the node's"
         );
     }
-    Ok(Ok(Welcomed {
+    Ok(Ok(SessionWelcome {
         node: node.id,
         has_lost: lost > 0,
     }))
@@ -350,20 +350,20 @@ fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
 }
 
 /// Result of a Hello.
-struct Welcomed {
+struct SessionWelcome {
     node: NodeId,
     /// The database lacks commits that the node has seen.
     has_lost: bool,
 }
 
-struct Session {
+struct NodeSession {
     node: NodeId,
     /// The database lacks commits that the node has seen, so the node reports everything again.
     has_lost: bool,
     addressee: Addressee,
-    outbox: Outbox,
+    outbox: SessionOutbox,
     generations: Generations,
-    pulse: Pulse,
+    heartbeats: HeartbeatHandle,
     pool: StorePool,
     /// Generation of the assignment that was last sent in this session.
     sent: Option<u64>,
@@ -375,7 +375,7 @@ struct Session {
 
 /// Reason of the end of a session.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum SessionEnd {
     #[error("a newer session of the node, or another leader, took over")]
     Replaced,
     #[error("the node closed it")]
@@ -385,28 +385,31 @@ enum Ended {
     #[error("the connection broke: {0}")]
     Broken(#[from] Status),
     #[error("the node sent what it must not")]
-    Refused(#[from] DecodeError),
+    Refused(#[from] MessageDecodeError),
     #[error("the store failed")]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Missed(#[from] Missed),
+    Missed(#[from] HeartbeatError),
 }
 
-impl Session {
+impl NodeSession {
     async fn run(
         mut self,
-        config: &Config,
+        config: &SchedulerConfig,
         inbound: Streaming<proto::FromNode>,
         replaced: registry::Replaced,
     ) {
         let Err(ended) = self.serve(config, inbound, replaced).await;
         match &ended {
-            Ended::Replaced | Ended::Closed | Ended::Broken(_) | Ended::Missed(_) => {
+            SessionEnd::Replaced
+            | SessionEnd::Closed
+            | SessionEnd::Broken(_)
+            | SessionEnd::Missed(_) => {
                 tracing::info!(%ended, "session ended")
             }
-            Ended::RolledBack { .. } => tracing::warn!(%ended, "session ended"),
-            Ended::Refused(source) => tracing::warn!(%source, "session refused"),
-            Ended::Store(source) => {
+            SessionEnd::RolledBack { .. } => tracing::warn!(%ended, "session ended"),
+            SessionEnd::Refused(source) => tracing::warn!(%source, "session refused"),
+            SessionEnd::Store(source) => {
                 tracing::warn!(error = %chain(source), "session ended by the store")
             }
         }
@@ -419,10 +422,10 @@ impl Session {
 
     async fn serve(
         &mut self,
-        config: &Config,
+        config: &SchedulerConfig,
         mut inbound: Streaming<proto::FromNode>,
         mut replaced: registry::Replaced,
-    ) -> Result<std::convert::Infallible, Ended> {
+    ) -> Result<std::convert::Infallible, SessionEnd> {
         self.send(To::Welcome(proto::Welcome {
             node_id: self.node.to_string(),
             lease_ms: config.lease_ms,
@@ -436,10 +439,10 @@ impl Session {
             self.send_assignment(config.grace_ms).await?;
             tokio::select! {
                 biased;
-                () = replaced.wait() => return Err(Ended::Replaced),
+                () = replaced.wait() => return Err(SessionEnd::Replaced),
                 message = tokio::time::timeout(silence, inbound.message()) => match message {
                     Err(_) => return Err(Status::deadline_exceeded("no heartbeat within the lease").into()),
-                    Ok(message) => self.receive(message?.ok_or(Ended::Closed)?).await?,
+                    Ok(message) => self.receive(message?.ok_or(SessionEnd::Closed)?).await?,
                 },
                 () = self.generations.changed() => {}
                 order = erasing::next(&mut self.erasures) => self.send(To::Erase(proto::Erase {
@@ -450,12 +453,12 @@ impl Session {
         }
     }
 
-    async fn receive(&mut self, message: proto::FromNode) -> Result<(), Ended> {
+    async fn receive(&mut self, message: proto::FromNode) -> Result<(), SessionEnd> {
         match message.message {
             Some(From::Heartbeat(heartbeat)) => {
                 // An acknowledged heartbeat of a lost node would never make it up again, so its
                 // session ends.
-                self.pulse.beat(self.node).await?;
+                self.heartbeats.store(self.node).await?;
                 if !heartbeat.faults.is_empty() {
                     let faults = decode::faults(&heartbeat.faults);
                     retry::on_conflict(|| charge(&self.pool, self.node, &faults)).await?;
@@ -497,7 +500,7 @@ impl Session {
     }
 
     /// Sends the node's whole assignment if it has changed since it was last sent.
-    async fn send_assignment(&mut self, grace_ms: u64) -> Result<(), Ended> {
+    async fn send_assignment(&mut self, grace_ms: u64) -> Result<(), SessionEnd> {
         let sent = self.sent;
         if sent.is_some_and(|sent| self.generations.is_newest(self.node, sent)) {
             return Ok(());
@@ -507,7 +510,7 @@ impl Session {
         tx.commit().await.map_err(StoreError::from)?;
         let found = assignment.generation;
         match sent {
-            Some(sent) if sent > found => return Err(Ended::RolledBack { sent, found }),
+            Some(sent) if sent > found => return Err(SessionEnd::RolledBack { sent, found }),
             // The generations of all nodes were read before this assignment was sent.
             Some(sent) if sent == found => return Ok(()),
             _ => {}
@@ -525,13 +528,13 @@ impl Session {
         Ok(())
     }
 
-    async fn send(&self, message: To) -> Result<(), Ended> {
+    async fn send(&self, message: To) -> Result<(), SessionEnd> {
         self.outbox
             .send(Ok(proto::ToNode {
                 message: Some(message),
             }))
             .await
-            .map_err(|_| Ended::Closed)
+            .map_err(|_| SessionEnd::Closed)
     }
 }
 
@@ -549,6 +552,6 @@ fn store_status(error: StoreError) -> Status {
     Status::unavailable("the store is not reachable now; try again")
 }
 
-fn decode_status(error: DecodeError) -> Status {
+fn decode_status(error: MessageDecodeError) -> Status {
     Status::invalid_argument(chain(&error))
 }

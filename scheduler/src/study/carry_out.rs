@@ -2,25 +2,25 @@
 //! written at its end.
 
 use super::StepError;
-use super::step::{Step, Write};
+use super::step::{JobWrite, StudyStep};
 use crate::clock;
 use muster_model::id::JobId;
 use muster_model::job::Intent;
 use muster_model::spec::{JobSpec, Origin};
 use muster_model::study::BudgetUnit;
-use muster_search::{Event, Source, TrialState};
+use muster_search::{SearchEvent, TrialCheckpoint, TrialState};
 use muster_store::PgConnection;
 use muster_store::job::{self, NewJob};
 use muster_store::limit;
 use muster_store::origin;
 use muster_store::study::search;
 
-impl Step {
+impl StudyStep {
     pub(super) async fn create(
         &mut self,
         conn: &mut PgConnection,
         number: u32,
-        from: Option<Source>,
+        from: Option<TrialCheckpoint>,
     ) -> Result<(), StepError> {
         if !self.has_jobs() {
             return Ok(());
@@ -54,7 +54,7 @@ impl Step {
         };
         self.notes.entry(number).or_default().job_id = Some(new.id);
         let new = Box::new(new);
-        self.writes.push(Write::Submit { new, number });
+        self.writes.push(JobWrite::Submit { new, number });
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Step {
     async fn origin(
         &mut self,
         conn: &mut PgConnection,
-        from: Source,
+        from: TrialCheckpoint,
     ) -> Result<Result<Origin, String>, StepError> {
         let parent = match self.job(from.trial) {
             Ok(parent) => parent,
@@ -131,7 +131,7 @@ impl Step {
     /// Reports the failure of a trial to the search and stores its reason.
     pub(super) fn fail(&mut self, number: u32, why: String) {
         self.notes.entry(number).or_default().failure = Some(why);
-        self.queue.push_back(Event::Failed { trial: number });
+        self.queue.push_back(SearchEvent::Failed { trial: number });
     }
 
     /// Job of a trial with its present budget, or the error in it, which depends on the trial's
@@ -164,7 +164,7 @@ impl Step {
                 let may = search::may_extend(conn, id).await?;
                 let spec = Box::new(spec);
                 self.writes
-                    .extend(may.then_some(Write::Extend { id, spec }));
+                    .extend(may.then_some(JobWrite::Extend { id, spec }));
                 may
             }
             (None, Ok(_)) => false,
@@ -191,8 +191,8 @@ impl Step {
         }
         match self.job_of(conn, number).await? {
             // A job that has ended meanwhile is reported as a fact.
-            Some(id) => self.writes.push(Write::Cancel { id }),
-            None => self.queue.push_back(Event::Stopped { trial: number }),
+            Some(id) => self.writes.push(JobWrite::Cancel { id }),
+            None => self.queue.push_back(SearchEvent::Stopped { trial: number }),
         }
         Ok(())
     }
@@ -214,16 +214,16 @@ impl Step {
     pub(super) async fn write(&mut self, conn: &mut PgConnection) -> Result<(), StepError> {
         for write in std::mem::take(&mut self.writes) {
             match write {
-                Write::Submit { new, number } => {
+                JobWrite::Submit { new, number } => {
                     search::submit(conn, &new, self.id, number, self.now).await?;
                 }
                 // The job was deleted after the step had read it.
-                Write::Extend { id, spec } => {
+                JobWrite::Extend { id, spec } => {
                     if !search::extend(conn, id, &spec, self.now).await? {
                         return Err(StepError::Overtaken);
                     }
                 }
-                Write::Cancel { id } => {
+                JobWrite::Cancel { id } => {
                     job::set_intent(conn, id, Intent::Cancel, None, self.now).await?;
                 }
             }

@@ -3,25 +3,25 @@
 use muster_model::job::JobState;
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::study::{BudgetUnit, JobMetric, SearchSpec};
-use muster_search::{Event, Trial};
+use muster_search::{SearchEvent, SearchTrial};
 use muster_store::study::search::TrialJobFacts;
 
 /// Events in order, and data to store with the trial.
 #[derive(Debug, Default, PartialEq)]
-pub struct Told {
-    pub events: Vec<Event>,
+pub struct TrialFacts {
+    pub events: Vec<SearchEvent>,
     /// Optimizer step of the newest evaluation among them.
     pub fed_step: Option<u64>,
     pub failure: Option<String>,
 }
 
 /// Events of a fact. Reports precede the end.
-pub fn told(spec: &SearchSpec, trial: &Trial, fact: &TrialJobFacts) -> Told {
-    let mut told = Told::default();
+pub fn facts(spec: &SearchSpec, trial: &SearchTrial, fact: &TrialJobFacts) -> TrialFacts {
+    let mut facts = TrialFacts::default();
     let mut newest = None;
     let mut any = !trial.reports.is_empty();
     for (evaluation, sample) in &fact.evaluations {
-        told.fed_step = Some(evaluation.step);
+        facts.fed_step = Some(evaluation.step);
         let Some(values) = values(spec, Some(evaluation), sample.as_ref()) else {
             continue;
         };
@@ -33,7 +33,7 @@ pub fn told(spec: &SearchSpec, trial: &Trial, fact: &TrialJobFacts) -> Told {
         if known.is_err() {
             any = true;
             let trial = trial.number;
-            told.events.push(Event::Reported {
+            facts.events.push(SearchEvent::Reported {
                 trial,
                 step,
                 values,
@@ -47,24 +47,24 @@ pub fn told(spec: &SearchSpec, trial: &Trial, fact: &TrialJobFacts) -> Told {
     } else {
         newest.unwrap_or_default()
     };
-    end(spec, trial, fact, values, any, &mut told);
-    told
+    end(spec, trial, fact, values, any, &mut facts);
+    facts
 }
 
 fn end(
     spec: &SearchSpec,
-    trial: &Trial,
+    trial: &SearchTrial,
     fact: &TrialJobFacts,
     values: Vec<f64>,
     any: bool,
-    told: &mut Told,
+    facts: &mut TrialFacts,
 ) {
     let number = trial.number;
     match &fact.state {
         JobState::Succeeded if any || !values.is_empty() => {
             let reached = reached(spec, fact);
             let step = reached.unwrap_or(trial.budget);
-            told.events.push(Event::Finished {
+            facts.events.push(SearchEvent::Finished {
                 trial: number,
                 step: step.max(1),
                 values,
@@ -74,14 +74,14 @@ fn end(
         JobState::Succeeded => {
             let wanted: Vec<&str> = spec.objectives.iter().map(|o| o.metric.as_str()).collect();
             let metrics = wanted.join(", ");
-            told.failure = Some(format!("its job ended without having reported {metrics}"));
-            told.events.push(Event::Failed { trial: number });
+            facts.failure = Some(format!("its job ended without having reported {metrics}"));
+            facts.events.push(SearchEvent::Failed { trial: number });
         }
         JobState::Failed { reason } => {
-            told.failure = Some(reason.clone());
-            told.events.push(Event::Failed { trial: number });
+            facts.failure = Some(reason.clone());
+            facts.events.push(SearchEvent::Failed { trial: number });
         }
-        JobState::Cancelled => told.events.push(Event::Stopped { trial: number }),
+        JobState::Cancelled => facts.events.push(SearchEvent::Stopped { trial: number }),
         JobState::Queued
         | JobState::Starting
         | JobState::Running

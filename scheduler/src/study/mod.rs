@@ -6,13 +6,13 @@
 //! happened completely or not at all. This module decides nothing.
 
 mod carry_out;
+mod changes;
 mod facts;
-mod left;
 mod step;
 
 use crate::clock;
+use crate::notifications::Notifications;
 use crate::passes;
-use crate::wakes::Wakes;
 use muster_model::error_chain::chain;
 use muster_model::id::StudyId;
 use muster_search::{EventError, StudyError};
@@ -58,30 +58,30 @@ pub enum StepError {
 
 /// Searches with their position in the events, so that most steps need not load them.
 #[derive(Debug, Default)]
-pub struct Memory {
-    studies: BTreeMap<StudyId, step::Known>,
+pub struct StudyCache {
+    studies: BTreeMap<StudyId, step::CachedSearch>,
 }
 
 /// Runs all studies.
-pub async fn run(pool: &StorePool, mut wakes: Wakes) {
-    let mut memory = Memory::default();
+pub async fn run(pool: &StorePool, mut notifications: Notifications) {
+    let mut cache = StudyCache::default();
     loop {
-        wakes.studies.mark_unchanged();
-        wakes.trials.mark_unchanged();
-        if let Err(error) = once(pool, &mut memory).await {
+        notifications.studies.mark_unchanged();
+        notifications.trials.mark_unchanged();
+        if let Err(error) = once(pool, &mut cache).await {
             tracing::warn!(error = %chain(&error), "could not look for studies");
         }
-        let _ = tokio::time::timeout(LOOK, woken(&mut wakes)).await;
+        let _ = tokio::time::timeout(LOOK, woken(&mut notifications)).await;
     }
 }
 
-async fn woken(wakes: &mut Wakes) {
+async fn woken(notifications: &mut Notifications) {
     let later = async {
         tokio::time::sleep(PAUSE).await;
-        wakes.trials.changed().await
+        notifications.trials.changed().await
     };
     tokio::select! {
-        _ = wakes.studies.changed() => {}
+        _ = notifications.studies.changed() => {}
         _ = later => {}
     }
 }
@@ -91,11 +91,11 @@ async fn woken(wakes: &mut Wakes) {
 ///
 /// # Errors
 /// [`StoreError`] if the list of studies cannot be read.
-pub async fn once(pool: &StorePool, memory: &mut Memory) -> Result<usize, StoreError> {
+pub async fn once(pool: &StorePool, cache: &mut StudyCache) -> Result<usize, StoreError> {
     let due = in_time(due(pool)).await?;
     for id in &due {
         let span = tracing::info_span!("scheduler.study", study.id = %id);
-        let carried_on = passes::one("studies", STEP_LIMIT, carry_on(pool, memory, *id));
+        let carried_on = passes::one("studies", STEP_LIMIT, carry_on(pool, cache, *id));
         carried_on.instrument(span).await;
     }
     Ok(due.len())
@@ -107,8 +107,8 @@ async fn due(pool: &StorePool) -> Result<Vec<StudyId>, StoreError> {
 }
 
 /// Runs steps of one study, and ends a study that no step can advance.
-async fn carry_on(pool: &StorePool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
-    let Err(failed) = step(pool, memory, id).await else {
+async fn carry_on(pool: &StorePool, cache: &mut StudyCache, id: StudyId) -> Result<(), StepError> {
+    let Err(failed) = step(pool, cache, id).await else {
         return Ok(());
     };
     if let Err(error) = give_up(pool, id, &failed).await {
@@ -132,8 +132,8 @@ async fn give_up(pool: &StorePool, id: StudyId, failed: &StepError) -> Result<()
     Ok(tx.commit().await?)
 }
 
-async fn step(pool: &StorePool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
-    let mut known = memory.studies.remove(&id);
+async fn step(pool: &StorePool, cache: &mut StudyCache, id: StudyId) -> Result<(), StepError> {
+    let mut known = cache.studies.remove(&id);
     // Orders that arrive meanwhile wait until the other studies have had a step.
     let mut until = None;
     let done = loop {
@@ -143,16 +143,18 @@ async fn step(pool: &StorePool, memory: &mut Memory, id: StudyId) -> Result<(), 
             }
             Err(error @ StepError::Overtaken) => tracing::debug!(%error, "begun anew"),
             // If none was taken, another leader has the rest.
-            Ok(Some(left)) if left.taken > 0 && left.taken < *until.get_or_insert(left.seen) => {
-                known = Some(left);
+            Ok(Some(search))
+                if search.taken > 0 && search.taken < *until.get_or_insert(search.seen) =>
+            {
+                known = Some(search);
             }
             done => break done?,
         }
     };
     if let Some(known) = done
-        && known.search.phase() != muster_search::Phase::Finished
+        && known.search.phase() != muster_search::SearchPhase::Finished
     {
-        memory.studies.insert(id, known);
+        cache.studies.insert(id, known);
     }
     Ok(())
 }

@@ -7,13 +7,13 @@
 //! write.
 
 use super::StepError;
+use super::changes::{Note, StudyChanges, TrialFingerprint, fingerprints};
 use super::facts;
-use super::left::{Left, Note, Print, prints};
 use crate::clock;
 use muster_model::id::{JobId, StudyId};
 use muster_model::spec::JobSpec;
 use muster_model::study::{StudyOrder, Told, ToldState};
-use muster_search::{Action, Event, EventError, Phase, Study};
+use muster_search::{EventError, SearchAction, SearchEvent, SearchPhase, Study};
 use muster_store::job::NewJob;
 use muster_store::limit::OpenWorkAllowance;
 use muster_store::pool::{StorePool, begin};
@@ -24,26 +24,26 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use time::OffsetDateTime;
 
 /// State of a study during its step.
-pub(super) struct Step {
+pub(super) struct StudyStep {
     pub id: StudyId,
     pub loaded: StoredStudy,
     /// `None` only while another thread uses it.
     search: Option<Study>,
     pub now: OffsetDateTime,
     /// Events to apply.
-    pub queue: VecDeque<Event>,
+    pub queue: VecDeque<SearchEvent>,
     /// Applied events as JSON.
     events: Vec<String>,
     /// Data of trials that the search does not have.
     pub notes: BTreeMap<u32, Note>,
     /// Planned changes of jobs.
-    pub writes: Vec<Write>,
+    pub writes: Vec<JobWrite>,
     /// Remaining room within the tenant's limits, once it was read.
     pub room: Option<OpenWorkAllowance>,
 }
 
 /// Change of a job, written at the end of the step.
-pub(super) enum Write {
+pub(super) enum JobWrite {
     Submit { new: Box<NewJob>, number: u32 },
     Extend { id: JobId, spec: Box<JobSpec> },
     Cancel { id: JobId },
@@ -51,7 +51,7 @@ pub(super) enum Write {
 
 /// Search with its position in the events.
 #[derive(Debug)]
-pub struct Known {
+pub struct CachedSearch {
     pub seq: u64,
     pub search: Study,
     /// Numbers of the best trials according to their rows.
@@ -73,9 +73,9 @@ const LONG_MS: u64 = 10;
 pub async fn take(
     pool: &StorePool,
     id: StudyId,
-    known: Option<Known>,
+    known: Option<CachedSearch>,
     now: OffsetDateTime,
-) -> Result<Option<Known>, StepError> {
+) -> Result<Option<CachedSearch>, StepError> {
     let mut conn = pool.acquire().await.map_err(StoreError::from)?;
     let StudyWithOrders { study, orders } = search::look(&mut conn, id).await?;
     let Some(loaded) = study else {
@@ -88,7 +88,7 @@ pub async fn take(
         Some(known) if known.seq == loaded.seq => known,
         _ => load(&mut conn, id, &loaded).await?,
     };
-    let mut step = Step {
+    let mut step = StudyStep {
         id,
         search: Some(known.search),
         loaded,
@@ -99,9 +99,11 @@ pub async fn take(
         writes: Vec::new(),
         room: None,
     };
-    let before = step.beside(move |study| prints(study, &known.best)).await?;
-    if step.study().phase() == Phase::Created {
-        step.take_in(&mut conn, Event::Started).await?;
+    let before = step
+        .beside(move |study| fingerprints(study, &known.best))
+        .await?;
+    if step.study().phase() == SearchPhase::Created {
+        step.take_in(&mut conn, SearchEvent::Started).await?;
     }
     let last = |number: Option<&i64>| number.copied().unwrap_or(0);
     let seen = last(orders.last().map(|(number, _)| number));
@@ -120,12 +122,12 @@ pub async fn take(
         step.take_in_queue(&mut conn).await?;
     }
     drop(conn);
-    let left = step.left(before, taken).await?;
-    step.leave(pool, &left).await?;
-    Ok(step.search.map(|search| Known {
-        seq: left.saved.seq,
+    let changes = step.changes(before, taken).await?;
+    step.commit(pool, &changes).await?;
+    Ok(step.search.map(|search| CachedSearch {
+        seq: changes.saved.seq,
         search,
-        best: left.best,
+        best: changes.best,
         taken: last_taken,
         seen,
     }))
@@ -136,7 +138,7 @@ async fn load(
     conn: &mut PgConnection,
     id: StudyId,
     loaded: &StoredStudy,
-) -> Result<Known, StepError> {
+) -> Result<CachedSearch, StepError> {
     let (state, events) = search::state(conn, id).await?;
     let (from, seq, spec) = (loaded.state_seq, loaded.seq, loaded.document.search.clone());
     let again = tokio::task::spawn_blocking(move || {
@@ -152,7 +154,7 @@ async fn load(
                 .map_err(|source| StepError::Event { seq, source })?;
         }
         let best = study.best().iter().map(|trial| trial.number).collect();
-        Ok(Known {
+        Ok(CachedSearch {
             seq,
             search: study,
             best,
@@ -163,7 +165,7 @@ async fn load(
     again.await.map_err(StepError::Search)?
 }
 
-impl Step {
+impl StudyStep {
     pub fn study(&self) -> &Study {
         self.search
             .as_ref()
@@ -179,7 +181,7 @@ impl Step {
     async fn follow_jobs(&mut self, conn: &mut PgConnection) -> Result<(), StepError> {
         for fact in search::facts(conn, self.id).await? {
             let trial = &self.study().trials()[fact.number as usize];
-            let told = facts::told(self.study().spec(), trial, &fact);
+            let told = facts::facts(self.study().spec(), trial, &fact);
             let note = self.notes.entry(fact.number).or_default();
             note.fed_step = told.fed_step;
             note.failure = told.failure;
@@ -197,21 +199,25 @@ impl Step {
             return Ok(());
         }
         let event = match order {
-            StudyOrder::Pause => Event::Paused,
-            StudyOrder::Resume => Event::Resumed,
-            StudyOrder::Extend { trials } => Event::Extended { trials },
+            StudyOrder::Pause => SearchEvent::Paused,
+            StudyOrder::Resume => SearchEvent::Resumed,
+            StudyOrder::Extend { trials } => SearchEvent::Extended { trials },
             StudyOrder::Cancel => {
                 self.loaded.cancelled = true;
-                Event::Closed
+                SearchEvent::Closed
             }
-            StudyOrder::Propose { points } => Event::Proposed { points },
+            StudyOrder::Propose { points } => SearchEvent::Proposed { points },
             StudyOrder::Tell { told } => outside(told),
         };
         self.take_in(conn, event).await
     }
 
     /// Applies an event, and all events that follow from its actions.
-    async fn take_in(&mut self, conn: &mut PgConnection, event: Event) -> Result<(), StepError> {
+    async fn take_in(
+        &mut self,
+        conn: &mut PgConnection,
+        event: SearchEvent,
+    ) -> Result<(), StepError> {
         self.queue.push_back(event);
         self.take_in_queue(conn).await
     }
@@ -220,7 +226,7 @@ impl Step {
         while let Some(event) = self.queue.pop_front() {
             let text = serde_json::to_string(&event).expect("an event is JSON");
             let ended = match event {
-                Event::Finished { trial, .. } => Some(trial),
+                SearchEvent::Finished { trial, .. } => Some(trial),
                 _ => None,
             };
             match self.apply(event).await? {
@@ -243,24 +249,31 @@ impl Step {
     }
 
     /// A proposal may take long.
-    async fn apply(&mut self, event: Event) -> Result<Result<Vec<Action>, EventError>, StepError> {
+    async fn apply(
+        &mut self,
+        event: SearchEvent,
+    ) -> Result<Result<Vec<SearchAction>, EventError>, StepError> {
         self.beside(move |study| study.apply(event)).await
     }
 
     /// Results of the step. The Pareto front and the encoded state may take long too.
-    async fn left(&mut self, before: Vec<Print>, taken: Vec<i64>) -> Result<Left, StepError> {
+    async fn changes(
+        &mut self,
+        before: Vec<TrialFingerprint>,
+        taken: Vec<i64>,
+    ) -> Result<StudyChanges, StepError> {
         let notes = std::mem::take(&mut self.notes);
         let events = std::mem::take(&mut self.events);
         let loaded = self.loaded.clone();
-        self.beside(move |study| Left::of(study, &loaded, &before, notes, (taken, events)))
+        self.beside(move |study| StudyChanges::of(study, &loaded, &before, notes, (taken, events)))
             .await
     }
 
     /// Writes the results of the step in one transaction if the study is unchanged.
-    async fn leave(&mut self, pool: &StorePool, left: &Left) -> Result<(), StepError> {
-        if self.writes.is_empty() && left.expectations.is_empty() {
+    async fn commit(&mut self, pool: &StorePool, changes: &StudyChanges) -> Result<(), StepError> {
+        if self.writes.is_empty() && changes.expectations.is_empty() {
             let mut conn = pool.acquire().await.map_err(StoreError::from)?;
-            return if save(&mut conn, self.id, &left.saved, self.now).await? {
+            return if save(&mut conn, self.id, &changes.saved, self.now).await? {
                 Ok(())
             } else {
                 Err(StepError::Overtaken)
@@ -268,14 +281,14 @@ impl Step {
         }
         let mut tx = begin(pool).await?;
         // Locked before the jobs, because another process may have created jobs for these trials.
-        if !search::lock(&mut tx, self.id, left.saved.before).await? {
+        if !search::lock(&mut tx, self.id, changes.saved.before).await? {
             return Err(StepError::Overtaken);
         }
         self.write(&mut tx).await?;
-        let saved = save(&mut tx, self.id, &left.saved, self.now).await?;
+        let saved = save(&mut tx, self.id, &changes.saved, self.now).await?;
         assert!(saved, "the row is locked");
-        if !left.expectations.is_empty() {
-            search::expect(&mut tx, self.id, &left.expectations).await?;
+        if !changes.expectations.is_empty() {
+            search::expect(&mut tx, self.id, &changes.expectations).await?;
         }
         tx.commit().await.map_err(StoreError::from)?;
         Ok(())
@@ -299,13 +312,13 @@ impl Step {
     async fn carry_out(
         &mut self,
         conn: &mut PgConnection,
-        action: Action,
+        action: SearchAction,
     ) -> Result<(), StepError> {
         match action {
-            Action::Create { trial, from, .. } => self.create(conn, trial, from).await,
-            Action::Continue { trial, .. } => self.go_on(conn, trial).await,
-            Action::Stop { trial } => self.stop(conn, trial).await,
-            Action::Finish => {
+            SearchAction::Create { trial, from, .. } => self.create(conn, trial, from).await,
+            SearchAction::Continue { trial, .. } => self.go_on(conn, trial).await,
+            SearchAction::Stop { trial } => self.stop(conn, trial).await,
+            SearchAction::Finish => {
                 tracing::info!(study.id = %self.id, "the study has finished");
                 Ok(())
             }
@@ -314,20 +327,20 @@ impl Step {
 }
 
 /// Event of an external report on a trial.
-fn outside(told: Told) -> Event {
+fn outside(told: Told) -> SearchEvent {
     let (trial, step, values) = (told.trial, told.step, told.values);
     match told.state {
-        ToldState::Running => Event::Reported {
+        ToldState::Running => SearchEvent::Reported {
             trial,
             step,
             values,
         },
-        ToldState::Finished => Event::Finished {
+        ToldState::Finished => SearchEvent::Finished {
             trial,
             step,
             values,
             exhausted: told.exhausted,
         },
-        ToldState::Failed => Event::Failed { trial },
+        ToldState::Failed => SearchEvent::Failed { trial },
     }
 }

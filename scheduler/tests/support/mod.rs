@@ -20,13 +20,13 @@ use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_proto::session::to_node::Message as To;
-use muster_scheduler::config::Config;
 use muster_scheduler::config::Rejoin;
+use muster_scheduler::config::SchedulerConfig;
 use muster_scheduler::erasure::Erasures;
 use muster_scheduler::leader::Loops;
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
-use muster_scheduler::{clock, leader, lease, round, wakes};
+use muster_scheduler::{clock, leader, lease, notifications, round};
 use muster_store::pool::StorePool;
 use muster_store::question::OpenQuestion;
 use muster_store::study::NewStudy;
@@ -276,8 +276,8 @@ impl Store {
 }
 
 /// Settings for tests: short intervals, a short grace.
-pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
-    Config {
+pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> SchedulerConfig {
+    SchedulerConfig {
         tls: None,
         listen,
         database_url: store.database.scheduler_url.clone(),
@@ -306,18 +306,18 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
 fn lead(
     loops: &mut Loops,
     pool: &StorePool,
-    config: &Arc<Config>,
-    wakes: &wakes::Wakes,
+    config: &Arc<SchedulerConfig>,
+    notifications: &notifications::Notifications,
     metrics: &Arc<Metrics>,
 ) {
     let (own, settings, metrics) = (pool.clone(), Arc::clone(config), Arc::clone(metrics));
-    let wakes = wakes.clone();
+    let notifications = notifications.clone();
     let policy = Policy {
         start_limit: Some(config.start_limit),
         ..Policy::named(config.policy)
     };
     loops.spawn("rounds", async move {
-        round::run(&own, &policy, &settings, wakes, &metrics).await;
+        round::run(&own, &policy, &settings, notifications, &metrics).await;
     });
     let (own, settings) = (pool.clone(), Arc::clone(config));
     loops.spawn("leases", async move { lease::run(&own, &settings).await });
@@ -340,7 +340,7 @@ impl Shell {
     pub async fn start_with(
         store: &Store,
         lease_ms: u64,
-        change: impl FnOnce(&mut Config),
+        change: impl FnOnce(&mut SchedulerConfig),
     ) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
@@ -349,7 +349,7 @@ impl Shell {
         let mut config = config(address, store, lease_ms);
         change(&mut config);
         let config = Arc::new(config);
-        let (waker, wakes) = wakes::channel();
+        let (notification_listener, notifications) = notifications::channel();
         let (leads_sender, leads) = watch::channel(false);
         let (registry, erasures) = (Registry::default(), Erasures::default());
         let metrics = Arc::new(Metrics::default());
@@ -362,7 +362,7 @@ impl Shell {
         let sessions = Sessions::new(
             &pools,
             Arc::clone(&config),
-            &wakes,
+            &notifications,
             (registry.clone(), erasures.clone()),
             leads.clone(),
             Arc::clone(&metrics),
@@ -377,7 +377,7 @@ impl Shell {
             )
             .serve_with_incoming(TcpListenerStream::new(listener));
         let tasks = vec![
-            tokio::spawn(waker.run(pools.own.clone())),
+            tokio::spawn(notification_listener.run(pools.own.clone())),
             tokio::spawn(leader::campaign(config.database_url.clone(), leads_sender)),
             tokio::spawn(async move { serve.await.expect("it serves") }),
             tokio::spawn({
@@ -386,7 +386,7 @@ impl Shell {
                 async move {
                     while leader.wait_for(|leads| *leads).await.is_ok() {
                         let start = |loops: &mut Loops| {
-                            lead(loops, &pool, &config, &wakes, &metrics);
+                            lead(loops, &pool, &config, &notifications, &metrics);
                         };
                         let term = leader::term(&mut leader, leader::TERM_ENDS, start);
                         term.await.expect("a term ends as it should");

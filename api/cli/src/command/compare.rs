@@ -5,7 +5,7 @@ use super::simulation_args::{SimulationArgs, means_table, write};
 use crate::output::OutputFormat;
 use anyhow::Context as _;
 use clap::Args;
-use muster_sim::compare::{Comparison, Recorded};
+use muster_sim::compare::{PolicyComparison, RecordedRun};
 use muster_sim::measure::Summary;
 use muster_sim::picture::{cdf, curves, report};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct CompareArgs {
 
 /// Content of a file of results.
 enum Results {
-    Runs(Vec<Recorded>),
+    Runs(Vec<RecordedRun>),
     /// Measures only: sufficient for the table, but not for pictures.
     Summaries(Vec<Summary>),
 }
@@ -66,7 +66,7 @@ impl CompareArgs {
         let of_runs = runs.iter().map(|kept| Summary::of(&kept.run, &kept.rules));
         summaries.extend(of_runs);
         let comparison =
-            Comparison::of(&summaries).map_err(|error| UsageError(error.to_string()))?;
+            PolicyComparison::of(&summaries).map_err(|error| UsageError(error.to_string()))?;
         if let Some(path) = &self.html {
             write(path, &report(&runs)?)?;
         }

@@ -8,7 +8,7 @@ use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _};
 use muster_client::{Client, JobQuery};
 use muster_model::view::{JobView, TaskView};
-use muster_sim::trace::common::{self, Past};
+use muster_sim::trace::common::{self, HistoryJob};
 use std::path::PathBuf;
 use time::OffsetDateTime;
 
@@ -30,7 +30,7 @@ impl ExportTraceArgs {
         jobs.sort_by_key(|job| (job.submitted_at, job.id));
         let first = jobs.first().map(|job| job.submitted_at);
         let origin = first.unwrap_or(OffsetDateTime::UNIX_EPOCH);
-        let history: Vec<Past> = futures::stream::iter(&jobs)
+        let history: Vec<HistoryJob> = futures::stream::iter(&jobs)
             .map(|job| past(&session.client, job, origin))
             .buffered(AT_ONCE)
             .try_collect()
@@ -60,13 +60,17 @@ async fn all(client: &Client) -> anyhow::Result<Vec<JobView>> {
     }
 }
 
-async fn past(client: &Client, job: &JobView, origin: OffsetDateTime) -> anyhow::Result<Past> {
+async fn past(
+    client: &Client,
+    job: &JobView,
+    origin: OffsetDateTime,
+) -> anyhow::Result<HistoryJob> {
     let tasks = match job.started_at {
         Some(_) => client.tasks(job.id).await?,
         None => Vec::new(),
     };
     let since = |at: OffsetDateTime| (at - origin).as_seconds_f64();
-    Ok(Past {
+    Ok(HistoryJob {
         id: job.id.to_string(),
         tenant: job.tenant.clone(),
         submitted_s: since(job.submitted_at),

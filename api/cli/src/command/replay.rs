@@ -10,7 +10,7 @@ use clap::Args;
 use muster_model::view::RoundSummaryView;
 use muster_sim::core::policies::name::{PolicyName, UnknownPolicy};
 use muster_sim::core::policy::Policy;
-use muster_sim::replay::{Difference, Recorded, Replay as Replayed, replay};
+use muster_sim::replay::{Difference, Replay as Replayed, StoredRound, replay};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl ReplayArgs {
         let mut replays = Vec::new();
         for number in rounds {
             let round = session.client.round(number).await?;
-            let recorded = Recorded {
+            let recorded = StoredRound {
                 number,
                 policy: round.policy.as_ref().map(|policy| policy.get()),
                 snapshot: round.snapshot.get(),

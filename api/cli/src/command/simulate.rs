@@ -3,7 +3,7 @@
 use super::simulation_args::{SimulationArgs, means_table, runs_table, write};
 use crate::output::OutputFormat;
 use clap::{Args, ValueEnum};
-use muster_sim::compare::{Comparison, Recorded, labels};
+use muster_sim::compare::{PolicyComparison, RecordedRun, labels};
 use muster_sim::measure::Summary;
 use muster_sim::picture::{Paint, gantt};
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ fn tables(summaries: &[Summary]) -> String {
     let mut text = runs_table(summaries);
     let workloads: BTreeSet<&str> = summaries.iter().map(|s| s.workload.as_str()).collect();
     if workloads.len() > 1
-        && let Ok(comparison) = Comparison::of(summaries)
+        && let Ok(comparison) = PolicyComparison::of(summaries)
     {
         text.push_str("\n\n");
         text.push_str(&means_table(&comparison));
@@ -76,7 +76,7 @@ fn tables(summaries: &[Summary]) -> String {
     text
 }
 
-fn draw(path: &Path, colour: Colour, recorded: &[Recorded]) -> anyhow::Result<()> {
+fn draw(path: &Path, colour: Colour, recorded: &[RecordedRun]) -> anyhow::Result<()> {
     let paint = match colour {
         Colour::Application => Paint::Application,
         Colour::Tenant => Paint::Tenant,

@@ -6,14 +6,16 @@ use crate::output::table;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use muster_sim::compare::{Comparison, Recorded, labels};
+use muster_sim::compare::{PolicyComparison, RecordedRun, labels};
+use muster_sim::contestants::contestant;
 use muster_sim::core::policies::name::PolicyName;
 use muster_sim::core::policy::Slicing;
-use muster_sim::lineup::contestant;
 use muster_sim::live;
 use muster_sim::measure::Summary;
-use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, Terms, run};
-use muster_sim::run::Run;
+use muster_sim::reference_simulators::{
+    Cluster, NodeGroup, Profiles, ReferenceSettings, SimulatorRules, run,
+};
+use muster_sim::run::SimulationRun;
 use muster_sim::trace::{self, Workload};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -83,7 +85,7 @@ impl SimulationArgs {
     ///
     /// # Errors
     /// [`UsageError`] if an input is wrong.
-    pub fn run(&self) -> anyhow::Result<Vec<Recorded>> {
+    pub fn run(&self) -> anyhow::Result<Vec<RecordedRun>> {
         self.validate()?;
         let profiles = self.profiles.as_deref().map(Profiles::read);
         let profiles = profiles
@@ -116,7 +118,7 @@ impl SimulationArgs {
                     }
                     (_, profiles) => self.live(profiles.as_ref(), workload, policy, &bar),
                 };
-                run.map(|run| Recorded {
+                run.map(|run| RecordedRun {
                     rules: self.rules.name().to_owned(),
                     run,
                 })
@@ -169,22 +171,22 @@ impl SimulationArgs {
 
     fn as_peers(
         &self,
-        rules: Rules,
+        rules: SimulatorRules,
         profiles: &Profiles,
         workload: &Workload,
         policy: &str,
         bar: &ProgressBar,
-    ) -> anyhow::Result<Run> {
+    ) -> anyhow::Result<SimulationRun> {
         let contestant = contestant(policy)?;
         let mut finished = 0;
         let run = run(
             profiles,
             workload,
             &self.cluster,
-            &Terms {
+            &ReferenceSettings {
                 rules,
                 interference: self.interference.unwrap_or(0.0),
-                until_s: self.until.unwrap_or(Terms::UNTIL_S),
+                until_s: self.until.unwrap_or(ReferenceSettings::UNTIL_S),
             },
             &contestant,
             // CPU time of this thread, so that parallel runs do not count.
@@ -203,8 +205,8 @@ impl SimulationArgs {
         workload: &Workload,
         policy: &str,
         bar: &ProgressBar,
-    ) -> anyhow::Result<Run> {
-        let terms = live::Terms {
+    ) -> anyhow::Result<SimulationRun> {
+        let settings = live::LiveRunSettings {
             policy: live_policy(policy)?,
             is_elastic: self.elastic,
             slicing: self.turns.map(|seconds| Slicing {
@@ -212,14 +214,14 @@ impl SimulationArgs {
                 suspended_per_gpu: SUSPENDED_PER_GPU,
             }),
             packs: self.packing,
-            until_s: self.until.unwrap_or(live::Terms::UNTIL_S),
+            until_s: self.until.unwrap_or(live::LiveRunSettings::UNTIL_S),
         };
         let mut finished = 0;
         let run = live::run(
             profiles,
             workload,
             &self.cluster,
-            &terms,
+            &settings,
             &mut clock::thread_s,
             &mut |ended| {
                 bar.inc((ended - finished) as u64);
@@ -243,10 +245,10 @@ fn live_policy(name: &str) -> anyhow::Result<PolicyName> {
 
 impl RuleSet {
     /// Returns the rules of the artefact; `None` for Muster's own rules.
-    fn peers(self) -> Option<Rules> {
+    fn peers(self) -> Option<SimulatorRules> {
         match self {
-            Self::Pollux => Some(Rules::Pollux),
-            Self::Sia => Some(Rules::Sia),
+            Self::Pollux => Some(SimulatorRules::Pollux),
+            Self::Sia => Some(SimulatorRules::Sia),
             Self::Live => None,
         }
     }
@@ -324,7 +326,7 @@ pub fn runs_table(summaries: &[Summary]) -> String {
 
 /// Returns a table with one line per policy, with means over the workloads.
 #[must_use]
-pub fn means_table(comparison: &Comparison) -> String {
+pub fn means_table(comparison: &PolicyComparison) -> String {
     let header = [
         "policy", "mean jct", "/best", "/bound", "p50", "p90", "p99", "makespan", "gpu-h",
         "in use", "restarts", "ftf mean", "ftf max", "dec. ms", "p99 ms", "bound",

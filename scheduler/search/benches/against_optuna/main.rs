@@ -10,7 +10,7 @@
 mod functions;
 
 use functions::{Function, functions};
-use muster_search::{Action, Event, Study};
+use muster_search::{SearchAction, SearchEvent, Study};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -103,9 +103,9 @@ fn study(searcher: serde_json::Value, trials: u32, function: &Function, seed: u6
 /// Smallest value found with one trial at a time.
 fn best(searcher: &str, budget: u32, function: &Function, seed: u64) -> f64 {
     let mut study = study(json!({"kind": searcher}), budget, function, seed);
-    let mut actions = study.apply(Event::Started).expect("may begin");
+    let mut actions = study.apply(SearchEvent::Started).expect("may begin");
     let mut best = f64::INFINITY;
-    while let Some(Action::Create {
+    while let Some(SearchAction::Create {
         trial, parameters, ..
     }) = actions.pop()
     {
@@ -116,8 +116,8 @@ fn best(searcher: &str, budget: u32, function: &Function, seed: u64) -> f64 {
     best
 }
 
-fn tell(study: &mut Study, trial: u32, value: f64) -> Vec<Action> {
-    let event = Event::Finished {
+fn tell(study: &mut Study, trial: u32, value: f64) -> Vec<SearchAction> {
+    let event = SearchEvent::Finished {
         trial,
         step: 1,
         values: vec![value],
@@ -204,11 +204,11 @@ fn throughput() {
                 _ => json!({"kind": searcher, "startup": trials}),
             };
             let mut study = study(kind, trials + 11, &function, 1);
-            let mut actions = study.apply(Event::Started).expect("may begin");
+            let mut actions = study.apply(SearchEvent::Started).expect("may begin");
             let mut times = Vec::new();
             let mut bits = 1u64;
             for n in 0..trials + 10 {
-                let Some(Action::Create { trial, .. }) = actions.pop() else {
+                let Some(SearchAction::Create { trial, .. }) = actions.pop() else {
                     break;
                 };
                 bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

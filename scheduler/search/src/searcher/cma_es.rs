@@ -3,17 +3,17 @@
 //! parameters, so mixed spaces work. In a space of numbers only, a quadratic surrogate replaces the
 //! rest of a generation as long as it ranks results correctly.
 
-use super::quadratic::{Quadratic, Row, rows_wanted};
+use super::quadratic::{Quadratic, QuadraticSample, rows_wanted};
 use super::{spread, tpe};
-use crate::random::{Draw, Purpose};
-use crate::study::Record;
+use crate::random::{Purpose, StudyRng};
+use crate::study::StudyRecord;
 use crate::trial::TrialNumber;
 use muster_model::study::{Domain, Point, Space};
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct CmaEsState {
     /// Ordered dimensions of the space.
     axes: Vec<usize>,
     population: usize,
@@ -27,8 +27,8 @@ pub(crate) struct Memory {
     generation: u32,
     restarts: u32,
     /// Places of trials without a result.
-    asked: Vec<Asked>,
-    told: Vec<Told>,
+    asked: Vec<PendingCandidate>,
+    told: Vec<EvaluatedCandidate>,
     /// Remaining places of the generation, the most promising last.
     queue: Vec<Vec<f64>>,
 }
@@ -37,13 +37,13 @@ pub(crate) struct Memory {
 const BELIEVED: f64 = 0.85;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct PendingCandidate {
     trial: TrialNumber,
     place: Vec<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Told {
+struct EvaluatedCandidate {
     place: Vec<f64>,
     loss: f64,
 }
@@ -85,15 +85,17 @@ impl Constants {
             .min((1.0 - c_1 - c_mu) / (dims * c_mu));
         let plus: f64 = raw.iter().filter(|w| **w > 0.0).sum();
         let minus: f64 = raw.iter().filter(|w| **w < 0.0).map(|w| -w).sum();
-        let weigh = |w: &f64| {
-            if *w >= 0.0 {
-                w / plus
-            } else {
-                limit * w / minus
-            }
-        };
         Self {
-            weights: raw.iter().map(weigh).collect(),
+            weights: raw
+                .iter()
+                .map(|w| {
+                    if *w >= 0.0 {
+                        w / plus
+                    } else {
+                        limit * w / minus
+                    }
+                })
+                .collect(),
             mu,
             mu_eff,
             c_sigma,
@@ -106,13 +108,14 @@ impl Constants {
     }
 }
 
-impl Memory {
+impl CmaEsState {
     pub(super) fn new(space: &Space, population: Option<u32>, sigma: f64) -> Self {
-        let number = |d: &usize| !matches!(space.dimensions[*d].domain, Domain::Categorical { .. });
-        let axes: Vec<usize> = (0..space.len()).filter(number).collect();
+        let axes: Vec<usize> = (0..space.len())
+            .filter(|d| !matches!(space.dimensions[*d].domain, Domain::Categorical { .. }))
+            .collect();
         let n = axes.len();
         let usual = 4 + (3.0 * (n.max(1) as f64).ln()) as usize;
-        let mut memory = Self {
+        let mut state = Self {
             axes,
             population: population.map_or(usual, |p| p as usize),
             first_sigma: sigma,
@@ -127,8 +130,8 @@ impl Memory {
             told: Vec::new(),
             queue: Vec::new(),
         };
-        memory.begin(vec![0.5; n]);
-        memory
+        state.begin(vec![0.5; n]);
+        state
     }
 
     fn begin(&mut self, mean: Vec<f64>) {
@@ -146,62 +149,62 @@ impl Memory {
 
     pub(super) fn suggest(
         &mut self,
-        record: &Record,
+        record: &StudyRecord,
         number: TrialNumber,
-        draw: &mut Draw,
+        rng: &mut StudyRng,
     ) -> Option<Point> {
         let mixed = self.axes.len() < record.space.len();
         if self.axes.is_empty() {
-            return tpe::suggest(record, 24, draw);
+            return tpe::suggest(record, 24, rng);
         }
         let eigen = self.eigen();
         if !mixed && self.queue.is_empty() {
-            self.draw_generation(record, &eigen, draw);
+            self.draw_generation(record, &eigen, rng);
         }
         for _ in 0..1000 {
             let mut point = if !mixed {
                 vec![Some(0.0); record.space.len()]
             } else if (number as usize) < 10 {
-                spread(record, number, draw)?
+                spread(record, number, rng)?
             } else {
-                tpe::suggest(record, 24, draw)?
+                tpe::suggest(record, 24, rng)?
             };
             let place = self.queue.pop();
-            let place = place.unwrap_or_else(|| self.sample(&eigen, draw));
+            let place = place.unwrap_or_else(|| self.sample(&eigen, rng));
             for (&d, unit) in self.axes.iter().zip(&place) {
                 point[d] = Some(record.space.dimensions[d].domain.at(*unit));
             }
             record.space.prune(&mut point);
             if record.space.allows(&point) {
-                self.asked.push(Asked {
+                self.asked.push(PendingCandidate {
                     trial: number,
                     place,
                 });
                 return Some(point);
             }
         }
-        spread(record, number, draw)
+        spread(record, number, rng)
     }
 
     /// Draws the places of a generation, ordered so that the best ones by the quadratic are at the
     /// end of the queue.
     fn draw_generation(
         &mut self,
-        record: &Record,
+        record: &StudyRecord,
         eigen: &SymmetricEigen<f64, nalgebra::Dyn>,
-        draw: &mut Draw,
+        rng: &mut StudyRng,
     ) {
-        let places = (0..self.population).map(|_| self.sample(eigen, draw));
+        let places = (0..self.population).map(|_| self.sample(eigen, rng));
         self.queue = places.collect();
         if let Some((model, _)) = self.model(record) {
-            let worse = |a: &Vec<f64>, b: &Vec<f64>| model.at(b).total_cmp(&model.at(a));
-            self.queue.sort_by(worse);
+            self.queue
+                .sort_by(|a, b| model.at(b).total_cmp(&model.at(a)));
         }
     }
 
     /// Quadratic through the newest trials, with their rows; `None` in a mixed space or with too
     /// few rows.
-    fn model(&self, record: &Record) -> Option<(Quadratic, Vec<Row>)> {
+    fn model(&self, record: &StudyRecord) -> Option<(Quadratic, Vec<QuadraticSample>)> {
         let n = self.axes.len();
         if n < record.space.len() {
             return None;
@@ -209,12 +212,12 @@ impl Memory {
         let newest = record.trials.iter().rev().filter_map(|trial| {
             let pairs = record.space.dimensions.iter().zip(&trial.point);
             let place = pairs.map(|(d, v)| v.map(|v| d.domain.unit(v)));
-            Some(Row {
+            Some(QuadraticSample {
                 place: place.collect::<Option<Vec<f64>>>()?,
                 loss: trial.loss().filter(|l| *l < f64::MAX)?,
             })
         });
-        let mut rows: Vec<Row> = newest.take(rows_wanted(n)).collect();
+        let mut rows: Vec<QuadraticSample> = newest.take(rows_wanted(n)).collect();
         let model = Quadratic::fit(&rows, &self.mean, self.sigma)?;
         rows.truncate(self.population.max(15));
         Some((model, rows))
@@ -222,7 +225,7 @@ impl Memory {
 
     /// Takes the rest of the generation from the quadratic if it has ranked the newest trials
     /// correctly.
-    fn complete_by_model(&mut self, record: &Record) {
+    fn complete_by_model(&mut self, record: &StudyRecord) {
         if self.told.len() < 1 + self.population / 5 || self.queue.is_empty() {
             return;
         }
@@ -234,7 +237,7 @@ impl Memory {
         }
         for place in std::mem::take(&mut self.queue) {
             let loss = model.at(&place);
-            self.told.push(Told { place, loss });
+            self.told.push(EvaluatedCandidate { place, loss });
         }
     }
 
@@ -245,12 +248,12 @@ impl Memory {
 
     /// Place within 0 and 1. A place outside is drawn again, so that trials do not accumulate at
     /// the edges.
-    fn sample(&self, eigen: &SymmetricEigen<f64, nalgebra::Dyn>, draw: &mut Draw) -> Vec<f64> {
+    fn sample(&self, eigen: &SymmetricEigen<f64, nalgebra::Dyn>, rng: &mut StudyRng) -> Vec<f64> {
         let n = self.axes.len();
         let mut place = vec![0.0; n];
         for _ in 0..100 {
             let z = DVector::from_fn(n, |i, _| {
-                eigen.eigenvalues[i].max(0.0).sqrt() * draw.normal()
+                eigen.eigenvalues[i].max(0.0).sqrt() * rng.normal()
             });
             let step = &eigen.eigenvectors * z;
             for i in 0..n {
@@ -264,7 +267,7 @@ impl Memory {
     }
 
     /// Records that a trial has completed its first rung, at which all trials are comparable.
-    pub(super) fn tell(&mut self, record: &Record, number: TrialNumber) {
+    pub(super) fn tell(&mut self, record: &StudyRecord, number: TrialNumber) {
         let Some(at) = self.asked.iter().position(|a| a.trial == number) else {
             return;
         };
@@ -276,7 +279,7 @@ impl Memory {
             return;
         };
         let place = asked.place;
-        self.told.push(Told { place, loss });
+        self.told.push(EvaluatedCandidate { place, loss });
         self.complete_by_model(record);
         if self.told.len() >= self.population && !self.axes.is_empty() {
             self.told.sort_by(|a, b| a.loss.total_cmp(&b.loss));
@@ -349,8 +352,8 @@ impl Memory {
             self.restarts += 1;
             self.population *= 2;
             let n = self.axes.len();
-            let mut draw = Draw::new(seed, Purpose::Restart, u64::from(self.restarts));
-            let mean = (0..n).map(|_| draw.unit()).collect();
+            let mut rng = StudyRng::new(seed, Purpose::Restart, u64::from(self.restarts));
+            let mean = (0..n).map(|_| rng.unit()).collect();
             self.begin(mean);
         }
     }
@@ -358,9 +361,9 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::Memory;
+    use super::CmaEsState;
     use crate::study::Study;
-    use crate::{Action, Event};
+    use crate::{SearchAction, SearchEvent};
     use muster_model::study::{SearchSpec, Space};
     use serde_json::json;
 
@@ -381,13 +384,13 @@ mod tests {
     #[test]
     fn restarts_begin_at_different_places_given_by_seed() {
         let restarted = |seed: u64, times: u32| {
-            let mut memory = Memory::new(&space(), None, 0.25);
+            let mut state = CmaEsState::new(&space(), None, 0.25);
             for _ in 0..times {
-                memory.sigma = 0.0;
-                memory.restart_if_stuck(seed);
+                state.sigma = 0.0;
+                state.restart_if_stuck(seed);
             }
-            assert_eq!(memory.restarts, times);
-            memory.mean
+            assert_eq!(state.restarts, times);
+            state.mean
         };
         assert_eq!(restarted(1, 1), restarted(1, 1));
         assert_ne!(restarted(1, 1), restarted(2, 1));
@@ -397,14 +400,14 @@ mod tests {
     #[test]
     fn failed_trials_do_not_block_generation() {
         let mut study = Study::new(spec(1)).expect("valid");
-        let mut queue = study.apply(Event::Started).expect("may begin");
+        let mut queue = study.apply(SearchEvent::Started).expect("may begin");
         while let Some(action) = queue.pop() {
-            let Action::Create { trial, .. } = action else {
+            let SearchAction::Create { trial, .. } = action else {
                 continue;
             };
             let event = match trial % 3 {
-                0 => Event::Failed { trial },
-                _ => Event::Finished {
+                0 => SearchEvent::Failed { trial },
+                _ => SearchEvent::Finished {
                     trial,
                     step: 1,
                     values: vec![f64::from(trial)],

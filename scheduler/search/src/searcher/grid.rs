@@ -28,7 +28,9 @@ fn at(space: &Space, mut number: u64) -> Option<Point> {
     space.prune(&mut point);
     // Among points that differ only in pruned parameters, the one with zeros there is the
     // representative.
-    let same = |(value, digit): (&Option<f64>, &u64)| value.is_some() || *digit == 0;
-    let first = point.iter().zip(&digits).all(same);
+    let first = point
+        .iter()
+        .zip(&digits)
+        .all(|(value, digit)| value.is_some() || *digit == 0);
     (first && space.allows(&point)).then_some(point)
 }

@@ -1,5 +1,5 @@
 //! Searchers, one file each, which propose trials. A searcher reads all trials and stores in
-//! [`Memory`] only additional state.
+//! [`SearcherState`] only additional state.
 
 mod cma_es;
 mod evolution;
@@ -10,25 +10,25 @@ mod sobol;
 mod sobol_directions;
 mod tpe;
 
-use crate::random::{Draw, Purpose};
-use crate::study::Record;
+use crate::random::{Purpose, StudyRng};
+use crate::study::StudyRecord;
 use crate::trial::TrialNumber;
 use muster_model::study::{Point, SearchSpec, Searcher, Space};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Memory {
+pub(crate) enum SearcherState {
     /// Next point of a grid or of a sequence.
     Next(u64),
     Nothing,
-    Gp(gp::Memory),
-    CmaEs(Box<cma_es::Memory>),
+    Gp(gp::GpState),
+    CmaEs(Box<cma_es::CmaEsState>),
 }
 
 /// Maximum number of draws before the search assumes that the constraints allow no point.
 const MAX_DRAWS: u32 = 20_000;
 
-impl Memory {
+impl SearcherState {
     pub(crate) fn new(spec: &SearchSpec, space: &Space) -> Self {
         match spec.searcher {
             Searcher::Grid {} | Searcher::Sobol {} => Self::Next(0),
@@ -36,16 +36,16 @@ impl Memory {
             | Searcher::External {}
             | Searcher::Tpe { .. }
             | Searcher::Evolution { .. } => Self::Nothing,
-            Searcher::Gp { .. } => Self::Gp(gp::Memory::default()),
+            Searcher::Gp { .. } => Self::Gp(gp::GpState::default()),
             Searcher::CmaEs { population, sigma } => {
-                Self::CmaEs(Box::new(cma_es::Memory::new(space, population, sigma)))
+                Self::CmaEs(Box::new(cma_es::CmaEsState::new(space, population, sigma)))
             }
         }
     }
 
     /// Point for the trial with this number; `None` if there is none.
-    pub(crate) fn suggest(&mut self, record: &Record, number: TrialNumber) -> Option<Point> {
-        let mut draw = Draw::new(record.spec.seed, Purpose::Suggest, number.into());
+    pub(crate) fn suggest(&mut self, record: &StudyRecord, number: TrialNumber) -> Option<Point> {
+        let mut rng = StudyRng::new(record.spec.seed, Purpose::Suggest, number.into());
         match (self, record.spec.searcher) {
             (Self::Next(next), Searcher::Grid {}) => grid::next(&record.space, next),
             (Self::Next(next), _) => {
@@ -66,9 +66,9 @@ impl Memory {
                 },
             ) => {
                 if number < startup {
-                    return spread(record, number, &mut draw);
+                    return spread(record, number, &mut rng);
                 }
-                tpe::suggest(record, candidates as usize, &mut draw)
+                tpe::suggest(record, candidates as usize, &mut rng)
             }
             (
                 Self::Nothing,
@@ -76,39 +76,39 @@ impl Memory {
                     population,
                     tournament,
                 },
-            ) => evolution::suggest(record, population as usize, tournament as usize, &mut draw),
+            ) => evolution::suggest(record, population as usize, tournament as usize, &mut rng),
             // An external searcher has already chosen its points. Without one there is no trial to
             // create.
             (Self::Nothing, Searcher::External {}) => None,
-            (Self::Nothing, _) => anywhere(record, &mut draw),
-            (Self::Gp(memory), Searcher::Gp { startup }) if number >= startup => {
-                memory.suggest(record, &mut draw)
+            (Self::Nothing, _) => anywhere(record, &mut rng),
+            (Self::Gp(state), Searcher::Gp { startup }) if number >= startup => {
+                state.suggest(record, &mut rng)
             }
-            (Self::Gp(_), _) => spread(record, number, &mut draw),
-            (Self::CmaEs(memory), _) => memory.suggest(record, number, &mut draw),
+            (Self::Gp(_), _) => spread(record, number, &mut rng),
+            (Self::CmaEs(state), _) => state.suggest(record, number, &mut rng),
         }
     }
 
     /// Records that a trial has completed a rung.
-    pub(crate) fn tell(&mut self, record: &Record, number: TrialNumber) {
-        if let Self::CmaEs(memory) = self {
-            memory.tell(record, number);
+    pub(crate) fn tell(&mut self, record: &StudyRecord, number: TrialNumber) {
+        if let Self::CmaEs(state) = self {
+            state.tell(record, number);
         }
     }
 }
 
 /// Uniformly drawn point that the constraints allow.
-fn anywhere(record: &Record, draw: &mut Draw) -> Option<Point> {
+fn anywhere(record: &StudyRecord, rng: &mut StudyRng) -> Option<Point> {
     (0..MAX_DRAWS)
-        .map(|_| draw.point(&record.space))
+        .map(|_| rng.point(&record.space))
         .find(|point| record.space.allows(point))
 }
 
 /// Point of a scrambled Sobol sequence, or a random one if the constraints forbid it.
-fn spread(record: &Record, number: TrialNumber, draw: &mut Draw) -> Option<Point> {
+fn spread(record: &StudyRecord, number: TrialNumber, rng: &mut StudyRng) -> Option<Point> {
     let point = sobol::point(&record.space, record.spec.seed, number.into());
     if record.space.allows(&point) {
         return Some(point);
     }
-    anywhere(record, draw)
+    anywhere(record, rng)
 }

@@ -12,7 +12,7 @@ pub(super) struct Quadratic {
 }
 
 /// Measured place.
-pub(super) struct Row {
+pub(super) struct QuadraticSample {
     pub place: Vec<f64>,
     pub loss: f64,
 }
@@ -25,7 +25,7 @@ pub(super) fn rows_wanted(n: usize) -> usize {
 impl Quadratic {
     /// Weighted least squares over the rows; better rows weigh more. `None` if there are too few
     /// rows for squares, or if they do not determine it.
-    pub(super) fn fit(rows: &[Row], centre: &[f64], unit: f64) -> Option<Self> {
+    pub(super) fn fit(rows: &[QuadraticSample], centre: &[f64], unit: f64) -> Option<Self> {
         let n = centre.len();
         let all = 1 + n + n * (n + 1) / 2;
         let full = rows.len() as f64 >= 1.1 * all as f64;
@@ -67,7 +67,7 @@ impl Quadratic {
     }
 
     /// Kendall's rank correlation (-1 to 1) between the quadratic and the results.
-    pub(super) fn agreement(&self, rows: &[Row]) -> f64 {
+    pub(super) fn agreement(&self, rows: &[QuadraticSample]) -> f64 {
         let guessed: Vec<f64> = rows.iter().map(|r| self.at(&r.place)).collect();
         let mut sum = 0.0;
         for i in 0..rows.len() {
@@ -105,12 +105,12 @@ mod tests {
     #[test]
     fn fit_recovers_quadratic_and_ranks_its_rows() {
         let bowl = |p: &[f64]| 3.0 + p[0] - 2.0 * p[0] * p[1] + 4.0 * p[1] * p[1] + p[2] * p[2];
-        let rows: Vec<Row> = (0..24)
+        let rows: Vec<QuadraticSample> = (0..24)
             .map(|i| {
                 let along = |step: f64| (f64::from(i) * step).fract();
                 let place = vec![along(0.819_172_5), along(0.671_043_6), along(0.549_700_5)];
                 let loss = bowl(&place);
-                Row { place, loss }
+                QuadraticSample { place, loss }
             })
             .collect();
         let model = Quadratic::fit(&rows, &[0.4, 0.5, 0.6], 0.2).expect("enough rows");

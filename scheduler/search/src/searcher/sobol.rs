@@ -3,7 +3,7 @@
 //! keeps the points evenly spread.
 
 use super::sobol_directions::DIRECTIONS;
-use crate::random::{Draw, Purpose};
+use crate::random::{Purpose, StudyRng};
 use muster_model::study::{Point, Space};
 
 const BITS: u32 = 32;
@@ -19,10 +19,10 @@ pub(super) fn point(space: &Space, seed: u64, index: u64) -> Point {
 
 /// Coordinates of point `index`, each 0 to below 1.
 pub(super) fn units(dimensions: usize, seed: u64, index: u64) -> Vec<f64> {
-    let mut draw = Draw::new(seed, Purpose::Scramble, 0);
+    let mut rng = StudyRng::new(seed, Purpose::Scramble, 0);
     (0..dimensions)
         .map(|d| {
-            let key = draw.bits() as u32;
+            let key = rng.bits() as u32;
             let bits = scramble(raw(d, index as u32), key);
             (f64::from(bits) + 0.5) / 2f64.powi(BITS as i32)
         })

@@ -2,10 +2,10 @@
 //! Tuning). A free slot promotes the best trial of the highest rung with a promotable trial.
 //! Otherwise it starts a new trial at the lowest rung.
 
-use super::{Birth, Next, by_loss, rung_budget, waits};
-use crate::study::Record;
+use super::{Birth, NextTrial, by_loss, rung_budget, waits};
+use crate::study::StudyRecord;
 
-pub(super) fn next(record: &Record, min: u64, eta: u32) -> Next {
+pub(super) fn next(record: &StudyRecord, min: u64, eta: u32) -> NextTrial {
     let max = record.spec.budget.max;
     let highest = record
         .trials
@@ -24,11 +24,11 @@ pub(super) fn next(record: &Record, min: u64, eta: u32) -> Next {
             .filter(|n| waits(record, *n) && record.trials[*n as usize].rungs.len() == rung + 1);
         if let Some(trial) = free.next() {
             let budget = rung_budget(min, eta, rung as u32 + 1, max);
-            return Next::Continue { trial, budget };
+            return NextTrial::Continue { trial, budget };
         }
     }
     if record.may_create() {
-        return Next::Create(Birth::of_budget(min.min(max)));
+        return NextTrial::Create(Birth::of_budget(min.min(max)));
     }
-    Next::Wait
+    NextTrial::Wait
 }

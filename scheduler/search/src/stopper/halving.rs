@@ -1,15 +1,15 @@
 //! Successive halving (Jamieson and Talwalkar) and Hyperband (Li et al.): cohorts that complete a
 //! rung together.
 
-use super::{Birth, Next, by_loss, rung_budget, waits};
-use crate::study::Record;
-use crate::trial::{Trial, TrialNumber, TrialState};
+use super::{Birth, NextTrial, by_loss, rung_budget, waits};
+use crate::study::StudyRecord;
+use crate::trial::{SearchTrial, TrialNumber, TrialState};
 use muster_model::study::Stopper;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct HalvingState {
     cohorts: Vec<Cohort>,
     /// Trials that continue as soon as a slot is free.
     promoted: VecDeque<TrialNumber>,
@@ -27,8 +27,8 @@ struct Cohort {
     ended: bool,
 }
 
-impl Memory {
-    pub(super) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
+impl HalvingState {
+    pub(super) fn next(&mut self, record: &StudyRecord) -> (NextTrial, Vec<TrialNumber>) {
         // A user may have stopped a promoted trial.
         self.promoted.retain(|n| waits(record, *n));
         let mut stopped = Vec::new();
@@ -40,10 +40,10 @@ impl Memory {
             let entry = &record.trials[trial as usize];
             let first = self.cohorts[entry.bracket as usize].first;
             let budget = rung_budget(first, eta(record), entry.rung + 1, max);
-            return (Next::Continue { trial, budget }, stopped);
+            return (NextTrial::Continue { trial, budget }, stopped);
         }
         if !record.may_create() {
-            return (Next::Wait, stopped);
+            return (NextTrial::Wait, stopped);
         }
         if self.cohorts.last().is_none_or(|c| c.created >= c.size) {
             self.open(record);
@@ -55,11 +55,11 @@ impl Memory {
             bracket,
             ..Birth::of_budget(cohort.first)
         };
-        (Next::Create(birth), stopped)
+        (NextTrial::Create(birth), stopped)
     }
 
     /// Ends a rung if all its members have results: the best continue, the others stop.
-    fn advance(&mut self, record: &Record, index: usize, stopped: &mut Vec<TrialNumber>) {
+    fn advance(&mut self, record: &StudyRecord, index: usize, stopped: &mut Vec<TrialNumber>) {
         let cohort = &mut self.cohorts[index];
         let full = cohort.created >= cohort.size || !record.may_create();
         if cohort.ended || (cohort.rung == 0 && !full) {
@@ -67,8 +67,8 @@ impl Memory {
         }
         let rung = cohort.rung as usize;
         let members = record.trials.iter().filter(|t| t.bracket == index as u32);
-        let reached: Vec<&Trial> = members.filter(|t| t.rung as usize >= rung).collect();
-        let open = |t: &&Trial| {
+        let reached: Vec<&SearchTrial> = members.filter(|t| t.rung as usize >= rung).collect();
+        let open = |t: &&SearchTrial| {
             t.holds_slot() || (t.rungs.len() <= rung && t.state == TrialState::Waiting)
         };
         if self.queues(record, index) || reached.iter().any(open) {
@@ -97,12 +97,12 @@ impl Memory {
 
     /// Whether a promoted trial of the cohort has no slot yet. Its rung has not risen, so its state
     /// does not show that it belongs to the next rung.
-    fn queues(&self, record: &Record, index: usize) -> bool {
+    fn queues(&self, record: &StudyRecord, index: usize) -> bool {
         let bracket = |n: &TrialNumber| record.trials[*n as usize].bracket;
         self.promoted.iter().any(|n| bracket(n) == index as u32)
     }
 
-    fn open(&mut self, record: &Record) {
+    fn open(&mut self, record: &StudyRecord) {
         let left = record.limit - record.trials.len() as u32;
         let max = record.spec.budget.max;
         let (size, first) = match record.spec.stopper {
@@ -127,7 +127,7 @@ impl Memory {
     }
 }
 
-fn eta(record: &Record) -> u32 {
+fn eta(record: &StudyRecord) -> u32 {
     match record.spec.stopper {
         Stopper::SuccessiveHalving { eta, .. } | Stopper::Hyperband { eta, .. } => eta,
         _ => unreachable!("only these two keep cohorts"),

@@ -2,15 +2,15 @@
 //! extrapolated. Trials that probably reach the target are promising and keep slots of their own.
 //! Hopeless trials stop. All others are opportunities and run in rotation.
 
-use super::{Birth, Next};
-use crate::curve::{Curve, chance_to_reach};
-use crate::study::Record;
+use super::{Birth, NextTrial};
+use crate::curve::{LearningCurve, chance_to_reach};
+use crate::study::StudyRecord;
 use crate::trial::{TrialNumber, TrialState};
 use muster_model::study::Stopper;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct HyperDriveState {
     /// Waiting trials in the order of their arrival, with the probability to reach the target.
     waiting: Vec<(TrialNumber, f64)>,
 }
@@ -18,8 +18,8 @@ pub(crate) struct Memory {
 /// Probability of a trial that cannot be judged yet: an opportunity, as any new trial.
 const UNKNOWN: f64 = 0.5;
 
-impl Memory {
-    pub(super) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+impl HyperDriveState {
+    pub(super) fn judge(&mut self, record: &StudyRecord, number: TrialNumber) -> Vec<TrialNumber> {
         let Stopper::HyperDrive {
             hopeless,
             min_points,
@@ -38,7 +38,7 @@ impl Memory {
         }
         let objective = &record.spec.objectives[0];
         let target = objective.goal.as_loss(objective.target.unwrap_or(f64::MIN));
-        let curve = Curve::of(trial);
+        let curve = LearningCurve::of(trial);
         let chance = chance_to_reach(&curve, record.spec.budget.max as f64, target);
         if chance < hopeless {
             return vec![number];
@@ -48,7 +48,7 @@ impl Memory {
     }
 
     /// Promising trials first, then new ones, then the others in rotation.
-    pub(super) fn next(&mut self, record: &Record) -> Next {
+    pub(super) fn next(&mut self, record: &StudyRecord) -> NextTrial {
         let Stopper::HyperDrive { boundary, .. } = record.spec.stopper else {
             unreachable!("only HyperDrive has boundaries");
         };
@@ -65,16 +65,16 @@ impl Memory {
         let turn = match promising {
             Some((index, _)) => index,
             None if record.may_create() => {
-                return Next::Create(Birth::of_budget(boundary.min(max)));
+                return NextTrial::Create(Birth::of_budget(boundary.min(max)));
             }
-            None if self.waiting.is_empty() => return Next::Wait,
+            None if self.waiting.is_empty() => return NextTrial::Wait,
             None => 0,
         };
         let (trial, _) = self.waiting.remove(turn);
         let budget = record.trials[trial as usize]
             .budget
             .saturating_add(boundary);
-        Next::Continue {
+        NextTrial::Continue {
             trial,
             budget: budget.min(max),
         }

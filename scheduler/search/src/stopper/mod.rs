@@ -1,5 +1,5 @@
 //! Rules for the budgets of trials, one file per rule. A rule reads all trials and stores in
-//! [`Memory`] only additional state.
+//! [`StopperState`] only additional state.
 
 mod asha;
 mod halving;
@@ -7,13 +7,13 @@ mod hyper_drive;
 mod median;
 mod pbt;
 
-use crate::study::Record;
-use crate::trial::{Source, TrialNumber, TrialState};
+use crate::study::StudyRecord;
+use crate::trial::{TrialCheckpoint, TrialNumber, TrialState};
 use muster_model::study::{Point, SearchSpec, Stopper};
 use serde::{Deserialize, Serialize};
 
 /// Use of a free slot.
-pub(crate) enum Next {
+pub(crate) enum NextTrial {
     Continue {
         trial: TrialNumber,
         budget: u64,
@@ -30,15 +30,15 @@ pub(crate) struct Birth {
     pub bracket: u32,
     /// Chosen by the searcher if `None`.
     pub point: Option<Point>,
-    pub from: Option<Source>,
+    pub from: Option<TrialCheckpoint>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Memory {
+pub(crate) enum StopperState {
     Plain,
-    Halving(halving::Memory),
-    HyperDrive(hyper_drive::Memory),
-    Pbt(pbt::Memory),
+    Halving(halving::HalvingState),
+    HyperDrive(hyper_drive::HyperDriveState),
+    Pbt(pbt::PbtState),
 }
 
 impl Birth {
@@ -52,45 +52,45 @@ impl Birth {
     }
 }
 
-impl Memory {
+impl StopperState {
     pub(crate) fn new(spec: &SearchSpec) -> Self {
         match spec.stopper {
             Stopper::None {} | Stopper::Median { .. } | Stopper::Asha { .. } => Self::Plain,
             Stopper::SuccessiveHalving { .. } | Stopper::Hyperband { .. } => {
-                Self::Halving(halving::Memory::default())
+                Self::Halving(halving::HalvingState::default())
             }
-            Stopper::HyperDrive { .. } => Self::HyperDrive(hyper_drive::Memory::default()),
-            Stopper::Pbt { .. } => Self::Pbt(pbt::Memory::default()),
+            Stopper::HyperDrive { .. } => Self::HyperDrive(hyper_drive::HyperDriveState::default()),
+            Stopper::Pbt { .. } => Self::Pbt(pbt::PbtState::default()),
         }
     }
 
     /// Records that a trial has completed its rung. Returns the trials to stop.
-    pub(crate) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+    pub(crate) fn judge(&mut self, record: &StudyRecord, number: TrialNumber) -> Vec<TrialNumber> {
         match self {
             Self::Plain | Self::Halving(_) => Vec::new(),
-            Self::HyperDrive(memory) => memory.judge(record, number),
-            Self::Pbt(memory) => memory.judge(record, number),
+            Self::HyperDrive(state) => state.judge(record, number),
+            Self::Pbt(state) => state.judge(record, number),
         }
     }
 
     /// Use of a free slot, and the trials to stop before.
-    pub(crate) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
+    pub(crate) fn next(&mut self, record: &StudyRecord) -> (NextTrial, Vec<TrialNumber>) {
         match (self, record.spec.stopper) {
-            (Self::Halving(memory), _) => memory.next(record),
-            (Self::HyperDrive(memory), _) => (memory.next(record), Vec::new()),
-            (Self::Pbt(memory), _) => (memory.next(record), Vec::new()),
+            (Self::Halving(state), _) => state.next(record),
+            (Self::HyperDrive(state), _) => (state.next(record), Vec::new()),
+            (Self::Pbt(state), _) => (state.next(record), Vec::new()),
             (Self::Plain, Stopper::Asha { min, eta }) => (asha::next(record, min, eta), Vec::new()),
             (Self::Plain, _) if record.may_create() => {
                 let birth = Birth::of_budget(record.spec.budget.max);
-                (Next::Create(birth), Vec::new())
+                (NextTrial::Create(birth), Vec::new())
             }
-            (Self::Plain, _) => (Next::Wait, Vec::new()),
+            (Self::Plain, _) => (NextTrial::Wait, Vec::new()),
         }
     }
 }
 
 /// Whether the trial's newest report shows that it should stop.
-pub(crate) fn is_behind(record: &Record, number: TrialNumber) -> bool {
+pub(crate) fn is_behind(record: &StudyRecord, number: TrialNumber) -> bool {
     match record.spec.stopper {
         Stopper::Median { startup, warmup } => {
             median::is_behind(&record.trials, number, startup as usize, warmup)
@@ -113,6 +113,6 @@ fn by_loss(mut rows: Vec<(f64, TrialNumber)>) -> Vec<TrialNumber> {
     rows.into_iter().map(|(_, number)| number).collect()
 }
 
-fn waits(record: &Record, number: TrialNumber) -> bool {
+fn waits(record: &StudyRecord, number: TrialNumber) -> bool {
     record.trials[number as usize].state == TrialState::Waiting
 }

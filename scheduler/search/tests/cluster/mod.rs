@@ -2,14 +2,14 @@
 //! the study has finished.
 
 use muster_model::study::{SearchSpec, Space};
-use muster_search::{Action, Event, Source, Study, Trial, TrialNumber};
+use muster_search::{SearchAction, SearchEvent, SearchTrial, Study, TrialCheckpoint, TrialNumber};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Result of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Story {
-    pub actions: Vec<Action>,
+    pub actions: Vec<SearchAction>,
     /// Trained budget units.
     pub trained: u64,
     pub created: BTreeSet<TrialNumber>,
@@ -58,7 +58,7 @@ pub fn spec(more: Value) -> SearchSpec {
 }
 
 /// Loss of a trial after `step` units: it falls towards a limit that depends on the parameters.
-pub fn loss(space: &Space, trial: &Trial, step: u64) -> f64 {
+pub fn loss(space: &Space, trial: &SearchTrial, step: u64) -> f64 {
     let unit = |d: usize| {
         let value = trial.point.get(d).copied().flatten();
         value.map_or(0.3, |v| space.dimensions[d].domain.unit(v))
@@ -89,7 +89,7 @@ impl Cluster {
         mut between: impl FnMut(Study, u64) -> Study,
     ) -> (Study, Story) {
         let mut study = study;
-        let actions = study.apply(Event::Started).expect("it may begin");
+        let actions = study.apply(SearchEvent::Started).expect("it may begin");
         self.carry_out(&study, actions);
         let mut events = 0;
         while let Some(((now, _), work)) = self.agenda.pop_first() {
@@ -98,7 +98,7 @@ impl Cluster {
             assert!(events < 1_000_000, "a study without an end");
             study = between(study, events);
             let event = self.happens(&study, &work);
-            let goes_on = matches!(event, Event::Reported { .. });
+            let goes_on = matches!(event, SearchEvent::Reported { .. });
             if goes_on {
                 self.schedule(Work {
                     step: work.step + 1,
@@ -113,24 +113,24 @@ impl Cluster {
         (study, self.story)
     }
 
-    fn happens(&mut self, study: &Study, work: &Work) -> Event {
+    fn happens(&mut self, study: &Study, work: &Work) -> SearchEvent {
         let trial = work.trial;
         let entry = &study.trials()[trial as usize];
         if self.fails.is_some_and(|n| trial % n == n - 1) && work.step == 2 {
-            return Event::Failed { trial };
+            return SearchEvent::Failed { trial };
         }
         let (step, values) = (work.step, vec![loss(study.space(), entry, work.step)]);
         self.story.trained += 1;
         self.trained.insert(trial, step);
         if step >= work.budget {
-            return Event::Finished {
+            return SearchEvent::Finished {
                 trial,
                 step,
                 values,
                 exhausted: false,
             };
         }
-        Event::Reported {
+        SearchEvent::Reported {
             trial,
             step,
             values,
@@ -147,26 +147,26 @@ impl Cluster {
         self.agenda.insert((due, self.count), work);
     }
 
-    fn carry_out(&mut self, study: &Study, actions: Vec<Action>) {
+    fn carry_out(&mut self, study: &Study, actions: Vec<SearchAction>) {
         for action in actions {
             match &action {
-                Action::Create {
+                SearchAction::Create {
                     trial,
                     budget,
                     from,
                     ..
                 } => {
                     assert!(self.story.created.insert(*trial), "trial {trial} twice");
-                    let step = from.map_or(0, |Source { trial, step }| {
+                    let step = from.map_or(0, |TrialCheckpoint { trial, step }| {
                         assert!(self.trained[&trial] >= step, "no such checkpoint");
                         step
                     });
                     self.begin(*trial, step, *budget);
                 }
-                Action::Continue { trial, budget } => {
+                SearchAction::Continue { trial, budget } => {
                     self.begin(*trial, self.trained[trial], *budget);
                 }
-                Action::Stop { trial } => {
+                SearchAction::Stop { trial } => {
                     let running = self.agenda.iter().find(|(_, w)| w.trial == *trial);
                     if let Some(key) = running.map(|(key, _)| *key) {
                         let work = self.agenda.remove(&key).expect("just found");
@@ -175,7 +175,7 @@ impl Cluster {
                             .insert((self.now, key.1), Work { budget: 0, ..work });
                     }
                 }
-                Action::Finish => {}
+                SearchAction::Finish => {}
             }
             self.story.actions.push(action);
         }

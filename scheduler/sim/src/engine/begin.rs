@@ -2,17 +2,17 @@
 
 use super::ids::{node_id, tenant_id};
 use super::sharing::Companies;
-use super::{Engine, Live, freed};
-use crate::course::Holds;
+use super::{SimulatedJob, SimulationEngine, freed};
 use crate::outcome::JobOutcome;
 use crate::scenario::{GpuUse, Scenario, SimJob};
+use crate::simulation_record::Holds;
 use muster_core::snapshot::{ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{PsShardResources, WorkerResources};
 use std::collections::BTreeMap;
 
-impl<'s> Engine<'s> {
+impl<'s> SimulationEngine<'s> {
     pub(super) fn new(scenario: &'s Scenario) -> Self {
         let mut incidents = scenario.incidents.clone();
         incidents.sort_by_key(|incident| std::cmp::Reverse(incident.at_ms));
@@ -69,7 +69,7 @@ impl<'s> Engine<'s> {
             },
             incidents,
             places: BTreeMap::new(),
-            live: vec![Live::default(); scenario.jobs.len()],
+            live: vec![SimulatedJob::default(); scenario.jobs.len()],
             jobs: jobs.collect(),
             timeline: Vec::new(),
             keeps_timeline: true,

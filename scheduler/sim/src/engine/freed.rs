@@ -1,7 +1,7 @@
 //! Recently released GPUs, as the store reports them to the live scheduler.
 
-use super::Engine;
-use muster_core::snapshot::{FreedGpu, SnapshotJob, SnapshotNode, SnapshotTask};
+use super::SimulationEngine;
+use muster_core::snapshot::{FreedGpu, SnapshotJob, SnapshotNode};
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
@@ -16,12 +16,11 @@ pub(super) fn places(nodes: &[SnapshotNode]) -> BTreeMap<NodeId, usize> {
 
 /// Nodes and GPUs that the job's tasks hold.
 pub(super) fn held(job: &SnapshotJob) -> Vec<(NodeId, Vec<u32>)> {
-    let holds = |task: &&SnapshotTask| task.state.holds_gpus();
-    let tasks = job.tasks.iter().filter(holds);
+    let tasks = job.tasks.iter().filter(|task| task.state.holds_gpus());
     tasks.map(|task| (task.node, task.gpus.clone())).collect()
 }
 
-impl Engine<'_> {
+impl SimulationEngine<'_> {
     /// Records GPUs that a task held and released.
     pub(super) fn give_back(&mut self, gone: &[(NodeId, Vec<u32>)]) {
         let at_ms = self.snapshot.now_ms;

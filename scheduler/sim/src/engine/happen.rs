@@ -1,14 +1,14 @@
 //! Incidents: changes of nodes, tasks and jobs that the planner did not decide.
 
 use super::ids::{job_id, job_number, node_id};
-use super::{Engine, Live, follow};
-use crate::scenario::{GpuUse, What};
-use muster_core::snapshot::{SnapshotJob, SnapshotNode, SnapshotTask};
+use super::{SimulatedJob, SimulationEngine, follow};
+use crate::scenario::{GpuUse, IncidentKind};
+use muster_core::snapshot::{SnapshotJob, SnapshotNode};
 use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent};
 
-impl Engine<'_> {
-    pub(super) fn happen(&mut self, what: &What) {
+impl SimulationEngine<'_> {
+    pub(super) fn happen(&mut self, what: &IncidentKind) {
         let intent = |engine: &mut Self, job: usize, intent: Intent| {
             if let Some(job) = engine
                 .snapshot
@@ -20,15 +20,17 @@ impl Engine<'_> {
             }
         };
         match *what {
-            What::NodeLost { node } => self.lose(node),
-            What::NodeBack { node } => self.node(node, "back", |node| node.up = true),
-            What::Drain { node } => self.node(node, "drained", |node| node.drained = true),
-            What::Uncordon { node } => self.node(node, "uncordoned", |node| node.drained = false),
-            What::Pause { job } => intent(self, job, Intent::Pause),
-            What::Resume { job } => intent(self, job, Intent::Run),
-            What::Cancel { job } => intent(self, job, Intent::Cancel),
-            What::TaskFails { job } => self.fail(job),
-            What::Uses {
+            IncidentKind::NodeLost { node } => self.lose(node),
+            IncidentKind::NodeBack { node } => self.node(node, "back", |node| node.up = true),
+            IncidentKind::Drain { node } => self.node(node, "drained", |node| node.drained = true),
+            IncidentKind::Uncordon { node } => {
+                self.node(node, "uncordoned", |node| node.drained = false)
+            }
+            IncidentKind::Pause { job } => intent(self, job, Intent::Pause),
+            IncidentKind::Resume { job } => intent(self, job, Intent::Run),
+            IncidentKind::Cancel { job } => intent(self, job, Intent::Cancel),
+            IncidentKind::TaskFails { job } => self.fail(job),
+            IncidentKind::Uses {
                 job,
                 busy_percent,
                 memory_bytes,
@@ -62,12 +64,12 @@ impl Engine<'_> {
             let checkpoint_steps = self.scenario.jobs[job_number(job.id)].checkpoint_steps;
             // A job that can continue loses no steps. The next round stops another job, which then
             // returns to its checkpoint.
-            let expendable = |task: &SnapshotTask| {
-                task.node != id
-                    || task.state.is_released()
-                    || matches!(task.role, Role::Worker { rank } if rank > 0)
-            };
-            let goes_on = job.in_place && job.tasks.iter().all(expendable);
+            let goes_on = job.in_place
+                && job.tasks.iter().all(|task| {
+                    task.node != id
+                        || task.state.is_released()
+                        || matches!(task.role, Role::Worker { rank } if rank > 0)
+                });
             let lost = job
                 .tasks
                 .iter_mut()
@@ -122,7 +124,7 @@ impl Engine<'_> {
 }
 
 /// Drops the steps since the last checkpoint.
-fn roll_back(job: &mut SnapshotJob, live: &mut Live, checkpoint_steps: u64) {
+fn roll_back(job: &mut SnapshotJob, live: &mut SimulatedJob, checkpoint_steps: u64) {
     let kept = job.progress.step / checkpoint_steps.max(1) * checkpoint_steps.max(1);
     job.progress.step = kept;
     live.steps = kept as f64;

@@ -7,9 +7,9 @@ mod ids;
 mod record;
 mod sharing;
 
-use crate::course::{Course, Holds};
-use crate::outcome::{Entry, JobOutcome, Outcome};
+use crate::outcome::{JobOutcome, SimulationOutcome, TimelineEntry};
 use crate::scenario::{GpuUse, Incident, Scenario, SimJob};
+use crate::simulation_record::{Holds, SimulationRecord};
 pub(crate) use ids::node_number;
 use ids::{job_id, job_number};
 use muster_core::policy::Policy;
@@ -45,8 +45,8 @@ pub enum SimError {
 ///
 /// # Errors
 /// [`SimError`] if a plan breaks a rule.
-pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome, SimError> {
-    let mut engine = Engine::new(scenario);
+pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<SimulationOutcome, SimError> {
+    let mut engine = SimulationEngine::new(scenario);
     while engine.goes_on() {
         engine.advance();
         engine.round(policy, &mut || 0.0)?;
@@ -58,13 +58,13 @@ pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome, SimErro
 ///
 /// `watch` returns seconds of any clock. `tell` receives the number of ended jobs after every
 /// round. The timeline stays empty, because it would dominate the memory of a long workload.
-pub(crate) fn run_course(
+pub(crate) fn simulate_recorded(
     scenario: &Scenario,
     policy: &Policy,
     watch: &mut dyn FnMut() -> f64,
     tell: &mut dyn FnMut(usize),
-) -> Result<Course, SimError> {
-    let mut engine = Engine::new(scenario);
+) -> Result<SimulationRecord, SimError> {
+    let mut engine = SimulationEngine::new(scenario);
     engine.keeps_timeline = false;
     while engine.goes_on() {
         engine.advance();
@@ -79,14 +79,14 @@ pub(crate) fn run_course(
     for number in 0..scenario.jobs.len() {
         holds.close(number, now_ms);
     }
-    Ok(Course {
+    Ok(SimulationRecord {
         outcome: engine.outcome(),
         holds: holds.closed,
         decision_s,
     })
 }
 
-struct Engine<'s> {
+struct SimulationEngine<'s> {
     scenario: &'s Scenario,
     snapshot: ClusterSnapshot,
     /// Future incidents, the next one last.
@@ -94,9 +94,9 @@ struct Engine<'s> {
     /// Index of each node in the snapshot.
     places: BTreeMap<NodeId, usize>,
     /// By the job's number in the scenario, as is `jobs`.
-    live: Vec<Live>,
+    live: Vec<SimulatedJob>,
     jobs: Vec<JobOutcome>,
-    timeline: Vec<Entry>,
+    timeline: Vec<TimelineEntry>,
     keeps_timeline: bool,
     /// Numbers of the jobs in order of submission, and the number of submitted jobs.
     order: Vec<usize>,
@@ -111,14 +111,14 @@ struct Engine<'s> {
 
 /// State of a job that the snapshot does not contain.
 #[derive(Debug, Clone, Default)]
-struct Live {
+struct SimulatedJob {
     /// Time at which the tasks of the current revision are up, suspended or gone.
     due_ms: Option<i64>,
     /// Exact number of steps done.
     steps: f64,
 }
 
-impl<'s> Engine<'s> {
+impl<'s> SimulationEngine<'s> {
     fn goes_on(&self) -> bool {
         let is_done = self.submitted == self.order.len() && self.snapshot.jobs.is_empty();
         !is_done && self.snapshot.now_ms < self.scenario.until_ms
@@ -136,11 +136,15 @@ impl<'s> Engine<'s> {
         // Without jobs no rounds are needed before the next submission.
         let round_ms =
             (!self.snapshot.jobs.is_empty()).then(|| now_ms.saturating_add(self.scenario.round_ms));
-        let of_job = |job: &SnapshotJob| {
-            let due_ms = self.live[job_number(job.id)].due_ms;
-            [due_ms, job.not_before_ms, self.ends_ms(job)]
-        };
-        let next_ms = self.snapshot.jobs.iter().flat_map(of_job).flatten();
+        let next_ms = self
+            .snapshot
+            .jobs
+            .iter()
+            .flat_map(|job| {
+                let due_ms = self.live[job_number(job.id)].due_ms;
+                [due_ms, job.not_before_ms, self.ends_ms(job)]
+            })
+            .flatten();
         let next_ms = next_ms
             .chain(self.arrives_ms())
             .chain(self.incidents.last().map(|incident| incident.at_ms))

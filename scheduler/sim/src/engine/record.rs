@@ -1,11 +1,11 @@
 //! Records the results: the timeline, the GPUs held and the outcome of every job.
 
-use super::Engine;
+use super::SimulationEngine;
 use super::ids::job_number;
-use crate::outcome::{Entry, Outcome};
+use crate::outcome::{SimulationOutcome, TimelineEntry};
 use muster_core::{Action, RoundPlan};
 
-impl Engine<'_> {
+impl SimulationEngine<'_> {
     /// Records the plan and sets the times at which the tasks follow it.
     pub(super) fn record(&mut self, plan: &RoundPlan) {
         let now_ms = self.snapshot.now_ms;
@@ -85,7 +85,7 @@ impl Engine<'_> {
 
     pub(super) fn tell(&mut self, subject: &str, what: impl FnOnce() -> String) {
         if self.keeps_timeline {
-            self.timeline.push(Entry {
+            self.timeline.push(TimelineEntry {
                 at_ms: self.snapshot.now_ms,
                 subject: subject.to_owned(),
                 what: what(),
@@ -93,8 +93,8 @@ impl Engine<'_> {
         }
     }
 
-    pub(super) fn outcome(self) -> Outcome {
-        Outcome {
+    pub(super) fn outcome(self) -> SimulationOutcome {
+        SimulationOutcome {
             jobs: self.jobs,
             timeline: self.timeline,
             makespan_ms: self.snapshot.now_ms,

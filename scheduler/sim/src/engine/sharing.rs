@@ -4,7 +4,7 @@
 //! The core decides on pairs from these measurements. The simulator only contains the true rates.
 
 use super::ids::job_number;
-use super::{Engine, freed};
+use super::{SimulationEngine, freed};
 use crate::scenario::Sharing;
 use muster_core::promote_guests;
 use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotTask};
@@ -59,7 +59,7 @@ pub(super) fn part(busy: f64, busy_of_other: f64) -> f64 {
     1.0 / (1.0 + busy * busy_of_other)
 }
 
-impl Engine<'_> {
+impl SimulationEngine<'_> {
     /// Factor on the job's speed beside the job that shares its GPU; 1 without one.
     pub(super) fn kept_beside(&self, job: &SnapshotJob) -> f64 {
         let Some(company) = self.companies.get(&job.id) else {

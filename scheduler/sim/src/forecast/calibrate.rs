@@ -6,7 +6,7 @@
 //! Candès, NeurIPS 2019). The weight of a score grows with the similarity of its forecast: same
 //! basis, same state, same distance.
 
-use super::Interval;
+use super::ForecastInterval;
 use serde::{Deserialize, Serialize};
 
 /// Share of cases that an interval must contain.
@@ -64,7 +64,7 @@ impl Basis {
 
 /// Inputs of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Context {
+pub struct ForecastContext {
     pub basis: Basis,
     /// The job had not started.
     pub waits: bool,
@@ -77,7 +77,7 @@ pub struct Score {
     off: f64,
     /// Logarithm of the time to the median.
     ahead: f64,
-    context: Context,
+    context: ForecastContext,
     weight: f64,
 }
 
@@ -86,9 +86,9 @@ impl Score {
     /// forecast's share of the time in which a forecast of its job was shown.
     #[must_use]
     pub fn of(
-        interval: Interval,
+        interval: ForecastInterval,
         made_ms: i64,
-        context: Context,
+        context: ForecastContext,
         actual_ms: i64,
         weight: f64,
     ) -> Self {
@@ -129,7 +129,12 @@ impl Calibration {
     /// Calibrated interval for the result `raw` of the runs at `now_ms`. Its quantiles are in
     /// order.
     #[must_use]
-    pub fn apply(&self, raw: Interval, context: Context, now_ms: i64) -> Interval {
+    pub fn apply(
+        &self,
+        raw: ForecastInterval,
+        context: ForecastContext,
+        now_ms: i64,
+    ) -> ForecastInterval {
         let (lower, upper) = half_widths(raw, now_ms);
         let middle = ln_from_now(raw.p50_ms, now_ms);
         let weighed = self.weighed(context, middle);
@@ -141,7 +146,7 @@ impl Calibration {
         };
         let outside = (1.0 - TARGET) / 2.0;
         let p50_ms = place(0.5);
-        Interval {
+        ForecastInterval {
             p10_ms: place(outside).min(p50_ms),
             p50_ms,
             p90_ms: place(1.0 - outside).max(p50_ms),
@@ -149,7 +154,7 @@ impl Calibration {
     }
 
     /// Scores in order, with their weights for a forecast of this context.
-    fn weighed(&self, context: Context, ahead: f64) -> Vec<(f64, f64)> {
+    fn weighed(&self, context: ForecastContext, ahead: f64) -> Vec<(f64, f64)> {
         let weigh = |score: &Score| {
             let same = |is_same: bool| if is_same { 1.0 } else { OF_OTHERS };
             let near = (-(score.ahead - ahead).abs() / AHEAD.ln()).exp();
@@ -211,7 +216,7 @@ pub fn hits(outcomes: &[bool]) -> Option<f64> {
 }
 
 /// Half-widths to the earlier and to the later side, in the logarithm of the time from now.
-fn half_widths(interval: Interval, now_ms: i64) -> (f64, f64) {
+fn half_widths(interval: ForecastInterval, now_ms: i64) -> (f64, f64) {
     let middle = ln_from_now(interval.p50_ms, now_ms);
     (
         (middle - ln_from_now(interval.p10_ms, now_ms)).max(0.0) + FLOOR,
@@ -225,31 +230,33 @@ fn ln_from_now(time_ms: i64, now_ms: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Basis, Calibration, Context, Score};
-    use crate::forecast::Interval;
+    use super::{Basis, Calibration, ForecastContext, Score};
+    use crate::forecast::ForecastInterval;
 
-    const MEASURED: Context = Context {
+    const MEASURED: ForecastContext = ForecastContext {
         basis: Basis::Measured,
         waits: false,
     };
     const HOUR_MS: i64 = 3_600_000;
-    const RAW: Interval = Interval {
+    const RAW: ForecastInterval = ForecastInterval {
         p10_ms: HOUR_MS / 2,
         p50_ms: HOUR_MS,
         p90_ms: 2 * HOUR_MS,
     };
 
-    fn missed(context: Context, raw: Interval, factors: &[f64]) -> Vec<Score> {
-        let score = |factor: &f64| {
-            let actual_ms = (raw.p50_ms as f64 * factor) as i64;
-            Score::of(raw, 0, context, actual_ms, 1.0)
-        };
-        factors.iter().map(score).collect()
+    fn missed(context: ForecastContext, raw: ForecastInterval, factors: &[f64]) -> Vec<Score> {
+        factors
+            .iter()
+            .map(|factor| {
+                let actual_ms = (raw.p50_ms as f64 * factor) as i64;
+                Score::of(raw, 0, context, actual_ms, 1.0)
+            })
+            .collect()
     }
 
     #[test]
     fn calibration_without_scores_widens_modelled_intervals_only() {
-        let lengths = Context {
+        let lengths = ForecastContext {
             basis: Basis::Lengths,
             waits: false,
         };
@@ -278,14 +285,14 @@ mod tests {
 
     #[test]
     fn scores_of_other_context_have_little_weight() {
-        let guessed = Context {
+        let guessed = ForecastContext {
             basis: Basis::Guessed,
             waits: true,
         };
         let right: Vec<f64> = (0..50).map(|n| 0.9 + 0.004 * f64::from(n)).collect();
         let mut scores = missed(MEASURED, RAW, &right);
         scores.extend(missed(guessed, RAW, &[0.02; 50]));
-        let minute = Interval {
+        let minute = ForecastInterval {
             p10_ms: 50_000,
             p50_ms: 60_000,
             p90_ms: 70_000,

@@ -9,7 +9,7 @@ const COUNTS_AS: f64 = 2.0;
 
 /// Earlier job of the same document that succeeded and reported its steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Earlier {
+pub struct EarlierRun {
     /// Training time in seconds.
     pub took_s: f64,
     pub steps: f64,
@@ -32,9 +32,9 @@ pub fn like(took_s: &[f64], done_s: f64) -> Option<TrainingLength> {
 /// Expected steps and speed of a job of at least `least` workers and shards. `earlier` is ordered
 /// newest first; `None` without any.
 #[must_use]
-pub fn ran(earlier: &[Earlier], least: (u32, u32)) -> Option<PastDuration> {
+pub fn ran(earlier: &[EarlierRun], least: (u32, u32)) -> Option<PastDuration> {
     let done = earlier.iter().filter(|one| one.steps >= 1.0);
-    let size = |one: &Earlier| one.size.unwrap_or(least);
+    let size = |one: &EarlierRun| one.size.unwrap_or(least);
     let newest = size(done.clone().next()?);
     let (steps, steps_spread) = next(done.clone().map(|one| one.steps))?;
     // Speeds are comparable at one size only. The size has little effect on the steps.
@@ -70,7 +70,7 @@ fn next(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Earlier, SPREAD, like, ran};
+    use super::{EarlierRun, SPREAD, like, ran};
 
     #[test]
     fn duration_spread_shrinks_with_number_of_earlier_jobs() {
@@ -85,7 +85,7 @@ mod tests {
     }
     #[test]
     fn earlier_jobs_give_steps_and_speed_at_newest_size() {
-        let earlier = |took_s: f64, steps: f64, size: Option<(u32, u32)>| Earlier {
+        let earlier = |took_s: f64, steps: f64, size: Option<(u32, u32)>| EarlierRun {
             took_s,
             steps,
             size,

@@ -1,15 +1,15 @@
 //! Forecasts of starts and ends with intervals. The real core runs forward from the live snapshot
 //! many times. Each run draws speeds and remaining work from the uncertainty of the estimators.
 
-mod ahead;
 mod calibrate;
+mod forecast_run;
 mod like;
 mod truth;
 
-pub use ahead::{Ahead, Arrival, Fate, Pace};
-pub use calibrate::{Basis, Calibration, Context, Score, TARGET, hits};
-pub use like::{Earlier, like, ran};
-pub use truth::{Curve, Truth, Whole};
+pub use calibrate::{Basis, Calibration, ForecastContext, Score, TARGET, hits};
+pub use forecast_run::{ClusterDelays, ForecastArrival, ForecastJobResult, ForecastRun};
+pub use like::{EarlierRun, like, ran};
+pub use truth::{SpeedCurve, Truth, Whole};
 
 use crate::cancel::Cancel;
 use muster_core::ApplyError;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 /// Settings of a forecast.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct ForecastSettings {
     /// Number of runs for the quantiles.
     pub runs: u32,
     pub seed: u64,
@@ -31,17 +31,17 @@ pub struct Settings {
     pub ends: Calibration,
     /// Calibration of starts.
     pub starts: Calibration,
-    pub pace: Pace,
+    pub pace: ClusterDelays,
 }
 
 /// Forecast of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Forecast {
+pub struct JobForecast {
     pub job: JobId,
     /// First start; `None` if the job has run before, or if it never runs in a tenth of the runs.
-    pub start: Option<Interval>,
+    pub start: Option<ForecastInterval>,
     /// End; `None` if the job does not end in a tenth of the runs, or if its length is unknown.
-    pub finish: Option<Interval>,
+    pub finish: Option<ForecastInterval>,
     /// Reason why no end is shown.
     pub unforeseen: Option<Unforeseen>,
     /// Mean GPU-seconds from now on; 0 if no end is known.
@@ -49,26 +49,26 @@ pub struct Forecast {
     /// Mean number of stops after which the job starts again.
     pub stops: f64,
     /// Uncalibrated result, which scores this forecast later.
-    pub raw: Raw,
+    pub raw: UncalibratedForecast,
 }
 
 /// Result of the runs before calibration, with its context.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Raw {
-    pub start: Option<Interval>,
-    pub finish: Option<Interval>,
-    pub context: Context,
+pub struct UncalibratedForecast {
+    pub start: Option<ForecastInterval>,
+    pub finish: Option<ForecastInterval>,
+    pub context: ForecastContext,
 }
 
 /// Context of all starts. A start depends on other jobs, so the job's own basis does not count.
-pub const STARTS: Context = Context {
+pub const STARTS: ForecastContext = ForecastContext {
     basis: Basis::Measured,
     waits: true,
 };
 
 /// 80 % interval of a time: the 10 %, 50 % and 90 % quantiles. Unix time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interval {
+pub struct ForecastInterval {
     pub p10_ms: i64,
     pub p50_ms: i64,
     pub p90_ms: i64,
@@ -76,7 +76,7 @@ pub struct Interval {
 
 /// Reason why there is no forecast.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ForecastError {
+pub enum ForecastRunError {
     /// A plan of the core does not apply to its own snapshot.
     #[error("run the core forward")]
     Run(#[from] ApplyError),
@@ -88,14 +88,14 @@ pub enum ForecastError {
 /// simulated rounds.
 ///
 /// # Errors
-/// [`ForecastError`].
+/// [`ForecastRunError`].
 pub fn forecast(
     snapshot: &ClusterSnapshot,
     added: &[SnapshotJob],
     policy: &Policy,
-    settings: &Settings,
+    settings: &ForecastSettings,
     cancel: &Cancel,
-) -> Result<Vec<Forecast>, ForecastError> {
+) -> Result<Vec<JobForecast>, ForecastRunError> {
     let mut full = snapshot.clone();
     full.jobs.extend_from_slice(added);
     full.sort();
@@ -106,7 +106,7 @@ pub fn forecast(
         ..policy.clone()
     };
     let (believed, lengths) = judged(&full, &policy);
-    let contexts: BTreeMap<JobId, Context> = full
+    let contexts: BTreeMap<JobId, ForecastContext> = full
         .jobs
         .iter()
         .map(|job| (job.id, context(job, lengths[&job.id])))
@@ -118,38 +118,40 @@ pub fn forecast(
             job.lasts = None;
         }
     }
-    let mut fates: BTreeMap<JobId, Vec<Fate>> = BTreeMap::new();
+    let mut results: BTreeMap<JobId, Vec<ForecastJobResult>> = BTreeMap::new();
     for run in 0..settings.runs {
         // A job has the same random numbers in every forecast. Two forecasts differ by changes of
         // the cluster and not by chance.
-        let throw = |(job, truth): (&JobId, &Truth)| {
-            let mut dice = truth::Dice::new(settings.seed, *job, run);
-            (*job, truth.thrown(&mut dice, run))
-        };
-        let truths = believed.iter().map(throw).collect();
-        let ahead = Ahead::new(full.clone(), truths, Vec::new(), settings.pace);
-        let mut ahead = ahead.cancelled_by(cancel);
-        ahead.run(&policy)?;
+        let truths = believed
+            .iter()
+            .map(|(job, truth)| {
+                let mut rng = truth::ForecastRng::new(settings.seed, *job, run);
+                (*job, truth.thrown(&mut rng, run))
+            })
+            .collect();
+        let forecast_run = ForecastRun::new(full.clone(), truths, Vec::new(), settings.pace);
+        let mut forecast_run = forecast_run.cancelled_by(cancel);
+        forecast_run.run(&policy)?;
         if cancel.is_cancelled() {
-            return Err(ForecastError::Cancelled);
+            return Err(ForecastRunError::Cancelled);
         }
-        for fate in ahead.fates() {
-            fates.entry(fate.job).or_default().push(fate);
+        for result in forecast_run.results() {
+            results.entry(result.job).or_default().push(result);
         }
     }
     let are_open = lengths.values().any(|length| !length.is_known());
     let said = |job: &SnapshotJob| {
-        let fates = &fates[&job.id];
-        let mut forecast = summary(job.id, fates, contexts[&job.id], full.now_ms, settings);
+        let results = &results[&job.id];
+        let mut forecast = summary(job.id, results, contexts[&job.id], full.now_ms, settings);
         // A start in some runs only is not a reliable start.
         let may_start =
-            forecast.start.is_none() && fates.iter().any(|fate| fate.start_ms.is_some());
+            forecast.start.is_none() && results.iter().any(|result| result.start_ms.is_some());
         let unforeseen = match lengths[&job.id] {
             _ if may_start => Some(Unforeseen::BehindOthers),
             Length::Unknown => Some(Unforeseen::NoLength),
             Length::Outlived => Some(Unforeseen::Outlived),
             Length::Said | Length::Past => {
-                let ends = fates.iter().any(|fate| fate.finish_ms.is_some());
+                let ends = results.iter().any(|result| result.finish_ms.is_some());
                 let waits = forecast.finish.is_none() && ends && are_open;
                 waits.then_some(Unforeseen::BehindOthers)
             }
@@ -192,7 +194,7 @@ fn judged(
     (truths.collect(), lengths.collect())
 }
 
-fn context(job: &SnapshotJob, length: Length) -> Context {
+fn context(job: &SnapshotJob, length: Length) -> ForecastContext {
     let is_measured = job.speeds.iter().any(|point| point.samples > 0);
     let basis = match (length, job.ran) {
         (Length::Past, _) => Basis::Lengths,
@@ -200,7 +202,7 @@ fn context(job: &SnapshotJob, length: Length) -> Context {
         (_, Some(_)) => Basis::Earlier,
         (_, None) => Basis::Guessed,
     };
-    Context {
+    ForecastContext {
         basis,
         waits: job.revision == 0,
     }
@@ -208,17 +210,17 @@ fn context(job: &SnapshotJob, length: Length) -> Context {
 
 fn summary(
     job: JobId,
-    fates: &[Fate],
-    context: Context,
+    results: &[ForecastJobResult],
+    context: ForecastContext,
     now_ms: i64,
-    settings: &Settings,
-) -> Forecast {
-    let mean = |value: fn(&Fate) -> f64| -> f64 {
-        fates.iter().map(value).sum::<f64>() / fates.len().max(1) as f64
+    settings: &ForecastSettings,
+) -> JobForecast {
+    let mean = |value: fn(&ForecastJobResult) -> f64| -> f64 {
+        results.iter().map(value).sum::<f64>() / results.len().max(1) as f64
     };
-    let raw = Raw {
-        start: quantiles(fates.iter().map(|fate| fate.start_ms).collect()),
-        finish: quantiles(fates.iter().map(|fate| fate.finish_ms).collect()),
+    let raw = UncalibratedForecast {
+        start: quantiles(results.iter().map(|result| result.start_ms).collect()),
+        finish: quantiles(results.iter().map(|result| result.finish_ms).collect()),
         context,
     };
     let start = raw
@@ -226,26 +228,31 @@ fn summary(
         .map(|start| settings.starts.apply(start, STARTS, now_ms));
     let finish = raw.finish.map(|of_runs| {
         let shown = settings.ends.apply(of_runs, context, now_ms);
-        let least_ms = least_duration_ms(fates, of_runs, shown, now_ms);
+        let least_ms = least_duration_ms(results, of_runs, shown, now_ms);
         start.map_or(shown, |start| shown.after(start, least_ms))
     });
-    Forecast {
+    JobForecast {
         job,
         start,
         finish,
         unforeseen: None,
-        gpu_s: mean(|fate| fate.gpu_s),
-        stops: mean(|fate| f64::from(fate.stops)),
+        gpu_s: mean(|result| result.gpu_s),
+        stops: mean(|result| f64::from(result.stops)),
         raw,
     }
 }
 
 /// Minimum duration from start to end over the runs, scaled down as the calibration scaled the 10 %
 /// quantile of the end.
-fn least_duration_ms(fates: &[Fate], of_runs: Interval, shown: Interval, now_ms: i64) -> i64 {
-    let durations = fates
+fn least_duration_ms(
+    results: &[ForecastJobResult],
+    of_runs: ForecastInterval,
+    shown: ForecastInterval,
+    now_ms: i64,
+) -> i64 {
+    let durations = results
         .iter()
-        .filter_map(|fate| Some(fate.finish_ms?.saturating_sub(fate.start_ms?)));
+        .filter_map(|result| Some(result.finish_ms?.saturating_sub(result.start_ms?)));
     let least_ms = durations.min().unwrap_or(0).max(0);
     let left_ms = |at_ms: i64| at_ms.saturating_sub(now_ms).max(0) as f64;
     let share = left_ms(shown.p10_ms) / left_ms(of_runs.p10_ms).max(1.0);
@@ -253,7 +260,7 @@ fn least_duration_ms(fates: &[Fate], of_runs: Interval, shown: Interval, now_ms:
 }
 
 /// `None` if the 90 % quantile does not exist, because too many runs never reach the event.
-fn quantiles(mut times: Vec<Option<i64>>) -> Option<Interval> {
+fn quantiles(mut times: Vec<Option<i64>>) -> Option<ForecastInterval> {
     times.sort_by_key(|time| time.unwrap_or(i64::MAX));
     let last = times.len().checked_sub(1)?;
     let at = |share: f64| {
@@ -261,14 +268,14 @@ fn quantiles(mut times: Vec<Option<i64>>) -> Option<Interval> {
         let index = (share * last as f64).round() as usize;
         times[index.min(last)]
     };
-    Some(Interval {
+    Some(ForecastInterval {
         p10_ms: at(0.1)?,
         p50_ms: at(0.5)?,
         p90_ms: at(0.9)?,
     })
 }
 
-impl Interval {
+impl ForecastInterval {
     /// Moves each quantile to at least the start's quantile plus `least_ms`.
     #[must_use]
     fn after(self, start: Self, least_ms: i64) -> Self {
@@ -290,7 +297,8 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::{
-        Basis, Calibration, Context, Fate, Interval, Pace, Score, Settings, quantiles, summary,
+        Basis, Calibration, ClusterDelays, ForecastContext, ForecastInterval, ForecastJobResult,
+        ForecastSettings, Score, quantiles, summary,
     };
     use muster_model::id::JobId;
     use proptest::prelude::*;
@@ -298,13 +306,13 @@ mod tests {
 
     const NOW_MS: i64 = 1_700_000_000_000;
 
-    fn settings(ends: Vec<Score>, starts: Vec<Score>) -> Settings {
-        Settings {
+    fn settings(ends: Vec<Score>, starts: Vec<Score>) -> ForecastSettings {
+        ForecastSettings {
             runs: 9,
             seed: 1,
             ends: Calibration::of(ends),
             starts: Calibration::of(starts),
-            pace: Pace::LIVE,
+            pace: ClusterDelays::LIVE,
         }
     }
 
@@ -318,7 +326,7 @@ mod tests {
         let score = score.prop_map(|(a, b, c, actual_ms, waits)| {
             let mut ends = [a, b, c];
             ends.sort_unstable();
-            let interval = Interval {
+            let interval = ForecastInterval {
                 p10_ms: ends[0],
                 p50_ms: ends[1],
                 p90_ms: ends[2],
@@ -328,7 +336,13 @@ mod tests {
             } else {
                 Basis::Measured
             };
-            Score::of(interval, 0, Context { basis, waits }, actual_ms, 1.0)
+            Score::of(
+                interval,
+                0,
+                ForecastContext { basis, waits },
+                actual_ms,
+                1.0,
+            )
         });
         prop::collection::vec(score, 0..60)
     }
@@ -341,9 +355,9 @@ mod tests {
             ends in scores(),
             starts in scores(),
         ) {
-            let fates: Vec<Fate> = runs
+            let results: Vec<ForecastJobResult> = runs
                 .iter()
-                .map(|(wait_ms, takes_ms)| Fate {
+                .map(|(wait_ms, takes_ms)| ForecastJobResult {
                     job: JobId(Uuid::nil()),
                     start_ms: Some(NOW_MS + wait_ms),
                     finish_ms: Some(NOW_MS + wait_ms + 1 + takes_ms),
@@ -351,10 +365,10 @@ mod tests {
                     stops: 0,
                 })
                 .collect();
-            let context = Context { basis: Basis::Earlier, waits: true };
+            let context = ForecastContext { basis: Basis::Earlier, waits: true };
             let made = summary(
                 JobId(Uuid::nil()),
-                &fates,
+                &results,
                 context,
                 NOW_MS,
                 &settings(ends, starts),
@@ -373,23 +387,25 @@ mod tests {
 
     #[test]
     fn end_is_at_least_shortest_duration_after_start() {
-        let fate = |start_ms: i64| Fate {
+        let result = |start_ms: i64| ForecastJobResult {
             job: JobId(Uuid::nil()),
             start_ms: Some(NOW_MS + start_ms),
             finish_ms: Some(NOW_MS + start_ms + 30_000),
             gpu_s: 1.0,
             stops: 0,
         };
-        let fates: Vec<Fate> = (0..11).map(|n| fate(100_000 + 1_000 * n)).collect();
-        let context = Context {
+        let results: Vec<ForecastJobResult> =
+            (0..11).map(|n| result(100_000 + 1_000 * n)).collect();
+        let context = ForecastContext {
             basis: Basis::Lengths,
             waits: true,
         };
-        let raw = quantiles(fates.iter().map(|fate| fate.start_ms).collect()).expect("starts");
+        let raw =
+            quantiles(results.iter().map(|result| result.start_ms).collect()).expect("starts");
         let late = Score::of(raw, NOW_MS, super::STARTS, NOW_MS + 1_000_000, 1.0);
         let made = summary(
             JobId(Uuid::nil()),
-            &fates,
+            &results,
             context,
             NOW_MS,
             &settings(Vec::new(), vec![late; 100]),

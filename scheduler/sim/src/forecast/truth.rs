@@ -24,7 +24,7 @@ const BEGUN_S: f64 = 30.0;
 /// Speed and remaining work of one job, as a distribution or as one draw of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
-    pub curve: Curve,
+    pub curve: SpeedCurve,
     pub steps_left: f64,
     /// Steps that the job repeats if it restarts without a checkpoint.
     pub done: f64,
@@ -48,22 +48,22 @@ pub struct Whole {
 
 impl Whole {
     /// Draws the remaining steps from the lengths above `done`.
-    fn left(&self, dice: &mut Dice) -> f64 {
+    fn left(&self, rng: &mut ForecastRng) -> f64 {
         let least = (self.done.max(1e-9) / self.middle).ln() / self.spread;
-        let whole = self.middle * (self.spread * dice.normal_above(least)).exp();
+        let whole = self.middle * (self.spread * rng.normal_above(least)).exp();
         (whole - self.done).max(1.0)
     }
 }
 
 /// Speed at every size. Amdahl's law interpolates and extrapolates from the known sizes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
+pub struct SpeedCurve {
     points: Vec<SpeedPoint>,
     /// Factor on all speeds.
     pub factor: f64,
 }
 
-impl Curve {
+impl SpeedCurve {
     /// Curve through measured points.
     ///
     /// # Panics
@@ -109,10 +109,10 @@ fn step_share((workers, ps_shards): (f64, f64)) -> f64 {
 
 /// Speed at every size and its spread, from measurements of the job, from earlier jobs of its
 /// document, or from the prior.
-fn speed(job: &SnapshotJob, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64) {
+fn speed(job: &SnapshotJob, said: &JobReport, measured: Vec<SpeedPoint>) -> (SpeedCurve, f64) {
     let (least, most) = MEASURED;
     let guessed = |workers: u32, ps_shards: u32, steps_per_s: f64| {
-        Curve::through(vec![SpeedPoint {
+        SpeedCurve::through(vec![SpeedPoint {
             workers,
             ps_shards,
             steps_per_s: steps_per_s.max(1e-9),
@@ -125,7 +125,7 @@ fn speed(job: &SnapshotJob, said: &JobReport, measured: Vec<SpeedPoint>) -> (Cur
         let curve = if measured.is_empty() {
             guessed(said.workers.max(1), said.ps_shards, steps_per_s)
         } else {
-            Curve::through(measured)
+            SpeedCurve::through(measured)
         };
         return (curve, 0.0);
     }
@@ -133,7 +133,7 @@ fn speed(job: &SnapshotJob, said: &JobReport, measured: Vec<SpeedPoint>) -> (Cur
         // One measured size fits any formula, so the standard error of its samples counts too.
         let fitted = said.speed.mean_relative_error.unwrap_or(0.0);
         let error = fitted.max(said.speed.standard_error.unwrap_or(0.0));
-        return (Curve::through(measured), error.clamp(least, most));
+        return (SpeedCurve::through(measured), error.clamp(least, most));
     }
     match job.ran {
         Some(ran) => (
@@ -194,15 +194,15 @@ impl Truth {
     /// as are all such jobs. An event that depends on its end then does not happen. In the other
     /// runs the median of its remaining time equals its age (Gott, Nature 1993).
     #[must_use]
-    pub(super) fn thrown(&self, dice: &mut Dice, run: u32) -> Self {
+    pub(super) fn thrown(&self, rng: &mut ForecastRng, run: u32) -> Self {
         let mut thrown = self.clone();
-        thrown.curve.factor *= (self.speed_spread * dice.normal()).exp();
+        thrown.curve.factor *= (self.speed_spread * rng.normal()).exp();
         thrown.steps_left = match (self.is_open, self.length, run % 2) {
-            (false, Some(whole), _) => whole.left(dice),
-            (false, None, _) => self.steps_left * (self.steps_spread * dice.normal()).exp(),
+            (false, Some(whole), _) => whole.left(rng),
+            (false, None, _) => self.steps_left * (self.steps_spread * rng.normal()).exp(),
             (true, _, 0) => f64::INFINITY,
             (true, _, _) => {
-                let share = dice.uniform();
+                let share = rng.uniform();
                 self.steps_left * share / (1.0 - share)
             }
         };
@@ -227,9 +227,9 @@ fn whole(job: &SnapshotJob, said: &JobReport, steps_per_s: f64) -> Option<Whole>
 
 /// Random numbers from a seed (SplitMix64; Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct ForecastRng(u64);
 
-impl Dice {
+impl ForecastRng {
     pub(super) fn new(seed: u64, job: JobId, run: u32) -> Self {
         let (high, low) = job.0.as_u64_pair();
         let job = high.rotate_left(32) ^ low.wrapping_mul(0x9fb2_1c65_1e98_df25);
@@ -277,7 +277,7 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dice, Whole};
+    use super::{ForecastRng, Whole};
     use muster_model::id::JobId;
     use uuid::Uuid;
 
@@ -288,8 +288,8 @@ mod tests {
             spread: 0.5,
             done,
         };
-        let mut dice = Dice::new(1, JobId(Uuid::nil()), 0);
-        let mut left: Vec<f64> = (0..4_001).map(|_| whole.left(&mut dice)).collect();
+        let mut rng = ForecastRng::new(1, JobId(Uuid::nil()), 0);
+        let mut left: Vec<f64> = (0..4_001).map(|_| whole.left(&mut rng)).collect();
         left.sort_by(f64::total_cmp);
         left[2_000]
     }

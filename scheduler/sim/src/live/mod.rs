@@ -8,12 +8,12 @@
 
 mod gpu_use;
 
-use crate::course::Course;
-use crate::engine::{SimError, run_course};
-use crate::peers::{Cluster, ContestError, Profiles, seconds_at_request};
-use crate::run::{JobRun, Run, RunNode, Span};
+use crate::engine::{SimError, simulate_recorded};
+use crate::reference_simulators::{Cluster, ContestError, Profiles, seconds_at_request};
+use crate::run::{AllocationSpan, JobRun, RunNode, SimulationRun};
 use crate::scenario::{Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed};
-use crate::trace::{TraceJob, Work, Workload};
+use crate::simulation_record::SimulationRecord;
+use crate::trace::{TraceJob, TraceWork, Workload};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
@@ -54,7 +54,7 @@ pub const MOST_TIMES: u32 = 2;
 
 /// Settings of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Terms {
+pub struct LiveRunSettings {
     pub policy: PolicyName,
     /// Jobs may grow; see [`SERIAL_SHARE`].
     pub is_elastic: bool,
@@ -67,7 +67,7 @@ pub struct Terms {
     pub until_s: f64,
 }
 
-impl Terms {
+impl LiveRunSettings {
     /// Eleven years: traces last for months, and some of their jobs for weeks.
     pub const UNTIL_S: f64 = 3.5e8;
 
@@ -110,7 +110,7 @@ pub enum LiveError {
 #[must_use]
 pub fn sample(workload: Workload, most: usize) -> (Workload, usize) {
     let Workload { name, jobs } = workload;
-    let runs = |job: &TraceJob| job.gpus > 0 && job.work != Work::Unknown;
+    let runs = |job: &TraceJob| job.gpus > 0 && job.work != TraceWork::Unknown;
     let mut left_out = 0;
     let mut kept = Vec::new();
     for job in jobs {
@@ -135,10 +135,10 @@ pub fn run(
     profiles: Option<&Profiles>,
     workload: &Workload,
     cluster: &Cluster,
-    terms: &Terms,
+    settings: &LiveRunSettings,
     watch: &mut dyn FnMut() -> f64,
     tell: &mut dyn FnMut(usize),
-) -> Result<Run, LiveError> {
+) -> Result<SimulationRun, LiveError> {
     if cluster.groups.len() > 1 {
         return Err(LiveError::Kinds);
     }
@@ -151,9 +151,9 @@ pub fn run(
         let length_s = length_s(profiles, cluster, job)?;
         // Always present, because `tenants` lists all of them.
         let tenant = tenants.binary_search(&&*job.tenant).unwrap_or(0);
-        jobs.push(sim_job(job, length_s, tenant, terms));
+        jobs.push(sim_job(job, length_s, tenant, settings));
     }
-    let sharing = terms.packs.then(|| Sharing {
+    let sharing = settings.packs.then(|| Sharing {
         gpu_memory_bytes: gpu_use::MEMORY_BYTES,
         sample_ms: SAMPLE_MS,
         uses: workload
@@ -185,19 +185,19 @@ pub fn run(
         suspend_ms: 100,
         stop_ms: STOP_MS,
         sharing,
-        round_ms: terms.round_ms(),
-        until_ms: ms(terms.until_s),
+        round_ms: settings.round_ms(),
+        until_ms: ms(settings.until_s),
     };
     let policy = Policy {
         // The reasons of waiting jobs are not read here; each costs trial rounds and changes no
         // decision.
         explained_jobs: 0,
-        slicing: terms.slicing,
-        packing: terms.packs.then(Packing::default),
-        ..Policy::named(terms.policy)
+        slicing: settings.slicing,
+        packing: settings.packs.then(Packing::default),
+        ..Policy::named(settings.policy)
     };
-    let course = run_course(&scenario, &policy, watch, tell)?;
-    Ok(into_run(workload, terms, &scenario, nodes, course))
+    let record = simulate_recorded(&scenario, &policy, watch, tell)?;
+    Ok(into_run(workload, settings, &scenario, nodes, record))
 }
 
 fn nodes(cluster: &Cluster) -> Vec<RunNode> {
@@ -233,21 +233,21 @@ fn length_s(
         });
     }
     match job.work {
-        Work::Seconds { seconds } => Ok(seconds),
-        Work::Training { .. } => {
+        TraceWork::Seconds { seconds } => Ok(seconds),
+        TraceWork::Training { .. } => {
             let profiles = profiles.ok_or_else(|| LiveError::NoProfiles { job: name() })?;
             Ok(seconds_at_request(profiles, cluster, job)?)
         }
-        Work::Steps { .. } => Err(LiveError::Steps { job: name() }),
-        Work::Unknown => Err(LiveError::NoLength { job: name() }),
+        TraceWork::Steps { .. } => Err(LiveError::Steps { job: name() }),
+        TraceWork::Unknown => Err(LiveError::NoLength { job: name() }),
     }
 }
 
-fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, terms: &Terms) -> SimJob {
-    let times = if terms.is_elastic { MOST_TIMES } else { 1 };
+fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, settings: &LiveRunSettings) -> SimJob {
+    let times = if settings.is_elastic { MOST_TIMES } else { 1 };
     // Only jobs of one task share a GPU. Without packing they have no shard either, so that the
     // runs are comparable.
-    let ps_shards = match terms.slicing {
+    let ps_shards = match settings.slicing {
         Some(_) if job.gpus == 1 && times == 1 => Range::NONE,
         _ => Range { min: 1, max: 1 },
     };
@@ -282,16 +282,16 @@ fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, terms: &Terms) -> SimJo
 
 fn into_run(
     workload: &Workload,
-    terms: &Terms,
+    settings: &LiveRunSettings,
     scenario: &Scenario,
     nodes: Vec<RunNode>,
-    course: Course,
-) -> Run {
+    record: SimulationRecord,
+) -> SimulationRun {
     let mut gpu_s = vec![0.0; workload.jobs.len()];
-    let mut spans = Vec::with_capacity(course.holds.len());
-    for hold in &course.holds {
+    let mut spans = Vec::with_capacity(record.holds.len());
+    for hold in &record.holds {
         gpu_s[hold.job] += f64::from(hold.gpus) * seconds(hold.to_ms - hold.from_ms);
-        spans.push(Span {
+        spans.push(AllocationSpan {
             job: u32::try_from(hold.job).unwrap_or(u32::MAX),
             node: hold.node,
             gpus: hold.gpus,
@@ -299,7 +299,7 @@ fn into_run(
             to_s: seconds(hold.to_ms),
         });
     }
-    let outcomes = course.outcome.jobs.iter().zip(&scenario.jobs).zip(gpu_s);
+    let outcomes = record.outcome.jobs.iter().zip(&scenario.jobs).zip(gpu_s);
     let jobs = workload.jobs.iter().zip(outcomes);
     let jobs = jobs.map(|(trace, ((outcome, job), gpu_s))| {
         let takes_s = |workers: u32| {
@@ -325,14 +325,14 @@ fn into_run(
             request_s,
         }
     });
-    Run {
-        policy: terms.policy.as_str().to_owned(),
+    SimulationRun {
+        policy: settings.policy.as_str().to_owned(),
         workload: workload.name.clone(),
         nodes,
         jobs: jobs.collect(),
         spans,
-        decision_s: course.decision_s,
-        end_s: seconds(course.outcome.makespan_ms),
+        decision_s: record.decision_s,
+        end_s: seconds(record.outcome.makespan_ms),
     }
 }
 

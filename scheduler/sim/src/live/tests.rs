@@ -1,6 +1,6 @@
-use super::{LiveError, Terms, gpu_use, run, sample};
-use crate::peers::{Cluster, NodeGroup};
-use crate::run::{Run, Span};
+use super::{LiveError, LiveRunSettings, gpu_use, run, sample};
+use crate::reference_simulators::{Cluster, NodeGroup};
+use crate::run::{AllocationSpan, SimulationRun};
 use crate::trace::{Workload, read};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Slicing;
@@ -12,18 +12,25 @@ fn trace(rows: &[&str]) -> Workload {
     read("t.csv", "t", &text).expect("a trace")
 }
 
-fn under(policy: PolicyName, is_elastic: bool, workload: &Workload) -> Result<Run, LiveError> {
-    let terms = Terms {
+fn under(
+    policy: PolicyName,
+    is_elastic: bool,
+    workload: &Workload,
+) -> Result<SimulationRun, LiveError> {
+    let settings = LiveRunSettings {
         policy,
         is_elastic,
         slicing: None,
         packs: false,
-        until_s: Terms::UNTIL_S,
+        until_s: LiveRunSettings::UNTIL_S,
     };
-    on_four_gpus(&terms, workload)
+    on_four_gpus(&settings, workload)
 }
 
-fn on_four_gpus(terms: &Terms, workload: &Workload) -> Result<Run, LiveError> {
+fn on_four_gpus(
+    settings: &LiveRunSettings,
+    workload: &Workload,
+) -> Result<SimulationRun, LiveError> {
     let cluster = Cluster {
         groups: vec![NodeGroup {
             kind: None,
@@ -31,7 +38,7 @@ fn on_four_gpus(terms: &Terms, workload: &Workload) -> Result<Run, LiveError> {
             gpus: 4,
         }],
     };
-    run(None, workload, &cluster, terms, &mut || 0.0, &mut |_| {})
+    run(None, workload, &cluster, settings, &mut || 0.0, &mut |_| {})
 }
 
 /// `a` holds all GPUs from 10 s on: 1 s to start, 100 s of training, 1 s to stop. `b` and `c` wait
@@ -53,7 +60,7 @@ fn fifo_run_of_small_trace_has_expected_times() {
             (Some(112.0), Some(121.5), 9.5, 9.5),
         ]
     );
-    let span = |job, gpus, from_s, to_s| Span {
+    let span = |job, gpus, from_s, to_s| AllocationSpan {
         job,
         node: 0,
         gpus,
@@ -111,7 +118,7 @@ fn packing_beats_time_slicing_for_jobs_with_idle_gpu_time() {
     let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
     let workload = trace(&rows);
     let mean_s = |packs: bool| {
-        let terms = Terms {
+        let settings = LiveRunSettings {
             policy: PolicyName::Fifo,
             is_elastic: false,
             slicing: Some(Slicing {
@@ -119,9 +126,9 @@ fn packing_beats_time_slicing_for_jobs_with_idle_gpu_time() {
                 suspended_per_gpu: 7,
             }),
             packs,
-            until_s: Terms::UNTIL_S,
+            until_s: LiveRunSettings::UNTIL_S,
         };
-        let run = on_four_gpus(&terms, &workload).expect("it runs");
+        let run = on_four_gpus(&settings, &workload).expect("it runs");
         // A shared GPU counts once.
         let held_s: f64 = run.jobs.iter().map(|job| job.gpu_s).sum();
         assert!(
@@ -161,7 +168,7 @@ fn held_once(lengths_s: [u32; 2]) {
             gpus: 1,
         }],
     };
-    let terms = Terms {
+    let settings = LiveRunSettings {
         policy: PolicyName::Fifo,
         is_elastic: false,
         slicing: Some(Slicing {
@@ -169,13 +176,13 @@ fn held_once(lengths_s: [u32; 2]) {
             suspended_per_gpu: 3,
         }),
         packs: true,
-        until_s: Terms::UNTIL_S,
+        until_s: LiveRunSettings::UNTIL_S,
     };
     let run = run(
         None,
         &trace(&rows),
         &cluster,
-        &terms,
+        &settings,
         &mut || 0.0,
         &mut |_| {},
     );
@@ -184,7 +191,7 @@ fn held_once(lengths_s: [u32; 2]) {
     assert!(run.end_s < 1_350.0, "they shared it: {}", run.end_s);
     let mut spans = run.spans.clone();
     spans.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
-    let apart = |pair: &[Span]| pair[0].to_s <= pair[1].from_s;
+    let apart = |pair: &[AllocationSpan]| pair[0].to_s <= pair[1].from_s;
     assert!(spans.windows(2).all(apart), "{spans:?}");
     let held_s: f64 = spans.iter().map(|span| span.to_s - span.from_s).sum();
     assert!((run.end_s - held_s).abs() < 15.0, "{spans:?}");

@@ -2,24 +2,24 @@
 
 /// Unit of the labels of an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Unit {
+pub struct AxisUnit {
     pub name: &'static str,
     pub seconds: f64,
 }
 
-const SECOND: Unit = Unit {
+const SECOND: AxisUnit = AxisUnit {
     name: "s",
     seconds: 1.0,
 };
-const MINUTE: Unit = Unit {
+const MINUTE: AxisUnit = AxisUnit {
     name: "min",
     seconds: 60.0,
 };
-const HOUR: Unit = Unit {
+const HOUR: AxisUnit = AxisUnit {
     name: "h",
     seconds: 3600.0,
 };
-const DAY: Unit = Unit {
+const DAY: AxisUnit = AxisUnit {
     name: "d",
     seconds: 86_400.0,
 };
@@ -27,13 +27,13 @@ const DAY: Unit = Unit {
 /// Ticks and unit of a linear axis from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ticks {
-    pub unit: Unit,
+    pub unit: AxisUnit,
     /// Positions in seconds.
     pub at_s: Vec<f64>,
 }
 
 /// Readable steps between ticks for each unit.
-const STEPS: [(Unit, &[f64]); 4] = [
+const STEPS: [(AxisUnit, &[f64]); 4] = [
     (SECOND, &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0]),
     (MINUTE, &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0]),
     (HOUR, &[1.0, 2.0, 3.0, 6.0, 12.0]),
@@ -58,7 +58,7 @@ pub fn linear(end_s: f64, most: f64) -> Ticks {
 }
 
 /// Label of a tick on an axis in `unit`.
-pub fn label(at_s: f64, unit: Unit) -> String {
+pub fn label(at_s: f64, unit: AxisUnit) -> String {
     format!("{}", at_s / unit.seconds)
 }
 

@@ -2,12 +2,12 @@
 //! policy.
 
 use super::axis::{SPOKEN, spoken};
-use super::svg::{Frame, HUES, Svg, hue, width_of};
+use super::svg::{HUES, Svg, SvgFrame, hue, width_of};
 use crate::measure::{mean, percentile};
 
 /// One line of the picture.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
+pub struct CdfCurve {
     pub name: String,
     /// Completion times of the jobs that ended, in seconds, in any order.
     pub values_s: Vec<f64>,
@@ -28,12 +28,12 @@ const DASHES: [&str; 3] = ["", "8 4", "2 3"];
 
 /// Draws the distributions over a logarithmic axis of time. The dot on a line is its mean.
 #[must_use]
-pub fn cdf(title: &str, curves: &[Curve]) -> String {
+pub fn cdf(title: &str, curves: &[CdfCurve]) -> String {
     let legend_rows = legend_rows(curves);
     let height = HEIGHT + (legend_rows.len().saturating_sub(1)) as f64 * 20.0;
     let mut svg = Svg::new(WIDTH, height, title);
     svg.text((LEFT, 28.0), "title", title);
-    let scale = Scale::of(curves);
+    let scale = CdfTimeScale::of(curves);
     grid(&mut svg, &scale);
     for (index, curve) in curves.iter().enumerate() {
         draw(&mut svg, &scale, index, curve);
@@ -51,7 +51,7 @@ pub fn cdf(title: &str, curves: &[Curve]) -> String {
 }
 
 /// Legend of a line.
-fn entry(curve: &Curve) -> String {
+fn entry(curve: &CdfCurve) -> String {
     let mean = spoken(mean(&curve.values_s));
     match curve.unfinished {
         0 => format!("{} (mean {mean})", curve.name),
@@ -60,7 +60,7 @@ fn entry(curve: &Curve) -> String {
 }
 
 /// Index and left edge of every entry, by row.
-fn legend_rows(curves: &[Curve]) -> Vec<Vec<(usize, f64)>> {
+fn legend_rows(curves: &[CdfCurve]) -> Vec<Vec<(usize, f64)>> {
     let mut rows: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut x = f64::INFINITY;
     for (index, curve) in curves.iter().enumerate() {
@@ -82,13 +82,13 @@ fn dash(index: usize) -> &'static str {
 }
 
 /// Time axis from the largest tick below all times to the smallest tick above.
-struct Scale {
+struct CdfTimeScale {
     from_s: f64,
     to_s: f64,
 }
 
-impl Scale {
-    fn of(curves: &[Curve]) -> Self {
+impl CdfTimeScale {
+    fn of(curves: &[CdfCurve]) -> Self {
         let all = || curves.iter().flat_map(|curve| &curve.values_s).copied();
         let least = all().fold(f64::INFINITY, f64::min);
         let most = all().fold(0.0, f64::max);
@@ -112,7 +112,7 @@ fn y(share: f64) -> f64 {
     BOTTOM - share * (BOTTOM - TOP)
 }
 
-fn grid(svg: &mut Svg, scale: &Scale) {
+fn grid(svg: &mut Svg, scale: &CdfTimeScale) {
     for percent in [0.0, 25.0, 50.0, 75.0, 90.0, 100.0] {
         let at = y(percent / 100.0);
         svg.line((LEFT, at), (WIDTH - RIGHT, at), "grid");
@@ -135,7 +135,7 @@ fn grid(svg: &mut Svg, scale: &Scale) {
     );
 }
 
-fn draw(svg: &mut Svg, scale: &Scale, index: usize, curve: &Curve) {
+fn draw(svg: &mut Svg, scale: &CdfTimeScale, index: usize, curve: &CdfCurve) {
     let mut sorted = curve.values_s.clone();
     sorted.sort_by(f64::total_cmp);
     let Some(&first) = sorted.first() else {
@@ -158,7 +158,7 @@ fn draw(svg: &mut Svg, scale: &Scale, index: usize, curve: &Curve) {
     svg.curve(&points, &hue(index), dash(index), &title);
     let mean_s = mean(&sorted);
     let below = sorted.partition_point(|&at_s| at_s <= mean_s) as f64;
-    let frame = Frame {
+    let frame = SvgFrame {
         x: scale.x(mean_s) - 4.0,
         y: y(below / count) - 4.0,
         width: 8.0,
@@ -169,10 +169,10 @@ fn draw(svg: &mut Svg, scale: &Scale, index: usize, curve: &Curve) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Curve, Scale, cdf, y};
+    use super::{CdfCurve, CdfTimeScale, cdf, y};
 
-    fn curve(name: &str, values_s: &[f64]) -> Curve {
-        Curve {
+    fn curve(name: &str, values_s: &[f64]) -> CdfCurve {
+        CdfCurve {
             name: name.to_owned(),
             values_s: values_s.to_vec(),
             unfinished: 0,
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn cdf_has_line_per_run_and_escapes_names() {
-        let curves: Vec<Curve> = (0..10)
+        let curves: Vec<CdfCurve> = (0..10)
             .map(|n| curve(&format!("<{n}>"), &[10.0, 100.0, 4000.0]))
             .collect();
         let svg = cdf("a & b", &curves);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn cdf_axis_spans_all_times_logarithmically() {
-        let scale = Scale::of(&[curve("a", &[12.0, 80.0]), curve("b", &[3000.0])]);
+        let scale = CdfTimeScale::of(&[curve("a", &[12.0, 80.0]), curve("b", &[3000.0])]);
         assert_eq!((scale.from_s, scale.to_s), (10.0, 3600.0));
         let middle = (10.0_f64 * 3600.0).sqrt();
         assert!((scale.x(middle) - f64::midpoint(scale.x(10.0), scale.x(3600.0))).abs() < 1e-9);

@@ -2,10 +2,10 @@
 
 use super::axis::{Ticks, label, linear, spoken};
 use super::lanes::{Bar, bars};
-use super::svg::{Frame, HUES, Svg, hue, width_of};
+use super::svg::{HUES, Svg, SvgFrame, hue, width_of};
 use crate::compare::title_of;
 use crate::measure::{completion_times_s, mean};
-use crate::run::{JobRun, Run};
+use crate::run::{JobRun, SimulationRun};
 use std::collections::BTreeMap;
 
 /// Meaning of the bars' colours.
@@ -32,7 +32,7 @@ const MOST_TICKS: f64 = 14.0;
 const SHADES: [&str; 4] = ["bar", "bar s1", "bar s2", "bar s3"];
 
 /// Positions of all parts.
-struct Layout {
+struct GanttLayout {
     row: f64,
     gap: f64,
     /// Upper edge of every node.
@@ -47,8 +47,8 @@ struct Layout {
 /// number of waiting jobs. A run records the number of GPUs per node, not their indices. The rows
 /// within a node are therefore arbitrary.
 #[must_use]
-pub fn gantt(run: &Run, paint: Paint) -> String {
-    let layout = Layout::of(run);
+pub fn gantt(run: &SimulationRun, paint: Paint) -> String {
+    let layout = GanttLayout::of(run);
     let mut svg = Svg::new(WIDTH, layout.bottom + 128.0, &title(run));
     let legend = Legend::of(run, paint);
     svg.text((LEFT, 28.0), "title", &title(run));
@@ -64,11 +64,11 @@ pub fn gantt(run: &Run, paint: Paint) -> String {
     svg.finish()
 }
 
-fn title(run: &Run) -> String {
+fn title(run: &SimulationRun) -> String {
     format!("{} on {}", run.policy, title_of(&run.workload))
 }
 
-fn subtitle(run: &Run) -> String {
+fn subtitle(run: &SimulationRun) -> String {
     let gpus: u32 = run.nodes.iter().map(|node| node.gpus).sum();
     format!(
         "{} jobs on {gpus} GPUs of {} nodes; mean completion time {}, last end after {}",
@@ -79,8 +79,8 @@ fn subtitle(run: &Run) -> String {
     )
 }
 
-impl Layout {
-    fn of(run: &Run) -> Self {
+impl GanttLayout {
+    fn of(run: &SimulationRun) -> Self {
         let rows: u32 = run.nodes.iter().map(|node| node.gpus).sum();
         let gap = if run.nodes.len() > GAPPED_NODES {
             0.0
@@ -119,12 +119,12 @@ impl Layout {
 }
 
 /// Bands and names of the nodes.
-fn rows(svg: &mut Svg, run: &Run, layout: &Layout) {
+fn rows(svg: &mut Svg, run: &SimulationRun, layout: &GanttLayout) {
     let mut free_y = f64::NEG_INFINITY;
     for (index, node) in run.nodes.iter().enumerate() {
         let y = layout.node_y[index];
         let height = f64::from(node.gpus) * layout.row;
-        let frame = Frame {
+        let frame = SvgFrame {
             x: LEFT,
             y,
             width: WIDTH - LEFT - RIGHT,
@@ -157,7 +157,7 @@ fn shortened(name: &str) -> String {
     format!("…{tail}")
 }
 
-fn axis(svg: &mut Svg, layout: &Layout, ticks: &Ticks) {
+fn axis(svg: &mut Svg, layout: &GanttLayout, ticks: &Ticks) {
     for &at_s in &ticks.at_s {
         let x = layout.x(at_s);
         svg.line((x, TOP - 4.0), (x, layout.bottom + 20.0 + STRIP), "grid");
@@ -169,11 +169,11 @@ fn axis(svg: &mut Svg, layout: &Layout, ticks: &Ticks) {
     svg.text((middle, layout.bottom + STRIP + 56.0), "soft middle", &what);
 }
 
-fn draw_bar(svg: &mut Svg, run: &Run, layout: &Layout, legend: &Legend, bar: Bar) {
+fn draw_bar(svg: &mut Svg, run: &SimulationRun, layout: &GanttLayout, legend: &Legend, bar: Bar) {
     let span = &run.spans[bar.span];
     let job = &run.jobs[span.job as usize];
     let x = layout.x(span.from_s);
-    let frame = Frame {
+    let frame = SvgFrame {
         x,
         y: layout.y(bar.row),
         width: (layout.x(span.to_s) - x).max(0.4),
@@ -204,7 +204,7 @@ fn draw_bar(svg: &mut Svg, run: &Run, layout: &Layout, legend: &Legend, bar: Bar
 }
 
 /// Submitted jobs without GPUs over time.
-fn waiting(svg: &mut Svg, run: &Run, layout: &Layout, ticks: &Ticks) {
+fn waiting(svg: &mut Svg, run: &SimulationRun, layout: &GanttLayout, ticks: &Ticks) {
     let steps = waiting_jobs(run);
     let most = steps.iter().map(|&(_, count)| count).max().unwrap_or(0);
     let floor = layout.bottom + 20.0 + STRIP;
@@ -231,7 +231,7 @@ fn waiting(svg: &mut Svg, run: &Run, layout: &Layout, ticks: &Ticks) {
 }
 
 /// Changes of the number of waiting jobs.
-fn waiting_jobs(run: &Run) -> Vec<(f64, i64)> {
+fn waiting_jobs(run: &SimulationRun) -> Vec<(f64, i64)> {
     // A job waits from its submission to its end, except while it holds GPUs.
     let mut changes: Vec<(f64, i64)> = Vec::new();
     for job in &run.jobs {
@@ -277,7 +277,7 @@ struct Legend {
 }
 
 impl Legend {
-    fn of(run: &Run, paint: Paint) -> Self {
+    fn of(run: &SimulationRun, paint: Paint) -> Self {
         let mut held: BTreeMap<&str, f64> = BTreeMap::new();
         for job in &run.jobs {
             *held.entry(group(job, paint)).or_default() += job.gpu_s;
@@ -305,7 +305,7 @@ impl Legend {
         let others = self.has_others.then(|| "others".to_owned());
         let mut x = LEFT;
         for (index, name) in self.names.iter().chain(&others).enumerate() {
-            let frame = Frame {
+            let frame = SvgFrame {
                 x,
                 y: 60.0,
                 width: 12.0,
@@ -333,11 +333,11 @@ fn group(job: &JobRun, paint: Paint) -> &str {
 #[cfg(test)]
 mod tests {
     use super::{Paint, gantt, waiting_jobs};
-    use crate::run::Span;
+    use crate::run::AllocationSpan;
     use crate::testing::{ran, run};
 
-    fn span(job: u32, gpus: u32, from_s: f64, to_s: f64) -> Span {
-        Span {
+    fn span(job: u32, gpus: u32, from_s: f64, to_s: f64) -> AllocationSpan {
+        AllocationSpan {
             job,
             node: 0,
             gpus,

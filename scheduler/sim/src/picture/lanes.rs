@@ -1,6 +1,6 @@
 //! Assigns GPUs of a node to bars; a run contains only the number of GPUs per node.
 
-use crate::run::Run;
+use crate::run::SimulationRun;
 
 /// Span on adjacent GPUs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Bar {
 /// Assigns rows of its node to every span, if free the rows that its job had directly before.
 /// Adjacent rows make one bar. Spans beyond the node's GPUs (an invalid run) are drawn over others
 /// and not left out.
-pub fn bars(run: &Run) -> Vec<Bar> {
+pub fn bars(run: &SimulationRun) -> Vec<Bar> {
     let mut first_row = Vec::with_capacity(run.nodes.len());
     let mut rows = 0_u32;
     for node in &run.nodes {
@@ -57,11 +57,11 @@ pub fn bars(run: &Run) -> Vec<Bar> {
 #[cfg(test)]
 mod tests {
     use super::{Bar, bars};
-    use crate::run::{RunNode, Span};
+    use crate::run::{AllocationSpan, RunNode};
     use crate::testing::{ran, run};
 
-    fn span(job: u32, node: u32, gpus: u32, from_s: f64, to_s: f64) -> Span {
-        Span {
+    fn span(job: u32, node: u32, gpus: u32, from_s: f64, to_s: f64) -> AllocationSpan {
+        AllocationSpan {
             job,
             node,
             gpus,

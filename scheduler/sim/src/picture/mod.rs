@@ -12,6 +12,6 @@ mod lanes;
 mod report;
 mod svg;
 
-pub use cdf::{Curve, cdf};
+pub use cdf::{CdfCurve, cdf};
 pub use gantt::{Paint, gantt};
 pub use report::{curves, report};

@@ -1,8 +1,10 @@
 //! Self-contained page about several runs: no script, no font, no external resource.
 
-use super::cdf::{Curve, cdf};
+use super::cdf::{CdfCurve, cdf};
 use super::svg::{Escaped, THEME};
-use crate::compare::{CompareError, Comparison, Recorded, Standing, labels, title_of};
+use crate::compare::{
+    CompareError, PolicyComparison, PolicySummary, RecordedRun, labels, title_of,
+};
 use crate::measure::{Summary, TenantSummary};
 use crate::run::JobRun;
 use std::fmt::Write as _;
@@ -20,8 +22,8 @@ dt{font-weight:600}dd{margin:0 0 8px;color:var(--soft);max-width:80ch}";
 /// Column of the table: name, text and comparison value; a smaller value is better.
 type Column = (
     &'static str,
-    fn(&Standing) -> String,
-    fn(&Standing) -> Option<f64>,
+    fn(&PolicySummary) -> String,
+    fn(&PolicySummary) -> Option<f64>,
 );
 
 /// Completion times.
@@ -87,8 +89,8 @@ const COSTS: &[Column] = &[
 
 /// Curves of every policy over all jobs of the comparison's workloads.
 #[must_use]
-pub fn curves(runs: &[Recorded], comparison: &Comparison) -> Vec<Curve> {
-    let of_policy = |standing: &Standing| {
+pub fn curves(runs: &[RecordedRun], comparison: &PolicyComparison) -> Vec<CdfCurve> {
+    let of_policy = |standing: &PolicySummary| {
         let jobs: Vec<&JobRun> = runs
             .iter()
             .filter(|recorded| recorded.run.policy == standing.policy)
@@ -99,7 +101,7 @@ pub fn curves(runs: &[Recorded], comparison: &Comparison) -> Vec<Curve> {
             let finished_s = job.finished_s?;
             Some(finished_s - job.submitted_s)
         });
-        Curve {
+        CdfCurve {
             name: standing.policy.clone(),
             values_s: ended.collect(),
             unfinished: jobs.iter().filter(|job| job.finished_s.is_none()).count(),
@@ -112,12 +114,12 @@ pub fn curves(runs: &[Recorded], comparison: &Comparison) -> Vec<Curve> {
 ///
 /// # Errors
 /// [`CompareError`] if the runs are not comparable.
-pub fn report(runs: &[Recorded]) -> Result<String, CompareError> {
+pub fn report(runs: &[RecordedRun]) -> Result<String, CompareError> {
     let summaries: Vec<Summary> = runs
         .iter()
         .map(|recorded| Summary::of(&recorded.run, &recorded.rules))
         .collect();
-    let comparison = Comparison::of(&summaries)?;
+    let comparison = PolicyComparison::of(&summaries)?;
     let mut page = head(&comparison, &summaries);
     page.push_str("<h2>Completion times</h2>\n");
     standings(&mut page, &comparison, TIMES);
@@ -136,7 +138,7 @@ pub fn report(runs: &[Recorded]) -> Result<String, CompareError> {
     Ok(page)
 }
 
-fn head(comparison: &Comparison, summaries: &[Summary]) -> String {
+fn head(comparison: &PolicyComparison, summaries: &[Summary]) -> String {
     let rules = summaries.first().map_or("", |s| s.rules.as_str());
     let jobs: usize = comparison
         .workloads
@@ -166,7 +168,7 @@ fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-fn standings(page: &mut String, comparison: &Comparison, columns: &[Column]) {
+fn standings(page: &mut String, comparison: &PolicyComparison, columns: &[Column]) {
     let header: Vec<&str> = columns.iter().map(|column| column.0).collect();
     open_table(page, "policy", &header);
     // A policy with unfinished jobs is never the best.
@@ -185,7 +187,12 @@ fn standings(page: &mut String, comparison: &Comparison, columns: &[Column]) {
 }
 
 /// Mean completion time by workload and policy, and the curves of each workload.
-fn workloads(page: &mut String, runs: &[Recorded], comparison: &Comparison, summaries: &[Summary]) {
+fn workloads(
+    page: &mut String,
+    runs: &[RecordedRun],
+    comparison: &PolicyComparison,
+    summaries: &[Summary],
+) {
     page.push_str("<h2>Mean completion time by workload (s)</h2>\n");
     let policies: Vec<&str> = comparison
         .policies
@@ -314,15 +321,15 @@ many as there were jobs on average during its life (Themis). Below 1 it was bett
 #[cfg(test)]
 mod tests {
     use super::report;
-    use crate::compare::Recorded;
+    use crate::compare::RecordedRun;
     use crate::testing::{ran, run};
 
-    fn recorded(policy: &str, workload: &str, jct_s: f64) -> Recorded {
+    fn recorded(policy: &str, workload: &str, jct_s: f64) -> RecordedRun {
         let mut of = run(1, vec![ran(0.0, jct_s), ran(0.0, jct_s * 2.0)]);
         policy.clone_into(&mut of.policy);
         workload.clone_into(&mut of.workload);
         of.jobs[1].tenant = "<b>".to_owned();
-        Recorded {
+        RecordedRun {
             rules: "pollux".to_owned(),
             run: of,
         }

@@ -40,7 +40,7 @@ struct Px(f64);
 
 /// Upper left corner and size.
 #[derive(Debug, Clone, Copy)]
-pub struct Frame {
+pub struct SvgFrame {
     pub x: f64,
     pub y: f64,
     pub width: f64,
@@ -60,7 +60,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
             Escaped(what)
         ));
         svg.rect(
-            Frame {
+            SvgFrame {
                 x: 0.0,
                 y: 0.0,
                 width,
@@ -74,7 +74,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
     }
 
     /// Rectangle; `title` is its tooltip.
-    pub fn rect(&mut self, frame: Frame, class: &str, fill: &str, title: Option<&str>) {
+    pub fn rect(&mut self, frame: SvgFrame, class: &str, fill: &str, title: Option<&str>) {
         self.put(format_args!("<rect"));
         for (name, value) in [("class", class), ("fill", fill)] {
             if !value.is_empty() {
@@ -95,7 +95,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
     }
 
     /// Ellipse inside the frame.
-    pub fn dot(&mut self, frame: Frame, fill: &str, title: &str) {
+    pub fn dot(&mut self, frame: SvgFrame, fill: &str, title: &str) {
         let (rx, ry) = (frame.width / 2.0, frame.height / 2.0);
         self.put(format_args!(
             "<ellipse cx=\"{}\" cy=\"{}\" rx=\"{}\" ry=\"{}\" fill=\"{}\" stroke=\"var(--paper)\"><title>{}</title></ellipse>\n",
@@ -219,7 +219,7 @@ impl fmt::Display for Px {
 
 #[cfg(test)]
 mod tests {
-    use super::{Escaped, Frame, Px, Svg};
+    use super::{Escaped, Px, Svg, SvgFrame};
 
     #[test]
     fn names_of_users_are_escaped_in_svg() {
@@ -229,7 +229,7 @@ mod tests {
             "a&lt;b&gt;&amp;&quot;&#39;\u{fffd}\u{fffd}é"
         );
         let mut svg = Svg::new(10.0, 10.0, "</title><script>");
-        let frame = Frame {
+        let frame = SvgFrame {
             x: 0.0,
             y: 0.0,
             width: 1.0,

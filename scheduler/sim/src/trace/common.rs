@@ -1,8 +1,8 @@
 //! Common job trace: the format of converted files of Philly, Alibaba and Gavel, and of a live
 //! cluster's history.
 
-use super::table::{Row, Schema, Table};
-use super::{TraceError, TraceJob, Work};
+use super::table::{Schema, TraceRow, TraceTable};
+use super::{TraceError, TraceJob, TraceWork};
 
 /// Columns of a common job trace.
 ///
@@ -39,7 +39,7 @@ const NUMBERS: [&str; 5] = [
 
 /// Job of a cluster's history. Times are seconds since the first submission.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Past {
+pub struct HistoryJob {
     pub id: String,
     pub tenant: String,
     pub submitted_s: f64,
@@ -56,7 +56,7 @@ pub struct Past {
 /// no duration. Otherwise the duration is from the first start to the end, independent of the GPUs
 /// held in between.
 #[must_use]
-pub fn write(history: &[Past]) -> String {
+pub fn write(history: &[HistoryJob]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let mut record = |fields: &[&str]| {
         let Ok(()) = writer.write_record(fields) else {
@@ -87,12 +87,12 @@ pub fn write(history: &[Past]) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
+pub(super) fn jobs(table: &TraceTable) -> Result<Vec<TraceJob>, TraceError> {
     table.unique("job_id")?;
     table.rows().map(|row| job(&row)).collect()
 }
 
-fn job(row: &Row<'_>) -> Result<TraceJob, TraceError> {
+fn job(row: &TraceRow<'_>) -> Result<TraceJob, TraceError> {
     for column in NUMBERS {
         if row.get(column).is_some() {
             row.decimal(column)?;
@@ -122,7 +122,7 @@ fn job(row: &Row<'_>) -> Result<TraceJob, TraceError> {
 }
 
 /// Checks that `gpus` equals `num_gpu * gpu_milli / 1000` in Alibaba's rows.
-fn shares_agree(row: &Row<'_>, gpu_share: f64) -> Result<(), TraceError> {
+fn shares_agree(row: &TraceRow<'_>, gpu_share: f64) -> Result<(), TraceError> {
     if row.get("num_gpu").is_none() && row.get("gpu_milli").is_none() {
         return Ok(());
     }
@@ -136,22 +136,22 @@ fn shares_agree(row: &Row<'_>, gpu_share: f64) -> Result<(), TraceError> {
     Ok(())
 }
 
-fn kind<'t>(row: &Row<'t>) -> Result<&'t str, TraceError> {
+fn kind<'t>(row: &TraceRow<'t>) -> Result<&'t str, TraceError> {
     match (row.get("job_type"), row.get("kind")) {
         (Some(_), Some(_)) => Err(row.wrong("kind", "expected none beside a job_type")),
         (job_type, kind) => Ok(job_type.or(kind).unwrap_or_default()),
     }
 }
 
-fn work(row: &Row<'_>) -> Result<Work, TraceError> {
+fn work(row: &TraceRow<'_>) -> Result<TraceWork, TraceError> {
     match (row.get("duration_s"), row.get("total_steps")) {
         (Some(_), Some(_)) => Err(row.wrong("total_steps", "expected none beside a duration_s")),
-        (Some(_), None) => Ok(Work::Seconds {
+        (Some(_), None) => Ok(TraceWork::Seconds {
             seconds: row.decimal("duration_s")?,
         }),
-        (None, Some(_)) => Ok(Work::Steps {
+        (None, Some(_)) => Ok(TraceWork::Steps {
             steps: row.whole("total_steps", 0..=u32::MAX)?.into(),
         }),
-        (None, None) => Ok(Work::Unknown),
+        (None, None) => Ok(TraceWork::Unknown),
     }
 }

@@ -23,12 +23,12 @@ pub enum FileError {
 
 /// Compression of a file, by the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Compression {
+enum TraceCompression {
     Zstd,
     Gzip,
 }
 
-impl Compression {
+impl TraceCompression {
     const ALL: [Self; 2] = [Self::Zstd, Self::Gzip];
 
     const fn extension(self) -> &'static str {
@@ -50,7 +50,7 @@ impl Compression {
 #[must_use]
 pub fn find(path: &Path) -> Option<PathBuf> {
     let mut candidates = vec![path.to_owned()];
-    for compression in Compression::ALL {
+    for compression in TraceCompression::ALL {
         candidates.push(path.with_added_extension(compression.extension()));
     }
     candidates.into_iter().find(|candidate| candidate.exists())
@@ -59,7 +59,7 @@ pub fn find(path: &Path) -> Option<PathBuf> {
 /// Returns the path as text, without the extension of a compression.
 #[must_use]
 pub fn name_of(path: &Path) -> String {
-    match Compression::of(path) {
+    match TraceCompression::of(path) {
         Some(_) => path.with_extension("").display().to_string(),
         None => path.display().to_string(),
     }
@@ -90,9 +90,9 @@ fn read_at_most(path: &Path, max_bytes: u64) -> Result<String, FileError> {
 
 fn decompressed(path: &Path) -> io::Result<Box<dyn Read>> {
     let file = File::open(path)?;
-    Ok(match Compression::of(path) {
-        Some(Compression::Zstd) => Box::new(zstd::Decoder::new(file)?),
-        Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(file)),
+    Ok(match TraceCompression::of(path) {
+        Some(TraceCompression::Zstd) => Box::new(zstd::Decoder::new(file)?),
+        Some(TraceCompression::Gzip) => Box::new(MultiGzDecoder::new(file)),
         None => Box::new(file),
     })
 }

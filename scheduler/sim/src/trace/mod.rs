@@ -12,10 +12,10 @@ pub mod pollux;
 mod table;
 pub mod tiresias;
 
-pub use table::{Problem, TraceError};
+pub use table::{TraceError, TraceProblem};
 
 use serde::{Deserialize, Serialize};
-use table::Table;
+use table::TraceTable;
 
 /// Tenant of jobs whose source has no tenants.
 pub const NO_TENANT: &str = "default";
@@ -45,7 +45,7 @@ pub struct TraceJob {
     pub gpu_share: f64,
     /// Application, model or job type; empty if the schema has none.
     pub kind: String,
-    pub work: Work,
+    pub work: TraceWork,
     /// Final status in the source's term.
     pub status: Option<String>,
     /// Allowed GPU models; empty for any (Alibaba).
@@ -55,7 +55,7 @@ pub struct TraceJob {
 /// Amount of work, as far as the source states it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "as", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Work {
+pub enum TraceWork {
     /// Complete training of the profiled application at the user's total batch size (Pollux, Sia).
     Training { batch: u32 },
     /// Duration on the requested GPUs (Philly, Alibaba, Tiresias).
@@ -71,8 +71,8 @@ impl TraceJob {
     #[must_use]
     pub fn batch(&self) -> Option<u32> {
         match self.work {
-            Work::Training { batch } => Some(batch),
-            Work::Seconds { .. } | Work::Steps { .. } | Work::Unknown => None,
+            TraceWork::Training { batch } => Some(batch),
+            TraceWork::Seconds { .. } | TraceWork::Steps { .. } | TraceWork::Unknown => None,
         }
     }
 }
@@ -83,7 +83,7 @@ impl TraceJob {
 /// # Errors
 /// [`TraceError`] with the first error and the expected value.
 pub fn read(file: &str, name: &str, text: &str) -> Result<Workload, TraceError> {
-    let table = Table::parse(file, text)?;
+    let table = TraceTable::parse(file, text)?;
     let schemas = [&pollux::SCHEMA, &common::SCHEMA, &tiresias::SCHEMA];
     let jobs = match table.schema(&schemas)? {
         0 => pollux::jobs(&table)?,

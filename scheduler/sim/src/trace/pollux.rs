@@ -1,8 +1,8 @@
 //! Workloads of Pollux (OSDI 2021) and Sia (SOSP 2023). Jobs train a profiled application at
 //! requests that the authors of the artefacts chose for inexperienced users.
 
-use super::table::{Schema, Table};
-use super::{TraceError, TraceJob, Work};
+use super::table::{Schema, TraceTable};
+use super::{TraceError, TraceJob, TraceWork};
 
 /// Columns of a workload. `time` is the second of submission. `num_replicas` is the number of
 /// requested GPUs, `batch_size` the requested total batch size.
@@ -12,7 +12,7 @@ pub const SCHEMA: Schema = Schema {
     optional: &[],
 };
 
-pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
+pub(super) fn jobs(table: &TraceTable) -> Result<Vec<TraceJob>, TraceError> {
     table.unique("name")?;
     table
         .rows()
@@ -25,7 +25,7 @@ pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
                 gpus,
                 gpu_share: f64::from(gpus),
                 kind: row.text("application")?.to_owned(),
-                work: Work::Training {
+                work: TraceWork::Training {
                     batch: row.whole("batch_size", 1..=u32::MAX)?,
                 },
                 status: None,

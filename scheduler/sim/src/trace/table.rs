@@ -11,12 +11,12 @@ pub struct TraceError {
     pub file: String,
     /// The first line is 1.
     pub line: u64,
-    pub problem: Problem,
+    pub problem: TraceProblem,
 }
 
 /// Error in a line, with the expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
+pub enum TraceProblem {
     /// Invalid CSV.
     Syntax { what: String },
     /// The header has an unknown or a duplicate column.
@@ -45,7 +45,7 @@ pub struct Schema {
 
 /// Rows of text, all as long as the header.
 #[derive(Debug)]
-pub struct Table {
+pub struct TraceTable {
     file: String,
     header: Vec<String>,
     /// Line number and fields.
@@ -54,13 +54,13 @@ pub struct Table {
 
 /// One row of a table.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<'t> {
-    table: &'t Table,
+pub struct TraceRow<'t> {
+    table: &'t TraceTable,
     line: u64,
     fields: &'t csv::StringRecord,
 }
 
-impl Table {
+impl TraceTable {
     /// Parses a CSV text.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Table {
         let syntax = |error: &csv::Error| {
             let line = error.position().map_or(1, csv::Position::line);
             let what = error.to_string();
-            fail(line, Problem::Syntax { what })
+            fail(line, TraceProblem::Syntax { what })
         };
         let header = reader.headers().map_err(|error| syntax(&error))?.clone();
         let mut rows = Vec::new();
@@ -88,12 +88,12 @@ impl Table {
             let line = fields.position().map_or(0, csv::Position::line);
             if fields.len() != header.len() {
                 let (found, expected) = (fields.len(), header.len());
-                return Err(fail(line, Problem::Width { found, expected }));
+                return Err(fail(line, TraceProblem::Width { found, expected }));
             }
             rows.push((line, fields));
         }
         if rows.is_empty() {
-            return Err(fail(1, Problem::Empty));
+            return Err(fail(1, TraceProblem::Empty));
         }
         Ok(Self {
             file: file.to_owned(),
@@ -131,11 +131,11 @@ impl Table {
                 || self.header[..index].contains(column)
             {
                 let column = column.clone();
-                return fail(Problem::Column { column, expected });
+                return fail(TraceProblem::Column { column, expected });
             }
         }
         match schema.required.iter().find(|column| !has(column)) {
-            Some(&column) => fail(Problem::Missing {
+            Some(&column) => fail(TraceProblem::Missing {
                 column: column.to_owned(),
                 expected,
             }),
@@ -143,8 +143,8 @@ impl Table {
         }
     }
 
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(|&(line, ref fields)| Row {
+    pub fn rows(&self) -> impl Iterator<Item = TraceRow<'_>> {
+        self.rows.iter().map(|&(line, ref fields)| TraceRow {
             table: self,
             line,
             fields,
@@ -165,7 +165,7 @@ impl Table {
     }
 }
 
-impl<'t> Row<'t> {
+impl<'t> TraceRow<'t> {
     /// Returns the field; `None` if it is empty or the file has no such column.
     pub fn get(&self, column: &str) -> Option<&'t str> {
         let index = self.table.header.iter().position(|name| name == column)?;
@@ -200,7 +200,7 @@ impl<'t> Row<'t> {
         TraceError {
             file: self.table.file.clone(),
             line: self.line,
-            problem: Problem::Value {
+            problem: TraceProblem::Value {
                 column: column.to_owned(),
                 value: self.get(column).unwrap_or_default().to_owned(),
                 expected: expected.into(),
@@ -219,7 +219,7 @@ impl fmt::Display for Schema {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for TraceProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax { what } => write!(f, "{what}"),

@@ -1,5 +1,5 @@
-use super::common::{Past, write};
-use super::{Problem, TraceError, Work, file, read};
+use super::common::{HistoryJob, write};
+use super::{TraceError, TraceProblem, TraceWork, file, read};
 use std::path::Path;
 
 #[path = "../../tests/traces/mod.rs"]
@@ -15,7 +15,7 @@ fn pollux_workload_is_read() {
     let job = &workload.jobs[1];
     assert_eq!((job.name.as_str(), job.kind.as_str()), ("b-1", "bert"));
     assert_eq!((job.submitted_s, job.gpus), (110.5, 12));
-    assert_eq!(job.work, Work::Training { batch: 384 });
+    assert_eq!(job.work, TraceWork::Training { batch: 384 });
 }
 
 #[test]
@@ -32,13 +32,13 @@ fn wrong_value_error_names_place_and_expected_value() {
 fn unknown_and_missing_columns_are_refused() {
     let error = read("w.csv", "w", &POLLUX.replace("batch_size", "batch")).expect_err("unknown");
     assert!(
-        matches!(&error.problem, Problem::Column { column, .. } if column == "batch"),
+        matches!(&error.problem, TraceProblem::Column { column, .. } if column == "batch"),
         "{error}"
     );
     let text = "name,time,application,num_replicas\na,1,bert,2\n";
     let error = read("w.csv", "w", text).expect_err("missing");
     assert!(
-        matches!(&error.problem, Problem::Missing { column, .. } if column == "batch_size"),
+        matches!(&error.problem, TraceProblem::Missing { column, .. } if column == "batch_size"),
         "{error}"
     );
 }
@@ -59,12 +59,12 @@ fn common_trace_has_tenants_gpu_parts_and_unknown_work() {
     assert_eq!((first.tenant.as_str(), first.gpus), ("7f04ca", 8));
     assert_eq!(
         first.work,
-        Work::Seconds {
+        TraceWork::Seconds {
             seconds: 2_240_194.0
         }
     );
     assert_eq!((second.gpus, second.gpu_share), (1, 0.46));
-    assert_eq!(second.work, Work::Unknown);
+    assert_eq!(second.work, TraceWork::Unknown);
     assert_eq!(second.status.as_deref(), Some("Pending"));
 }
 
@@ -74,7 +74,7 @@ fn gavel_and_alibaba_columns_are_read_and_checked() {
 g0,0e4a51,0,1,,unknown,\"Transformer (batch size 128)\",95121\n";
     let job = &read("g.csv", "g", gavel).expect("a right file").jobs[0];
     assert_eq!(job.kind, "Transformer (batch size 128)");
-    assert_eq!(job.work, Work::Steps { steps: 95_121 });
+    assert_eq!(job.work, TraceWork::Steps { steps: 95_121 });
     let both = gavel.replace(",,unknown", ",10,unknown");
     assert!(refused(&both).to_string().contains("beside a duration_s"));
 
@@ -99,7 +99,7 @@ fn tiresias_list_is_read() {
         (job.kind.as_str(), job.gpus, job.submitted_s),
         ("vgg11", 8, 30.0)
     );
-    assert_eq!(job.work, Work::Seconds { seconds: 147.0 });
+    assert_eq!(job.work, TraceWork::Seconds { seconds: 147.0 });
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn wrong_rows_are_refused_with_their_line() {
 
 #[test]
 fn history_written_as_trace_reads_back_equal() {
-    let past = Past {
+    let past = HistoryJob {
         id: "a,\"b\"".to_owned(),
         tenant: "team".to_owned(),
         submitted_s: 1.5,
@@ -147,7 +147,7 @@ fn history_written_as_trace_reads_back_equal() {
         started_s: Some(2.0),
         finished_s: Some(12.3456),
     };
-    let waits = Past {
+    let waits = HistoryJob {
         id: "c".to_owned(),
         started_s: None,
         finished_s: None,
@@ -156,9 +156,9 @@ fn history_written_as_trace_reads_back_equal() {
     let text = write(&[past, waits]);
     let jobs = read("h.csv", "h", &text).expect("our own schema").jobs;
     assert_eq!((jobs[0].name.as_str(), jobs[0].gpus), ("a,\"b\"", 4));
-    assert_eq!(jobs[0].work, Work::Seconds { seconds: 10.346 });
+    assert_eq!(jobs[0].work, TraceWork::Seconds { seconds: 10.346 });
     assert_eq!((jobs[0].kind.as_str(), jobs[0].submitted_s), ("mlp", 1.5));
-    assert_eq!(jobs[1].work, Work::Unknown);
+    assert_eq!(jobs[1].work, TraceWork::Unknown);
 }
 
 /// Returns the number of jobs of a trace.

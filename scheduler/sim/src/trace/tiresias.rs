@@ -1,7 +1,7 @@
 //! The 60 jobs of Tiresias' testbed (NSDI 2019).
 
-use super::table::{Schema, Table};
-use super::{TraceError, TraceJob, Work};
+use super::table::{Schema, TraceTable};
+use super::{TraceError, TraceJob, TraceWork};
 
 /// Columns of the list. `submit_time` and `duration` are seconds. `interval` repeats the seconds
 /// since the previous job.
@@ -19,7 +19,7 @@ pub const SCHEMA: Schema = Schema {
     optional: &[],
 };
 
-pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
+pub(super) fn jobs(table: &TraceTable) -> Result<Vec<TraceJob>, TraceError> {
     table.unique("job_id")?;
     table
         .rows()
@@ -35,7 +35,7 @@ pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
                 gpus,
                 gpu_share: f64::from(gpus),
                 kind: row.text("model_name")?.to_owned(),
-                work: Work::Seconds {
+                work: TraceWork::Seconds {
                     seconds: row.decimal("duration")?,
                 },
                 status: None,

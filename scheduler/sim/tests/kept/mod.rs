@@ -4,7 +4,9 @@
 #![allow(dead_code, reason = "no test uses all items")]
 
 use muster_model::id::JobId;
-use muster_sim::forecast::{Calibration, Context, Forecast, Interval, STARTS, Score};
+use muster_sim::forecast::{
+    Calibration, ForecastContext, ForecastInterval, JobForecast, STARTS, Score,
+};
 use std::collections::BTreeMap;
 
 /// Number of newest jobs whose scores calibrate.
@@ -41,9 +43,9 @@ impl Dice {
 #[derive(Clone, Copy)]
 struct Given {
     made_ms: i64,
-    raw: Interval,
-    shown: Interval,
-    context: Context,
+    raw: ForecastInterval,
+    shown: ForecastInterval,
+    context: ForecastContext,
 }
 
 /// Stored forecasts of ends or of starts.
@@ -81,19 +83,24 @@ impl Kept {
         Calibration::of(newest.flatten().copied().collect())
     }
 
-    pub fn give_end(&mut self, one: &Forecast, now_ms: i64) {
+    pub fn give_end(&mut self, one: &JobForecast, now_ms: i64) {
         let end = one.raw.finish.zip(one.finish);
         let given = end.map(|(raw, shown)| (raw, shown, one.raw.context));
         self.give(one.job, now_ms, given);
     }
 
-    pub fn give_start(&mut self, one: &Forecast, now_ms: i64) {
+    pub fn give_start(&mut self, one: &JobForecast, now_ms: i64) {
         let start = one.raw.start.zip(one.start);
         let given = start.map(|(raw, shown)| (raw, shown, STARTS));
         self.give(one.job, now_ms, given);
     }
 
-    fn give(&mut self, job: JobId, made_ms: i64, given: Option<(Interval, Interval, Context)>) {
+    fn give(
+        &mut self,
+        job: JobId,
+        made_ms: i64,
+        given: Option<(ForecastInterval, ForecastInterval, ForecastContext)>,
+    ) {
         if let Some((raw, shown, context)) = given {
             self.given.entry(job).or_default().push(Given {
                 made_ms,
@@ -125,7 +132,7 @@ impl Kept {
             return;
         }
         self.forecasts += counted.len();
-        let share = |of: fn(&Given) -> Interval| {
+        let share = |of: fn(&Given) -> ForecastInterval| {
             let held = counted.iter().filter(|one| of(one).holds(actual_ms));
             held.count() as f64 / counted.len() as f64
         };

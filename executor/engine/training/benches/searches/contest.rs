@@ -6,7 +6,7 @@
 
 use crate::training::Trainings;
 use muster_model::study::{Point, StudySpec};
-use muster_search::{Action, Event, Study};
+use muster_search::{SearchAction, SearchEvent, Study};
 use serde_json::{Map, Value, json};
 use std::ffi::OsStr;
 
@@ -67,13 +67,13 @@ impl Judge<'_> {
 
     fn ours(&mut self) -> f64 {
         let mut study = self.begun();
-        let mut actions = study.apply(Event::Started).expect("may begin");
+        let mut actions = study.apply(SearchEvent::Started).expect("may begin");
         let mut best = 0.0_f64;
-        while let Some(Action::Create { trial, .. }) = actions.pop() {
+        while let Some(SearchAction::Create { trial, .. }) = actions.pop() {
             let point = study.trials()[trial as usize].point.clone();
             let accuracy = self.accuracy(&study, &point);
             best = best.max(accuracy);
-            let ended = Event::Finished {
+            let ended = SearchEvent::Finished {
                 trial,
                 step: EPOCHS,
                 values: vec![accuracy],

@@ -5,7 +5,7 @@
 use crate::training::{EpochResult, Trainings};
 use muster_model::spec::JobSpec;
 use muster_model::study::StudySpec;
-use muster_search::{Action, Event, Study};
+use muster_search::{SearchAction, SearchEvent, Study};
 use std::collections::BTreeMap;
 
 /// Result of a study.
@@ -70,7 +70,7 @@ pub fn carry_out(document: &StudySpec, trainings: &mut Trainings) -> StudyResult
         held: 0.0,
         epochs: 0,
     };
-    slots.tell(Event::Started);
+    slots.tell(SearchEvent::Started);
     while slots.step() {}
     slots.trainings.rest();
     let mut course = slots.course.expect("an epoch was trained");
@@ -100,14 +100,14 @@ impl TrialSlots<'_> {
         self.epochs += 1;
         let (step, accuracy, is_end) = (one.done, one.next.accuracy, one.done == one.budget);
         self.record(number, accuracy);
-        self.tell(Event::Reported {
+        self.tell(SearchEvent::Reported {
             trial: number,
             step,
             values: vec![accuracy],
         });
         if is_end && let Some(one) = self.running.remove(&number) {
             self.done.insert(number, one.done);
-            self.tell(Event::Finished {
+            self.tell(SearchEvent::Finished {
                 trial: number,
                 step,
                 values: Vec::new(),
@@ -140,19 +140,19 @@ impl TrialSlots<'_> {
         course.records.push((accuracy, self.held));
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: SearchEvent) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
             for action in self.study.apply(event).expect("a fact") {
                 match action {
-                    Action::Create { trial, budget, .. } => self.begin(trial, budget),
-                    Action::Continue { trial, budget } => self.begin(trial, budget),
-                    Action::Stop { trial } => {
+                    SearchAction::Create { trial, budget, .. } => self.begin(trial, budget),
+                    SearchAction::Continue { trial, budget } => self.begin(trial, budget),
+                    SearchAction::Stop { trial } => {
                         if self.running.remove(&trial).is_some() {
-                            events.push(Event::Stopped { trial });
+                            events.push(SearchEvent::Stopped { trial });
                         }
                     }
-                    Action::Finish => {}
+                    SearchAction::Finish => {}
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! Maximises the expected improvement: many candidates, then a local search from the best ones.
 
 use super::place;
-use super::process::Process;
+use super::process::GaussianProcess;
 use crate::minimise::minimise;
 use crate::numeric::log_improvement;
-use crate::random::Draw;
-use crate::study::Record;
+use crate::random::StudyRng;
+use crate::study::StudyRecord;
 use muster_model::study::{Point, Space};
 
 /// Candidates over the whole space.
@@ -16,7 +16,11 @@ const NEAR: usize = 60;
 const STARTS: usize = 6;
 const ROUNDS: usize = 3;
 
-pub(super) fn most_promising(record: &Record, process: &Process, draw: &mut Draw) -> Option<Point> {
+pub(super) fn most_promising(
+    record: &StudyRecord,
+    process: &GaussianProcess,
+    rng: &mut StudyRng,
+) -> Option<Point> {
     let space = &record.space;
     let least = process.least();
     let score = |place: &[f64]| {
@@ -25,7 +29,7 @@ pub(super) fn most_promising(record: &Record, process: &Process, draw: &mut Draw
         log_improvement((least - mean) / deviation) + deviation.ln()
     };
     let mut candidates: Vec<(f64, Vec<f64>)> = Vec::new();
-    for candidate in draw_candidates(record, process, draw) {
+    for candidate in draw_candidates(record, process, rng) {
         let candidate = place(space, &candidate);
         candidates.push((score(&candidate), candidate));
     }
@@ -33,7 +37,7 @@ pub(super) fn most_promising(record: &Record, process: &Process, draw: &mut Draw
     // The best candidates and random ones, so that the searches do not all start at one maximum.
     let mut starts: Vec<Vec<f64>> = candidates.iter().take(2).map(|c| c.1.clone()).collect();
     while starts.len() < STARTS && candidates.len() > 2 {
-        let rank = (draw.unit().powi(3) * candidates.len() as f64) as usize;
+        let rank = (rng.unit().powi(3) * candidates.len() as f64) as usize;
         starts.push(candidates[rank.min(candidates.len() - 1)].1.clone());
     }
     starts.extend(process.best_places(1));
@@ -70,9 +74,13 @@ pub(super) fn most_promising(record: &Record, process: &Process, draw: &mut Draw
     best.map(|(_, point)| point)
 }
 
-fn draw_candidates(record: &Record, process: &Process, draw: &mut Draw) -> Vec<Point> {
+fn draw_candidates(
+    record: &StudyRecord,
+    process: &GaussianProcess,
+    rng: &mut StudyRng,
+) -> Vec<Point> {
     let space = &record.space;
-    let mut points: Vec<Point> = (0..WIDE).map(|_| draw.point(space)).collect();
+    let mut points: Vec<Point> = (0..WIDE).map(|_| rng.point(space)).collect();
     let lengths = process.lengths();
     for centre in process.best_places(5) {
         for i in 0..NEAR {
@@ -80,18 +88,18 @@ fn draw_candidates(record: &Record, process: &Process, draw: &mut Draw) -> Vec<P
             let mut place = centre.clone();
             for (d, dimension) in space.dimensions.iter().enumerate() {
                 if place[d].is_nan() || !dimension.domain.is_ordered() {
-                    let anew = draw.unit() < 0.1 && !place[d].is_nan();
+                    let anew = rng.unit() < 0.1 && !place[d].is_nan();
                     place[d] = if anew {
-                        dimension.domain.at(draw.unit())
+                        dimension.domain.at(rng.unit())
                     } else {
                         place[d]
                     };
                 } else {
-                    place[d] += reach * lengths[d].min(1.0) * draw.normal();
+                    place[d] += reach * lengths[d].min(1.0) * rng.normal();
                 }
             }
             let mut point = point(space, &place);
-            fill(space, &mut point, draw);
+            fill(space, &mut point, rng);
             points.push(point);
         }
     }
@@ -100,9 +108,9 @@ fn draw_candidates(record: &Record, process: &Process, draw: &mut Draw) -> Vec<P
 }
 
 /// Draws missing active parameters and removes inactive ones.
-fn fill(space: &Space, point: &mut Point, draw: &mut Draw) {
+fn fill(space: &Space, point: &mut Point, rng: &mut StudyRng) {
     for (d, dimension) in space.dimensions.iter().enumerate() {
-        let unit = draw.unit();
+        let unit = rng.unit();
         if !space.is_active(d, point) {
             point[d] = None;
         } else if point[d].is_none() {
@@ -129,12 +137,13 @@ fn point(space: &Space, place: &[f64]) -> Point {
 }
 
 /// Gradient ascent in all ordered parameters with many values.
-fn climb(space: &Space, process: &Process, start: Vec<f64>, least: f64) -> Vec<f64> {
-    let many = |d: &usize| {
-        let domain = &space.dimensions[*d].domain;
-        domain.is_ordered() && domain.count().is_none_or(|n| n > 16) && !start[*d].is_nan()
-    };
-    let axes: Vec<usize> = (0..space.len()).filter(many).collect();
+fn climb(space: &Space, process: &GaussianProcess, start: Vec<f64>, least: f64) -> Vec<f64> {
+    let axes: Vec<usize> = (0..space.len())
+        .filter(|d| {
+            let domain = &space.dimensions[*d].domain;
+            domain.is_ordered() && domain.count().is_none_or(|n| n > 16) && !start[*d].is_nan()
+        })
+        .collect();
     if axes.is_empty() {
         return start;
     }

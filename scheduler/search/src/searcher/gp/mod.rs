@@ -6,27 +6,27 @@ mod process;
 mod warp;
 
 use super::anywhere;
-use crate::random::Draw;
-use crate::study::Record;
-use crate::trial::{Trial, TrialState};
+use crate::random::StudyRng;
+use crate::study::StudyRecord;
+use crate::trial::{SearchTrial, TrialState};
 use muster_model::study::{Point, Space};
-use process::{Hyper, Process};
+use process::{GaussianProcess, Hyper};
 use serde::{Deserialize, Serialize};
 
 /// Hyperparameters of the last fit, from which the next one starts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct GpState {
     hyper: Option<Hyper>,
 }
 
 /// Maximum number of observations; a process with more would take seconds.
 const MOST_ROWS: usize = 300;
 
-impl Memory {
-    pub(super) fn suggest(&mut self, record: &Record, draw: &mut Draw) -> Option<Point> {
+impl GpState {
+    pub(super) fn suggest(&mut self, record: &StudyRecord, rng: &mut StudyRng) -> Option<Point> {
         let rows = comparable(record);
         if rows.len() < 2 {
-            return anywhere(record, draw);
+            return anywhere(record, rng);
         }
         let places: Vec<Vec<f64>> = rows
             .iter()
@@ -35,8 +35,9 @@ impl Memory {
         let losses: Vec<f64> = rows.iter().filter_map(|t| t.loss()).collect();
         let targets = warp::targets(&losses);
         let kinds = process::kinds(&record.space);
-        let Some(mut process) = Process::fit(&kinds, places, targets, self.hyper.as_ref()) else {
-            return anywhere(record, draw);
+        let Some(mut process) = GaussianProcess::fit(&kinds, places, targets, self.hyper.as_ref())
+        else {
+            return anywhere(record, rng);
         };
         self.hyper = Some(process.hyper.clone());
         // A running trial counts with its expected value, so that other trials explore elsewhere.
@@ -47,7 +48,7 @@ impl Memory {
         for trial in running.take(50) {
             process.believe(place(&record.space, &trial.point));
         }
-        acquire::most_promising(record, &process, draw).or_else(|| anywhere(record, draw))
+        acquire::most_promising(record, &process, rng).or_else(|| anywhere(record, rng))
     }
 }
 
@@ -66,20 +67,22 @@ fn place(space: &Space, point: &[Option<f64>]) -> Vec<f64> {
 
 /// Trials of one budget: the largest with enough results (as in BOHB, Falkner et al. 2018). Above
 /// the limit, the best half and the newest.
-fn comparable(record: &Record) -> Vec<&Trial> {
-    let judged: Vec<&Trial> = record
+fn comparable(record: &StudyRecord) -> Vec<&SearchTrial> {
+    let judged: Vec<&SearchTrial> = record
         .trials
         .iter()
         .filter(|t| t.loss().is_some())
         .collect();
-    let step = |t: &Trial| t.outcome.as_ref().map_or(0, |o| o.step);
+    let step = |t: &SearchTrial| t.outcome.as_ref().map_or(0, |o| o.step);
     let needed = record.space.len() + 2;
     let mut steps: Vec<u64> = judged.iter().map(|t| step(t)).collect();
     steps.sort_unstable();
     let at = steps.len().saturating_sub(needed);
     let least = steps.get(at).copied().unwrap_or(0);
-    let complete = |t: &&Trial| t.state == TrialState::Completed || step(t) >= least;
-    let mut rows: Vec<&Trial> = judged.into_iter().filter(complete).collect();
+    let mut rows: Vec<&SearchTrial> = judged
+        .into_iter()
+        .filter(|t| t.state == TrialState::Completed || step(t) >= least)
+        .collect();
     if rows.len() > MOST_ROWS {
         let newest = rows.split_off(rows.len() - MOST_ROWS / 2);
         rows.sort_by(|a, b| a.loss().unwrap_or(0.0).total_cmp(&b.loss().unwrap_or(0.0)));

@@ -7,7 +7,7 @@ use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DistanceKind {
     /// Distances are differences.
     Number,
     /// Equal or different.
@@ -20,9 +20,9 @@ pub(super) struct Hyper {
     logs: Vec<f64>,
 }
 
-pub(super) struct Process {
+pub(super) struct GaussianProcess {
     pub(super) hyper: Hyper,
-    kinds: Vec<Kind>,
+    kinds: Vec<DistanceKind>,
     places: Vec<Vec<f64>>,
     targets: Vec<f64>,
     factor: Cholesky<f64, Dyn>,
@@ -32,17 +32,23 @@ pub(super) struct Process {
 
 const LEAST_NOISE: f64 = 1e-7;
 
-pub(super) fn kinds(space: &Space) -> Vec<Kind> {
-    let kind = |ordered: bool| if ordered { Kind::Number } else { Kind::Choice };
+pub(super) fn kinds(space: &Space) -> Vec<DistanceKind> {
+    let kind = |ordered: bool| {
+        if ordered {
+            DistanceKind::Number
+        } else {
+            DistanceKind::Choice
+        }
+    };
     let domains = space.dimensions.iter();
     domains.map(|d| kind(d.domain.is_ordered())).collect()
 }
 
 /// Squared distance in one parameter: 0 if both points lack it, 1 if only one has it.
-fn square(kind: Kind, a: f64, b: f64) -> f64 {
+fn square(kind: DistanceKind, a: f64, b: f64) -> f64 {
     match (a.is_nan(), b.is_nan()) {
         (true, true) => 0.0,
-        (false, false) if kind == Kind::Number => (a - b) * (a - b),
+        (false, false) if kind == DistanceKind::Number => (a - b) * (a - b),
         (false, false) => f64::from(a != b),
         _ => 1.0,
     }
@@ -76,11 +82,11 @@ impl Hyper {
     }
 }
 
-impl Process {
+impl GaussianProcess {
     /// Fits the most likely process, from the last hyperparameters and from default ones. `None` if
     /// no covariance is positive definite.
     pub(super) fn fit(
-        kinds: &[Kind],
+        kinds: &[DistanceKind],
         places: Vec<Vec<f64>>,
         targets: Vec<f64>,
         last: Option<&Hyper>,
@@ -105,7 +111,7 @@ impl Process {
 
     fn with(
         hyper: Hyper,
-        kinds: Vec<Kind>,
+        kinds: Vec<DistanceKind>,
         places: Vec<Vec<f64>>,
         targets: Vec<f64>,
     ) -> Option<Self> {
@@ -196,7 +202,7 @@ impl Process {
         let mut mean_slope = vec![0.0; place.len()];
         let mut variance_slope = vec![0.0; place.len()];
         for (d, kind) in self.kinds.iter().enumerate() {
-            if *kind == Kind::Choice || place[d].is_nan() {
+            if *kind == DistanceKind::Choice || place[d].is_nan() {
                 continue;
             }
             for i in 0..n {
@@ -223,7 +229,7 @@ impl Process {
 }
 
 /// Squared distances of all pairs, one matrix per parameter.
-fn squares(kinds: &[Kind], places: &[Vec<f64>]) -> Vec<DMatrix<f64>> {
+fn squares(kinds: &[DistanceKind], places: &[Vec<f64>]) -> Vec<DMatrix<f64>> {
     let n = places.len();
     let matrix =
         |d: usize| DMatrix::from_fn(n, n, |i, j| square(kinds[d], places[i][d], places[j][d]));
@@ -286,7 +292,7 @@ fn unlikelihood(
 mod tests {
     use super::*;
 
-    fn rows() -> (Vec<Kind>, Vec<Vec<f64>>, Vec<f64>) {
+    fn rows() -> (Vec<DistanceKind>, Vec<Vec<f64>>, Vec<f64>) {
         let places: Vec<Vec<f64>> = (0..12)
             .map(|i| {
                 let x = f64::from(i) / 11.0;
@@ -303,7 +309,11 @@ mod tests {
             .map(|p| (5.0 * p[0]).sin() + 0.3 * p[2])
             .collect();
         (
-            vec![Kind::Number, Kind::Number, Kind::Choice],
+            vec![
+                DistanceKind::Number,
+                DistanceKind::Number,
+                DistanceKind::Choice,
+            ],
             places,
             targets,
         )
@@ -334,7 +344,7 @@ mod tests {
     #[test]
     fn posterior_gradient_equals_finite_difference() {
         let (kinds, places, targets) = rows();
-        let process = Process::fit(&kinds, places, targets, None).expect("positive");
+        let process = GaussianProcess::fit(&kinds, places, targets, None).expect("positive");
         let place = [0.31, 0.42, 1.0];
         let (mean, variance, mean_slope, variance_slope) = process.slope(&place);
         assert!((mean - process.at(&place).0).abs() < 1e-9);

@@ -71,12 +71,11 @@ mod tests {
     /// Diverging learning rates form a cliff. Its height must not make the good losses look equal.
     #[test]
     fn size_of_bad_losses_does_not_change_targets() {
-        let with = |bad: f64| {
+        let [near, far] = [0.5, 5000.0].map(|bad: f64| {
             let mut losses: Vec<f64> = (0..12).map(|i| 0.20 + 0.01 * f64::from(i)).collect();
             losses.extend([bad; 3]);
             targets(&losses)
-        };
-        let [near, far] = [0.5, 5000.0].map(with);
+        });
         assert_eq!(near, far, "of the bad ones only that they are bad counts");
         let between = |targets: &[f64]| targets[11] - targets[0];
         assert!(between(&far) > 1.0, "the good ones lie apart: {far:?}");

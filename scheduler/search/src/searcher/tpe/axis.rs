@@ -4,19 +4,19 @@
 use super::near::Near;
 use super::points::Points;
 use crate::numeric::log_between;
-use crate::random::Draw;
+use crate::random::StudyRng;
 use muster_model::study::Domain;
 
 /// Value in the form that the kernels of its axis use.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum AxisValue {
     /// Between 0 and 1.
     Unit(f64),
     Choice(usize),
 }
 
 /// Kernels of a mixture along one parameter: one per trial, the prior's last.
-pub(super) enum Axis {
+pub(super) enum KernelAxis {
     Ordered(Normals),
     /// Kernels of an unordered choice.
     Choice {
@@ -43,7 +43,7 @@ pub(super) struct Normals {
     newest: (f64, f64),
 }
 
-impl Axis {
+impl KernelAxis {
     /// Kernels around the values of dimension `d`, one per point.
     pub(super) fn of(domain: &Domain, d: usize, points: &Points, least: f64) -> Self {
         let kernels = points.len() as f64 + 1.0;
@@ -80,35 +80,35 @@ impl Axis {
         Self::Ordered(normals)
     }
 
-    pub(super) fn sample(&self, kernel: usize, domain: &Domain, draw: &mut Draw) -> f64 {
+    pub(super) fn sample(&self, kernel: usize, domain: &Domain, rng: &mut StudyRng) -> f64 {
         match self {
-            Self::Ordered(normals) => domain.at(normals.sample(kernel, draw)),
+            Self::Ordered(normals) => domain.at(normals.sample(kernel, rng)),
             Self::Choice {
                 chosen, log_same, ..
             } => {
-                let uniform = domain.at(draw.unit());
+                let uniform = domain.at(rng.unit());
                 let Some(choice) = chosen[kernel] else {
                     return uniform;
                 };
                 // The probability besides the choice's own part is spread over the other choices.
-                if draw.unit() < log_same.exp() {
+                if rng.unit() < log_same.exp() {
                     return choice as f64;
                 }
                 let count = domain.count().unwrap_or(1) as usize;
                 if count == 1 {
                     return 0.0;
                 }
-                let other = draw.below(count - 1);
+                let other = rng.below(count - 1);
                 (other + usize::from(other >= choice)) as f64
             }
         }
     }
 
     /// Converts a value to the form of the kernels.
-    pub(super) fn place(&self, value: f64, domain: &Domain) -> Place {
+    pub(super) fn place(&self, value: f64, domain: &Domain) -> AxisValue {
         match self {
-            Self::Ordered(_) => Place::Unit(domain.unit(value)),
-            Self::Choice { .. } => Place::Choice(value as usize),
+            Self::Ordered(_) => AxisValue::Unit(domain.unit(value)),
+            Self::Choice { .. } => AxisValue::Choice(value as usize),
         }
     }
 
@@ -125,9 +125,9 @@ impl Axis {
         }
     }
 
-    pub(super) fn log_density(&self, place: Place, kernel: usize) -> f64 {
+    pub(super) fn log_density(&self, place: AxisValue, kernel: usize) -> f64 {
         match (self, place) {
-            (Self::Ordered(normals), Place::Unit(unit)) => normals.log_density(unit, kernel),
+            (Self::Ordered(normals), AxisValue::Unit(unit)) => normals.log_density(unit, kernel),
             (
                 Self::Choice {
                     chosen,
@@ -135,21 +135,22 @@ impl Axis {
                     log_other,
                     log_uniform,
                 },
-                Place::Choice(value),
+                AxisValue::Choice(value),
             ) => match &chosen[kernel] {
                 Some(choice) if *choice == value => *log_same,
                 Some(_) => *log_other,
                 None => *log_uniform,
             },
-            (Self::Ordered(_), Place::Choice(_)) | (Self::Choice { .. }, Place::Unit(_)) => {
+            (Self::Ordered(_), AxisValue::Choice(_))
+            | (Self::Choice { .. }, AxisValue::Unit(_)) => {
                 unreachable!("a place is of its own axis")
             }
         }
     }
 
     /// Adds each kernel's log density to its term.
-    pub(super) fn add_log_densities(&self, place: Place, near: &mut Near) {
-        if let (Self::Ordered(normals), Place::Unit(unit)) = (self, place)
+    pub(super) fn add_log_densities(&self, place: AxisValue, near: &mut Near) {
+        if let (Self::Ordered(normals), AxisValue::Unit(unit)) = (self, place)
             && near.terms.len() == normals.means.len()
         {
             return normals.add_log_densities(unit, &mut near.terms);
@@ -201,13 +202,13 @@ impl Normals {
         self.peak = self.peak.max(-log_scale);
     }
 
-    fn sample(&self, kernel: usize, draw: &mut Draw) -> f64 {
+    fn sample(&self, kernel: usize, rng: &mut StudyRng) -> f64 {
         let (mean, deviation) = (self.means[kernel], self.deviations[kernel]);
         if deviation.is_infinite() {
-            return draw.unit();
+            return rng.unit();
         }
         for _ in 0..100 {
-            let x = mean + deviation * draw.normal();
+            let x = mean + deviation * rng.normal();
             if (0.0..=1.0).contains(&x) {
                 return x;
             }
@@ -236,19 +237,19 @@ impl Normals {
 fn deviations(values: &[Option<f64>], least: f64) -> Vec<f64> {
     let cells = (2.0 / least).ceil();
     let cell_of = |value: f64| (value * cells) as usize;
-    let mut ends: Vec<Option<Ends>> = vec![None; cells as usize + 1];
+    let mut ends: Vec<Option<CellExtremes>> = vec![None; cells as usize + 1];
     for (i, value) in values.iter().enumerate() {
         let Some(value) = *value else { continue };
         match &mut ends[cell_of(value)] {
             Some(ends) => ends.widen(value, i),
-            empty => *empty = Some(Ends::of(value, i)),
+            empty => *empty = Some(CellExtremes::of(value, i)),
         }
     }
     let mut deviations: Vec<f64> = values
         .iter()
         .map(|value| if value.is_some() { least } else { 1.0 })
         .collect();
-    let taken: Vec<Ends> = ends.into_iter().flatten().collect();
+    let taken: Vec<CellExtremes> = ends.into_iter().flatten().collect();
     for (place, here) in taken.iter().enumerate() {
         let below = place.checked_sub(1).map(|p| here.first.0 - taken[p].last.0);
         let above = taken.get(place + 1).map(|next| next.first.0 - here.last.0);
@@ -272,12 +273,12 @@ fn deviations(values: &[Option<f64>], least: f64) -> Vec<f64> {
 /// Smallest and largest value of a cell with their indices. Among equal values the first in the
 /// list counts as smaller.
 #[derive(Clone)]
-struct Ends {
+struct CellExtremes {
     first: (f64, usize),
     last: (f64, usize),
 }
 
-impl Ends {
+impl CellExtremes {
     fn of(value: f64, place: usize) -> Self {
         Self {
             first: (value, place),

@@ -12,10 +12,10 @@ mod near;
 mod points;
 
 use super::anywhere;
-use crate::random::Draw;
-use crate::study::Record;
-use crate::trial::{Trial, TrialState};
-use axis::{Axis, Place};
+use crate::random::StudyRng;
+use crate::study::StudyRecord;
+use crate::trial::{SearchTrial, TrialState};
+use axis::{AxisValue, KernelAxis};
 use muster_model::study::{Point, Space};
 use near::Near;
 use points::Points;
@@ -31,7 +31,11 @@ const NEGLIGIBLE: f64 = -60.0;
 const ROUNDING: f64 = 1.0;
 
 /// Proposes a point of the space; `None` if its constraints allow none.
-pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Option<Point> {
+pub(super) fn suggest(
+    record: &StudyRecord,
+    candidates: usize,
+    rng: &mut StudyRng,
+) -> Option<Point> {
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
     let judged = judged.count();
     let is_good = best(record, judged.div_ceil(10).min(MOST_GOOD));
@@ -54,7 +58,7 @@ pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Op
     let mut allowed = 0;
     let mut near = Near::default();
     for _ in 0..candidates * 50 {
-        let point = good.sample(draw);
+        let point = good.sample(rng);
         if !record.space.allows(&point) {
             continue;
         }
@@ -68,17 +72,17 @@ pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Op
         }
     }
     best.map(|(_, point)| point)
-        .or_else(|| anywhere(record, draw))
+        .or_else(|| anywhere(record, rng))
 }
 
 /// For each trial, whether it is among the `count` best. Completed trials precede stopped and
 /// waiting ones; among those, further trained trials precede others.
-fn best(record: &Record, mut count: usize) -> Vec<bool> {
+fn best(record: &StudyRecord, mut count: usize) -> Vec<bool> {
     let mut is_best = vec![false; record.trials.len()];
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
-    let (mut class, mut rest): (Vec<&Trial>, Vec<&Trial>) =
+    let (mut class, mut rest): (Vec<&SearchTrial>, Vec<&SearchTrial>) =
         judged.partition(|t| t.state == TrialState::Completed);
-    let step = |t: &Trial| t.outcome.as_ref().map_or(0, |o| o.step);
+    let step = |t: &SearchTrial| t.outcome.as_ref().map_or(0, |o| o.step);
     loop {
         let taken = count.min(class.len());
         for number in least(class, taken) {
@@ -95,8 +99,8 @@ fn best(record: &Record, mut count: usize) -> Vec<bool> {
 
 /// Numbers of the `count` trials with the smallest loss; by rank and crowding with several
 /// objectives.
-fn least(trials: Vec<&Trial>, count: usize) -> Vec<usize> {
-    fn losses(trial: &Trial) -> &[f64] {
+fn least(trials: Vec<&SearchTrial>, count: usize) -> Vec<usize> {
+    fn losses(trial: &SearchTrial) -> &[f64] {
         let outcome = trial.outcome.as_ref();
         outcome.map_or(&[], |outcome| &outcome.losses)
     }
@@ -105,8 +109,10 @@ fn least(trials: Vec<&Trial>, count: usize) -> Vec<usize> {
         let order = crate::pareto::order(&rows).into_iter().take(count);
         return order.map(|i| trials[i].number as usize).collect();
     }
-    let row = |t: &&Trial| (losses(t)[0], t.number as usize);
-    let mut rows: Vec<(f64, usize)> = trials.iter().map(row).collect();
+    let mut rows: Vec<(f64, usize)> = trials
+        .iter()
+        .map(|t| (losses(t)[0], t.number as usize))
+        .collect();
     if count < rows.len() {
         rows.select_nth_unstable_by(count, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
@@ -122,7 +128,7 @@ struct Mixture<'a> {
     /// Weight per trial; the prior's is last.
     weights: Vec<f64>,
     log_weights: Vec<f64>,
-    axes: Vec<Axis>,
+    axes: Vec<KernelAxis>,
 }
 
 impl<'a> Mixture<'a> {
@@ -131,19 +137,20 @@ impl<'a> Mixture<'a> {
     fn of(space: &'a Space, points: &Points, least: f64) -> Self {
         let count = points.len();
         let ramp = count.saturating_sub(FLAT);
-        let weight = |i: usize| {
-            if i >= ramp {
-                return 1.0;
-            }
-            let least = 1.0 / count as f64;
-            least + (1.0 - least) * i as f64 / ((ramp - 1).max(1)) as f64
-        };
-        let mut weights: Vec<f64> = (0..count).map(weight).collect();
+        let mut weights: Vec<f64> = (0..count)
+            .map(|i| {
+                if i >= ramp {
+                    return 1.0;
+                }
+                let least = 1.0 / count as f64;
+                least + (1.0 - least) * i as f64 / ((ramp - 1).max(1)) as f64
+            })
+            .collect();
         weights.push(1.0);
         let sum: f64 = weights.iter().sum();
         let log_weights = weights.iter().map(|w| (w / sum).ln()).collect();
         let axes = space.dimensions.iter().enumerate();
-        let axes = axes.map(|(d, dimension)| Axis::of(&dimension.domain, d, points, least));
+        let axes = axes.map(|(d, dimension)| KernelAxis::of(&dimension.domain, d, points, least));
         let axes = axes.collect();
         Self {
             space,
@@ -153,15 +160,15 @@ impl<'a> Mixture<'a> {
         }
     }
 
-    fn sample(&self, draw: &mut Draw) -> Point {
-        let kernel = draw.weighted(&self.weights);
+    fn sample(&self, rng: &mut StudyRng) -> Point {
+        let kernel = rng.weighted(&self.weights);
         let mut point: Point = vec![None; self.space.len()];
         for (d, axis) in self.axes.iter().enumerate() {
             if !self.space.is_active(d, &point) {
                 continue;
             }
             let domain = &self.space.dimensions[d].domain;
-            point[d] = Some(axis.sample(kernel, domain, draw));
+            point[d] = Some(axis.sample(kernel, domain, rng));
         }
         point
     }
@@ -170,7 +177,7 @@ impl<'a> Mixture<'a> {
     /// prior has its own term, so kernels that cannot come near it on the remaining axes are
     /// dropped. After the first axis few narrow kernels remain.
     fn log_density(&self, point: &[Option<f64>], near: &mut Near) -> f64 {
-        let places: Vec<(&Axis, Place)> = (self.axes.iter().zip(point))
+        let places: Vec<(&KernelAxis, AxisValue)> = (self.axes.iter().zip(point))
             .zip(&self.space.dimensions)
             .filter_map(|((axis, value), dimension)| {
                 let place = axis.place((*value)?, &dimension.domain);
@@ -179,7 +186,7 @@ impl<'a> Mixture<'a> {
             .collect();
         let prior = self.log_weights.len() - 1;
         let at_prior =
-            |term, (axis, place): &(&Axis, Place)| term + axis.log_density(*place, prior);
+            |term, (axis, place): &(&KernelAxis, AxisValue)| term + axis.log_density(*place, prior);
         let floor = places.iter().fold(self.log_weights[prior], at_prior) + NEGLIGIBLE - ROUNDING;
         let mut to_come: f64 = places.iter().map(|(axis, _)| axis.peak()).sum();
         near.all(&self.log_weights);

@@ -2,9 +2,9 @@
 //! store.
 
 use muster_model::id::JobId;
-use muster_model::study::{Goal, TrialPhase};
+use muster_model::study::TrialPhase;
 use muster_model::view::{TrialPoint, TrialSource};
-use muster_search::{Outcome, Phase, Study, Trial, TrialState};
+use muster_search::{SearchPhase, SearchTrial, Study, TrialMeasurement, TrialState};
 use muster_store::study::save::StudyStepChanges;
 use muster_store::study::search::StoredStudy;
 use muster_store::study::trial_rows::TrialWrite;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const EVENTS_KEPT_APART: u64 = 32;
 
 /// All changes.
-pub(super) struct Left {
+pub(super) struct StudyChanges {
     pub saved: StudyStepChanges,
     /// Numbers of the best trials.
     pub best: BTreeSet<u32>,
@@ -34,15 +34,15 @@ pub(super) struct Note {
 }
 
 /// Stored fields of a trial; its row is written when they change.
-pub(super) type Print = (TrialState, bool, u64, u32, usize, [Option<u64>; 2]);
+pub(super) type TrialFingerprint = (TrialState, bool, u64, u32, usize, [Option<u64>; 2]);
 
-pub(super) fn prints(study: &Study, best: &BTreeSet<u32>) -> Vec<Print> {
+pub(super) fn fingerprints(study: &Study, best: &BTreeSet<u32>) -> Vec<TrialFingerprint> {
     let trials = study.trials().iter();
-    trials.map(|trial| print(trial, best)).collect()
+    trials.map(|trial| fingerprint(trial, best)).collect()
 }
 
-fn print(trial: &Trial, best: &BTreeSet<u32>) -> Print {
-    let step = |one: &Outcome| one.step;
+fn fingerprint(trial: &SearchTrial, best: &BTreeSet<u32>) -> TrialFingerprint {
+    let step = |one: &TrialMeasurement| one.step;
     // A long curve is thinned, so an equal number of points can be other points.
     let ends = [
         trial.outcome.as_ref().map(step),
@@ -58,13 +58,13 @@ fn print(trial: &Trial, best: &BTreeSet<u32>) -> Print {
     )
 }
 
-impl Left {
+impl StudyChanges {
     /// Computes the changes of a step. `before` describes the trials at its start. `taken` are the
     /// numbers of the applied orders, `events` the applied events as JSON.
     pub fn of(
         study: &Study,
         loaded: &StoredStudy,
-        before: &[Print],
+        before: &[TrialFingerprint],
         mut notes: BTreeMap<u32, Note>,
         (taken, events): (Vec<i64>, Vec<String>),
     ) -> Self {
@@ -75,7 +75,7 @@ impl Left {
                 before.get(trial.number as usize),
                 notes.remove(&trial.number),
             );
-            if note.is_none() && stood == Some(&print(trial, &best)) {
+            if note.is_none() && stood == Some(&fingerprint(trial, &best)) {
                 continue;
             }
             let row = row(
@@ -97,7 +97,7 @@ impl Left {
         };
         let seq = loaded.seq + events.len() as u64;
         let apart = EVENTS_KEPT_APART + study.trials().len() as u64 / 8;
-        let is_over = study.phase() == Phase::Finished;
+        let is_over = study.phase() == SearchPhase::Finished;
         let whole = is_over || seq - loaded.state_seq >= apart;
         let saved = StudyStepChanges {
             phase: phase(study.phase()),
@@ -125,8 +125,9 @@ impl Left {
     }
 }
 
-fn row(study: &Study, trial: &Trial, best: bool, note: Note) -> TrialWrite {
-    let points = |outcomes: &[Outcome]| outcomes.iter().map(|one| point(study, one)).collect();
+fn row(study: &Study, trial: &SearchTrial, best: bool, note: Note) -> TrialWrite {
+    let points =
+        |outcomes: &[TrialMeasurement]| outcomes.iter().map(|one| point(study, one)).collect();
     TrialWrite {
         number: trial.number,
         job_id: note.job_id,
@@ -151,22 +152,24 @@ fn row(study: &Study, trial: &Trial, best: bool, note: Note) -> TrialWrite {
 }
 
 /// Measurement in the metrics' own signs.
-fn point(study: &Study, outcome: &Outcome) -> TrialPoint {
+fn point(study: &Study, outcome: &TrialMeasurement) -> TrialPoint {
     let goals = study.spec().objectives.iter().map(|one| one.goal);
-    let value = |(goal, loss): (Goal, &f64)| (loss.abs() < f64::MAX).then(|| goal.as_loss(*loss));
     TrialPoint {
         step: outcome.step,
-        values: goals.zip(&outcome.losses).map(value).collect(),
+        values: goals
+            .zip(&outcome.losses)
+            .map(|(goal, loss)| (loss.abs() < f64::MAX).then(|| goal.as_loss(*loss)))
+            .collect(),
     }
 }
 
-fn phase(phase: Phase) -> &'static str {
+fn phase(phase: SearchPhase) -> &'static str {
     match phase {
-        Phase::Created => "created",
-        Phase::Running => "running",
-        Phase::Paused => "paused",
-        Phase::Closing => "closing",
-        Phase::Finished => "finished",
+        SearchPhase::Created => "created",
+        SearchPhase::Running => "running",
+        SearchPhase::Paused => "paused",
+        SearchPhase::Closing => "closing",
+        SearchPhase::Finished => "finished",
     }
 }
 

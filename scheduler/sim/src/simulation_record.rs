@@ -2,15 +2,15 @@
 //! of each decision.
 
 use crate::engine::node_number;
-use crate::outcome::Outcome;
+use crate::outcome::SimulationOutcome;
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
-pub(crate) struct Course {
-    pub outcome: Outcome,
+pub(crate) struct SimulationRecord {
+    pub outcome: SimulationOutcome,
     /// Ordered by their ends.
-    pub holds: Vec<Hold>,
+    pub holds: Vec<GpuHold>,
     /// Duration of every round, in seconds.
     pub decision_s: Vec<f64>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Course {
 /// GPUs of one node that a job holds, from the start order until its last task has exited. `job`
 /// and `node` are indices in the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct GpuHold {
     pub job: usize,
     pub node: u32,
     pub gpus: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Hold {
 pub(crate) struct Holds {
     /// Start time, and GPUs per node.
     open: Vec<Option<(i64, BTreeMap<u32, u32>)>>,
-    pub closed: Vec<Hold>,
+    pub closed: Vec<GpuHold>,
 }
 
 impl Holds {
@@ -65,7 +65,7 @@ impl Holds {
             return;
         };
         self.closed
-            .extend(nodes.into_iter().map(|(node, gpus)| Hold {
+            .extend(nodes.into_iter().map(|(node, gpus)| GpuHold {
                 job,
                 node,
                 gpus,

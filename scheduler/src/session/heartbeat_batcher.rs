@@ -23,12 +23,12 @@ const AWAY: Duration = Duration::from_millis(500);
 /// Time without an answer after which a connection is replaced.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Handle of a session.
+/// Handle through which a session stores its heartbeats.
 #[derive(Debug, Clone)]
-pub struct Pulse(mpsc::Sender<Beat>);
+pub struct HeartbeatHandle(mpsc::Sender<QueuedHeartbeat>);
 
 #[derive(Debug)]
-struct Beat {
+struct QueuedHeartbeat {
     node: NodeId,
     came: Instant,
     /// Whether the node is up; dropped if the heartbeat could not be written.
@@ -37,51 +37,51 @@ struct Beat {
 
 /// Reason why a heartbeat was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Missed {
+pub enum HeartbeatError {
     #[error("the node counts as lost by now")]
     Lost,
     #[error("a heartbeat could not be kept")]
     Unkept,
 }
 
-impl Pulse {
+impl HeartbeatHandle {
     /// Writes until the last handle is dropped; needs a tokio runtime. A heartbeat that cannot be
     /// written is retried for `patience` before its session ends. Reconnects of all nodes at once
     /// would overload a database that has just recovered.
     #[must_use]
     pub fn keep(pool: StorePool, patience: Duration) -> Self {
-        let (sender, beats) = mpsc::channel(MOST);
-        tokio::spawn(keep(pool, beats, patience));
+        let (sender, heartbeats) = mpsc::channel(MOST);
+        tokio::spawn(keep(pool, heartbeats, patience));
         Self(sender)
     }
 
     /// Returns when the heartbeat is stored.
     ///
     /// # Errors
-    /// [`Missed`]; the node must dial in again.
-    pub async fn beat(&self, node: NodeId) -> Result<(), Missed> {
+    /// [`HeartbeatError`]; the node must dial in again.
+    pub async fn store(&self, node: NodeId) -> Result<(), HeartbeatError> {
         let (is_up, answer) = oneshot::channel();
         let came = clock::instant();
-        let sent = self.0.send(Beat { node, came, is_up }).await;
-        sent.map_err(|_| Missed::Unkept)?;
+        let sent = self.0.send(QueuedHeartbeat { node, came, is_up }).await;
+        sent.map_err(|_| HeartbeatError::Unkept)?;
         match answer.await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Missed::Lost),
-            Err(_) => Err(Missed::Unkept),
+            Ok(false) => Err(HeartbeatError::Lost),
+            Err(_) => Err(HeartbeatError::Unkept),
         }
     }
 }
 
 /// Pause before the same heartbeats are written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pause {
+enum HeartbeatPause {
     /// New heartbeats end it, because they do not wait for a locked row.
     Locked(Duration),
     /// The database did not answer.
     Away,
 }
 
-impl Pause {
+impl HeartbeatPause {
     /// Pause after a transaction; `are_locked` is whether it skipped locked rows.
     fn after(self, are_locked: bool) -> Self {
         match self {
@@ -91,15 +91,22 @@ impl Pause {
     }
 }
 
-async fn keep(pool: StorePool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
-    let (mut together, mut pause) = (Vec::new(), Pause::Locked(LOCKED));
-    while gather(&mut beats, &mut together, pause).await {
-        let nodes: BTreeSet<NodeId> = together.iter().map(|beat: &Beat| beat.node).collect();
+async fn keep(
+    pool: StorePool,
+    mut heartbeats: mpsc::Receiver<QueuedHeartbeat>,
+    patience: Duration,
+) {
+    let (mut together, mut pause) = (Vec::new(), HeartbeatPause::Locked(LOCKED));
+    while gather(&mut heartbeats, &mut together, pause).await {
+        let nodes: BTreeSet<NodeId> = together
+            .iter()
+            .map(|heartbeat: &QueuedHeartbeat| heartbeat.node)
+            .collect();
         let touched = retry::on_conflict(|| touch(&pool, &nodes));
         let why = match tokio::time::timeout(ANSWER, touched).await {
             Ok(Ok(touched)) => {
                 together = answer(together, &touched);
-                together.retain(|beat| beat.came.elapsed() < patience);
+                together.retain(|heartbeat| heartbeat.came.elapsed() < patience);
                 pause = pause.after(!together.is_empty());
                 continue;
             }
@@ -107,43 +114,47 @@ async fn keep(pool: StorePool, mut beats: mpsc::Receiver<Beat>, patience: Durati
             Err(_) => format!("no answer within {} s", ANSWER.as_secs()),
         };
         tracing::warn!(error = %why, nodes = nodes.len(), "heartbeats could not be kept yet");
-        together.retain(|beat| beat.came.elapsed() < patience);
-        pause = Pause::Away;
+        together.retain(|heartbeat| heartbeat.came.elapsed() < patience);
+        pause = HeartbeatPause::Away;
     }
 }
 
 /// Answers the sessions. Returns the heartbeats of locked rows.
-fn answer(together: Vec<Beat>, touched: &HeartbeatBatchResult) -> Vec<Beat> {
-    let (locked, told): (Vec<Beat>, Vec<Beat>) = together
+fn answer(together: Vec<QueuedHeartbeat>, touched: &HeartbeatBatchResult) -> Vec<QueuedHeartbeat> {
+    let (locked, told): (Vec<QueuedHeartbeat>, Vec<QueuedHeartbeat>) = together
         .into_iter()
-        .partition(|beat| touched.locked.contains(&beat.node));
-    for beat in told {
+        .partition(|heartbeat| touched.locked.contains(&heartbeat.node));
+    for heartbeat in told {
         // The session may have ended.
-        let _ = beat.is_up.send(touched.up.contains(&beat.node));
+        let _ = heartbeat.is_up.send(touched.up.contains(&heartbeat.node));
     }
     locked
 }
 
 /// After a pause, adds the arrived heartbeats to those that are not written yet. Removes heartbeats
 /// of ended sessions. Returns whether a session is left.
-async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>, pause: Pause) -> bool {
-    together.retain(|beat| !beat.is_up.is_closed());
+async fn gather(
+    heartbeats: &mut mpsc::Receiver<QueuedHeartbeat>,
+    together: &mut Vec<QueuedHeartbeat>,
+    pause: HeartbeatPause,
+) -> bool {
+    together.retain(|heartbeat| !heartbeat.is_up.is_closed());
     if together.is_empty() {
-        return beats.recv_many(together, MOST).await > 0;
+        return heartbeats.recv_many(together, MOST).await > 0;
     }
     match pause {
-        Pause::Away => tokio::time::sleep(AWAY).await,
+        HeartbeatPause::Away => tokio::time::sleep(AWAY).await,
         // Ends also when no session is left.
-        Pause::Locked(pause) => {
-            if let Ok(Some(beat)) = tokio::time::timeout(pause, beats.recv()).await {
-                together.push(beat);
+        HeartbeatPause::Locked(pause) => {
+            if let Ok(Some(heartbeat)) = tokio::time::timeout(pause, heartbeats.recv()).await {
+                together.push(heartbeat);
             }
         }
     }
     while together.len() < MOST
-        && let Ok(beat) = beats.try_recv()
+        && let Ok(heartbeat) = heartbeats.try_recv()
     {
-        together.push(beat);
+        together.push(heartbeat);
     }
     true
 }
@@ -160,20 +171,20 @@ async fn touch(
 
 #[cfg(test)]
 mod tests {
-    use super::{LOCKED, LOCKED_LONG, Pause};
+    use super::{HeartbeatPause, LOCKED, LOCKED_LONG};
     use std::time::Duration;
 
     #[test]
     fn locked_row_is_retried_a_few_times_per_second() {
-        let mut pause = Pause::Locked(LOCKED);
+        let mut pause = HeartbeatPause::Locked(LOCKED);
         let mut waited = Duration::ZERO;
         let mut tries = 0;
-        while let (Pause::Locked(next), true) = (pause, waited < Duration::from_secs(10)) {
+        while let (HeartbeatPause::Locked(next), true) = (pause, waited < Duration::from_secs(10)) {
             (waited, tries) = (waited + next, tries + 1);
             pause = pause.after(true);
         }
         assert!((10..40).contains(&tries), "{tries} in ten seconds");
-        assert_eq!(pause, Pause::Locked(LOCKED_LONG));
-        assert_eq!(pause.after(false), Pause::Locked(LOCKED));
+        assert_eq!(pause, HeartbeatPause::Locked(LOCKED_LONG));
+        assert_eq!(pause.after(false), HeartbeatPause::Locked(LOCKED));
     }
 }

@@ -1,7 +1,7 @@
 //! Contestant and cluster of a run: a policy with its inputs and its freedom, and groups of nodes.
 
+use super::observation::ObservationSource;
 use super::profiles::Profiles;
-use super::sight::Sight;
 use muster_core::policies::SchedulingPolicy;
 use muster_core::problem::ProblemNode;
 
@@ -9,7 +9,7 @@ use muster_core::problem::ProblemNode;
 pub struct Contestant {
     pub name: String,
     pub share: Box<dyn SchedulingPolicy>,
-    pub sight: Sight,
+    pub observation_source: ObservationSource,
     /// The policy chooses the batch size within the application's limits; otherwise the user's is
     /// kept.
     pub adapts_batch: bool,

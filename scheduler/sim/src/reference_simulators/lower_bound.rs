@@ -2,10 +2,10 @@
 //! least work.
 
 use super::application::Application;
-use super::contest::{Cluster, ContestError};
-use super::entry::training_of;
+use super::contestant::{Cluster, ContestError};
 use super::profiles::Profiles;
-use super::rules::Rules;
+use super::reference_job::training_of;
+use super::rules::SimulatorRules;
 use super::training::{iteration_s, packed};
 use crate::trace::TraceJob;
 use muster_core::learn::{BatchLimits, BatchSplit};
@@ -24,7 +24,7 @@ pub(super) enum Class {
 
 /// Minimum seconds and minimum GPU-seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Floor {
+pub(super) struct JobLowerBound {
     pub alone_s: f64,
     pub gpu_s: f64,
 }
@@ -33,7 +33,7 @@ pub(super) struct Floor {
 const BATCHES: u32 = 30;
 
 /// Index of a GPU kind, GPUs of its largest node, and all its GPUs.
-type Kind = (u16, u32, u32);
+type GpuKindCapacity = (u16, u32, u32);
 
 /// Seconds for which a job of Pollux' or Sia's workloads trains at the requested GPUs and batch
 /// size on the empty cluster.
@@ -51,15 +51,15 @@ pub fn seconds_at_request(
         gpus: job.gpus,
     };
     let nodes = cluster.nodes(profiles)?;
-    Ok(floor(application, Rules::Pollux, &nodes, class).alone_s)
+    Ok(lower_bound(application, SimulatorRules::Pollux, &nodes, class).alone_s)
 }
 
-pub(super) fn floor(
+pub(super) fn lower_bound(
     application: &Application,
-    rules: Rules,
+    rules: SimulatorRules,
     nodes: &[ProblemNode],
     class: Class,
-) -> Floor {
+) -> JobLowerBound {
     let shapes: Vec<(u32, Vec<(BatchSplit, f64)>)> = kinds(nodes)
         .into_iter()
         .filter(|&(kind, ..)| !application.measured[usize::from(kind)].is_empty())
@@ -78,7 +78,7 @@ pub(super) fn floor(
             (gpus, timed.collect())
         })
         .collect();
-    let mut floor = Floor {
+    let mut bound = JobLowerBound {
         alone_s: 0.0,
         gpu_s: 0.0,
     };
@@ -95,13 +95,13 @@ pub(super) fn floor(
                 gpu_s = gpu_s.min(time_s * f64::from(*gpus));
             }
         }
-        floor.alone_s += alone_s;
-        floor.gpu_s += gpu_s;
+        bound.alone_s += alone_s;
+        bound.gpu_s += gpu_s;
     }
-    floor
+    bound
 }
 
-fn kinds(nodes: &[ProblemNode]) -> Vec<Kind> {
+fn kinds(nodes: &[ProblemNode]) -> Vec<GpuKindCapacity> {
     let most = nodes.iter().map(|node| node.kind).max().unwrap_or(0);
     (0..=most)
         .map(|kind| {
@@ -116,7 +116,7 @@ fn kinds(nodes: &[ProblemNode]) -> Vec<Kind> {
 /// Numbers of GPUs to try: any number on one node, whole nodes beyond it. A rigid class has its
 /// requested number only.
 fn sizes(
-    (_, node_gpus, gpus): Kind,
+    (_, node_gpus, gpus): GpuKindCapacity,
     class: Class,
     limits: BatchLimits,
 ) -> impl Iterator<Item = u32> {

@@ -1,6 +1,6 @@
 //! Contestants of a comparison: policies by name, with their inputs and their freedom.
 
-use crate::peers::{Contestant, Sight};
+use crate::reference_simulators::{Contestant, ObservationSource};
 use muster_core::policies::name::PolicyName;
 
 /// Policies that choose the number of GPUs. The others give the requested number.
@@ -56,10 +56,10 @@ pub fn contestant(given: &str) -> Result<Contestant, UnknownContestant> {
     Ok(Contestant {
         name: given.to_owned(),
         share: policy.policy(),
-        sight: if sees_all {
-            Sight::Oracle
+        observation_source: if sees_all {
+            ObservationSource::Oracle
         } else {
-            Sight::Learned
+            ObservationSource::Learned
         },
         adapts_batch: adapts && variant != Some(FIXED),
         is_elastic,
@@ -94,7 +94,7 @@ fn split(given: &str) -> (&str, Option<&'static str>) {
 #[cfg(test)]
 mod tests {
     use super::{contestant, names};
-    use crate::peers::Sight;
+    use crate::reference_simulators::ObservationSource;
 
     #[test]
     fn every_listed_name_gives_contestant() {
@@ -106,13 +106,26 @@ mod tests {
     #[test]
     fn variants_change_inputs_and_freedom() {
         let optimus = contestant("optimus").expect("there");
-        assert!(optimus.sight == Sight::Oracle && optimus.is_elastic && !optimus.adapts_batch);
+        assert!(
+            optimus.observation_source == ObservationSource::Oracle
+                && optimus.is_elastic
+                && !optimus.adapts_batch
+        );
         let learned = contestant("optimus-learned").expect("there");
-        assert!(learned.sight == Sight::Learned && learned.name == "optimus-learned");
+        assert!(
+            learned.observation_source == ObservationSource::Learned
+                && learned.name == "optimus-learned"
+        );
         let seeing = contestant("slaq-oracle").expect("there");
-        assert_eq!(seeing.sight, Sight::Oracle);
-        assert_eq!(contestant("slaq").expect("there").sight, Sight::Learned);
-        assert_eq!(contestant("srtf").expect("there").sight, Sight::Oracle);
+        assert_eq!(seeing.observation_source, ObservationSource::Oracle);
+        assert_eq!(
+            contestant("slaq").expect("there").observation_source,
+            ObservationSource::Learned
+        );
+        assert_eq!(
+            contestant("srtf").expect("there").observation_source,
+            ObservationSource::Oracle
+        );
     }
 
     #[test]

@@ -3,23 +3,23 @@
 //! and efficiency come from measured profiles.
 //!
 //! [`Profiles`] contains the true behaviour of applications. A policy receives a dense problem
-//! built from measurements so far ([`Sight`]), unless its authors gave it an oracle.
+//! built from measurements so far ([`ObservationSource`]), unless its authors gave it an oracle.
 
 mod application;
-mod contest;
-mod entry;
-mod floor;
+mod contestant;
+mod lower_bound;
+mod observation;
 mod profiles;
+mod reference_job;
 mod rules;
-mod sight;
 mod throughput;
 mod ticks;
 mod training;
 
-pub use application::{Application, Epoch, Noise};
-pub use contest::{Cluster, ContestError, Contestant, NodeGroup};
-pub use floor::seconds_at_request;
+pub use application::{Application, Epoch, GradientStatistics};
+pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
+pub use lower_bound::seconds_at_request;
+pub use observation::ObservationSource;
 pub use profiles::{ProfileError, Profiles};
-pub use rules::Rules;
-pub use sight::Sight;
-pub use ticks::{Progress, Terms, run};
+pub use rules::SimulatorRules;
+pub use ticks::{ReferenceSettings, SimulationProgress, run};

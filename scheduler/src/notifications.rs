@@ -10,7 +10,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Receivers of the loops.
 #[derive(Debug, Clone)]
-pub struct Wakes {
+pub struct Notifications {
     pub rounds: watch::Receiver<u64>,
     pub assignments: watch::Receiver<u64>,
     pub questions: watch::Receiver<u64>,
@@ -22,7 +22,7 @@ pub struct Wakes {
 
 /// Senders.
 #[derive(Debug)]
-pub struct Waker {
+pub struct NotificationListener {
     rounds: watch::Sender<u64>,
     assignments: watch::Sender<u64>,
     questions: watch::Sender<u64>,
@@ -31,21 +31,21 @@ pub struct Waker {
 }
 
 #[must_use]
-pub fn channel() -> (Waker, Wakes) {
+pub fn channel() -> (NotificationListener, Notifications) {
     let (rounds_sender, rounds) = watch::channel(0);
     let (assignments_sender, assignments) = watch::channel(0);
     let (questions_sender, questions) = watch::channel(0);
     let (studies_sender, studies) = watch::channel(0);
     let (trials_sender, trials) = watch::channel(0);
     (
-        Waker {
+        NotificationListener {
             rounds: rounds_sender,
             assignments: assignments_sender,
             questions: questions_sender,
             studies: studies_sender,
             trials: trials_sender,
         },
-        Wakes {
+        Notifications {
             rounds,
             assignments,
             questions,
@@ -55,7 +55,7 @@ pub fn channel() -> (Waker, Wakes) {
     )
 }
 
-impl Waker {
+impl NotificationListener {
     /// Listens until the process ends. Wakes all receivers after every connection, because
     /// notifications may have been missed.
     pub async fn run(self, pool: StorePool) {

@@ -4,7 +4,6 @@
 use super::truth::Truth;
 use crate::cancel::Cancel;
 use crate::engine::{come_due, measure};
-use muster_core::plan::JobDecision;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotTask};
 use muster_core::{Action, ApplyError, apply, plan};
@@ -28,7 +27,7 @@ const FINEST: i64 = 64;
 
 /// Delays of the cluster and horizon of a run, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct ClusterDelays {
     /// From a start until all tasks are up.
     pub launch_ms: i64,
     /// From a stop order until the tasks are gone.
@@ -39,7 +38,7 @@ pub struct Pace {
     pub horizon_ms: i64,
 }
 
-impl Pace {
+impl ClusterDelays {
     /// Delays of a typical cluster. The calibration corrects them.
     pub const LIVE: Self = Self {
         launch_ms: 3_000,
@@ -51,7 +50,7 @@ impl Pace {
 
 /// Job that is submitted during the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Arrival {
+pub struct ForecastArrival {
     /// `submitted_ms` is the time of the submission.
     pub job: SnapshotJob,
     pub truth: Truth,
@@ -59,7 +58,7 @@ pub struct Arrival {
 
 /// Result of a job in a run. Unix time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fate {
+pub struct ForecastJobResult {
     pub job: JobId,
     /// Time of the first placement; `None` if the job was placed before the run or never.
     pub start_ms: Option<i64>,
@@ -72,14 +71,14 @@ pub struct Fate {
 
 /// Simulation of one future.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct ForecastRun {
     snapshot: ClusterSnapshot,
     truths: BTreeMap<JobId, Truth>,
-    live: BTreeMap<JobId, Live>,
+    live: BTreeMap<JobId, ForecastJobState>,
     /// The next one last.
-    arrivals: Vec<Arrival>,
-    fates: BTreeMap<JobId, Fate>,
-    pace: Pace,
+    arrivals: Vec<ForecastArrival>,
+    results: BTreeMap<JobId, ForecastJobResult>,
+    pace: ClusterDelays,
     from_ms: i64,
     until_ms: i64,
     /// Length of a time slice at the current distance; `None` without time slicing.
@@ -88,7 +87,7 @@ pub struct Ahead {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Live {
+struct ForecastJobState {
     /// Time at which the tasks of the current revision are up, suspended or gone.
     due_ms: Option<i64>,
     /// Steps done before the run, and since. `steps` is negative after a loss of earlier steps.
@@ -100,7 +99,7 @@ struct Live {
     suspends: bool,
 }
 
-impl Live {
+impl ForecastJobState {
     /// Steps done in total. A thousandth of a step is tolerance for the rounding of the clock.
     fn step(&self) -> u64 {
         (self.before as f64 + self.steps + 1e-3).floor() as u64
@@ -120,14 +119,14 @@ impl Live {
     }
 }
 
-impl Ahead {
+impl ForecastRun {
     /// `truths` must contain every job of the snapshot.
     #[must_use]
     pub fn new(
         snapshot: ClusterSnapshot,
         truths: BTreeMap<JobId, Truth>,
-        mut arrivals: Vec<Arrival>,
-        pace: Pace,
+        mut arrivals: Vec<ForecastArrival>,
+        pace: ClusterDelays,
     ) -> Self {
         arrivals.sort_by_key(|arrival| std::cmp::Reverse(arrival.job.submitted_ms));
         let mut ahead = Self {
@@ -138,7 +137,7 @@ impl Ahead {
             truths,
             live: BTreeMap::new(),
             arrivals,
-            fates: BTreeMap::new(),
+            results: BTreeMap::new(),
             pace,
             snapshot: ClusterSnapshot {
                 jobs: Vec::new(),
@@ -205,14 +204,17 @@ impl Ahead {
     }
 
     /// Results of all jobs of the snapshot and of all arrivals, ordered by id.
-    pub fn fates(&self) -> impl Iterator<Item = Fate> {
-        self.fates.values().copied()
+    pub fn results(&self) -> impl Iterator<Item = ForecastJobResult> {
+        self.results.values().copied()
     }
 
     /// Whether only endless jobs remain. Their time slices would continue for ever.
     fn is_done(&self) -> bool {
-        let goes_on = |job: &SnapshotJob| self.is_endless(job) && !self.live[&job.id].fresh;
-        self.snapshot.jobs.iter().all(goes_on) && self.arrivals.is_empty()
+        self.snapshot
+            .jobs
+            .iter()
+            .all(|job| self.is_endless(job) && !self.live[&job.id].fresh)
+            && self.arrivals.is_empty()
     }
 
     fn is_endless(&self, job: &SnapshotJob) -> bool {
@@ -233,7 +235,7 @@ impl Ahead {
         } else {
             None
         };
-        let live = Live {
+        let live = ForecastJobState {
             due_ms,
             before: job.progress.step,
             steps: 0.0,
@@ -241,14 +243,14 @@ impl Ahead {
             suspends: job.suspends,
         };
         self.live.insert(job.id, live);
-        let fate = Fate {
+        let result = ForecastJobResult {
             job: job.id,
             start_ms: None,
             finish_ms: None,
             gpu_s: 0.0,
             stops: 0,
         };
-        self.fates.insert(job.id, fate);
+        self.results.insert(job.id, result);
         self.snapshot.jobs.push(job);
     }
 
@@ -397,8 +399,8 @@ impl Ahead {
             .map(|job| self.speed(job))
             .collect();
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
-            if let Some(fate) = self.fates.get_mut(&job.id) {
-                fate.gpu_s += f64::from(job.held_gpus()) * elapsed_s;
+            if let Some(result) = self.results.get_mut(&job.id) {
+                result.gpu_s += f64::from(job.held_gpus()) * elapsed_s;
             }
             let (Some(speed), Some(live)) = (speed, self.live.get_mut(&job.id)) else {
                 continue;
@@ -448,10 +450,10 @@ impl Ahead {
             .filter(|job| self.is_endless(job))
             .map(|job| job.id)
             .collect();
-        let waits = |one: &JobDecision| {
-            matches!(one.action, Action::Wait { .. }) || endless.contains(&one.job)
-        };
-        let decided = !plan.decisions.iter().all(waits);
+        let decided = !plan
+            .decisions
+            .iter()
+            .all(|one| matches!(one.action, Action::Wait { .. }) || endless.contains(&one.job));
         apply(&mut self.snapshot, &plan)?;
         let quantum_ms = policy.slicing.map(|slicing| slicing.quantum_ms);
         self.quantum_ms = quantum_ms.and_then(|ms| i64::try_from(ms).ok());
@@ -461,8 +463,9 @@ impl Ahead {
             match &decision.action {
                 Action::Start { .. } => {
                     live.due_ms = Some(now_ms + self.pace.launch_ms);
-                    if let (true, Some(fate)) = (live.fresh, self.fates.get_mut(&decision.job)) {
-                        fate.start_ms = Some(now_ms);
+                    if let (true, Some(result)) = (live.fresh, self.results.get_mut(&decision.job))
+                    {
+                        result.start_ms = Some(now_ms);
                     }
                     live.fresh = false;
                 }
@@ -478,10 +481,10 @@ impl Ahead {
                 Action::Suspend { .. } => live.due_ms = Some(now_ms + SUSPEND_MS),
                 Action::Stop { then, .. } => {
                     live.due_ms = Some(now_ms + self.pace.stop_ms);
-                    if let (AfterStop::Requeue { .. } | AfterStop::Move { .. }, Some(fate)) =
-                        (then, self.fates.get_mut(&decision.job))
+                    if let (AfterStop::Requeue { .. } | AfterStop::Move { .. }, Some(result)) =
+                        (then, self.results.get_mut(&decision.job))
                     {
-                        fate.stops += 1;
+                        result.stops += 1;
                         let mut jobs = self.snapshot.jobs.iter_mut();
                         if let Some(job) = jobs.find(|job| job.id == decision.job) {
                             live.roll_back(job, self.truths[&decision.job].done);
@@ -492,11 +495,11 @@ impl Ahead {
             }
         }
         for job in &self.snapshot.jobs {
-            let Some(fate) = self.fates.get_mut(&job.id) else {
+            let Some(result) = self.results.get_mut(&job.id) else {
                 continue;
             };
             if job.state.phase().is_terminal() {
-                fate.finish_ms = Some(now_ms);
+                result.finish_ms = Some(now_ms);
             }
         }
         self.snapshot

@@ -1,15 +1,15 @@
 //! True training of one job, by Pollux' rules of progress.
 
 use super::application::Application;
-use super::rules::Rules;
+use super::rules::SimulatorRules;
 use muster_core::learn::{BatchLimits, BatchSplit};
 use muster_core::problem::{NodeAllocation, gpus_of};
 
 /// Job in the simulator.
 #[derive(Debug, Clone)]
-pub(super) struct Training<'a> {
+pub(super) struct ReferenceTraining<'a> {
     pub application: &'a Application,
-    pub rules: Rules,
+    pub rules: SimulatorRules,
     /// Allocation in order, and the kind of its GPUs.
     pub parts: Vec<NodeAllocation>,
     pub kind: u16,
@@ -31,7 +31,7 @@ pub(super) struct Training<'a> {
     pub since_s: f64,
 }
 
-impl Training<'_> {
+impl ReferenceTraining<'_> {
     /// Batch limits on the held GPUs.
     pub(super) fn limits(&self) -> BatchLimits {
         self.rules.limits(self.application, self.kind)
@@ -132,7 +132,7 @@ impl Training<'_> {
 
 /// Seconds of one optimizer step with its accumulated passes; infinite without measurements.
 pub(super) fn iteration_s(
-    measured: &super::throughput::Measured,
+    measured: &super::throughput::ThroughputProfile,
     placement: &[u32],
     batch: BatchSplit,
 ) -> f64 {

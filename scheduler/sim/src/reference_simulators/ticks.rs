@@ -1,12 +1,12 @@
 //! Simulation loop: every minute the jobs advance, then the policy decides.
 
-use super::contest::{Cluster, ContestError, Contestant};
-use super::entry::{Entry, fresh, training_of};
-use super::floor::{Class, floor};
+use super::contestant::{Cluster, ContestError, Contestant};
+use super::lower_bound::{Class, lower_bound};
+use super::observation::JobObserver;
 use super::profiles::Profiles;
-use super::rules::{Rules, TICK_S};
-use super::sight::Eyes;
-use crate::run::{Run, RunNode, Span};
+use super::reference_job::{ReferenceJob, fresh, training_of};
+use super::rules::{SimulatorRules, TICK_S};
+use crate::run::{AllocationSpan, RunNode, SimulationRun};
 use crate::trace::Workload;
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
 use muster_core::problem::{
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct SimulationProgress {
     pub now_s: f64,
     pub finished: usize,
     pub jobs: usize,
@@ -24,15 +24,15 @@ pub struct Progress {
 
 /// Settings that are equal for all contestants.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Terms {
-    pub rules: Rules,
+pub struct ReferenceSettings {
+    pub rules: SimulatorRules,
     /// Share of speed that a job on several nodes loses if it meets another such job on a node.
     pub interference: f64,
     /// End of the run, in seconds from the start of the workload.
     pub until_s: f64,
 }
 
-impl Terms {
+impl ReferenceSettings {
     /// Longer than any published run. A job without an end by then is starving.
     pub const UNTIL_S: f64 = 3.0e6;
 }
@@ -46,16 +46,16 @@ pub fn run(
     profiles: &Profiles,
     workload: &Workload,
     cluster: &Cluster,
-    terms: &Terms,
+    settings: &ReferenceSettings,
     contestant: &Contestant,
     watch: &mut dyn FnMut() -> f64,
-    tell: &mut dyn FnMut(Progress),
-) -> Result<Run, ContestError> {
-    let mut ticking = Ticking::new(profiles, workload, cluster, terms.rules, contestant)?;
-    while ticking.finished < workload.jobs.len() && ticking.now_s < terms.until_s {
-        ticking.advance(terms.interference);
+    tell: &mut dyn FnMut(SimulationProgress),
+) -> Result<SimulationRun, ContestError> {
+    let mut ticking = Ticking::new(profiles, workload, cluster, settings.rules, contestant)?;
+    while ticking.finished < workload.jobs.len() && ticking.now_s < settings.until_s {
+        ticking.advance(settings.interference);
         ticking.decide(watch);
-        tell(Progress {
+        tell(SimulationProgress {
             now_s: ticking.now_s,
             finished: ticking.finished,
             jobs: workload.jobs.len(),
@@ -66,19 +66,19 @@ pub fn run(
 
 struct Ticking<'a> {
     contestant: &'a Contestant,
-    rules: Rules,
+    rules: SimulatorRules,
     now_s: f64,
     nodes: Vec<ProblemNode>,
     kinds: Vec<String>,
     tenants: Vec<&'a str>,
     /// In the order of the workload.
-    jobs: Vec<Entry<'a>>,
+    jobs: Vec<ReferenceJob<'a>>,
     /// Submitted jobs that have not finished, in order of submission.
     active: Vec<usize>,
     finished: usize,
-    eyes: Eyes<'a>,
+    observer: JobObserver<'a>,
     history_gpu_s: Vec<f64>,
-    spans: Vec<Span>,
+    spans: Vec<AllocationSpan>,
     decision_s: Vec<f64>,
 }
 
@@ -87,12 +87,12 @@ impl<'a> Ticking<'a> {
         profiles: &'a Profiles,
         workload: &'a Workload,
         cluster: &Cluster,
-        rules: Rules,
+        rules: SimulatorRules,
         contestant: &'a Contestant,
     ) -> Result<Self, ContestError> {
         let nodes = cluster.nodes(profiles)?;
         let mut tenants: Vec<&str> = Vec::new();
-        let mut floors = BTreeMap::new();
+        let mut lower_bounds = BTreeMap::new();
         let mut jobs = Vec::with_capacity(workload.jobs.len());
         for trace in &workload.jobs {
             let known = tenants.iter().position(|name| *name == trace.tenant);
@@ -103,21 +103,21 @@ impl<'a> Ticking<'a> {
             let tenant = u32::try_from(tenant).unwrap_or(u32::MAX);
             let (application, batch) = training_of(profiles, cluster, trace)?;
             let class = contestant.class(batch, trace.gpus);
-            let mut floor_of = |class: Class| {
+            let mut lower_bound_of = |class: Class| {
                 let key = (application.name.as_str(), class);
-                *floors
+                *lower_bounds
                     .entry(key)
-                    .or_insert_with(|| floor(application, rules, &nodes, class))
+                    .or_insert_with(|| lower_bound(application, rules, &nodes, class))
             };
-            let request_s = floor_of(Class::Rigid {
+            let request_s = lower_bound_of(Class::Rigid {
                 batch,
                 gpus: trace.gpus,
             });
-            jobs.push(Entry {
+            jobs.push(ReferenceJob {
                 trace,
                 tenant,
                 batching: contestant.batching(batch),
-                floor: floor_of(class),
+                lower_bound: lower_bound_of(class),
                 request_s: request_s.alone_s,
                 demoted_s: None,
                 training: fresh(application, rules, profiles.kinds.len(), trace.submitted_s),
@@ -127,7 +127,7 @@ impl<'a> Ticking<'a> {
             contestant,
             rules,
             now_s: 0.0,
-            eyes: Eyes::new(contestant.sight, profiles.kinds.len(), &nodes),
+            observer: JobObserver::new(contestant.observation_source, profiles.kinds.len(), &nodes),
             nodes,
             kinds: profiles.kinds.clone(),
             tenants,
@@ -143,16 +143,16 @@ impl<'a> Ticking<'a> {
     /// Trains all jobs for a tick, advances the clock and adds new jobs.
     fn advance(&mut self, interference: f64) {
         let crowded = self.crowded(interference);
-        let Self { jobs, eyes, .. } = self;
+        let Self { jobs, observer, .. } = self;
         for (&index, slowed) in self.active.iter().zip(crowded) {
-            let Entry {
+            let ReferenceJob {
                 training, batching, ..
             } = &mut jobs[index];
             let factor = if slowed { interference } else { 0.0 };
             training.advance(self.now_s, TICK_S, factor, |training| {
-                eyes.batch(training, *batching)
+                observer.batch(training, *batching)
             });
-            eyes.watch(training, self.rules.slowdown(&training.application.name));
+            observer.watch(training, self.rules.slowdown(&training.application.name));
         }
         self.now_s += TICK_S;
         for &index in &self.active {
@@ -165,7 +165,7 @@ impl<'a> Ticking<'a> {
             let parts = std::mem::take(&mut training.parts);
             record(&mut self.spans, index, &parts, training.since_s, end_s);
         }
-        let arrived = |entry: &Entry<'_>| {
+        let arrived = |entry: &ReferenceJob<'_>| {
             entry.trace.submitted_s <= self.now_s && entry.training.finished_s.is_none()
         };
         self.active = (0..self.jobs.len())
@@ -210,7 +210,7 @@ impl<'a> Ticking<'a> {
             let kind = parts
                 .first()
                 .map(|part| self.nodes[part.node as usize].kind);
-            let Entry {
+            let ReferenceJob {
                 training, batching, ..
             } = &mut self.jobs[index];
             if parts == training.parts {
@@ -225,7 +225,7 @@ impl<'a> Ticking<'a> {
             );
             training.reallocate(self.now_s, parts, kind.unwrap_or(training.kind));
             if !training.parts.is_empty() {
-                training.batch = self.eyes.batch(training, *batching);
+                training.batch = self.observer.batch(training, *batching);
             }
         }
     }
@@ -259,7 +259,7 @@ impl<'a> Ticking<'a> {
                 at_risk_s: 0.0,
                 preemptible: true,
                 trial: None,
-                outlook: self.eyes.outlook(training, entry.batching),
+                outlook: self.observer.outlook(training, entry.batching),
             });
         }
         SchedulingProblem {
@@ -280,7 +280,7 @@ impl<'a> Ticking<'a> {
         }
     }
 
-    fn into_run(mut self, workload: &Workload, cluster: &Cluster) -> Run {
+    fn into_run(mut self, workload: &Workload, cluster: &Cluster) -> SimulationRun {
         for (index, entry) in self.jobs.iter().enumerate() {
             let training = &entry.training;
             record(
@@ -296,7 +296,7 @@ impl<'a> Ticking<'a> {
             .iter()
             .filter_map(|entry| entry.training.finished_s);
         let end_s = last_s.fold(0.0, f64::max);
-        Run {
+        SimulationRun {
             policy: self.contestant.name.clone(),
             workload: workload.name.clone(),
             nodes: run_nodes(cluster, &self.kinds),
@@ -316,9 +316,15 @@ impl<'a> Ticking<'a> {
     }
 }
 
-fn record(spans: &mut Vec<Span>, job: usize, parts: &[NodeAllocation], from_s: f64, to_s: f64) {
+fn record(
+    spans: &mut Vec<AllocationSpan>,
+    job: usize,
+    parts: &[NodeAllocation],
+    from_s: f64,
+    to_s: f64,
+) {
     let job = u32::try_from(job).unwrap_or(u32::MAX);
-    spans.extend(parts.iter().map(|part| Span {
+    spans.extend(parts.iter().map(|part| AllocationSpan {
         job,
         node: part.node,
         gpus: part.gpus,

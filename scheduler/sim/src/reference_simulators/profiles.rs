@@ -1,8 +1,8 @@
 //! Reads published profiles from a folder: measurements of every application on every measured
 //! shape.
 
-use super::application::{Application, Epoch, Noise};
-use super::throughput::{Measured, StepTime};
+use super::application::{Application, Epoch, GradientStatistics};
+use super::throughput::{ProfiledStepTime, ThroughputProfile};
 use crate::trace::file::{self, FileError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -128,7 +128,9 @@ impl Profiles {
         profiles.read_sizes(&sizes)?;
         for application in profiles.applications.values_mut() {
             let kinds = profiles.kinds.len();
-            application.measured.resize_with(kinds, Measured::default);
+            application
+                .measured
+                .resize_with(kinds, ThroughputProfile::default);
             for measured in &mut application.measured {
                 measured.finish(!has_table);
             }
@@ -198,7 +200,7 @@ impl Profiles {
             epochs.push(Epoch {
                 progress: row.progress,
                 iteration: row.iteration,
-                noise: Noise {
+                noise: GradientStatistics {
                     sqr: row.grad_sqr,
                     var: row.grad_var,
                 },
@@ -222,7 +224,7 @@ impl Profiles {
                     row.placement, row.app
                 ),
             })?;
-            let time = StepTime {
+            let time = ProfiledStepTime {
                 step_s: row.step_time,
                 sync_s: row.sync_time,
             };
@@ -235,7 +237,7 @@ impl Profiles {
     fn read_sizes(&mut self, path: &Path) -> Result<(), ProfileError> {
         for row in rows::<SizeRow>(path)? {
             let row = row?;
-            let time = StepTime {
+            let time = ProfiledStepTime {
                 step_s: row.step_time,
                 sync_s: row.sync_time,
             };
@@ -259,7 +261,7 @@ impl Profiles {
         path: &Path,
         application: &str,
         kind: Option<&str>,
-    ) -> Result<&mut Measured, ProfileError> {
+    ) -> Result<&mut ThroughputProfile, ProfileError> {
         let name = kind.unwrap_or(ONLY_KIND);
         let known = self.kinds.iter().position(|kind| kind == name);
         let kind = known.unwrap_or_else(|| {
@@ -270,7 +272,7 @@ impl Profiles {
         if application.measured.len() <= kind {
             application
                 .measured
-                .resize_with(kind + 1, Measured::default);
+                .resize_with(kind + 1, ThroughputProfile::default);
         }
         Ok(&mut application.measured[kind])
     }

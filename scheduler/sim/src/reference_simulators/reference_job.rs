@@ -1,28 +1,28 @@
 //! A job in the loop: its submission, its training and its result.
 
 use super::application::Application;
-use super::contest::{Cluster, ContestError, Contestant};
-use super::floor::{Class, Floor};
+use super::contestant::{Cluster, ContestError, Contestant};
+use super::lower_bound::{Class, JobLowerBound};
 use super::profiles::Profiles;
-use super::rules::{Rules, TICK_S};
-use super::training::Training;
+use super::rules::{SimulatorRules, TICK_S};
+use super::training::ReferenceTraining;
 use crate::run::JobRun;
-use crate::trace::{TraceJob, Work};
+use crate::trace::{TraceJob, TraceWork};
 use muster_core::learn::{BatchSplit, Batching};
 
-pub(super) struct Entry<'a> {
+pub(super) struct ReferenceJob<'a> {
     pub trace: &'a TraceJob,
     pub tenant: u32,
     pub batching: Batching,
-    pub training: Training<'a>,
-    pub floor: Floor,
+    pub training: ReferenceTraining<'a>,
+    pub lower_bound: JobLowerBound,
     pub request_s: f64,
     /// Time of the first decision after the job reached Tiresias' service threshold.
     pub demoted_s: Option<f64>,
 }
 
-impl Entry<'_> {
-    pub(super) fn outcome(&self, rules: Rules) -> JobRun {
+impl ReferenceJob<'_> {
+    pub(super) fn outcome(&self, rules: SimulatorRules) -> JobRun {
         let training = &self.training;
         let submitted_s = self.trace.submitted_s;
         // A job can start at the next tick; the first tick is at `TICK_S`.
@@ -37,8 +37,8 @@ impl Entry<'_> {
             finished_s: training.finished_s,
             restarts: training.restarts.unwrap_or(0),
             gpu_s: training.held_gpu_s,
-            alone_s: self.floor.alone_s + start_s,
-            least_gpu_s: self.floor.gpu_s,
+            alone_s: self.lower_bound.alone_s + start_s,
+            least_gpu_s: self.lower_bound.gpu_s,
             request_gpus: self.trace.gpus,
             request_s: self.request_s,
         }
@@ -68,7 +68,7 @@ pub(super) fn training_of<'a>(
     cluster: &Cluster,
     trace: &TraceJob,
 ) -> Result<(&'a Application, u32), ContestError> {
-    let Work::Training { batch } = trace.work else {
+    let TraceWork::Training { batch } = trace.work else {
         return Err(ContestError::NoTraining {
             job: trace.name.clone(),
         });
@@ -99,11 +99,11 @@ pub(super) fn training_of<'a>(
 
 pub(super) fn fresh(
     application: &Application,
-    rules: Rules,
+    rules: SimulatorRules,
     kinds: usize,
     submitted_s: f64,
-) -> Training<'_> {
-    Training {
+) -> ReferenceTraining<'_> {
+    ReferenceTraining {
         application,
         rules,
         parts: Vec::new(),

@@ -1,12 +1,12 @@
 //! Costs in the published simulators.
 
 use super::application::Application;
-use super::training::Training;
+use super::training::ReferenceTraining;
 use muster_core::learn::{BatchLimits, Batching};
 
 /// Rules of one published simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
+pub enum SimulatorRules {
     /// Pollux' artefact: every change of nodes costs 30 s.
     Pollux,
     /// Sia's artefact: several GPU kinds, restart costs and slowdown by application. Moves to equal
@@ -17,7 +17,7 @@ pub enum Rules {
 /// Seconds between decisions.
 pub(super) const TICK_S: f64 = 60.0;
 
-impl Rules {
+impl SimulatorRules {
     /// Seconds without progress after a new allocation.
     pub(super) fn restart_s(self, application: &str) -> f64 {
         match (self, application) {
@@ -59,7 +59,7 @@ impl Rules {
 
     /// Maximum number of GPUs: beyond it a GPU would get less than its smallest batch. The
     /// artefacts run `ncf` on one GPU if the user's batch size is kept.
-    pub(super) fn most_gpus(self, training: &Training<'_>, batching: Batching) -> u32 {
+    pub(super) fn most_gpus(self, training: &ReferenceTraining<'_>, batching: Batching) -> u32 {
         match batching {
             Batching::Fixed { .. } if training.application.name == "ncf" => 1,
             _ => training.limits().most_gpus(batching),

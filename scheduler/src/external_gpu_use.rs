@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// GPUs of a node that Muster's jobs use or need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Uses {
+pub(crate) struct NodeGpuUse {
     held: BTreeSet<u32>,
     /// GPUs of tasks that are suspended there or still to start. External use is assigned to them
     /// last.
@@ -16,8 +16,8 @@ pub(crate) struct Uses {
 }
 
 /// GPU use of every node on which a job has tasks.
-pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, Uses> {
-    let mut uses: BTreeMap<NodeId, Uses> = BTreeMap::new();
+pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, NodeGpuUse> {
+    let mut uses: BTreeMap<NodeId, NodeGpuUse> = BTreeMap::new();
     for job in jobs {
         let tasks = job.tasks.iter().chain(&job.leaving);
         for task in tasks.filter(|task| !task.state.is_released()) {
@@ -42,7 +42,7 @@ pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, Uses> {
 
 /// Indices that stand for `taken` externally used GPUs: the last unused ones, so that they stay the
 /// same in each round. Returns fewer if jobs hold the rest.
-pub(crate) fn others(gpus: u32, taken: u32, uses: Option<&Uses>) -> Vec<u32> {
+pub(crate) fn external_gpus(gpus: u32, taken: u32, uses: Option<&NodeGpuUse>) -> Vec<u32> {
     let mut free: Vec<u32> = (0..gpus)
         .rev()
         .filter(|gpu| !uses.is_some_and(|uses| uses.held.contains(gpu)))
@@ -60,21 +60,21 @@ mod tests {
 
     #[test]
     fn external_use_gets_last_unused_gpus() {
-        assert!(others(4, 0, None).is_empty());
-        assert_eq!(others(4, 1, None), [3]);
-        let uses = Uses {
+        assert!(external_gpus(4, 0, None).is_empty());
+        assert_eq!(external_gpus(4, 1, None), [3]);
+        let uses = NodeGpuUse {
             held: [0, 3].into(),
             kept: [2].into(),
         };
-        assert_eq!(others(6, 2, Some(&uses)), [4, 5]);
-        assert_eq!(others(6, 3, Some(&uses)), [1, 4, 5]);
+        assert_eq!(external_gpus(6, 2, Some(&uses)), [4, 5]);
+        assert_eq!(external_gpus(6, 3, Some(&uses)), [1, 4, 5]);
         assert_eq!(
-            others(6, 4, Some(&uses)),
+            external_gpus(6, 4, Some(&uses)),
             [1, 2, 4, 5],
             "who stands still waits"
         );
         assert_eq!(
-            others(6, 9, Some(&uses)),
+            external_gpus(6, 9, Some(&uses)),
             [1, 2, 4, 5],
             "who runs keeps what it holds"
         );

@@ -1,7 +1,7 @@
 //! Inputs of a policy about the jobs, as the outlooks of a dense problem.
 
-use super::throughput::Measured;
-use super::training::{Training, iteration_s, packed};
+use super::throughput::ThroughputProfile;
+use super::training::{ReferenceTraining, iteration_s, packed};
 use muster_core::learn::{
     BatchLimits, BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
 };
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Source of a policy's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum ObservationSource {
     /// The profiles themselves. The authors of the rigid policies and of "Optimus+Oracle" gave them
     /// to their policies.
     Oracle,
@@ -30,15 +30,19 @@ const COURSE: f64 = 100.0;
 type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[KindSpeedCurve]>)>;
 
 /// Converts trainings to outlooks and learns from them.
-pub(super) struct Eyes<'a> {
-    sight: Sight,
+pub(super) struct JobObserver<'a> {
+    observation_source: ObservationSource,
     kinds: Vec<CurveBounds>,
     families: BTreeMap<&'a str, Family>,
     curves: Curves<'a>,
 }
 
-impl<'a> Eyes<'a> {
-    pub(super) fn new(sight: Sight, kinds: usize, nodes: &[ProblemNode]) -> Self {
+impl<'a> JobObserver<'a> {
+    pub(super) fn new(
+        observation_source: ObservationSource,
+        kinds: usize,
+        nodes: &[ProblemNode],
+    ) -> Self {
         let sizes = |kind: usize| {
             let of_kind = || {
                 nodes
@@ -51,7 +55,7 @@ impl<'a> Eyes<'a> {
             }
         };
         Self {
-            sight,
+            observation_source,
             kinds: (0..kinds).map(sizes).collect(),
             families: BTreeMap::new(),
             curves: BTreeMap::new(),
@@ -59,15 +63,19 @@ impl<'a> Eyes<'a> {
     }
 
     /// Outlook of a job for the policy.
-    pub(super) fn outlook(&mut self, training: &Training<'a>, batching: Batching) -> ScalingModel {
-        match self.sight {
-            Sight::Oracle => self.true_outlook(training, batching),
-            Sight::Learned => self.learned_outlook(training, batching),
+    pub(super) fn outlook(
+        &mut self,
+        training: &ReferenceTraining<'a>,
+        batching: Batching,
+    ) -> ScalingModel {
+        match self.observation_source {
+            ObservationSource::Oracle => self.true_outlook(training, batching),
+            ObservationSource::Learned => self.learned_outlook(training, batching),
         }
     }
 
     /// Current batch of a job.
-    pub(super) fn batch(&self, training: &Training<'a>, batching: Batching) -> BatchSplit {
+    pub(super) fn batch(&self, training: &ReferenceTraining<'a>, batching: Batching) -> BatchSplit {
         let gpus = training.gpus();
         let family = self.families.get(training.application.name.as_str());
         match (batching, family) {
@@ -81,8 +89,11 @@ impl<'a> Eyes<'a> {
     }
 
     /// Records the step time and the gradient noise of a training job.
-    pub(super) fn watch(&mut self, training: &Training<'a>, slowdown: f64) {
-        if self.sight == Sight::Oracle || training.parts.is_empty() || training.restarting_s > 0.0 {
+    pub(super) fn watch(&mut self, training: &ReferenceTraining<'a>, slowdown: f64) {
+        if self.observation_source == ObservationSource::Oracle
+            || training.parts.is_empty()
+            || training.restarting_s > 0.0
+        {
             return;
         }
         let application = training.application;
@@ -107,7 +118,11 @@ impl<'a> Eyes<'a> {
         family.observe_noise(done, NoiseScale(noise.var / noise.sqr.max(1e-12)));
     }
 
-    fn learned_outlook(&mut self, training: &Training<'a>, batching: Batching) -> ScalingModel {
+    fn learned_outlook(
+        &mut self,
+        training: &ReferenceTraining<'a>,
+        batching: Batching,
+    ) -> ScalingModel {
         let application = training.application;
         let declared = application.declared_work();
         let work_left = (declared - training.progress).max(1.0);
@@ -154,7 +169,11 @@ impl<'a> Eyes<'a> {
 
     /// Outlook from the profiles: the user's batch size on packed shapes, work counted in the
     /// user's steps.
-    fn true_outlook(&mut self, training: &Training<'a>, batching: Batching) -> ScalingModel {
+    fn true_outlook(
+        &mut self,
+        training: &ReferenceTraining<'a>,
+        batching: Batching,
+    ) -> ScalingModel {
         let application = training.application;
         let batch = match batching {
             Batching::Fixed { batch } => batch,
@@ -192,7 +211,7 @@ impl<'a> Eyes<'a> {
 
 /// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
 fn true_curve(
-    measured: &Measured,
+    measured: &ThroughputProfile,
     limits: BatchLimits,
     batch: u32,
     sizes: CurveBounds,
@@ -218,7 +237,7 @@ fn true_curve(
     }
 }
 
-fn shape(training: &Training<'_>) -> PlacementShape {
+fn shape(training: &ReferenceTraining<'_>) -> PlacementShape {
     PlacementShape {
         nodes: u32::try_from(training.parts.len()).unwrap_or(u32::MAX),
         gpus: training.gpus(),

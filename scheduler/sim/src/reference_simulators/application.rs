@@ -1,7 +1,7 @@
 //! One application of the published profiles: its batch limits, the work of its epochs and its
 //! gradient noise.
 
-use super::throughput::Measured;
+use super::throughput::ThroughputProfile;
 use std::collections::BTreeMap;
 
 /// True behaviour of an application. Only the simulator reads it; a policy receives measurements.
@@ -18,7 +18,7 @@ pub struct Application {
     /// Epochs by batch size, ascending.
     pub validation: BTreeMap<u32, Vec<Epoch>>,
     /// Measurements by GPU kind.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<ThroughputProfile>,
 }
 
 /// Measurements at the end of an epoch with one batch size.
@@ -28,18 +28,18 @@ pub struct Epoch {
     pub progress: f64,
     /// Steps done so far.
     pub iteration: f64,
-    pub noise: Noise,
+    pub noise: GradientStatistics,
 }
 
 /// Gradient statistics: squared norm of the mean gradient, and variance of one step's gradient at
 /// the initial batch size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Noise {
+pub struct GradientStatistics {
     pub sqr: f64,
     pub var: f64,
 }
 
-impl Noise {
+impl GradientStatistics {
     /// Progress of a step with `scale` times the initial batch size, in steps of the initial batch
     /// size (Pollux, OSDI 2021, section 3.1).
     #[must_use]
@@ -72,12 +72,12 @@ impl Application {
 
     /// Gradient statistics in an epoch, linear between the measured batch sizes.
     #[must_use]
-    pub fn noise(&self, batch: f64, epoch: u32) -> Noise {
+    pub fn noise(&self, batch: f64, epoch: u32) -> GradientStatistics {
         let (var, sqr) = (
             self.between(batch, epoch, |row| row.noise.var),
             self.between(batch, epoch, |row| row.noise.sqr),
         );
-        Noise { sqr, var }
+        GradientStatistics { sqr, var }
     }
 
     /// Steps with a batch size until `epochs` epochs are done.

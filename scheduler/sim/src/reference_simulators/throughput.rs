@@ -4,27 +4,32 @@ use std::collections::BTreeMap;
 
 /// Seconds of one step, and the part of it that is exchange.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StepTime {
+pub struct ProfiledStepTime {
     pub step_s: f64,
     pub sync_s: f64,
 }
 
 /// Step times of one shape by the batch size per GPU, ascending.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Series(Vec<(f64, StepTime)>);
+pub struct StepTimeSeries(Vec<(f64, ProfiledStepTime)>);
 
 /// Measurements of one application on one kind of GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Measured {
+pub struct ThroughputProfile {
     /// By GPUs per node, as the smallest rotation.
-    placements: BTreeMap<Vec<u32>, Series>,
+    placements: BTreeMap<Vec<u32>, StepTimeSeries>,
     /// By nodes and GPUs: means over the placements, and measurements on many nodes.
-    sizes: BTreeMap<u32, BTreeMap<u32, Series>>,
+    sizes: BTreeMap<u32, BTreeMap<u32, StepTimeSeries>>,
 }
 
-impl Measured {
+impl ThroughputProfile {
     /// Adds a measurement of a placement.
-    pub(super) fn add_placement(&mut self, placement: &[u32], local_batch: f64, time: StepTime) {
+    pub(super) fn add_placement(
+        &mut self,
+        placement: &[u32],
+        local_batch: f64,
+        time: ProfiledStepTime,
+    ) {
         let shape = smallest_rotation(placement);
         self.placements
             .entry(shape)
@@ -33,7 +38,13 @@ impl Measured {
             .push((local_batch, time));
     }
 
-    pub(super) fn add_size(&mut self, nodes: u32, gpus: u32, local_batch: f64, time: StepTime) {
+    pub(super) fn add_size(
+        &mut self,
+        nodes: u32,
+        gpus: u32,
+        local_batch: f64,
+        time: ProfiledStepTime,
+    ) {
         let by_gpus = self.sizes.entry(nodes).or_default();
         by_gpus.entry(gpus).or_default().0.push((local_batch, time));
     }
@@ -72,7 +83,7 @@ impl Measured {
     /// linear in the batch size. Others are interpolated between measured sizes. `None` without
     /// measurements.
     #[must_use]
-    pub fn step_time(&self, placement: &[u32], local_batch: u32) -> Option<StepTime> {
+    pub fn step_time(&self, placement: &[u32], local_batch: u32) -> Option<ProfiledStepTime> {
         let batch = f64::from(local_batch);
         if let Some(series) = self.placements.get(&smallest_rotation(placement)) {
             return series.at(batch);
@@ -81,7 +92,7 @@ impl Measured {
         self.of_size(nodes, placement.iter().sum(), batch)
     }
 
-    fn of_size(&self, nodes: u32, gpus: u32, batch: f64) -> Option<StepTime> {
+    fn of_size(&self, nodes: u32, gpus: u32, batch: f64) -> Option<ProfiledStepTime> {
         between(&self.sizes, nodes, |by_gpus| {
             between(by_gpus, gpus, |series| series.at(batch))
         })
@@ -92,8 +103,8 @@ impl Measured {
 fn between<T>(
     map: &BTreeMap<u32, T>,
     at: u32,
-    value: impl Fn(&T) -> Option<StepTime>,
-) -> Option<StepTime> {
+    value: impl Fn(&T) -> Option<ProfiledStepTime>,
+) -> Option<ProfiledStepTime> {
     let below = map.range(..=at).next_back();
     let above = map.range(at..).next();
     match (below, above) {
@@ -106,7 +117,7 @@ fn between<T>(
     }
 }
 
-impl StepTime {
+impl ProfiledStepTime {
     fn mix(self, other: Self, share: f64) -> Self {
         Self {
             step_s: self.step_s + (other.step_s - self.step_s) * share,
@@ -115,19 +126,19 @@ impl StepTime {
     }
 }
 
-impl Series {
+impl StepTimeSeries {
     /// Sorts by batch size, and merges measurements at one batch size to their mean.
     fn finish(&mut self) {
         self.0.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut merged: Vec<(f64, StepTime)> = Vec::with_capacity(self.0.len());
+        let mut merged: Vec<(f64, ProfiledStepTime)> = Vec::with_capacity(self.0.len());
         for chunk in self.0.chunk_by(|a, b| a.0 == b.0) {
             let count = chunk.len() as f64;
-            let mean = |part: fn(&StepTime) -> f64| {
+            let mean = |part: fn(&ProfiledStepTime) -> f64| {
                 chunk.iter().map(|(_, time)| part(time)).sum::<f64>() / count
             };
             merged.push((
                 chunk[0].0,
-                StepTime {
+                ProfiledStepTime {
                     step_s: mean(|time| time.step_s),
                     sync_s: mean(|time| time.sync_s),
                 },
@@ -137,7 +148,7 @@ impl Series {
     }
 
     /// Linear between measured batch sizes; the nearest value outside of them.
-    fn at(&self, batch: f64) -> Option<StepTime> {
+    fn at(&self, batch: f64) -> Option<ProfiledStepTime> {
         let right = self.0.partition_point(|&(size, _)| size < batch);
         match (
             right.checked_sub(1).and_then(|left| self.0.get(left)),
