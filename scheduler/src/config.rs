@@ -255,8 +255,8 @@ impl SchedulerConfig {
     /// Merges the environment and the flags over the file.
     ///
     /// # Errors
-    /// [`SchedulerConfigError`] for an unreadable file, an unknown or missing field, or a value out of
-    /// its range.
+    /// [`SchedulerConfigError`] for an unreadable file, an unknown or missing field, or a value out
+    /// of its range.
     pub fn read(flags: Flags) -> Result<Self, SchedulerConfigError> {
         let file = match &flags.config {
             None => File::default(),

@@ -81,7 +81,7 @@ export function isClean(ended: Outcome): boolean {
   );
 }
 
-/** Returns the reason of an event for a line of its own: a word gets a capital letter, a name not. */
+/** Returns the reason of an event for its own line. A word gets a capital letter, a name not. */
 export function detailLine({ detail }: StoredEvent): string | null {
   if (detail === null || /^[\w.]+-\d/.test(detail)) return detail;
   return detail.charAt(0).toUpperCase() + detail.slice(1);

@@ -306,6 +306,7 @@ fn listed(nodes: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Split;
     use crate::wait::{Change, Wait};
 
     fn text(event: &Event) -> (String, Option<String>) {
@@ -313,42 +314,71 @@ mod tests {
         (message, detail)
     }
 
+    fn placed(workers: u32, ps_shards: u32, nodes: &[&str]) -> Event {
+        Event::JobPlaced {
+            revision: 2,
+            workers,
+            ps_shards,
+            nodes: nodes.iter().map(ToString::to_string).collect(),
+            why: "fifo: the oldest first".to_owned(),
+        }
+    }
+
+    fn stopped(reason: &str) -> Event {
+        Event::JobStopRequested {
+            then: AfterStop::Fail {
+                reason: reason.to_owned(),
+            },
+            why: "worker-0 exited with code 1".to_owned(),
+        }
+    }
+
+    fn waits(why: Wait, smallest_change: Option<Change>) -> Event {
+        Event::JobWaits {
+            waiting: Waiting {
+                why,
+                smallest_change,
+                position: 1,
+            },
+        }
+    }
+
+    fn cancelled(by: Option<Actor>) -> Event {
+        Event::IntentChanged {
+            intent: Intent::Cancel,
+            by,
+        }
+    }
+
+    fn evaluated(epoch: f64, loss: Option<f64>, accuracy: Option<f64>) -> Event {
+        Event::Evaluated {
+            step: 40,
+            epoch,
+            split: Split::Validation,
+            loss,
+            accuracy,
+        }
+    }
+
     #[test]
     fn placement_names_size_nodes_and_reason() {
-        let placed = |workers, ps_shards, nodes: &[&str]| {
-            text(&Event::JobPlaced {
-                revision: 2,
-                workers,
-                ps_shards,
-                nodes: nodes.iter().map(ToString::to_string).collect(),
-                why: "fifo: the oldest first".to_owned(),
-            })
-        };
         assert_eq!(
-            placed(4, 1, &["a", "b", "a"]),
+            text(&placed(4, 1, &["a", "b", "a"])),
             (
                 "Placed: 4 workers and 1 PS shard on a, b (revision 2)".to_owned(),
                 Some("fifo: the oldest first".to_owned())
             )
         );
         assert_eq!(
-            placed(1, 0, &["a", "b", "c", "d", "e"]).0,
+            text(&placed(1, 0, &["a", "b", "c", "d", "e"])).0,
             "Placed: 1 worker on a, b, c and 2 more nodes (revision 2)"
         );
     }
 
     #[test]
     fn reason_of_a_stop_appears_once() {
-        let stopped = |reason: &str| {
-            text(&Event::JobStopRequested {
-                then: AfterStop::Fail {
-                    reason: reason.to_owned(),
-                },
-                why: "worker-0 exited with code 1".to_owned(),
-            })
-        };
         assert_eq!(
-            stopped("worker-0 exited with code 1; 3 retries are used up"),
+            text(&stopped("worker-0 exited with code 1; 3 retries are used up")),
             (
                 "Stop requested, because it failed (worker-0 exited with code 1; 3 retries are used up)"
                     .to_owned(),
@@ -356,76 +386,67 @@ mod tests {
             )
         );
         assert_eq!(
-            stopped("its document is not known").1.as_deref(),
+            text(&stopped("its document is not known")).1.as_deref(),
             Some("worker-0 exited with code 1")
         );
     }
 
     #[test]
     fn wait_names_its_reason_and_the_remedy() {
-        let waits = |why, change| {
-            text(&Event::JobWaits {
-                waiting: Waiting {
-                    why,
-                    smallest_change: change,
-                    position: 1,
-                },
-            })
-        };
         let quota = Wait::ExceedsMaxQuota {
             needed_gpus: 8,
             quota_gpus: 4,
         };
         assert_eq!(
-            waits(quota, Some(Change::RaiseQuota { by_gpus: 4 })),
+            text(&waits(quota, Some(Change::RaiseQuota { by_gpus: 4 }))),
             (
                 "Waits: needs 8 GPUs; the tenant's whole quota is 4".to_owned(),
                 Some("to start it at all: raise the tenant's quota by 4 GPUs".to_owned())
             )
         );
-        assert_eq!(waits(Wait::Suspended, None).1, None);
+        assert_eq!(text(&waits(Wait::Suspended, None)).1, None);
         assert_eq!(
-            waits(Wait::Suspended, Some(Change::Resume)).1.as_deref(),
+            text(&waits(Wait::Suspended, Some(Change::Resume)))
+                .1
+                .as_deref(),
             Some("to start it: resume the job")
         );
     }
 
     #[test]
     fn request_names_its_author() {
-        let by = |by: Option<Actor>| {
-            let intent = Intent::Cancel;
-            text(&Event::IntentChanged { intent, by }).0
-        };
-        assert_eq!(by(None), "A user asked to cancel it");
+        assert_eq!(text(&cancelled(None)).0, "A user asked to cancel it");
         let administrator = Actor {
             user: "root@ops".to_owned(),
             as_administrator: true,
         };
         assert_eq!(
-            by(Some(administrator)),
+            text(&cancelled(Some(administrator))).0,
             "root@ops as administrator asked to cancel it"
         );
     }
 
     #[test]
     fn evaluation_has_only_the_measures_that_were_logged() {
-        let evaluated = |epoch, loss, accuracy| {
-            text(&Event::Evaluated {
-                step: 40,
-                epoch,
-                split: crate::progress::Split::Validation,
-                loss,
-                accuracy,
-            })
-            .0
-        };
         assert_eq!(
-            evaluated(2.0, Some(0.43214), Some(0.9818)),
+            text(&evaluated(2.0, Some(0.43214), Some(0.9818))).0,
             "Evaluated at step 40 (epoch 2): val loss 0.4321, val accuracy 98.18%"
         );
         assert_eq!(
-            evaluated(0.0, None, Some(0.5)),
+            text(&evaluated(0.0, None, Some(0.5))).0,
             "Evaluated at step 40: val accuracy 50.00%"
         );
+    }
+
+    #[test]
+    fn text_on_one_line_has_message_and_detail() {
+        assert_eq!(
+            placed(1, 0, &["a"]).text().to_string(),
+            "Placed: 1 worker on a (revision 2); fifo: the oldest first"
+        );
+        let submitted = Event::JobSubmitted {
+            name: "cnn".to_owned(),
+        };
+        assert_eq!(submitted.text().to_string(), "Submitted as cnn");
     }
 }
