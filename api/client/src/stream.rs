@@ -31,7 +31,7 @@ pub enum StreamItem {
     /// The stream is open, again after each disconnect. What is read from now on is not older than
     /// the stream's next messages.
     Opened(Opened),
-    Event(EventView),
+    Event(Box<EventView>),
     Progress(ProgressMessage),
     Log(LogPiece),
     /// The followed task has ended; later messages belong to its successor.
@@ -226,7 +226,7 @@ fn item(event: &Event) -> Result<Option<StreamItem>, serde_json::Error> {
     }
     Ok(Some(match event.event.as_str() {
         name::OPENED => StreamItem::Opened(read(event)?),
-        name::EVENT => StreamItem::Event(read(event)?),
+        name::EVENT => StreamItem::Event(Box::new(read(event)?)),
         name::PROGRESS => StreamItem::Progress(read(event)?),
         name::LOG => StreamItem::Log(read(event)?),
         name::TASK_END => StreamItem::TaskEnd(read(event)?),

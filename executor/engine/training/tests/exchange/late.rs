@@ -2,6 +2,7 @@
 
 use super::views::{ShardCluster, enter, forever, fresh, gradients, size, worker};
 use muster_comm::wire::metadata::StepStats;
+use muster_compute::clock;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
 use muster_training::shard::ShardEnd;
@@ -10,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -87,7 +88,7 @@ fn forward((mut from, mut to): (TcpStream, TcpStream), before: impl Fn(usize)) {
 }
 
 fn push(shards: &mut Shards, step: u64, parameters: &mut [f32]) -> Reply {
-    let began = Instant::now();
+    let began = clock::now();
     let patience = || began.elapsed() < PATIENCE;
     let own = gradients(shards.rank().unwrap(), step);
     let pushed = shards.push_pull(step, StepStats::default(), &own, parameters, &patience);
@@ -160,7 +161,7 @@ fn late_member_computes_the_step_before_an_announced_view() {
     let mut late = cluster.join(1, &[0]);
     thread::scope(|scope| {
         let training = scope.spawn(|| {
-            let began = Instant::now();
+            let began = clock::now();
             let patience = || began.elapsed() < PATIENCE;
             let mut parameters = vec![0.0; size()];
             let entered = late.pull(&mut parameters, &patience, &forever).unwrap();
