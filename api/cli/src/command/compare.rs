@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 )]
 pub struct CompareArgs {
     /// Results that `muster simulate --runs` or `--json` has written.
-    #[arg(value_name = "FILE", conflicts_with = "Inputs")]
+    #[arg(value_name = "FILE", conflicts_with = "simulation")]
     results: Vec<PathBuf>,
     #[command(flatten)]
     inputs: Option<SimulationArgs>,

@@ -26,6 +26,7 @@ const SUSPENDED_PER_GPU: u32 = 3;
 
 /// The runs: every workload under every policy.
 #[derive(Debug, Args)]
+#[group(id = "simulation")]
 pub struct SimulationArgs {
     /// Folder with the measured profiles of the applications, plain or compressed; traces of
     /// clusters under the live rules need none.
