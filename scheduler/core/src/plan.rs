@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use crate::report::RoundReport;
 use crate::snapshot::{ClusterSnapshot, StaleWait};
 use muster_model::id::{JobId, NodeId, TaskId};
-use muster_model::job::{AfterStop, Charge, JobEvent};
+use muster_model::job::{AfterStop, Charge, JobEvent, RequeueCause};
 use muster_model::pace::Suspect;
 use muster_model::task::Role;
 use muster_model::verdict::Verdict;
@@ -153,6 +153,16 @@ impl RoundPlan {
 }
 
 impl Action {
+    /// Stop of a job that returns to the queue and is not charged for it.
+    pub(crate) fn requeue(cause: RequeueCause, why: String) -> Self {
+        Self::Stop {
+            then: AfterStop::Requeue { cause },
+            why,
+            charge: Charge::None,
+            not_before_ms: None,
+        }
+    }
+
     /// Event for the job's state machine; `None` if the state does not change.
     #[must_use]
     pub fn event(&self) -> Option<JobEvent> {

@@ -1,7 +1,7 @@
 //! Changes that would let a waiting job start: applied to a snapshot, or tried on the dense state.
 
-use super::fixpoint::run_until_started;
 use super::free::FreeNode;
+use super::passes::run_until_started;
 use super::place::could_ever_run;
 use super::round_state::{RoundState, dense_node};
 use super::scaling_model::JobScaling;

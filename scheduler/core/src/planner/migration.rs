@@ -5,7 +5,6 @@
 //! reservation is cancelled if one of its nodes takes no new tasks. The job then waits for a place
 //! like others.
 
-use super::fixpoint::requeue;
 use super::free::{FreeNode, Holding};
 use super::gang::GangPlacement;
 use super::round_state::RoundState;
@@ -79,7 +78,7 @@ fn give_up(round: &mut RoundState<'_>, index: usize) {
     live.destination = None;
     if matches!(live.state, JobState::Stopping { .. }) {
         let why = "where it was to go is not to be had any more".to_owned();
-        live.take(requeue(RequeueCause::Resize, why), now_ms);
+        live.take(Action::requeue(RequeueCause::Resize, why), now_ms);
     }
     round.refresh(index);
 }
@@ -133,7 +132,7 @@ impl RoundState<'_> {
     /// size, the job returns to the queue.
     pub(crate) fn relocate(&mut self, index: usize, placed: GangPlacement, why: String) {
         if !takes(self.jobs[index].job, placed.size()) {
-            self.stop(index, requeue(RequeueCause::Resize, why));
+            self.stop(index, Action::requeue(RequeueCause::Resize, why));
             if self.jobs[index].member.is_none() && self.journal.is_none() {
                 self.enlist(index);
             }

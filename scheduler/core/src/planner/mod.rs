@@ -1,15 +1,17 @@
 //! The planner: from a snapshot to a plan of decisions, through the dense problem that every policy
 //! decides on.
 //!
-//! Stages, with their modules:
+//! [`stages`] lists the stages in their order. Modules:
 //!
 //! - `bad_nodes`: nodes that take no new tasks.
 //! - `observations`: facts to transitions.
 //! - `round_state`, `scaling_model`, `estimate_cache`: the snapshot as a dense problem.
+//! - `evacuation`: jobs on drained nodes, lost PS shards.
 //! - `quota_enforcement`, `range_enforcement`: quotas and ranges that were changed while jobs run.
 //! - `straggler_detection`: hangs and stragglers.
 //! - `policy_guard`, `hysteresis`: the policy's answer, the guard around it, and hysteresis.
-//! - `fixpoint`: stops, starts and resizes. It uses `gang`, `place`, `in_place` and `resize`.
+//! - `passes`, `fixpoint`: stops, starts and resizes until nothing changes, and the result. They use
+//!   `gang`, `place`, `in_place` and `resize`.
 //! - `migration`, `defragment`, `cost`: migrations and their costs.
 //! - `shards`: number of PS shards of jobs whose workers stay.
 //! - `time_slicing`, `packing`: time slicing, and jobs that share a GPU.
@@ -22,6 +24,7 @@ mod bad_nodes;
 mod cost;
 mod defragment;
 mod estimate_cache;
+mod evacuation;
 mod explain;
 mod fixpoint;
 mod free;
@@ -31,6 +34,7 @@ mod in_place;
 mod migration;
 mod observations;
 mod packing;
+mod passes;
 mod place;
 mod policy_guard;
 mod quota_enforcement;
@@ -41,6 +45,7 @@ mod round_state;
 mod scaling_model;
 mod scheduling_state;
 mod shards;
+mod stages;
 mod straggler_detection;
 mod time_slicing;
 mod unblocking_changes;
@@ -86,23 +91,7 @@ fn decide(
     memory: &mut EstimateCache,
 ) -> (RoundPlan, RoundReport) {
     let mut round = RoundState::new(snapshot, policy, memory);
-    let mut fixpoint = fixpoint::complete_plan(&mut round);
-    if defragment::propose_migrations(&mut round, &fixpoint) {
-        fixpoint = fixpoint::run_to_fixpoint(&mut round);
-    }
-    if time_slicing::resume_on_free_gpus(&mut round, &mut fixpoint) {
-        fixpoint = fixpoint::run_to_fixpoint(&mut round);
-    }
-    if range_enforcement::grow(&mut round, &fixpoint) {
-        fixpoint = fixpoint::run_to_fixpoint(&mut round);
-    }
-    if shards::adopt(&mut round, &fixpoint) {
-        fixpoint = fixpoint::run_to_fixpoint(&mut round);
-    }
-    packing::pack(&mut round);
-    time_slicing::after_policy(&mut round, &fixpoint);
-    packing::follow(&mut round);
-    straggler_detection::record_suspects(&mut round);
+    let fixpoint = stages::run(&mut round);
     let waiting = explain::waiting(&mut round, &fixpoint);
     let report = report::report(&round, &fixpoint, &waiting);
     let mut decisions = Vec::new();

@@ -1,60 +1,26 @@
-//! One pass of a round: applies the policy's answer to the dense state as far as the facts allow.
+//! Passes of a round. A pass applies the policy's answer to the dense state as far as the facts allow.
 //! Jobs that get other GPUs stop, and jobs that get free GPUs start. Jobs that get GPUs of stopping
 //! tasks wait for them.
 
 use super::defragment;
+use super::fixpoint::RoundFixpoint;
 use super::free::{Availability, FreeNode};
 use super::gang::{self, NodeTaskCounts};
-use super::hysteresis::{self, in_backoff};
+use super::hysteresis;
 use super::in_place::{self, InPlace};
 use super::migration;
 use super::observations::done_workers;
-use super::packing;
 use super::place;
 use super::policy_guard::{AcceptedDecision, guarded_decision, is_moved};
-use super::quota_enforcement;
 use super::range_enforcement;
 use super::round_state::{PlannedJob, RoundState};
 use super::scheduling_state::SchedulingState;
-use super::straggler_detection;
 use super::time_slicing;
 use crate::plan::Action;
 use crate::problem::{NodeAllocation, PolicyDecision, gpus_of};
-use muster_model::id::JobId;
-use muster_model::job::{AfterStop, Charge, RequeueCause};
+use muster_model::job::RequeueCause;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-
-/// Result of the last pass, which changed nothing: the decision and the promised GPUs.
-pub(crate) struct RoundFixpoint {
-    pub decision: PolicyDecision,
-    /// Members that wait because they may no longer overtake an older job.
-    pub behind: BTreeMap<usize, JobId>,
-    /// GPUs by node of each member that waits for stopping tasks.
-    pub promised: BTreeMap<usize, Vec<(u32, u64)>>,
-    /// Resources that are free now and not promised.
-    pub free: Vec<FreeNode>,
-}
-
-/// Makes the plan complete: enforces what no policy decides, then repeats passes until one changes
-/// nothing.
-///
-/// Resources that a start or a stop frees are given away in the same round. Planning again on the
-/// state after the plan changes nothing, unless a job is suspended or about to be. The passes end
-/// because every pass but the last stops or resizes a running job, or starts a waiting one. None of
-/// these is undone in the same round.
-pub(crate) fn complete_plan(round: &mut RoundState<'_>) -> RoundFixpoint {
-    evacuate_drained_nodes(round);
-    // First, because a job that is already being resized could only be stopped for its quota.
-    quota_enforcement::enforce_quotas(round);
-    range_enforcement::enforce_ranges(round);
-    replace_lost_shards(round);
-    straggler_detection::decide_verdicts(round);
-    packing::unpack(round);
-    migration::start_at_destinations(round);
-    time_slicing::before_policy(round);
-    run_to_fixpoint(round)
-}
 
 /// Repeats passes until one changes nothing.
 pub(crate) fn run_to_fixpoint(round: &mut RoundState<'_>) -> RoundFixpoint {
@@ -75,57 +41,6 @@ pub(crate) fn run_until_started(round: &mut RoundState<'_>, index: usize) -> boo
         }
     }
     true
-}
-
-/// Moves jobs off drained nodes, whether there is room elsewhere or not. Workers leave at once. A
-/// shard leaves as soon as another shard has its content. A job that is being resized leaves after
-/// the resize.
-fn evacuate_drained_nodes(round: &mut RoundState<'_>) {
-    for index in 0..round.jobs.len() {
-        let live = &round.jobs[index];
-        let drained = |node: u32| round.snapshot.nodes[node as usize].drained;
-        if !live.scheduling_state.stays() {
-            continue;
-        }
-        let why = "its node is drained";
-        let is_late = round.ran_ms(live) >= round.policy.suspend_limit_ms;
-        if is_late && live.leaving.iter().any(|held| drained(held.node)) {
-            let why = format!("{why}, and what is to leave it does not");
-            round.stop(index, requeue(RequeueCause::Resize, why));
-        } else if live.holdings.iter().any(|held| drained(held.node)) {
-            match in_place::without(live, &round.free, drained) {
-                Some(change) => {
-                    let why = match change.join.len() {
-                        0 => why.to_owned(),
-                        moved => format!("{why}: {moved} of its PS shards elsewhere from now on"),
-                    };
-                    round.resize(index, &change, why);
-                }
-                None if will_be_able(round, live) => {}
-                None => round.stop(index, requeue(RequeueCause::Resize, why.to_owned())),
-            }
-        }
-    }
-}
-
-/// Whether a resize in place is in progress and too recent for a restart.
-fn will_be_able(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
-    let is_running = live.job.in_place && live.scheduling_state == SchedulingState::Running;
-    is_running && live.is_resizing && round.ran_ms(live) < round.policy.min_run_ms
-}
-
-/// Adds a shard in place of a lost one as soon as there is room, independent of the policy.
-fn replace_lost_shards(round: &mut RoundState<'_>) {
-    for index in 0..round.jobs.len() {
-        let live = &round.jobs[index];
-        if live.scheduling_state.stays()
-            && !in_backoff(round, live)
-            && let Some(change) = in_place::restore(live, &round.free)
-        {
-            let why = "another shard takes the place of the lost one".to_owned();
-            round.resize(index, &change, why);
-        }
-    }
 }
 
 fn pass(round: &mut RoundState<'_>) -> Option<RoundFixpoint> {
@@ -199,7 +114,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
                 // `range_enforcement` does that.
                 InPlace::Never if self.is_out_of_range(member) => continue,
                 InPlace::Never if self.is_displaced(member) => {
-                    self.round.stop(index, requeue(cause, why));
+                    self.round.stop(index, Action::requeue(cause, why));
                 }
                 // A restart needs a reserved place: without one the job stays as it is.
                 InPlace::Never => {
@@ -522,14 +437,5 @@ fn limit(shape: &gang::GangShape, workers: u32) -> String {
             "{workers} of at most {} workers; others gain more by the rest, or it does not fit",
             range.max
         )
-    }
-}
-
-pub(crate) fn requeue(cause: RequeueCause, why: String) -> Action {
-    Action::Stop {
-        then: AfterStop::Requeue { cause },
-        why,
-        charge: Charge::None,
-        not_before_ms: None,
     }
 }

@@ -2,10 +2,10 @@
 //! shrink, and if that is not enough, jobs stop. A policy does not do it, because its problem would
 //! break the quota.
 
-use super::fixpoint::requeue;
 use super::in_place;
 use super::round_state::RoundState;
 use super::scheduling_state::QueueOrder;
+use crate::plan::Action;
 use muster_model::job::RequeueCause;
 use std::cmp::Reverse;
 
@@ -42,7 +42,7 @@ pub(crate) fn enforce_quotas(round: &mut RoundState<'_>) {
             let why = format!("{what}: its tenant held {held}, and its quota is {quota} now");
             match change {
                 Some(change) => round.resize(giver.index, &change, why),
-                None => round.stop(giver.index, requeue(RequeueCause::OverQuota, why)),
+                None => round.stop(giver.index, Action::requeue(RequeueCause::OverQuota, why)),
             }
         }
     }

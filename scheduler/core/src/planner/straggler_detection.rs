@@ -8,7 +8,6 @@
 //! not replaced in a loop. This module never reads other jobs.
 
 use super::cost;
-use super::fixpoint::requeue;
 use super::free::{Availability, HostCapacity};
 use super::in_place::{self, TaskSetChange};
 use super::round_state::{PlannedJob, RoundState};
@@ -422,7 +421,7 @@ fn carry_out(
     match cure {
         StragglerRemedy::InPlace(change, _) => round.resize(index, &change, why),
         StragglerRemedy::Restart { charged: false } => {
-            round.stop(index, requeue(RequeueCause::Resize, why));
+            round.stop(index, Action::requeue(RequeueCause::Resize, why));
         }
         StragglerRemedy::Restart { charged: true } => fail(round, index, why),
     }

@@ -13,7 +13,6 @@ mod jobs_by_gpu;
 mod measurements;
 mod pairs;
 
-use super::fixpoint::requeue;
 use super::observations::is_whole;
 use super::round_state::{PlannedJob, RoundState};
 use super::scheduling_state::SchedulingState;
@@ -286,6 +285,6 @@ fn part(round: &mut RoundState<'_>, guest: usize, why: String) {
     if is_whole(live.job) && !live.job.exclusive && round.policy.slicing.is_some() {
         live.take(Action::Suspend { why }, now_ms);
     } else {
-        round.stop(guest, requeue(RequeueCause::Resize, why));
+        round.stop(guest, Action::requeue(RequeueCause::Resize, why));
     }
 }

@@ -115,18 +115,18 @@ fn quota_has_room(round: &RoundState<'_>, index: usize, gpus: u32) -> bool {
 
 /// After the policy: resumes suspended jobs on GPUs that the policy did not use. Returns whether
 /// any job was resumed; the policy then has to see it.
-pub(crate) fn resume_on_free_gpus(
-    round: &mut RoundState<'_>,
-    fixpoint: &mut RoundFixpoint,
-) -> bool {
+pub(crate) fn resume_on_free_gpus(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool {
     let mut resumed = Vec::new();
+    let mut taken: BTreeMap<u32, u64> = BTreeMap::new();
     for waiter in suspended_waiters(round) {
         let home = home(round, waiter.index);
-        let is_free =
-            |(node, gpus): (&u32, &u64)| fixpoint.free[*node as usize].now & gpus == *gpus;
+        let is_free = |(node, gpus): (&u32, &u64)| {
+            let taken = taken.get(node).copied().unwrap_or(0);
+            fixpoint.free[*node as usize].now & !taken & gpus == *gpus
+        };
         if home.iter().all(is_free) && resume(round, waiter.index, "its GPUs are free") {
             for (node, gpus) in home {
-                fixpoint.free[node as usize].now &= !gpus;
+                *taken.entry(node).or_default() |= gpus;
             }
             resumed.push(waiter.index);
         }

@@ -7,7 +7,7 @@ use super::{
     CONSIDERED, NodeGpuMasks, could_run, count, home, needs, overlaps, queued, quota_has_room,
     resume, suspended_by_gpu, suspended_waiters, vacate,
 };
-use crate::planner::fixpoint::requeue;
+use crate::plan::Action;
 use crate::planner::free::{Availability, FreeNode};
 use crate::planner::gang;
 use crate::planner::place;
@@ -135,7 +135,7 @@ fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
         }
         None => {
             let why = format!("{why}: it waits in the queue for room elsewhere");
-            round.stop(index, requeue(RequeueCause::Resize, why));
+            round.stop(index, Action::requeue(RequeueCause::Resize, why));
             round.enlist(index);
         }
     }

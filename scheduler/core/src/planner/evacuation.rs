@@ -1,0 +1,59 @@
+//! Jobs on drained nodes, and lost parameter-server shards. No policy decides on them.
+
+use super::hysteresis::in_backoff;
+use super::in_place;
+use super::round_state::{PlannedJob, RoundState};
+use super::scheduling_state::SchedulingState;
+use crate::plan::Action;
+use muster_model::job::RequeueCause;
+
+/// Moves jobs off drained nodes, whether there is room elsewhere or not. Workers leave at once. A
+/// shard leaves as soon as another shard has its content. A job that is being resized leaves after
+/// the resize.
+pub(crate) fn evacuate_drained_nodes(round: &mut RoundState<'_>) {
+    for index in 0..round.jobs.len() {
+        let live = &round.jobs[index];
+        let drained = |node: u32| round.snapshot.nodes[node as usize].drained;
+        if !live.scheduling_state.stays() {
+            continue;
+        }
+        let why = "its node is drained";
+        let is_late = round.ran_ms(live) >= round.policy.suspend_limit_ms;
+        if is_late && live.leaving.iter().any(|held| drained(held.node)) {
+            let why = format!("{why}, and what is to leave it does not");
+            round.stop(index, Action::requeue(RequeueCause::Resize, why));
+        } else if live.holdings.iter().any(|held| drained(held.node)) {
+            match in_place::without(live, &round.free, drained) {
+                Some(change) => {
+                    let why = match change.join.len() {
+                        0 => why.to_owned(),
+                        moved => format!("{why}: {moved} of its PS shards elsewhere from now on"),
+                    };
+                    round.resize(index, &change, why);
+                }
+                None if will_be_able(round, live) => {}
+                None => round.stop(index, Action::requeue(RequeueCause::Resize, why.to_owned())),
+            }
+        }
+    }
+}
+
+/// Whether a resize in place is in progress and too recent for a restart.
+fn will_be_able(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
+    let is_running = live.job.in_place && live.scheduling_state == SchedulingState::Running;
+    is_running && live.is_resizing && round.ran_ms(live) < round.policy.min_run_ms
+}
+
+/// Adds a shard in place of a lost one as soon as there is room, independent of the policy.
+pub(crate) fn replace_lost_shards(round: &mut RoundState<'_>) {
+    for index in 0..round.jobs.len() {
+        let live = &round.jobs[index];
+        if live.scheduling_state.stays()
+            && !in_backoff(round, live)
+            && let Some(change) = in_place::restore(live, &round.free)
+        {
+            let why = "another shard takes the place of the lost one".to_owned();
+            round.resize(index, &change, why);
+        }
+    }
+}
