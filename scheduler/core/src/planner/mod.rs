@@ -10,8 +10,8 @@
 //! - `quota_enforcement`, `range_enforcement`: quotas and ranges that were changed while jobs run.
 //! - `straggler_detection`: hangs and stragglers.
 //! - `policy_guard`, `hysteresis`: the policy's answer, the guard around it, and hysteresis.
-//! - `passes`, `fixpoint`: stops, starts and resizes until nothing changes, and the result. They use
-//!   `gang`, `place`, `in_place` and `resize`.
+//! - `passes`, `fixpoint`: stops, starts and resizes until nothing changes, and the result. They
+//!   use `gang`, `place`, `in_place` and `resize`.
 //! - `migration`, `defragment`, `cost`: migrations and their costs.
 //! - `shards`: number of PS shards of jobs whose workers stay.
 //! - `time_slicing`, `packing`: time slicing, and jobs that share a GPU.

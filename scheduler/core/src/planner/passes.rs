@@ -1,6 +1,6 @@
-//! Passes of a round. A pass applies the policy's answer to the dense state as far as the facts allow.
-//! Jobs that get other GPUs stop, and jobs that get free GPUs start. Jobs that get GPUs of stopping
-//! tasks wait for them.
+//! Passes of a round. A pass applies the policy's answer to the dense state as far as the facts
+//! allow. Jobs that get other GPUs stop, and jobs that get free GPUs start. Jobs that get GPUs of
+//! stopping tasks wait for them.
 
 use super::defragment;
 use super::fixpoint::RoundFixpoint;

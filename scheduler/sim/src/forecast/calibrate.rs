@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn calibration_without_scores_widens_intervals_of_measured_speed() {
+    fn calibration_without_scores_widens_measured_speed_only() {
         let lengths = ForecastContext {
             basis: Basis::Lengths,
             waits: false,

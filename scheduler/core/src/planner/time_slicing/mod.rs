@@ -120,11 +120,11 @@ pub(crate) fn resume_on_free_gpus(round: &mut RoundState<'_>, fixpoint: &RoundFi
     let mut taken: BTreeMap<u32, u64> = BTreeMap::new();
     for waiter in suspended_waiters(round) {
         let home = home(round, waiter.index);
-        let is_free = |(node, gpus): (&u32, &u64)| {
+        let is_free = home.iter().all(|(node, gpus)| {
             let taken = taken.get(node).copied().unwrap_or(0);
             fixpoint.free[*node as usize].now & !taken & gpus == *gpus
-        };
-        if home.iter().all(is_free) && resume(round, waiter.index, "its GPUs are free") {
+        });
+        if is_free && resume(round, waiter.index, "its GPUs are free") {
             for (node, gpus) in home {
                 *taken.entry(node).or_default() |= gpus;
             }
