@@ -389,15 +389,11 @@ fn moved(
     let (Some(before), Some(now)) = (before, now) else {
         return before.is_some() != now.is_some();
     };
-    [
-        (before.p10_ms, now.p10_ms),
-        (before.p50_ms, now.p50_ms),
-        (before.p90_ms, now.p90_ms),
-    ]
-    .into_iter()
-    .any(|(before_ms, at_ms)| {
-        // The far end of a wide interval moves by more with each second that passes.
-        let left_ms = (at_ms.max(now.p50_ms) - now_ms).max(1_000);
-        (at_ms - before_ms).abs() as f64 > left_ms as f64 * MOVED
-    })
+    let far = (now.p50_ms - now_ms).max(1_000) as f64 * MOVED;
+    let shifts = [
+        now.p10_ms - before.p10_ms,
+        now.p50_ms - before.p50_ms,
+        now.p90_ms - before.p90_ms,
+    ];
+    shifts.iter().any(|shift| shift.abs() as f64 > far)
 }

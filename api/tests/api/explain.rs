@@ -146,6 +146,16 @@ async fn explanation_of_a_waiting_job_names_jobs_and_nodes() {
         said["waiting"]["message"],
         "needs 9 GPUs, 3 are free; blocked by 1 job"
     );
+    let path = format!("/api/v1/jobs/{job}/events");
+    let history: Value = world.get(RED, &path).await.json();
+    let waits = history["items"].as_array().and_then(|items| items.last());
+    let waits = waits.expect("an event");
+    assert_eq!(
+        waits["message"],
+        "Waits: needs 9 GPUs, 3 are free; blocked by 1 job"
+    );
+    assert_eq!(waits["detail"], "to start it: free or add 6 GPUs");
+    assert_eq!(waits["waiting"], said["waiting"]);
     assert_eq!(
         said["in_the_way"]["jobs"],
         json!([{"id": holder, "name": "holder", "held_gpus": 1}])

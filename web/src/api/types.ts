@@ -17,7 +17,6 @@ export type Evaluation = Schemas["Evaluation"];
 export type SampleView = Schemas["SampleView"];
 export type EvaluationView = Schemas["EvaluationView"];
 export type Progress = Schemas["SeriesView"];
-export type Role = Schemas["Role"];
 export type TaskState = Schemas["TaskState"];
 export type Outcome = Schemas["Outcome"];
 export type TaskView = Schemas["TaskView"];

@@ -1,5 +1,5 @@
 // Severity of the history's events, and short names. The API sends the text of each event.
-import type { Actor, JobState, MusterEvent, Outcome, Role, StoredEvent, TaskState } from "../api/types";
+import type { Actor, JobState, MusterEvent, Outcome, StoredEvent, TaskState } from "../api/types";
 import { plural } from "./number";
 
 export type Tone = "good" | "bad" | "warn" | "info" | "quiet";
@@ -91,10 +91,6 @@ export function detailLine({ detail }: StoredEvent): string | null {
 export function who(by: Actor | null | undefined): string {
   if (by === null || by === undefined) return "A user";
   return by.as_administrator === true ? `${by.user} as administrator` : by.user;
-}
-
-export function roleName(role: Role): string {
-  return role.kind === "worker" ? `worker ${role.rank}` : `PS shard ${role.index}`;
 }
 
 export function size(workers: number, psShards: number): string {

@@ -82,11 +82,7 @@ impl Event {
             ),
             Self::JobStopRequested { then, .. } => format!("Stop requested, {}", after_stop(then)),
             Self::JobTurned { suspended, .. } => {
-                let message = if *suspended {
-                    "Suspending, to share its GPUs"
-                } else {
-                    "Resuming"
-                };
+                let message = if *suspended { "Suspending" } else { "Resuming" };
                 message.to_owned()
             }
             Self::JobWaits { waiting } => format!("Waits: {}", waiting.why),
@@ -177,11 +173,15 @@ impl Event {
                 state: JobState::Failed { reason },
                 ..
             } => Some(reason.clone()),
-            // Such a reason begins with `why`, and the message contains it.
+            // The reason of a failure usually begins with `why`.
             Self::JobStopRequested {
                 then: AfterStop::Fail { reason },
                 why,
-            } if reason.starts_with(why.as_str()) => None,
+            } => Some(if reason.starts_with(why.as_str()) {
+                reason.clone()
+            } else {
+                format!("{reason}; {why}")
+            }),
             Self::JobPlaced { why, .. }
             | Self::JobStopRequested { why, .. }
             | Self::JobTurned { why, .. }
@@ -212,7 +212,7 @@ fn of_job(state: &JobState) -> String {
         JobState::Queued => "Queued",
         JobState::Starting => "Starting its tasks",
         JobState::Running => "All tasks are running",
-        JobState::Suspended => "Suspended; its processes remain, other jobs use its GPUs",
+        JobState::Suspended => "Suspended; its processes remain and hold no GPU",
         JobState::Stopping { then } => return format!("Stopping, {}", after_stop(then)),
         JobState::Paused => "Paused; it holds no GPUs",
         JobState::Succeeded => "Succeeded",
@@ -249,8 +249,8 @@ fn membership(name: &str, change: MembershipChange, by: Option<&Actor>) -> Strin
 }
 
 /// Returns the purpose of a stop.
-fn after_stop(then: &AfterStop) -> String {
-    let purpose = match then {
+fn after_stop(then: &AfterStop) -> &'static str {
+    match then {
         AfterStop::Requeue { cause } => match cause {
             RequeueCause::Resize => "to start again with another size or place",
             RequeueCause::Preempted => "because its GPUs go to a job that precedes it",
@@ -261,10 +261,9 @@ fn after_stop(then: &AfterStop) -> String {
         AfterStop::Move { .. } => "to restart in a place that is reserved for it",
         AfterStop::Pause => "to pause",
         AfterStop::Succeed => "because it has finished",
-        AfterStop::Fail { reason } => return format!("because it failed ({reason})"),
+        AfterStop::Fail { .. } => "because it failed",
         AfterStop::Cancel => "because it was cancelled",
-    };
-    purpose.to_owned()
+    }
 }
 
 /// Returns the introduction of a remedy.
@@ -377,17 +376,17 @@ mod tests {
 
     #[test]
     fn reason_of_a_stop_appears_once() {
+        let repeated = "worker-0 exited with code 1; 3 retries are used up";
         assert_eq!(
-            text(&stopped("worker-0 exited with code 1; 3 retries are used up")),
+            text(&stopped(repeated)),
             (
-                "Stop requested, because it failed (worker-0 exited with code 1; 3 retries are used up)"
-                    .to_owned(),
-                None
+                "Stop requested, because it failed".to_owned(),
+                Some(repeated.to_owned())
             )
         );
         assert_eq!(
             text(&stopped("its document is not known")).1.as_deref(),
-            Some("worker-0 exited with code 1")
+            Some("its document is not known; worker-0 exited with code 1")
         );
     }
 

@@ -377,3 +377,23 @@ pub struct CheckpointView {
     /// Why it is retained; empty once it is pruned or is about to be.
     pub kept: Vec<Kept>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_of_an_earlier_server_gets_its_text_here() {
+        let sent = serde_json::json!({
+            "cursor": "1-1", "at": "2026-01-01T00:00:00Z",
+            "tenant_id": null, "job_id": null, "node_id": null,
+            "event": { "kind": "job_submitted", "name": "cnn" },
+        });
+        let mut event: EventView = serde_json::from_value(sent).expect("an event");
+        assert_eq!(event.text().message, "Submitted as cnn");
+        // A later server may know the event better.
+        event.message = "Submitted".to_owned();
+        event.detail = Some("as a copy".to_owned());
+        assert_eq!(event.text().to_string(), "Submitted; as a copy");
+    }
+}

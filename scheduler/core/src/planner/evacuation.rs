@@ -20,18 +20,18 @@ pub(crate) fn evacuate_drained_nodes(round: &mut RoundState<'_>) {
         let why = "its node is drained";
         let is_late = round.ran_ms(live) >= round.policy.suspend_limit_ms;
         if is_late && live.leaving.iter().any(|held| drained(held.node)) {
-            let why = format!("{why}, and what is to leave it does not");
+            let why = format!("{why}, and the tasks that should leave it have not left");
             round.stop(index, Action::requeue(RequeueCause::Resize, why));
         } else if live.holdings.iter().any(|held| drained(held.node)) {
             match in_place::without(live, &round.free, drained) {
                 Some(change) => {
                     let why = match change.join.len() {
                         0 => why.to_owned(),
-                        moved => format!("{why}: {moved} of its PS shards elsewhere from now on"),
+                        moved => format!("{why}: {moved} of its PS shards move to other nodes"),
                     };
                     round.resize(index, &change, why);
                 }
-                None if will_be_able(round, live) => {}
+                None if is_resize_recent(round, live) => {}
                 None => round.stop(index, Action::requeue(RequeueCause::Resize, why.to_owned())),
             }
         }
@@ -39,7 +39,7 @@ pub(crate) fn evacuate_drained_nodes(round: &mut RoundState<'_>) {
 }
 
 /// Whether a resize in place is in progress and too recent for a restart.
-fn will_be_able(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
+fn is_resize_recent(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
     let is_running = live.job.in_place && live.scheduling_state == SchedulingState::Running;
     is_running && live.is_resizing && round.ran_ms(live) < round.policy.min_run_ms
 }

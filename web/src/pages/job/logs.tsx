@@ -5,7 +5,6 @@ import type { Resource } from "../../api/resource";
 import type { TaskView } from "../../api/types";
 import { Icon } from "../../ui/icon";
 import { Empty, Failure, Loading } from "../../ui/states";
-import { roleName } from "../../words/event";
 import { bytes, plural } from "../../words/number";
 import { useLog } from "./log-feed";
 import { byNewest } from "./tasks";
@@ -33,7 +32,7 @@ export function Logs({ jobId, tasks, revision }: { jobId: string; tasks: Resourc
       >
         {sorted.map((task) => (
           <option key={task.id} value={task.id}>
-            {roleName(task.role)} · revision {task.revision} · {task.node} · {task.state.phase}
+            {task.name} · revision {task.revision} · {task.node} · {task.state.phase}
           </option>
         ))}
       </select>
@@ -95,7 +94,7 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
         // A region that scrolls must be reachable by keyboard.
         // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
         tabIndex={0}
-        aria-label={`Log of ${roleName(task.role)}`}
+        aria-label={`Log of ${task.name}`}
         aria-live="off"
       >
         {log.loading ? <Loading label="Loading the log" rows={6} /> : null}

@@ -73,9 +73,9 @@ it("tells the pace of a task that holds up the others, the newest finding, and o
       />
     </MemoryRouter>,
   );
-  const slow = within(screen.getByRole("rowheader", { name: "worker 1" }).closest("tr") ?? document.body);
+  const slow = within(screen.getByRole("rowheader", { name: "worker-1" }).closest("tr") ?? document.body);
   expect(slow.getByText("worker-1 is a straggler").title).toBe("the others continue without it");
-  const other = screen.getByRole("rowheader", { name: "worker 0" }).closest("tr");
+  const other = screen.getByRole("rowheader", { name: "worker-0" }).closest("tr");
   expect(other?.textContent).not.toContain("straggler");
 });
 

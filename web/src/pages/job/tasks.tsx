@@ -5,7 +5,7 @@ import type { Resource } from "../../api/resource";
 import type { StoredEvent, TaskView } from "../../api/types";
 import { useNow } from "../../ui/now";
 import { Empty, Failure, Loading } from "../../ui/states";
-import { isClean, roleName } from "../../words/event";
+import { isClean } from "../../words/event";
 import { bytes } from "../../words/number";
 import { isLeaving } from "../../words/resize";
 import { clock, duration, instant } from "../../words/time";
@@ -105,7 +105,7 @@ function TaskRow({
   return (
     <tr>
       <th scope="row" title={task.id}>
-        {roleName(task.role)}
+        {task.name}
       </th>
       <td className="right num" data-label="Revision">
         {task.revision}
@@ -151,7 +151,7 @@ function TaskRow({
       </td>
       <td className="right">
         <Link to={{ search: new URLSearchParams({ tab: "logs", task: task.id }).toString() }} replace>
-          Logs<span className="sr-only"> of {roleName(task.role)}</span>
+          Logs<span className="sr-only"> of {task.name}</span>
         </Link>
       </td>
     </tr>

@@ -1,91 +1,17 @@
 //! Workers that connect while the coordinator changes the view.
 
 use super::views::{ShardCluster, enter, forever, fresh, gradients, size, worker};
+use crate::relay::TcpRelay;
 use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
 use muster_training::shard::ShardEnd;
 use muster_training::worker::{Reply, ShardAddress, Shards};
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What a [`Proxy`] forwards.
-#[derive(Default)]
-struct Gate {
-    /// Whether requests are delayed.
-    is_closed: bool,
-    /// Bytes of answers forwarded so far.
-    answered: u64,
-}
-
-/// Forwards one connection to a shard, and can delay its requests.
-struct Proxy {
-    gate: Arc<(Mutex<Gate>, Condvar)>,
-    address: ShardAddress,
-}
-
-impl Proxy {
-    fn to((shard, address): ShardAddress) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let proxy = Self {
-            gate: Arc::default(),
-            address: (shard, listener.local_addr().unwrap().to_string()),
-        };
-        let gate = Arc::clone(&proxy.gate);
-        thread::spawn(move || {
-            let (worker, _) = listener.accept().unwrap();
-            let shard = TcpStream::connect(address).unwrap();
-            let requests = (worker.try_clone().unwrap(), shard.try_clone().unwrap());
-            let of_requests = Arc::clone(&gate);
-            thread::spawn(move || {
-                forward(requests, |_| {
-                    let (gate, changed) = &*of_requests;
-                    let gate = gate.lock().unwrap();
-                    drop(changed.wait_while(gate, |gate| gate.is_closed).unwrap());
-                });
-            });
-            forward((shard, worker), |bytes| {
-                let (gate, changed) = &*gate;
-                gate.lock().unwrap().answered += bytes as u64;
-                changed.notify_all();
-            });
-        });
-        proxy
-    }
-
-    fn set_closed(&self, is_closed: bool) {
-        let (gate, changed) = &*self.gate;
-        gate.lock().unwrap().is_closed = is_closed;
-        changed.notify_all();
-    }
-
-    /// Waits until answers of at least `bytes` were forwarded.
-    fn await_answer(&self, bytes: u64) {
-        let (gate, changed) = &*self.gate;
-        let gate = gate.lock().unwrap();
-        let missing = |gate: &mut Gate| gate.answered < bytes;
-        let (_gate, waited) = changed.wait_timeout_while(gate, PATIENCE, missing).unwrap();
-        assert!(!waited.timed_out(), "the shard has not answered");
-    }
-}
-
-/// Copies bytes until either side closes; calls `before` with the length of each write.
-fn forward((mut from, mut to): (TcpStream, TcpStream), before: impl Fn(usize)) {
-    let mut buffer = vec![0; 65_536];
-    while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-        before(bytes);
-        if to.write_all(&buffer[..bytes]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Write);
-}
 
 fn push(shards: &mut Shards, step: u64, parameters: &mut [f32]) -> Reply {
     let began = clock::now();
@@ -107,10 +33,14 @@ fn worker_answered_under_two_views_pulls_again() {
         (0..3).for_each(|number| cluster.start(number));
         let mut chief = cluster.lead(&[0, 1], &[0, 1]);
         let direct = cluster.addresses(&[0, 1]);
-        let proxies: Vec<Proxy> = direct.into_iter().map(Proxy::to).collect();
-        let ways: Vec<ShardAddress> = proxies.iter().map(|proxy| proxy.address.clone()).collect();
+        let relays: Vec<TcpRelay> = direct.iter().map(|(_, to)| TcpRelay::to(to)).collect();
+        let ways: Vec<ShardAddress> = direct
+            .iter()
+            .zip(&relays)
+            .map(|((shard, _), relay)| (*shard, relay.address()))
+            .collect();
         let mut late = cluster.join_at(1, &ways);
-        proxies[1].set_closed(true);
+        relays[1].delay_requests(true);
         let addresses = cluster.addresses(&next);
         thread::scope(|scope| {
             let entering = scope.spawn(|| {
@@ -121,11 +51,11 @@ fn worker_answered_under_two_views_pulls_again() {
                 push(&mut late, step, &mut parameters)
             });
             // The first shard holds about half of the parameters.
-            proxies[0].await_answer(size() as u64);
+            relays[0].wait_for_answers(size() as u64);
             chief.approach(&addresses).unwrap();
             let workers = vec![worker(0), worker(1)];
             chief.change(2, workers, &addresses, 0, Vec::new()).unwrap();
-            proxies[1].set_closed(false);
+            relays[1].delay_requests(false);
             chief.follow().unwrap();
             let mut parameters = vec![0.0; size()];
             assert_eq!(enter(&mut chief, &mut parameters), Some(0));

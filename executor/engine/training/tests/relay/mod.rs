@@ -25,6 +25,10 @@ struct RelayWire {
     mode: AtomicU8,
     /// Dropped bytes of answers.
     swallowed: AtomicU64,
+    /// Forwarded bytes of answers.
+    answered: AtomicU64,
+    /// Whether requests are delayed.
+    delays_requests: AtomicBool,
     /// Number of accepted connections, and their client ends.
     visits: AtomicU64,
     guests: Mutex<Vec<TcpStream>>,
@@ -64,6 +68,20 @@ impl TcpRelay {
     /// Drops all further answers.
     pub fn mute(&self) {
         self.wire.mode.store(MUTE, Ordering::SeqCst);
+    }
+
+    /// Delays all requests from now on, or forwards them again.
+    pub fn delay_requests(&self, delays: bool) {
+        self.wire.delays_requests.store(delays, Ordering::SeqCst);
+    }
+
+    /// Waits until answers of at least `bytes` were forwarded.
+    pub fn wait_for_answers(&self, bytes: u64) {
+        let began = Instant::now();
+        while self.wire.answered.load(Ordering::SeqCst) < bytes {
+            assert!(began.elapsed() < PATIENCE, "the answers are too short");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Number of accepted connections.
@@ -139,6 +157,9 @@ impl RelayWire {
         let mut bytes = vec![0; 64 << 10];
         loop {
             let count = from.read(&mut bytes).unwrap_or(0);
+            while !answers && count > 0 && self.delays_requests.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
             let mode = self.mode.load(Ordering::SeqCst);
             if count == 0 {
                 // A client that was cut off leaves the other end open.
@@ -157,6 +178,9 @@ impl RelayWire {
                 (OPEN, _) | (MUTE, false) => {
                     if to.write_all(&bytes[..count]).is_err() {
                         return;
+                    }
+                    if answers {
+                        self.answered.fetch_add(count as u64, Ordering::SeqCst);
                     }
                 }
                 _ => {
