@@ -1,14 +1,12 @@
-//! Converts the store's rows to the core's snapshot, and the core's plan to the store's steps.
-//! Decides nothing.
+//! Converts the store's rows to the core's snapshot. Decides nothing.
 
-use crate::clock;
 use crate::external_gpu_use::{NodeGpuUse, external_gpus, uses};
-use muster_core::plan::{Action as Planned, PlannedTask, RoundPlan};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::job::JobState;
 use muster_model::node::Node;
 use muster_model::pace::{Pace, Watch};
+use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
 use muster_store::fault::FaultCharge;
@@ -40,109 +38,24 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
     snapshot
 }
 
-/// Steps for the store. Creates the ids of new tasks and the secret of a new revision, because the
-/// core has no randomness.
-#[must_use]
-pub fn steps(plan: &RoundPlan) -> Vec<store::CommitStep> {
-    let decided = plan.decisions.iter().map(|decision| store::CommitStep {
-        job_id: decision.job,
-        expected_revision: decision.expected_revision,
-        action: action(&decision.action),
-    });
-    let behind = plan.behind.iter().flat_map(|behind| {
-        let jobs = behind.jobs.iter();
-        jobs.map(|untold| store::CommitStep {
-            job_id: untold.job,
-            expected_revision: untold.revision,
-            action: store::CommitAction::Wait {
-                waiting: behind.waiting.clone(),
-            },
-        })
-    });
-    decided.chain(behind).collect()
-}
-
-fn action(planned: &Planned) -> store::CommitAction {
-    match planned {
-        Planned::Start { tasks, why, lent } => store::CommitAction::Start {
-            tasks: tasks.iter().map(new_task).collect(),
-            secret: clock::secret(),
-            why: why.clone(),
-            lent: *lent,
-        },
-        Planned::Resize {
-            leave,
-            join,
-            why,
-            charge,
-        } => store::CommitAction::Resize {
-            leave: leave.clone(),
-            join: join.iter().map(new_task).collect(),
-            why: why.clone(),
-            charge: *charge,
-        },
-        Planned::Up => store::CommitAction::Up,
-        Planned::Suspend { why } => store::CommitAction::Suspend { why: why.clone() },
-        Planned::Continue { why, beside, lent } => store::CommitAction::Continue {
-            why: why.clone(),
-            beside: *beside,
-            lent: *lent,
-        },
-        Planned::Stop {
-            then,
-            why,
-            charge,
-            not_before_ms,
-        } => store::CommitAction::Stop {
-            then: then.clone(),
-            why: why.clone(),
-            charge: *charge,
-            not_before: not_before_ms.map(date),
-        },
-        Planned::GiveUp { tasks, why } => store::CommitAction::GiveUp {
-            tasks: tasks.clone(),
-            why: why.clone(),
-        },
-        Planned::Release => store::CommitAction::Release,
-        Planned::Hold => store::CommitAction::Hold,
-        Planned::Resume => store::CommitAction::Resume,
-        Planned::Cancel => store::CommitAction::Cancel,
-        Planned::Judge { verdict } => store::CommitAction::Judge {
-            verdict: verdict.clone(),
-        },
-        Planned::Suspect { suspects } => store::CommitAction::Suspect {
-            suspects: suspects.clone(),
-        },
-        Planned::Wait { waiting } => store::CommitAction::Wait {
-            waiting: waiting.clone(),
-        },
-    }
-}
-
-fn new_task(task: &PlannedTask) -> store::NewTask {
-    store::NewTask {
-        id: clock::id().into(),
-        role: task.role,
-        node_id: task.node,
-        gpus: task.gpus.clone(),
-    }
-}
-
 /// Data of a job's tasks that is not in their rows.
 struct TaskFacts {
     paces: BTreeMap<TaskId, Pace>,
     guests: BTreeSet<TaskId>,
 }
 
-fn task(task: Task, facts: &TaskFacts) -> core::SnapshotTask {
-    core::SnapshotTask {
-        pace: facts.paces.get(&task.id).copied(),
-        lane: u32::from(facts.guests.contains(&task.id)),
-        id: task.id,
-        role: task.role,
-        node: task.node_id,
-        gpus: task.gpus,
-        state: task.state,
+impl TaskFacts {
+    fn tasks(&self, tasks: Vec<Task>) -> Vec<core::SnapshotTask> {
+        let tasks = tasks.into_iter().map(|task| core::SnapshotTask {
+            pace: self.paces.get(&task.id).copied(),
+            lane: u32::from(self.guests.contains(&task.id)),
+            id: task.id,
+            role: task.role,
+            node: task.node_id,
+            gpus: task.gpus,
+            state: task.state,
+        });
+        tasks.collect()
     }
 }
 
@@ -193,14 +106,11 @@ fn node(
 }
 
 fn left_out(left_out: store::JobsOutsideWindow) -> core::QueueRemainder {
-    let untold = left_out.untold.into_iter();
     core::QueueRemainder {
         tenant: left_out.tenant,
         considered: left_out.considered,
         jobs: left_out.jobs,
-        untold: untold
-            .map(|(job, revision)| core::StaleWait { job, revision })
-            .collect(),
+        untold: left_out.untold,
     }
 }
 
@@ -222,10 +132,6 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
     let facts = TaskFacts {
         paces: loaded.paces,
         guests: loaded.guests,
-    };
-    let tasks = |tasks: Vec<Task>| {
-        let tasks = tasks.into_iter().map(|one| task(one, &facts));
-        tasks.collect()
     };
     let translated = core::SnapshotJob {
         id: job.id,
@@ -270,8 +176,8 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
             verdicts: loaded.verdicts,
             suspects: loaded.suspects,
         }),
-        tasks: tasks(loaded.tasks),
-        leaving: tasks(loaded.leaving),
+        tasks: facts.tasks(loaded.tasks),
+        leaving: facts.tasks(loaded.leaving),
         finished: loaded.finished.map(|finished| core::Finished {
             step: finished.step,
             reason: finished.reason,
@@ -377,6 +283,5 @@ pub fn unix_ms(at: OffsetDateTime) -> i64 {
 /// For dates thousands of years from now.
 #[must_use]
 pub fn date(unix_ms: i64) -> OffsetDateTime {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000)
-        .expect("the core adds at most hours to the present")
+    OffsetDateTime::from_unix_ms(unix_ms)
 }

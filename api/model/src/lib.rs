@@ -30,6 +30,7 @@ pub mod node;
 pub mod pace;
 pub mod packing;
 pub mod place;
+pub mod plan;
 pub mod progress;
 pub mod question;
 pub mod report;

@@ -760,7 +760,7 @@ async fn bad_input_is_refused_clearly_and_changes_nothing() {
         202
     );
     world
-        .step(ended, 0, muster_store::plan::CommitAction::Cancel)
+        .step(ended, 0, muster_model::plan::Action::Cancel)
         .await;
     let before = world.everything().await;
     let mut cases = documents();

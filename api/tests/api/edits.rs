@@ -2,7 +2,7 @@
 
 use crate::world::{Answer, BLUE, RED, World, document, json_request};
 use axum::http::Method;
-use muster_store::plan::CommitAction;
+use muster_model::plan::Action;
 use serde_json::{Value, json};
 
 async fn edit(world: &World, token: &str, id: impl std::fmt::Display, body: &Value) -> Answer {
@@ -152,7 +152,7 @@ async fn ended_ending_or_foreign_job_is_not_changed() {
     let cancelled = edit(&world, RED, id, &change).await.problem();
     assert_eq!(cancelled.kind, "urn:muster:problem:wrong-phase");
     assert!(cancelled.detail.contains("being cancelled"));
-    world.step(id, 0, CommitAction::Cancel).await;
+    world.step(id, 0, Action::Cancel).await;
     let ended = edit(&world, RED, id, &change).await.problem();
     assert_eq!(ended.kind, "urn:muster:problem:wrong-phase");
     let nobody = edit(&world, RED, "01890000-0000-7000-8000-0000000000aa", &change).await;

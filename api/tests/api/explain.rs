@@ -3,8 +3,8 @@
 use crate::world::{BLUE, RED, World, at, document, sample};
 use muster_model::assignment::TaskReport;
 use muster_model::id::JobId;
+use muster_model::plan::Action;
 use muster_model::wait::{Change, Short, Wait, Waiting};
-use muster_store::plan::CommitAction;
 use muster_store::pool;
 use muster_store::round::{RoundRecord, insert};
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ async fn explanation_of_a_waiting_job_names_jobs_and_nodes() {
         smallest_change: Some(Change::AddGpus { gpus: 6 }),
         position: 1,
     };
-    world.step(job, 0, CommitAction::Wait { waiting }).await;
+    world.step(job, 0, Action::Wait { waiting }).await;
     let said = explain(&world, RED, job).await;
     assert_eq!(said["decided"], Value::Null, "no round is kept");
     assert_eq!(said["waiting"]["smallest_change"], "free or add 6 GPUs");
@@ -195,7 +195,7 @@ async fn explanation_names_memory_above_that_of_any_node() {
         smallest_change: None,
         position: 1,
     };
-    world.step(job, 0, CommitAction::Wait { waiting }).await;
+    world.step(job, 0, Action::Wait { waiting }).await;
     let said = explain(&world, RED, job).await;
     assert_eq!(said["waiting"]["reason"], "NoMatchingNodes");
     assert_eq!(

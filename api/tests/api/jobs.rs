@@ -5,8 +5,8 @@ use axum::body::Body;
 use axum::http::Method;
 use muster_model::assignment::TaskReport;
 use muster_model::job::AfterStop;
+use muster_model::plan::Action;
 use muster_model::progress::{Evaluation, Sample, Split};
-use muster_store::plan::CommitAction;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,7 +56,7 @@ async fn job_is_submitted_read_steered_and_deleted() {
         .await;
     assert!(late.problem().detail.contains("being cancelled"));
     let id = job["id"].as_str().expect("an id").parse().expect("a UUID");
-    world.step(id, 0, CommitAction::Cancel).await;
+    world.step(id, 0, Action::Cancel).await;
     assert_eq!(world.delete(RED, &place).await.status, 204);
     assert_eq!(world.get(RED, &place).await.status, 404);
     assert_eq!(world.delete(RED, &place).await.status, 404);
@@ -181,16 +181,16 @@ async fn running_job_shows_tasks_progress_eta_and_model() {
         .step(
             id,
             1,
-            CommitAction::Stop {
+            Action::Stop {
                 then: AfterStop::Succeed,
                 why: "done".to_owned(),
                 charge: muster_model::job::Charge::None,
-                not_before: None,
+                not_before_ms: None,
             },
         )
         .await;
     world.gone(&[worker, shard], 1).await;
-    world.step(id, 1, CommitAction::Release).await;
+    world.step(id, 1, Action::Release).await;
     let job: Value = world.get(RED, &place).await.json();
     assert_eq!(
         (&job["phase"], &job["model_path"]),

@@ -60,9 +60,7 @@ async fn jobs_are_filtered_by_id_phase_label_and_name() {
         Body::empty(),
     );
     assert_eq!(world.send(pause).await.status, 202);
-    world
-        .step(first, 0, muster_store::plan::CommitAction::Hold)
-        .await;
+    world.step(first, 0, muster_model::plan::Action::Hold).await;
     let names =
         async |query: &str| walk(&world, &format!("/api/v1/jobs?{query}"), async || {}).await;
     assert_eq!(names("phase=paused").await, ["first"]);

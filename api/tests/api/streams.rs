@@ -8,8 +8,8 @@ use futures::StreamExt as _;
 use muster_model::assignment::TaskReport;
 use muster_model::event::Event;
 use muster_model::job::{AfterStop, RequeueCause};
+use muster_model::plan::Action;
 use muster_store::event::{EventFilter, NewEvent};
-use muster_store::plan::CommitAction;
 use muster_store::{event, pool, retention};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -235,16 +235,16 @@ async fn samples_are_sent_once_and_again_after_a_restart() {
         .step(
             job,
             1,
-            CommitAction::Stop {
+            Action::Stop {
                 then,
                 why: "a task failed".to_owned(),
                 charge: muster_model::job::Charge::Failure,
-                not_before: None,
+                not_before_ms: None,
             },
         )
         .await;
     world.gone(&[worker, shard], 1).await;
-    world.step(job, 1, CommitAction::Release).await;
+    world.step(job, 1, Action::Release).await;
     let (worker, _) = world.run(job, 1, 0).await;
     world
         .tell(
@@ -302,15 +302,15 @@ async fn tenant_stream_has_the_newest_sample_of_running_jobs() {
     let then = AfterStop::Requeue {
         cause: RequeueCause::TaskFailed,
     };
-    let stop = CommitAction::Stop {
+    let stop = Action::Stop {
         then,
         why: "a task failed".to_owned(),
         charge: muster_model::job::Charge::Failure,
-        not_before: None,
+        not_before_ms: None,
     };
     world.step(first, 1, stop).await;
     world.gone(&[one, shard], 1).await;
-    world.step(first, 1, CommitAction::Release).await;
+    world.step(first, 1, Action::Release).await;
     let (one, _) = world.run(first, 1, 0).await;
     let again = vec![TaskReport::Ready { from_step: 10 }, told(15)];
     world.tell(one, 2, 0, again).await;
@@ -370,16 +370,16 @@ async fn log_stream_follows_revisions_and_ends_with_the_job() {
         .step(
             job,
             1,
-            CommitAction::Stop {
+            Action::Stop {
                 then,
                 why: "room".to_owned(),
                 charge: muster_model::job::Charge::None,
-                not_before: None,
+                not_before_ms: None,
             },
         )
         .await;
     world.gone(&[worker, shard], 1).await;
-    world.step(job, 1, CommitAction::Release).await;
+    world.step(job, 1, Action::Release).await;
     let (worker, shard) = world.run(job, 1, 0).await;
     let between = stream.next_of("task_end").await;
     assert_eq!(between.data["reason"], "worker-0 exited with code 0");
@@ -396,16 +396,16 @@ async fn log_stream_follows_revisions_and_ends_with_the_job() {
         .step(
             job,
             2,
-            CommitAction::Stop {
+            Action::Stop {
                 then: AfterStop::Cancel,
                 why: "asked".to_owned(),
                 charge: muster_model::job::Charge::None,
-                not_before: None,
+                not_before_ms: None,
             },
         )
         .await;
     world.gone(&[worker, shard], 2).await;
-    world.step(job, 2, CommitAction::Release).await;
+    world.step(job, 2, Action::Release).await;
     assert!(
         stream.next_of("end").await.data["reason"]
             .as_str()

@@ -2,7 +2,7 @@
 
 use crate::world::{ADMIN, BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
-use muster_store::plan::CommitAction;
+use muster_model::plan::Action;
 use muster_store::{pool, tenant, tenant_scope};
 use serde_json::{Value, json};
 
@@ -543,7 +543,7 @@ async fn tenant_without_open_work_is_deleted_with_its_tokens() {
         .post(BLUE, &format!("{path}/cancel"), &json!({}))
         .await;
     assert_eq!(cancelled.status, 202);
-    world.step(id, 0, CommitAction::Cancel).await;
+    world.step(id, 0, Action::Cancel).await;
     assert_eq!(world.delete(ADMIN, blue).await.status, 204);
     assert_eq!(world.get(BLUE, &path).await.status, 401);
     let gone = acting(&world, ADMIN, "blue", Method::GET, &path, &json!({})).await;

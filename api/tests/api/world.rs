@@ -10,11 +10,12 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::plan::{Action, JobDecision, PlannedTask, RoundPlan};
 use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::{Access, Tenant};
 use muster_model::view::Problem;
-use muster_store::plan::{CommitAction, CommitStep, NewTask};
+use muster_store::plan::PlanIds;
 use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::token::NewTokenRecord;
@@ -200,39 +201,32 @@ impl World {
     /// Starts the job with one worker on `gpu` and one shard, and reports both as running. Returns
     /// worker and shard.
     pub async fn run(&self, job: JobId, revision: u64, gpu: u32) -> (TaskId, TaskId) {
-        let (worker, shard): (TaskId, TaskId) = (id(), id());
         let tasks = vec![
-            NewTask {
-                id: worker,
+            PlannedTask {
                 role: Role::Worker { rank: 0 },
-                node_id: self.node,
+                node: self.node,
                 gpus: vec![gpu],
             },
-            NewTask {
-                id: shard,
+            PlannedTask {
                 role: Role::PsShard { index: 0 },
-                node_id: self.node,
+                node: self.node,
                 gpus: vec![],
             },
         ];
-        self.step(
-            job,
-            revision,
-            CommitAction::Start {
-                tasks,
-                secret: "s".to_owned(),
-                why: "room".to_owned(),
-                lent: false,
-            },
-        )
-        .await;
+        let start = Action::Start {
+            tasks,
+            why: "room".to_owned(),
+            lent: false,
+        };
+        let ids = self.step(job, revision, start).await;
+        let (worker, shard) = (ids[0], ids[1]);
         let revision = revision + 1;
         self.observe(vec![
             (worker, revision, Observed::Running),
             (shard, revision, Observed::Running),
         ])
         .await;
-        self.step(job, revision, CommitAction::Up).await;
+        self.step(job, revision, Action::Up).await;
         (worker, shard)
     }
 
@@ -245,14 +239,14 @@ impl World {
         let gone = tasks.iter().map(|task| (*task, revision, gone.clone()));
         self.observe(gone.collect()).await;
         let cause = RequeueCause::TaskFailed;
-        let stop = CommitAction::Stop {
+        let stop = Action::Stop {
             then: AfterStop::Requeue { cause },
             why,
             charge: muster_model::job::Charge::Failure,
-            not_before: None,
+            not_before_ms: None,
         };
         self.step(job, revision, stop).await;
-        self.step(job, revision, CommitAction::Release).await;
+        self.step(job, revision, Action::Release).await;
     }
 
     /// Reports tasks as exited with code 0.
@@ -269,18 +263,25 @@ impl World {
         .await;
     }
 
-    pub async fn step(&self, job_id: JobId, expected_revision: u64, action: CommitAction) {
-        let mut tx = pool::begin(&self.scheduler).await.expect("a transaction");
-        let step = CommitStep {
-            job_id,
-            expected_revision,
-            action,
+    /// Commits one action, which must succeed. Returns the ids of the tasks that it creates.
+    pub async fn step(&self, job: JobId, expected_revision: u64, action: Action) -> Vec<TaskId> {
+        let plan = RoundPlan {
+            decisions: vec![JobDecision {
+                job,
+                expected_revision,
+                action,
+            }],
+            ..RoundPlan::default()
         };
-        let outcome = plan::commit(&mut tx, &[step], at(10))
+        let ids = PlanIds::of(&plan, id, || "s".to_owned());
+        let mut tx = pool::begin(&self.scheduler).await.expect("a transaction");
+        let outcome = plan::commit(&mut tx, &plan, &ids, at(10))
             .await
             .expect("a commit");
         assert_eq!(outcome.conflicts, []);
         tx.commit().await.expect("commit");
+        let new = ids.revision(job);
+        new.map_or_else(Vec::new, |new| new.tasks.clone())
     }
 
     pub async fn tell(

@@ -4,11 +4,12 @@ use anyhow::ensure;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId, UserId};
 use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::plan::{Action, JobDecision, PlannedTask, RoundPlan};
 use muster_model::progress::Sample;
 use muster_model::task::Role;
 use muster_model::tenant::Tenant;
 use muster_store::job::NewJob;
-use muster_store::plan::{CommitAction, CommitStep, NewTask};
+use muster_store::plan::PlanIds;
 use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::user::User;
@@ -45,26 +46,28 @@ impl BenchCluster {
         let mut running = Vec::new();
         for (slot, job) in (0..).zip(submit(db, jobs).await?) {
             let task = TaskId(Uuid::now_v7());
-            let tasks = vec![NewTask {
-                id: task,
+            let tasks = vec![PlannedTask {
                 role: Role::Worker { rank: 0 },
-                node_id: node,
+                node,
                 gpus: vec![slot],
             }];
-            let secret = "5e".repeat(32);
             let why = "there is room".to_owned();
-            let start = CommitStep {
-                job_id: job,
+            let start = JobDecision {
+                job,
                 expected_revision: 0,
-                action: CommitAction::Start {
+                action: Action::Start {
                     tasks,
-                    secret,
                     why,
                     lent: false,
                 },
             };
+            let plan = RoundPlan {
+                decisions: vec![start],
+                ..RoundPlan::default()
+            };
+            let ids = PlanIds::of(&plan, || task, || "5e".repeat(32));
             let mut tx = pool::begin(&pool).await?;
-            let outcome = plan::commit(&mut tx, &[start], now()).await?;
+            let outcome = plan::commit(&mut tx, &plan, &ids, now()).await?;
             ensure!(outcome.conflicts.is_empty(), "{:?}", outcome.conflicts);
             tx.commit().await?;
             running.push(BenchJob { job, task, step: 1 });

@@ -1,12 +1,15 @@
-//! Carries out a plan on a snapshot, as the store does on its rows. Tests, replays and the
-//! simulator use it.
+//! Carries out a plan on a snapshot. Tests, replays and the simulator use it.
+//!
+//! The store carries out plans on rows. What an action does to a job's record and to the states of
+//! its tasks is the same for both and is in [`muster_model::plan`]. Here the task lists of the
+//! snapshot change.
 
-use crate::plan::{Action, JobDecision, PlannedTask, RoundPlan};
 use crate::snapshot::{ClusterSnapshot, Fault, SnapshotJob, SnapshotTask};
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TaskId};
-use muster_model::job::{Charge, InvalidTransition, JobState};
-use muster_model::task::{Outcome, TaskEvent, TaskState};
+use muster_model::job::InvalidTransition;
+use muster_model::plan::{Action, JobRecord, PlannedTask, RoundPlan};
+use muster_model::task::TaskState;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -34,7 +37,7 @@ pub fn apply(snapshot: &mut ClusterSnapshot, plan: &RoundPlan) -> Result<(), App
         if let Action::GiveUp { tasks, .. } = &decision.action {
             charge(snapshot, *place, tasks);
         }
-        apply_one(&mut snapshot.jobs[*place], decision, now_ms)?;
+        apply_one(&mut snapshot.jobs[*place], &decision.action, now_ms)?;
     }
     let told = plan.behind.iter().flat_map(|behind| &behind.jobs);
     let told: BTreeSet<JobId> = told.map(|one| one.job).collect();
@@ -66,13 +69,11 @@ fn charge(snapshot: &mut ClusterSnapshot, job: usize, late: &[TaskId]) {
 /// Promotes guests to lane 0 of GPUs that their hosts have left. The store does this in the
 /// transaction that releases the GPU.
 pub fn promote_guests(snapshot: &mut ClusterSnapshot) {
-    let tasks = |jobs: &[SnapshotJob]| {
-        let held = jobs.iter().flat_map(SnapshotJob::held_tasks);
-        let held = held.filter(|task| task.state.holds_gpus() && task.lane == 0);
-        let gpus = held.flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)));
-        gpus.collect::<BTreeSet<_>>()
-    };
-    let hosted = tasks(&snapshot.jobs);
+    let held = snapshot.jobs.iter().flat_map(SnapshotJob::held_tasks);
+    let hosts = held.filter(|task| task.state.holds_gpus() && task.lane == 0);
+    let hosted: BTreeSet<(NodeId, u32)> = hosts
+        .flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)))
+        .collect();
     for task in snapshot.jobs.iter_mut().flat_map(|job| &mut job.tasks) {
         let is_hosted = task
             .gpus
@@ -84,135 +85,60 @@ pub fn promote_guests(snapshot: &mut ClusterSnapshot) {
     }
 }
 
-fn apply_one(job: &mut SnapshotJob, decision: &JobDecision, now_ms: i64) -> Result<(), ApplyError> {
-    // A run ends the series of placement rejections; only a refused start continues it.
-    let has_run = !matches!(job.state, JobState::Starting | JobState::Stopping { .. });
-    if let Some(event) = decision.action.event() {
-        let before = job.state.clone();
-        job.state = job
-            .state
-            .clone()
-            .apply(event)
-            .map_err(ApplyError::Transition)?;
-        job.waiting = None;
-        if before != job.state && job.state == JobState::Queued {
-            job.turned_ms = Some(now_ms);
-        }
-        // Suspected ranks belong to the earlier task set.
-        if let Some(watch) = &mut job.watch {
-            watch.suspects.clear();
+fn apply_one(job: &mut SnapshotJob, action: &Action, now_ms: i64) -> Result<(), ApplyError> {
+    // Without a watch, verdicts and suspects have no place in the snapshot.
+    let (mut unwatched_verdicts, mut unwatched_suspects) = (0, Vec::new());
+    let (verdicts, suspects) = match &mut job.watch {
+        Some(watch) => (&mut watch.verdicts, &mut watch.suspects),
+        None => (&mut unwatched_verdicts, &mut unwatched_suspects),
+    };
+    let mut record = JobRecord {
+        state: &mut job.state,
+        revision: &mut job.revision,
+        revision_floor: 0,
+        failures: &mut job.failures,
+        put_off: &mut job.put_off,
+        waiting: &mut job.waiting,
+        not_before: &mut job.not_before_ms,
+        placed: &mut job.placed_ms,
+        running: &mut job.running_ms,
+        turned: &mut job.turned_ms,
+        lent: &mut job.lent,
+        verdicts,
+        suspects,
+    };
+    record
+        .apply(action, now_ms)
+        .map_err(ApplyError::Transition)?;
+    for task in job.tasks.iter_mut().chain(&mut job.leaving) {
+        let event = action.task_event(task.id, task.role);
+        if let Some(Ok(state)) = event.map(|event| task.state.clone().apply(event)) {
+            task.state = state;
         }
     }
-    match &decision.action {
-        Action::Start { tasks, lent, .. } => {
-            start(job, tasks, now_ms);
-            job.lent = *lent;
+    match action {
+        Action::Start { tasks, .. } => {
+            (job.finished, job.failed) = (None, None);
+            job.tasks = assigned(job, tasks);
         }
-        Action::Resize {
-            leave,
-            join,
-            charge,
-            ..
-        } => {
-            count(job, *charge);
-            resize(job, leave, join, now_ms);
-        }
-        Action::Stop {
-            charge,
-            not_before_ms,
-            ..
-        } => {
-            if has_run {
-                job.put_off = 0;
-            }
-            job.lent = false;
-            count(job, *charge);
-            job.not_before_ms = not_before_ms.or(job.not_before_ms);
-            for task in job.tasks.iter_mut().chain(&mut job.leaving) {
-                // A stop leaves a released task as it is.
-                if let Ok(state) = task.state.clone().apply(TaskEvent::Stop) {
-                    task.state = state;
-                }
-            }
-        }
-        Action::Suspend { .. } => {
-            turn(job, &TaskEvent::Suspend, now_ms);
-            job.lent = false;
-        }
-        Action::Continue { beside, lent, .. } => {
-            turn(job, &TaskEvent::Continue, now_ms);
-            job.lent = *lent;
-            job.running_ms = Some(now_ms);
+        Action::Resize { leave, join, .. } => resize(job, leave, join),
+        Action::Continue { beside, .. } => {
             let lane = u32::from(beside.is_some());
             job.tasks.iter_mut().for_each(|task| task.lane = lane);
         }
-        Action::GiveUp { tasks, why } => {
-            for task in job.tasks.iter_mut().filter(|task| tasks.contains(&task.id)) {
-                let outcome = Outcome::refused(why.clone());
-                task.state = TaskState::Released { outcome };
-            }
-        }
-        Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
-        Action::Judge { .. } => {
-            if let Some(watch) = &mut job.watch {
-                watch.verdicts += 1;
-            }
-        }
-        Action::Suspect { suspects } => {
-            if let Some(watch) = &mut job.watch {
-                watch.suspects.clone_from(suspects);
-            }
-        }
-        Action::Up => (job.running_ms, job.put_off) = (Some(now_ms), 0),
-        Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
+        _ => {}
     }
     Ok(())
 }
 
-fn count(job: &mut SnapshotJob, charge: Charge) {
-    match charge {
-        Charge::None => {}
-        Charge::Refusal => job.put_off = job.put_off.saturating_add(1),
-        Charge::Failure => job.failures += 1,
-    }
-}
-
-/// Applies a suspension or resumption to the workers. PS shards hold no GPU and block while the
-/// workers are suspended.
-fn turn(job: &mut SnapshotJob, event: &TaskEvent, now_ms: i64) {
-    job.turned_ms = Some(now_ms);
-    for task in job.tasks.iter_mut().filter(|task| task.is_worker()) {
-        if let Ok(state) = task.state.clone().apply(event.clone()) {
-            task.state = state;
-        }
-    }
-}
-
-fn start(job: &mut SnapshotJob, tasks: &[PlannedTask], now_ms: i64) {
-    job.revision += 1;
-    job.placed_ms = Some(now_ms);
-    (job.turned_ms, job.running_ms) = (None, None);
-    job.finished = None;
-    job.failed = None;
-    job.tasks = assigned(job, tasks);
-}
-
-fn resize(job: &mut SnapshotJob, leave: &[TaskId], join: &[PlannedTask], now_ms: i64) {
-    job.revision += 1;
-    job.placed_ms = Some(now_ms);
-    let (leaving, kept) = std::mem::take(&mut job.tasks)
+/// Replaces the tasks of `leave`, which have been requested to stop, by those of `join`.
+fn resize(job: &mut SnapshotJob, leave: &[TaskId], join: &[PlannedTask]) {
+    let (leaving, kept): (Vec<SnapshotTask>, Vec<SnapshotTask>) = std::mem::take(&mut job.tasks)
         .into_iter()
         .partition(|task| leave.contains(&task.id));
     job.tasks = kept;
-    let leaving: Vec<SnapshotTask> = leaving;
-    for mut task in leaving {
-        if let Ok(state) = task.state.clone().apply(TaskEvent::Stop) {
-            task.state = state;
-        }
-        if !task.state.is_released() {
-            job.leaving.push(task);
-        }
-    }
+    let held = leaving.into_iter().filter(|task| !task.state.is_released());
+    job.leaving.extend(held);
     let joined = assigned(job, join);
     job.tasks.extend(joined);
     job.tasks.sort_by_key(|task| (task.role, task.id));

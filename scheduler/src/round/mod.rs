@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::notifications::Notifications;
 use crate::retry;
 use crate::translate;
-use muster_core::plan::{Action, NodeDecision};
+use muster_core::plan::Action;
 use muster_core::policy::Policy;
 use muster_core::snapshot::ClusterSnapshot;
 use muster_core::{EstimateCache, RoundPlan, RoundReport, Violation};
@@ -19,7 +19,7 @@ use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::wait::Wait;
 use muster_store::StoreError;
-use muster_store::plan::{CommitOutcome, Loaded, Loader};
+use muster_store::plan::{CommitOutcome, Loaded, Loader, PlanIds};
 use muster_store::pool::{StorePool, in_time};
 use muster_store::round::RoundRecord;
 pub use result::RoundResult;
@@ -195,15 +195,15 @@ pub async fn once_by(
     round_memory.known = known;
     round.has_more = has_more;
     let Some(ToKeep {
-        steps,
+        ids,
         record,
         defects,
     }) = to_keep
     else {
         return Ok(round);
     };
-    let excluded = &round.plan.excluded;
-    round.outcome = retry::on_conflict(|| commit(pool, &steps, excluded, &record, now)).await?;
+    let plan = &round.plan;
+    round.outcome = retry::on_conflict(|| commit(pool, plan, &ids, &record, now)).await?;
     if let Some(defects) = defects {
         round_memory.known.defects.kept = defects;
     }
@@ -237,7 +237,7 @@ struct Decided {
 }
 
 struct ToKeep {
-    steps: Vec<muster_store::plan::CommitStep>,
+    ids: PlanIds,
     record: RoundRecord,
     /// Defects for which the round is stored.
     defects: Option<BTreeSet<String>>,
@@ -267,7 +267,7 @@ fn decide(
     let is_kept = !plan.is_empty() || defects.is_some();
     let to_keep = if is_kept {
         Some(ToKeep {
-            steps: translate::steps(&plan),
+            ids: PlanIds::of(&plan, || clock::id().into(), clock::secret),
             record: record(snapshot, policy, &plan, &report)?,
             defects,
         })
@@ -328,16 +328,16 @@ fn queue(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> BTreeMap<&'static str,
 
 async fn commit(
     pool: &StorePool,
-    steps: &[muster_store::plan::CommitStep],
-    excluded: &[NodeDecision],
+    plan: &RoundPlan,
+    ids: &PlanIds,
     record: &RoundRecord,
     now: time::OffsetDateTime,
 ) -> Result<CommitOutcome, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     // The commit must use a later time than any release in the snapshot; `now` may be earlier.
-    let outcome = muster_store::plan::commit(&mut tx, steps, clock::now()).await?;
+    let outcome = muster_store::plan::commit(&mut tx, plan, ids, clock::now()).await?;
     muster_store::origin::tell(&mut tx).await?;
-    for node in excluded {
+    for node in &plan.excluded {
         if muster_store::fault::exclude(&mut tx, node.node, &node.why, now).await? {
             tracing::warn!(node.id = %node.node, why = node.why, "a node takes no new tasks");
         }

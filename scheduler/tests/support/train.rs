@@ -3,20 +3,22 @@
 
 use super::Store;
 use muster_model::assignment::{Observed, TaskReport};
-use muster_model::id::{JobId, NodeId};
+use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::AfterStop;
 use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::plan::{Action, JobDecision, PlannedTask, RoundPlan};
 use muster_model::progress::{Evaluation, Split};
 use muster_model::task::{Outcome, Role};
 use muster_scheduler::clock;
-use muster_store::plan::{self, CommitAction, CommitStep, NewTask};
+use muster_store::plan::{self, PlanIds};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{node, report};
 
 /// Job in training.
 pub struct Training {
     job: JobId,
-    task: NewTask,
+    task: TaskId,
+    node: NodeId,
     revision: u64,
     lines: u64,
 }
@@ -25,28 +27,27 @@ impl Training {
     /// Starts the job with one worker.
     pub async fn start(store: &Store, job: JobId) -> Self {
         let revision = store.job(job).await.revision;
-        let task = NewTask {
-            id: clock::id().into(),
-            role: Role::Worker { rank: 0 },
-            node_id: a_node(store).await,
-            gpus: vec![],
-        };
+        let node = a_node(store).await;
         let mut training = Self {
             job,
-            task: task.clone(),
+            task: clock::id().into(),
+            node,
             revision,
             lines: 0,
         };
-        let action = CommitAction::Start {
-            tasks: vec![task],
-            secret: "s".to_owned(),
+        let action = Action::Start {
+            tasks: vec![PlannedTask {
+                role: Role::Worker { rank: 0 },
+                node,
+                gpus: vec![],
+            }],
             why: "room".to_owned(),
             lent: false,
         };
         training.decide(store, action).await;
         training.revision += 1;
         training.observe(store, Observed::Running).await;
-        training.decide(store, CommitAction::Up).await;
+        training.decide(store, Action::Up).await;
         training
     }
 
@@ -70,33 +71,38 @@ impl Training {
             model_path: "m".to_owned(),
         };
         self.tell(store, finished).await;
-        let stop = CommitAction::Stop {
+        let stop = Action::Stop {
             then: AfterStop::Succeed,
             why: "done".to_owned(),
             charge: muster_model::job::Charge::None,
-            not_before: None,
+            not_before_ms: None,
         };
         self.decide(store, stop).await;
         let outcome = Outcome::exited(0);
         self.observe(store, Observed::Gone { outcome }).await;
-        self.decide(store, CommitAction::Release).await;
+        self.decide(store, Action::Release).await;
     }
 
-    async fn decide(&self, store: &Store, action: CommitAction) {
-        let step = CommitStep {
-            job_id: self.job,
+    async fn decide(&self, store: &Store, action: Action) {
+        let decision = JobDecision {
+            job: self.job,
             expected_revision: self.revision,
             action,
         };
+        let plan = RoundPlan {
+            decisions: vec![decision],
+            ..RoundPlan::default()
+        };
+        let ids = PlanIds::of(&plan, || self.task, || "s".to_owned());
         let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
-        let outcome = plan::commit(&mut tx, &[step], clock::now()).await;
+        let outcome = plan::commit(&mut tx, &plan, &ids, clock::now()).await;
         assert_eq!(outcome.expect("a commit").conflicts, []);
         tx.commit().await.expect("committed");
     }
 
     async fn tell(&mut self, store: &Store, told: TaskReport) {
         let events = TaskEvents {
-            task_id: self.task.id,
+            task_id: self.task,
             revision: self.revision,
             first_seq: self.lines,
             events: vec![(clock::now(), told)],
@@ -106,14 +112,14 @@ impl Training {
     }
 
     async fn observe(&self, store: &Store, observed: Observed) {
-        let status = (self.task.id, self.revision, observed);
+        let status = (self.task, self.revision, observed);
         self.report(store, vec![status], vec![]).await;
     }
 
     async fn report(
         &self,
         store: &Store,
-        statuses: Vec<(muster_model::id::TaskId, u64, Observed)>,
+        statuses: Vec<(TaskId, u64, Observed)>,
         events: Vec<TaskEvents>,
     ) {
         let told = NodeReport {
@@ -122,7 +128,7 @@ impl Training {
             logs: vec![],
         };
         let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
-        report::record(&mut tx, self.task.node_id, &told, clock::now())
+        report::record(&mut tx, self.node, &told, clock::now())
             .await
             .expect("recorded");
         tx.commit().await.expect("committed");

@@ -1,7 +1,7 @@
 //! Commits a plan by a compare-and-set per job. A conflict of one job does not affect the others.
 
 use super::draft::{From, JobDraft, RevisionStart};
-use super::{CommitAction, CommitOutcome, CommitRefusal, CommitStep, Conflict, start, turn, wait};
+use super::{CommitOutcome, CommitRefusal, Conflict, PlanIds, start, turn, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::fault;
@@ -12,6 +12,7 @@ use crate::task::{self, LockedTask, role};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobState;
 use muster_model::pace::Suspect;
+use muster_model::plan::{Action, JobDecision, RemainderWait, RoundPlan};
 use muster_model::task::{Task, TaskEvent, TaskState};
 use muster_model::wait::Waiting;
 use sqlx::types::Json;
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// Reason why the steps of a job were not applied.
+/// Reason why the decisions about a job were not applied.
 pub(super) enum CommitFailure {
     Refused(CommitRefusal),
     Store(StoreError),
@@ -33,26 +34,44 @@ struct CommitEffects {
     touched: BTreeSet<NodeId>,
 }
 
-/// Applies the steps. Either all steps of a job are applied, in their order, or none. Wakes
-/// sessions and streams.
+/// Decisions of a plan about one job.
+struct JobActions<'p> {
+    job: JobId,
+    expected_revision: u64,
+    /// In the order of the plan.
+    actions: Vec<&'p Action>,
+}
+
+/// Applies the decisions about jobs and wait reasons. `fault::exclude` excludes the nodes of the
+/// plan. Either all decisions about a job are applied, in their order, or none. Wakes sessions and
+/// streams.
 ///
 /// # Errors
 /// [`StoreError::Statement`]; the transaction cannot be used afterwards.
 ///
 /// # Panics
-/// If steps of one job name different revisions, or if a start is not the last step of its job.
+/// If decisions about one job name different revisions, if a start is not the last of them, or if
+/// `ids` are of another plan.
 pub async fn commit(
     conn: &mut PgConnection,
-    steps: &[CommitStep],
+    plan: &RoundPlan,
+    ids: &PlanIds,
     now: OffsetDateTime,
 ) -> Result<CommitOutcome, StoreError> {
-    let groups = by_job(steps);
-    let mut drafts = lock(conn, &groups).await?;
+    let behind = plan.behind.iter().flat_map(RemainderWait::decisions);
+    let behind: Vec<JobDecision> = behind.collect();
+    let groups = by_job(plan.decisions.iter().chain(&behind));
+    let mut drafts = lock(conn, &groups, ids).await?;
     start::keep(conn, nodes_of(&groups, &drafts)).await?;
     let mut outcome = CommitOutcome::default();
     let mut all = CommitEffects::default();
     let mut waits: Vec<(JobDraft, &Waiting)> = Vec::new();
-    for (job_id, expected, actions) in groups {
+    for JobActions {
+        job: job_id,
+        expected_revision: expected,
+        actions,
+    } in groups
+    {
         let mut conflict = |why| outcome.conflicts.push(Conflict { job_id, why });
         let Some(draft) = drafts.remove(&job_id) else {
             conflict(CommitRefusal::NoSuchJob);
@@ -65,7 +84,7 @@ pub async fn commit(
             });
             continue;
         }
-        if let [CommitAction::Wait { waiting }] = actions[..] {
+        if let [Action::Wait { waiting }] = actions[..] {
             match draft.must_wait() {
                 Ok(()) => waits.push((draft, waiting)),
                 Err(why) => conflict(why),
@@ -98,72 +117,73 @@ pub async fn commit(
     Ok(outcome)
 }
 
-/// Groups the steps by job, in the order in which the jobs first appear.
-fn by_job(steps: &[CommitStep]) -> Vec<(JobId, u64, Vec<&CommitAction>)> {
+/// Groups the decisions by job, in the order in which the jobs first appear.
+fn by_job<'p>(decisions: impl Iterator<Item = &'p JobDecision>) -> Vec<JobActions<'p>> {
     let mut places: BTreeMap<JobId, usize> = BTreeMap::new();
-    let mut groups: Vec<(JobId, u64, Vec<&CommitAction>)> = Vec::new();
-    for step in steps {
-        let place = *places.entry(step.job_id).or_insert_with(|| {
-            groups.push((step.job_id, step.expected_revision, Vec::new()));
+    let mut groups: Vec<JobActions<'p>> = Vec::new();
+    for decision in decisions {
+        let place = *places.entry(decision.job).or_insert_with(|| {
+            groups.push(JobActions {
+                job: decision.job,
+                expected_revision: decision.expected_revision,
+                actions: Vec::new(),
+            });
             groups.len() - 1
         });
         assert_eq!(
-            groups[place].1, step.expected_revision,
-            "the steps of {} are for one revision",
-            step.job_id
+            groups[place].expected_revision, decision.expected_revision,
+            "the decisions about {} are for one revision",
+            decision.job
         );
-        groups[place].2.push(&step.action);
+        groups[place].actions.push(&decision.action);
     }
     groups
 }
 
-/// Returns the nodes that the steps may change. They are locked together in order of id, like in
+/// Returns the nodes that the decisions may change. They are locked together in order of id, as in
 /// all transactions that lock several nodes. Locked job by job they would follow the order of the
 /// plan, and a transaction that marks many nodes as lost could deadlock with the commit.
 ///
 /// Nodes of a guest that continues beside a host are omitted: the host's allocation is locked
 /// before its node. A deadlock in this case is resolved by a repetition.
 fn nodes_of<'p>(
-    groups: &'p [(JobId, u64, Vec<&'p CommitAction>)],
+    groups: &'p [JobActions<'p>],
     drafts: &'p BTreeMap<JobId, JobDraft>,
 ) -> impl Iterator<Item = NodeId> + use<'p> {
-    let touching = groups.iter().filter(|(.., actions)| {
-        !actions.iter().any(|action| {
+    let touching = groups.iter().filter(|group| {
+        !group.actions.iter().any(|action| {
             matches!(
                 action,
-                CommitAction::Wait { .. }
-                    | CommitAction::Continue {
+                Action::Wait { .. }
+                    | Action::Continue {
                         beside: Some(_),
                         ..
                     }
             )
         })
     });
-    touching.flat_map(|(job, _, actions)| {
-        let new = actions.iter().flat_map(|action| match action {
-            CommitAction::Start { tasks, .. } | CommitAction::Resize { join: tasks, .. } => {
-                tasks.as_slice()
-            }
-            _ => &[],
-        });
-        let held = drafts.get(job).into_iter().flat_map(|draft| &draft.held);
-        new.map(|task| task.node_id)
-            .chain(held.map(|held| held.task.node_id))
+    touching.flat_map(|group| {
+        let new = group.actions.iter().filter_map(|action| action.new_tasks());
+        let new = new.flatten().map(|task| task.node);
+        let held = drafts.get(&group.job).into_iter();
+        let held = held.flat_map(|draft| &draft.held);
+        new.chain(held.map(|held| held.task.node_id))
     })
 }
 
 /// Locks the jobs and then their unreleased tasks, each in order of id.
 async fn lock(
     conn: &mut PgConnection,
-    groups: &[(JobId, u64, Vec<&CommitAction>)],
+    groups: &[JobActions<'_>],
+    ids: &PlanIds,
 ) -> Result<BTreeMap<JobId, JobDraft>, StoreError> {
-    let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
+    let jobs: Vec<Uuid> = groups.iter().map(|group| group.job.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, revision_floor, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at, lent,
                   verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
            from job where id in (select unnest($1::uuid[])) and deleted_at is null order by id for no key update"#,
-        &ids
+        &jobs
     )
     .fetch_all(&mut *conn)
     .await?;
@@ -191,19 +211,18 @@ async fn lock(
         lent: row.lent,
         verdicts: unsigned32(row.verdicts),
         suspects: row.suspects.0,
+        ids: ids.revision(row.id.into()).cloned().unwrap_or_default(),
         held: Vec::new(),
         events: Vec::new(),
         charges: Vec::new(),
         given_up: Vec::new(),
-        stop: false,
-        turned: None,
         start: None,
     });
     let mut drafts: BTreeMap<JobId, JobDraft> = drafts.map(|draft| (draft.id, draft)).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
            from task where job_id in (select unnest($1::uuid[])) and released_at is null order by id for no key update"#,
-        &ids
+        &jobs
     )
     .fetch_all(conn)
     .await?;
@@ -232,7 +251,7 @@ async fn lock(
 async fn apply(
     conn: &mut PgConnection,
     mut draft: JobDraft,
-    actions: &[&CommitAction],
+    actions: &[&Action],
     now: OffsetDateTime,
 ) -> Result<CommitEffects, CommitFailure> {
     let before = (draft.state.clone(), draft.revision);
@@ -252,41 +271,39 @@ async fn apply(
         written.events.extend(event);
     }
     let given_up = std::mem::take(&mut draft.given_up);
-    let given_up = given_up
-        .into_iter()
-        .map(|(late, outcome)| (late, TaskEvent::Gone { outcome }));
-    let done = task::transition(conn, given_up.collect(), now).await?;
+    let done = task::transition(conn, given_up, now).await?;
     written
         .touched
         .extend(done.changed.iter().map(|task| task.node_id));
     written.events.extend(done.events);
-    let told = match &draft.start {
-        Some(RevisionStart {
-            from: From::Before { leave },
-            ..
-        }) => leave.as_slice(),
-        _ => &[],
-    };
-    let steps: Vec<(LockedTask, TaskEvent)> = draft
-        .held
-        .iter()
-        .filter(|held| draft.stop || told.contains(&held.task.id))
-        .map(|held| (held.clone(), TaskEvent::Stop))
-        .collect();
+    let stops = draft.held.iter().filter(|held| {
+        let mut events = actions
+            .iter()
+            .filter_map(|action| action.task_event(held.task.id, held.task.role));
+        events.any(|event| event == TaskEvent::Stop)
+    });
+    let stops: Vec<(LockedTask, TaskEvent)> =
+        stops.map(|held| (held.clone(), TaskEvent::Stop)).collect();
     // Includes nodes of shards that were ordered to leave earlier and are stopped only now.
-    if draft.stop {
+    if actions
+        .iter()
+        .any(|action| matches!(action, Action::Stop { .. }))
+    {
         let held = draft.held.iter().map(|held| held.task.node_id);
         written.touched.extend(held);
     }
-    if !steps.is_empty() {
-        let done = task::transition(conn, steps, now).await?;
+    if !stops.is_empty() {
+        let done = task::transition(conn, stops, now).await?;
         written
             .touched
             .extend(done.changed.iter().map(|task| task.node_id));
         written.events.extend(done.events);
     }
-    if let Some(turned) = draft.turned.take() {
-        let done = turn::write(conn, &draft, turned, now).await?;
+    let turns = actions
+        .iter()
+        .filter(|action| matches!(action, Action::Suspend { .. } | Action::Continue { .. }));
+    for action in turns {
+        let done = turn::write(conn, &draft, action, now).await?;
         written
             .touched
             .extend(draft.held.iter().map(|held| held.task.node_id));

@@ -1,7 +1,10 @@
-//! A job's row while the steps of a plan are applied to it. Pure: `commit` reads the row before and
-//! writes it afterwards.
+//! A job's row while the actions of a plan are applied to it. Pure: `commit` reads the row before
+//! and writes it afterwards.
+//!
+//! `JobRecord` says what an action does to the fields that snapshots have too. Here are the columns
+//! that only rows have, the events and the orders to the tasks.
 
-use super::{CommitAction, CommitRefusal, NewTask};
+use super::{CommitRefusal, RevisionIds};
 use crate::event::{NewEvent, of_job};
 use crate::fault;
 use crate::job::not_considered;
@@ -9,15 +12,16 @@ use crate::task::LockedTask;
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, TaskId, TenantId};
-use muster_model::job::{AfterStop, Charge, JobEvent, JobPhase, JobState, RequeueCause};
+use muster_model::job::{AfterStop, Charge, JobPhase, JobState, RequeueCause};
 use muster_model::pace::Suspect;
-use muster_model::task::{Outcome, TaskState};
-use muster_model::verdict::Finding;
+use muster_model::plan::{Action, JobRecord, PlannedTask};
+use muster_model::task::{TaskEvent, TaskState};
+use muster_model::verdict::{Finding, Verdict};
 use muster_model::wait::Waiting;
 use std::collections::BTreeSet;
 use time::OffsetDateTime;
 
-/// The columns that steps change, and their further effects.
+/// The columns that actions change, and their further effects.
 #[derive(Debug)]
 pub(super) struct JobDraft {
     pub id: JobId,
@@ -44,28 +48,16 @@ pub(super) struct JobDraft {
     pub lent: bool,
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
+    /// Identifiers of the new revision, if the plan begins one.
+    pub ids: RevisionIds,
     /// Tasks of the job that are not released.
     pub held: Vec<LockedTask>,
     pub events: Vec<NewEvent>,
     /// Faults to be charged to nodes.
     pub charges: Vec<fault::FaultCharge>,
-    /// Tasks that are released without a report of their nodes, each with its outcome.
-    pub given_up: Vec<(LockedTask, Outcome)>,
-    /// Whether all tasks are to stop.
-    pub stop: bool,
-    /// Suspension or continuation of the workers.
-    pub turned: Option<SliceChange>,
+    /// Tasks that are released without a report of their nodes.
+    pub given_up: Vec<(LockedTask, TaskEvent)>,
     pub start: Option<RevisionStart>,
-}
-
-/// Change at the start or end of a time slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SliceChange {
-    StandStill,
-    GoOn {
-        /// The host, if the job continues as a guest on the host's GPU.
-        beside: Option<JobId>,
-    },
 }
 
 /// A new revision.
@@ -75,6 +67,13 @@ pub(super) struct RevisionStart {
     pub tasks: Vec<NewTask>,
     pub from: From,
     pub why: String,
+}
+
+/// A task to insert.
+#[derive(Debug)]
+pub(super) struct NewTask {
+    pub id: TaskId,
+    pub planned: PlannedTask,
 }
 
 /// Predecessor of a revision.
@@ -87,169 +86,178 @@ pub(super) enum From {
 }
 
 impl JobDraft {
-    /// Applies one step. The first refused step refuses all steps of the job.
-    pub fn apply(
-        &mut self,
-        action: &CommitAction,
-        now: OffsetDateTime,
-    ) -> Result<(), CommitRefusal> {
+    /// Applies one action. The first refused action refuses all actions of the job.
+    pub fn apply(&mut self, action: &Action, now: OffsetDateTime) -> Result<(), CommitRefusal> {
         assert!(
             self.start.is_none(),
-            "a start is the last step of a job in a plan"
+            "a start is the last action of a job in a plan"
         );
+        self.permit(action)?;
+        let state = self.state.clone();
+        let reason = self.waiting.as_ref().map(|waiting| waiting.why.name());
+        let running_since = self.running_since;
+        self.record().apply(action, now)?;
+        if state != self.state {
+            self.enter_state(now);
+        }
+        if let (Some(since), None) = (running_since, self.running_since) {
+            self.trained_s += (now - since).as_seconds_f64().max(0.0);
+        }
         match action {
-            CommitAction::Start {
-                tasks,
-                secret,
-                why,
-                lent,
-            } => {
-                self.move_on(JobEvent::Start, now)?;
-                self.revision = self.revision.max(self.revision_floor) + 1;
+            Action::Start { tasks, why, .. } => {
                 self.started_at.get_or_insert(now);
-                self.placed_at = Some(now);
-                self.turned_at = None;
-                self.lent = *lent;
                 self.stopped_at = None;
                 // The job may have been stopped while it was suspended.
                 self.turn += self.turn % 2;
-                self.not_before = None;
-                self.start = Some(RevisionStart {
-                    tasks: tasks.clone(),
-                    from: From::Nothing {
-                        secret: secret.clone(),
-                    },
-                    why: why.clone(),
-                });
+                let from = From::Nothing {
+                    secret: self.ids.secret.clone(),
+                };
+                self.start = Some(self.begin_revision(tasks, from, why));
             }
-            CommitAction::Resize {
+            Action::Resize {
                 leave,
                 join,
                 why,
                 charge,
             } => {
-                self.move_on(JobEvent::Resize, now)?;
-                self.revision = self.revision.max(self.revision_floor) + 1;
-                self.charge(*charge, why);
-                self.placed_at = Some(now);
-                self.start = Some(RevisionStart {
-                    tasks: join.clone(),
-                    from: From::Before {
-                        leave: leave.clone(),
-                    },
-                    why: why.clone(),
-                });
+                self.note_failure(*charge, why);
+                let leave = leave.clone();
+                self.start = Some(self.begin_revision(join, From::Before { leave }, why));
             }
-            CommitAction::Suspend { why } => {
-                self.move_on(JobEvent::Suspend, now)?;
-                self.end_running(now);
-                self.lent = false;
-                self.turn(SliceChange::StandStill, why, now);
-            }
-            CommitAction::Continue { why, beside, lent } => {
-                self.move_on(JobEvent::Continue, now)?;
-                self.running_since = Some(now);
-                self.lent = *lent;
-                self.turn(SliceChange::GoOn { beside: *beside }, why, now);
-            }
-            CommitAction::Up => {
-                self.move_on(JobEvent::AllRunning, now)?;
-                self.running_since = Some(now);
-                self.put_off = 0;
-            }
-            CommitAction::Stop {
-                then,
-                why,
-                charge,
-                not_before,
+            Action::Suspend { why } => self.turn(true, why, now),
+            Action::Continue { why, .. } => self.turn(false, why, now),
+            Action::Stop {
+                then, why, charge, ..
             } => {
-                let before = self.state.clone();
-                self.move_on(JobEvent::Stop { then: then.clone() }, now)?;
-                // Measure only stops that the scheduler orders. Otherwise the time would include
-                // the detection of a failure or an end.
-                let is_told = matches!(
-                    then,
-                    AfterStop::Move { .. }
-                        | AfterStop::Pause
-                        | AfterStop::Requeue {
-                            cause: RequeueCause::Resize
-                                | RequeueCause::Preempted
-                                | RequeueCause::OverQuota
-                        }
-                );
-                if is_told && matches!(before, JobState::Running) {
+                if state == JobState::Running && is_ordered(then) {
                     self.stopped_at = Some(now);
                 }
-                if before != self.state {
+                if state != self.state {
                     let event = Event::JobStopRequested {
                         then: then.clone(),
                         why: why.clone(),
                     };
-                    self.events
-                        .push(of_job(now, self.tenant_id, self.id, event));
+                    self.push(event, now);
                 }
-                self.end_running(now);
-                self.lent = false;
-                // A job that has run starts to count placement rejections anew. Only a refused
-                // start keeps the count.
-                if !matches!(before, JobState::Starting | JobState::Stopping { .. }) {
-                    self.put_off = 0;
-                }
-                self.charge(*charge, why);
-                self.not_before = not_before.or(self.not_before);
-                self.stop = true;
+                self.note_failure(*charge, why);
             }
-            CommitAction::Release => {
-                if !self.held.is_empty() {
-                    let tasks = self.held.iter().map(|held| held.task.id).collect();
-                    return Err(CommitRefusal::TasksHeld { tasks });
-                }
-                self.move_on(JobEvent::Released, now)?;
+            Action::Release => {
                 if let Some(since) = self.stopped_at.take() {
                     self.stops = self.stops.saturating_add(1);
                     self.stop_s += (now - since).as_seconds_f64().max(0.0);
                 }
             }
-            CommitAction::Hold => self.move_on(JobEvent::Hold, now)?,
-            CommitAction::Resume => self.move_on(JobEvent::Resume, now)?,
-            CommitAction::Cancel => self.move_on(JobEvent::Cancel, now)?,
-            CommitAction::GiveUp { tasks, why } => self.give_up(tasks, why, now),
-            CommitAction::Judge { verdict } => {
-                self.verdicts += 1;
-                self.charges.push(fault::FaultCharge {
-                    node_id: verdict.node_id,
-                    of: Some((self.id, verdict.task_id)),
-                    fault: match verdict.finding {
-                        Finding::Straggler { .. } => NodeFault::Straggler,
-                        Finding::Hang { .. } => NodeFault::Hang { at_start: false },
-                    },
-                    at: now,
-                    reported_at: None,
-                });
-                let event = Event::RankJudged {
-                    verdict: verdict.clone(),
-                };
-                self.events.push(NewEvent {
-                    node_id: Some(verdict.node_id),
-                    ..of_job(now, self.tenant_id, self.id, event)
-                });
+            Action::GiveUp { .. } => self.give_up(action, now),
+            Action::Judge { verdict } => self.judge(verdict, now),
+            // Another reason is an event; another position or remedy is not.
+            Action::Wait { waiting } if reason != Some(waiting.why.name()) => {
+                let waiting = waiting.clone();
+                self.push(Event::JobWaits { waiting }, now);
             }
-            CommitAction::Suspect { suspects } => self.suspects.clone_from(suspects),
-            CommitAction::Wait { waiting } => {
-                self.must_wait()?;
-                self.wait(waiting, now);
-            }
+            Action::Up
+            | Action::Hold
+            | Action::Resume
+            | Action::Cancel
+            | Action::Suspect { .. }
+            | Action::Wait { .. } => {}
         }
         Ok(())
     }
 
-    fn give_up(&mut self, tasks: &[TaskId], why: &str, now: OffsetDateTime) {
-        let is_late = |held: &mut LockedTask| {
-            tasks.contains(&held.task.id) && held.task.state == TaskState::Assigned
+    /// Refuses what the job's state alone does not show: tasks that are not released, and a wait
+    /// reason of a job that does not wait.
+    fn permit(&self, action: &Action) -> Result<(), CommitRefusal> {
+        match action {
+            Action::Release if !self.held.is_empty() => {
+                let tasks = self.held.iter().map(|held| held.task.id).collect();
+                Err(CommitRefusal::TasksHeld { tasks })
+            }
+            Action::Wait { .. } => self.must_wait(),
+            _ => Ok(()),
+        }
+    }
+
+    fn record(&mut self) -> JobRecord<'_, OffsetDateTime> {
+        JobRecord {
+            state: &mut self.state,
+            revision: &mut self.revision,
+            revision_floor: self.revision_floor,
+            failures: &mut self.failures,
+            put_off: &mut self.put_off,
+            waiting: &mut self.waiting,
+            not_before: &mut self.not_before,
+            placed: &mut self.placed_at,
+            running: &mut self.running_since,
+            turned: &mut self.turned_at,
+            lent: &mut self.lent,
+            verdicts: &mut self.verdicts,
+            suspects: &mut self.suspects,
+        }
+    }
+
+    /// Sets what a row has only in some states. A waiting row always has a reason.
+    fn enter_state(&mut self, now: OffsetDateTime) {
+        let phase = self.state.phase();
+        if matches!(phase, JobPhase::Queued | JobPhase::Paused) {
+            self.waiting = Some(not_considered());
+        }
+        if phase.is_terminal() {
+            self.finished_at = Some(now);
+        }
+    }
+
+    /// # Panics
+    /// If the caller of the commit has not given one id to each of these tasks.
+    fn begin_revision(&self, tasks: &[PlannedTask], from: From, why: &str) -> RevisionStart {
+        assert_eq!(
+            self.ids.tasks.len(),
+            tasks.len(),
+            "each new task of {} has an id",
+            self.id
+        );
+        let named = self.ids.tasks.iter().zip(tasks);
+        let tasks = named.map(|(&id, task)| NewTask {
+            id,
+            planned: task.clone(),
+        });
+        RevisionStart {
+            tasks: tasks.collect(),
+            from,
+            why: why.to_owned(),
+        }
+    }
+
+    fn judge(&mut self, verdict: &Verdict, now: OffsetDateTime) {
+        self.charges.push(fault::FaultCharge {
+            node_id: verdict.node_id,
+            of: Some((self.id, verdict.task_id)),
+            fault: match verdict.finding {
+                Finding::Straggler { .. } => NodeFault::Straggler,
+                Finding::Hang { .. } => NodeFault::Hang { at_start: false },
+            },
+            at: now,
+            reported_at: None,
+        });
+        let event = Event::RankJudged {
+            verdict: verdict.clone(),
         };
+        self.events.push(NewEvent {
+            node_id: Some(verdict.node_id),
+            ..of_job(now, self.tenant_id, self.id, event)
+        });
+    }
+
+    /// Charges each node of a task that is given up once. Tasks that have started meanwhile stay.
+    fn give_up(&mut self, action: &Action, now: OffsetDateTime) {
         let mut charged = BTreeSet::new();
-        for late in self.held.extract_if(.., is_late) {
-            let (node_id, task_id) = (late.task.node_id, late.task.id);
+        for held in std::mem::take(&mut self.held) {
+            let event = action.task_event(held.task.id, held.task.role);
+            let event = event.filter(|_| held.task.state == TaskState::Assigned);
+            let Some(event) = event else {
+                self.held.push(held);
+                continue;
+            };
+            let (node_id, task_id) = (held.task.node_id, held.task.id);
             if charged.insert(node_id) {
                 self.charges.push(fault::FaultCharge {
                     node_id,
@@ -259,11 +267,11 @@ impl JobDraft {
                     reported_at: None,
                 });
             }
-            self.given_up.push((late, Outcome::refused(why.to_owned())));
+            self.given_up.push((held, event));
         }
     }
 
-    /// Appends the event of the state change. It is made after all steps, because it contains the
+    /// Appends the event of the state change. It is made after all actions, because it contains the
     /// revision.
     pub fn state_changed(&mut self, before: &JobState, now: OffsetDateTime) {
         if *before != self.state {
@@ -271,9 +279,13 @@ impl JobDraft {
                 state: self.state.clone(),
                 revision: self.revision,
             };
-            self.events
-                .push(of_job(now, self.tenant_id, self.id, event));
+            self.push(event, now);
         }
+    }
+
+    fn push(&mut self, event: Event, now: OffsetDateTime) {
+        self.events
+            .push(of_job(now, self.tenant_id, self.id, event));
     }
 
     pub fn must_wait(&self) -> Result<(), CommitRefusal> {
@@ -283,71 +295,34 @@ impl JobDraft {
         }
     }
 
-    /// Sets the wait reason. Another reason is an event; another position or remedy is not.
-    fn wait(&mut self, waiting: &Waiting, now: OffsetDateTime) {
-        if self
-            .waiting
-            .as_ref()
-            .is_none_or(|old| old.why.name() != waiting.why.name())
-        {
-            let event = Event::JobWaits {
-                waiting: waiting.clone(),
-            };
-            self.events
-                .push(of_job(now, self.tenant_id, self.id, event));
-        }
-        self.waiting = Some(waiting.clone());
-    }
-
-    fn move_on(&mut self, event: JobEvent, now: OffsetDateTime) -> Result<(), CommitRefusal> {
-        let before = self.state.clone();
-        self.state = before.clone().apply(event)?;
-        // Suspected ranks refer to the previous task set.
-        self.suspects.clear();
-        if before == self.state {
-            return Ok(());
-        }
-        let phase = self.state.phase();
-        self.waiting = matches!(phase, JobPhase::Queued | JobPhase::Paused).then(not_considered);
-        if phase.is_terminal() {
-            self.finished_at = Some(now);
-        }
-        if phase == JobPhase::Queued {
-            self.turned_at = Some(now);
-        }
-        Ok(())
-    }
-
     /// Starts the next time slice (`turn`). Odd numbers mean suspended. A stop may occur in any
     /// slice, so the next one may skip a number.
-    fn turn(&mut self, turned: SliceChange, why: &str, now: OffsetDateTime) {
-        let suspended = turned == SliceChange::StandStill;
+    fn turn(&mut self, suspended: bool, why: &str, now: OffsetDateTime) {
         self.turn += 1;
         if (self.turn % 2 == 1) != suspended {
             self.turn += 1;
         }
-        self.turned_at = Some(now);
-        self.turned = Some(turned);
         let why = why.to_owned();
-        let event = Event::JobTurned { suspended, why };
-        self.events
-            .push(of_job(now, self.tenant_id, self.id, event));
+        self.push(Event::JobTurned { suspended, why }, now);
     }
 
-    fn charge(&mut self, charge: Charge, why: &str) {
-        match charge {
-            Charge::None => {}
-            Charge::Refusal => self.put_off = self.put_off.saturating_add(1),
-            Charge::Failure => {
-                self.failures += 1;
-                self.last_failure = Some(why.to_owned());
+    /// The owner sees the reason of the newest charged failure.
+    fn note_failure(&mut self, charge: Charge, why: &str) {
+        if charge == Charge::Failure {
+            self.last_failure = Some(why.to_owned());
+        }
+    }
+}
+
+/// Whether the scheduler orders the stop. The time of other stops would include the detection of a
+/// failure or of an end.
+fn is_ordered(then: &AfterStop) -> bool {
+    matches!(
+        then,
+        AfterStop::Move { .. }
+            | AfterStop::Pause
+            | AfterStop::Requeue {
+                cause: RequeueCause::Resize | RequeueCause::Preempted | RequeueCause::OverQuota
             }
-        }
-    }
-
-    fn end_running(&mut self, now: OffsetDateTime) {
-        if let Some(since) = self.running_since.take() {
-            self.trained_s += (now - since).as_seconds_f64().max(0.0);
-        }
-    }
+    )
 }

@@ -16,15 +16,14 @@ pub use window::JobsOutsideWindow;
 use crate::fault::FaultCharge;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
-use muster_model::job::{self, AfterStop, Job, JobPhase};
+use muster_model::job::{Job, JobPhase};
 use muster_model::node::Node;
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
+use muster_model::plan::RoundPlan;
 use muster_model::progress::Sample;
-use muster_model::task::{Role, Task};
+use muster_model::task::Task;
 use muster_model::tenant::Tenant;
-use muster_model::verdict::Verdict;
-use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
@@ -148,93 +147,54 @@ pub struct MeasuredSpeed {
     pub samples: u64,
 }
 
-/// One decision about one job.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CommitStep {
-    pub job_id: JobId,
-    /// The job's revision in the snapshot; the same for all steps of one job.
-    pub expected_revision: u64,
-    pub action: CommitAction,
+/// Identifiers of the revisions that a plan begins. The core has no randomness, so the caller of
+/// the commit gives them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlanIds(BTreeMap<JobId, RevisionIds>);
+
+/// Identifiers of a new revision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RevisionIds {
+    /// Ids of the new tasks, in the order of the plan.
+    pub tasks: Vec<TaskId>,
+    /// Hex form of 32 random bytes, by which the tasks of a job authenticate each other. A resize
+    /// does not use it: the remaining tasks have one.
+    pub secret: String,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum CommitAction {
-    /// Starts a new revision with these tasks.
-    Start {
-        tasks: Vec<NewTask>,
-        /// Hex form of 32 random bytes.
-        secret: String,
-        why: String,
-        /// Whether its GPUs are lent, that is reserved for a suspended gang.
-        lent: bool,
-    },
-    /// Starts a new revision that keeps all tasks but those of `leave` and adds those of `join`.
-    Resize {
-        leave: Vec<TaskId>,
-        join: Vec<NewTask>,
-        why: String,
-        charge: job::Charge,
-    },
-    /// Every task of the present revision is up.
-    Up,
-    /// Suspends the workers.
-    Suspend {
-        why: String,
-    },
-    /// Gives the workers their GPUs again and continues them.
-    Continue {
-        why: String,
-        /// The host on whose GPU the job continues as a guest.
-        beside: Option<JobId>,
-        /// Whether its GPUs are lent, that is reserved for a suspended gang.
-        lent: bool,
-    },
-    /// Stops all tasks.
-    Stop {
-        then: AfterStop,
-        why: String,
-        charge: job::Charge,
-        /// Earliest time of the next start.
-        not_before: Option<OffsetDateTime>,
-    },
-    /// Counts these tasks as refused, because their nodes have not started them. Tasks that have
-    /// started meanwhile stay.
-    GiveUp {
-        tasks: Vec<TaskId>,
-        why: String,
-    },
-    /// The last task has been released.
-    Release,
-    Hold,
-    Resume,
-    Cancel,
-    /// Records a verdict on one rank.
-    Judge {
-        verdict: Verdict,
-    },
-    /// Replaces the suspected ranks.
-    Suspect {
-        suspects: Vec<Suspect>,
-    },
-    /// The job remains queued, for this reason.
-    Wait {
-        waiting: Waiting,
-    },
-}
+impl PlanIds {
+    /// Takes the identifiers for every new revision of the plan from these sources.
+    pub fn of(
+        plan: &RoundPlan,
+        mut task_id: impl FnMut() -> TaskId,
+        mut secret: impl FnMut() -> String,
+    ) -> Self {
+        let mut ids = BTreeMap::new();
+        for decision in &plan.decisions {
+            let Some(new) = decision.action.new_tasks() else {
+                continue;
+            };
+            let revision = RevisionIds {
+                tasks: new.iter().map(|_| task_id()).collect(),
+                secret: secret(),
+            };
+            ids.insert(decision.job, revision);
+        }
+        Self(ids)
+    }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewTask {
-    pub id: TaskId,
-    pub role: Role,
-    pub node_id: NodeId,
-    pub gpus: Vec<u32>,
+    /// Identifiers of the job's new revision; `None` if the plan begins none.
+    #[must_use]
+    pub fn revision(&self, job: JobId) -> Option<&RevisionIds> {
+        self.0.get(&job)
+    }
 }
 
 /// Result of a commit. A job in neither list had only wait reasons that did not change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitOutcome {
     pub applied: Vec<JobId>,
-    /// Jobs of which no step was applied. The next round decides about them again.
+    /// Jobs of which no decision was applied. The next round decides about them again.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -244,7 +204,7 @@ pub struct Conflict {
     pub why: CommitRefusal,
 }
 
-/// Reason why a job's steps were not applied.
+/// Reason why the decisions about a job were not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitRefusal {
     #[error("there is no such job, or its tenant deleted it")]

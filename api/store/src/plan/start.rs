@@ -28,40 +28,41 @@ pub(super) async fn write(
     start: RevisionStart,
     now: OffsetDateTime,
 ) -> Result<StartEffects, CommitFailure> {
-    let nodes: Vec<NodeId> = start.tasks.iter().map(|task| task.node_id).collect();
+    let nodes: Vec<NodeId> = start.tasks.iter().map(|task| task.planned.node).collect();
     let mut names = admit(conn, &nodes).await?;
     let kept = kept(conn, draft, &start).await?;
     tasks(conn, draft, &start, now).await?;
     let held = start
         .tasks
         .iter()
-        .map(|task| (task.id, task.node_id, task.gpus.as_slice()));
+        .map(|task| (task.id, task.planned.node, task.planned.gpus.as_slice()));
     hold(conn, draft, held, GpuSlot::Holder, now).await?;
-    let roles = || {
-        let new = start.tasks.iter().map(|task| task.role);
-        new.chain(kept.iter().map(|(role, ..)| *role))
-    };
-    let count = |wanted: fn(Role) -> bool| {
-        u32::try_from(roles().filter(|role| wanted(*role)).count()).expect("at most 2048 tasks")
-    };
+    let (mut workers, mut ps_shards) = (0, 0);
+    let new = start.tasks.iter().map(|task| task.planned.role);
+    for role in new.chain(kept.iter().map(|(role, ..)| *role)) {
+        match role {
+            Role::Worker { .. } => workers += 1,
+            Role::PsShard { .. } => ps_shards += 1,
+        }
+    }
     // Remaining tasks must learn of the new ones.
     names.extend(kept.iter().map(|(_, node, name)| (*node, name.clone())));
     let placed = Event::JobPlaced {
         revision: draft.revision,
-        workers: count(|role| matches!(role, Role::Worker { .. })),
-        ps_shards: count(|role| matches!(role, Role::PsShard { .. })),
+        workers,
+        ps_shards,
         nodes: names.values().cloned().collect(),
         why: start.why,
     };
     let tasks = start.tasks.iter().map(|task| {
         let event = Event::TaskStateChanged {
             task_id: task.id,
-            role: task.role,
-            node_id: task.node_id,
+            role: task.planned.role,
+            node_id: task.planned.node,
             state: TaskState::Assigned,
         };
         NewEvent {
-            node_id: Some(task.node_id),
+            node_id: Some(task.planned.node),
             ..of_job(now, draft.tenant_id, draft.id, event)
         }
     });
@@ -174,16 +175,20 @@ async fn tasks(
     let roles: Vec<String> = start
         .tasks
         .iter()
-        .map(|task| task.role.kind().to_owned())
+        .map(|task| task.planned.role.kind().to_owned())
         .collect();
     let indices: Vec<i32> = start
         .tasks
         .iter()
-        .map(|task| signed32(task.role.index()))
+        .map(|task| signed32(task.planned.role.index()))
         .collect();
-    let nodes: Vec<Uuid> = start.tasks.iter().map(|task| task.node_id.0).collect();
+    let nodes: Vec<Uuid> = start.tasks.iter().map(|task| task.planned.node.0).collect();
     // SQL has no arrays of arrays with different lengths.
-    let gpus: Vec<Json<&Vec<u32>>> = start.tasks.iter().map(|task| Json(&task.gpus)).collect();
+    let gpus: Vec<Json<&Vec<u32>>> = start
+        .tasks
+        .iter()
+        .map(|task| Json(&task.planned.gpus))
+        .collect();
     let done = sqlx::query!(
         "insert into task (id, tenant_id, job_id, revision, role, role_index, node_id, gpus, phase, state, created_at)
          select id, $1, $2, $3, role, role_index, node_id,

@@ -2,53 +2,52 @@
 
 use super::CommitRefusal;
 use super::commit::CommitFailure;
-use super::draft::{JobDraft, SliceChange};
+use super::draft::JobDraft;
 use super::start::{GpuSlot, admit, hold};
 use crate::error::StoreError;
 use crate::int_convert::signed32;
 use crate::task::{self, LockedTask, Transitions};
 use muster_model::id::{JobId, NodeId, TaskId};
-use muster_model::task::{Role, TaskEvent};
+use muster_model::plan::Action;
+use muster_model::task::{Task, TaskEvent};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// Applies it to all workers or to none: a gang changes together. PS shards hold no GPU and are
-/// suspended with the workers.
+/// Writes a suspension or a continuation. It applies to all workers or to none: a gang changes
+/// together.
 pub(super) async fn write(
     conn: &mut PgConnection,
     draft: &JobDraft,
-    turned: SliceChange,
+    action: &Action,
     now: OffsetDateTime,
 ) -> Result<Transitions, CommitFailure> {
-    let is_worker = |held: &&LockedTask| matches!(held.task.role, Role::Worker { .. });
-    let workers = || draft.held.iter().filter(is_worker);
-    let event = match turned {
-        SliceChange::StandStill => TaskEvent::Suspend,
-        SliceChange::GoOn { beside } => {
-            // The host is locked before the node: releasing transactions lock in this order.
-            if let Some(host) = beside {
-                stays(conn, draft, host).await?;
-            }
-            let nodes: Vec<NodeId> = workers().map(|held| held.task.node_id).collect();
-            admit(conn, &nodes).await?;
-            TaskEvent::Continue
+    let orders = draft.held.iter().filter_map(|held| {
+        let event = action.task_event(held.task.id, held.task.role)?;
+        Some((held.clone(), event))
+    });
+    let orders: Vec<(LockedTask, TaskEvent)> = orders.collect();
+    let workers: Vec<Task> = orders.iter().map(|(held, _)| held.task.clone()).collect();
+    if let Action::Continue { beside, .. } = action {
+        // The host is locked before the node: releasing transactions lock in this order.
+        if let Some(host) = beside {
+            stays(conn, draft, *host).await?;
         }
-    };
-    let steps = workers().map(|held| (held.clone(), event.clone()));
-    let done = task::transition(conn, steps.collect(), now).await?;
+        let nodes: Vec<NodeId> = workers.iter().map(|task| task.node_id).collect();
+        admit(conn, &nodes).await?;
+    }
+    let done = task::transition(conn, orders, now).await?;
     let changed: Vec<TaskId> = done.changed.iter().map(|task| task.id).collect();
-    let out_of_turn: Vec<TaskId> = workers()
-        .map(|held| held.task.id)
-        .filter(|id| !changed.contains(id))
-        .collect();
+    let out_of_turn = workers.iter().map(|task| task.id);
+    let out_of_turn: Vec<TaskId> = out_of_turn.filter(|id| !changed.contains(id)).collect();
     if !out_of_turn.is_empty() || changed.is_empty() {
         let tasks = out_of_turn;
         return Err(CommitRefusal::NotInTurn { tasks }.into());
     }
-    if let SliceChange::GoOn { beside } = turned {
-        let held =
-            workers().map(|held| (held.task.id, held.task.node_id, held.task.gpus.as_slice()));
+    if let Action::Continue { beside, .. } = action {
+        let held = workers
+            .iter()
+            .map(|task| (task.id, task.node_id, task.gpus.as_slice()));
         let lane = match beside {
             None => GpuSlot::Holder,
             Some(_) => GpuSlot::Guest,

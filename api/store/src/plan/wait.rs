@@ -1,11 +1,11 @@
 //! Wait reasons of a plan, written together, because they are most steps of a busy cluster.
 
-use super::CommitAction;
 use super::draft::JobDraft;
 use crate::error::StoreError;
 use crate::event::NewEvent;
 use crate::int_convert::signed;
 use muster_model::id::JobId;
+use muster_model::plan::Action;
 use muster_model::wait::Waiting;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -30,14 +30,10 @@ pub(super) async fn write(
         if draft.waiting.as_ref() == Some(waiting) {
             continue;
         }
-        draft
-            .apply(
-                &CommitAction::Wait {
-                    waiting: waiting.clone(),
-                },
-                now,
-            )
-            .expect("the job may wait");
+        let wait = Action::Wait {
+            waiting: waiting.clone(),
+        };
+        draft.apply(&wait, now).expect("the job may wait");
         waited.events.append(&mut draft.events);
         waited.jobs.push(draft.id);
         ids.push(draft.id.0);

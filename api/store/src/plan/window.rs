@@ -6,7 +6,8 @@
 
 use crate::error::StoreError;
 use crate::int_convert::{unsigned, unsigned32};
-use muster_model::id::{JobId, TenantId};
+use muster_model::id::TenantId;
+use muster_model::plan::StaleWait;
 use sqlx::{Executor as _, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
@@ -32,9 +33,8 @@ pub struct JobsOutsideWindow {
     pub considered: u32,
     /// Number of the tenant's other queued jobs, as last counted.
     pub jobs: u32,
-    /// Some of these jobs whose wait reason does not say yet that they are left out, with their
-    /// revisions.
-    pub untold: Vec<(JobId, u64)>,
+    /// Some of these jobs whose wait reason does not say yet that they are left out.
+    pub untold: Vec<StaleWait>,
 }
 
 /// State of the queue that is kept between rounds.
@@ -257,7 +257,7 @@ async fn untold(
     considered: &BTreeSet<Uuid>,
     most: usize,
     now: OffsetDateTime,
-) -> Result<Vec<(JobId, u64)>, StoreError> {
+) -> Result<Vec<StaleWait>, StoreError> {
     if most == 0 {
         return Ok(Vec::new());
     }
@@ -276,7 +276,10 @@ async fn untold(
     .fetch_all(conn)
     .await?;
     let untold = rows.into_iter().filter(|row| !considered.contains(&row.id));
-    let untold = untold.map(|row| (row.id.into(), unsigned(row.revision)));
+    let untold = untold.map(|row| StaleWait {
+        job: row.id.into(),
+        revision: unsigned(row.revision),
+    });
     Ok(untold.take(most).collect())
 }
 

@@ -4,9 +4,10 @@ use crate::world::{World, at};
 use muster_model::assignment::Observed;
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
+use muster_model::plan::Action;
 use muster_model::task::Outcome;
 use muster_store::event::{self, EventFilter};
-use muster_store::plan::{self, CommitAction};
+use muster_store::plan;
 use muster_store::{fault, pool, tenant_scope};
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -72,7 +73,7 @@ async fn program_blocked_by_the_driver_is_charged_to_its_gpu_once() -> anyhow::R
     let (chief, shard) = world.start(job, 0, &[2], 1).await?;
     let up = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, CommitAction::Up, 3).await?;
+    world.step(job, 1, Action::Up, 3).await?;
     let outcome = Outcome::lost_by_driver("cuCheckpointProcessRestore: 999".to_owned());
     let gone = Observed::Gone {
         outcome: outcome.clone(),

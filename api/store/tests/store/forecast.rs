@@ -5,11 +5,11 @@ use muster_model::assignment::Observed;
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
 use muster_model::job::AfterStop;
+use muster_model::plan::Action;
 use muster_store::forecast::{
     ForecastCoverage, IntervalCoverage, NewForecast, SimulatedForecast, around_s, insert, outcomes,
     prune, start_outcomes, tally,
 };
-use muster_store::plan::CommitAction;
 use muster_store::{job, pool};
 
 fn made(made_s: u64, finish: Option<(u64, u64, u64)>) -> Forecast {
@@ -48,12 +48,12 @@ async fn run_to_its_end(world: &World, job: JobId) -> anyhow::Result<()> {
     let (chief, shard) = world.start(job, 0, &[0], 10).await?;
     let running = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(1, &running, 11).await?;
-    world.step(job, 1, CommitAction::Up, 12).await?;
+    world.step(job, 1, Action::Up, 12).await?;
     world.step(job, 1, stop(AfterStop::Succeed), 100).await?;
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 109)
         .await?;
-    world.step(job, 1, CommitAction::Release, 110).await?;
+    world.step(job, 1, Action::Release, 110).await?;
     Ok(())
 }
 

@@ -6,9 +6,9 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
+use muster_model::plan::Action;
 use muster_store::event::EventFilter;
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter};
-use muster_store::plan::CommitAction;
 use muster_store::task::{self, Revisions};
 use muster_store::{event, job, log, plan, pool};
 
@@ -171,7 +171,7 @@ async fn cancel_is_final_and_an_ended_job_accepts_no_intent() -> anyhow::Result<
     };
     assert_eq!(want(Intent::Run).await?, refused);
     assert_eq!(want(Intent::Cancel).await?, IntentOutcome::Unchanged);
-    world.step(job_id, 0, CommitAction::Cancel, 2).await?;
+    world.step(job_id, 0, Action::Cancel, 2).await?;
     assert!(matches!(
         want(Intent::Cancel).await?,
         IntentOutcome::Refused {
@@ -225,7 +225,7 @@ async fn ended_job_can_be_deleted_and_its_history_stays() -> anyhow::Result<()> 
     world
         .observe(1, &[(chief, gone.clone()), (shard, gone)], 3)
         .await?;
-    world.step(job_id, 1, CommitAction::Release, 4).await?;
+    world.step(job_id, 1, Action::Release, 4).await?;
     let row = world.job(job_id).await?;
     assert_eq!(
         (row.job.state, row.model_path),
@@ -270,8 +270,8 @@ async fn tasks_are_listed_of_the_present_or_of_all_revisions() -> anyhow::Result
     world
         .observe(1, &[(chief, gone.clone()), (shard, gone)], 3)
         .await?;
-    world.step(job_id, 1, CommitAction::Release, 4).await?;
-    world.step(job_id, 1, CommitAction::Resume, 5).await?;
+    world.step(job_id, 1, Action::Release, 4).await?;
+    world.step(job_id, 1, Action::Resume, 5).await?;
     world.start(job_id, 1, &[1, 2], 6).await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let current = task::list(&mut tx, job_id, Revisions::Current).await?;

@@ -3,10 +3,10 @@
 use crate::study::created;
 use crate::world::{World, at, id, spec};
 use muster_model::id::{JobId, TenantId, TokenId};
+use muster_model::plan::Action;
 use muster_model::tenant::{Access, LimitsSet, LimitsUse};
 use muster_store::job::{self, NewJob};
 use muster_store::limit::{self, TenantLimitExceeded};
-use muster_store::plan::CommitAction;
 use muster_store::token::{self, NewTokenRecord};
 use muster_store::{StoreError, edit, pool, tenant_scope};
 
@@ -88,7 +88,7 @@ async fn ended_job_frees_its_place_within_the_limit() -> anyhow::Result<()> {
     let refused = job::insert(&mut tx, &new(&world, "second"), at(1)).await;
     assert_eq!(exceeded(refused).used, 1);
     drop(tx);
-    world.step(first, 0, CommitAction::Cancel, 2).await?;
+    world.step(first, 0, Action::Cancel, 2).await?;
     assert_eq!(used(&world, world.red).await?, LimitsUse::default());
     submit(&world, "second").await?;
     Ok(())
@@ -117,7 +117,7 @@ async fn bytes_of_documents_are_limited_and_follow_edits() -> anyhow::Result<()>
     tx.commit().await?;
     let counted = used(&world, world.red).await?.open_job_bytes;
     assert_eq!(counted, limit::document_bytes(&longer));
-    world.step(first, 0, CommitAction::Cancel, 3).await?;
+    world.step(first, 0, Action::Cancel, 3).await?;
     assert_eq!(used(&world, world.red).await?.open_job_bytes, 0);
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Nodes: sessions, loss and return.
 
-use crate::world::{World, at, gone, id, slots, start};
+use crate::world::{World, at, gone, id, ids_of, plan_of, slots, start};
 use muster_model::assignment::Observed;
 use muster_model::id::NodeId;
 use muster_model::node::{Closed, Excluded, Node, NodeState, Notice};
+use muster_model::plan::JobDecision;
 use muster_model::task::{Outcome, TaskState};
 use muster_store::event::EventFilter;
-use muster_store::plan::{CommitRefusal, CommitStep};
+use muster_store::plan::CommitRefusal;
 use muster_store::{assignment, event, fault, node, pool, tenant_scope};
 use std::time::Duration;
 
@@ -85,8 +86,8 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
         == TaskState::Released {
             outcome: Outcome::NodeLost
         }));
-    let late = CommitStep {
-        job_id: world.submit("late").await?,
+    let late = JobDecision {
+        job: world.submit("late").await?,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
@@ -154,13 +155,15 @@ async fn heartbeat_changes_the_node_if_the_clock_is_set_back() -> anyhow::Result
 async fn concurrent_loss_and_start_leave_no_task_on_a_lost_node() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("race").await?;
-    let steps = [CommitStep {
-        job_id: job,
+    let steps = [JobDecision {
+        job,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     }];
     let mut starting = pool::begin(&world.scheduler).await?;
-    let outcome = muster_store::plan::commit(&mut starting, &steps, at(100)).await?;
+    let plan = plan_of(&steps);
+    let ids = ids_of(&plan);
+    let outcome = muster_store::plan::commit(&mut starting, &plan, &ids, at(100)).await?;
     assert_eq!(outcome.applied, [job]);
     let losing = async {
         let mut tx = pool::begin(&world.scheduler).await?;
@@ -249,8 +252,8 @@ async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
         "uncordoning frees no disk"
     );
     let job = world.submit("where").await?;
-    let step = CommitStep {
-        job_id: job,
+    let step = JobDecision {
+        job,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
@@ -309,8 +312,8 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
     let job = world.submit("where").await?;
     let refused = world
         .commit(
-            &[CommitStep {
-                job_id: job,
+            &[JobDecision {
+                job,
                 expected_revision: 0,
                 action: start(world.tasks(&[0])),
             }],

@@ -4,19 +4,20 @@ use crate::world::{World, at, sample, start};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
 use muster_model::packing::{Hurt, UsageReport};
+use muster_model::plan::{Action, JobDecision, PlannedTask};
 use muster_model::task::{Outcome, TaskState};
-use muster_store::plan::{CommitAction, CommitRefusal, CommitStep, NewTask};
+use muster_store::plan::CommitRefusal;
 use muster_store::task::{self, Revisions};
 use muster_store::{node, packing, pool};
 
-fn suspend() -> CommitAction {
-    CommitAction::Suspend {
+fn suspend() -> Action {
+    Action::Suspend {
         why: "its slice is over".to_owned(),
     }
 }
 
-fn go_on(beside: Option<JobId>) -> CommitAction {
-    CommitAction::Continue {
+fn go_on(beside: Option<JobId>) -> Action {
+    Action::Continue {
         why: "both are faster".to_owned(),
         beside,
         lent: false,
@@ -37,11 +38,10 @@ fn gone() -> Observed {
 /// Starts a job of one worker on the first slot.
 async fn one(world: &World, name: &str, at: u64) -> anyhow::Result<(JobId, TaskId)> {
     let job = world.submit(name).await?;
-    let worker: Vec<NewTask> = world.tasks(&[0]).into_iter().take(1).collect();
-    let task = worker[0].id;
-    world.step(job, 0, start(worker), at).await?;
+    let worker: Vec<PlannedTask> = world.tasks(&[0]).into_iter().take(1).collect();
+    let task = world.step(job, 0, start(worker), at).await?[0];
     world.observe(1, &[(task, Observed::Running)], at).await?;
-    world.step(job, 1, CommitAction::Up, at).await?;
+    world.step(job, 1, Action::Up, at).await?;
     Ok((job, task))
 }
 
@@ -51,8 +51,8 @@ async fn refused(
     beside: JobId,
     at: u64,
 ) -> anyhow::Result<CommitRefusal> {
-    let step = CommitStep {
-        job_id: job,
+    let step = JobDecision {
+        job,
         expected_revision: 1,
         action: go_on(Some(beside)),
     };
@@ -125,8 +125,8 @@ async fn guest_becomes_holder_when_its_host_ends() -> anyhow::Result<()> {
     assert!(loaded.guests.is_empty(), "it is nobody's guest");
     assert_eq!(loaded.tasks[0].state, TaskState::Running);
     let rival = world.submit("rival").await?;
-    let step = CommitStep {
-        job_id: rival,
+    let step = JobDecision {
+        job: rival,
         expected_revision: 0,
         action: start(world.tasks(&[0]).into_iter().take(1).collect()),
     };
@@ -277,9 +277,9 @@ impl Waiter {
         Ok(())
     }
 
-    fn go_on(&self, host: JobId) -> [CommitStep; 1] {
-        [CommitStep {
-            job_id: self.job,
+    fn go_on(&self, host: JobId) -> [JobDecision; 1] {
+        [JobDecision {
+            job: self.job,
             expected_revision: 1,
             action: go_on(Some(host)),
         }]

@@ -1,13 +1,14 @@
 //! Rounds: their snapshots and the commits of their plans.
 
-use crate::world::{World, at, gone, id, slots, start, stop};
+use crate::world::{World, at, gone, id, ids_of, plan_of, slots, start, stop};
 use muster_model::assignment::Observed;
 use muster_model::event::Event;
 use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
+use muster_model::plan::{Action, JobDecision};
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Wait, Waiting};
 use muster_store::event::EventFilter;
-use muster_store::plan::{CommitAction, CommitRefusal, CommitStep};
+use muster_store::plan::CommitRefusal;
 use muster_store::{assignment, event, node, plan, pool};
 use std::time::Duration;
 
@@ -22,10 +23,10 @@ async fn commit_and_node_loss_lock_nodes_in_one_order() -> anyhow::Result<()> {
     let (first, second) = (world.submit("first").await?, world.submit("second").await?);
     let mut on_later = world.tasks(&[0]);
     for task in &mut on_later {
-        task.node_id = later.id;
+        task.node = later.id;
     }
-    let starts = |job_id, tasks| CommitStep {
-        job_id,
+    let starts = |job_id, tasks| JobDecision {
+        job: job_id,
         expected_revision: 0,
         action: start(tasks),
     };
@@ -35,7 +36,8 @@ async fn commit_and_node_loss_lock_nodes_in_one_order() -> anyhow::Result<()> {
     locked(&mut losing, "node-a").await?;
     let mut round = pool::begin(&world.scheduler).await?;
     let mut committing = tokio::spawn(async move {
-        let outcome = plan::commit(&mut round, &steps, at(2)).await?;
+        let plan = plan_of(&steps);
+        let outcome = plan::commit(&mut round, &plan, &ids_of(&plan), at(2)).await?;
         round.commit().await?;
         anyhow::Ok(outcome)
     });
@@ -93,7 +95,7 @@ async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
         )
         .await?;
     assert!(due.round_due);
-    world.step(job, 1, CommitAction::Up, 13).await?;
+    world.step(job, 1, Action::Up, 13).await?;
     let row = world.job(job).await?;
     assert_eq!(
         (row.workers, row.ps_shards, row.job.started_at),
@@ -115,10 +117,10 @@ async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
     );
     let early = world
         .commit(
-            &[CommitStep {
-                job_id: job,
+            &[JobDecision {
+                job,
                 expected_revision: 1,
-                action: CommitAction::Release,
+                action: Action::Release,
             }],
             24,
         )
@@ -130,7 +132,7 @@ async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 25)
         .await?;
-    world.step(job, 1, CommitAction::Release, 26).await?;
+    world.step(job, 1, Action::Release, 26).await?;
     let row = world.job(job).await?;
     assert_eq!(
         (row.job.state, row.job.finished_at),
@@ -186,8 +188,8 @@ async fn second_commit_for_a_revision_is_a_conflict() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("twice").await?;
     let steps = |gpu| {
-        [CommitStep {
-            job_id: job,
+        [JobDecision {
+            job,
             expected_revision: 0,
             action: start(world.tasks(&[gpu])),
         }]
@@ -217,13 +219,13 @@ async fn held_slot_is_refused_and_the_job_unchanged() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (first, second) = (world.submit("first").await?, world.submit("second").await?);
     let steps = [
-        CommitStep {
-            job_id: first,
+        JobDecision {
+            job: first,
             expected_revision: 0,
             action: start(world.tasks(&[0, 1])),
         },
-        CommitStep {
-            job_id: second,
+        JobDecision {
+            job: second,
             expected_revision: 0,
             action: start(world.tasks(&[2, 1])),
         },
@@ -266,8 +268,8 @@ async fn slot_is_free_only_after_its_task_is_reported_gone() -> anyhow::Result<(
             2,
         )
         .await?;
-    let take = || CommitStep {
-        job_id: second,
+    let take = || JobDecision {
+        job: second,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
@@ -300,16 +302,13 @@ async fn steps_of_one_job_are_applied_in_order_and_all_or_none() -> anyhow::Resu
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 3)
         .await?;
-    let step = |action| CommitStep {
-        job_id: job,
+    let step = |action| JobDecision {
+        job,
         expected_revision: 1,
         action,
     };
     let refused = world
-        .commit(
-            &[step(CommitAction::Release), step(CommitAction::Resume)],
-            4,
-        )
+        .commit(&[step(Action::Release), step(Action::Resume)], 4)
         .await?;
     assert!(matches!(
         refused.conflicts[0].why,
@@ -318,10 +317,7 @@ async fn steps_of_one_job_are_applied_in_order_and_all_or_none() -> anyhow::Resu
     assert_eq!(world.job(job).await?.job.state.phase(), JobPhase::Stopping);
     let outcome = world
         .commit(
-            &[
-                step(CommitAction::Release),
-                step(start(world.tasks(&[1, 2]))),
-            ],
+            &[step(Action::Release), step(start(world.tasks(&[1, 2])))],
             5,
         )
         .await?;
@@ -342,11 +338,11 @@ async fn charged_stop_counts_a_failure_and_delays_the_start() -> anyhow::Result<
     let then = AfterStop::Requeue {
         cause: RequeueCause::TaskFailed,
     };
-    let action = CommitAction::Stop {
+    let action = Action::Stop {
         then,
         why: "worker-0 failed".to_owned(),
         charge: muster_model::job::Charge::Failure,
-        not_before: Some(at(60)),
+        not_before_ms: Some(1_800_000_060_000),
     };
     world.step(job, 1, action, 2).await?;
     let loaded = world.loaded(job, 3).await?;
@@ -372,10 +368,10 @@ async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
             smallest_change: None,
             position,
         };
-        CommitStep {
-            job_id: job,
+        JobDecision {
+            job,
             expected_revision: 0,
-            action: CommitAction::Wait { waiting },
+            action: Action::Wait { waiting },
         }
     };
     assert_eq!(world.commit(&[wait(2, 1)], 1).await?.applied, [job]);
@@ -406,7 +402,7 @@ async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
     drop(tx);
 
     world.start(job, 0, &[0], 4).await?;
-    let step = CommitStep {
+    let step = JobDecision {
         expected_revision: 1,
         ..wait(1, 1)
     };
@@ -425,9 +421,9 @@ async fn drained_lost_or_unknown_node_accepts_no_start() -> anyhow::Result<()> {
     let job = world.submit("where").await?;
     let start_on = |node| {
         let mut tasks = world.tasks(&[0]);
-        tasks[0].node_id = node;
-        CommitStep {
-            job_id: job,
+        tasks[0].node = node;
+        JobDecision {
+            job,
             expected_revision: 0,
             action: start(tasks),
         }
@@ -550,7 +546,7 @@ async fn cancelled_start_and_second_stop_keep_the_stronger_end() -> anyhow::Resu
     world
         .observe(1, &[(chief, never.clone()), (shard, never)], 4)
         .await?;
-    world.step(job, 1, CommitAction::Release, 5).await?;
+    world.step(job, 1, Action::Release, 5).await?;
     assert_eq!(world.job(job).await?.job.state, JobState::Cancelled);
     let mut tx = pool::begin_snapshot(&world.scheduler).await?;
     assert_eq!(

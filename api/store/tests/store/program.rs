@@ -5,11 +5,11 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, RequeueCause};
+use muster_model::plan::Action;
 use muster_model::spec::JobSpec;
 use muster_store::duration_history::{self, JobDuration};
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
-use muster_store::plan::CommitAction;
 use muster_store::{event, job, pool};
 
 fn program(name: &str, seconds: u32) -> JobSpec {
@@ -47,7 +47,7 @@ async fn run(
     let revision = revision + 1;
     let both = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(revision, &both, up).await?;
-    world.step(job, revision, CommitAction::Up, up).await?;
+    world.step(job, revision, Action::Up, up).await?;
     if let Some(first) = steps.first() {
         let from_step = if revision == 1 { 0 } else { first - 1 };
         world
@@ -64,7 +64,8 @@ async fn run(
     world
         .observe(revision, &[(chief, gone(0)), (shard, gone(0))], end)
         .await?;
-    world.step(job, revision, CommitAction::Release, end).await
+    world.step(job, revision, Action::Release, end).await?;
+    Ok(())
 }
 
 fn requeue() -> AfterStop {

@@ -1,10 +1,11 @@
 //! Long queues: the loaded window, and the number of rows that load and commit read.
 
-use crate::world::{World, at, start};
+use crate::world::{World, at, plan_of, start};
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::job::{AfterStop, JobState, RequeueCause};
+use muster_model::plan::{Action, JobDecision, RemainderWait, RoundPlan};
 use muster_model::wait::{Wait, Waiting};
-use muster_store::plan::{CommitAction, CommitOutcome, CommitStep, Loaded, Loader};
+use muster_store::plan::{CommitOutcome, Loaded, Loader, PlanIds};
 use muster_store::pool::{self, Transaction};
 use muster_store::{edit, plan};
 use serde_json::{Value, json};
@@ -104,24 +105,20 @@ impl World {
 
     /// Informs jobs that they are left out, as a round does.
     async fn tell_behind(&self, loaded: &Loaded, seconds: u64) -> anyhow::Result<CommitOutcome> {
-        let steps: Vec<CommitStep> = loaded.left_out.iter().flat_map(behind).collect();
-        self.commit(&steps, seconds).await
+        let plan = RoundPlan {
+            behind: loaded.left_out.iter().map(behind).collect(),
+            ..RoundPlan::default()
+        };
+        self.commit_plan(&plan, &PlanIds::default(), seconds).await
     }
 }
 
-fn behind(left_out: &plan::JobsOutsideWindow) -> Vec<CommitStep> {
-    let why = Wait::BehindEarlierJobs {
-        considered: left_out.considered,
-    };
-    let untold = left_out.untold.iter();
-    let step = |&(job_id, expected_revision)| CommitStep {
-        job_id,
-        expected_revision,
-        action: CommitAction::Wait {
-            waiting: waiting(why.clone()),
-        },
-    };
-    untold.map(step).collect()
+fn behind(left_out: &plan::JobsOutsideWindow) -> RemainderWait {
+    let considered = left_out.considered;
+    RemainderWait {
+        waiting: waiting(Wait::BehindEarlierJobs { considered }),
+        jobs: left_out.untold.clone(),
+    }
 }
 
 fn ids(loaded: &Loaded) -> BTreeSet<JobId> {
@@ -202,7 +199,11 @@ async fn left_out_jobs_get_their_wait_reason_once() -> anyhow::Result<()> {
         .await?;
     let loaded = world.load(&mut loader, 110).await?;
     assert!(ids(&loaded).contains(&numbered(FIRST + 699)));
-    assert_eq!(loaded.left_out[0].untold, [(numbered(FIRST + 99), 0)]);
+    let displaced = StaleWait {
+        job: numbered(FIRST + 99),
+        revision: 0,
+    };
+    assert_eq!(loaded.left_out[0].untold, [displaced]);
     Ok(())
 }
 
@@ -222,7 +223,7 @@ async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Resu
     let seen = [chief, shard].map(|task| (task, crate::world::gone(1)));
     world.observe(1, &seen, 12).await?;
     world
-        .step(numbered(comes_back), 1, CommitAction::Release, 13)
+        .step(numbered(comes_back), 1, Action::Release, 13)
         .await?;
     world.as_owner("update job set not_before = submitted_at + interval '1 year' where id = lpad(to_hex(1000152), 32, '0')::uuid").await?;
     world
@@ -230,9 +231,7 @@ async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Resu
             "update job set intent = 'cancel' where id = lpad(to_hex(1000153), 32, '0')::uuid",
         )
         .await?;
-    world
-        .step(numbered(paused), 0, CommitAction::Hold, 14)
-        .await?;
+    world.step(numbered(paused), 0, Action::Hold, 14).await?;
     let loaded = world.load(&mut Loader::new(16), 100).await?;
     // A job that has started before comes first in its priority.
     let window = numbers([comes_back].into_iter().chain(FIRST..FIRST + 15));
@@ -331,16 +330,17 @@ async fn commit_reads_each_job_a_few_times_on_stale_statistics() -> anyhow::Resu
     const QUEUED: u32 = 7_000;
     let world = World::new().await?;
     burst(&world, QUEUED).await?;
-    let waits = (FIRST..FIRST + QUEUED).map(|number| CommitStep {
-        job_id: numbered(number),
+    let waits = (FIRST..FIRST + QUEUED).map(|number| JobDecision {
+        job: numbered(number),
         expected_revision: 0,
-        action: CommitAction::Wait {
+        action: Action::Wait {
             waiting: waiting(Wait::BehindEarlierJobs { considered: 1 }),
         },
     });
-    let waits: Vec<CommitStep> = waits.collect();
+    let waits: Vec<JobDecision> = waits.collect();
     let mut tx = pool::begin(&world.scheduler).await?;
-    let outcome = plan::commit(&mut tx, &waits, at(100)).await?;
+    let plan = plan_of(&waits);
+    let outcome = plan::commit(&mut tx, &plan, &PlanIds::default(), at(100)).await?;
     assert_eq!(outcome.applied.len(), QUEUED as usize);
     let read = rows_read(&mut tx).await?;
     assert!(
@@ -382,8 +382,8 @@ async fn documents_are_read_once_and_without_their_files() -> anyhow::Result<()>
     assert_eq!(retries(&world.load(&mut loader, 103).await?), [3, 5, 3]);
     world
         .commit(
-            &[CommitStep {
-                job_id: numbered(FIRST),
+            &[JobDecision {
+                job: numbered(FIRST),
                 expected_revision: 0,
                 action: start(world.tasks(&[0])),
             }],

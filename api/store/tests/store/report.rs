@@ -5,9 +5,10 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::checkpoint::Written;
 use muster_model::id::{JobId, TaskId};
 use muster_model::job::{AfterStop, RequeueCause};
+use muster_model::plan::Action;
 use muster_model::progress::{Evaluation, Split};
 use muster_store::event::EventFilter;
-use muster_store::plan::{CommitAction, JobFailureReport, JobFinishReport};
+use muster_store::plan::{JobFailureReport, JobFinishReport};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{checkpoint, event, log, pool, progress};
 
@@ -44,7 +45,7 @@ async fn running(world: &World) -> anyhow::Result<(JobId, TaskId, TaskId)> {
             2,
         )
         .await?;
-    world.step(job, 1, CommitAction::Up, 3).await?;
+    world.step(job, 1, Action::Up, 3).await?;
     Ok((job, chief, shard))
 }
 
@@ -68,7 +69,7 @@ async fn restart(
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 11)
         .await?;
-    world.step(job, 1, CommitAction::Release, 12).await?;
+    world.step(job, 1, Action::Release, 12).await?;
     world.start(job, 1, &[1], 13).await
 }
 
@@ -464,7 +465,7 @@ async fn crash_counts_lost_steps_once_and_no_stop_time() -> anyhow::Result<()> {
         world.step(job, revision, stop(fails), 20).await?;
         let ends: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, gone(1))).collect();
         world.observe(revision, &ends, 20).await?;
-        world.step(job, revision, CommitAction::Release, 20).await?;
+        world.step(job, revision, Action::Release, 20).await?;
         let (chief, _) = world
             .start(job, revision, &[u32::try_from(revision)?], 21)
             .await?;
@@ -481,7 +482,7 @@ async fn crash_counts_lost_steps_once_and_no_stop_time() -> anyhow::Result<()> {
                 23,
             )
             .await?;
-        world.step(job, revision + 1, CommitAction::Up, 24).await?;
+        world.step(job, revision + 1, Action::Up, 24).await?;
     }
     let restarts = world.loaded(job, 30).await?.restarts;
     assert_eq!((restarts.resumed, restarts.lost_steps), (2, 20.0));
@@ -503,7 +504,7 @@ async fn training_time_is_summed_over_revisions_without_waiting() -> anyhow::Res
             30,
         )
         .await?;
-    world.step(job, 2, CommitAction::Up, 30).await?;
+    world.step(job, 2, Action::Up, 30).await?;
     assert!((world.loaded(job, 35).await?.trained_s - 12.0).abs() < 1e-9);
     Ok(())
 }

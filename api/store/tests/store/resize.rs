@@ -4,24 +4,25 @@ use crate::world::{World, at, gone, id, sample, start, stop};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
 use muster_model::job::{AfterStop, Charge, JobPhase, RequeueCause};
+use muster_model::plan::{Action, JobDecision, PlannedTask};
 use muster_model::task::{Outcome, Role};
-use muster_store::plan::{CommitAction, CommitRefusal, CommitStep, NewTask};
+use muster_store::plan::CommitRefusal;
 use muster_store::{assignment, plan, pool};
 
 /// Starts a job with two workers and a shard. Returns rank 0, rank 1 and the shard.
 async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
     let job = world.submit("elastic").await?;
     let tasks = world.tasks(&[0, 1]);
-    let ids = [tasks[0].id, tasks[1].id, tasks[2].id];
-    world.step(job, 0, start(tasks), 1).await?;
+    let ids = world.step(job, 0, start(tasks), 1).await?;
+    let ids = <[TaskId; 3]>::try_from(ids).expect("two workers and a shard");
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, CommitAction::Up, 3).await?;
+    world.step(job, 1, Action::Up, 3).await?;
     Ok((job, ids))
 }
 
-fn resize(leave: &[TaskId], join: Vec<NewTask>) -> CommitAction {
-    CommitAction::Resize {
+fn resize(leave: &[TaskId], join: Vec<PlannedTask>) -> Action {
+    Action::Resize {
         leave: leave.to_vec(),
         join,
         why: "others gain more".to_owned(),
@@ -29,11 +30,10 @@ fn resize(leave: &[TaskId], join: Vec<NewTask>) -> CommitAction {
     }
 }
 
-fn worker(world: &World, rank: u32, gpu: u32) -> NewTask {
-    NewTask {
-        id: id(),
+fn worker(world: &World, rank: u32, gpu: u32) -> PlannedTask {
+    PlannedTask {
         role: Role::Worker { rank },
-        node_id: world.node,
+        node: world.node,
         gpus: vec![gpu],
     }
 }
@@ -48,10 +48,9 @@ async fn resized_job_keeps_tasks_and_gpus_of_leaving_ones_are_held() -> anyhow::
     };
     let before = load().await?;
     let newcomer = worker(&world, 2, 3);
-    let joins = newcomer.id;
-    world
+    let joins = world
         .step(job, 1, resize(&[other], vec![newcomer]), 10)
-        .await?;
+        .await?[0];
 
     let loaded = world.loaded(job, 11).await?;
     assert_eq!(
@@ -76,8 +75,8 @@ async fn resized_job_keeps_tasks_and_gpus_of_leaving_ones_are_held() -> anyhow::
     }
 
     let rival = world.submit("rival").await?;
-    let on_held = CommitStep {
-        job_id: rival,
+    let on_held = JobDecision {
+        job: rival,
         expected_revision: 0,
         action: start(world.tasks(&[1])),
     };
@@ -99,16 +98,14 @@ async fn leaving_shard_is_stopped_only_with_its_job() -> anyhow::Result<()> {
         let mut tx = pool::begin(&world.scheduler).await?;
         Ok(assignment::load(&mut tx, world.node, 500).await?)
     };
-    let newcomer = NewTask {
-        id: id(),
+    let newcomer = PlannedTask {
         role: Role::PsShard { index: 1 },
-        node_id: world.node,
+        node: world.node,
         gpus: Vec::new(),
     };
-    let joins = newcomer.id;
-    world
+    let joins = world
         .step(job, 1, resize(&[shard], vec![newcomer]), 10)
-        .await?;
+        .await?[0];
     let moving = load().await?;
     assert_eq!(moving.tasks.len(), 4);
     for task in &moving.tasks {
@@ -139,20 +136,19 @@ async fn refused_growth_is_counted_until_a_task_joins() -> anyhow::Result<()> {
     };
     for times in 1..=2 {
         let newcomer = worker(&world, 2, 3);
-        let joins = newcomer.id;
         let revision = u64::from(times) * 2;
         let (grows, at_s) = (resize(&[], vec![newcomer]), 10 * revision);
-        world.step(job, revision - 1, grows, at_s).await?;
+        let joins = world.step(job, revision - 1, grows, at_s).await?[0];
         // A running task of another role does not reset the count.
         let reported = [(shard, Observed::Running), (joins, refused.clone())];
         world.observe(revision, &reported, at_s + 1).await?;
-        let CommitAction::Resize {
+        let Action::Resize {
             leave, join, why, ..
         } = resize(&[joins], Vec::new())
         else {
             unreachable!("it is one")
         };
-        let without = CommitAction::Resize {
+        let without = Action::Resize {
             leave,
             join,
             why,
@@ -164,8 +160,7 @@ async fn refused_growth_is_counted_until_a_task_joins() -> anyhow::Result<()> {
         assert_eq!(world.job(job).await?.put_off, times);
     }
     let newcomer = worker(&world, 2, 3);
-    let joins = newcomer.id;
-    world.step(job, 5, resize(&[], vec![newcomer]), 90).await?;
+    let joins = world.step(job, 5, resize(&[], vec![newcomer]), 90).await?[0];
     assert_eq!(world.loaded(job, 91).await?.put_off, 2, "it is not up yet");
     world.observe(6, &[(joins, Observed::Running)], 92).await?;
     assert_eq!(world.loaded(job, 93).await?.put_off, 0);
@@ -252,8 +247,8 @@ async fn inconsistent_resize_changes_nothing() -> anyhow::Result<()> {
         ),
     ];
     for (action, why) in refusals {
-        let step = CommitStep {
-            job_id: job,
+        let step = JobDecision {
+            job,
             expected_revision: 1,
             action,
         };
@@ -262,8 +257,8 @@ async fn inconsistent_resize_changes_nothing() -> anyhow::Result<()> {
         assert_eq!(world.loaded(job, 9).await?, before);
     }
     world.step(job, 1, stop(AfterStop::Pause), 20).await?;
-    let step = CommitStep {
-        job_id: job,
+    let step = JobDecision {
+        job,
         expected_revision: 1,
         action: resize(&[other], Vec::new()),
     };

@@ -5,18 +5,19 @@ use crate::world::{World, start};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::job::JobPhase;
+use muster_model::plan::{Action, JobDecision};
 use muster_model::task::TaskState;
-use muster_store::plan::{CommitAction, CommitRefusal, CommitStep};
+use muster_store::plan::CommitRefusal;
 use muster_store::{assignment, pool};
 
-fn suspend() -> CommitAction {
-    CommitAction::Suspend {
+fn suspend() -> Action {
+    Action::Suspend {
         why: "its slice is over".to_owned(),
     }
 }
 
-fn go_on() -> CommitAction {
-    CommitAction::Continue {
+fn go_on() -> Action {
+    Action::Continue {
         why: "its time slice begins".to_owned(),
         beside: None,
         lent: false,
@@ -33,10 +34,9 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
     let world = World::new().await?;
     let job = world.submit("first").await?;
     let tasks = world.tasks(&[0, 1]);
-    let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
-    world.step(job, 0, start(tasks), 1).await?;
-    let early = CommitStep {
-        job_id: job,
+    let ids = world.step(job, 0, start(tasks), 1).await?;
+    let early = JobDecision {
+        job,
         expected_revision: 1,
         action: suspend(),
     };
@@ -47,7 +47,7 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
     );
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, CommitAction::Up, 3).await?;
+    world.step(job, 1, Action::Up, 3).await?;
 
     world.step(job, 1, suspend(), 10).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
@@ -59,12 +59,12 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
             .all(|task| task.peers.held_turn() == Some(1) && !task.stop)
     );
     let rival = world.submit("rival").await?;
-    let rival_start = CommitStep {
-        job_id: rival,
+    let rival_start = JobDecision {
+        job: rival,
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
-    let rivals = |step: &CommitStep| std::slice::from_ref(step).to_vec();
+    let rivals = |step: &JobDecision| std::slice::from_ref(step).to_vec();
     let refused = world.commit(&rivals(&rival_start), 11).await?;
     assert_eq!(
         refused.conflicts[0].why,
@@ -77,8 +77,8 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
         "another turn's"
     );
     assert!(world.tell(ids[0], 1, 1, &[stands(1)]).await?.round_due);
-    let half = CommitStep {
-        job_id: job,
+    let half = JobDecision {
+        job,
         expected_revision: 1,
         action: go_on(),
     };
@@ -129,12 +129,11 @@ async fn worker_runs_several_time_slices_on_one_gpu() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("first").await?;
     let tasks = world.tasks(&[0]);
-    let (ids, worker): (Vec<TaskId>, TaskId) =
-        (tasks.iter().map(|task| task.id).collect(), tasks[0].id);
-    world.step(job, 0, start(tasks), 1).await?;
+    let ids = world.step(job, 0, start(tasks), 1).await?;
+    let worker = ids[0];
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, CommitAction::Up, 3).await?;
+    world.step(job, 1, Action::Up, 3).await?;
     for turn in 0..3 {
         let at = 10 + 10 * turn;
         world.step(job, 1, suspend(), at).await?;

@@ -5,21 +5,21 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId};
 use muster_model::pace::{Doing, PaceReport, Suspect, Suspicion};
+use muster_model::plan::Action;
 use muster_model::task::Role;
 use muster_model::verdict::{Finding, Remedy, Verdict};
 use muster_store::event::{self, EventFilter};
-use muster_store::plan::CommitAction;
 use muster_store::pool;
 use muster_store::task;
 
 async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
     let job = world.submit("watched").await?;
     let tasks = world.tasks(&[0, 1]);
-    let ids = [tasks[0].id, tasks[1].id, tasks[2].id];
-    world.step(job, 0, start(tasks), 1).await?;
+    let ids = world.step(job, 0, start(tasks), 1).await?;
+    let ids = <[TaskId; 3]>::try_from(ids).expect("two workers and a shard");
     let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, CommitAction::Up, 3).await?;
+    world.step(job, 1, Action::Up, 3).await?;
     Ok((job, ids))
 }
 
@@ -57,7 +57,7 @@ async fn verdict_is_an_event_and_suspects_end_with_the_task_set() -> anyhow::Res
         of: Suspicion::Straggler,
         since_ms: 7,
     }];
-    let action = CommitAction::Suspect {
+    let action = Action::Suspect {
         suspects: suspects.clone(),
     };
     world.step(job, 1, action, 4).await?;
@@ -92,18 +92,18 @@ async fn verdict_is_an_event_and_suspects_end_with_the_task_set() -> anyhow::Res
         remedy: Remedy::LeftOut,
     };
     let steps = [
-        CommitAction::Judge {
+        Action::Judge {
             verdict: verdict.clone(),
         },
-        CommitAction::Resize {
+        Action::Resize {
             leave: vec![other],
             join: Vec::new(),
             why: verdict.to_string(),
             charge: muster_model::job::Charge::None,
         },
     ];
-    let steps = steps.map(|action| muster_store::plan::CommitStep {
-        job_id: job,
+    let steps = steps.map(|action| muster_model::plan::JobDecision {
+        job,
         expected_revision: 1,
         action,
     });

@@ -5,10 +5,10 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::checkpoint::Written;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId};
+use muster_model::plan::Action;
 use muster_model::progress::{Evaluation, Split};
 use muster_model::tenant::LimitsSet;
 use muster_store::event::EventFilter;
-use muster_store::plan::CommitAction;
 use muster_store::report::NodeReport;
 use muster_store::{checkpoint, event, limit, log, pool, progress, tenant_scope};
 
@@ -22,7 +22,7 @@ async fn limited(limits: LimitsSet) -> anyhow::Result<(World, JobId, TaskId)> {
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;
     let up = [(chief, Observed::Running), (shard, Observed::Running)];
     world.observe(1, &up, 2).await?;
-    world.step(job, 1, CommitAction::Up, 3).await?;
+    world.step(job, 1, Action::Up, 3).await?;
     Ok((world, job, chief))
 }
 

@@ -3,11 +3,12 @@
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId, UserId};
 use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::plan::{Action, JobDecision, PlannedTask, RoundPlan};
 use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::Tenant;
 use muster_store::job::{JobRow, NewJob};
-use muster_store::plan::{CommitAction, CommitOutcome, CommitStep, LoadedJob, NewTask};
+use muster_store::plan::{CommitOutcome, LoadedJob, PlanIds};
 use muster_store::pool::StorePool;
 use muster_store::report::{NodeReport, ReportOutcome, TaskEvents};
 use muster_store::user::User;
@@ -177,53 +178,59 @@ impl World {
 
     pub async fn commit(
         &self,
-        steps: &[CommitStep],
+        decisions: &[JobDecision],
+        seconds: u64,
+    ) -> anyhow::Result<CommitOutcome> {
+        let plan = plan_of(decisions);
+        self.commit_plan(&plan, &ids_of(&plan), seconds).await
+    }
+
+    pub async fn commit_plan(
+        &self,
+        plan: &RoundPlan,
+        ids: &PlanIds,
         seconds: u64,
     ) -> anyhow::Result<CommitOutcome> {
         let mut tx = pool::begin(&self.scheduler).await?;
-        let outcome = plan::commit(&mut tx, steps, at(seconds)).await?;
+        let outcome = plan::commit(&mut tx, plan, ids, at(seconds)).await?;
         tx.commit().await?;
         Ok(outcome)
     }
 
-    /// Commits one step, which must succeed.
+    /// Commits one action, which must succeed. Returns the ids of the tasks that it creates.
     pub async fn step(
         &self,
         job_id: JobId,
         expected_revision: u64,
-        action: CommitAction,
+        action: Action,
         seconds: u64,
-    ) -> anyhow::Result<()> {
-        let outcome = self
-            .commit(
-                &[CommitStep {
-                    job_id,
-                    expected_revision,
-                    action,
-                }],
-                seconds,
-            )
-            .await?;
+    ) -> anyhow::Result<Vec<TaskId>> {
+        let plan = plan_of(&[JobDecision {
+            job: job_id,
+            expected_revision,
+            action,
+        }]);
+        let ids = ids_of(&plan);
+        let outcome = self.commit_plan(&plan, &ids, seconds).await?;
         assert_eq!(outcome.conflicts, []);
-        Ok(())
+        let new = ids.revision(job_id);
+        Ok(new.map_or_else(Vec::new, |new| new.tasks.clone()))
     }
 
     /// Returns a worker on each of these slots and one PS shard without a slot. Rank 0 comes first,
     /// the shard last.
-    pub fn tasks(&self, gpus: &[u32]) -> Vec<NewTask> {
+    pub fn tasks(&self, gpus: &[u32]) -> Vec<PlannedTask> {
         let workers = gpus.iter().enumerate().map(|(rank, gpu)| {
             let rank = u32::try_from(rank).expect("few workers");
-            NewTask {
-                id: id(),
+            PlannedTask {
                 role: Role::Worker { rank },
-                node_id: self.node,
+                node: self.node,
                 gpus: vec![*gpu],
             }
         });
-        let shard = NewTask {
-            id: id(),
+        let shard = PlannedTask {
             role: Role::PsShard { index: 0 },
-            node_id: self.node,
+            node: self.node,
             gpus: Vec::new(),
         };
         workers.chain([shard]).collect()
@@ -238,9 +245,8 @@ impl World {
         seconds: u64,
     ) -> anyhow::Result<(TaskId, TaskId)> {
         let tasks = self.tasks(gpus);
-        let (chief, shard) = (tasks[0].id, tasks[tasks.len() - 1].id);
-        self.step(job, revision, start(tasks), seconds).await?;
-        Ok((chief, shard))
+        let ids = self.step(job, revision, start(tasks), seconds).await?;
+        Ok((ids[0], ids[ids.len() - 1]))
     }
 
     pub async fn report(&self, report: &NodeReport, seconds: u64) -> anyhow::Result<ReportOutcome> {
@@ -296,20 +302,30 @@ impl World {
     }
 }
 
-pub fn start(tasks: Vec<NewTask>) -> CommitAction {
-    CommitAction::Start {
+pub fn plan_of(decisions: &[JobDecision]) -> RoundPlan {
+    RoundPlan {
+        decisions: decisions.to_vec(),
+        ..RoundPlan::default()
+    }
+}
+
+pub fn ids_of(plan: &RoundPlan) -> PlanIds {
+    PlanIds::of(plan, id, || "5e".repeat(32))
+}
+
+pub fn start(tasks: Vec<PlannedTask>) -> Action {
+    Action::Start {
         tasks,
-        secret: "5e".repeat(32),
         why: "there is room".to_owned(),
         lent: false,
     }
 }
 
-pub fn stop(then: muster_model::job::AfterStop) -> CommitAction {
-    CommitAction::Stop {
+pub fn stop(then: muster_model::job::AfterStop) -> Action {
+    Action::Stop {
         then,
         why: "a test".to_owned(),
         charge: muster_model::job::Charge::None,
-        not_before: None,
+        not_before_ms: None,
     }
 }

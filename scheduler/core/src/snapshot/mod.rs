@@ -12,6 +12,7 @@ pub use job::{
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::node::is_part;
+pub use muster_model::plan::StaleWait;
 use serde::{Deserialize, Serialize};
 
 /// Consistent state of the cluster at one instant.
@@ -44,15 +45,6 @@ pub struct QueueRemainder {
     /// [`Wait::BehindEarlierJobs`](muster_model::wait::Wait::BehindEarlierJobs) yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<StaleWait>,
-}
-
-/// A job outside of the snapshot whose wait reason is out of date.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StaleWait {
-    pub job: JobId,
-    /// Revision of the job, for compare-and-set.
-    pub revision: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
