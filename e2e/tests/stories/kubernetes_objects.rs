@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// One valid object, and its invalid variants: path of a field, value, and expected output of
 /// kubectl besides the path.
 fn objects() -> (Value, Vec<[String; 3]>) {
-    let text = include_str!("../../api/operator/src/crd/objects.yaml");
+    let text = include_str!("../../../api/operator/src/crd/objects.yaml");
     let objects: Value = serde_norway::from_str(text).expect("YAML");
     let wrong = serde_json::from_value(objects["wrong"].clone());
     (objects["right"].clone(), wrong.expect("rows of three"))
@@ -58,9 +58,9 @@ async fn server_serves_custom_resources_and_names_wrong_fields() {
 #[tokio::test]
 async fn changed_definitions_can_be_applied_over_those_of_helm() {
     const UPGRADE: &str = "kubectl apply --server-side --force-conflicts -f charts/muster/crds";
-    assert!(include_str!("../../docs/kubernetes.md").contains(UPGRADE));
+    assert!(include_str!("../../../docs/kubernetes.md").contains(UPGRADE));
     let kubernetes = Kubernetes::start().await;
-    let carried = without_rules(include_str!("../../charts/muster/crds/muster.yaml"));
+    let carried = without_rules(include_str!("../../../charts/muster/crds/muster.yaml"));
     let by_helm = [
         "apply",
         "--server-side",
