@@ -3,7 +3,8 @@
 //!
 //! The caller decides whether a move repays its cost.
 
-use super::round_state::{PlannedJob, seconds_of};
+use super::planned_job::PlannedJob;
+use super::round_state::seconds_of;
 use crate::policy::Policy;
 
 /// Seconds without progress.

@@ -2,7 +2,8 @@
 
 use super::hysteresis::in_backoff;
 use super::in_place;
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use muster_model::job::RequeueCause;

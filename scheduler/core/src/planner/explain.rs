@@ -4,11 +4,12 @@
 
 use super::assumed_change::{could_start, would_start};
 use super::fixpoint::RoundFixpoint;
-use super::free::{Availability, FreeNode};
+use super::free::{Availability, FreeNode, gpus_of};
 use super::observations::{is_refused, refused_starts};
 use super::place::fits_empty;
-use super::round_state::{PlannedJob, RoundState};
-use super::scheduling_state::{QueueOrder, gpus_of};
+use super::planned_job::PlannedJob;
+use super::queue_order::QueueOrder;
+use super::round_state::RoundState;
 use super::unblocking_changes::{UnblockingChanges, never_could_start, turn, with_turn};
 use super::what_if::{WhatIfState, are_few, is_affordable};
 use crate::plan::{Action, RemainderWait};

@@ -6,6 +6,7 @@ use super::gang::GangShape;
 use crate::snapshot::SnapshotNode;
 use muster_model::node::is_part;
 use muster_model::spec::{PsShardResources, WorkerResources};
+use std::collections::BTreeMap;
 
 /// Free resources of a node; none if the node takes no tasks. GPUs are bit sets over their indices:
 /// an executor offers at most 64.
@@ -34,6 +35,9 @@ pub(crate) struct FreeNode {
     /// Free CPU and memory once stopping tasks have ended, minus promised amounts.
     pub later_room: HostCapacity,
 }
+
+/// Bit sets of GPUs by node.
+pub(crate) type NodeGpuMasks = BTreeMap<u32, u64>;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HostCapacity {
@@ -227,6 +231,16 @@ impl HostCapacity {
         (other.cpu_milli == 0 || self.cpu_milli >= other.cpu_milli)
             && (other.memory_bytes == 0 || self.memory_bytes >= other.memory_bytes)
     }
+}
+
+/// Total number of GPUs.
+pub(crate) fn gpus_of(holdings: &[Holding]) -> u32 {
+    holdings.iter().map(|held| held.gpus.count_ones()).sum()
+}
+
+/// Number of GPUs in the bit sets.
+pub(crate) fn count_gpus(gpus: &NodeGpuMasks) -> u32 {
+    gpus.values().map(|gpus| gpus.count_ones()).sum()
 }
 
 pub(crate) fn bits(gpus: &[u32]) -> u64 {

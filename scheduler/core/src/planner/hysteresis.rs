@@ -4,13 +4,12 @@
 //! This module holds predicates only; `policy_guard` asks the policy again.
 
 use super::cost;
-use super::free::bits;
-use super::round_state::{PlannedJob, RoundState, seconds_of};
+use super::planned_job::PlannedJob;
+use super::round_state::{RoundState, seconds_of};
 use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::policy::Policy;
 use crate::problem::{PolicyDecision, gpus_of};
-use crate::snapshot::SnapshotNode;
 use muster_model::job::Charge;
 
 /// Whether no earlier decision is in progress. A decision has its effect only when all jobs that
@@ -25,13 +24,6 @@ pub(crate) fn is_settled(round: &RoundState<'_>) -> bool {
         }
         SchedulingState::Queued | SchedulingState::Suspended => true,
     })
-}
-
-/// GPUs of a node that were released less than `grow_after_ms` ago, as a bit set.
-pub(crate) fn recently_released(node: &SnapshotNode, now_ms: i64, policy: &Policy) -> u64 {
-    let since_ms = now_ms.saturating_sub_unsigned(policy.grow_after_ms);
-    let just_now = node.freed.iter().filter(|freed| freed.at_ms > since_ms);
-    bits(&just_now.map(|freed| freed.gpu).collect::<Vec<_>>())
 }
 
 /// Whether a running job would grow into GPUs that were released a moment ago.

@@ -3,7 +3,7 @@
 //! This module changes no state. It computes the change, or finds that only a restart is possible.
 
 use super::free::{Availability, FreeNode, HostCapacity, indices};
-use super::round_state::PlannedJob;
+use super::planned_job::PlannedJob;
 use crate::plan::PlannedTask;
 use crate::problem::NodeAllocation;
 use crate::snapshot::{SnapshotNode, SnapshotTask};

@@ -5,12 +5,11 @@
 //! reservation is cancelled if one of its nodes takes no new tasks. The job then waits for a place
 //! like others.
 
-use super::free::{FreeNode, Holding};
+use super::free::{FreeNode, Holding, gpus_of};
 use super::gang::GangPlacement;
 use super::round_state::RoundState;
 use super::scaling_model::JobScaling;
-use super::scheduling_state::{SchedulingState, gpus_of};
-use super::time_slicing;
+use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::snapshot::SnapshotJob;
 use muster_model::id::NodeId;
@@ -140,7 +139,7 @@ impl RoundState<'_> {
         }
         self.remember(index);
         let was_charged = self.uninvite(index);
-        time_slicing::reclaim_lent(self, index);
+        self.undo_resumption(index);
         let now_ms = self.now_ms;
         // A trial only needs to know which jobs could start.
         let to = match &self.journal {

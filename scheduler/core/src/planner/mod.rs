@@ -5,7 +5,9 @@
 //!
 //! - `bad_nodes`: nodes that take no new tasks.
 //! - `observations`: facts to transitions.
-//! - `round_state`, `scaling_model`, `estimate_cache`: the snapshot as a dense problem.
+//! - `round_state`, `planned_job`, `scheduling_state`, `scaling_model`, `estimate_cache`: the
+//!   snapshot as a dense problem.
+//! - `queue_order`: the order of waiting jobs.
 //! - `evacuation`: jobs on drained nodes, lost PS shards.
 //! - `quota_enforcement`, `range_enforcement`: quotas and ranges that were changed while jobs run.
 //! - `straggler_detection`: hangs and stragglers.
@@ -36,7 +38,9 @@ mod observations;
 mod packing;
 mod passes;
 mod place;
+mod planned_job;
 mod policy_guard;
+mod queue_order;
 mod quota_enforcement;
 mod range_enforcement;
 mod report;

@@ -3,7 +3,8 @@
 
 use super::free::{Availability, FreeNode, HostCapacity};
 use super::gang::{self, GangShape, NodeTaskCounts};
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use crate::policies::place::{FreeNodeGpus, in_one_rack, tight};
 use crate::problem::NodeAllocation;
 use std::cmp::Reverse;

@@ -12,9 +12,10 @@
 use super::cost::begins_anew;
 use super::hysteresis::{grows_too_soon, in_cooldown, is_settled};
 use super::observations::done_workers;
+use super::queue_order::QueueOrder;
 use super::range_enforcement::is_outside;
 use super::round_state::RoundState;
-use super::scheduling_state::{QueueOrder, SchedulingState};
+use super::scheduling_state::SchedulingState;
 use crate::policies::prioritise_trials::prioritise_trials;
 use crate::problem::{NodeAllocation, PolicyDecision, gpus_of, nodes_of};
 use muster_model::id::JobId;

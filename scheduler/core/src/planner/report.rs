@@ -1,9 +1,11 @@
 //! The round's report as text, for users and for the record. No decision reads it.
 
 use super::fixpoint::RoundFixpoint;
+use super::free::gpus_of;
 use super::packing;
-use super::round_state::{PlannedJob, RoundState};
-use super::scheduling_state::{SchedulingState, gpus_of};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
+use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::problem::{SizeValue, gpus_of as parts_gpus};
 use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};

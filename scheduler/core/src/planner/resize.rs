@@ -2,14 +2,13 @@
 //!
 //! `in_place` decides which tasks are changed.
 
-use super::free::{Holding, bits};
+use super::free::{Holding, bits, gpus_of};
 use super::gang::add;
 use super::in_place::TaskSetChange;
-use super::round_state::{PlannedJob, RoundState, room_of};
-use super::scheduling_state::gpus_of;
+use super::planned_job::{PlannedJob, room_of};
+use super::round_state::RoundState;
 use crate::plan::Action;
-use crate::snapshot::{SnapshotJob, SnapshotTask};
-use muster_model::id::TaskId;
+use crate::snapshot::SnapshotTask;
 use muster_model::job::Charge;
 use muster_model::task::Role;
 
@@ -166,12 +165,4 @@ fn merged(before: Option<Action>, after: Action) -> Action {
         }
         (_, after) => after,
     }
-}
-
-/// Workers and shards of the present revision among the tasks in `leave`.
-pub(crate) fn gone(job: &SnapshotJob, leave: &[TaskId]) -> (u32, u32) {
-    let gone = || job.tasks.iter().filter(|task| leave.contains(&task.id));
-    let workers = gone().filter(|task| task.is_worker()).count();
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    (count(workers), count(gone().count() - workers))
 }

@@ -10,7 +10,8 @@ use super::free::{Availability, FreeNode, HostCapacity};
 use super::hysteresis::{in_cooldown, is_settled};
 use super::in_place;
 use super::place;
-use super::round_state::{PlannedJob, RoundState, seconds_of};
+use super::planned_job::PlannedJob;
+use super::round_state::{RoundState, seconds_of};
 use super::scheduling_state::SchedulingState;
 use muster_model::job::Intent;
 

@@ -10,7 +10,8 @@
 use super::cost;
 use super::free::{Availability, HostCapacity};
 use super::in_place::{self, TaskSetChange};
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::snapshot::{SnapshotJob, SnapshotNode, SnapshotTask};

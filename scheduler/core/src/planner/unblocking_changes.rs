@@ -4,10 +4,12 @@
 //! is proposed only within the waiting job's tenant.
 
 use super::fixpoint::RoundFixpoint;
-use super::free::Availability;
+use super::free::{Availability, gpus_of};
 use super::place;
-use super::round_state::{PlannedJob, RoundState};
-use super::scheduling_state::{QueueOrder, SchedulingState, gpus_of};
+use super::planned_job::PlannedJob;
+use super::queue_order::QueueOrder;
+use super::round_state::RoundState;
+use super::scheduling_state::SchedulingState;
 use muster_model::wait::{Change, Wait};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

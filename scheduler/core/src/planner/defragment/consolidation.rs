@@ -5,11 +5,11 @@ use super::{
     without,
 };
 use crate::planner::fixpoint::RoundFixpoint;
-use crate::planner::free::{Availability, FreeNode};
+use crate::planner::free::{Availability, FreeNode, gpus_of};
 use crate::planner::gang::{self, GangPlacement};
 use crate::planner::place;
-use crate::planner::round_state::{PlannedJob, RoundState};
-use crate::planner::scheduling_state::gpus_of;
+use crate::planner::planned_job::PlannedJob;
+use crate::planner::round_state::RoundState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Assumed speed of a job on several racks, relative to several nodes of one rack.

@@ -9,7 +9,7 @@ mod task_loss;
 
 use self::task_loss::{gone, hurt_beside_another, is_own_fault};
 pub(crate) use self::task_loss::{is_refused, refused_starts};
-use super::round_state::PlannedJob;
+use super::planned_job::PlannedJob;
 use crate::plan::Action;
 use crate::policy::Policy;
 use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};

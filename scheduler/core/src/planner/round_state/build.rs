@@ -2,24 +2,25 @@
 
 use super::dense::dense_node;
 use super::index::{NodeIndex, TenantIndex};
-use super::{PlannedJob, RoundState, room_of, seconds};
+use super::jobs_by_gpu::JobsByGpu;
+use super::packed_pairs::{PackedJob, PackedPairs};
+use super::{RoundState, seconds};
 use crate::plan::Action;
 use crate::planner::estimate_cache::EstimateCache;
-use crate::planner::free::{FreeNode, Holding, HostCapacity, bits};
+use crate::planner::free::{FreeNode, Holding, HostCapacity, NodeGpuMasks, bits, gpus_of};
 use crate::planner::gang::{GangShape, UnfitNodes, add};
-use crate::planner::hysteresis;
 use crate::planner::migration;
 use crate::planner::observations::{ObservedJob, apply_observations, done_workers};
-use crate::planner::packing::{self, PackedJob, PackedPairs};
-use crate::planner::resize::gone;
+use crate::planner::planned_job::{PlannedJob, room_of};
 use crate::planner::scaling_model::Kinds;
-use crate::planner::scheduling_state::{SchedulingState, gpus_of};
-use crate::planner::time_slicing;
+use crate::planner::scheduling_state::SchedulingState;
 use crate::policy::Policy;
 use crate::problem::{self, SchedulingProblem};
 use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};
-use muster_model::id::{StudyId, TenantId};
+use muster_model::id::{StudyId, TaskId, TenantId};
+use muster_model::job::JobState;
 use muster_model::spec::Range;
+use muster_model::task::Role;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,14 +58,14 @@ impl<'a> RoundState<'a> {
             held: Vec::new(),
             could_run: OnceCell::new(),
             reserved: None,
-            lendable: BTreeMap::new(),
+            lendable: NodeGpuMasks::new(),
             journal: None,
             moves: Vec::new(),
-            inherited: BTreeMap::new(),
-            seats: packing::JobsByGpu::default(),
+            inherited: NodeGpuMasks::new(),
+            seats: JobsByGpu::default(),
         };
         for (free, node) in round.free.iter_mut().zip(&snapshot.nodes) {
-            free.fresh = hysteresis::recently_released(node, snapshot.now_ms, policy);
+            free.fresh = recently_released(node, snapshot.now_ms, policy);
         }
         round.problem.nodes = snapshot
             .nodes
@@ -83,8 +84,8 @@ impl<'a> RoundState<'a> {
             round.add(settled, place, &nodes, memory);
         }
         memory.end();
-        packing::join(&mut round, &pairs);
-        round.seats = packing::JobsByGpu::of(&round, |id| nodes.find(id));
+        round.join(&pairs);
+        round.seats = JobsByGpu::of(&round, |id| nodes.find(id));
         migration::reserve_destinations(&mut round);
         round.keep_excluded();
         round
@@ -172,13 +173,13 @@ impl<'a> RoundState<'a> {
         self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
         self.hold(scheduling_state, &kept, &leaving);
         if scheduling_state == SchedulingState::Suspended {
-            let idle = theirs(time_slicing::goes_later(job, &settled.state).collect());
+            let idle = theirs(leaves_when_suspended(job, &settled.state).collect());
             self.keep_memory_of(idle);
         }
         let (workers, shards) = job.size();
         let workers = left.unwrap_or(workers);
-        let gone = gone(job, &leave);
-        let size = (workers - gone.0, shards - gone.1);
+        let (gone_workers, gone_shards) = count_tasks(job, &leave);
+        let size = (workers - gone_workers, shards - gone_shards);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
         let destination = migration::destination(job, &settled.state, |id| nodes.find(id));
         let present = match &destination {
@@ -249,6 +250,32 @@ impl<'a> RoundState<'a> {
     }
 }
 
+/// Workers and shards of the present revision among the tasks in `ids`.
+fn count_tasks(job: &SnapshotJob, ids: &[TaskId]) -> (u32, u32) {
+    let (mut workers, mut shards) = (0, 0);
+    for task in job.tasks.iter().filter(|task| ids.contains(&task.id)) {
+        match task.role {
+            Role::Worker { .. } => workers += 1,
+            Role::PsShard { .. } => shards += 1,
+        }
+    }
+    (workers, shards)
+}
+
+/// Tasks of a job about to be suspended that still hold GPUs. These are free after the suspension.
+fn leaves_when_suspended<'j>(
+    job: &'j SnapshotJob,
+    settled: &JobState,
+) -> impl Iterator<Item = &'j SnapshotTask> {
+    let tasks = match settled {
+        JobState::Suspended => job.tasks.as_slice(),
+        _ => &[],
+    };
+    tasks
+        .iter()
+        .filter(|task| task.is_worker() && task.state.holds_gpus())
+}
+
 /// Range of workers. A job outside of a changed range may keep its size; the stage
 /// `range_enforcement` does the rest.
 fn range(job: &SnapshotJob, scheduling_state: SchedulingState) -> Range {
@@ -309,6 +336,13 @@ fn held_room(job: &SnapshotJob, task: &SnapshotTask) -> HostCapacity {
             ..room
         }
     }
+}
+
+/// GPUs of a node that were released less than `grow_after_ms` ago, as a bit set.
+fn recently_released(node: &SnapshotNode, now_ms: i64, policy: &Policy) -> u64 {
+    let since_ms = now_ms.saturating_sub_unsigned(policy.grow_after_ms);
+    let just_now = node.freed.iter().filter(|freed| freed.at_ms > since_ms);
+    bits(&just_now.map(|freed| freed.gpu).collect::<Vec<_>>())
 }
 
 /// Rack numbers by name. All nodes without a rack have number 0: they are as near to each other as

@@ -2,17 +2,17 @@
 
 use super::fair_share::TenantShares;
 use super::{
-    CONSIDERED, NodeGpuMasks, SliceWaiter, could_run, each, home, needs, overlaps, queued,
-    suspended_by_gpu, suspended_waiters, takes_turns, vacate,
+    CONSIDERED, SliceWaiter, could_run, each, needs, overlaps, queued, suspended_by_gpu,
+    suspended_waiters, takes_turns, vacate,
 };
 use crate::plan::Action;
 use crate::planner::fixpoint::RoundFixpoint;
-use crate::planner::free::{Availability, FreeNode};
+use crate::planner::free::{Availability, FreeNode, NodeGpuMasks};
 use crate::planner::gang;
 use crate::planner::observations::is_whole;
-use crate::planner::packing;
 use crate::planner::place;
-use crate::planner::round_state::{PlannedJob, RoundState};
+use crate::planner::planned_job::PlannedJob;
+use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
 use crate::policy::Slicing;
 use muster_model::job::Intent;
@@ -177,7 +177,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     /// Jobs that hold GPUs of a suspended job, if the slices of all of them have expired; otherwise
     /// none.
     fn victims_at_home(&mut self, index: usize, expired: &[usize]) -> Vec<usize> {
-        let home = home(self.round, index);
+        let home = self.round.jobs[index].home();
         let blockers: Vec<usize> = (0..self.round.jobs.len())
             .filter(|&other| other != index && overlaps(&self.round.jobs[other], &home))
             .collect();
@@ -310,7 +310,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         // Its guest would be suspended there too.
         let guests = u32::from(self.round.jobs[index].guest.is_some());
         let idle = |gpu| self.idle.get(&gpu).copied().unwrap_or(0);
-        each(&home(self.round, index))
+        each(&self.round.jobs[index].home())
             .all(|gpu| idle(gpu) + guests < self.slicing.suspended_per_gpu)
     }
 
@@ -377,13 +377,13 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     }
 
     fn suspend_for(&mut self, index: usize, waiter: usize) {
-        let home = home(self.round, index);
+        let home = self.round.jobs[index].home();
         self.count_suspended(&home);
         let (live, other) = (&self.round.jobs[index], &self.round.jobs[waiter]);
         let whose = other.named_to(live.tenant);
         let why = format!("its time slice has expired; replaced by {whose}");
         self.round.remember(index);
-        packing::leave(self.round, index);
+        self.round.unpair(index);
         let now_ms = self.round.now_ms;
         self.round.jobs[index].take(Action::Suspend { why }, now_ms);
     }
@@ -459,7 +459,7 @@ pub(super) fn loan_ms(round: &RoundState<'_>, slicing: Slicing, index: usize) ->
     };
     let begins_ms = match round.jobs[index].scheduling_state {
         SchedulingState::Suspended => {
-            let home = home(round, index);
+            let home = round.jobs[index].home();
             let there = round.jobs.iter().filter(stays);
             let there = there.filter(|live| overlaps(live, &home));
             there.map(ends_ms).max().unwrap_or(round.now_ms)

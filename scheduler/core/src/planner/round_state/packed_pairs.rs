@@ -1,8 +1,8 @@
 //! Jobs that share a GPU, and the job for which the GPU counts.
 
+use super::RoundState;
 use crate::planner::free::Holding;
 use crate::planner::observations::ObservedJob;
-use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
 use muster_model::id::{JobId, NodeId};
 use std::collections::BTreeMap;
@@ -83,27 +83,47 @@ impl PackedJob {
     }
 }
 
-/// Links hosts and guests and charges quotas, once all jobs are known. A tenant pays once for each
-/// GPU that any of its jobs uses.
-pub(crate) fn join(round: &mut RoundState<'_>, pairs: &PackedPairs) {
-    if pairs.0.is_empty() {
-        return;
+impl RoundState<'_> {
+    /// Links hosts and guests and charges quotas, once all jobs are known. A tenant pays once for
+    /// each GPU that any of its jobs uses.
+    pub(super) fn join(&mut self, pairs: &PackedPairs) {
+        if pairs.0.is_empty() {
+            return;
+        }
+        let ids = self.jobs.iter().map(|live| live.job.id);
+        let places: BTreeMap<JobId, usize> = ids.zip(0..).collect();
+        for (job, second) in &pairs.0 {
+            let (index, holder) = (places[job], places[&second.holder]);
+            let pays = u32::from(self.jobs[index].tenant != self.jobs[holder].tenant);
+            let live = &mut self.jobs[index];
+            live.shared = pays;
+            self.held[live.tenant as usize] += pays;
+            if !live.scheduling_state.stays() {
+                continue;
+            }
+            live.host = Some(holder);
+            if let Some(&node) = live.places.first() {
+                *self.inherited.entry(node).or_default() |= second.gpus;
+            }
+            self.jobs[holder].guest = Some(index);
+        }
     }
-    let ids = round.jobs.iter().map(|live| live.job.id);
-    let places: BTreeMap<JobId, usize> = ids.zip(0..).collect();
-    for (job, second) in &pairs.0 {
-        let (index, holder) = (places[job], places[&second.holder]);
-        let pays = u32::from(round.jobs[index].tenant != round.jobs[holder].tenant);
-        let live = &mut round.jobs[index];
-        live.shared = pays;
-        round.held[live.tenant as usize] += pays;
-        if !live.scheduling_state.stays() {
-            continue;
+
+    /// Ends the pairing of a guest. The GPU is then free once the last of both has left. In a
+    /// trial, which is undone, the GPU counts as held.
+    pub(crate) fn unpair(&mut self, guest: usize) {
+        if self.journal.is_some() {
+            return;
         }
-        live.host = Some(holder);
-        if let Some(&node) = live.places.first() {
-            *round.inherited.entry(node).or_default() |= second.gpus;
+        let live = &mut self.jobs[guest];
+        let Some(host) = live.host.take() else {
+            return;
+        };
+        if let Some((node, gpu)) = live.seat()
+            && let Some(gpus) = self.inherited.get_mut(&node)
+        {
+            *gpus &= !(1 << gpu);
         }
-        round.jobs[holder].guest = Some(index);
+        self.jobs[host].guest = None;
     }
 }
