@@ -168,6 +168,16 @@ impl FreeNode {
         }
     }
 
+    /// Whether this number of GPUs and this CPU and memory are available.
+    pub(crate) fn has(&self, gpus: u32, room: HostCapacity, when: Availability) -> bool {
+        self.gpus(when) >= gpus && self.room(when).holds(room)
+    }
+
+    /// Whether one more PS shard of this shape may be placed on the node.
+    pub(crate) fn takes_shard(&self, shape: &GangShape, when: Availability) -> bool {
+        self.takes(shape) && self.room(when).holds(HostCapacity::shard(&shape.ps_shard))
+    }
+
     /// Takes `count` GPUs. For `Later`, GPUs of stopping tasks come first, so that free ones stay
     /// available for jobs that can start.
     pub(crate) fn take_gpus(&mut self, count: u32, when: Availability) -> u64 {

@@ -51,6 +51,7 @@ mod scheduling_state;
 mod shards;
 mod stages;
 mod straggler_detection;
+mod time;
 mod time_slicing;
 mod unblocking_changes;
 mod what_if;
@@ -58,11 +59,10 @@ mod what_if;
 use crate::plan::{Action, JobDecision, RoundPlan};
 use crate::policy::Policy;
 use crate::report::RoundReport;
-use crate::snapshot::ClusterSnapshot;
+use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 pub use assumed_change::apply_change;
 pub use estimate_cache::EstimateCache;
 use explain::is_news;
-use muster_model::wait::Waiting;
 use round_state::RoundState;
 
 pub(crate) fn plan_round(snapshot: &ClusterSnapshot, policy: &Policy) -> (RoundPlan, RoundReport) {
@@ -101,18 +101,14 @@ fn decide(
     let mut decisions = Vec::new();
     for (live, waiting) in round.jobs.into_iter().zip(waiting) {
         let (job, silent) = (live.job, live.actions.is_empty());
-        let decided = |action| JobDecision {
-            job: job.id,
-            expected_revision: job.revision,
-            action,
-        };
-        decisions.extend(live.actions.into_iter().map(decided));
+        let actions = live.actions.into_iter();
+        decisions.extend(actions.map(|action| decision(job, action)));
         // Every transition clears the job's wait reason.
         let previous = job.waiting.as_ref().filter(|_| silent);
-        let is_news =
-            |waiting: &Waiting| previous.is_none_or(|previous| is_news(previous, waiting, policy));
-        if let Some(waiting) = waiting.filter(is_news) {
-            decisions.push(decided(Action::Wait { waiting }));
+        if let Some(waiting) = waiting
+            && previous.is_none_or(|previous| is_news(previous, &waiting, policy))
+        {
+            decisions.push(decision(job, Action::Wait { waiting }));
         }
     }
     let plan = RoundPlan {
@@ -121,4 +117,12 @@ fn decide(
         behind: explain::behind(snapshot),
     };
     (plan, report)
+}
+
+fn decision(job: &SnapshotJob, action: Action) -> JobDecision {
+    JobDecision {
+        job: job.id,
+        expected_revision: job.revision,
+        action,
+    }
 }

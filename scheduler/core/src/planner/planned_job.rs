@@ -9,6 +9,7 @@ use crate::plan::Action;
 use crate::snapshot::SnapshotJob;
 use muster_model::id::TaskId;
 use muster_model::job::JobState;
+use muster_model::spec::Range;
 use muster_model::task::Role;
 
 /// A job, with the decisions of the round so far and their effects.
@@ -58,6 +59,17 @@ impl PlannedJob<'_> {
     /// GPUs that count against the tenant's quota.
     pub(crate) fn charged(&self) -> u32 {
         gpus_of(&self.holdings) + self.shared
+    }
+
+    /// Milliseconds since the job was placed.
+    pub(crate) fn ran_ms(&self, now_ms: i64) -> u64 {
+        let since_ms = self.placed_ms.unwrap_or(i64::MIN);
+        u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0)
+    }
+
+    /// Whether the owner's present range allows this size.
+    pub(crate) fn allows_size(&self, (workers, ps_shards): (u32, u32)) -> bool {
+        is_within(self.job.workers, workers) && is_within(self.job.ps_shards, ps_shards)
     }
 
     /// Name of the job in texts for a job of `tenant`: names of other tenants' jobs are not shown.
@@ -113,4 +125,8 @@ pub(crate) fn room_of(job: &SnapshotJob, role: Role) -> HostCapacity {
         Role::Worker { .. } => HostCapacity::worker(&job.worker),
         Role::PsShard { .. } => HostCapacity::shard(&job.ps_shard),
     }
+}
+
+fn is_within(range: Range, count: u32) -> bool {
+    (range.min..=range.max).contains(&count)
 }

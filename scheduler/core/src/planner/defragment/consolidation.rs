@@ -81,8 +81,9 @@ struct FreeByRack(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
 
 impl FreeByRack {
     fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Self {
-        let rack = |node: u32| rack_of(round, node);
-        let racks: BTreeSet<&str> = (0..fixpoint.free.len() as u32).filter_map(rack).collect();
+        let racks: BTreeSet<&str> = (0..fixpoint.free.len() as u32)
+            .filter_map(|node| rack_of(round, node))
+            .collect();
         let kinds: BTreeSet<u16> = fixpoint.free.iter().map(|node| node.kind).collect();
         let views = kinds.into_iter().map(|kind| {
             let all = without(&fixpoint.free, |node| {
@@ -90,7 +91,7 @@ impl FreeByRack {
             });
             let of_racks = racks
                 .iter()
-                .map(|name| without(&all, |node| rack(node) != Some(*name)))
+                .map(|name| without(&all, |node| rack_of(round, node) != Some(*name)))
                 .filter(|view| view.iter().any(|node| node.now != 0))
                 .collect();
             (kind, (all, of_racks))

@@ -18,7 +18,6 @@ use super::scheduling_state::SchedulingState;
 use super::time_slicing;
 use crate::plan::Action;
 use crate::policy::{Packing, Slicing};
-use crate::snapshot::SnapshotTask;
 use measurements::PackingPair;
 use muster_model::job::{Intent, RequeueCause};
 
@@ -84,9 +83,9 @@ pub(crate) fn pack(round: &mut RoundState<'_>) {
         let (live, other) = (&round.jobs[host], &round.jobs[guest]);
         let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
         let is_over = time_slicing::slice_age_ms(round, live) >= quantum_ms;
-        let is_wanted =
-            |&waiter: &usize| waiter != guest && round.jobs[waiter].seat() == other.seat();
-        let is_wanted = is_over && (has_newcomers || line.iter().any(is_wanted));
+        let mut others = line.iter().filter(|&&waiter| waiter != guest);
+        let is_wanted = is_over
+            && (has_newcomers || others.any(|&waiter| round.jobs[waiter].seat() == other.seat()));
         if is_wanted || !may_share(round, host, guest) {
             continue;
         }
@@ -104,8 +103,9 @@ pub(crate) fn follow(round: &mut RoundState<'_>) {
             continue;
         };
         let other = &round.jobs[host];
-        let grows = |action: &Action| matches!(action, Action::Resize { .. });
-        if !other.scheduling_state.stays() || other.actions.iter().any(grows) {
+        let mut actions = other.actions.iter();
+        let is_resized = actions.any(|action| matches!(action, Action::Resize { .. }));
+        if !other.scheduling_state.stays() || is_resized {
             let whose = other.named_to(live.tenant);
             let why = format!("{whose}, beside which it was, leaves its GPU");
             part(round, guest, why);
@@ -159,12 +159,12 @@ fn pair<'w>(round: &'w RoundState<'_>, host: usize, guest: usize) -> PackingPair
 /// round.
 fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
     let at = round.jobs[guest].seat()?;
-    let holds = |&index: &usize| {
+    let there = round.seats.there(at).iter().copied();
+    let others = there.filter(|index| *index != guest);
+    let mut there = others.filter(|&index| {
         let mut tasks = round.jobs[index].job.held_tasks();
         tasks.any(|task| task.state.holds_gpus() && task.gpus.contains(&at.1))
-    };
-    let there = round.seats.there(at).iter().copied();
-    let mut there = there.filter(|index| *index != guest).filter(holds);
+    });
     let (host, None) = (there.next()?, there.next()) else {
         return None;
     };
@@ -175,8 +175,8 @@ fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
         && live.host.is_none()
         && !live.is_resizing;
     let stays = live.scheduling_state == SchedulingState::Running && live.job.intent == Intent::Run;
-    let is_holder = |task: &SnapshotTask| task.is_up() && task.lane == 0;
-    let is_alone = live.seat() == Some(at) && live.job.tasks.iter().all(is_holder);
+    let mut tasks = live.job.tasks.iter();
+    let is_alone = live.seat() == Some(at) && tasks.all(|task| task.is_up() && task.lane == 0);
     (is_at_rest && stays && is_alone).then_some(host)
 }
 

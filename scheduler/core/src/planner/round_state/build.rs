@@ -1,19 +1,20 @@
 //! Builds the dense state from a snapshot: held and free resources, and the members of the problem.
 
+use super::RoundState;
 use super::dense::dense_node;
+use super::destinations::destination;
 use super::index::{NodeIndex, TenantIndex};
 use super::jobs_by_gpu::JobsByGpu;
 use super::packed_pairs::{PackedJob, PackedPairs};
-use super::{RoundState, seconds};
 use crate::plan::Action;
 use crate::planner::estimate_cache::EstimateCache;
 use crate::planner::free::{FreeNode, Holding, HostCapacity, NodeGpuMasks, bits, gpus_of};
 use crate::planner::gang::{GangShape, UnfitNodes, add};
-use crate::planner::migration;
 use crate::planner::observations::{ObservedJob, apply_observations, done_workers};
 use crate::planner::planned_job::{PlannedJob, room_of};
 use crate::planner::scaling_model::Kinds;
 use crate::planner::scheduling_state::SchedulingState;
+use crate::planner::time::seconds;
 use crate::policy::Policy;
 use crate::problem::{self, SchedulingProblem};
 use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};
@@ -86,7 +87,7 @@ impl<'a> RoundState<'a> {
         memory.end();
         round.join(&pairs);
         round.seats = JobsByGpu::of(&round, |id| nodes.find(id));
-        migration::reserve_destinations(&mut round);
+        round.reserve_destinations();
         round.keep_excluded();
         round
     }
@@ -137,8 +138,7 @@ impl<'a> RoundState<'a> {
         memory: &mut EstimateCache,
     ) {
         let job = settled.job;
-        let scheduling_state =
-            SchedulingState::of(&settled.state, settled.not_before_ms, self.now_ms);
+        let scheduling_state = settled.scheduling_state(self.now_ms);
         let left = left_of_a_command(job, scheduling_state);
         let shape = GangShape {
             workers: left.map_or_else(
@@ -159,29 +159,23 @@ impl<'a> RoundState<'a> {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),
             _ => (Vec::new(), false),
         };
-        let stays = |task: &&SnapshotTask| !leave.contains(&task.id);
-        let theirs = |tasks: Vec<&SnapshotTask>| {
-            let mut held = holdings(job, nodes, tasks.into_iter());
-            if let Some(second) = second {
-                second.yields(&mut held, |id| nodes.find(id));
-            }
-            held
-        };
-        let kept = theirs(job.tasks.iter().filter(stays).collect());
-        let leaving_now = job.tasks.iter().filter(|task| !stays(task));
-        let leaving = theirs(job.leaving.iter().chain(leaving_now).collect());
+        let (stay, leaving_now): (Vec<&SnapshotTask>, Vec<&SnapshotTask>) =
+            job.tasks.iter().partition(|task| !leave.contains(&task.id));
+        let kept = holdings(job, nodes, second, stay.into_iter());
+        let leaving = job.leaving.iter().chain(leaving_now);
+        let leaving = holdings(job, nodes, second, leaving);
         self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
         self.hold(scheduling_state, &kept, &leaving);
         if scheduling_state == SchedulingState::Suspended {
-            let idle = theirs(leaves_when_suspended(job, &settled.state).collect());
-            self.keep_memory_of(idle);
+            let idle = leaves_when_suspended(job, &settled.state);
+            self.keep_memory_of(holdings(job, nodes, second, idle));
         }
         let (workers, shards) = job.size();
         let workers = left.unwrap_or(workers);
         let (gone_workers, gone_shards) = count_tasks(job, &leave);
         let size = (workers - gone_workers, shards - gone_shards);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
-        let destination = migration::destination(job, &settled.state, |id| nodes.find(id));
+        let destination = destination(job, &settled.state, |id| nodes.find(id));
         let present = match &destination {
             Some(placed) => placed.size().0,
             None if scheduling_state.stays() => size.0,
@@ -298,10 +292,12 @@ fn left_of_a_command(job: &SnapshotJob, scheduling_state: SchedulingState) -> Op
     (scheduling_state.stays() && done > 0 && left > 0).then_some(left)
 }
 
-/// Resources of the tasks that have not been released.
+/// Resources of the tasks that have not been released. `second` is set if a shared GPU counts for
+/// the other job of the pair.
 fn holdings<'t>(
     job: &SnapshotJob,
     nodes: &NodeIndex,
+    second: Option<&PackedJob>,
     tasks: impl Iterator<Item = &'t SnapshotTask>,
 ) -> Vec<Holding> {
     let mut holdings = Vec::new();
@@ -321,6 +317,9 @@ fn holdings<'t>(
                 room: held_room(job, task),
             },
         );
+    }
+    if let Some(second) = second {
+        second.yields(&mut holdings, |id| nodes.find(id));
     }
     holdings
 }

@@ -6,6 +6,7 @@
 
 mod build;
 mod dense;
+mod destinations;
 mod index;
 mod jobs_by_gpu;
 mod packed_pairs;
@@ -213,22 +214,7 @@ impl<'a> RoundState<'a> {
         }
     }
 
-    /// Milliseconds since the job was placed.
-    pub(crate) fn ran_ms(&self, live: &PlannedJob<'_>) -> u64 {
-        let since_ms = live.placed_ms.unwrap_or(i64::MIN);
-        u64::try_from(self.now_ms.saturating_sub(since_ms)).unwrap_or(0)
-    }
-
     pub(crate) fn quota(&self, live: &PlannedJob<'_>) -> Option<u32> {
         self.problem.tenants[live.tenant as usize].gpu_quota
     }
-}
-
-/// Converts Unix milliseconds to seconds; the values are exact, far below 2^52.
-pub(crate) fn seconds(ms: i64) -> f64 {
-    ms as f64 / 1000.0
-}
-
-pub(crate) fn seconds_of(ms: u64) -> f64 {
-    ms as f64 / 1000.0
 }

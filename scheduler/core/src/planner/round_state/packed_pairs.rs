@@ -3,7 +3,6 @@
 use super::RoundState;
 use crate::planner::free::Holding;
 use crate::planner::observations::ObservedJob;
-use crate::planner::scheduling_state::SchedulingState;
 use muster_model::id::{JobId, NodeId};
 use std::collections::BTreeMap;
 
@@ -22,49 +21,35 @@ impl PackedPairs {
     /// to a third job while a guest runs on it.
     pub fn of(settled: &[ObservedJob<'_>], now_ms: i64) -> Self {
         let mut holders: BTreeMap<(NodeId, u32), Vec<(u32, usize)>> = BTreeMap::new();
-        let each = |lanes: fn(u32) -> bool| {
-            let jobs = (0..).zip(settled);
-            jobs.flat_map(move |(place, one): (usize, &ObservedJob<'_>)| {
-                let held = one.job.held_tasks();
-                let held = held.filter(move |task| task.state.holds_gpus() && lanes(task.lane));
-                held.flat_map(move |task| {
-                    let gpus = task.gpus.iter();
-                    gpus.map(move |&gpu| ((task.node, gpu), (task.lane, place)))
-                })
-            })
-        };
-        for (gpu, guest) in each(|lane| lane > 0) {
+        for (gpu, guest) in on_lanes(settled, |lane| lane > 0) {
             holders.entry(gpu).or_default().push(guest);
         }
         if holders.is_empty() {
             return Self(BTreeMap::new());
         }
-        for (gpu, host) in each(|lane| lane == 0) {
+        for (gpu, host) in on_lanes(settled, |lane| lane == 0) {
             if let Some(of) = holders.get_mut(&gpu) {
                 of.insert(0, host);
             }
         }
-        let stays = |place: usize| {
-            let one = &settled[place];
-            SchedulingState::of(&one.state, one.not_before_ms, now_ms).stays()
-        };
         let mut pairs = BTreeMap::new();
         for ((node, gpu), of) in holders {
             let &[(_, host), (_, guest)] = of.as_slice() else {
                 continue;
             };
-            let (holder, second) = if !stays(host) && stays(guest) {
+            let (host, guest) = (&settled[host], &settled[guest]);
+            let stays = guest.scheduling_state(now_ms).stays();
+            let (holder, second) = if !host.scheduling_state(now_ms).stays() && stays {
                 (guest, host)
             } else {
                 (host, guest)
             };
-            let holder = settled[holder].job.id;
             let second_of = PackedJob {
-                holder,
+                holder: holder.job.id,
                 node,
                 gpus: 1 << gpu,
             };
-            pairs.insert(settled[second].job.id, second_of);
+            pairs.insert(second.job.id, second_of);
         }
         Self(pairs)
     }
@@ -72,6 +57,21 @@ impl PackedPairs {
     pub fn second(&self, job: JobId) -> Option<&PackedJob> {
         self.0.get(&job)
     }
+}
+
+/// GPUs that tasks in these lanes hold, each with the lane and the place of its job.
+fn on_lanes(
+    settled: &[ObservedJob<'_>],
+    lanes: fn(u32) -> bool,
+) -> impl Iterator<Item = ((NodeId, u32), (u32, usize))> {
+    settled.iter().enumerate().flat_map(move |(place, one)| {
+        let held = one.job.held_tasks();
+        let held = held.filter(move |task| task.state.holds_gpus() && lanes(task.lane));
+        held.flat_map(move |task| {
+            let gpus = task.gpus.iter();
+            gpus.map(move |&gpu| ((task.node, gpu), (task.lane, place)))
+        })
+    })
 }
 
 impl PackedJob {

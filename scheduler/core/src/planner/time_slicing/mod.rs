@@ -68,30 +68,40 @@ fn suspended_by_gpu(round: &RoundState<'_>) -> BTreeMap<(u32, u32), u32> {
 /// Whether a job fits the empty cluster. A job that never fits does not delay others. The empty
 /// cluster decides, because the free resources change with every plan.
 fn could_run(round: &RoundState<'_>, index: usize) -> bool {
-    let all = || {
-        let mut known: Vec<(GangShape, bool)> = Vec::new();
-        let mut could_run = |live: &PlannedJob<'_>| {
-            let (quota, least) = (round.quota(live), live.shape.least());
-            if quota.is_some_and(|quota| least.min_gpus() > quota) {
-                return false;
-            }
-            let same = known.iter().find(|(shape, _)| *shape == least);
-            match same {
-                Some(&(_, fits)) => fits,
-                // Each test reads all nodes.
-                None if known.len() == CONSIDERED => true,
-                None => {
-                    let fits = place::fits_empty(round, &least);
-                    known.push((least, fits));
-                    fits
-                }
-            }
-        };
-        let jobs = round.jobs.iter();
-        jobs.map(|live| live.scheduling_state != SchedulingState::Queued || could_run(live))
-            .collect()
-    };
-    round.could_run.get_or_init(all)[index]
+    round.could_run.get_or_init(|| all_that_could_run(round))[index]
+}
+
+fn all_that_could_run(round: &RoundState<'_>) -> Vec<bool> {
+    let mut known: Vec<(GangShape, bool)> = Vec::new();
+    let jobs = round.jobs.iter();
+    jobs.map(|live| {
+        live.scheduling_state != SchedulingState::Queued || fits_alone(round, live, &mut known)
+    })
+    .collect()
+}
+
+/// Whether the smallest gang fits the empty cluster and its tenant's quota. Answers for shapes are
+/// kept in `known`.
+fn fits_alone(
+    round: &RoundState<'_>,
+    live: &PlannedJob<'_>,
+    known: &mut Vec<(GangShape, bool)>,
+) -> bool {
+    let (quota, least) = (round.quota(live), live.shape.least());
+    if quota.is_some_and(|quota| least.min_gpus() > quota) {
+        return false;
+    }
+    let same = known.iter().find(|(shape, _)| *shape == least);
+    match same {
+        Some(&(_, fits)) => fits,
+        // Each test reads all nodes.
+        None if known.len() == CONSIDERED => true,
+        None => {
+            let fits = place::fits_empty(round, &least);
+            known.push((least, fits));
+            fits
+        }
+    }
 }
 
 /// GPUs that a job needs to run.
@@ -150,15 +160,11 @@ pub(crate) fn slice_age_ms(round: &RoundState<'_>, live: &PlannedJob<'_>) -> i64
 
 /// Jobs whose whole gang is suspended and whose intent is to run, longest wait first.
 fn suspended_waiters(round: &RoundState<'_>) -> Vec<SliceWaiter> {
-    let is_suspended = |live: &PlannedJob<'_>| {
-        live.scheduling_state == SchedulingState::Suspended
-            && live.actions.is_empty()
-            && live.job.intent == Intent::Run
-            && live.job.are_workers_suspended()
-    };
     let jobs = round.jobs.iter().enumerate();
     let mut waiters: Vec<SliceWaiter> = jobs
-        .filter(|(_, live)| is_suspended(live))
+        .filter(|(_, live)| live.scheduling_state == SchedulingState::Suspended)
+        .filter(|(_, live)| live.actions.is_empty())
+        .filter(|(_, live)| live.job.intent == Intent::Run && live.job.are_workers_suspended())
         .map(|(index, live)| SliceWaiter {
             place_ms: live.job.slice_began_ms(),
             since_ms: live.job.slice_began_ms(),

@@ -11,7 +11,6 @@ use crate::plan::Action;
 use crate::planner::free::{Availability, FreeNode, NodeGpuMasks, count_gpus};
 use crate::planner::gang;
 use crate::planner::place;
-use crate::planner::planned_job::PlannedJob;
 use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
 use crate::policy::Slicing;
@@ -105,13 +104,11 @@ fn urgent(round: &RoundState<'_>) -> Option<i32> {
 /// the end of that job.
 fn is_shut_out(round: &RoundState<'_>, index: usize) -> bool {
     let home = round.jobs[index].home();
-    let takes_turns = |live: &PlannedJob<'_>| {
-        round.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
-    };
+    let has_slices = round.policy.slicing.is_some();
     round.jobs.iter().enumerate().any(|(other, live)| {
         other != index
             && live.scheduling_state.stays()
-            && !takes_turns(live)
+            && !(has_slices && takes_turns(live.job))
             && overlaps(live, &home)
     })
 }
@@ -167,9 +164,8 @@ fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> Node
     let shape = round.jobs[index].shape;
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
-    let runs = |live: &&PlannedJob<'_>| live.scheduling_state == SchedulingState::Running;
-    for live in round.jobs.iter().filter(runs) {
-        if live.job.suspends && !live.job.exclusive {
+    for live in &round.jobs {
+        if live.scheduling_state == SchedulingState::Running && takes_turns(live.job) {
             vacate(&mut free, live);
         }
     }
