@@ -1,6 +1,7 @@
 //! Jobs on each GPU that is shared or has a suspended job.
 
-use crate::planner::round_state::{PlannedJob, RoundState};
+use super::RoundState;
+use crate::planner::planned_job::PlannedJob;
 use crate::planner::scheduling_state::SchedulingState;
 use muster_model::id::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ impl JobsByGpu {
             .filter(|live| {
                 live.scheduling_state == SchedulingState::Suspended || live.host.is_some()
             })
-            .filter_map(seat);
+            .filter_map(PlannedJob::seat);
         let wanted: BTreeSet<(u32, u32)> = wanted.collect();
         let mut seats: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         if wanted.is_empty() {
@@ -45,16 +46,5 @@ impl JobsByGpu {
 
     pub fn there(&self, at: (u32, u32)) -> &[usize] {
         self.0.get(&at).map_or(&[], Vec::as_slice)
-    }
-}
-
-/// Node and GPU of a job that has one task on one GPU.
-pub(super) fn seat(live: &PlannedJob<'_>) -> Option<(u32, u32)> {
-    let [task] = live.job.tasks.as_slice() else {
-        return None;
-    };
-    match (task.gpus.as_slice(), live.places.as_slice()) {
-        (&[gpu], &[node]) if live.job.leaving.is_empty() => Some((node, gpu)),
-        _ => None,
     }
 }
