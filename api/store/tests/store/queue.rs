@@ -22,6 +22,10 @@ fn numbers(numbers: impl Iterator<Item = u32>) -> BTreeSet<JobId> {
     numbers.map(numbered).collect()
 }
 
+fn in_ranges(ranges: [std::ops::Range<u32>; 2]) -> BTreeSet<JobId> {
+    numbers(ranges.into_iter().flatten())
+}
+
 fn command(text: usize) -> Value {
     json!({
         "version": "muster/v1", "name": "queued", "retries": 3,
@@ -113,15 +117,17 @@ fn behind(left_out: &plan::JobsOutsideWindow) -> Vec<CommitStep> {
     let why = Wait::BehindEarlierJobs {
         considered: left_out.considered,
     };
-    let untold = left_out.untold.iter();
-    let step = |&(job_id, expected_revision)| CommitStep {
-        job_id,
-        expected_revision,
-        action: CommitAction::Wait {
-            waiting: waiting(why.clone()),
-        },
-    };
-    untold.map(step).collect()
+    let steps = left_out
+        .untold
+        .iter()
+        .map(|&(job_id, expected_revision)| CommitStep {
+            job_id,
+            expected_revision,
+            action: CommitAction::Wait {
+                waiting: waiting(why.clone()),
+            },
+        });
+    steps.collect()
 }
 
 fn ids(loaded: &Loaded) -> BTreeSet<JobId> {
@@ -244,14 +250,14 @@ async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Resu
 #[tokio::test]
 async fn jobs_that_never_fit_take_no_place_in_the_window() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let never = |numbers| Rows {
+    let never = Rows {
         why: Some(Wait::ExceedsCluster {
             needed_gpus: 64,
             cluster_gpus: 4,
         }),
-        ..Rows::queued(world.of_red(), numbers)
+        ..Rows::queued(world.of_red(), FIRST..FIRST + 10)
     };
-    never(FIRST..FIRST + 10).insert(&world).await?;
+    never.insert(&world).await?;
     Rows::queued(world.of_red(), FIRST + 10..FIRST + 40)
         .insert(&world)
         .await?;
@@ -264,15 +270,14 @@ async fn jobs_that_never_fit_take_no_place_in_the_window() -> anyhow::Result<()>
         considered.push(loaded.difference(&window).copied().collect::<BTreeSet<_>>());
     }
     // The cluster may grow, so these jobs are considered in rotation, a few per round.
-    let of = |range: [std::ops::Range<u32>; 2]| numbers(range.into_iter().flatten());
     let none = FIRST..FIRST;
     assert_eq!(
         considered,
         [
-            of([FIRST..FIRST + 4, none.clone()]),
-            of([FIRST + 4..FIRST + 8, none.clone()]),
-            of([FIRST + 8..FIRST + 10, FIRST..FIRST + 2]),
-            of([FIRST + 2..FIRST + 6, none]),
+            in_ranges([FIRST..FIRST + 4, none.clone()]),
+            in_ranges([FIRST + 4..FIRST + 8, none.clone()]),
+            in_ranges([FIRST + 8..FIRST + 10, FIRST..FIRST + 2]),
+            in_ranges([FIRST + 2..FIRST + 6, none]),
         ]
     );
     Ok(())
@@ -350,6 +355,11 @@ async fn commit_reads_each_job_a_few_times_on_stale_statistics() -> anyhow::Resu
     Ok(())
 }
 
+fn retries(loaded: &Loaded) -> Vec<u32> {
+    let jobs = loaded.jobs.iter();
+    jobs.map(|job| job.job.spec.retries).collect()
+}
+
 #[tokio::test]
 async fn documents_are_read_once_and_without_their_files() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -369,10 +379,6 @@ async fn documents_are_read_once_and_without_their_files() -> anyhow::Result<()>
     world
         .as_owner("update job set spec = jsonb_set(spec, '{retries}', '5')")
         .await?;
-    let retries = |loaded: &Loaded| -> Vec<u32> {
-        let jobs = loaded.jobs.iter();
-        jobs.map(|job| job.job.spec.retries).collect()
-    };
     assert_eq!(retries(&world.load(&mut loader, 101).await?), [3, 3, 3]);
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let editing = edit::begin(&mut tx, numbered(FIRST + 1)).await?;

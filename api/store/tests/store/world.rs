@@ -6,6 +6,7 @@ use muster_model::node::{Capacity, Gpu, GpuKind};
 use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::Tenant;
+use muster_store::assignment::{self, NodeAssignment};
 use muster_store::job::{JobRow, NewJob};
 use muster_store::plan::{CommitAction, CommitOutcome, CommitStep, LoadedJob, NewTask};
 use muster_store::pool::StorePool;
@@ -241,6 +242,12 @@ impl World {
         let (chief, shard) = (tasks[0].id, tasks[tasks.len() - 1].id);
         self.step(job, revision, start(tasks), seconds).await?;
         Ok((chief, shard))
+    }
+
+    /// Returns the node's assignment, with a grace of 500 ms.
+    pub async fn assignment(&self) -> anyhow::Result<NodeAssignment> {
+        let mut tx = pool::begin(&self.scheduler).await?;
+        Ok(assignment::load(&mut tx, self.node, 500).await?)
     }
 
     pub async fn report(&self, report: &NodeReport, seconds: u64) -> anyhow::Result<ReportOutcome> {
