@@ -3,16 +3,13 @@
 //! there are many jobs. Then single improvements follow.
 
 use super::greedy_hull::GreedyHull;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::shares::Classes;
 use super::{exact, prices};
 use crate::policies::quota::Quota;
 use crate::problem::{FreeResources, SchedulingProblem};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-
-/// Option that a job gets, as an index into its options.
-pub(super) type OptionIndex = Option<usize>;
 
 /// Maximum number of rounds of single improvements.
 const ROUNDS: usize = 4;

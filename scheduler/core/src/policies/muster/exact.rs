@@ -2,8 +2,7 @@
 //! within the GPUs of each kind and the quotas. For a few dozen jobs it finds noticeably better
 //! choices than prices.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::shares::Classes;
 use crate::policies::quota::Quota;
 use crate::problem::SchedulingProblem;

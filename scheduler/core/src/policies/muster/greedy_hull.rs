@@ -1,8 +1,7 @@
 //! Steps along the hulls of the options: the sizes that can be optimal, and the order in which jobs
 //! take them.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use std::cmp::Ordering;
 
 /// Number of steps at which the selection stops and the queue takes over.

@@ -15,11 +15,14 @@ pub(super) struct AllocationOption {
     urgency: f64,
 }
 
+/// Option that a job gets, as an index into its options.
+pub(super) type OptionIndex = Option<usize>;
+
 /// Options of a job by kind and size, and the index of the present one if it is among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct JobOptions<'b> {
     pub options: &'b [AllocationOption],
-    pub present: Option<usize>,
+    pub present: OptionIndex,
 }
 
 /// Options of all jobs in one vector. A decision on many jobs mostly scans it.

@@ -5,8 +5,7 @@
 //! not help, all smaller gangs leave as many nodes as the gang needs. Otherwise a cluster of small
 //! jobs would never have whole nodes for it. If that fails too, the gang takes its next best size.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::placement_index::PlacementIndex;
 use crate::problem::{Demand, NodeAllocation, PolicyDecision, SchedulingProblem, SizeValue};
 use std::cmp::Reverse;

@@ -5,8 +5,7 @@
 //! by kind by bisection, in several sweeps. GPUs that remain free are distributed afterwards. The
 //! method is used for more jobs than the exact search can handle.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::shares::Classes;
 
 /// Sweeps over the kinds, and bisection steps per price.

@@ -2,8 +2,7 @@
 //! than their share while their jobs wait.
 
 use super::Muster;
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use crate::policies::quota::Quota;
 use crate::policies::tenant_share;
 use crate::problem::{ProblemJob, SchedulingProblem};
