@@ -217,7 +217,7 @@ fn is_wait(action: &Action) -> bool {
     matches!(action, Action::Wait { .. })
 }
 
-/// Whether the second plan could not decide earlier.
+/// Whether the first plan could not contain a decision of the second one.
 ///
 /// A job that its owner suspends and that has just lost a worker first continues without it: no
 /// plan does both. A suspended job that cannot resume stops once its GPUs went to a job that cannot

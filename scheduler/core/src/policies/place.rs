@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::problem::ProblemNode;
 
-    /// Returns a number below `sides` that looks random.
+    /// Returns a pseudo-random number below `sides`.
     fn dice(seed: u64, salt: u64, sides: u64) -> u32 {
         let mixed = (seed * 31 + salt + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         u32::try_from((mixed >> 33) % sides).expect("small")
