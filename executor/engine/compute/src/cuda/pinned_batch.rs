@@ -5,15 +5,12 @@ use super::error::DeviceError;
 use super::operation::pack_blocks;
 use super::product::ElementType;
 use super::queue::{DeviceQueue, THREADS, int};
-use super::regions::MemoryLayout;
+use super::regions::{DRAW, MemoryLayout};
 use super::session::DeviceSession;
 use crate::loss::LossFunction;
 use crate::model::network::Network;
 use crate::model::{Batch, BatchTargets, ExampleShape};
 use std::ops::Range;
-
-/// Bytes of the random key of one pass.
-pub(super) const DRAW: usize = 16;
 
 /// Pinned memory for the examples of a step.
 pub(super) struct PinnedBatch {

@@ -3,7 +3,6 @@
 
 use super::arenas::DeviceArenas;
 use super::operation::areas_len;
-use super::pinned_batch::DRAW;
 use super::product::ElementType;
 use super::queue::{DeviceAddress, DeviceQueue, THREADS};
 use super::update;
@@ -59,12 +58,8 @@ impl MemoryRegion {
     }
 }
 
-/// Number of floats of [`MemoryLayout::factors`].
-pub(crate) const FACTORS: usize = 13;
-/// Maximum number of blocks of a sum over a tensor: several for each multiprocessor.
-pub(crate) const NORM_BLOCKS: usize = 512;
-/// Two sums of each block, two total sums, one ratio.
-const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
+/// Bytes of the random key of one pass.
+pub(super) const DRAW: usize = 16;
 
 impl MemoryLayout {
     /// Lays out the regions. `lens` are the numbers of elements per example of each value; the
@@ -109,8 +104,8 @@ impl MemoryLayout {
             losses: place(losses),
             rights: place(losses),
             totals: place(16),
-            factors: place(4 * FACTORS),
-            norms: place(NORMS),
+            factors: place(4 * update::FACTORS),
+            norms: place(update::NORMS_LEN),
             squares: place(update::squares_len(arenas, network.blocks())),
             bytes: 0,
         };

@@ -4,10 +4,16 @@
 use super::arenas::DeviceArenas;
 use super::operation::pack_blocks;
 use super::queue::{DeviceAddress, DeviceQueue, KernelArgument, THREADS, int};
-use super::regions::{FACTORS, NORM_BLOCKS};
 use crate::model::{ParameterBlock, ParameterRole};
 use crate::optimizer::{OptimizerConfig, UpdateRule};
 use std::ops::Range;
+
+/// Number of factors of a step, which are floats.
+pub(super) const FACTORS: usize = 13;
+/// Maximum number of blocks of a sum over a tensor: several for each multiprocessor.
+const NORM_BLOCKS: usize = 512;
+/// Size of the sums of LARS in bytes: two sums of each block, two total sums, one ratio.
+pub(super) const NORMS_LEN: usize = 8 * (2 * NORM_BLOCKS + 3);
 
 /// Addresses of the operands of an update.
 pub(super) struct UpdateOperands<'a> {
