@@ -83,8 +83,10 @@ impl MemoryLayout {
         let (aligned, input) = (arenas.aligned_len(), max_batch * network.input().len());
         let targets = max_batch * network.targets();
         let losses = 8 * targets.max((max_batch * network.outputs()).div_ceil(THREADS));
-        let operations = || network.nodes.iter().map(|node| node.op.on_device());
-        let scratch = operations().map(|op| op.scratch_on(queue, max_batch, kind));
+        let operations = network.nodes.iter().map(|node| node.op.on_device());
+        let scratch = operations
+            .clone()
+            .map(|op| op.scratch_on(queue, max_batch, kind));
         let scratch = scratch.max();
         let is_cast = kind != ElementType::F32;
         let mut regions = Self {
@@ -111,7 +113,7 @@ impl MemoryLayout {
         };
         let values = lens[1..].iter();
         regions.values = values.map(|len| place(size * max_batch * len)).collect();
-        regions.saved = operations()
+        regions.saved = operations
             .map(|op| place(op.saved_bytes(max_batch, size)))
             .collect();
         let sizes = slots.sizes.iter();

@@ -8,7 +8,7 @@
 use super::blas::CublasLt;
 use super::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
 use super::dnn::Cudnn;
-use super::error::DeviceError;
+use super::error::{DeviceError, failure};
 use super::nccl::{NcclCommunicator, PollCallback};
 use super::product::MatrixProduct;
 use super::queue::{DeviceAddress, DeviceQueue, KernelArgument, finish_product};
@@ -18,7 +18,6 @@ use cudarc::driver::{
 };
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::fmt::Display;
 use std::sync::Arc;
 
 /// Queue of a GPU.
@@ -418,10 +417,4 @@ impl Drop for GpuStream {
     }
 }
 
-fn failure<E: Display>(action: &str) -> impl FnOnce(E) -> DeviceError + use<E> {
-    let action = action.to_owned();
-    move |error| DeviceError::Failed {
-        action,
-        cause: error.to_string(),
-    }
-}
+

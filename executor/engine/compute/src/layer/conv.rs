@@ -65,7 +65,7 @@ impl CpuKernel for Conv2d {
         let params = pass.params;
         let outputs = pass.output.chunks_mut(examples * self.output_len());
         let inputs = pass.inputs.get(0).chunks(examples * self.input_len());
-        let work = |(input, output): (&[f32], &mut [f32]), lane: &mut ThreadScratch| {
+        waves(pass.lanes, inputs.zip(outputs), |(input, output), lane| {
             if self.is_depthwise() {
                 let weight = &params[self.weight.clone()];
                 let images = input.chunks_exact(self.input_len());
@@ -76,8 +76,7 @@ impl CpuKernel for Conv2d {
             } else {
                 self.forward_turn(params, input, output, lane);
             }
-        };
-        waves(pass.lanes, inputs.zip(outputs), work, |_| {});
+        }, |_| {});
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {

@@ -62,7 +62,7 @@ impl CpuKernel for Gru {
         let biases = &params[self.bias.start..self.recurrent_bias.end];
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
+        waves(pass.lanes, groups, |(numbers, output), lane| {
             let [weight, _, zeros] = lane.split(self.areas());
             let weight = MatrixStrips::of(recurrent, hidden, 3 * hidden, weight);
             zeros.fill(0.0);
@@ -85,8 +85,7 @@ impl CpuKernel for Gru {
                     step(numbers, state, biases, &mut now[..hidden]);
                 }
             }
-        };
-        waves(pass.lanes, groups, work, |_| {});
+        }, |_| {});
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {
@@ -96,11 +95,9 @@ impl CpuKernel for Gru {
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks(len).zip(pass.d_output.chunks(len)));
         let recurrent = &params[self.recurrent_weight.clone()];
-        let work = |(numbers, outputs): (&mut [f32], (&[f32], &[f32])),
-                    lane: &mut ThreadScratch| {
+        waves(pass.lanes, groups, |(numbers, outputs), lane| {
             self.unroll(recurrent, numbers, outputs, lane);
-        };
-        waves(pass.lanes, groups, work, |_| {});
+        }, |_| {});
         let input = pass.inputs.get(0);
         let rows = input.len() / self.inputs;
         let input = Matrix::new(input, rows, self.inputs);

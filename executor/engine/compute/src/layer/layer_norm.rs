@@ -66,8 +66,7 @@ impl CpuKernel for LayerNorm {
         });
         let mut write = pass.write;
         let areas = [self.width, self.width];
-        type Item<'a> = ((&'a [f32], &'a [f32]), &'a [f32], &'a mut [f32]);
-        let work = |((x, saved), d_y, d_x): Item<'_>, lane: &mut ThreadScratch| {
+        waves(pass.lanes, items, |((x, saved), d_y, d_x), lane| {
             let [d_scale, d_shift] = lane.split(areas);
             d_scale.fill(0.0);
             d_shift.fill(0.0);
@@ -75,8 +74,7 @@ impl CpuKernel for LayerNorm {
             if !d_x.is_empty() {
                 pass_back(x, saved, scale, d_y, d_x);
             }
-        };
-        waves(pass.lanes, items, work, |lane| {
+        }, |lane| {
             let [d_scale, d_shift] = lane.split(areas);
             accumulate(&mut pass.grads[self.scale.clone()], d_scale, write);
             accumulate(&mut pass.grads[self.shift.clone()], d_shift, write);

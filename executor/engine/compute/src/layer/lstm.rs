@@ -59,7 +59,7 @@ impl CpuKernel for Lstm {
         );
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
+        waves(pass.lanes, groups, |(numbers, output), lane| {
             let [weight, _, _, zeros] = lane.split(self.areas());
             let weight = MatrixStrips::of(recurrent, hidden, 4 * hidden, weight);
             zeros.fill(0.0);
@@ -83,8 +83,7 @@ impl CpuKernel for Lstm {
                     );
                 }
             }
-        };
-        waves(pass.lanes, groups, work, |_| {});
+        }, |_| {});
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {
@@ -93,10 +92,9 @@ impl CpuKernel for Lstm {
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.d_output.chunks(GROUP * self.positions * hidden));
         let recurrent = &pass.params[self.recurrent_weight.clone()];
-        let work = |(numbers, d_output): (&mut [f32], &[f32]), lane: &mut ThreadScratch| {
+        waves(pass.lanes, groups, |(numbers, d_output), lane| {
             self.unroll(recurrent, numbers, d_output, lane);
-        };
-        waves(pass.lanes, groups, work, |_| {});
+        }, |_| {});
         let (threads, write) = (pass.at.threads, pass.write);
         let input = pass.inputs.get(0);
         let rows = input.len() / self.inputs;
