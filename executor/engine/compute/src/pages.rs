@@ -59,8 +59,8 @@ mod tests {
             let mut words = line.split_whitespace();
             let first = words.next().unwrap_or_default();
             if let Some((start, end)) = first.split_once('-') {
-                let [start, end] = [start, end]
-                    .map(|text| usize::from_str_radix(text, 16).expect("an address"));
+                let [start, end] =
+                    [start, end].map(|text| usize::from_str_radix(text, 16).expect("an address"));
                 holds = (start..end).contains(&address);
             } else if holds && first == "Rss:" {
                 let kilobytes = words.next().and_then(|text| text.parse().ok());

@@ -59,8 +59,8 @@ pub fn pieces(range: Range<usize>, parts: usize) -> Vec<Range<usize>> {
     let len = range.len();
     let lines = len.div_ceil(GRAIN);
     let pieces = (0..parts).map(|part| {
-        let [start, end] = [part, part + 1]
-            .map(|bound| range.start + (lines * bound / parts * GRAIN).min(len));
+        let [start, end] =
+            [part, part + 1].map(|bound| range.start + (lines * bound / parts * GRAIN).min(len));
         start..end
     });
     pieces.collect()

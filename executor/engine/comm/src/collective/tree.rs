@@ -77,7 +77,8 @@ pub(crate) fn broadcast_over(
     let mut parent = (place > 0).then(|| subset.rank(place - reach + root));
     let mut distance = reach / 2;
     loop {
-        let child = (distance > 0 && place + distance < n).then(|| subset.rank(place + distance + root));
+        let child =
+            (distance > 0 && place + distance < n).then(|| subset.rank(place + distance + root));
         let mut flow = Flow::default();
         if let Some(parent) = parent
             && (child.is_some() || distance == 0)

@@ -24,7 +24,6 @@ pub enum CodecConfigError {
 /// # Errors
 /// [`CodecConfigError`] if a setting is out of range.
 pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, CodecConfigError> {
-
     Ok(match *config {
         CodecConfig::None {} => Arc::new(DenseCodec),
         CodecConfig::Half {
@@ -44,7 +43,9 @@ pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, CodecConfigError> {
             let codec = Qsgd::new(bits, bucket, norm);
             Arc::new(codec.ok_or(CodecConfigError::Qsgd { bits, bucket })?)
         }
-        CodecConfig::TopK { density, sampled } => sparse(config, selection(density, sampled), None)?,
+        CodecConfig::TopK { density, sampled } => {
+            sparse(config, selection(density, sampled), None)?
+        }
         CodecConfig::Threshold { magnitude } => {
             sparse(config, Selection::Threshold { magnitude }, None)?
         }

@@ -93,9 +93,7 @@ impl Feedback {
     #[must_use]
     pub fn saved(&self, find: impl Fn(&str) -> Option<Vec<f32>>) -> Vec<Self> {
         match self.planes().next() {
-            Some(_) => (0..)
-                .map_while(|rank| self.saved_of(rank, &find))
-                .collect(),
+            Some(_) => (0..).map_while(|rank| self.saved_of(rank, &find)).collect(),
             None => Vec::new(),
         }
     }

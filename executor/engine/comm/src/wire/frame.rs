@@ -359,7 +359,6 @@ mod tests {
 
     #[test]
     fn clock_above_the_limit_is_refused() {
-
         for kind in [
             FrameKind::Await,
             FrameKind::Push,

@@ -22,7 +22,6 @@ pub(crate) fn compile(
     [major, minor]: [usize; 2],
 ) -> Result<Vec<u8>, DeviceError> {
     CudaLibrary::Compiler.find()?;
-
     let source = CString::new(kernels::source(kind)).expect("the source has no zero byte");
     let program = create_program(&source, Some(c"muster.cu"))
         .map_err(|error| failed("the program was refused", error))?;

@@ -10,8 +10,8 @@ use super::nccl::{AllReduceError, Nccl, NcclId};
 use super::product::ElementType;
 use super::queue::DeviceQueue;
 use super::stream::GpuStream;
-use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUdevice_attribute;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
@@ -318,7 +318,6 @@ impl CudaDevice {
     /// If the compiler or the GPU fails.
     pub(crate) fn stream(&self) -> Result<GpuStream, DeviceError> {
         let code = compiler::compile(self.kind(), self.capability)?;
-
         let code = cudarc::nvrtc::Ptx::from_binary(code);
         let module = self
             .context

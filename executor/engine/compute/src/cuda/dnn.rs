@@ -250,7 +250,6 @@ impl ConvolutionDescriptors {
         math: sys::cudnnMathType_t,
     ) -> Result<Self, CudnnError> {
         use std::ptr::null_mut;
-
         let kind = match filters.kind {
             ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
             ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,

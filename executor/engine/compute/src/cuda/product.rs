@@ -119,7 +119,6 @@ impl MatrixProduct {
     /// transpose, so the product becomes outᵀ = rightᵀ · leftᵀ. The operands swap places, and their
     /// transposition flags are unchanged.
     pub(crate) fn by_columns(&self) -> ColumnMajorProduct {
-
         ColumnMajorProduct {
             m: self.columns,
             n: self.rows,

@@ -416,5 +416,3 @@ impl Drop for GpuStream {
         }
     }
 }
-
-

@@ -309,7 +309,11 @@ impl Examples {
                 ExampleInputs::Text { bytes, length },
                 BatchTargetsMut::Classes(out),
             ) => {
-                assert_eq!(targets_per_index(out.len(), indices), *length, "a target per position");
+                assert_eq!(
+                    targets_per_index(out.len(), indices),
+                    *length,
+                    "a target per position"
+                );
                 for (out, index) in out.chunks_exact_mut(*length).zip(indices) {
                     for (target, byte) in out.iter_mut().zip(&bytes[*index as usize * length + 1..])
                     {

@@ -124,7 +124,9 @@ fn read<const D: usize>(path: &Path) -> Result<([usize; D], Vec<u8>), IdxError> 
         header(&mut reader, &mut bytes).map_err(failed(path, offset))?;
         let value = u32::from_be_bytes(bytes);
         if value == 0 {
-            return Err(failed(path, offset)(IdxProblem::EmptyDimension { dimension }));
+            return Err(failed(path, offset)(IdxProblem::EmptyDimension {
+                dimension,
+            }));
         }
         *side = value as usize;
         expected = expected

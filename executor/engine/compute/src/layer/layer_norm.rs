@@ -66,20 +66,25 @@ impl CpuKernel for LayerNorm {
         });
         let mut write = pass.write;
         let areas = [self.width, self.width];
-        waves(pass.lanes, items, |((x, saved), d_y, d_x), lane| {
-            let [d_scale, d_shift] = lane.split(areas);
-            d_scale.fill(0.0);
-            d_shift.fill(0.0);
-            differentiate(x, saved, scale, d_y, d_scale, d_shift);
-            if !d_x.is_empty() {
-                pass_back(x, saved, scale, d_y, d_x);
-            }
-        }, |lane| {
-            let [d_scale, d_shift] = lane.split(areas);
-            accumulate(&mut pass.grads[self.scale.clone()], d_scale, write);
-            accumulate(&mut pass.grads[self.shift.clone()], d_shift, write);
-            write = WriteMode::Add;
-        });
+        waves(
+            pass.lanes,
+            items,
+            |((x, saved), d_y, d_x), lane| {
+                let [d_scale, d_shift] = lane.split(areas);
+                d_scale.fill(0.0);
+                d_shift.fill(0.0);
+                differentiate(x, saved, scale, d_y, d_scale, d_shift);
+                if !d_x.is_empty() {
+                    pass_back(x, saved, scale, d_y, d_x);
+                }
+            },
+            |lane| {
+                let [d_scale, d_shift] = lane.split(areas);
+                accumulate(&mut pass.grads[self.scale.clone()], d_scale, write);
+                accumulate(&mut pass.grads[self.shift.clone()], d_shift, write);
+                write = WriteMode::Add;
+            },
+        );
     }
 }
 

@@ -31,7 +31,6 @@ pub fn square_norm(parts: &[(&[f32], f32)], threads: usize) -> f64 {
         .collect();
     let threads = threads.min(pieces.len() / PIECES_PER_THREAD).max(1);
     let share = pieces.len().div_ceil(threads).max(1);
-
     let mut squares = vec![0.0; pieces.len()];
     thread::scope(|scope| {
         let mut shares = squares.chunks_mut(share).zip(pieces.chunks(share));

@@ -125,7 +125,6 @@ mod tests {
 
     #[test]
     fn rate_rises_linearly_then_decays() {
-
         assert_eq!(
             factors(
                 schedule(LearningRateDecay::Constant),

@@ -86,11 +86,8 @@ fn refused(built: Result<Network, BuildError>) -> String {
     built.unwrap_err().to_string()
 }
 
-
-
 #[test]
 fn invalid_networks_are_refused_with_a_reason() {
-
     assert_eq!(
         refused(zoo::mlp(FASHION, &[10, 0], 10)),
         "hidden[1] is 0; a layer has at least one output"

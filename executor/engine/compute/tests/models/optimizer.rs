@@ -269,7 +269,6 @@ fn plain_sgd(lr: f64) -> UpdateRule {
 
 #[test]
 fn settings_out_of_range_are_named() {
-
     assert_eq!(
         refused(plain_sgd(0.0)),
         "lr is 0; it must be above 0, at most 100"

@@ -363,7 +363,6 @@ fn a_folder_of_images_is_read_and_resized() {
         }
         fs::write(folder.join("notes.txt"), "no image").unwrap();
     }
-
     let data = DatasetSplits::load(&fruit(2, 3), root.path(), limits(9, 3)).unwrap();
     let examples = all(&data);
     for (input, class) in &examples {

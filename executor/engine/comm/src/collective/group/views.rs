@@ -124,9 +124,10 @@ impl CollectiveGroup {
                 sent?;
             } else if rank == laggard {
                 let fabric = self.fabric.as_mut().expect("just joined");
-
                 let mut header = [0.0; 2];
-                fabric.mesh().run(&[], &mut header, &receipt(source, 0..2))?;
+                fabric
+                    .mesh()
+                    .run(&[], &mut header, &receipt(source, 0..2))?;
                 let (_, sums) = self.arena.sides();
                 let flow = receipt(source, self.range.clone());
                 fabric.mesh().run(&[], sums, &flow)?;

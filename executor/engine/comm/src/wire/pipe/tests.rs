@@ -182,7 +182,6 @@ fn invalid_ring_positions_are_errors() {
             // SAFETY: the address is mapped and aligned, and no other thread accesses it.
             unsafe { place.write(1 << 62) };
             let mut got = [0; 4];
-
             let (reads, writes) = match (base, side) {
                 (0, 0) => (Some(&b), None),
                 (0, _) => (None, Some(&a)),

@@ -56,7 +56,6 @@ fn downloaded(queue: &mut Emulator, at: DeviceAddress, len: usize) -> Vec<u8> {
 fn check(kind: ElementType, classes: usize, stride: usize, threads: usize) {
     let what = format!("{kind:?}, {classes} classes, {stride} apart, {threads} threads");
     let mut queue = Emulator::new(kind);
-
     let rows: Vec<_> = (0..ROWS).map(|index| row(index, classes)).collect();
     let mut scores = vec![f32::NAN; ROWS * stride];
     for (to, (from, _)) in scores.chunks_mut(stride).zip(&rows) {

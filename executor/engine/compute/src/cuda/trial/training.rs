@@ -38,14 +38,13 @@ fn network() -> Network {
 
 fn rules() -> Vec<UpdateRule> {
     let (lr, weight_decay) = (0.05, 0.01);
-    let sgd = [(0.0, false), (0.9, false), (0.9, true)].map(|(momentum, nesterov)| {
-        UpdateRule::Sgd {
+    let sgd =
+        [(0.0, false), (0.9, false), (0.9, true)].map(|(momentum, nesterov)| UpdateRule::Sgd {
             lr,
             momentum,
             nesterov,
             weight_decay,
-        }
-    });
+        });
     let adagrad = UpdateRule::AdaGrad {
         lr,
         eps: 1e-3,

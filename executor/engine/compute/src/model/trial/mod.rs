@@ -192,7 +192,6 @@ impl OperationTrial {
         // Each probe evaluates the whole definition.
         let probes = if inputs[0].len() > 10_000 { 20 } else { 100 };
         for index in 0..inputs.len() {
-
             let step = inputs[index].len().div_ceil(probes);
             let places: Vec<usize> = (0..inputs[index].len()).step_by(step).collect();
             let quotients = places.iter().map(|&i| {

@@ -32,8 +32,6 @@ fn own<'a>(network: &Network, params: &'a [f64]) -> &'a [f64] {
     &params[node.op.kernel().parameters()]
 }
 
-
-
 /// `x · W + b` of each row, element by element.
 fn dense(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
     let (outputs, inputs) = (bias.len(), weight.len() / bias.len());
@@ -182,11 +180,7 @@ fn dropout_draws_do_not_depend_on_workers() {
     let mode = PassMode::Train { key: 7, first: 5 };
     let part = last.run(1, mode, WriteMode::Overwrite).output;
     assert_eq!(whole.output[5 * 4800..], part);
-    assert_ne!(
-        whole.output[..3 * 4800],
-        part,
-        "examples draw differently"
-    );
+    assert_ne!(whole.output[..3 * 4800], part, "examples draw differently");
     let other = PassMode::Train { key: 8, first: 0 };
     assert_ne!(
         whole.output,
@@ -297,7 +291,6 @@ fn recurrent_cases(kind: &str, tensors: &[&str]) {
             panic!("positions × examples × inputs")
         };
         let hidden = case.tensor("recurrent_weight").1[0];
-
         let network = sequence([positions, inputs], |b, x| match kind {
             "lstm" => b.lstm("r", x, hidden).unwrap(),
             _ => b.gru("r", x, hidden).unwrap(),

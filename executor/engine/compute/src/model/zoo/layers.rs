@@ -413,7 +413,6 @@ mod tests {
 
     #[test]
     fn error_names_the_place_of_the_layer() {
-
         assert_eq!(
             refused(vec![
                 conv(2),

@@ -34,7 +34,6 @@ fn halve(line: &mut SequentialBuilder, name: &str) -> Result<ValueId, BuildError
 /// Names the invalid layer.
 pub fn googlenet(input: impl Into<ExampleShape>, classes: usize) -> Result<Network, BuildError> {
     let mut line = SequentialBuilder::new(input)?;
-
     let conv = ConvOptions::new(64, SlidingWindow::square(7).stride(2).same());
     line.conv_norm("stem1", conv, true)?;
     halve(&mut line, "stem1.pool")?;
