@@ -502,6 +502,7 @@ mod tests {
         assert!(!pulse.is_silent(1_400));
         assert!(pulse.is_silent(1_431));
     }
+
     /// Number of tries before a lease ends.
     fn tries_in(lease_ms: u64, error: &SessionError) -> usize {
         let pauses = std::iter::successors(Some(FIRST_PAUSE_MS), |pause_ms| {
