@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
 use muster_model::task::Role;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use crate::site::Site;
 use muster_model::assignment::{Observed, Peer, Peers, TaskReport};
 use muster_model::id::NodeId;
 use muster_model::task::Outcome;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use uuid::Uuid;
 

@@ -18,6 +18,7 @@ use cudarc::driver::{
 };
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Queue of a GPU.

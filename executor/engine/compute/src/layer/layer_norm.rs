@@ -3,7 +3,7 @@
 
 use super::math::{sum_of, sum_of_two};
 use super::matrix::WriteMode;
-use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize};
 use super::parallel::{accumulate, each, examples_per_item, waves};
 use crate::simd::vectorised;
 use std::ops::Range;
