@@ -58,7 +58,7 @@ pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<SimulationOutcom
 ///
 /// `watch` returns seconds of any clock. `tell` receives the number of ended jobs after every
 /// round. The timeline stays empty, because it would dominate the memory of a long workload.
-pub(crate) fn simulate_recorded(
+pub fn simulate_recorded(
     scenario: &Scenario,
     policy: &Policy,
     watch: &mut dyn FnMut() -> f64,

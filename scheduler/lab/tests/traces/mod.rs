@@ -1,6 +1,6 @@
 //! Paths of published traces for the tests of all crates.
 //!
-//! Traces whose licence permits it are in `scheduler/sim/traces`. The others are in the folder
+//! Traces whose licence permits it are in `scheduler/lab/traces`. The others are in the folder
 //! `MUSTER_TRACES`, by default `shared/traces` beside the repository. Tests that need these are
 //! ignored with a reason that begins with `needs MUSTER_TRACES`; `scripts/run-tests` runs them if
 //! the folder is there.
@@ -16,7 +16,7 @@ fn root() -> PathBuf {
 /// Returns a file or folder of the committed traces. The files are compressed: `a.csv` is
 /// `a.csv.zst`.
 pub fn committed(name: &str) -> PathBuf {
-    root().join("scheduler/sim/traces").join(name)
+    root().join("scheduler/lab/traces").join(name)
 }
 
 /// Returns a file or folder of the traces that are not part of the repository.

@@ -6,7 +6,7 @@
 //! `simulation/analyzer/single_data.csv`). There GPU time was spread evenly; memory was mostly at
 //! the lower end.
 
-use crate::scenario::GpuUse;
+use muster_sim::scenario::GpuUse;
 
 /// Memory of every GPU, in bytes.
 pub const MEMORY_BYTES: u64 = 24 << 30;

@@ -4,10 +4,10 @@
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Slicing;
-use muster_sim::live::{LiveRunSettings, run};
-use muster_sim::measure::Summary;
-use muster_sim::reference_simulators::{Cluster, NodeGroup};
-use muster_sim::trace::{TraceWork, Workload, file, read};
+use muster_lab::live::{LiveRunSettings, run};
+use muster_lab::measure::Summary;
+use muster_lab::reference_simulators::{Cluster, NodeGroup};
+use muster_lab::trace::{TraceWork, Workload, file, read};
 
 /// Jobs of one GPU that ran for ten minutes to four hours, from index `from` on.
 fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {

@@ -2,11 +2,11 @@
 //! Pollux artefact at all loads.
 
 use muster_core::policies::name::PolicyName;
-use muster_sim::reference_simulators::{
+use muster_lab::reference_simulators::{
     Cluster, Contestant, NodeGroup, ObservationSource, Profiles, ReferenceSettings, SimulatorRules,
     run,
 };
-use muster_sim::trace::file;
+use muster_lab::trace::file;
 use std::collections::BTreeMap;
 
 /// All workloads but `exceptions` have a mean within `most` of the published mean.
@@ -29,7 +29,7 @@ fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
             continue;
         }
         let text = file::read_text(&path).unwrap();
-        let jobs = muster_sim::trace::read(&path.display().to_string(), workload, &text).unwrap();
+        let jobs = muster_lab::trace::read(&path.display().to_string(), workload, &text).unwrap();
         let contestant = Contestant {
             name: policy.to_string(),
             share: policy.policy(),

@@ -1,11 +1,11 @@
 //! Results of the `muster` policy on the workloads of Pollux and Sia, learned only from
 //! measurements of its jobs.
 
-use muster_sim::measure::Summary;
-use muster_sim::reference_simulators::{
+use muster_lab::measure::Summary;
+use muster_lab::reference_simulators::{
     Cluster, NodeGroup, Profiles, ReferenceSettings, SimulatorRules, run,
 };
-use muster_sim::{contestants, trace};
+use muster_lab::{contestants, trace};
 use std::path::Path;
 
 /// Means over the workloads of a folder.

@@ -8,15 +8,15 @@
 
 mod gpu_use;
 
-use crate::engine::{SimError, simulate_recorded};
 use crate::reference_simulators::{Cluster, ContestError, Profiles, seconds_at_request};
 use crate::run::{AllocationSpan, JobRun, RunNode, SimulationRun};
-use crate::scenario::{Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed};
-use crate::simulation_record::SimulationRecord;
 use crate::trace::{TraceJob, TraceWork, Workload};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
+use muster_sim::scenario::{Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::simulation_record::SimulationRecord;
+use muster_sim::{SimError, simulate_recorded};
 
 /// Milliseconds from a start until all tasks train, as for small models on one machine. A large
 /// model reads its checkpoint for longer.

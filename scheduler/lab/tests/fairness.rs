@@ -3,11 +3,11 @@
 //! optimum.
 
 use muster_core::policies::name::PolicyName;
-use muster_sim::live::{LiveRunSettings, run};
-use muster_sim::measure::{Summary, completion_times_s};
-use muster_sim::reference_simulators::{Cluster, NodeGroup};
-use muster_sim::run::{JobRun, SimulationRun};
-use muster_sim::trace::{Workload, file, read};
+use muster_lab::live::{LiveRunSettings, run};
+use muster_lab::measure::{Summary, completion_times_s};
+use muster_lab::reference_simulators::{Cluster, NodeGroup};
+use muster_lab::run::{JobRun, SimulationRun};
+use muster_lab::trace::{Workload, file, read};
 use std::collections::BTreeMap;
 
 /// Every `step`-th job of the trace from `offset` on. The load of thousands of GPUs then fits a
