@@ -116,21 +116,26 @@ impl PolicyComparison {
         for standing in &mut standings {
             standing.to_best = standing.avg_jct_s / best;
         }
-        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
         Ok(Self {
-            workloads: owned(common),
-            left_out: owned(left_out),
+            workloads: owned(&common),
+            left_out: owned(&left_out),
             policies: standings,
         })
     }
 }
 
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().copied().map(str::to_owned).collect()
+}
+
+fn mean_of(summaries: &[&Summary], value: fn(&Summary) -> f64) -> f64 {
+    mean(&summaries.iter().map(|s| value(s)).collect::<Vec<_>>())
+}
+
 impl PolicySummary {
     fn of(policy: &str, summaries: &[&Summary]) -> Self {
-        let mean_of = |value: fn(&Summary) -> f64| {
-            mean(&summaries.iter().map(|s| value(s)).collect::<Vec<_>>())
-        };
-        let (avg_jct_s, bound_s) = (mean_of(|s| s.avg_jct_s), mean_of(|s| s.bound_s));
+        let avg_jct_s = mean_of(summaries, |s| s.avg_jct_s);
+        let bound_s = mean_of(summaries, |s| s.bound_s);
         Self {
             policy: policy.to_owned(),
             unfinished: summaries.iter().map(|s| s.unfinished).sum(),
@@ -142,18 +147,18 @@ impl PolicySummary {
             } else {
                 0.0
             },
-            p50_jct_s: mean_of(|s| s.p50_jct_s),
-            p90_jct_s: mean_of(|s| s.p90_jct_s),
-            p99_jct_s: mean_of(|s| s.p99_jct_s),
-            makespan_s: mean_of(|s| s.makespan_s),
-            gpu_hours: mean_of(|s| s.gpu_hours),
-            utilisation: mean_of(|s| s.utilisation),
-            restarts: mean_of(|s| s.restarts as f64),
-            fairness_mean: mean_of(|s| s.fairness.mean),
-            fairness_max: mean_of(|s| s.fairness.max),
-            unfair: mean_of(|s| s.fairness.unfair),
-            decision_mean_ms: mean_of(|s| s.decision_ms.mean),
-            decision_p99_ms: mean_of(|s| s.decision_ms.p99),
+            p50_jct_s: mean_of(summaries, |s| s.p50_jct_s),
+            p90_jct_s: mean_of(summaries, |s| s.p90_jct_s),
+            p99_jct_s: mean_of(summaries, |s| s.p99_jct_s),
+            makespan_s: mean_of(summaries, |s| s.makespan_s),
+            gpu_hours: mean_of(summaries, |s| s.gpu_hours),
+            utilisation: mean_of(summaries, |s| s.utilisation),
+            restarts: mean_of(summaries, |s| s.restarts as f64),
+            fairness_mean: mean_of(summaries, |s| s.fairness.mean),
+            fairness_max: mean_of(summaries, |s| s.fairness.max),
+            unfair: mean_of(summaries, |s| s.fairness.unfair),
+            decision_mean_ms: mean_of(summaries, |s| s.decision_ms.mean),
+            decision_p99_ms: mean_of(summaries, |s| s.decision_ms.p99),
             decision_max_ms: summaries
                 .iter()
                 .map(|s| s.decision_ms.max)
@@ -162,10 +167,14 @@ impl PolicySummary {
     }
 }
 
+/// Length of a path's folders, with the last slash.
+fn folders(path: &str) -> usize {
+    path.rfind('/').map_or(0, |end| end + 1)
+}
+
 /// Shortest distinct names of workloads: paths without the common folders and without `.csv`.
 #[must_use]
 pub fn labels(workloads: &[&str]) -> Vec<String> {
-    let folders = |path: &str| path.rfind('/').map_or(0, |end| end + 1);
     let Some((first, others)) = workloads.split_first() else {
         return Vec::new();
     };

@@ -29,6 +29,15 @@ pub struct UnknownContestant {
     pub known: String,
 }
 
+impl UnknownContestant {
+    fn of(given: &str) -> Self {
+        Self {
+            given: given.to_owned(),
+            known: names().join(", "),
+        }
+    }
+}
+
 /// Returns a policy by its name or variant.
 ///
 /// `muster-fixed` keeps the user's batch sizes. `optimus-learned` sees only measurements of its
@@ -38,15 +47,11 @@ pub struct UnknownContestant {
 /// # Errors
 /// [`UnknownContestant`] with all valid names, also for a variant that the policy does not have.
 pub fn contestant(given: &str) -> Result<Contestant, UnknownContestant> {
-    let unknown = || UnknownContestant {
-        given: given.to_owned(),
-        known: names().join(", "),
-    };
     let (plain, variant) = split(given);
-    let policy: PolicyName = plain.parse().map_err(|_| unknown())?;
+    let policy: PolicyName = plain.parse().map_err(|_| UnknownContestant::of(given))?;
     let (adapts, is_elastic) = (ADAPTIVE.contains(&plain), ELASTIC.contains(&plain));
     if variant.is_some() && !is_elastic || variant == Some(FIXED) && !adapts {
-        return Err(unknown());
+        return Err(UnknownContestant::of(given));
     }
     let sees_all = match variant {
         Some(ORACLE) => true,

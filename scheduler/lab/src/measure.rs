@@ -175,14 +175,14 @@ fn ratio(of: f64, by: f64) -> f64 {
 pub fn finish_time_ratios(run: &SimulationRun) -> Vec<f64> {
     let gpus: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
     let active = Active::of(run);
-    let of_job = |job: &JobRun| {
+    let ratios = run.jobs.iter().map(|job| {
         let jct_s = jct_s(run, job);
         let end_s = job.submitted_s + jct_s;
         let contenders = active.mean(job.submitted_s, end_s);
         let slower = (f64::from(job.request_gpus) * contenders / gpus).max(1.0);
         ratio(jct_s, job.request_s * slower)
-    };
-    run.jobs.iter().map(of_job).collect()
+    });
+    ratios.collect()
 }
 
 /// Number of active jobs over time: a step function and its integral.
@@ -227,15 +227,17 @@ impl Active {
     }
 }
 
+/// Mean over the jobs with these indices.
+fn mean_of(jobs: &[usize], values: &[f64]) -> f64 {
+    let sum: f64 = jobs.iter().map(|&job| values[job]).sum();
+    ratio(sum, jobs.len() as f64)
+}
+
 fn tenants(run: &SimulationRun, jcts: &[f64], ratios: &[f64]) -> Vec<TenantSummary> {
     let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, job) in run.jobs.iter().enumerate() {
         of.entry(&job.tenant).or_default().push(index);
     }
-    let mean_of = |jobs: &[usize], values: &[f64]| {
-        let sum: f64 = jobs.iter().map(|&job| values[job]).sum();
-        ratio(sum, jobs.len() as f64)
-    };
     of.into_iter()
         .map(|(tenant, jobs)| TenantSummary {
             tenant: tenant.to_owned(),

@@ -105,12 +105,12 @@ fn shortest_first(pieces: &[Piece], gpus: f64, speed: impl Fn(f64, f64) -> f64) 
         }
         active.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut free = gpus;
-        let mut take = |&(_, job): &(f64, usize)| {
+        let speeds = active.iter().map(|&(_, job)| {
             let speed = speed(pieces[job].gpus, free);
             free -= speed * pieces[job].gpus;
             speed
-        };
-        let speeds: Vec<f64> = active.iter().map(&mut take).collect();
+        });
+        let speeds: Vec<f64> = speeds.collect();
         let ends = active
             .iter()
             .zip(&speeds)
@@ -134,8 +134,13 @@ fn shortest_first(pieces: &[Piece], gpus: f64, speed: impl Fn(f64, f64) -> f64) 
 /// Gangs run whole or not at all.
 fn unfair_optimum_s(run: &SimulationRun) -> f64 {
     let pieces: Vec<Piece> = run.jobs.iter().map(Piece::of).collect();
-    let whole = |gpus: f64, free: f64| if gpus <= free { 1.0 } else { 0.0 };
-    let jcts = shortest_first(&pieces, gpus(run), whole);
+    let jcts = shortest_first(
+        &pieces,
+        gpus(run),
+        |gpus, free| {
+            if gpus <= free { 1.0 } else { 0.0 }
+        },
+    );
     jcts.iter().sum::<f64>() / jcts.len() as f64
 }
 
@@ -152,15 +157,13 @@ fn beside_own_clusters(run: &SimulationRun) -> BTreeMap<String, f64> {
         of.entry(job.tenant.clone()).or_default().push(index);
     }
     let part = gpus(run) / of.len() as f64;
-    let mean = |jobs: Vec<usize>| {
+    let means = of.into_iter().map(|(tenant, jobs)| {
         let pieces: Vec<Piece> = jobs.iter().map(|&job| Piece::of(&run.jobs[job])).collect();
         let own = shortest_first(&pieces, part, |gpus, free| (free / gpus).min(1.0));
         let ratios = jobs.iter().zip(&own).map(|(&job, own_s)| jcts[job] / own_s);
-        ratios.sum::<f64>() / jobs.len() as f64
-    };
-    of.into_iter()
-        .map(|(tenant, jobs)| (tenant, mean(jobs)))
-        .collect()
+        (tenant, ratios.sum::<f64>() / jobs.len() as f64)
+    });
+    means.collect()
 }
 
 #[test]

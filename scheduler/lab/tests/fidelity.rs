@@ -37,7 +37,6 @@ fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
             adapts_batch: false,
             is_elastic,
         };
-        let mut clock = || 0.0;
         let run = run(
             &profiles,
             &jobs,
@@ -48,7 +47,7 @@ fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
                 until_s: ReferenceSettings::UNTIL_S,
             },
             &contestant,
-            &mut clock,
+            &mut || 0.0,
             &mut |_| {},
         )
         .unwrap();

@@ -16,6 +16,14 @@ struct Means {
     gpu_hours: f64,
 }
 
+fn group(kind: Option<&str>, nodes: u32, gpus: u32) -> NodeGroup {
+    NodeGroup {
+        kind: kind.map(str::to_owned),
+        nodes,
+        gpus,
+    }
+}
+
 fn means(
     profiles: &Path,
     workloads: &Path,
@@ -24,11 +32,6 @@ fn means(
     policy: &str,
 ) -> Means {
     let known = Profiles::read(profiles).unwrap();
-    let group = |kind: Option<&str>, nodes, gpus| NodeGroup {
-        kind: kind.map(str::to_owned),
-        nodes,
-        gpus,
-    };
     let groups = match rules {
         SimulatorRules::Pollux => vec![group(None, 16, 4)],
         SimulatorRules::Sia => vec![
@@ -54,14 +57,13 @@ fn means(
         let text = trace::file::read_text(&path).unwrap();
         let file = path.display().to_string();
         let jobs = trace::read(&file, &file, &text).unwrap();
-        let mut clock = || 0.0;
         let done = run(
             &known,
             &jobs,
             &cluster,
             &settings,
             &contestant,
-            &mut clock,
+            &mut || 0.0,
             &mut |_| {},
         );
         let summary = Summary::of(&done.unwrap(), "peers");

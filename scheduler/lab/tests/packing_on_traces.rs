@@ -11,9 +11,11 @@ use muster_lab::trace::{TraceWork, Workload, file, read};
 
 /// Jobs of one GPU that ran for ten minutes to four hours, from index `from` on.
 fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {
-    let is_meant = |work: TraceWork| matches!(work, TraceWork::Seconds { seconds } if (600.0..=14_400.0).contains(&seconds));
     let kept = all.jobs.iter().skip(from);
-    let kept = kept.filter(|job| job.gpus == 1 && is_meant(job.work));
+    let kept = kept.filter(|job| match job.work {
+        TraceWork::Seconds { seconds } => job.gpus == 1 && (600.0..=14_400.0).contains(&seconds),
+        _ => false,
+    });
     let mut jobs: Vec<_> = kept.take(jobs).cloned().collect();
     let times = jobs.iter().map(|job| job.submitted_s);
     let first_s = times.fold(f64::INFINITY, f64::min);

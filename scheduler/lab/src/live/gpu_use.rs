@@ -51,10 +51,9 @@ mod tests {
         let uses: Vec<_> = (0..1_000).map(|n| drawn(&format!("job-{n}"))).collect();
         let mean = uses.iter().map(|uses| uses.busy).sum::<f64>() / 1e3;
         assert!((0.49..0.56).contains(&mean), "{mean}");
-        let share = |bytes: u64| bytes as f64 / MEMORY_BYTES as f64;
         let mean = uses
             .iter()
-            .map(|uses| share(uses.memory_bytes))
+            .map(|uses| uses.memory_bytes as f64 / MEMORY_BYTES as f64)
             .sum::<f64>()
             / 1e3;
         assert!((0.21..0.28).contains(&mean), "{mean}");

@@ -110,14 +110,13 @@ pub enum LiveError {
 #[must_use]
 pub fn sample(workload: Workload, most: usize) -> (Workload, usize) {
     let Workload { name, jobs } = workload;
-    let runs = |job: &TraceJob| job.gpus > 0 && job.work != TraceWork::Unknown;
     let mut left_out = 0;
     let mut kept = Vec::new();
     for job in jobs {
         if kept.len() == most {
             break;
         }
-        if runs(&job) {
+        if job.gpus > 0 && job.work != TraceWork::Unknown {
             kept.push(job);
         } else {
             left_out += 1;
@@ -220,14 +219,15 @@ fn length_s(
     cluster: &Cluster,
     job: &TraceJob,
 ) -> Result<f64, LiveError> {
-    let name = || job.name.clone();
     let most = cluster.gpus();
     if job.gpus == 0 {
-        return Err(LiveError::NoLength { job: name() });
+        return Err(LiveError::NoLength {
+            job: job.name.clone(),
+        });
     }
     if job.gpus > most {
         return Err(LiveError::TooLarge {
-            job: name(),
+            job: job.name.clone(),
             gpus: job.gpus,
             most,
         });
@@ -235,11 +235,17 @@ fn length_s(
     match job.work {
         TraceWork::Seconds { seconds } => Ok(seconds),
         TraceWork::Training { .. } => {
-            let profiles = profiles.ok_or_else(|| LiveError::NoProfiles { job: name() })?;
+            let profiles = profiles.ok_or_else(|| LiveError::NoProfiles {
+                job: job.name.clone(),
+            })?;
             Ok(seconds_at_request(profiles, cluster, job)?)
         }
-        TraceWork::Steps { .. } => Err(LiveError::Steps { job: name() }),
-        TraceWork::Unknown => Err(LiveError::NoLength { job: name() }),
+        TraceWork::Steps { .. } => Err(LiveError::Steps {
+            job: job.name.clone(),
+        }),
+        TraceWork::Unknown => Err(LiveError::NoLength {
+            job: job.name.clone(),
+        }),
     }
 }
 
@@ -302,11 +308,7 @@ fn into_run(
     let outcomes = record.outcome.jobs.iter().zip(&scenario.jobs).zip(gpu_s);
     let jobs = workload.jobs.iter().zip(outcomes);
     let jobs = jobs.map(|(trace, ((outcome, job), gpu_s))| {
-        let takes_s = |workers: u32| {
-            let steps_s = job.steps as f64 / job.speed.steps_per_s(workers, 1);
-            seconds(ms(steps_s) + LAUNCH_MS + STOP_MS)
-        };
-        let request_s = takes_s(trace.gpus);
+        let request_s = takes_s(job, trace.gpus);
         JobRun {
             name: trace.name.clone(),
             application: trace.kind.clone(),
@@ -318,7 +320,7 @@ fn into_run(
                 .map(|jct_ms| seconds(job.submitted_ms + jct_ms)),
             restarts: u32::try_from(outcome.restarts).unwrap_or(u32::MAX),
             gpu_s,
-            alone_s: takes_s(job.workers.max),
+            alone_s: takes_s(job, job.workers.max),
             // By Amdahl's law the smallest size needs the fewest GPU-seconds.
             least_gpu_s: request_s * f64::from(trace.gpus),
             request_gpus: trace.gpus,
@@ -334,6 +336,12 @@ fn into_run(
         decision_s: record.decision_s,
         end_s: seconds(record.outcome.makespan_ms),
     }
+}
+
+/// Seconds for which the job runs on `workers` workers, start and stop included.
+fn takes_s(job: &SimJob, workers: u32) -> f64 {
+    let steps_s = job.steps as f64 / job.speed.steps_per_s(workers, 1);
+    seconds(ms(steps_s) + LAUNCH_MS + STOP_MS)
 }
 
 /// Times of traces are years at most, far inside an i64 of milliseconds.

@@ -60,13 +60,6 @@ fn fifo_run_of_small_trace_has_expected_times() {
             (Some(112.0), Some(121.5), 9.5, 9.5),
         ]
     );
-    let span = |job, gpus, from_s, to_s| AllocationSpan {
-        job,
-        node: 0,
-        gpus,
-        from_s,
-        to_s,
-    };
     assert_eq!(
         run.spans,
         [
@@ -77,6 +70,16 @@ fn fifo_run_of_small_trace_has_expected_times() {
     );
     assert_eq!((run.end_s, run.jobs[1].tenant.as_str()), (164.0, "y"));
     assert!(run.jobs.iter().all(|job| job.restarts == 0));
+}
+
+fn span(job: u32, gpus: u32, from_s: f64, to_s: f64) -> AllocationSpan {
+    AllocationSpan {
+        job,
+        node: 0,
+        gpus,
+        from_s,
+        to_s,
+    }
 }
 
 /// Alone on four GPUs with a request of two, the job has four from the start. A step takes 0.055 s
@@ -111,35 +114,37 @@ fn jobs_without_length_are_not_sampled_and_refused_by_run() {
     );
 }
 
+/// Mean completion time with time slicing on four GPUs, of jobs submitted at the start.
+fn mean_jct_s(workload: &Workload, packs: bool) -> f64 {
+    let settings = LiveRunSettings {
+        policy: PolicyName::Fifo,
+        is_elastic: false,
+        slicing: Some(Slicing {
+            quantum_ms: 60_000,
+            suspended_per_gpu: 7,
+        }),
+        packs,
+        until_s: LiveRunSettings::UNTIL_S,
+    };
+    let run = on_four_gpus(&settings, workload).expect("it runs");
+    // A shared GPU counts once.
+    let held_s: f64 = run.jobs.iter().map(|job| job.gpu_s).sum();
+    assert!(
+        held_s <= 4.0 * run.end_s + 1e-6,
+        "{held_s} of {}",
+        run.end_s
+    );
+    let ends = run.jobs.iter().map(|job| job.finished_s.expect("it ended"));
+    ends.sum::<f64>() / run.jobs.len() as f64
+}
+
 /// Twenty jobs of one GPU on four GPUs, all submitted at the start.
 #[test]
 fn packing_beats_time_slicing_for_jobs_with_idle_gpu_time() {
     let rows: Vec<String> = (0..20).map(|n| format!("j{n},x,{n},1,1800,ok")).collect();
     let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
     let workload = trace(&rows);
-    let mean_s = |packs: bool| {
-        let settings = LiveRunSettings {
-            policy: PolicyName::Fifo,
-            is_elastic: false,
-            slicing: Some(Slicing {
-                quantum_ms: 60_000,
-                suspended_per_gpu: 7,
-            }),
-            packs,
-            until_s: LiveRunSettings::UNTIL_S,
-        };
-        let run = on_four_gpus(&settings, &workload).expect("it runs");
-        // A shared GPU counts once.
-        let held_s: f64 = run.jobs.iter().map(|job| job.gpu_s).sum();
-        assert!(
-            held_s <= 4.0 * run.end_s + 1e-6,
-            "{held_s} of {}",
-            run.end_s
-        );
-        let ends = run.jobs.iter().map(|job| job.finished_s.expect("it ended"));
-        ends.sum::<f64>() / 20.0
-    };
-    let (turns_s, packed_s) = (mean_s(false), mean_s(true));
+    let (turns_s, packed_s) = (mean_jct_s(&workload, false), mean_jct_s(&workload, true));
     // With time slicing five jobs share a GPU for two and a half hours.
     assert!((7_200.0..9_100.0).contains(&turns_s), "{turns_s}");
     assert!(packed_s < 0.9 * turns_s, "{packed_s} beside {turns_s}");
@@ -155,8 +160,9 @@ fn shared_gpu_counts_once_in_spans() {
 }
 
 fn held_once(lengths_s: [u32; 2]) {
-    let light = |name: &String| gpu_use::drawn(name).busy < 0.5;
-    let mut names = (0..).map(|number| format!("job-{number}")).filter(light);
+    let mut names = (0..)
+        .map(|number| format!("job-{number}"))
+        .filter(|name| gpu_use::drawn(name).busy < 0.5);
     let rows: Vec<String> = lengths_s
         .map(|seconds| format!("{},x,0,1,{seconds},ok", names.next().expect("half of them")))
         .into();
@@ -191,8 +197,11 @@ fn held_once(lengths_s: [u32; 2]) {
     assert!(run.end_s < 1_350.0, "they shared it: {}", run.end_s);
     let mut spans = run.spans.clone();
     spans.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
-    let apart = |pair: &[AllocationSpan]| pair[0].to_s <= pair[1].from_s;
-    assert!(spans.windows(2).all(apart), "{spans:?}");
+    let mut pairs = spans.windows(2);
+    assert!(
+        pairs.all(|pair| pair[0].to_s <= pair[1].from_s),
+        "{spans:?}"
+    );
     let held_s: f64 = spans.iter().map(|span| span.to_s - span.from_s).sum();
     assert!((run.end_s - held_s).abs() < 15.0, "{spans:?}");
 }

@@ -89,9 +89,9 @@ struct CdfTimeScale {
 
 impl CdfTimeScale {
     fn of(curves: &[CdfCurve]) -> Self {
-        let all = || curves.iter().flat_map(|curve| &curve.values_s).copied();
-        let least = all().fold(f64::INFINITY, f64::min);
-        let most = all().fold(0.0, f64::max);
+        let values_s = curves.iter().flat_map(|curve| &curve.values_s).copied();
+        let least = values_s.clone().fold(f64::INFINITY, f64::min);
+        let most = values_s.fold(0.0, f64::max);
         let below = SPOKEN.iter().rev().find(|(at_s, _)| *at_s <= least);
         let above = SPOKEN.iter().find(|(at_s, _)| *at_s >= most);
         let from_s = below.map_or(SPOKEN[0].0, |tick| tick.0);
@@ -118,8 +118,8 @@ fn grid(svg: &mut Svg, scale: &CdfTimeScale) {
         svg.line((LEFT, at), (WIDTH - RIGHT, at), "grid");
         svg.text((LEFT - 8.0, at + 4.0), "soft end", &format!("{percent} %"));
     }
-    let inside = |at_s: f64| at_s >= scale.from_s && at_s <= scale.to_s;
-    for (at_s, name) in SPOKEN.into_iter().filter(|(at_s, _)| inside(*at_s)) {
+    let shown = scale.from_s..=scale.to_s;
+    for (at_s, name) in SPOKEN.into_iter().filter(|(at_s, _)| shown.contains(at_s)) {
         let x = scale.x(at_s);
         svg.line((x, TOP), (x, BOTTOM + 5.0), "grid");
         svg.text((x, BOTTOM + 20.0), "soft middle", name);

@@ -70,6 +70,10 @@ mod tests {
         }
     }
 
+    fn bar(span: usize, row: u32, rows: u32) -> Bar {
+        Bar { span, row, rows }
+    }
+
     #[test]
     fn bars_keep_rows_of_job_and_do_not_overlap() {
         let mut two = run(4, vec![ran(0.0, 10.0), ran(0.0, 10.0)]);
@@ -85,7 +89,6 @@ mod tests {
             span(0, 0, 3, 5.0, 10.0),
             span(0, 1, 2, 5.0, 10.0),
         ];
-        let bar = |span, row, rows| Bar { span, row, rows };
         assert_eq!(
             bars(&two),
             [

@@ -90,7 +90,7 @@ const COSTS: &[Column] = &[
 /// Curves of every policy over all jobs of the comparison's workloads.
 #[must_use]
 pub fn curves(runs: &[RecordedRun], comparison: &PolicyComparison) -> Vec<CdfCurve> {
-    let of_policy = |standing: &PolicySummary| {
+    let curves = comparison.policies.iter().map(|standing| {
         let jobs: Vec<&JobRun> = runs
             .iter()
             .filter(|recorded| recorded.run.policy == standing.policy)
@@ -106,8 +106,8 @@ pub fn curves(runs: &[RecordedRun], comparison: &PolicyComparison) -> Vec<CdfCur
             values_s: ended.collect(),
             unfinished: jobs.iter().filter(|job| job.finished_s.is_none()).count(),
         }
-    };
-    comparison.policies.iter().map(of_policy).collect()
+    });
+    curves.collect()
 }
 
 /// Returns the page as HTML.
@@ -172,10 +172,11 @@ fn standings(page: &mut String, comparison: &PolicyComparison, columns: &[Column
     let header: Vec<&str> = columns.iter().map(|column| column.0).collect();
     open_table(page, "policy", &header);
     // A policy with unfinished jobs is never the best.
-    let complete = || comparison.policies.iter().filter(|s| s.unfinished == 0);
+    let complete = comparison.policies.iter().filter(|s| s.unfinished == 0);
     for standing in &comparison.policies {
         let cells = columns.iter().map(|(_, text, value)| {
-            let least = complete().filter_map(value).fold(f64::INFINITY, f64::min);
+            let least = complete.clone().filter_map(value);
+            let least = least.fold(f64::INFINITY, f64::min);
             let is_best = standing.unfinished == 0
                 && value(standing).is_some_and(|own| own <= least)
                 && comparison.policies.len() > 1;
@@ -204,12 +205,12 @@ fn workloads(
     open_table(page, "workload", &header);
     let names: Vec<&str> = comparison.workloads.iter().map(String::as_str).collect();
     for (label, workload) in labels(&names).iter().zip(&comparison.workloads) {
-        let of_workload = || summaries.iter().filter(|s| s.workload == *workload);
-        let least = of_workload().map(|s| s.avg_jct_s);
+        let of_workload = summaries.iter().filter(|s| s.workload == *workload);
+        let least = of_workload.clone().map(|s| s.avg_jct_s);
         let least = least.fold(f64::INFINITY, f64::min);
         let mut cells: Vec<(String, bool)> = policies
             .iter()
-            .filter_map(|policy| of_workload().find(|s| s.policy == *policy))
+            .filter_map(|policy| of_workload.clone().find(|s| s.policy == *policy))
             .map(|s| {
                 (
                     whole(s.avg_jct_s),
@@ -218,10 +219,9 @@ fn workloads(
             })
             .collect();
         // Classes of policies have different bounds; the lowest one is valid for all.
-        let bound = of_workload()
-            .map(|s| s.bound_s)
-            .fold(f64::INFINITY, f64::min);
-        let jobs = of_workload().map(|s| s.jobs).max().unwrap_or(0);
+        let bound = of_workload.clone().map(|s| s.bound_s);
+        let bound = bound.fold(f64::INFINITY, f64::min);
+        let jobs = of_workload.map(|s| s.jobs).max().unwrap_or(0);
         cells.extend([(whole(bound), false), (jobs.to_string(), false)]);
         row(page, label, cells.into_iter());
     }

@@ -89,10 +89,6 @@ impl Application {
     }
 
     fn between(&self, batch: f64, row: u32, value: impl Fn(&Epoch) -> f64) -> f64 {
-        let at = |epochs: &Vec<Epoch>| {
-            let last = epochs.len().saturating_sub(1);
-            epochs.get(last.min(row as usize)).map_or(0.0, &value)
-        };
         let below = self
             .validation
             .iter()
@@ -104,10 +100,17 @@ impl Application {
         match (below, above) {
             (Some((&low, left)), Some((&high, right))) if low < high => {
                 let share = (batch - f64::from(low)) / f64::from(high - low);
-                at(left) + (at(right) - at(left)) * share
+                let (left, right) = (value_at(left, row, &value), value_at(right, row, &value));
+                left + (right - left) * share
             }
-            (Some((_, only)), _) | (None, Some((_, only))) => at(only),
+            (Some((_, only)), _) | (None, Some((_, only))) => value_at(only, row, &value),
             (None, None) => 0.0,
         }
     }
+}
+
+/// Value of an epoch; of the last one if there are fewer.
+fn value_at(epochs: &[Epoch], row: u32, value: impl Fn(&Epoch) -> f64) -> f64 {
+    let last = epochs.len().saturating_sub(1);
+    epochs.get(last.min(row as usize)).map_or(0.0, value)
 }

@@ -105,9 +105,9 @@ fn kinds(nodes: &[ProblemNode]) -> Vec<GpuKindCapacity> {
     let most = nodes.iter().map(|node| node.kind).max().unwrap_or(0);
     (0..=most)
         .map(|kind| {
-            let of_kind = || nodes.iter().filter(|node| node.kind == kind);
-            let largest = of_kind().map(|node| node.gpus).max().unwrap_or(0);
-            (kind, largest, of_kind().map(|node| node.gpus).sum())
+            let of_kind = nodes.iter().filter(|node| node.kind == kind);
+            let gpus = of_kind.map(|node| node.gpus);
+            (kind, gpus.clone().max().unwrap_or(0), gpus.sum())
         })
         .filter(|&(_, _, gpus)| gpus > 0)
         .collect()

@@ -43,20 +43,17 @@ impl<'a> JobObserver<'a> {
         kinds: usize,
         nodes: &[ProblemNode],
     ) -> Self {
-        let sizes = |kind: usize| {
-            let of_kind = || {
-                nodes
-                    .iter()
-                    .filter(move |node| usize::from(node.kind) == kind)
-            };
+        let kinds = (0..kinds).map(|kind| {
+            let of_kind = nodes.iter().filter(|node| usize::from(node.kind) == kind);
+            let gpus = of_kind.map(|node| node.gpus);
             CurveBounds {
-                node_gpus: of_kind().map(|node| node.gpus).max().unwrap_or(0),
-                gpus: of_kind().map(|node| node.gpus).sum(),
+                node_gpus: gpus.clone().max().unwrap_or(0),
+                gpus: gpus.sum(),
             }
-        };
+        });
         Self {
             observation_source,
-            kinds: (0..kinds).map(sizes).collect(),
+            kinds: kinds.collect(),
             families: BTreeMap::new(),
             curves: BTreeMap::new(),
         }
@@ -148,10 +145,11 @@ impl<'a> JobObserver<'a> {
         let curves = match kept {
             Some((version, curves)) if *version == family.version() => Arc::clone(curves),
             _ => {
-                let curve = |(kind, &sizes)| {
-                    family.curve(kind, sizes, f64::from(course) / COURSE, batching)
-                };
-                let curves: Arc<[KindSpeedCurve]> = (0_u16..).zip(&self.kinds).map(curve).collect();
+                let done = f64::from(course) / COURSE;
+                let curves: Arc<[KindSpeedCurve]> = (0_u16..)
+                    .zip(&self.kinds)
+                    .map(|(kind, &sizes)| family.curve(kind, sizes, done, batching))
+                    .collect();
                 self.curves
                     .insert(key, (family.version(), Arc::clone(&curves)));
                 curves
@@ -181,26 +179,24 @@ impl<'a> JobObserver<'a> {
         };
         let key = (application.name.as_str(), batching, 0);
         let curves = self.curves.entry(key).or_insert_with(|| {
-            let curve = |(kind, (measured, &sizes))| {
-                let limits = training.rules.limits(application, kind);
-                true_curve(measured, limits, batch, sizes)
-            };
             let slowdown = training.rules.slowdown(&application.name);
-            let slow = |mut curve: KindSpeedCurve| {
+            let kinds = (0_u16..).zip(application.measured.iter().zip(&self.kinds));
+            let curves = kinds.map(|(kind, (measured, &sizes))| {
+                let limits = training.rules.limits(application, kind);
+                let mut curve = true_curve(measured, limits, batch, sizes);
                 let speeds = curve.local.iter_mut().chain(&mut curve.spread);
                 speeds.for_each(|speed| *speed /= slowdown);
                 curve
-            };
-            let curves = (0_u16..).zip(application.measured.iter().zip(&self.kinds));
-            let curves = curves.map(curve);
-            (0, curves.map(slow).collect())
+            });
+            (0, curves.collect())
         });
-        let steps = |epochs| application.iterations(f64::from(batch), epochs);
+        let batch = f64::from(batch);
         // The artefact counts the running epoch as done.
-        let done = steps(training.epoch + 1);
+        let done = application.iterations(batch, training.epoch + 1);
+        let all = application.iterations(batch, application.epochs);
         ScalingModel {
             work_done: done,
-            work_left: (steps(application.epochs) - done).max(1.0),
+            work_left: (all - done).max(1.0),
             uncertainty: 0.0,
             curves: Arc::clone(&curves.1),
             largest_gpus: u32::MAX,
@@ -209,32 +205,43 @@ impl<'a> JobObserver<'a> {
     }
 }
 
-/// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
+/// Speeds of all sizes from the profiles.
 fn true_curve(
     measured: &ThroughputProfile,
     limits: BatchLimits,
     batch: u32,
     sizes: CurveBounds,
 ) -> KindSpeedCurve {
-    let speed = |placement: &[u32]| {
-        let gpus: u32 = placement.iter().sum();
-        let split = if gpus == 1 {
-            limits.split_accumulating(batch)
-        } else {
-            limits.split(batch, gpus)
-        };
-        1.0 / iteration_s(measured, placement, split)
-    };
     let node_gpus = sizes.node_gpus.max(1);
-    let spread = |gpus: u32| match gpus {
-        0 | 1 => 0.0,
-        _ if gpus <= node_gpus => speed(&[gpus / 2, gpus - gpus / 2]),
-        _ => speed(&packed(gpus, node_gpus)),
-    };
+    let local = (1..=node_gpus).map(|gpus| true_speed(measured, limits, batch, &[gpus]));
+    let spread = (1..=sizes.gpus).map(|gpus| {
+        let placement = match gpus {
+            0 | 1 => return 0.0,
+            _ if gpus <= node_gpus => vec![gpus / 2, gpus - gpus / 2],
+            _ => packed(gpus, node_gpus),
+        };
+        true_speed(measured, limits, batch, &placement)
+    });
     KindSpeedCurve {
-        local: (1..=node_gpus).map(|gpus| speed(&[gpus])).collect(),
-        spread: (1..=sizes.gpus).map(spread).collect(),
+        local: local.collect(),
+        spread: spread.collect(),
     }
+}
+
+/// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
+fn true_speed(
+    measured: &ThroughputProfile,
+    limits: BatchLimits,
+    batch: u32,
+    placement: &[u32],
+) -> f64 {
+    let gpus: u32 = placement.iter().sum();
+    let split = if gpus == 1 {
+        limits.split_accumulating(batch)
+    } else {
+        limits.split(batch, gpus)
+    };
+    1.0 / iteration_s(measured, placement, split)
 }
 
 fn shape(training: &ReferenceTraining<'_>) -> PlacementShape {

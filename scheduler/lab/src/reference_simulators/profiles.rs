@@ -93,6 +93,17 @@ struct SizeRow {
     sync_time: f64,
 }
 
+/// Path of a file in the folder; in the folder `pollux` beside it if only that one has the file.
+fn shared(folder: &Path, name: &str) -> PathBuf {
+    let here = folder.join(name);
+    if file::find(&here).is_some() {
+        return here;
+    }
+    let beside = folder.parent().map(|up| up.join("pollux").join(name));
+    let beside = beside.filter(|path| file::find(path).is_some());
+    beside.unwrap_or(here)
+}
+
 impl Profiles {
     /// Reads `placements.csv` and `scalability.csv`, and if present `throughput_table.csv`,
     /// `applications.csv` and `validation.csv`. The last two may also be in the folder `pollux`
@@ -102,21 +113,12 @@ impl Profiles {
     /// # Errors
     /// [`ProfileError`] if a file is missing or a row is invalid.
     pub fn read(folder: &Path) -> Result<Self, ProfileError> {
-        let shared = |name: &str| {
-            let here = folder.join(name);
-            let beside = || folder.parent().map(|up| up.join("pollux").join(name));
-            if file::find(&here).is_some() {
-                return here;
-            }
-            let beside = beside().filter(|path| file::find(path).is_some());
-            beside.unwrap_or(here)
-        };
         let mut profiles = Self {
             kinds: Vec::new(),
             applications: BTreeMap::new(),
         };
-        profiles.read_applications(&shared("applications.csv"))?;
-        profiles.read_validation(&shared("validation.csv"))?;
+        profiles.read_applications(&shared(folder, "applications.csv"))?;
+        profiles.read_validation(&shared(folder, "validation.csv"))?;
         profiles.read_placements(&folder.join("placements.csv"))?;
         let table = folder.join("throughput_table.csv");
         let has_table = file::find(&table).is_some();

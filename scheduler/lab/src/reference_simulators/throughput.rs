@@ -132,15 +132,11 @@ impl StepTimeSeries {
         self.0.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut merged: Vec<(f64, ProfiledStepTime)> = Vec::with_capacity(self.0.len());
         for chunk in self.0.chunk_by(|a, b| a.0 == b.0) {
-            let count = chunk.len() as f64;
-            let mean = |part: fn(&ProfiledStepTime) -> f64| {
-                chunk.iter().map(|(_, time)| part(time)).sum::<f64>() / count
-            };
             merged.push((
                 chunk[0].0,
                 ProfiledStepTime {
-                    step_s: mean(|time| time.step_s),
-                    sync_s: mean(|time| time.sync_s),
+                    step_s: mean_of(chunk, |time| time.step_s),
+                    sync_s: mean_of(chunk, |time| time.sync_s),
                 },
             ));
         }
@@ -162,6 +158,10 @@ impl StepTimeSeries {
             (None, None) => None,
         }
     }
+}
+
+fn mean_of(times: &[(f64, ProfiledStepTime)], part: fn(&ProfiledStepTime) -> f64) -> f64 {
+    times.iter().map(|(_, time)| part(time)).sum::<f64>() / times.len() as f64
 }
 
 fn smallest_rotation(placement: &[u32]) -> Vec<u32> {

@@ -102,23 +102,22 @@ impl<'a> Ticking<'a> {
             });
             let tenant = u32::try_from(tenant).unwrap_or(u32::MAX);
             let (application, batch) = training_of(profiles, cluster, trace)?;
-            let class = contestant.class(batch, trace.gpus);
-            let mut lower_bound_of = |class: Class| {
-                let key = (application.name.as_str(), class);
-                *lower_bounds
-                    .entry(key)
-                    .or_insert_with(|| lower_bound(application, rules, &nodes, class))
-            };
-            let request_s = lower_bound_of(Class::Rigid {
+            let requested = Class::Rigid {
                 batch,
                 gpus: trace.gpus,
+            };
+            let classes = [requested, contestant.class(batch, trace.gpus)];
+            let [at_request, of_class] = classes.map(|class| {
+                *lower_bounds
+                    .entry((application.name.as_str(), class))
+                    .or_insert_with(|| lower_bound(application, rules, &nodes, class))
             });
             jobs.push(ReferenceJob {
                 trace,
                 tenant,
                 batching: contestant.batching(batch),
-                lower_bound: lower_bound_of(class),
-                request_s: request_s.alone_s,
+                lower_bound: of_class,
+                request_s: at_request.alone_s,
                 demoted_s: None,
                 training: fresh(application, rules, profiles.kinds.len(), trace.submitted_s),
             });
@@ -165,14 +164,14 @@ impl<'a> Ticking<'a> {
             let parts = std::mem::take(&mut training.parts);
             record(&mut self.spans, index, &parts, training.since_s, end_s);
         }
-        let arrived = |entry: &ReferenceJob<'_>| {
-            entry.trace.submitted_s <= self.now_s && entry.training.finished_s.is_none()
-        };
-        self.active = (0..self.jobs.len())
-            .filter(|&index| arrived(&self.jobs[index]))
+        let jobs = &self.jobs;
+        self.active = (0..jobs.len())
+            .filter(|&index| {
+                jobs[index].trace.submitted_s <= self.now_s
+                    && jobs[index].training.finished_s.is_none()
+            })
             .collect();
         // A stable sort: jobs of one instant keep the order of the workload.
-        let jobs = &self.jobs;
         self.active.sort_by(|&a, &b| {
             jobs[a]
                 .trace
@@ -183,20 +182,21 @@ impl<'a> Ticking<'a> {
 
     /// For each active job, whether it spans several nodes and shares one with another such job.
     fn crowded(&self, interference: f64) -> Vec<bool> {
-        let spans = |index: usize| self.jobs[index].training.parts.len() > 1;
         let mut guests = vec![0_u32; self.nodes.len()];
         if interference > 0.0 {
-            for &index in self.active.iter().filter(|&&index| spans(index)) {
-                for part in &self.jobs[index].training.parts {
+            let trainings = self.active.iter().map(|&index| &self.jobs[index].training);
+            for training in trainings.filter(|training| training.spans_nodes()) {
+                for part in &training.parts {
                     guests[part.node as usize] += 1;
                 }
             }
         }
-        let is_crowded = |index: usize| {
-            let parts = &self.jobs[index].training.parts;
-            spans(index) && parts.iter().any(|part| guests[part.node as usize] > 1)
-        };
-        self.active.iter().map(|&index| is_crowded(index)).collect()
+        let crowded = self.active.iter().map(|&index| {
+            let training = &self.jobs[index].training;
+            let mut parts = training.parts.iter();
+            training.spans_nodes() && parts.any(|part| guests[part.node as usize] > 1)
+        });
+        crowded.collect()
     }
 
     fn decide(&mut self, watch: &mut dyn FnMut() -> f64) {

@@ -41,6 +41,11 @@ impl ReferenceTraining<'_> {
         gpus_of(&self.parts)
     }
 
+    /// Whether the allocation has GPUs of several nodes.
+    pub(super) fn spans_nodes(&self) -> bool {
+        self.parts.len() > 1
+    }
+
     /// GPUs on each node, in the order of the allocation.
     pub(super) fn placement(&self) -> Vec<u32> {
         self.parts.iter().map(|part| part.gpus).collect()

@@ -58,33 +58,40 @@ pub struct HistoryJob {
 #[must_use]
 pub fn write(history: &[HistoryJob]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut record = |fields: &[&str]| {
-        let Ok(()) = writer.write_record(fields) else {
-            unreachable!("a Vec takes whatever is written, and all rows have one length");
-        };
-    };
     let ours = ["kind", "started_s", "finished_s"];
-    record(&[SCHEMA.required, &ours].concat());
-    let seconds = |s: Option<f64>| s.map(|s| format!("{}", (s * 1e3).round() / 1e3));
+    write_record(&mut writer, &[SCHEMA.required, &ours].concat());
     for past in history {
         let duration_s = past
             .started_s
             .zip(past.finished_s)
             .map(|(from, to)| to - from);
-        record(&[
+        let fields: [&str; 9] = [
             &past.id,
             &past.tenant,
-            &seconds(Some(past.submitted_s)).unwrap_or_default(),
+            &seconds(Some(past.submitted_s)),
             &past.gpus.to_string(),
-            &seconds(duration_s).unwrap_or_default(),
+            &seconds(duration_s),
             &past.status,
             &past.kind,
-            &seconds(past.started_s).unwrap_or_default(),
-            &seconds(past.finished_s).unwrap_or_default(),
-        ]);
+            &seconds(past.started_s),
+            &seconds(past.finished_s),
+        ];
+        write_record(&mut writer, &fields);
     }
     let bytes = writer.into_inner().unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()
+}
+
+fn write_record(writer: &mut csv::Writer<Vec<u8>>, fields: &[&str]) {
+    let Ok(()) = writer.write_record(fields) else {
+        unreachable!("a Vec takes whatever is written, and all rows have one length");
+    };
+}
+
+/// Field of a time, to the millisecond; empty without a time.
+fn seconds(s: Option<f64>) -> String {
+    s.map(|s| format!("{}", (s * 1e3).round() / 1e3))
+        .unwrap_or_default()
 }
 
 pub(super) fn jobs(table: &TraceTable) -> Result<Vec<TraceJob>, TraceError> {

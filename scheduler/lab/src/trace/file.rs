@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn plain_zstd_and_gzip_files_have_the_same_text() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(b"a,b\n1,2\n").unwrap();
-        fs::write(at("plain.csv"), "a,b\n1,2\n").unwrap();
-        fs::write(at("one.csv.gz"), gzip.finish().unwrap()).unwrap();
+        fs::write(folder.join("plain.csv"), "a,b\n1,2\n").unwrap();
+        fs::write(folder.join("one.csv.gz"), gzip.finish().unwrap()).unwrap();
         let zstd = zstd::encode_all(&b"a,b\n1,2\n"[..], 1).unwrap();
-        fs::write(at("two.csv.zst"), zstd).unwrap();
+        fs::write(folder.join("two.csv.zst"), zstd).unwrap();
         for name in [
             "plain.csv",
             "one.csv.gz",
@@ -121,31 +121,40 @@ mod tests {
             "two.csv.zst",
             "two.csv",
         ] {
-            assert_eq!(read_text(&at(name)).unwrap(), "a,b\n1,2\n", "{name}");
+            assert_eq!(
+                read_text(&folder.join(name)).unwrap(),
+                "a,b\n1,2\n",
+                "{name}"
+            );
         }
-        assert_eq!(find(&at("two.csv")), Some(at("two.csv.zst")));
-        assert_eq!(find(&at("three.csv")), None);
+        assert_eq!(
+            find(&folder.join("two.csv")),
+            Some(folder.join("two.csv.zst"))
+        );
+        assert_eq!(find(&folder.join("three.csv")), None);
     }
 
     #[test]
     fn missing_damaged_and_long_files_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let missing = read_text(&at("none.csv")).unwrap_err().to_string();
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
+        let missing = read_text(&folder.join("none.csv")).unwrap_err().to_string();
         assert!(missing.contains("none.csv"), "{missing}");
         let whole = zstd::encode_all(&[b'a'; 1_000][..], 1).unwrap();
-        fs::write(at("cut.csv.zst"), &whole[..whole.len() - 4]).unwrap();
-        let cut = read_text(&at("cut.csv.zst"));
+        fs::write(folder.join("cut.csv.zst"), &whole[..whole.len() - 4]).unwrap();
+        let cut = read_text(&folder.join("cut.csv.zst"));
         assert!(matches!(cut, Err(FileError::Read { .. })), "{cut:?}");
-        fs::write(at("no.csv.gz"), "a,b\n").unwrap();
-        let wrong = read_text(&at("no.csv.gz"));
+        fs::write(folder.join("no.csv.gz"), "a,b\n").unwrap();
+        let wrong = read_text(&folder.join("no.csv.gz"));
         assert!(matches!(wrong, Err(FileError::Read { .. })), "{wrong:?}");
-        fs::write(at("long.csv.zst"), &whole).unwrap();
+        fs::write(folder.join("long.csv.zst"), &whole).unwrap();
         assert_eq!(
-            read_at_most(&at("long.csv.zst"), 1_000).unwrap().len(),
+            read_at_most(&folder.join("long.csv.zst"), 1_000)
+                .unwrap()
+                .len(),
             1_000
         );
-        let long = read_at_most(&at("long.csv.zst"), 999);
+        let long = read_at_most(&folder.join("long.csv.zst"), 999);
         assert!(matches!(long, Err(FileError::TooLong { .. })), "{long:?}");
     }
 

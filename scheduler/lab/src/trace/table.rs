@@ -14,6 +14,22 @@ pub struct TraceError {
     pub problem: TraceProblem,
 }
 
+impl TraceError {
+    fn at(file: &str, line: u64, problem: TraceProblem) -> Self {
+        Self {
+            file: file.to_owned(),
+            line,
+            problem,
+        }
+    }
+
+    fn syntax(file: &str, error: &csv::Error) -> Self {
+        let line = error.position().map_or(1, csv::Position::line);
+        let what = error.to_string();
+        Self::at(file, line, TraceProblem::Syntax { what })
+    }
+}
+
 /// Error in a line, with the expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceProblem {
@@ -67,33 +83,27 @@ impl TraceTable {
     /// [`TraceError`] if the text is not CSV, a row differs in length from the header, or there is
     /// no row.
     pub fn parse(file: &str, text: &str) -> Result<Self, TraceError> {
-        let fail = |line: u64, problem| TraceError {
-            file: file.to_owned(),
-            line,
-            problem,
-        };
         let mut reader = csv::ReaderBuilder::new()
             .flexible(true)
             .trim(csv::Trim::All)
             .from_reader(text.as_bytes());
-        let syntax = |error: &csv::Error| {
-            let line = error.position().map_or(1, csv::Position::line);
-            let what = error.to_string();
-            fail(line, TraceProblem::Syntax { what })
-        };
-        let header = reader.headers().map_err(|error| syntax(&error))?.clone();
+        let header = reader
+            .headers()
+            .map_err(|error| TraceError::syntax(file, &error))?
+            .clone();
         let mut rows = Vec::new();
         for record in reader.records() {
-            let fields = record.map_err(|error| syntax(&error))?;
+            let fields = record.map_err(|error| TraceError::syntax(file, &error))?;
             let line = fields.position().map_or(0, csv::Position::line);
             if fields.len() != header.len() {
                 let (found, expected) = (fields.len(), header.len());
-                return Err(fail(line, TraceProblem::Width { found, expected }));
+                let problem = TraceProblem::Width { found, expected };
+                return Err(TraceError::at(file, line, problem));
             }
             rows.push((line, fields));
         }
         if rows.is_empty() {
-            return Err(fail(1, TraceProblem::Empty));
+            return Err(TraceError::at(file, 1, TraceProblem::Empty));
         }
         Ok(Self {
             file: file.to_owned(),
@@ -105,22 +115,15 @@ impl TraceTable {
     /// Returns the index of the header's schema: the schema that shares most columns must fit
     /// exactly.
     pub fn schema(&self, schemas: &[&Schema]) -> Result<usize, TraceError> {
-        let has = |column: &str| self.header.iter().any(|name| name == column);
-        let shared = |schema: &Schema| schema.required.iter().filter(|column| has(column)).count();
         // The first of equal schemas; `max_by_key` alone would return the last.
-        let nearest = (0..schemas.len()).rev().max_by_key(|&n| shared(schemas[n]));
+        let nearest = (0..schemas.len())
+            .rev()
+            .max_by_key(|&n| self.shared(schemas[n]));
         let Some(index) = nearest else {
             unreachable!("a reader knows at least one schema");
         };
         let schema = schemas[index];
-        let fail = |problem| {
-            Err(TraceError {
-                file: self.file.clone(),
-                line: 1,
-                problem,
-            })
-        };
-        let expected = match shared(schema) {
+        let expected = match self.shared(schema) {
             0 => schemas.iter().map(|schema| schema.to_string()).collect(),
             _ => vec![schema.to_string()],
         }
@@ -131,16 +134,28 @@ impl TraceTable {
                 || self.header[..index].contains(column)
             {
                 let column = column.clone();
-                return fail(TraceProblem::Column { column, expected });
+                let problem = TraceProblem::Column { column, expected };
+                return Err(TraceError::at(&self.file, 1, problem));
             }
         }
-        match schema.required.iter().find(|column| !has(column)) {
-            Some(&column) => fail(TraceProblem::Missing {
-                column: column.to_owned(),
-                expected,
-            }),
+        match schema.required.iter().find(|column| !self.has(column)) {
+            Some(&column) => {
+                let column = column.to_owned();
+                let problem = TraceProblem::Missing { column, expected };
+                Err(TraceError::at(&self.file, 1, problem))
+            }
             None => Ok(index),
         }
+    }
+
+    fn has(&self, column: &str) -> bool {
+        self.header.iter().any(|name| name == column)
+    }
+
+    /// Number of the schema's required columns in the header.
+    fn shared(&self, schema: &Schema) -> usize {
+        let required = schema.required.iter();
+        required.filter(|column| self.has(column)).count()
     }
 
     pub fn rows(&self) -> impl Iterator<Item = TraceRow<'_>> {
