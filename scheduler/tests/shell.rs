@@ -1,7 +1,7 @@
 //! The scheduler on a real Postgres with real gRPC sessions: jobs through rounds and reports, lost
 //! nodes, replaced sessions, and two schedulers of which one leads.
 
-use crate::support::{Assigned, Node, Shell, Store, TOKEN, sample};
+use crate::support::{Node, Shell, Store, TOKEN, sample};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, TaskReport};

@@ -6,6 +6,7 @@ use crate::outcome::SimulationOutcome;
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
+/// Result of [`crate::simulate_recorded`].
 #[derive(Debug)]
 pub struct SimulationRecord {
     pub outcome: SimulationOutcome,

@@ -58,6 +58,9 @@ pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<SimulationOutcom
 ///
 /// `watch` returns seconds of any clock. `tell` receives the number of ended jobs after every
 /// round. The timeline stays empty, because it would dominate the memory of a long workload.
+///
+/// # Errors
+/// [`SimError`] if a plan breaks a rule.
 pub fn simulate_recorded(
     scenario: &Scenario,
     policy: &Policy,
