@@ -58,7 +58,7 @@ test-traces: ## run the tests of traces that are not part of this repository (MU
 
 compare: LOAD ?= 1.0
 compare: POLICIES ?= muster,muster-fixed,tiresias,optimus
-compare: POLLUX = scheduler/sim/traces/pollux
+compare: POLLUX = scheduler/lab/traces/pollux
 compare: ## policies side by side on the published workloads of Pollux (LOAD=2.0 for another load, POLICIES=muster,pollux for others)
 	@scripts/ensure-toolchain
 	@cargo run --release --locked --quiet --bin muster -- compare --profiles $(POLLUX) --workload $(POLLUX)/workloads-$(LOAD)/*.csv.zst \

@@ -134,6 +134,10 @@ struct TaskFacts {
     guests: BTreeSet<TaskId>,
 }
 
+fn tasks(tasks: Vec<Task>, facts: &TaskFacts) -> Vec<core::SnapshotTask> {
+    tasks.into_iter().map(|one| task(one, facts)).collect()
+}
+
 fn task(task: Task, facts: &TaskFacts) -> core::SnapshotTask {
     core::SnapshotTask {
         pace: facts.paces.get(&task.id).copied(),
@@ -223,10 +227,6 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
         paces: loaded.paces,
         guests: loaded.guests,
     };
-    let tasks = |tasks: Vec<Task>| {
-        let tasks = tasks.into_iter().map(|one| task(one, &facts));
-        tasks.collect()
-    };
     let translated = core::SnapshotJob {
         id: job.id,
         tenant: job.tenant_id,
@@ -270,8 +270,8 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
             verdicts: loaded.verdicts,
             suspects: loaded.suspects,
         }),
-        tasks: tasks(loaded.tasks),
-        leaving: tasks(loaded.leaving),
+        tasks: tasks(loaded.tasks, &facts),
+        leaving: tasks(loaded.leaving, &facts),
         finished: loaded.finished.map(|finished| core::Finished {
             step: finished.step,
             reason: finished.reason,

@@ -1,7 +1,7 @@
 //! Compares the parameter assignment with Optimus' own (PAA) on the parameter blocks of real
 //! networks.
 
-#[path = "../../../../../scheduler/sim/tests/traces/mod.rs"]
+#[path = "../../../../../scheduler/lab/tests/traces/mod.rs"]
 mod traces;
 
 use muster_comm::assign::{ParameterPiece, assign, load};

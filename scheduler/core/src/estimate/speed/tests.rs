@@ -1,6 +1,6 @@
 //! Speed model from eight chosen probes on the configurations that Optimus' authors measured.
 
-#[path = "../../../../sim/tests/traces/mod.rs"]
+#[path = "../../../../lab/tests/traces/mod.rs"]
 mod traces;
 
 use super::*;
