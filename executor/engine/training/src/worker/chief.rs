@@ -7,15 +7,14 @@
 //! pushes up to the moment at which each shard was read. After a resume every worker begins at that
 //! clock. The work that is lost or repeated is at most the distance between the workers.
 
+use super::context::{ExitReason, WorkerContext};
 use super::error::WorkerError;
-use super::exchange::{WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeStart, WorkerExchange, WorkerStepError};
 use super::model::WorkerModel;
 use super::progress::{NoiseReport, ProgressMeter, StepTimes};
-use super::resume::ExchangeStart;
 use super::saver::Saver;
 use super::shards::ShardSnapshot;
 use super::stop_rules::{TrainingProgress, reached};
-use super::train::{ExitReason, WorkerContext};
 use crate::checkpoint::{
     CheckpointStore, DEFAULT_PART_BYTES, DataPosition, LossProgress, Manifest, NamedBlock,
     RANDOMNESS, TaskCounts, WriteKind,

@@ -2,13 +2,14 @@
 //! step.
 
 mod device;
+pub(super) mod residency;
 
 use super::batches::{self, Batches, Buffers};
+use super::context::WorkerContext;
 use super::error::WorkerError;
 use super::pacer::Pacer;
 use super::progress::StepTimes;
-use super::single_device;
-use super::train::WorkerContext;
+use crate::checkpoint::NamedBlock;
 use crate::document;
 use muster_comm::log;
 use muster_comm::wire::metadata::StepStats;
@@ -64,7 +65,7 @@ impl PassMemory {
         ctx: &WorkerContext<'_>,
     ) -> Result<Self, WorkerError> {
         if !ctx.device.is_cpu() {
-            let why_not = single_device::why_not(launch);
+            let why_not = residency::why_not(launch);
             match why_not {
                 None => log::line("all of a step stays on the GPU"),
                 // With NCCL the workers decide together whether gradients leave the GPU.
@@ -202,6 +203,15 @@ impl WorkerModel {
             data,
             batches,
         })
+    }
+
+    /// Whether `blocks` are those of the network, in the same order.
+    pub fn has_blocks(&self, blocks: &[NamedBlock]) -> bool {
+        let own = self.network.blocks();
+        own.len() == blocks.len()
+            && own.iter().zip(blocks).all(|(a, b)| {
+                (&a.name, a.offset, a.len, &a.shape) == (&b.name, b.offset, b.len, &b.shape)
+            })
     }
 
     /// Makes this worker `rank` of `workers` from the next step on.

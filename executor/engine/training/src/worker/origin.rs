@@ -6,8 +6,8 @@
 //! can start from one without.
 
 use super::error::WorkerError;
+use super::exchange::ExchangeStart;
 use super::model::WorkerModel;
-use super::resume::{ExchangeStart, has_blocks};
 use crate::checkpoint::{
     CheckpointArena, CheckpointStore, Contents, LossProgress, Manifest, SoundCheckpoint,
 };
@@ -40,7 +40,7 @@ pub fn start(
     if manifest.job_id != from.job {
         return Err(misfit(format!("it is of job {}", manifest.job_id)));
     }
-    if !has_blocks(&model.network, &manifest.blocks) {
+    if !model.has_blocks(&manifest.blocks) {
         return Err(misfit("its network has other parameters".to_owned()));
     }
     let (others, own) = (

@@ -9,14 +9,13 @@
 mod lane;
 mod shared;
 
+use super::context::WorkerContext;
 use super::error::WorkerError;
-use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeAnswer, ExchangeStart, WorkerExchange, WorkerStepError};
 use super::model::WorkerModel;
 use super::progress::StepTimes;
-use super::resume::ExchangeStart;
 use super::shards::ShardSnapshot;
 use super::stop_rules;
-use super::train::WorkerContext;
 use crate::checkpoint::{Contents, TaskCounts};
 use crate::document;
 use lane::{HogwildShared, HogwildThread};

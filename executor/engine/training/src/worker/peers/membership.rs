@@ -4,8 +4,8 @@
 
 use super::membership_server::{CloseReason, MembershipReply, MembershipRequest, MembershipServer};
 use crate::stop::StopFlag;
-use crate::worker::train::RosterSource;
-use crate::worker::train::STALL;
+use crate::worker::context::RosterSource;
+use crate::worker::context::STALL;
 use muster_comm::fabric::{
     Coordinator, Credentials, GroupView, MemberReport, ORDER, PeerChannel, PeerHello, PeerStream,
 };

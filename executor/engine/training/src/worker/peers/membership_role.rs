@@ -2,8 +2,8 @@
 
 use super::membership::{CoordinatorMembership, MembershipClient, roster};
 use super::membership_server::{CloseReason, MembershipServer};
+use crate::worker::context::{ExitReason, WorkerContext};
 use crate::worker::error::WorkerError;
-use crate::worker::train::{ExitReason, WorkerContext};
 use muster_comm::fabric::{Coordinator, Credentials, FabricError};
 use muster_comm::log;
 use muster_comm::wire::WireError;

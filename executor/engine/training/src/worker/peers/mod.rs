@@ -25,15 +25,14 @@ mod round;
 mod scale_invariant;
 
 use super::clip::OwnClip;
+use super::context::{ExitReason, WorkerContext};
 use super::error::WorkerError;
-use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeAnswer, ExchangeStart, WorkerExchange, WorkerStepError};
 use super::head::{HEAD, StepMetadata};
 use super::model::WorkerModel;
 use super::noise::{self, GradientNoise};
 use super::progress::StepTimes;
-use super::resume::ExchangeStart;
 use super::shards::ShardSnapshot;
-use super::train::{ExitReason, WorkerContext};
 use crate::checkpoint::{Contents, TaskCounts};
 use averaging::AveragingState;
 use buckets::{AllReduceFormat, BatchDivision, BucketStep, BucketSums};

@@ -1,8 +1,8 @@
 //! How a worker finds the shards of its job and joins them.
 
+use super::super::context::{ExitReason, WorkerContext};
 use super::super::exchange::WorkerStepError;
 use super::super::shards::{ShardAddress, Shards};
-use super::super::train::{ExitReason, WorkerContext};
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_comm::wire::metadata::Hello;

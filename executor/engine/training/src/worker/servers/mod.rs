@@ -16,15 +16,14 @@ mod local_group;
 mod partitions;
 
 use super::clip::OwnClip;
+use super::context::{ExitReason, WorkerContext};
 use super::error::WorkerError;
-use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeAnswer, ExchangeStart, WorkerExchange, WorkerStepError};
 use super::link::Reply;
 use super::model::WorkerModel;
 use super::noise::{GradientNoise, NoiseParts};
 use super::progress::StepTimes;
-use super::resume::ExchangeStart;
 use super::shards::{Eager, ShardSnapshot, Shards, first_view, known};
-use super::train::{ExitReason, WorkerContext};
 use crate::checkpoint::{Contents, ContentsSource, TaskCounts};
 use coordinator::{DepartureDecision, ViewChangeState};
 use join::{addresses, connect, ids};

@@ -3,11 +3,11 @@
 mod parts;
 
 use super::super::suspension::WANTED_EVERY;
-use super::super::train::{ExitReason, WorkerContext, run};
 use super::super::{Reporter, WorkerError};
-use super::why_not;
 use crate::checkpoint::{CheckpointArena, CheckpointStore, Contents, Manifest};
 use crate::stop::StopFlag;
+use crate::worker::model::residency::why_not;
+use crate::worker::{ExitReason, WorkerContext, run};
 use muster_compute::cuda::Device;
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};

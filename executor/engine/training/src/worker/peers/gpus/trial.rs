@@ -8,7 +8,7 @@ use crate::stop::StopFlag;
 use crate::worker::single_device::trial::{
     STEPS, TrialJob, apart, assert_same, evaluations, launch,
 };
-use crate::worker::train::{ExitReason, WorkerContext, run};
+use crate::worker::{ExitReason, WorkerContext, run};
 use crate::worker::{Reporter, WorkerError};
 use muster_compute::clock;
 use muster_compute::cuda::Device;

@@ -2,7 +2,7 @@
 
 use super::{Outside, TrialJob, apart, assert_same, assert_undisturbed, evaluations, launch};
 use crate::checkpoint::{CheckpointArena, Contents, Manifest};
-use crate::worker::train::ExitReason;
+use crate::worker::context::ExitReason;
 use muster_compute::cuda::Device;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use serde_json::{Value, json};
