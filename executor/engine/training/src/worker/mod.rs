@@ -34,6 +34,7 @@ mod shards;
 mod single_device;
 mod stop_rules;
 mod suspension;
+mod task_set;
 mod train;
 
 pub use clip::OwnClip;

@@ -11,6 +11,7 @@ use super::resume;
 use super::servers::Servers;
 use super::single_device::SingleDevice;
 use super::suspension::SuspensionControl;
+use super::task_set::worker_ids;
 use crate::checkpoint::CheckpointStore;
 use muster_comm::log;
 use muster_model::assignment::{TaskLaunch, TaskReport};
@@ -245,8 +246,7 @@ fn follow_loop(
 fn waits_to_be_let_go(launch: &TaskLaunch, ctx: &WorkerContext<'_>) -> bool {
     !ctx.stop.must_hurry()
         && (ctx.peers)().is_some_and(|peers| {
-            let mut workers = peers.workers.iter();
-            peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
+            peers.revision > launch.revision && !worker_ids(&peers).contains(&launch.task_id)
         })
 }
 

@@ -4,21 +4,20 @@
 
 use super::membership_server::{CloseReason, MembershipReply, MembershipRequest, MembershipServer};
 use crate::stop::StopFlag;
-use crate::worker::context::RosterSource;
-use crate::worker::context::STALL;
+use crate::worker::context::{RosterSource, STALL};
+use crate::worker::task_set::{TaskSetWatch, worker_ids};
 use muster_comm::fabric::{
     Coordinator, Credentials, GroupView, MemberReport, ORDER, PeerChannel, PeerHello, PeerStream,
 };
 use muster_comm::log;
 use muster_comm::wire::{FrameKind, WireError};
 use muster_compute::clock;
-use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time limit for the connection and the handshake.
 const JOIN_LIMIT: Duration = Duration::from_secs(10);
@@ -27,25 +26,13 @@ const JOIN_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Interval at which the coordinator reads the task set.
-const ROSTER_EVERY: Duration = Duration::from_millis(50);
-
-/// Returns the workers of a task set, in order of rank.
-#[must_use]
-pub fn roster(peers: &Peers) -> Vec<TaskId> {
-    peers.workers.iter().map(|worker| worker.task_id).collect()
-}
+const TASK_SET_EVERY: Duration = Duration::from_millis(50);
 
 /// The coordinator's access to its own membership server.
 pub struct CoordinatorMembership {
     server: MembershipServer,
-    peers: RosterSource,
     stop: StopFlag,
-    read: Mutex<RosterRead>,
-}
-
-struct RosterRead {
-    at: Instant,
-    revision: u64,
+    task_set: Mutex<TaskSetWatch>,
 }
 
 impl CoordinatorMembership {
@@ -57,26 +44,20 @@ impl CoordinatorMembership {
         stop: StopFlag,
         revision: u64,
     ) -> Self {
-        let at = clock::now();
-        let read = Mutex::new(RosterRead { at, revision });
+        let task_set = TaskSetWatch::new(peers, TASK_SET_EVERY, revision);
         Self {
             server,
-            peers,
             stop,
-            read,
+            task_set: Mutex::new(task_set),
         }
     }
 
-    /// Reads the task set, at most once per [`ROSTER_EVERY`], and passes a newer one to the server.
+    /// Passes a newer task set to the server.
     fn refresh(&self) {
-        let mut read = self.read.lock().expect("nothing panics with the lock");
-        if read.at.elapsed() < ROSTER_EVERY {
-            return;
-        }
-        read.at = clock::now();
-        if let Some(peers) = (self.peers)().filter(|peers| peers.revision > read.revision) {
-            read.revision = peers.revision;
-            self.server.want(roster(&peers));
+        let mut task_set = self.task_set.lock().expect("nothing panics with the lock");
+        if let Some(peers) = task_set.newer() {
+            task_set.follow(peers.revision);
+            self.server.want(worker_ids(&peers));
         }
     }
 

@@ -24,9 +24,10 @@ use super::model::WorkerModel;
 use super::noise::{GradientNoise, NoiseParts};
 use super::progress::StepTimes;
 use super::shards::{Eager, ShardSnapshot, Shards, first_view, known};
+use super::task_set::worker_ids;
 use crate::checkpoint::{Contents, ContentsSource, TaskCounts};
 use coordinator::{DepartureDecision, ViewChangeState};
-use join::{addresses, connect, ids};
+use join::{addresses, connect};
 use local_group::LocalAggregation;
 use muster_comm::log;
 use muster_comm::shard_codec::has_plain_statistics;
@@ -148,7 +149,7 @@ impl<'a> Servers<'a> {
             exchange.compression.codecs().is_some() && exchange.consistency.backup() == 0;
         Ok(Ok(Self {
             shards,
-            chief: (rank == 0).then(|| ViewChangeState::of(network)),
+            chief: (rank == 0).then(|| ViewChangeState::of(network, &ctx.peers, peers.revision)),
             me,
             peers,
             copied,
@@ -313,7 +314,7 @@ impl WorkerExchange for Servers<'_> {
     ) -> Result<(), WorkerStepError> {
         let duties = self.chief.as_mut().expect("only the chief begins");
         let addresses = addresses(&self.peers).expect("it has joined them");
-        let workers = ids(&self.peers);
+        let workers = worker_ids(&self.peers);
         let view = first_view(self.peers.revision, workers, &addresses, &duties.blocks);
         let contents = &start.contents;
         self.shards
