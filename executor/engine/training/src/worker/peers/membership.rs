@@ -2,7 +2,8 @@
 //! ([`MembershipServer`]), every other worker asks that server over a connection
 //! ([`MembershipClient`]).
 
-use super::membership_server::{CloseReason, MembershipReply, MembershipRequest, MembershipServer};
+use super::membership_messages::{CloseReason, MembershipReply, MembershipRequest, has_line, send};
+use super::membership_server::MembershipServer;
 use crate::stop::StopFlag;
 use crate::worker::context::{RosterSource, STALL};
 use crate::worker::task_set::{TaskSetWatch, worker_ids};
@@ -13,8 +14,7 @@ use muster_comm::log;
 use muster_comm::wire::{FrameKind, WireError};
 use muster_compute::clock;
 use muster_model::id::TaskId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -150,14 +150,14 @@ impl MembershipClient {
     /// Leaves in order.
     pub fn goodbye(&self) {
         let mut lines = self.lines.lock().expect("nothing panics with the lock");
-        let _ = say(lines.get_mut(), &MembershipRequest::Goodbye);
+        let _ = send(lines.get_mut(), &MembershipRequest::Goodbye);
     }
 
     /// Waits until the coordinator closes its server, after the job's state is stored.
     pub fn wait_for_the_end(&self) {
         let mut lines = self.lines.lock().expect("nothing panics with the lock");
         while !self.stop.is_set() {
-            if comes(&lines, LOOK_EVERY) {
+            if has_line(&lines, LOOK_EVERY) {
                 let _ = lines.read_until(b'\n', &mut Vec::new());
                 return;
             }
@@ -173,12 +173,12 @@ impl MembershipClient {
         let mut heard = asked;
         let chief_is_lost = report.lost.contains(&self.chief);
         // A message that arrived without a request announces the end.
-        if !comes(&lines, Duration::ZERO) {
-            say(lines.get_mut(), &MembershipRequest::Next(report))
+        if !has_line(&lines, Duration::ZERO) {
+            send(lines.get_mut(), &MembershipRequest::Next(report))
                 .map_err(|_| CloseReason::ChiefLost)?;
         }
         loop {
-            while !comes(&lines, LOOK_EVERY) {
+            while !has_line(&lines, LOOK_EVERY) {
                 if self.stop.is_set() {
                     return Err(CloseReason::Stopped);
                 }
@@ -211,22 +211,6 @@ impl Coordinator for MembershipClient {
             format!("{first:?}")
         })
     }
-}
-
-fn say(stream: &mut PeerStream, call: &MembershipRequest) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(call)?;
-    line.push(b'\n');
-    stream.write_all(&line)
-}
-
-/// Whether data or the end of the connection arrives within the time.
-fn comes(lines: &BufReader<PeerStream>, within: Duration) -> bool {
-    let limit = Timespec {
-        tv_sec: 0,
-        tv_nsec: within.subsec_nanos().into(),
-    };
-    let mut watched = [PollFd::new(lines.get_ref(), PollFlags::IN)];
-    !lines.buffer().is_empty() || matches!(poll(&mut watched, Some(&limit)), Ok(1..))
 }
 
 fn dial(address: &str) -> Result<TcpStream, WireError> {
@@ -333,7 +317,7 @@ mod tests {
         let stop = StopFlag::new(JOIN_LIMIT);
         let remote = MembershipClient::connect(&address, chief, of, JOIN_LIMIT, stop).unwrap();
         let call = MembershipRequest::Next(report(of, 0, &[]));
-        say(remote.lines.lock().unwrap().get_mut(), &call).unwrap();
+        send(remote.lines.lock().unwrap().get_mut(), &call).unwrap();
         remote.goodbye();
         drop(remote);
         heard.join().unwrap()

@@ -1,7 +1,8 @@
 //! Role of a worker in the membership, and how it gets the role.
 
 use super::membership::{CoordinatorMembership, MembershipClient};
-use super::membership_server::{CloseReason, MembershipServer};
+use super::membership_messages::CloseReason;
+use super::membership_server::MembershipServer;
 use crate::worker::context::{ExitReason, WorkerContext};
 use crate::worker::error::WorkerError;
 use crate::worker::task_set::{CONNECT_PATIENCE, POLL_EVERY, worker_ids};

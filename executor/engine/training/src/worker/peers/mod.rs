@@ -14,6 +14,7 @@ mod gpus;
 mod join;
 mod members;
 mod membership;
+mod membership_messages;
 mod membership_role;
 mod membership_server;
 mod overlap;
