@@ -300,18 +300,20 @@ impl WorkerModel {
         pacer.doing(Doing::Working);
         let batch = self.batches.load(&self.data.train, step);
         let (workspace, parameters) = (self.room.workspace(), &mut self.parameters);
-        // A worker that waits for parameters does not delay the others.
-        let mut wait = |range: Range<usize>, parameters: &mut [f32]| {
-            pacer.doing(Doing::Waiting);
-            let asked = clock::now();
-            let are_there = fetch(range, parameters);
-            waited += asked.elapsed();
-            pacer.doing(Doing::Working);
-            are_there
-        };
-        let is_forward_done = self
-            .network
-            .begin_fetching(workspace, parameters, &batch, &mut wait);
+        let is_forward_done = self.network.begin_fetching(
+            workspace,
+            parameters,
+            &batch,
+            &mut |range: Range<usize>, parameters: &mut [f32]| {
+                // A worker that waits for parameters does not delay the others.
+                pacer.doing(Doing::Waiting);
+                let asked = clock::now();
+                let are_there = fetch(range, parameters);
+                waited += asked.elapsed();
+                pacer.doing(Doing::Working);
+                are_there
+            },
+        );
         pacer.doing(Doing::Waiting);
         self.begun = is_forward_done.then_some(step);
         began.elapsed().saturating_sub(waited)

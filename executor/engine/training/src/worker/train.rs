@@ -219,8 +219,9 @@ fn follow_loop(
     loop {
         // The coordinator's last checkpoint contains this worker's residual.
         let awaits_chief = exchange.needs_notice() && !ctx.stop.must_hurry();
-        let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, ctx);
-        if ctx.stop.is_set() && !(has_to_go_on() && suspensions.may_go_on(model)) {
+        if ctx.stop.is_set()
+            && !((awaits_chief || waits_to_be_let_go(launch, ctx)) && suspensions.may_go_on(model))
+        {
             log::line(format_args!("stopped in order after step {step}"));
             exchange.goodbye();
             return Ok(ExitReason::Interrupted);

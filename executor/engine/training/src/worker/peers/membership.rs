@@ -214,18 +214,21 @@ impl Coordinator for MembershipClient {
 }
 
 fn dial(address: &str) -> Result<TcpStream, WireError> {
-    let io = |source| WireError::Io {
-        doing: "connect to the chief",
-        source,
-    };
     let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    for resolved in address.to_socket_addrs().map_err(io)? {
+    for resolved in address.to_socket_addrs().map_err(not_connected)? {
         match TcpStream::connect_timeout(&resolved, JOIN_LIMIT) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
-    Err(io(last))
+    Err(not_connected(last))
+}
+
+fn not_connected(source: std::io::Error) -> WireError {
+    WireError::Io {
+        doing: "connect to the chief",
+        source,
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_compute::clock;
 use muster_compute::model::Network;
-use muster_model::assignment::TaskReport;
+use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::TaskId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -131,13 +131,10 @@ impl Servers<'_> {
     pub(super) fn decide(&mut self, step: u64) -> Result<DepartureDecision, WorkerStepError> {
         let duties = self.chief.as_mut().expect("only the chief is told");
         let newest = (self.ctx.peers)();
-        // A worker that never connected counts as departed only if the task set no longer names it.
-        let is_told_of = |task: TaskId| {
-            let newest = newest.as_ref();
-            newest.is_none_or(|peers| worker_ids(peers).contains(&task))
-        };
+        let newest = newest.as_ref();
         let mut departed = self.shards.departed().to_vec();
-        departed.retain(|departed| !departed.never_came || !is_told_of(departed.task_id));
+        // A worker that never connected counts as departed only if the task set no longer names it.
+        departed.retain(|departed| !departed.never_came || !may_name(newest, departed.task_id));
         if departed.is_empty() {
             return Ok(DepartureDecision::WaitOn);
         }
@@ -145,7 +142,7 @@ impl Servers<'_> {
         // job stops.
         let goes_on = departed
             .iter()
-            .all(|departed| !departed.in_order || !is_told_of(departed.task_id));
+            .all(|departed| !departed.in_order || !may_name(newest, departed.task_id));
         if !goes_on {
             return Ok(DepartureDecision::Stop);
         }
@@ -229,6 +226,11 @@ impl Servers<'_> {
             pause_ms: pause.as_millis() as u64,
         })?)
     }
+}
+
+/// Whether the task set names this worker, or is not known.
+fn may_name(peers: Option<&Peers>, worker: TaskId) -> bool {
+    peers.is_none_or(|peers| worker_ids(peers).contains(&worker))
 }
 
 /// Compares the duration of a step with an additional task to the usual duration, if it is known.
