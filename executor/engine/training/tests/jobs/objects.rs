@@ -4,7 +4,7 @@
 //! installs it).
 
 use crate::rig::s3::TestBucket;
-use crate::rig::{PATIENCE, Rig, RigLaunch, spec};
+use crate::rig::{PATIENCE, Rig, RigLaunch, spec, written};
 use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
 use std::thread;
@@ -150,10 +150,7 @@ fn older_of_two_writers_is_fenced() {
     });
     let old = in_bucket(&bucket);
     let mut stale = old.start(&RigLaunch::new(1, 1, 1, spec(endless.clone())));
-    let written = |event: &TaskReport| match event {
-        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    };
+
     let saved = stale.chief().wait_for("a checkpoint", written);
     let new = in_bucket(&bucket);
     let mut fresh = new.start(&RigLaunch::new(2, 1, 1, spec(endless)).resuming(saved));
