@@ -248,12 +248,10 @@ impl EncodedAllReduce {
         }
         let step = sent.step;
         let sum = self.encode_sum(step, dealt[rank].clone(), output);
-        let (units, back) = (&self.sent.units, |unit: &EncodingUnit| {
-            &*self.back[unit.block]
-        });
+        let (units, back) = (&self.sent.units, &self.back);
         decode(
             own_units(units, &dealt, rank),
-            back,
+            |unit| &*back[unit.block],
             &sum,
             output,
             DecodeMode::Overwrite,
@@ -264,8 +262,14 @@ impl EncodedAllReduce {
             let theirs = own_units(units, &dealt, from);
             let most = theirs.iter().map(|unit| self.most_words(unit)).sum();
             let words = trade(mesh, (to, &sum), (from, most))?;
-            decode(theirs, back, &words, output, DecodeMode::Overwrite)
-                .ok_or(FabricError::Nonsense { rank: from })?;
+            let decoded = decode(
+                theirs,
+                |unit| &*back[unit.block],
+                &words,
+                output,
+                DecodeMode::Overwrite,
+            );
+            decoded.ok_or(FabricError::Nonsense { rank: from })?;
         }
         Ok(())
     }
