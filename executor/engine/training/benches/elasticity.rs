@@ -14,7 +14,8 @@ mod rig;
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
-use rig::{Revision, Rig, RigLaunch, samples, spec};
+use rig::reports::{last_accuracy, samples};
+use rig::{Revision, Rig, RigLaunch, spec};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -219,5 +220,5 @@ fn finish(revision: &mut Revision, killed: &[Role]) -> f64 {
         .iter()
         .filter(|event| matches!(event, TaskReport::Ready { .. }));
     assert_eq!(starts.count(), 1);
-    rig::last_accuracy(&events)
+    last_accuracy(&events)
 }

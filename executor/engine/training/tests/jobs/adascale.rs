@@ -1,7 +1,8 @@
 //! Real processes whose batch grows with the number of workers (`batch_rule: adascale`).
 
+use crate::rig::reports::{accuracy_at, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{Rig, RigLaunch, accuracy_at, samples, spec};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;

@@ -1,8 +1,9 @@
 //! Real processes that train without parameter servers: results, and workers that join, leave or
 //! are lost.
 
+use crate::rig::reports::{accuracy_at, interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{self, Rig, RigLaunch, RigTask, accuracy_at, samples, spec};
+use crate::rig::{Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use serde_json::json;
@@ -331,7 +332,7 @@ fn a_job_changes_its_topology_between_two_starts() {
         task.signal("TERM");
     }
     crew.succeed();
-    let step = crew.chief().wait_for("a step", rig::interrupted);
+    let step = crew.chief().wait_for("a step", interrupted);
     drop(crew);
     assert!(step >= 20);
     let servers = spec(json!({ "stop": { "steps": step + 30 }, "checkpoint": checkpoint }));

@@ -1,8 +1,9 @@
 //! Batch normalisation with encoded gradients: running statistics are sent without a codec, so that
 //! evaluation uses the same ones.
 
+use crate::rig::reports::last_accuracy;
 use crate::rig::workers::Crew;
-use crate::rig::{Rig, RigLaunch, last_accuracy, spec};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::spec::JobSpec;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
 //! Jobs of workers without shards: steps in priority order compared with steps as one sum, with
 //! real task processes.
 
+use crate::rig::reports::{interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{self, Rig, RigLaunch, RigTask, samples, spec};
+use crate::rig::{self, Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
 use std::thread;
@@ -130,7 +131,7 @@ fn stopped_job_continues_at_a_whole_step() {
         task.signal("TERM");
     }
     crew.succeed();
-    let step = crew.chief().wait_for("a step", rig::interrupted);
+    let step = crew.chief().wait_for("a step", interrupted);
     drop(crew);
     let more = json!({ "stop": { "steps": step + 10 } });
     let launch = RigLaunch::new(2, 3, 0, spec(large(&more))).resuming(step);

@@ -1,6 +1,7 @@
 //! Real processes that are killed while they write checkpoints: the newest complete one is found.
 
-use crate::rig::{Rig, RigLaunch, RigTask, spec, written};
+use crate::rig::reports::written;
+use crate::rig::{Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::json;
 use std::thread;

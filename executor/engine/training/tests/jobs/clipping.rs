@@ -2,8 +2,9 @@
 //! part.
 
 use crate::loopback::{BATCH, LoopbackJob, forever, fresh, gradients, size, stats, train};
+use crate::rig::reports::samples;
 use crate::rig::workers::Crew;
-use crate::rig::{Rig, RigLaunch, samples, spec};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule, clip_factor};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{Consistency, JobSpec};

@@ -2,8 +2,9 @@
 //! uninterrupted job, and with another number of workers no residual is lost.
 
 use crate::loopback::{self, LoopbackJob, enter, forever, gradients, size, stats};
+use crate::rig::reports::{interrupted, samples, written};
 use crate::rig::workers::Crew;
-use crate::rig::{Revision, Rig, RigLaunch, RigTask, interrupted, samples, spec, written};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, spec};
 use muster_comm::compress::{CodecConfig, Feedback};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;

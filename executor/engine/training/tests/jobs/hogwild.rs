@@ -1,10 +1,9 @@
 //! Real processes whose threads train on the same parameters without locks
 //! (`engine.hogwild_threads`).
 
+use crate::rig::reports::{accuracy_at, evaluations, interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{
-    Revision, Rig, RigLaunch, RigTask, accuracy_at, evaluations, interrupted, samples, spec,
-};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;

@@ -1,8 +1,9 @@
 //! Best checkpoints of jobs with encoded gradients: each has exactly the evaluated parameters and
 //! their measures.
 
+use crate::rig::reports::evaluations;
 use crate::rig::workers::Crew;
-use crate::rig::{Rig, RigLaunch, RigTask, TEST, TRAIN, evaluations, spec};
+use crate::rig::{Rig, RigLaunch, RigTask, TEST, TRAIN, spec};
 use muster_compute::model::Batch;
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Topology};

@@ -3,7 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{self, Revision, Rig, RigLaunch, samples, spec};
+use crate::rig::reports::samples;
+use crate::rig::{self, Revision, Rig, RigLaunch, spec};
 use crate::single::{SHARD, WORKER, begin, bound, hello};
 use muster_comm::wire::local::{LocalListener, socket_name};
 use muster_comm::wire::metadata::{Hello, StepStats};

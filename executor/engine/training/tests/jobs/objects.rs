@@ -3,8 +3,9 @@
 //! Requires a python3 with moto: `MUSTER_S3_PYTHON`, or the one in PATH (`scripts/ensure-s3`
 //! installs it).
 
+use crate::rig::reports::written;
 use crate::rig::s3::TestBucket;
-use crate::rig::{PATIENCE, Rig, RigLaunch, spec, written};
+use crate::rig::{PATIENCE, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
 use std::thread;

@@ -2,8 +2,9 @@
 //! other job, with a different one the allowed differences, and impossible ones fail with a clear
 //! reason.
 
+use crate::rig::reports::evaluations;
 use crate::rig::s3::TestBucket;
-use crate::rig::{Revision, Rig, RigLaunch, evaluations, spec};
+use crate::rig::{Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::id::JobId;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Jobs whose steps are sent in parts, compared with the same jobs whose steps are sent as a whole;
 //! real task processes.
 
-use crate::rig::{Rig, RigLaunch, large, samples, spec};
+use crate::rig::reports::samples;
+use crate::rig::{Rig, RigLaunch, large, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{Revision, Rig, RigLaunch, samples, spec};
+use crate::rig::reports::samples;
+use crate::rig::{Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Range};
 use muster_model::task::Role;

@@ -3,7 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures steps")]
 
-use crate::rig::{self, Revision, Rig, RigLaunch, interrupted, samples, spec};
+use crate::rig::reports::{interrupted, samples};
+use crate::rig::{self, Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::JobSpec;
@@ -39,7 +40,7 @@ fn on(device: &str) -> Rig {
 }
 
 fn evaluations(revision: &mut Revision) -> Vec<Evaluation> {
-    rig::evaluations(&revision.chief().events())
+    rig::reports::evaluations(&revision.chief().events())
 }
 
 /// Prints means over the samples of a job that has ended; the first sample contains the warm-up.

@@ -2,7 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{PATIENCE, Revision, Rig, RigLaunch, interrupted, last_accuracy, samples, spec};
+use crate::rig::reports::{interrupted, last_accuracy, samples};
+use crate::rig::{PATIENCE, Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::progress::Sample;
 use muster_model::task::Role;

@@ -1,7 +1,8 @@
 //! Complete jobs as real processes on loopback, with the reports and exit codes that the executor
 //! sees.
 
-use crate::rig::{Rig, RigLaunch, evaluations, interrupted, samples, spec};
+use crate::rig::reports::{evaluations, interrupted, samples};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::task::Role;
 use serde_json::json;

@@ -3,8 +3,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures turns")]
 
+use crate::rig::reports::{interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{self, Revision, Rig, RigLaunch, RigTask, samples, spec};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
 use serde_json::{Value, json};
@@ -141,7 +142,7 @@ fn suspended_worker_leaves_in_order() {
     let step = stood(revision.chief(), 1);
     revision.terminate();
     revision.wait();
-    let interrupted = revision.chief().wait_for("its end", rig::interrupted);
+    let interrupted = revision.chief().wait_for("its end", interrupted);
     assert_eq!(interrupted, step);
     assert_eq!(rig.checkpoints().len(), 1);
 }

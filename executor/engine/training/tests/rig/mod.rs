@@ -3,13 +3,14 @@
 #![allow(dead_code, reason = "each test file uses its part of the rig")]
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
+pub mod reports;
 pub mod s3;
 pub mod workers;
 
+use self::reports::listening;
 use muster_compute::data::{NamedDataset, read_labels};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
 use std::fs;
@@ -537,62 +538,6 @@ impl RigTask {
             thread::sleep(Duration::from_millis(2));
         }
     }
-}
-
-pub fn listening(report: &TaskReport) -> Option<String> {
-    match report {
-        TaskReport::Listening { address } => Some(address.clone()),
-        _ => None,
-    }
-}
-
-pub fn interrupted(report: &TaskReport) -> Option<u64> {
-    match report {
-        TaskReport::Interrupted { step } => Some(*step),
-        _ => None,
-    }
-}
-
-/// Step of a stored checkpoint.
-pub fn written(report: &TaskReport) -> Option<u64> {
-    match report {
-        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    }
-}
-
-pub fn evaluated(report: &TaskReport) -> Option<Evaluation> {
-    match report {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
-        _ => None,
-    }
-}
-
-pub fn evaluations(events: &[TaskReport]) -> Vec<Evaluation> {
-    events.iter().filter_map(evaluated).collect()
-}
-
-/// Accuracy of the last evaluation that has one.
-pub fn last_accuracy(events: &[TaskReport]) -> f64 {
-    let all = evaluations(events).into_iter().rev();
-    let mut accuracies = all.filter_map(|evaluation| evaluation.accuracy);
-    accuracies.next().expect("an evaluation with accuracy")
-}
-
-/// Waits for the evaluation of `step`. Returns its accuracy.
-pub fn accuracy_at(chief: &RigTask, step: u64) -> f64 {
-    chief.wait_for("a last evaluation", |report| {
-        let evaluation = evaluated(report).filter(|evaluation| evaluation.step == step);
-        evaluation.and_then(|evaluation| evaluation.accuracy)
-    })
-}
-
-pub fn samples(events: &[TaskReport]) -> Vec<Sample> {
-    let samples = events.iter().filter_map(|event| match event {
-        TaskReport::Progress { sample } => Some(sample.clone()),
-        _ => None,
-    });
-    samples.collect()
 }
 
 /// Returns the next pseudo-random number.

@@ -3,7 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{self, PATIENCE, Rig, RigLaunch, RigTask, listening};
+use crate::rig::reports::{listening, samples};
+use crate::rig::{PATIENCE, Rig, RigLaunch, RigTask};
 use muster_model::assignment::{Peer, Peers};
 use muster_model::id::{NodeId, TaskId};
 use muster_model::task::Role;
@@ -159,7 +160,7 @@ impl<'a> Crew<'a> {
     pub fn wait_for_step(&self, step: u64) {
         let chief = &self.tasks[self.members[0]];
         let began = Instant::now();
-        while rig::samples(&chief.events())
+        while samples(&chief.events())
             .last()
             .is_none_or(|sample| sample.step < step)
         {
