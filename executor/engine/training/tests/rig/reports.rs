@@ -1,7 +1,5 @@
 //! Reports of tasks, as tests look for them.
 
-#![allow(dead_code, reason = "each test file uses its part of the rig")]
-
 use super::RigTask;
 use muster_model::assignment::TaskReport;
 use muster_model::progress::{Evaluation, Sample};
