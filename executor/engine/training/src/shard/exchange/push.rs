@@ -1,8 +1,9 @@
 //! Incoming gradients of a worker: the check of view and step, and their processing.
 
-use super::exchange::{ShardExchange, moved};
-use super::messages::{ConnectionId, Push, RequestRefusal, ShardAnswer};
-use super::state::{ShardState, TensorPhase};
+use super::super::messages::{ConnectionId, Push, RequestRefusal, ShardAnswer};
+use super::super::rules::moved;
+use super::super::state::{OpenStep, ShardPhase, ShardState};
+use super::ShardExchange;
 use muster_comm::assign::load;
 use muster_comm::shard_codec::ShardCodec;
 use muster_model::spec::Consistency;
@@ -29,14 +30,15 @@ impl ShardExchange {
     ) -> Result<Option<ExpectedPush>, RequestRefusal> {
         let mut state = self.adopted()?;
         loop {
-            if state.number() == number || state.finished || state.chief_lost.is_some() {
+            if state.number() == number || state.ending.is_over() {
                 let view = state.view.as_ref().ok_or(RequestRefusal::NotInitialised)?;
                 return Ok(Some((
-                    load(view.pieces(self.me)),
-                    state.shard_codec.clone(),
+                    load(view.pieces(self.rules.me)),
+                    state.encoding.shard_codec.clone(),
                 )));
             }
-            let may_push = self.may_have_missed() || state.is_covered(connection_id.task, clock);
+            let may_push =
+                self.rules.may_have_missed() || state.is_covered(connection_id.task, clock);
             if state.number() > number && number > 0 && may_push {
                 return Ok(None);
             }
@@ -62,32 +64,30 @@ impl ShardExchange {
         connection_id: ConnectionId,
         number: u64,
         clock: u64,
-        push: Push,
+        mut push: Push,
     ) -> Result<ShardAnswer, RequestRefusal> {
+        let task = connection_id.task;
         let mut state = self.lock();
         loop {
-            if state.finished {
-                return Ok(ShardAnswer::Finished);
+            if let Some(answer) = self.rules.after_end(&state, &mut push.gradients) {
+                return Ok(answer);
             }
-            if let Some(lost) = state.chief_lost {
-                return Ok(self.interrupted(&state, lost, push.gradients));
-            }
-            if state.is_covered(connection_id.task, clock) {
+            if state.is_covered(task, clock) {
                 return Ok(self.answer_bsp(state, connection_id, None, clock));
             }
             match state.phase {
-                TensorPhase::Empty => return Err(RequestRefusal::NotInitialised),
-                TensorPhase::Retired => {
+                ShardPhase::Empty => return Err(RequestRefusal::NotInitialised),
+                ShardPhase::Retired { .. } => {
                     return Err(RequestRefusal::Change("this shard is not in it"));
                 }
-                TensorPhase::Moving { .. } => {
+                ShardPhase::Moving(_) => {
                     state = self.wait(state);
                     continue;
                 }
-                TensorPhase::Ready => {}
+                ShardPhase::Ready => {}
             }
             let present = state.number();
-            if number < present && self.may_have_missed() {
+            if number < present && self.rules.may_have_missed() {
                 // The next view began during the transfer of the gradients.
                 return Ok(self.too_late(state, connection_id, clock, push.gradients));
             }
@@ -99,42 +99,39 @@ impl ShardExchange {
             }
             // With backup workers, another shard that has completed the previous steps may have
             // answered this worker. They will soon be complete here.
-            if self.backup() == 0 || clock <= state.version {
+            if self.rules.backup() == 0 || clock <= state.version {
                 break;
             }
             state = self.wait(state);
         }
-        if self.backup() > 0 && clock < state.version && state.member(connection_id.task).is_some()
-        {
-            state.stats.dropped += 1;
-            return Ok(self.parameters(&mut state, connection_id, push.gradients, None, None));
+        let drops = self.rules.backup() > 0 && state.has_member(task);
+        if drops && clock < state.version {
+            state.report.stats.dropped += 1;
+            let buffer = push.gradients;
+            return Ok(self.rules.parameters(&mut state, task, buffer, None, None));
         }
-        if state.parted.is_some() {
+        if let OpenStep::InPartitions(_) = state.step {
             return Err(RequestRefusal::Mixed(clock));
         }
-        // A worker that pushes has received the answer to its previous step.
-        state.forget_owed(|former, task| former.clock <= clock && task == connection_id.task);
-        let is_summed = self.backup() > 0 && state.sum.is_some();
-        if is_summed && clock == state.version && state.member(connection_id.task).is_some() {
+        state.owed.forget_until(task, clock);
+        if drops && clock == state.version && state.step.sum().is_some() {
             // The step is summed already and waits only for the clip factor.
-            state.stats.dropped += 1;
+            state.report.stats.dropped += 1;
             return Ok(self.answer_bsp(state, connection_id, Some(number), clock));
         }
-        let member = state
-            .member(connection_id.task)
-            .ok_or(RequestRefusal::Stranger(connection_id.task))?;
-        if self.is_promoted() && member.clock == clock + 1 {
+        let member = state.member(task).ok_or(RequestRefusal::Stranger(task))?;
+        if self.rules.is_promoted() && member.clock == clock + 1 {
             // The lost shard had applied this push, and its replica contains it.
-            return Ok(if self.is_bsp() {
+            return Ok(if self.rules.is_bsp() {
                 self.answer_bsp(state, connection_id, Some(number), clock)
             } else {
                 self.answer_stale(state, connection_id, push.gradients)
             });
         }
-        let skips = self.backup() > 0 && clock > member.clock;
+        let skips = self.rules.backup() > 0 && clock > member.clock;
         if clock != member.clock && !skips {
             return Err(RequestRefusal::StalePush {
-                task: connection_id.task,
+                task,
                 pushed: clock,
                 expected: member.clock,
             });
@@ -145,26 +142,30 @@ impl ShardExchange {
             let buffer = push.gradients;
             return Ok(ShardAnswer::Absent { buffer });
         }
-        let member = state
-            .member(connection_id.task)
-            .expect("it has just been one");
+        let member = state.member(task).expect("it has just been one");
         member.clock = clock + 1;
-        match self.consistency {
+        match self.rules.consistency {
             Consistency::Bsp { .. } => {
                 member.push = Some(push);
-                self.follow(&mut state);
-                self.changed.notify_all();
+                self.rules.follow(&mut state);
+                self.notify();
                 Ok(self.answer_bsp(state, connection_id, Some(number), clock))
             }
             Consistency::Ssp { .. } | Consistency::Asp { .. } => {
-                Ok(self.push_stale(state, connection_id, push))
+                let buffer = self.rules.apply_singly(&mut state, task, push);
+                self.notify();
+                Ok(self.answer_stale(state, connection_id, buffer))
             }
         }
     }
 
     /// Returns the answer for a worker that was asked for its residual after its push.
     #[must_use]
-    pub(super) fn go_on(&self, connection_id: ConnectionId, buffer: Vec<f32>) -> ShardAnswer {
+    pub(in crate::shard) fn go_on(
+        &self,
+        connection_id: ConnectionId,
+        buffer: Vec<f32>,
+    ) -> ShardAnswer {
         self.answer_stale(self.lock(), connection_id, buffer)
     }
 
@@ -173,13 +174,6 @@ impl ShardExchange {
     #[must_use]
     pub fn missed(&self, connection_id: ConnectionId, clock: u64) -> ShardAnswer {
         self.too_late(self.lock(), connection_id, clock, Vec::new())
-    }
-
-    /// Whether a worker may correctly push under an ended view. This is the case with backup
-    /// workers, and at a promoted replica, if the answer with the next view was lost with the
-    /// shard.
-    fn may_have_missed(&self) -> bool {
-        self.backup() > 0 || self.is_promoted()
     }
 
     /// Answers gradients of an ended view. Under BSP without backup workers a promoted replica
@@ -192,9 +186,9 @@ impl ShardExchange {
         clock: u64,
         buffer: Vec<f32>,
     ) -> ShardAnswer {
-        let has_them = self.is_bsp() && self.backup() == 0 && state.version > clock;
+        let has_them = self.rules.is_bsp() && self.rules.backup() == 0 && state.version > clock;
         let is_covered = state.is_covered(connection_id.task, clock);
-        if (self.is_promoted() && has_them) || is_covered {
+        if (self.rules.is_promoted() && has_them) || is_covered {
             self.answer_bsp(state, connection_id, None, clock)
         } else {
             moved(&state, buffer)
@@ -206,13 +200,41 @@ impl ShardExchange {
     #[must_use]
     pub fn resume(&self, connection_id: ConnectionId, clock: u64) -> ShardAnswer {
         let mut state = self.lock();
-        if !self.is_bsp() {
+        if !self.rules.is_bsp() {
             return self.answer_stale(state, connection_id, Vec::new());
         }
         if std::mem::take(&mut state.awaits_decision) {
-            self.follow(&mut state);
+            self.rules.follow(&mut state);
             self.notify();
         }
         self.answer_bsp(state, connection_id, None, clock)
+    }
+
+    /// Returns memory for codes that are kept.
+    pub(in crate::shard) fn spare_codes(&self) -> Vec<u8> {
+        self.lock().encoding.take_spare_codes()
+    }
+
+    /// Coordinator: applies step `clock` with the clip factor `factor`.
+    ///
+    /// # Errors
+    /// [`RequestRefusal::NotChief`]; [`RequestRefusal::NothingToClip`] when no such step waits for
+    /// it.
+    pub(in crate::shard) fn clip(
+        &self,
+        connection_id: ConnectionId,
+        clock: u64,
+        factor: f32,
+    ) -> Result<(), RequestRefusal> {
+        let mut state = self.lock_as_chief(connection_id)?;
+        let sum = if state.version == clock {
+            state.step.take_sum()
+        } else {
+            None
+        };
+        let sum = sum.ok_or(RequestRefusal::NothingToClip(clock))?;
+        self.rules.apply_clipped(&mut state, sum, factor);
+        self.notify();
+        Ok(())
     }
 }

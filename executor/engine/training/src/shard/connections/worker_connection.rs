@@ -1,13 +1,13 @@
 //! A worker's connection: dispatches its frames to the exchange and sends the answers.
 
-use super::acceptor::{ShardAcceptor, ShardConnectionError};
-use super::exchange::ShardExchange;
+use super::super::exchange::ShardExchange;
+use super::super::messages::{ConnectionId, ShardAnswer, ShardConnectionError};
+use super::super::outbox::PartitionOutbox;
+use super::acceptor::ShardAcceptor;
 use super::frames::{
     receive_held, receive_init, receive_part, receive_push, receive_rest, reply, reply_after_parts,
     send_json,
 };
-use super::messages::{ConnectionId, ShardAnswer};
-use super::outbox::PartitionOutbox;
 use muster_comm::wire::metadata::{decode_task, decode_u64};
 use muster_comm::wire::{Connection, FrameKind, Header, WireError};
 use std::sync::{Arc, MutexGuard};
@@ -36,7 +36,7 @@ impl WorkerConnection {
         if let Some(outbox) = &self.outbox {
             return Ok(Arc::clone(outbox));
         }
-        let outbox = PartitionOutbox::of(connection, exchange.order, &exchange.spares)?;
+        let outbox = PartitionOutbox::of(connection, exchange.order, &exchange.rules.spares)?;
         Ok(Arc::clone(self.outbox.insert(outbox)))
     }
 
@@ -66,7 +66,7 @@ impl WorkerConnection {
 
 impl ShardAcceptor {
     /// Serves one worker until it leaves in order.
-    pub(super) fn attend(
+    pub fn attend(
         self: &Arc<Self>,
         connection: &mut Connection,
         exchange: &Arc<ShardExchange>,
@@ -94,12 +94,12 @@ impl ShardAcceptor {
         loop {
             let header = connection.receive()?;
             match header.kind {
-                FrameKind::Await if exchange.takes_sums() => {
+                FrameKind::Await if exchange.rules.takes_sums() => {
                     line.in_parts = false;
                     let answer = exchange.await_answer(connection_id, header.clock)?;
                     line.answer(connection, exchange, answer, header.clock)?;
                 }
-                FrameKind::Together if !exchange.takes_sums() => {
+                FrameKind::Together if !exchange.rules.takes_sums() => {
                     return Err(WireError::Unexpected { got: header.kind }.into());
                 }
                 FrameKind::Push | FrameKind::Codes | FrameKind::Together => {
@@ -118,11 +118,11 @@ impl ShardAcceptor {
                     }
                     line.answer(connection, exchange, answer, header.clock)?;
                 }
-                FrameKind::Part if exchange.takes_parts() => {
+                FrameKind::Part if exchange.rules.takes_parts() => {
                     let outbox = line.outbox(connection, exchange)?;
                     receive_part(connection, exchange, header, connection_id, &outbox)?;
                 }
-                FrameKind::Rest if exchange.takes_parts() => {
+                FrameKind::Rest if exchange.rules.takes_parts() => {
                     let outbox = line.outbox(connection, exchange)?;
                     line.in_parts = true;
                     let answer =
@@ -147,7 +147,7 @@ impl ShardAcceptor {
                 FrameKind::Change => {
                     self.receive_change(connection, exchange, header, connection_id)?;
                     // Otherwise the coordinator pulls under the new view.
-                    if let Some(clock) = line.owed.take().filter(|_| exchange.is_bsp()) {
+                    if let Some(clock) = line.owed.take().filter(|_| exchange.rules.is_bsp()) {
                         let answer = exchange.resume(connection_id, clock);
                         line.answer(connection, exchange, answer, clock)?;
                     }
