@@ -112,7 +112,7 @@ impl ShardAcceptor {
                         }
                         None => exchange.missed(connection_id, header.clock),
                     };
-                    let answer = heard(connection, exchange, answer, connection_id)?;
+                    let answer = heard(connection, exchange, answer, of)?;
                     if matches!(answer, ShardAnswer::Moved { .. }) {
                         exchange.forget_coming(connection_id);
                     }
@@ -147,7 +147,11 @@ impl ShardAcceptor {
                 FrameKind::Change => {
                     self.receive_change(connection, exchange, header, connection_id)?;
                     // Otherwise the coordinator pulls under the new view.
-                    if let Some(clock) = line.owed.take().filter(|_| exchange.rules.is_bsp()) {
+                    if let Some(clock) = line
+                        .owed
+                        .take()
+                        .filter(|_| exchange.rules.model.is_synchronous())
+                    {
                         let answer = exchange.resume(connection_id, clock);
                         line.answer(connection, exchange, answer, clock)?;
                     }
@@ -221,7 +225,7 @@ fn heard(
     connection: &mut Connection,
     exchange: &ShardExchange,
     mut answer: ShardAnswer,
-    connection_id: ConnectionId,
+    (push, connection_id): (Header, ConnectionId),
 ) -> Result<ShardAnswer, ShardConnectionError> {
     while let ShardAnswer::HandOver { .. } = answer {
         let buffer = reply(connection, exchange, answer)?;
@@ -230,7 +234,7 @@ fn heard(
             return Err(WireError::Unexpected { got: header.kind }.into());
         }
         receive_held(connection, exchange, header, connection_id)?;
-        answer = exchange.go_on(connection_id, buffer);
+        answer = exchange.go_on(connection_id, push.clock, buffer);
     }
     Ok(answer)
 }

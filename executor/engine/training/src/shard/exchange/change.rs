@@ -37,7 +37,7 @@ impl ShardExchange {
         let mut state = self.lock_as_chief(connection_id)?;
         self.rules.judge(&state, from, &change)?;
         for gone in &change.gone {
-            let is_open = state.version < from || !self.rules.is_bsp();
+            let is_open = self.rules.model.is_open_before(&state, from);
             state.owed.forget(*gone);
             if let Some(member) = state.member(*gone).filter(|_| is_open) {
                 member.standing = WorkerStatus::Dropped;

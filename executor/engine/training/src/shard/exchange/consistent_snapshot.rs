@@ -63,7 +63,7 @@ impl ShardExchange {
         within: Duration,
     ) -> MutexGuard<'a, ShardState> {
         let began = clock::now();
-        let next = state.next_step(self.rules.consistency);
+        let next = self.rules.model.next_step(&state);
         if !self.rules.is_heard_singly() || state.residuals.announced().is_none_or(|at| at > next) {
             return state;
         }

@@ -66,14 +66,10 @@ impl ShardExchange {
             return Err(RequestRefusal::Replaced(connection_id.task));
         }
         let task = connection_id.task;
-        let next = state.next_view().map_or(0, |view| view.number);
-        let is_member = state.has_member(task);
-        let wanted = match number {
-            // Under BSP the step before the next view waits for the gradients of each member.
-            0 if self.rules.is_bsp() && is_member => 0,
-            // Otherwise a worker without a view enters the next one at once.
-            0 => next,
-            known => known,
+        let wanted = if number == 0 {
+            self.rules.model.view_to_pull(&state, task)
+        } else {
+            number
         };
         if let Some(member) = state.member(task) {
             member.entered = member.entered.max(wanted);
@@ -132,7 +128,7 @@ impl ShardExchange {
         let version = if state.step.is_half_done() {
             HALF_DONE
         } else {
-            state.next_step(self.rules.consistency)
+            self.rules.model.next_step(&state)
         };
         let updates = state.updates;
         // The tensors stay locked without the state lock. Updates wait for the reader, but workers

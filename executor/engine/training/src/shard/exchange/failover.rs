@@ -63,20 +63,25 @@ impl ShardExchange {
         if view.layout != copy.layout || view.pieces(self.rules.me) != copy.pieces {
             return Err(RequestRefusal::Change("the copy is of another layout"));
         }
-        if self.clock_in(&copy, connection_id.task) < least {
+        let model = &self.rules.model;
+        let mut next = model.clock_in(&copy, connection_id.task);
+        if next < least {
             return Err(RequestRefusal::Change(
                 "the copy lacks steps that were answered",
             ));
         }
         // Under SSP and ASP all workers start a view at the coordinator's next step; the replica
         // has no update of this view yet.
-        let begins = !self.rules.is_bsp() && copy.view < view.number;
+        let begins = !model.is_synchronous() && copy.view < view.number;
+        if begins {
+            next = least;
+        }
         let mut members = Vec::with_capacity(view.workers.len());
         for &task in &view.workers {
             let clock = if begins {
                 least
             } else {
-                self.clock_in(&copy, task)
+                model.clock_in(&copy, task)
             };
             members.push(ShardMember {
                 entered: view.number,
@@ -85,11 +90,6 @@ impl ShardExchange {
             });
             state.connected.waiting.remove(&task);
         }
-        let next = if begins {
-            least
-        } else {
-            self.clock_in(&copy, connection_id.task)
-        };
         state.members = members;
         state.version = copy.version;
         state.updates = copy.updates;
@@ -101,14 +101,5 @@ impl ShardExchange {
         self.rules.follow(&mut state);
         self.notify();
         Ok(next)
-    }
-
-    /// Returns the next step of a worker in the replica.
-    fn clock_in(&self, copy: &ShardReplica, task: TaskId) -> u64 {
-        if self.rules.is_bsp() {
-            copy.version
-        } else {
-            copy.clocks.get(&task).copied().unwrap_or(copy.version)
-        }
     }
 }

@@ -7,7 +7,7 @@
 //! when it would be with separate pushes.
 
 use super::super::messages::{ConnectionId, RequestRefusal, ShardAnswer};
-use super::super::rules::moved;
+use super::super::rules::{WaitingWorker, moved};
 use super::ShardExchange;
 
 impl ShardExchange {
@@ -25,8 +25,9 @@ impl ShardExchange {
         if let Some(answer) = self.rules.after_end(&state, &mut Vec::new()) {
             return Ok(answer);
         }
+        let waiting = WaitingWorker::new(connection_id.task, clock);
         if state.owed.contains(connection_id.task, clock + 1) {
-            return Ok(self.answer_bsp(state, connection_id, None, clock));
+            return Ok(self.answer(state, waiting));
         }
         if state.view.is_none() {
             return Err(RequestRefusal::NotInitialised);
@@ -44,6 +45,6 @@ impl ShardExchange {
                 expected,
             });
         }
-        Ok(self.answer_bsp(state, connection_id, None, clock))
+        Ok(self.answer(state, waiting))
     }
 }

@@ -1,22 +1,14 @@
 //! Synchronisation of the workers. There is one lock and one condition variable. Each worker's
 //! connection thread calls in here and blocks until its answer is known.
 //!
-//! - BSP: the step's gradients are summed in the order of ranks once all have arrived, so the
-//!   result has the same bits each time.
-//! - SSP with staleness s (Ho et al., NIPS 2013): a push is applied at once. It is answered when
-//!   the worker is at most s steps ahead of the slowest.
-//! - ASP (Dean et al., NIPS 2012): a push is applied and answered at once.
-//!
-//! In every mode a gradient is a sum over examples, scaled by 1 over the *global* batch. So the
-//! pushes of one step under SSP and ASP together move plain SGD as far as one BSP step, for any
-//! number of workers.
+//! The consistency model ([`super::rules`]) decides when a push is applied, and when its worker may
+//! continue. In every model a gradient is a sum over examples, scaled by 1 over the *global* batch.
 //!
 //! The view states the members, and the coordinator changes it ([`super::change`]). Only the
 //! coordinator is notified of a departed worker, as soon as its own answer depends on that worker.
 //! It continues without the worker or ends the job. If the coordinator departs, all others are
 //! interrupted.
 
-mod answer;
 mod change;
 mod consistent_snapshot;
 mod content;
@@ -29,10 +21,10 @@ mod residuals;
 pub use partitions::GradientPartition;
 
 use super::identity::Identity;
-use super::messages::{ConnectionId, Membership, RequestRefusal};
+use super::messages::{ConnectionId, Membership, RequestRefusal, ShardAnswer};
 use super::recipe::Recipe;
 use super::replication::ReplicaSender;
-use super::rules::ShardRules;
+use super::rules::{ShardRules, WaitingWorker, model_of};
 use super::snapshot_buffer::SnapshotBuffer;
 use super::state::{ShardState, WorkerStatus};
 use muster_comm::partitions::PartitionOrder;
@@ -64,7 +56,7 @@ impl ShardExchange {
         Self::with_rules(ShardRules {
             me,
             host: me,
-            consistency,
+            model: model_of(consistency),
             recipe,
             grad_scale: 1.0 / global_batch as f32,
             clips: false,
@@ -243,6 +235,21 @@ impl ShardExchange {
             Ok(state)
         } else {
             Err(RequestRefusal::NotChief)
+        }
+    }
+
+    /// Waits for the answer to a worker.
+    fn answer(
+        &self,
+        mut state: MutexGuard<'_, ShardState>,
+        mut waiting: WaitingWorker,
+    ) -> ShardAnswer {
+        let (rules, model) = (&self.rules, &self.rules.model);
+        loop {
+            if let Some(answer) = model.answer(rules, &mut state, &mut waiting) {
+                return answer;
+            }
+            state = self.wait_a_while(state);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::messages::{ConnectionId, Push, RequestRefusal, ShardAnswer};
 use super::super::outbox::PartitionOutbox;
+use super::super::rules::WaitingWorker;
 use super::super::state::{ShardPhase, ShardState};
 use super::ShardExchange;
 use muster_comm::wire::metadata::PushHead;
@@ -77,7 +78,8 @@ impl ShardExchange {
         });
         self.rules.follow(&mut state);
         self.notify();
-        Ok(self.answer_bsp(state, connection_id, Some(head.view), clock))
+        let waiting = WaitingWorker::new(connection_id.task, clock);
+        Ok(self.answer(state, waiting.with_view(head.view)))
     }
 
     /// Returns the state, if this worker may push `clock` in partitions under view `number`; `None`

@@ -1,12 +1,11 @@
 //! Incoming gradients of a worker: the check of view and step, and their processing.
 
 use super::super::messages::{ConnectionId, Push, RequestRefusal, ShardAnswer};
-use super::super::rules::moved;
+use super::super::rules::{Admission, WaitingWorker, moved};
 use super::super::state::{OpenStep, ShardPhase, ShardState};
 use super::ShardExchange;
 use muster_comm::assign::load;
 use muster_comm::shard_codec::ShardCodec;
-use muster_model::spec::Consistency;
 use std::sync::{Arc, MutexGuard};
 
 /// Number of values of a push, and its codec, if it is encoded.
@@ -68,12 +67,12 @@ impl ShardExchange {
     ) -> Result<ShardAnswer, RequestRefusal> {
         let task = connection_id.task;
         let mut state = self.lock();
-        loop {
+        let admission = loop {
             if let Some(answer) = self.rules.after_end(&state, &mut push.gradients) {
                 return Ok(answer);
             }
             if state.is_covered(task, clock) {
-                return Ok(self.answer_bsp(state, connection_id, None, clock));
+                return Ok(self.answer(state, WaitingWorker::new(task, clock)));
             }
             match state.phase {
                 ShardPhase::Empty => return Err(RequestRefusal::NotInitialised),
@@ -97,15 +96,12 @@ impl ShardExchange {
                     present,
                 });
             }
-            // With backup workers, another shard that has completed the previous steps may have
-            // answered this worker. They will soon be complete here.
-            if self.rules.backup() == 0 || clock <= state.version {
-                break;
+            match self.rules.model.admit(&state, task, clock) {
+                Admission::Early => state = self.wait(state),
+                admission => break admission,
             }
-            state = self.wait(state);
-        }
-        let drops = self.rules.backup() > 0 && state.has_member(task);
-        if drops && clock < state.version {
+        };
+        if admission == Admission::Late {
             state.report.stats.dropped += 1;
             let buffer = push.gradients;
             return Ok(self.rules.parameters(&mut state, task, buffer, None, None));
@@ -114,21 +110,17 @@ impl ShardExchange {
             return Err(RequestRefusal::Mixed(clock));
         }
         state.owed.forget_until(task, clock);
-        if drops && clock == state.version && state.step.sum().is_some() {
-            // The step is summed already and waits only for the clip factor.
+        let waiting = WaitingWorker::new(task, clock).with_view(number);
+        if admission == Admission::Excluded {
             state.report.stats.dropped += 1;
-            return Ok(self.answer_bsp(state, connection_id, Some(number), clock));
+            return Ok(self.answer(state, waiting));
         }
         let member = state.member(task).ok_or(RequestRefusal::Stranger(task))?;
         if self.rules.is_promoted() && member.clock == clock + 1 {
             // The lost shard had applied this push, and its replica contains it.
-            return Ok(if self.rules.is_bsp() {
-                self.answer_bsp(state, connection_id, Some(number), clock)
-            } else {
-                self.answer_stale(state, connection_id, push.gradients)
-            });
+            return Ok(self.answer(state, waiting.with_buffer(push.gradients)));
         }
-        let skips = self.rules.backup() > 0 && clock > member.clock;
+        let skips = self.rules.model.drops_pushes() && clock > member.clock;
         if clock != member.clock && !skips {
             return Err(RequestRefusal::StalePush {
                 task,
@@ -144,29 +136,21 @@ impl ShardExchange {
         }
         let member = state.member(task).expect("it has just been one");
         member.clock = clock + 1;
-        match self.rules.consistency {
-            Consistency::Bsp { .. } => {
-                member.push = Some(push);
-                self.rules.follow(&mut state);
-                self.notify();
-                Ok(self.answer_bsp(state, connection_id, Some(number), clock))
-            }
-            Consistency::Ssp { .. } | Consistency::Asp { .. } => {
-                let buffer = self.rules.apply_singly(&mut state, task, push);
-                self.notify();
-                Ok(self.answer_stale(state, connection_id, buffer))
-            }
-        }
+        let buffer = self.rules.model.take(&self.rules, &mut state, task, push);
+        self.notify();
+        Ok(self.answer(state, waiting.with_buffer(buffer)))
     }
 
-    /// Returns the answer for a worker that was asked for its residual after its push.
+    /// Returns the answer to the push of `clock` by a worker that was asked for its residual.
     #[must_use]
     pub(in crate::shard) fn go_on(
         &self,
         connection_id: ConnectionId,
+        clock: u64,
         buffer: Vec<f32>,
     ) -> ShardAnswer {
-        self.answer_stale(self.lock(), connection_id, buffer)
+        let waiting = WaitingWorker::new(connection_id.task, clock);
+        self.answer(self.lock(), waiting.with_buffer(buffer))
     }
 
     /// Returns the answer for a worker whose gradients of `clock` were computed under an ended
@@ -186,10 +170,11 @@ impl ShardExchange {
         clock: u64,
         buffer: Vec<f32>,
     ) -> ShardAnswer {
-        let has_them = self.rules.is_bsp() && self.rules.backup() == 0 && state.version > clock;
-        let is_covered = state.is_covered(connection_id.task, clock);
+        let task = connection_id.task;
+        let has_them = self.rules.model.counts_every_worker() && state.version > clock;
+        let is_covered = state.is_covered(task, clock);
         if (self.rules.is_promoted() && has_them) || is_covered {
-            self.answer_bsp(state, connection_id, None, clock)
+            self.answer(state, WaitingWorker::new(task, clock))
         } else {
             moved(&state, buffer)
         }
@@ -200,14 +185,11 @@ impl ShardExchange {
     #[must_use]
     pub fn resume(&self, connection_id: ConnectionId, clock: u64) -> ShardAnswer {
         let mut state = self.lock();
-        if !self.rules.is_bsp() {
-            return self.answer_stale(state, connection_id, Vec::new());
-        }
         if std::mem::take(&mut state.awaits_decision) {
             self.rules.follow(&mut state);
             self.notify();
         }
-        self.answer_bsp(state, connection_id, None, clock)
+        self.answer(state, WaitingWorker::new(connection_id.task, clock))
     }
 
     /// Returns memory for codes that are kept.

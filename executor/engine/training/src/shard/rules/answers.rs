@@ -18,18 +18,14 @@ impl ShardRules {
         deltas: Option<Arc<Vec<u8>>>,
     ) -> ShardAnswer {
         let tensors = Arc::clone(&state.tensors);
-        let copied = !self.is_bsp() || self.backup() > 0;
+        let copied = !self.model.counts_every_worker();
         if copied {
             // A copy, so that a worker that reads slowly does not delay the updates of the others.
             buffer.clear();
             buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
         }
         let (version, updates) = (state.version, state.updates);
-        let slowest = if self.is_bsp() {
-            version
-        } else {
-            state.slowest()
-        };
+        let slowest = self.model.slowest(state);
         let keeps = match deltas {
             Some(_) => state.residuals.is_due(version),
             // A pull, which has a view, belongs to no push.
@@ -37,7 +33,7 @@ impl ShardRules {
         };
         let to_chief = state.is_chief(task);
         let member = state.member(task).expect("a member is answered");
-        if self.backup() > 0 {
+        if self.model.drops_pushes() {
             member.clock = version;
         }
         member.answered = member.clock;
@@ -89,7 +85,7 @@ impl ShardRules {
         }
         let lost = state.ending.chief_lost?;
         Some(ShardAnswer::Interrupted {
-            version: state.next_step(self.consistency),
+            version: self.model.next_step(state),
             lost,
             buffer: std::mem::take(buffer),
         })

@@ -12,10 +12,10 @@ use super::super::tensors::Factors;
 use super::ShardRules;
 
 impl ShardRules {
-    /// BSP: sums the step once all counted workers have pushed it.
-    pub fn sum_up_if_complete(&self, state: &mut ShardState) {
+    /// Sums the step once all counted workers but the slowest `backup` have pushed it.
+    pub fn sum_up_if_complete(&self, state: &mut ShardState, backup: u32) {
         let waits = state.step.sum().is_some() || !state.phase.is_ready();
-        if waits || !state.can_complete(self.backup()) {
+        if waits || !state.can_complete(backup) {
             return;
         }
         let (mut pushes, scale) = self.take_pushes(state);

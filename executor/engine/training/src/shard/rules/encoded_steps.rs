@@ -16,7 +16,7 @@ impl ShardRules {
     pub fn keeps_codes(&self, shard_codec: &ShardCodec) -> bool {
         let whole = self.clips || self.is_replicated;
         let whole = whole || matches!(self.recipe.optimizer.rule, UpdateRule::Lars { .. });
-        self.answers_encoded() && !whole && shard_codec.is_fixed()
+        self.keeps_known() && !whole && shard_codec.is_fixed()
     }
 
     /// Whether the complete step can be applied from codes: all workers have pushed codes of the

@@ -3,20 +3,22 @@
 
 mod answers;
 mod clip;
+mod consistency;
 mod encoded_steps;
 mod partitions;
 mod step;
 mod view;
 
 pub use answers::moved;
+pub use consistency::{Admission, WaitingWorker, model_of};
 
 use super::outbox::ShardBufferPool;
 use super::recipe::Recipe;
 use super::state::ShardState;
 use super::tensors::Tensors;
+use consistency::ConsistencyModel;
 use muster_comm::assign::ParameterPiece;
 use muster_model::id::TaskId;
-use muster_model::spec::Consistency;
 use std::sync::Arc;
 
 /// Settings of a shard's exchange. They do not change.
@@ -26,7 +28,7 @@ pub struct ShardRules {
     pub me: TaskId,
     /// Task whose process hosts it: its own, or the replica holder.
     pub host: TaskId,
-    pub consistency: Consistency,
+    pub model: Arc<dyn ConsistencyModel>,
     pub recipe: Recipe,
     pub grad_scale: f32,
     /// Whether a step waits for the coordinator's clip factor.
@@ -45,7 +47,8 @@ impl ShardRules {
 
     /// Creates zero tensors for these pieces.
     pub fn empty_tensors(&self, pieces: &[ParameterPiece]) -> Tensors {
-        self.recipe.tensors(pieces, self.answers_encoded())
+        self.recipe
+            .tensors(pieces, self.model.counts_every_worker())
     }
 
     /// Returns the settings of a lost shard that this process hosts.
@@ -61,41 +64,27 @@ impl ShardRules {
         self.me != self.host
     }
 
-    pub fn is_bsp(&self) -> bool {
-        self.consistency.is_bulk_synchronous()
-    }
-
-    /// Returns the number of workers whose gradients a step does not wait for.
-    pub fn backup(&self) -> u32 {
-        self.consistency.backup()
-    }
-
-    /// Whether answers contain only differences: every answered worker then has the parameters of
-    /// the previous step.
-    pub fn answers_encoded(&self) -> bool {
-        self.is_bsp() && self.backup() == 0
-    }
-
-    /// Whether the shard stores the parameters as the workers know them.
+    /// Whether answers contain only differences, and the shard stores the parameters as the workers
+    /// know them.
     pub fn keeps_known(&self) -> bool {
-        self.answers_encoded() && self.recipe.codecs.is_some()
+        self.model.counts_every_worker() && self.recipe.codecs.is_some()
     }
 
     /// Whether pushes are encoded under SSP or ASP, so that each worker sends residuals by itself.
     pub fn is_heard_singly(&self) -> bool {
-        self.recipe.codecs.is_some() && !self.is_bsp()
+        self.recipe.codecs.is_some() && !self.model.is_synchronous()
     }
 
     /// Whether workers may push the sum of several: all workers are waited for, and gradients are
     /// not encoded.
     pub fn takes_sums(&self) -> bool {
-        self.is_bsp() && self.backup() == 0 && self.recipe.codecs.is_none()
+        self.model.counts_every_worker() && self.recipe.codecs.is_none()
     }
 
     /// Whether a worker may correctly push under an ended view. This is the case with backup
     /// workers, and at a promoted replica, if the answer with the next view was lost with the
     /// shard.
     pub fn may_have_missed(&self) -> bool {
-        self.backup() > 0 || self.is_promoted()
+        self.model.drops_pushes() || self.is_promoted()
     }
 }

@@ -23,7 +23,7 @@ impl ShardRules {
     pub fn takes_parts(&self) -> bool {
         let each_for_itself = !matches!(self.recipe.optimizer.rule, UpdateRule::Lars { .. });
         let is_plain = self.recipe.codecs.is_none() && !self.clips && each_for_itself;
-        self.is_bsp() && self.backup() == 0 && is_plain && !self.is_replicated
+        self.model.counts_every_worker() && is_plain && !self.is_replicated
     }
 
     /// Begins a step in partitions. Returns their number.

@@ -8,19 +8,18 @@ use muster_comm::shard_codec::Salt;
 use muster_comm::wire::metadata::NoisePart;
 use muster_comm::wire::view::ReplicaPosition;
 use muster_model::id::TaskId;
-use muster_model::spec::Rate;
 use std::sync::Arc;
 
 impl ShardRules {
-    /// BSP: applies the step once all counted workers have pushed it.
-    pub fn apply_if_complete(&self, state: &mut ShardState) {
+    /// Applies the step once all counted workers but the slowest `backup` have pushed it.
+    pub fn apply_if_complete(&self, state: &mut ShardState, backup: u32) {
         if self.clips {
-            return self.sum_up_if_complete(state);
+            return self.sum_up_if_complete(state, backup);
         }
         if let OpenStep::InPartitions(_) = state.step {
             return self.apply_parts_if_complete(state);
         }
-        if !state.can_complete(self.backup()) || !state.phase.is_ready() {
+        if !state.can_complete(backup) || !state.phase.is_ready() {
             return;
         }
         if self.can_apply_codes(state) {
@@ -86,11 +85,7 @@ impl ShardRules {
                 pushes.push((member.task, push));
             }
         }
-        let scale = match self.backup() {
-            0 => self.grad_scale,
-            // The mean covers the counted targets.
-            _ => 1.0 / targets.max(1) as f32,
-        };
+        let scale = self.model.scale(self, targets);
         if measures {
             report.noise = noise;
         }
@@ -113,14 +108,14 @@ impl ShardRules {
         first
     }
 
-    /// BSP: creates the answer after the step's sum was applied, and replicates it.
+    /// Creates the answer after the step's sum was applied, and replicates it.
     pub fn complete(&self, state: &mut ShardState, sum: (TaskId, Vec<f32>), factors: Factors) {
         if state.version.is_multiple_of(NoisePart::EVERY) {
             let tensors = state.tensors.read().expect("no update has panicked");
             state.report.noise.whole = tensors.square_norm(&sum.1, factors.scale);
         }
         let shard_codec = state.encoding.shard_codec.clone();
-        if let Some(shard_codec) = shard_codec.filter(|_| self.answers_encoded()) {
+        if let Some(shard_codec) = shard_codec.filter(|_| self.keeps_known()) {
             let salt = Salt {
                 seed: self.recipe.seed,
                 step: state.updates,
@@ -138,32 +133,6 @@ impl ShardRules {
         if let Some(member) = state.member(first) {
             member.spare = sum;
         }
-    }
-
-    /// SSP and ASP: applies one push. Returns its buffer.
-    pub fn apply_singly(&self, state: &mut ShardState, task: TaskId, mut push: Push) -> Vec<f32> {
-        let update = state.updates;
-        let (read_at, next) = state
-            .member(task)
-            .map_or((0, 0), |member| (member.read_at, member.clock));
-        let factors = Factors {
-            scale: self.grad_scale,
-            rate: match self.consistency.rate() {
-                Rate::Constant => 1.0,
-                Rate::ByStaleness => 1.0 / update.saturating_sub(read_at).max(1) as f32,
-            },
-            ..Factors::default()
-        };
-        state
-            .tensors
-            .write()
-            .expect("no update has panicked")
-            .update_by(update, &mut [&mut push.gradients], factors);
-        state.updates += 1;
-        state.report.stats.add(push.stats);
-        state.residuals.now_holds(task, next);
-        self.ship(state, &push.gradients, factors);
-        push.gradients
     }
 
     /// Sends the update that was just applied to the replica holder, if there is one.

@@ -37,11 +37,7 @@ impl ShardRules {
         if view.workers.first() != state.connected.chief.as_ref() {
             return Err(RequestRefusal::Change("its first worker is not the chief"));
         }
-        let follows = match (&state.phase, self.is_bsp()) {
-            (ShardPhase::Empty, _) => true,
-            (_, true) => from == state.version || from == state.version + 1,
-            (_, false) => from == state.next_step(self.consistency),
-        };
+        let follows = state.phase.is_empty() || self.model.may_begin(state, from);
         if follows {
             Ok(())
         } else {
@@ -58,33 +54,27 @@ impl ShardRules {
 
     /// Completes the step if possible, then the pending change.
     pub fn follow(&self, state: &mut ShardState) {
-        if self.is_bsp() {
-            self.apply_if_complete(state);
-        }
-        let Some(PendingChange { from, change }) = state.pending.clone() else {
+        self.model.complete_step(self, state);
+        let Some(pending) = state.pending.clone() else {
             return;
         };
-        let due = match state.phase {
-            ShardPhase::Empty => true,
-            _ if self.is_bsp() => state.version == from,
-            _ => state.all_entered(change.view.number),
-        };
-        if due {
+        if state.phase.is_empty() || self.model.is_due(state, &pending) {
             state.pending = None;
-            self.install(state, from, &change);
+            self.install(state, &pending);
         }
     }
 
-    fn install(&self, state: &mut ShardState, from: u64, change: &ViewChange) {
+    fn install(&self, state: &mut ShardState, pending: &PendingChange) {
+        let PendingChange { from, change } = pending;
         let view = &change.view;
         let moves = self.moves(state, view);
         let new_layout = state.layout() != view.layout;
         let was_empty = state.phase.is_empty();
         // At a promoted replica it is not known which workers will connect, and with which pushes.
         state.install(
-            from,
+            *from,
             change,
-            self.is_bsp() && !was_empty,
+            self.model.is_synchronous() && !was_empty,
             self.is_promoted(),
         );
         let pieces = view.pieces(self.me);

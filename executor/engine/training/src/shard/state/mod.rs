@@ -26,7 +26,6 @@ use super::replication::ReplicaSender;
 use super::tensors::Tensors;
 use muster_comm::wire::view::{Departed, ReshardingReport, TaskSetView, ViewChange};
 use muster_model::id::TaskId;
-use muster_model::spec::Consistency;
 use std::sync::{Arc, RwLock};
 
 /// A view change that follows when the step before its first is complete.
@@ -203,18 +202,6 @@ impl ShardState {
             .map(|member| member.clock)
             .min()
             .unwrap_or(u64::MAX)
-    }
-
-    /// Returns the step at which training continues: under BSP the version, otherwise the
-    /// coordinator's clock.
-    pub fn next_step(&self, consistency: Consistency) -> u64 {
-        match consistency {
-            Consistency::Bsp { .. } => self.version,
-            Consistency::Ssp { .. } | Consistency::Asp { .. } => self
-                .members
-                .first()
-                .map_or(self.version, |chief| chief.clock),
-        }
     }
 
     /// Whether another worker has pushed this worker's gradients of `clock`.
