@@ -279,16 +279,22 @@ mod tests {
         address
     }
 
+    fn task(number: u128) -> TaskId {
+        TaskId(Uuid::from_u128(number))
+    }
+
+    fn holder(number: u128, address: &str, pieces: Vec<ParameterPiece>) -> ShardAssignment {
+        ShardAssignment {
+            task_id: task(number),
+            address: address.to_owned(),
+            pieces,
+        }
+    }
+
     /// A holder that runs but sends nothing, such as a stopped one, is dropped soon. The job's
     /// history records it, and the holder is tried again.
     #[test]
     fn silent_replica_holder_is_dropped_and_tried_again() {
-        let task = |number: u128| TaskId(Uuid::from_u128(number));
-        let holder = |number, address: &str, pieces| ShardAssignment {
-            task_id: task(number),
-            address: address.to_owned(),
-            pieces,
-        };
         let whole = ParameterPiece {
             offset: 0,
             len: LEN,
