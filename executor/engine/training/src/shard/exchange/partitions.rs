@@ -3,7 +3,7 @@
 use super::super::messages::{ConnectionId, Push, RequestRefusal, ShardAnswer};
 use super::super::outbox::PartitionOutbox;
 use super::super::rules::WaitingWorker;
-use super::super::state::{ShardPhase, ShardState};
+use super::super::state::ShardState;
 use super::ShardExchange;
 use muster_comm::wire::metadata::PushHead;
 use std::sync::{Arc, MutexGuard};
@@ -95,22 +95,12 @@ impl ShardExchange {
             if state.ending.is_over() {
                 return Ok(None);
             }
-            match state.phase {
-                ShardPhase::Empty => return Err(RequestRefusal::NotInitialised),
-                ShardPhase::Retired { .. } => {
-                    return Err(RequestRefusal::Change("this shard is not in it"));
-                }
-                ShardPhase::Moving(_) => state = self.wait(state),
-                ShardPhase::Ready => break,
+            if state.phase.takes_pushes()? {
+                break;
             }
+            state = self.wait(state);
         }
-        let present = state.number();
-        if number != present {
-            return Err(RequestRefusal::StaleView {
-                known: number,
-                present,
-            });
-        }
+        state.check_view(number)?;
         let is_parted = state.step.partitions().is_some();
         if !is_parted && state.members.iter().any(|member| member.push.is_some()) {
             return Err(RequestRefusal::Mixed(clock));

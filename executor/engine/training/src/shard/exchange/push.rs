@@ -2,7 +2,7 @@
 
 use super::super::messages::{ConnectionId, Push, RequestRefusal, ShardAnswer};
 use super::super::rules::{Admission, WaitingWorker, moved};
-use super::super::state::{OpenStep, ShardPhase, ShardState};
+use super::super::state::{OpenStep, ShardState};
 use super::ShardExchange;
 use muster_comm::assign::load;
 use muster_comm::shard_codec::ShardCodec;
@@ -42,11 +42,7 @@ impl ShardExchange {
                 return Ok(None);
             }
             if state.number() > number || number == 0 {
-                let present = state.number();
-                return Err(RequestRefusal::StaleView {
-                    known: number,
-                    present,
-                });
+                state.check_view(number)?;
             }
             state = self.wait(state);
         }
@@ -74,28 +70,15 @@ impl ShardExchange {
             if state.is_covered(task, clock) {
                 return Ok(self.answer(state, WaitingWorker::new(task, clock)));
             }
-            match state.phase {
-                ShardPhase::Empty => return Err(RequestRefusal::NotInitialised),
-                ShardPhase::Retired { .. } => {
-                    return Err(RequestRefusal::Change("this shard is not in it"));
-                }
-                ShardPhase::Moving(_) => {
-                    state = self.wait(state);
-                    continue;
-                }
-                ShardPhase::Ready => {}
+            if !state.phase.takes_pushes()? {
+                state = self.wait(state);
+                continue;
             }
-            let present = state.number();
-            if number < present && self.rules.may_have_missed() {
+            if number < state.number() && self.rules.may_have_missed() {
                 // The next view began during the transfer of the gradients.
                 return Ok(self.too_late(state, connection_id, clock, push.gradients));
             }
-            if number != present {
-                return Err(RequestRefusal::StaleView {
-                    known: number,
-                    present,
-                });
-            }
+            state.check_view(number)?;
             match self.rules.model.admit(&state, task, clock) {
                 Admission::Early => state = self.wait(state),
                 admission => break admission,
@@ -110,14 +93,14 @@ impl ShardExchange {
             return Err(RequestRefusal::Mixed(clock));
         }
         state.owed.forget_until(task, clock);
-        let waiting = WaitingWorker::new(task, clock).with_view(number);
         if admission == Admission::Excluded {
             state.report.stats.dropped += 1;
-            return Ok(self.answer(state, waiting));
+            return Ok(self.answer(state, WaitingWorker::new(task, clock).with_view(number)));
         }
         let member = state.member(task).ok_or(RequestRefusal::Stranger(task))?;
         if self.rules.is_promoted() && member.clock == clock + 1 {
             // The lost shard had applied this push, and its replica contains it.
+            let waiting = WaitingWorker::new(task, clock).with_view(number);
             return Ok(self.answer(state, waiting.with_buffer(push.gradients)));
         }
         let skips = self.rules.model.drops_pushes() && clock > member.clock;
@@ -138,6 +121,7 @@ impl ShardExchange {
         member.clock = clock + 1;
         let buffer = self.rules.model.take(&self.rules, &mut state, task, push);
         self.notify();
+        let waiting = WaitingWorker::new(task, clock).with_view(number);
         Ok(self.answer(state, waiting.with_buffer(buffer)))
     }
 

@@ -22,6 +22,7 @@ pub use piece_move::PieceMove;
 pub use report::StepReport;
 pub use residuals::WorkerResiduals;
 
+use super::messages::RequestRefusal;
 use super::replication::ReplicaSender;
 use super::tensors::Tensors;
 use muster_comm::wire::view::{Departed, ReshardingReport, TaskSetView, ViewChange};
@@ -96,6 +97,19 @@ impl ShardState {
     /// Returns the number of the present view, 0 before the first.
     pub fn number(&self) -> u64 {
         self.view.as_ref().map_or(0, |view| view.number)
+    }
+
+    /// Checks that view `known` is the present one.
+    ///
+    /// # Errors
+    /// [`RequestRefusal::StaleView`].
+    pub fn check_view(&self, known: u64) -> Result<(), RequestRefusal> {
+        let present = self.number();
+        if known == present {
+            Ok(())
+        } else {
+            Err(RequestRefusal::StaleView { known, present })
+        }
     }
 
     /// Returns the layout of the present view, 0 before the first.

@@ -1,5 +1,6 @@
 //! Phases of a shard.
 
+use super::super::messages::RequestRefusal;
 use super::piece_move::PieceMove;
 use muster_model::id::TaskId;
 use std::collections::BTreeSet;
@@ -46,6 +47,19 @@ impl ShardPhase {
 
     pub fn is_retired(&self) -> bool {
         matches!(self, Self::Retired { .. })
+    }
+
+    /// Whether pushes can be applied now. `false` while pieces are missing.
+    ///
+    /// # Errors
+    /// [`RequestRefusal::NotInitialised`]; [`RequestRefusal::Change`] outside the view.
+    pub fn takes_pushes(&self) -> Result<bool, RequestRefusal> {
+        match self {
+            Self::Empty => Err(RequestRefusal::NotInitialised),
+            Self::Ready => Ok(true),
+            Self::Moving(_) => Ok(false),
+            Self::Retired { .. } => Err(RequestRefusal::Change("this shard is not in it")),
+        }
     }
 
     /// Whether pieces of shard `sender` are missing.

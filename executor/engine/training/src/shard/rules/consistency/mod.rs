@@ -51,8 +51,8 @@ pub trait ConsistencyModel: fmt::Debug + Send + Sync {
     /// Decides on the push of step `clock` by a worker that knows the present view.
     fn admit(&self, state: &ShardState, task: TaskId, clock: u64) -> Admission;
 
-    /// Takes the push of a member of the view, whose clock is already that of the next step. Applies
-    /// what is complete. Returns the buffer of the push if it is free.
+    /// Takes the push of a member of the view, whose clock is already that of the next step.
+    /// Applies what is complete. Returns the buffer of the push if it is free.
     fn take(
         &self,
         rules: &ShardRules,
