@@ -4,7 +4,7 @@
 //! The consistency model ([`super::rules`]) decides when a push is applied, and when its worker may
 //! continue. In every model a gradient is a sum over examples, scaled by 1 over the *global* batch.
 //!
-//! The view states the members, and the coordinator changes it ([`super::change`]). Only the
+//! The view states the members, and the coordinator changes it ([`change`]). Only the
 //! coordinator is notified of a departed worker, as soon as its own answer depends on that worker.
 //! It continues without the worker or ends the job. If the coordinator departs, all others are
 //! interrupted.
