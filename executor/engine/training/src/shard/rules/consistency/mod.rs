@@ -5,6 +5,8 @@
 
 mod bsp;
 mod ssp;
+#[cfg(test)]
+mod tests;
 
 use super::super::messages::{Push, ShardAnswer};
 use super::super::replica::ShardReplica;
