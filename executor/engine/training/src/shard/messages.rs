@@ -177,7 +177,7 @@ pub enum RequestRefusal {
 
 /// Why a connection ended after its handshake.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ShardConnectionError {
+pub enum ShardConnectionError {
     #[error(transparent)]
     Wire(#[from] WireError),
     #[error(transparent)]

@@ -45,6 +45,28 @@ impl WorkerConnection {
         self.outbox.as_deref().map(PartitionOutbox::floor)
     }
 
+    /// Receives a push that is not in partitions, and answers it.
+    fn serve_push(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &ShardExchange,
+        header: Header,
+        connection_id: ConnectionId,
+    ) -> Result<(), ShardConnectionError> {
+        self.in_parts = false;
+        let (buffer, codes) = (std::mem::take(&mut self.buffer), &mut self.codes);
+        let of = (header, connection_id);
+        let answer = match receive_push(connection, exchange, of, buffer, codes)? {
+            Some((view, push)) => exchange.push(connection_id, view, header.clock, push)?,
+            None => exchange.missed(connection_id, header.clock),
+        };
+        let answer = heard(connection, exchange, answer, of)?;
+        if matches!(answer, ShardAnswer::Moved { .. }) {
+            exchange.forget_coming(connection_id);
+        }
+        self.answer(connection, exchange, answer, header.clock)
+    }
+
     /// Sends the answer to the push of `clock`.
     fn answer(
         &mut self,
@@ -103,20 +125,7 @@ impl ShardAcceptor {
                     return Err(WireError::Unexpected { got: header.kind }.into());
                 }
                 FrameKind::Push | FrameKind::Codes | FrameKind::Together => {
-                    line.in_parts = false;
-                    let (buffer, codes) = (std::mem::take(&mut line.buffer), &mut line.codes);
-                    let of = (header, connection_id);
-                    let answer = match receive_push(connection, exchange, of, buffer, codes)? {
-                        Some((view, push)) => {
-                            exchange.push(connection_id, view, header.clock, push)?
-                        }
-                        None => exchange.missed(connection_id, header.clock),
-                    };
-                    let answer = heard(connection, exchange, answer, of)?;
-                    if matches!(answer, ShardAnswer::Moved { .. }) {
-                        exchange.forget_coming(connection_id);
-                    }
-                    line.answer(connection, exchange, answer, header.clock)?;
+                    line.serve_push(connection, exchange, header, connection_id)?;
                 }
                 FrameKind::Part if exchange.rules.takes_parts() => {
                     let outbox = line.outbox(connection, exchange)?;

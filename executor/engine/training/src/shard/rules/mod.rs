@@ -1,5 +1,5 @@
 //! Rules of the exchange: its settings, and the work on the state under its lock. Nothing here
-//! takes the lock or waits; [`super::exchange`] does.
+//! takes the lock, or waits for a worker; [`super::exchange`] does.
 
 mod answers;
 mod clip;
