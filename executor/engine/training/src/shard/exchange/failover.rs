@@ -10,7 +10,6 @@ use super::super::state::{ShardMember, ShardPhase, ShardState};
 use super::ShardExchange;
 use muster_comm::wire::view::TaskSetView;
 use muster_compute::clock;
-use muster_model::id::TaskId;
 use std::sync::{Arc, MutexGuard, RwLock};
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ pub use encoding::ShardEncoding;
 pub use ending::Ending;
 pub use member::{ShardMember, WorkerStatus};
 pub use open_step::{OpenStep, PartitionNorms, PartitionedStep, UnclippedSum};
-pub use owed_answers::{FormerAnswers, OwedAnswer, OwedAnswers};
+pub use owed_answers::{FormerAnswers, OwedAnswers};
 pub use phase::{IncomingPieces, ShardPhase};
 pub use piece_move::PieceMove;
 pub use report::StepReport;
