@@ -1,11 +1,11 @@
 //! Frames of a shard's connections with larger content: how they are read, and how answers are
 //! sent.
 
-use super::acceptor::ShardConnectionError;
-use super::exchange::ShardExchange;
-use super::messages::{AggregatedWorkers, ConnectionId, EncodedPush, Push, ShardAnswer};
-use super::outbox::PartitionOutbox;
-use super::partitions::GradientPartition;
+use super::super::exchange::{GradientPartition, ShardExchange};
+use super::super::messages::{
+    AggregatedWorkers, ConnectionId, EncodedPush, Push, ShardAnswer, ShardConnectionError,
+};
+use super::super::outbox::PartitionOutbox;
 use muster_comm::partitions;
 use muster_comm::wire::metadata::{
     AnswerHead, PartHead, PushHead, SumHead, decode_task, decode_u64,
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Receives a push. `None` if it belongs to a view that has ended; its content is read and
 /// discarded.
-pub(super) fn receive_push(
+pub fn receive_push(
     connection: &mut Connection,
     exchange: &ShardExchange,
     (header, connection_id): (Header, ConnectionId),
@@ -37,7 +37,7 @@ pub(super) fn receive_push(
         exchange.await_view(connection_id, head.view, header.clock)?
     else {
         // Its length is not known any more.
-        let limit = 8 * exchange.recipe.parameters();
+        let limit = 8 * exchange.rules.recipe.parameters();
         connection.receive_bytes(header, limit, codes)?;
         return Ok(None);
     };
@@ -48,7 +48,9 @@ pub(super) fn receive_push(
                 *codes = exchange.spare_codes();
             }
             connection.receive_bytes(header, shard_codec.max_push_bytes(), codes)?;
-            if exchange.keeps_codes(&shard_codec) && codes.len() == shard_codec.max_push_bytes() {
+            if exchange.rules.keeps_codes(&shard_codec)
+                && codes.len() == shard_codec.max_push_bytes()
+            {
                 let bytes = std::mem::take(codes);
                 kept = Some(EncodedPush { shard_codec, bytes });
             } else {
@@ -75,7 +77,7 @@ pub(super) fn receive_push(
 }
 
 /// Receives a partition of a push; does not wait for an answer.
-pub(super) fn receive_part(
+pub fn receive_part(
     connection: &mut Connection,
     exchange: &ShardExchange,
     header: Header,
@@ -90,6 +92,7 @@ pub(super) fn receive_part(
         .filter(|&part| part < partitions::count(parameters))
         .ok_or(WireError::Malformed("number of a part"))?;
     let mut numbers = exchange
+        .rules
         .spares
         .take(partitions::range(part, parameters).len());
     connection.receive_payload(header, &mut [&mut numbers])?;
@@ -103,7 +106,7 @@ pub(super) fn receive_part(
 }
 
 /// Receives the end of a push in partitions. Returns the answer to the worker.
-pub(super) fn receive_rest(
+pub fn receive_rest(
     connection: &mut Connection,
     exchange: &ShardExchange,
     header: Header,
@@ -116,7 +119,7 @@ pub(super) fn receive_rest(
     Ok(exchange.push_rest(connection_id, outbox, header.clock, head)?)
 }
 
-pub(super) fn receive_init(
+pub fn receive_init(
     connection: &mut Connection,
     exchange: &ShardExchange,
     header: Header,
@@ -132,7 +135,7 @@ pub(super) fn receive_init(
 }
 
 /// Receives a worker's residual; with a clock, the one after its push of the previous step.
-pub(super) fn receive_held(
+pub fn receive_held(
     connection: &mut Connection,
     exchange: &ShardExchange,
     header: Header,
@@ -158,7 +161,7 @@ pub(super) fn receive_held(
 }
 
 /// Receives pieces of another shard.
-pub(super) fn receive_pieces(
+pub fn receive_pieces(
     connection: &mut Connection,
     exchange: &ShardExchange,
     sender: TaskId,
@@ -177,7 +180,7 @@ pub(super) fn receive_pieces(
     Ok(connection.send(FrameKind::Ready, 0, &[], &[])?)
 }
 
-pub(super) fn send_json(
+pub fn send_json(
     connection: &mut Connection,
     kind: FrameKind,
     clock: u64,
@@ -189,7 +192,7 @@ pub(super) fn send_json(
 
 /// Like [`reply`], to a worker that was sent the parameters in partitions, after all of them were
 /// sent.
-pub(super) fn reply_after_parts(
+pub fn reply_after_parts(
     connection: &mut Connection,
     exchange: &ShardExchange,
     answer: ShardAnswer,
@@ -221,7 +224,7 @@ pub(super) fn reply_after_parts(
 }
 
 /// Sends the answer, unless this shard has been replaced. Returns the buffer for the next push.
-pub(super) fn reply(
+pub fn reply(
     connection: &mut Connection,
     exchange: &ShardExchange,
     answer: ShardAnswer,

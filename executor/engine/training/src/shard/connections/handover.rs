@@ -1,9 +1,9 @@
 //! A shard's part of a move: it copies the pieces that stay and sends the others to their new
 //! holders.
 
-use super::acceptor::ShardAcceptor;
-use super::exchange::ShardExchange;
-use super::state::PieceMove;
+use super::super::exchange::ShardExchange;
+use super::super::identity::Identity;
+use super::super::state::PieceMove;
 use muster_comm::log;
 use muster_comm::wire::metadata::{ConnectionPurpose, Hello};
 use muster_comm::wire::view::{Handover, ShardAssignment};
@@ -17,8 +17,8 @@ use std::time::Duration;
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Waits for the move to `layout` to begin and carries it out.
-pub(super) fn carry_out(acceptor: &ShardAcceptor, exchange: &ShardExchange, layout: u64) {
-    let me = exchange.me;
+pub fn carry_out(identity: &Identity, exchange: &ShardExchange, layout: u64) {
+    let me = exchange.me();
     let Some(of) = exchange.await_move(layout) else {
         return;
     };
@@ -29,7 +29,7 @@ pub(super) fn carry_out(acceptor: &ShardAcceptor, exchange: &ShardExchange, layo
             .shards
             .iter()
             .filter(|holder| holder.task_id != me)
-            .map(|holder| scope.spawn(|| bring(acceptor, me, &of, holder)))
+            .map(|holder| scope.spawn(|| bring(identity, me, &of, holder)))
             .collect::<Vec<_>>();
         exchange.kept(&of, of.keep(me));
         sending
@@ -39,8 +39,8 @@ pub(super) fn carry_out(acceptor: &ShardAcceptor, exchange: &ShardExchange, layo
     exchange.handed_over(well);
 }
 
-fn bring(acceptor: &ShardAcceptor, me: TaskId, of: &PieceMove, to: &ShardAssignment) -> bool {
-    let brought = of.give(me, &to.pieces, |parts| send(acceptor, me, of, to, parts));
+fn bring(identity: &Identity, me: TaskId, of: &PieceMove, to: &ShardAssignment) -> bool {
+    let brought = of.give(me, &to.pieces, |parts| send(identity, me, of, to, parts));
     match brought {
         None | Some(Ok(())) => true,
         Some(Err(error)) => {
@@ -55,15 +55,15 @@ fn bring(acceptor: &ShardAcceptor, me: TaskId, of: &PieceMove, to: &ShardAssignm
 }
 
 fn send(
-    acceptor: &ShardAcceptor,
+    identity: &Identity,
     me: TaskId,
     of: &PieceMove,
     to: &ShardAssignment,
     parts: &[&[f32]],
 ) -> Result<(), WireError> {
     let hello = Hello {
-        job_id: acceptor.identity.job_id,
-        secret: acceptor.identity.secret.clone(),
+        job_id: identity.job_id,
+        secret: identity.secret.clone(),
         task_id: me,
         guest: ConnectionPurpose::Shard,
         says_held: false,

@@ -1,13 +1,13 @@
 //! A worker's connection: dispatches its frames to the exchange and sends the answers.
 
-use super::acceptor::{ShardAcceptor, ShardConnectionError};
-use super::exchange::ShardExchange;
+use super::super::exchange::ShardExchange;
+use super::super::messages::{ConnectionId, ShardAnswer, ShardConnectionError};
+use super::super::outbox::PartitionOutbox;
+use super::acceptor::ShardAcceptor;
 use super::frames::{
     receive_held, receive_init, receive_part, receive_push, receive_rest, reply, reply_after_parts,
     send_json,
 };
-use super::messages::{ConnectionId, ShardAnswer};
-use super::outbox::PartitionOutbox;
 use muster_comm::wire::metadata::{decode_task, decode_u64};
 use muster_comm::wire::{Connection, FrameKind, Header, WireError};
 use std::sync::{Arc, MutexGuard};
@@ -36,13 +36,35 @@ impl WorkerConnection {
         if let Some(outbox) = &self.outbox {
             return Ok(Arc::clone(outbox));
         }
-        let outbox = PartitionOutbox::of(connection, exchange.order, &exchange.spares)?;
+        let outbox = PartitionOutbox::of(connection, exchange.order, &exchange.rules.spares)?;
         Ok(Arc::clone(self.outbox.insert(outbox)))
     }
 
     /// Waits for the right to send; no other thread sends while the guard lives.
     fn floor(&self) -> Option<MutexGuard<'_, ()>> {
         self.outbox.as_deref().map(PartitionOutbox::floor)
+    }
+
+    /// Receives a push that is not in partitions, and answers it.
+    fn serve_push(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &ShardExchange,
+        header: Header,
+        connection_id: ConnectionId,
+    ) -> Result<(), ShardConnectionError> {
+        self.in_parts = false;
+        let (buffer, codes) = (std::mem::take(&mut self.buffer), &mut self.codes);
+        let of = (header, connection_id);
+        let answer = match receive_push(connection, exchange, of, buffer, codes)? {
+            Some((view, push)) => exchange.push(connection_id, view, header.clock, push)?,
+            None => exchange.missed(connection_id, header.clock),
+        };
+        let answer = heard(connection, exchange, answer, of)?;
+        if matches!(answer, ShardAnswer::Moved { .. }) {
+            exchange.forget_coming(connection_id);
+        }
+        self.answer(connection, exchange, answer, header.clock)
     }
 
     /// Sends the answer to the push of `clock`.
@@ -66,7 +88,7 @@ impl WorkerConnection {
 
 impl ShardAcceptor {
     /// Serves one worker until it leaves in order.
-    pub(super) fn attend(
+    pub fn attend(
         self: &Arc<Self>,
         connection: &mut Connection,
         exchange: &Arc<ShardExchange>,
@@ -94,35 +116,22 @@ impl ShardAcceptor {
         loop {
             let header = connection.receive()?;
             match header.kind {
-                FrameKind::Await if exchange.takes_sums() => {
+                FrameKind::Await if exchange.rules.takes_sums() => {
                     line.in_parts = false;
                     let answer = exchange.await_answer(connection_id, header.clock)?;
                     line.answer(connection, exchange, answer, header.clock)?;
                 }
-                FrameKind::Together if !exchange.takes_sums() => {
+                FrameKind::Together if !exchange.rules.takes_sums() => {
                     return Err(WireError::Unexpected { got: header.kind }.into());
                 }
                 FrameKind::Push | FrameKind::Codes | FrameKind::Together => {
-                    line.in_parts = false;
-                    let (buffer, codes) = (std::mem::take(&mut line.buffer), &mut line.codes);
-                    let of = (header, connection_id);
-                    let answer = match receive_push(connection, exchange, of, buffer, codes)? {
-                        Some((view, push)) => {
-                            exchange.push(connection_id, view, header.clock, push)?
-                        }
-                        None => exchange.missed(connection_id, header.clock),
-                    };
-                    let answer = heard(connection, exchange, answer, connection_id)?;
-                    if matches!(answer, ShardAnswer::Moved { .. }) {
-                        exchange.forget_coming(connection_id);
-                    }
-                    line.answer(connection, exchange, answer, header.clock)?;
+                    line.serve_push(connection, exchange, header, connection_id)?;
                 }
-                FrameKind::Part if exchange.takes_parts() => {
+                FrameKind::Part if exchange.rules.takes_parts() => {
                     let outbox = line.outbox(connection, exchange)?;
                     receive_part(connection, exchange, header, connection_id, &outbox)?;
                 }
-                FrameKind::Rest if exchange.takes_parts() => {
+                FrameKind::Rest if exchange.rules.takes_parts() => {
                     let outbox = line.outbox(connection, exchange)?;
                     line.in_parts = true;
                     let answer =
@@ -147,7 +156,11 @@ impl ShardAcceptor {
                 FrameKind::Change => {
                     self.receive_change(connection, exchange, header, connection_id)?;
                     // Otherwise the coordinator pulls under the new view.
-                    if let Some(clock) = line.owed.take().filter(|_| exchange.is_bsp()) {
+                    if let Some(clock) = line
+                        .owed
+                        .take()
+                        .filter(|_| exchange.rules.model.is_synchronous())
+                    {
                         let answer = exchange.resume(connection_id, clock);
                         line.answer(connection, exchange, answer, clock)?;
                     }
@@ -221,7 +234,7 @@ fn heard(
     connection: &mut Connection,
     exchange: &ShardExchange,
     mut answer: ShardAnswer,
-    connection_id: ConnectionId,
+    (push, connection_id): (Header, ConnectionId),
 ) -> Result<ShardAnswer, ShardConnectionError> {
     while let ShardAnswer::HandOver { .. } = answer {
         let buffer = reply(connection, exchange, answer)?;
@@ -230,7 +243,7 @@ fn heard(
             return Err(WireError::Unexpected { got: header.kind }.into());
         }
         receive_held(connection, exchange, header, connection_id)?;
-        answer = exchange.go_on(connection_id, buffer);
+        answer = exchange.go_on(connection_id, push.clock, buffer);
     }
     Ok(answer)
 }

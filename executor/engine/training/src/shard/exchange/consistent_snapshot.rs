@@ -15,42 +15,16 @@
 //! like its snapshot. Backup workers have no such snapshots: no step is complete without the
 //! coordinator, and they exist to avoid waits for the slowest worker.
 
-use super::super::exchange::ShardExchange;
 use super::super::messages::ConnectionId;
 use super::super::state::{ShardState, WorkerStatus};
+use super::ShardExchange;
 use muster_comm::log;
 use muster_compute::clock;
 use muster_model::id::TaskId;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// Residual after a push that is not applied yet.
-#[derive(Debug)]
-pub(in crate::shard) struct UpcomingResidual {
-    /// The step after that of the push.
-    clock: u64,
-    values: Vec<f32>,
-}
-
 impl ShardExchange {
-    /// Whether pushes are encoded under SSP or ASP, so that each worker sends residuals by itself.
-    pub(in crate::shard) fn is_heard_singly(&self) -> bool {
-        self.recipe.codecs.is_some() && !self.is_bsp()
-    }
-
-    /// Whether a worker's next push must be followed by its residual.
-    pub(in crate::shard) fn is_to_say(&self, state: &ShardState, worker: TaskId) -> bool {
-        self.is_heard_singly() && state.residuals.at.is_some() && !state.is_chief(worker)
-    }
-
-    /// Whether to ask a worker that waits for an answer for its residual; records that it was
-    /// asked.
-    pub(in crate::shard) fn asks(&self, state: &mut ShardState, worker: TaskId) -> bool {
-        self.is_to_say(state, worker)
-            && !state.residuals.by_worker.contains_key(&worker)
-            && state.residuals.asked.insert(worker)
-    }
-
     /// Stores the residual of this worker after its push of the step before `clock`.
     pub(in crate::shard) fn hear_held(
         &self,
@@ -59,7 +33,7 @@ impl ShardExchange {
         values: Vec<f32>,
     ) {
         let mut state = self.lock();
-        if !self.is_to_say(&state, connection_id.task) {
+        if !self.rules.is_to_say(&state, connection_id.task) {
             return;
         }
         let Some(member) = state.member(connection_id.task) else {
@@ -67,17 +41,17 @@ impl ShardExchange {
             return;
         };
         if member.clock >= clock {
-            state.residuals.by_worker.insert(connection_id.task, values);
+            state.residuals.hear(connection_id.task, values);
         } else {
-            let coming = UpcomingResidual { clock, values };
-            state.residuals.coming.insert(connection_id.task, coming);
+            let worker = connection_id.task;
+            state.residuals.hear_early(worker, clock, values);
         }
         self.notify();
     }
 
     /// Forgets the residual of a push that will not be applied, because its view has ended.
     pub(in crate::shard) fn forget_coming(&self, connection_id: ConnectionId) {
-        self.lock().residuals.coming.remove(&connection_id.task);
+        self.lock().residuals.forget_early(connection_id.task);
     }
 
     /// Coordinator: waits, at most `within`, for a moment at which the residuals of all pushing
@@ -89,14 +63,14 @@ impl ShardExchange {
         within: Duration,
     ) -> MutexGuard<'a, ShardState> {
         let began = clock::now();
-        let next = state.next_step(self.consistency);
-        if !self.is_heard_singly() || state.residuals.at.is_none_or(|at| at > next) {
+        let next = self.rules.model.next_step(&state);
+        if !self.rules.is_heard_singly() || state.residuals.announced().is_none_or(|at| at > next) {
             return state;
         }
         loop {
             let unheard = state.unheard();
             let is_late = began.elapsed() >= within;
-            if unheard.is_empty() || state.finished || is_late {
+            if unheard.is_empty() || state.ending.finished || is_late {
                 if !unheard.is_empty() {
                     let names: Vec<String> = unheard.iter().map(ToString::to_string).collect();
                     log::line(format_args!(
@@ -104,8 +78,7 @@ impl ShardExchange {
                         names.join(", ")
                     ));
                 }
-                state.residuals.at = None;
-                state.residuals.coming.clear();
+                state.residuals.close();
                 return state;
             }
             state = self.wait_a_while(state);
@@ -114,39 +87,16 @@ impl ShardExchange {
 }
 
 impl ShardState {
-    /// Makes the residual valid that belongs to the worker's push of the step before `clock`, which
-    /// is applied now.
-    pub(in crate::shard) fn now_holds(&mut self, worker: TaskId, clock: u64) {
-        let residuals = &mut self.residuals;
-        if residuals.at.is_none() {
-            return;
-        }
-        match residuals.coming.remove(&worker) {
-            Some(coming) if coming.clock == clock => {
-                residuals.by_worker.insert(worker, coming.values);
-            }
-            // An earlier residual belongs to an earlier push.
-            _ => {
-                residuals.by_worker.remove(&worker);
-            }
-        }
-    }
-
-    /// Forgets the residuals, which belong to previous pieces.
-    pub(in crate::shard) fn forget_said(&mut self) {
-        self.residuals.forget_said();
-    }
-
     /// Returns the workers whose residuals are missing and can still arrive.
     fn unheard(&self) -> Vec<TaskId> {
-        let (joined, chief) = (WorkerStatus::Joined, self.chief);
+        let (joined, chief) = (WorkerStatus::Joined, self.connected.chief);
         let mut all: Vec<TaskId> = self
             .members
             .iter()
             .filter(|member| member.standing == joined && Some(member.task) != chief)
             .map(|member| member.task)
             .collect();
-        all.retain(|task| !self.residuals.by_worker.contains_key(task));
+        all.retain(|task| self.residuals.heard(*task).is_none());
         all
     }
 }

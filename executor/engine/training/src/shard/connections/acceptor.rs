@@ -1,13 +1,13 @@
 //! Connections to a shard: handshake, the exchange that they address, and the coordinator's
 //! changes. [`super::worker_connection`] serves the frames of a worker.
 
-use super::exchange::ShardExchange;
+use super::super::exchange::ShardExchange;
+use super::super::identity::Identity;
+use super::super::messages::{ConnectionId, RequestRefusal, ShardConnectionError};
+use super::super::replica::ReplicaStore;
 use super::frames::receive_pieces;
 use super::handover;
-use super::messages::{ConnectionId, RequestRefusal};
-use super::replica::ReplicaStore;
-use super::serve::Identity;
-use super::snapshot_buffer;
+use super::snapshot_reads::serve_reads;
 use muster_comm::log;
 use muster_comm::wire::metadata::{
     ConnectionPurpose, Hello, MAX_HELLO_BYTES, Welcome, same_secret,
@@ -27,7 +27,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// State that all connection threads share.
 #[derive(Debug)]
-pub(super) struct ShardAcceptor {
+pub struct ShardAcceptor {
     pub identity: Identity,
     /// Exchange of this shard.
     pub exchange: Arc<ShardExchange>,
@@ -36,19 +36,6 @@ pub(super) struct ShardAcceptor {
     pub promoted_exchanges: Mutex<Vec<Arc<ShardExchange>>>,
     pub state_per_parameter: u32,
     pub strangers: AtomicUsize,
-}
-
-/// Why a connection ended after its handshake.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ShardConnectionError {
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    #[error(transparent)]
-    Refused(#[from] RequestRefusal),
-    /// The workers must use the promoted replica; an answer from here would contain updates that
-    /// are not part of the model.
-    #[error("this shard lives on elsewhere by the chief's word")]
-    Superseded,
 }
 
 /// A peer after the handshake.
@@ -81,7 +68,7 @@ impl ShardAcceptor {
                 receive_pieces(&mut connection, &exchange, task),
             ),
             AcceptedPeer::Primary(task) => {
-                let recipe = &self.exchange.recipe;
+                let recipe = &self.exchange.rules.recipe;
                 let kept = self.copies.keep(task, &mut connection, recipe);
                 (
                     format!("PS shard {task}, of which there is a copy here"),
@@ -90,7 +77,7 @@ impl ShardAcceptor {
             }
             AcceptedPeer::Checkpoint(exchange) => (
                 "what draws a checkpoint".to_owned(),
-                snapshot_buffer::give(&mut connection, &exchange),
+                serve_reads(&mut connection, &exchange),
             ),
         };
         if let Err(broken) = attended {
@@ -130,7 +117,7 @@ impl ShardAcceptor {
         };
         let welcome = serde_json::to_vec(&Welcome {
             state_per_parameter: self.state_per_parameter,
-            keeps_known: self.exchange.keeps_known(),
+            keeps_known: self.exchange.rules.keeps_known(),
         })
         .expect("a welcome is plain data");
         if let Err(error) = connection.send(FrameKind::Welcome, 0, &welcome, &[]) {
@@ -159,13 +146,13 @@ impl ShardAcceptor {
             hello.guest,
             ConnectionPurpose::Chief | ConnectionPurpose::Worker
         );
-        if is_worker && exchange.is_heard_singly() && !hello.says_held {
+        if is_worker && exchange.rules.is_heard_singly() && !hello.says_held {
             return Err(
                 "workers of this job say what they hold back, and one of an older release cannot: let its node's executor be of this one"
                     .to_owned(),
             );
         }
-        if is_worker && exchange.recipe.has_plain_statistics() && !hello.plain_statistics {
+        if is_worker && exchange.rules.recipe.has_plain_statistics() && !hello.plain_statistics {
             return Err(
                 "workers of this job do not encode statistics, and one of an older release does: let its node's executor be of this one"
                     .to_owned(),
@@ -195,7 +182,10 @@ impl ShardAcceptor {
             return Ok(Arc::clone(&self.exchange));
         }
         let mut promoted_exchanges = self.promoted_exchanges.lock().expect("not poisoned");
-        if let Some(promoted) = promoted_exchanges.iter().find(|promoted| promoted.me == to) {
+        if let Some(promoted) = promoted_exchanges
+            .iter()
+            .find(|promoted| promoted.me() == to)
+        {
             return Ok(Arc::clone(promoted));
         }
         let is_a_worker = matches!(
@@ -215,25 +205,13 @@ impl ShardAcceptor {
     /// exchanges of lost shards whose workers have left before the coordinator ordered the
     /// promotion.
     pub fn dismiss_promoted(&self) {
-        let why_over = |promoted: &Arc<ShardExchange>| {
-            let members = promoted.membership(Duration::ZERO);
-            // A connection takes the exchange from the locked list and holds it until its end.
-            let is_alone = Arc::strong_count(promoted) == 1;
-            if members.retired && members.joined == 0 {
-                Some("it has handed over all it held")
-            } else if is_alone && promoted.is_empty() {
-                Some("the chief did not make it one")
-            } else {
-                None
-            }
-        };
         let mut promoted_exchanges = self.promoted_exchanges.lock().expect("not poisoned");
         promoted_exchanges.retain(|promoted| {
             let over = why_over(promoted);
             if let Some(why) = over {
                 log::line(format_args!(
                     "PS shard {} does not live here any more: {why}",
-                    promoted.me
+                    promoted.me()
                 ));
             }
             over.is_none()
@@ -249,7 +227,7 @@ impl ShardAcceptor {
             .collect()
     }
 
-    pub(super) fn receive_change(
+    pub fn receive_change(
         self: &Arc<Self>,
         connection: &mut Connection,
         exchange: &Arc<ShardExchange>,
@@ -263,7 +241,7 @@ impl ShardAcceptor {
             let (acceptor, exchange_there) = (Arc::clone(self), Arc::clone(exchange));
             let spawned = thread::Builder::new()
                 .name("move".to_owned())
-                .spawn(move || handover::carry_out(&acceptor, &exchange_there, layout));
+                .spawn(move || handover::carry_out(&acceptor.identity, &exchange_there, layout));
             if spawned.is_err() {
                 exchange.handed_over(false);
             }
@@ -271,7 +249,7 @@ impl ShardAcceptor {
         Ok(())
     }
 
-    pub(super) fn receive_adoption(
+    pub fn receive_adoption(
         &self,
         connection: &mut Connection,
         exchange: &ShardExchange,
@@ -280,11 +258,25 @@ impl ShardAcceptor {
     ) -> Result<(), ShardConnectionError> {
         let view = serde_json::from_slice(&connection.receive_meta(header)?)
             .map_err(|_| WireError::Malformed("view"))?;
-        let copy = self.copies.take(exchange.me);
+        let copy = self.copies.take(exchange.me());
         let copy = copy.ok_or(RequestRefusal::Change(
             "there is no copy of that shard here",
         ))?;
         let next = exchange.adopt(connection_id, view, header.clock, copy)?;
         Ok(connection.send(FrameKind::Ready, next, &[], &[])?)
+    }
+}
+
+/// Returns why this promoted replica is not needed any more; `None` if it is.
+fn why_over(promoted: &Arc<ShardExchange>) -> Option<&'static str> {
+    let members = promoted.membership(Duration::ZERO);
+    // A connection takes the exchange from the locked list and holds it until its end.
+    let is_alone = Arc::strong_count(promoted) == 1;
+    if members.retired && members.joined == 0 {
+        Some("it has handed over all it held")
+    } else if is_alone && promoted.is_empty() {
+        Some("the chief did not make it one")
+    } else {
+        None
     }
 }
