@@ -58,7 +58,7 @@ test-traces: ## run the tests of traces that are not part of this repository (MU
 
 compare: LOAD ?= 1.0
 compare: POLICIES ?= muster,muster-fixed,tiresias,optimus
-compare: POLLUX = scheduler/sim/traces/pollux
+compare: POLLUX = scheduler/lab/traces/pollux
 compare: ## policies side by side on the published workloads of Pollux (LOAD=2.0 for another load, POLICIES=muster,pollux for others)
 	@scripts/ensure-toolchain
 	@cargo run --release --locked --quiet --bin muster -- compare --profiles $(POLLUX) --workload $(POLLUX)/workloads-$(LOAD)/*.csv.zst \
@@ -121,7 +121,7 @@ bench-kills: ## compare a study of 60 trainings whose scheduler is killed 50 tim
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	cargo build --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
-	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo nextest run --locked -p muster-e2e --test studies_killed --run-ignored only --no-capture
+	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo nextest run --locked -p muster-e2e --test stories --run-ignored only --no-capture studies_killed::
 
 story-chaos: MINUTES ?= 30
 story-chaos: SEED ?=
@@ -136,13 +136,13 @@ story-kubernetes: ## run 200 jobs by kubectl while the operator is killed, its c
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
-	cargo nextest run --locked --workspace --test kubernetes_chaos --run-ignored only --no-capture
+	cargo nextest run --locked --workspace --test stories --run-ignored only --no-capture kubernetes_chaos::
 
 story-scale: ## run 200 jobs by kubectl on 200 changing Kubernetes nodes with 1,600 GPUs; measure cost and delay of each change
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --release --locked --workspace --bins && \
-	cargo nextest run --release --locked --workspace --test kubernetes_scale --run-ignored only --no-capture
+	cargo nextest run --release --locked --workspace --test stories --run-ignored only --no-capture kubernetes_scale::
 
 story-pods: ARGS ?=
 story-pods: web ## run every story that supports it with its tasks as pods on a real API server (ARGS="job_survives_kill_of_postgres job_survives_kill_of_executor" selects some)

@@ -30,14 +30,6 @@ impl Networks {
     /// # Errors
     /// If an entry is neither an address nor a network.
     pub fn read<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, NetworksError> {
-        let network = |text: &str| {
-            let address = IpAddr::from_str(text).map(IpNet::from);
-            address
-                .or_else(|_| IpNet::from_str(text))
-                .map_err(|_| NetworksError {
-                    text: text.to_owned(),
-                })
-        };
         let entries = entries.into_iter().map(str::trim);
         let entries = entries.filter(|entry| !entry.is_empty());
         Ok(Self(entries.map(network).collect::<Result<_, _>>()?))
@@ -47,6 +39,15 @@ impl Networks {
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
+}
+
+fn network(text: &str) -> Result<IpNet, NetworksError> {
+    let address = IpAddr::from_str(text).map(IpNet::from);
+    address
+        .or_else(|_| IpNet::from_str(text))
+        .map_err(|_| NetworksError {
+            text: text.to_owned(),
+        })
 }
 
 impl TryFrom<Vec<String>> for Networks {

@@ -28,8 +28,9 @@ pub async fn principal(
     let Some(value) = headers.get(HEADER) else {
         return Ok(None);
     };
-    let wrong = || ApiError::parameter("Muster-Tenant", &format!("{value:?}"), "a tenant's name");
-    let name = value.to_str().map_err(|_| wrong())?;
+    let name = value.to_str().map_err(|_| {
+        ApiError::parameter("Muster-Tenant", &format!("{value:?}"), "a tenant's name")
+    })?;
     if name == caller.tenant_name {
         return Ok(None);
     }

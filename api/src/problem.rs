@@ -11,6 +11,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use muster_model::error_chain::chain;
+use muster_model::id::JobId;
 use muster_model::spec::FieldError;
 use muster_model::view::Problem;
 use muster_store::StoreError;
@@ -237,6 +238,12 @@ impl ApiError {
     #[must_use]
     pub fn not_found(what: impl std::fmt::Display) -> Self {
         Self::new(ProblemKind::NotFound, format!("there is no {what}"))
+    }
+
+    /// Returns the refusal of a missing job.
+    #[must_use]
+    pub fn no_job(id: JobId) -> Self {
+        Self::not_found(format!("job {id}"))
     }
 
     #[must_use]

@@ -30,7 +30,6 @@ pub async fn refuse_nul(request: Request, next: Next) -> Response {
 /// Returns the first part with a NUL: name and value of a parameter, or `path` and the part of the
 /// path as sent.
 fn with_nul(uri: &Uri) -> Option<(String, String)> {
-    let has_nul = |text: &str| text.contains("%00");
     if let Some(part) = uri.path().split('/').find(|part| has_nul(part)) {
         return Some(("path".to_owned(), format!("{part:?}")));
     }
@@ -39,6 +38,11 @@ fn with_nul(uri: &Uri) -> Option<(String, String)> {
     let (name, value) = pairs.find(|pair| pair.0.contains('\0') || pair.1.contains('\0'))?;
     let name = name.escape_debug().to_string();
     Some((name, format!("{value:?}")))
+}
+
+/// Whether the part of a URI contains an escaped NUL.
+fn has_nul(part: &str) -> bool {
+    part.contains("%00")
 }
 
 /// Parameters of a handler.

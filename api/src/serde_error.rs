@@ -9,21 +9,13 @@ use serde_json::Value;
 /// Converts a message of serde into an error of a field.
 pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
     let path = if path == "." { "" } else { path };
-    let at = |path: &str| find(document, path).map_or_else(|| "missing".to_owned(), short);
-    let join = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
-    };
     if let Some((name, rest)) = quoted(message, "unknown field `") {
         let field = if path.rsplit('.').next() == Some(name) {
             path.to_owned()
         } else {
-            join(name)
+            join(path, name)
         };
-        let value = at(&field);
+        let value = shown_at(document, &field);
         return FieldError {
             field,
             value,
@@ -32,20 +24,21 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
     }
     if let Some((name, _)) = quoted(message, "missing field `") {
         return FieldError {
-            field: join(name),
+            field: join(path, name),
             value: "missing".to_owned(),
             expected: "a value; the field is required".to_owned(),
         };
     }
     if let Some((name, _)) = quoted(message, "duplicate field `") {
         return FieldError {
-            field: join(name),
+            field: join(path, name),
             value: "given twice".to_owned(),
             expected: "one value".to_owned(),
         };
     }
     if let Some((name, rest)) = quoted(message, "unknown variant `") {
-        let field = tag_of(document, path, name).map_or_else(|| path.to_owned(), |tag| join(&tag));
+        let field =
+            tag_of(document, path, name).map_or_else(|| path.to_owned(), |tag| join(path, &tag));
         return FieldError {
             field,
             value: format!("{name:?}"),
@@ -61,7 +54,7 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
             path.to_owned()
         };
         return FieldError {
-            value: at(path),
+            value: shown_at(document, path),
             field,
             expected: "an object".to_owned(),
         };
@@ -79,7 +72,7 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
             "a"
         };
         return FieldError {
-            value: at(path),
+            value: shown_at(document, path),
             field: path.to_owned(),
             expected: format!("{article} {what}'s id, which is a UUID"),
         };
@@ -102,6 +95,20 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
         field,
         value,
         expected: in_words(wanted),
+    }
+}
+
+/// Returns the value at the path as text.
+fn shown_at(document: &Value, path: &str) -> String {
+    find(document, path).map_or_else(|| "missing".to_owned(), short)
+}
+
+/// Returns the path of a field below `path`.
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
     }
 }
 

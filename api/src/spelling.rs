@@ -39,11 +39,10 @@ pub fn odd_word<T: DeserializeOwned>(text: &[u8], document: &Value) -> Option<Fi
     let mut places = places.into_iter().take(TRIED);
     let place = places.find(|place| wants_text::<T>(document, &place.pointer))?;
     let number = document.pointer(&place.pointer)?;
-    let reads_so = |spelling: &str| {
-        muster_document::yaml(spelling.as_bytes()).is_ok_and(|read| read == *number)
-    };
     let spelling = spellings.into_iter().map(|(_, spelling)| spelling);
-    let value = spelling.into_iter().find(|spelling| reads_so(spelling));
+    let value = spelling.into_iter().find(|spelling| {
+        muster_document::yaml(spelling.as_bytes()).is_ok_and(|read| read == *number)
+    });
     Some(FieldError {
         field: place.field,
         value: value.unwrap_or("a number").to_owned(),
@@ -56,8 +55,9 @@ pub fn odd_word<T: DeserializeOwned>(text: &[u8], document: &Value) -> Option<Fi
 /// Returns whole numbers in YAML spellings that no program prints (`0x1F`, `0o17`, `0b1`, `+5`,
 /// `-0`), each with its end in the text.
 fn odd_spellings(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let apart = |next: char| next.is_whitespace() || ",[]{}".contains(next);
-    let words = text.split(apart).filter(|word| is_odd(word));
+    let words = text
+        .split(|next: char| next.is_whitespace() || ",[]{}".contains(next))
+        .filter(|word| is_odd(word));
     words.map(|word| {
         let begins = word.as_ptr() as usize - text.as_ptr() as usize;
         (begins + word.len(), word)
@@ -69,18 +69,19 @@ fn is_odd(word: &str) -> bool {
         Some(b'+' | b'-') => word.split_at(1),
         _ => ("", word),
     };
-    let of_base = |prefix: &str, base: u32| {
-        let digits = rest.strip_prefix(prefix);
-        digits.is_some_and(|digits| {
-            !digits.is_empty() && digits.chars().all(|next| next.is_digit(base))
-        })
-    };
     let is_decimal = !rest.is_empty() && rest.bytes().all(|next| next.is_ascii_digit());
-    of_base("0x", 16)
-        || of_base("0o", 8)
-        || of_base("0b", 2)
+    is_of_base(rest, "0x", 16)
+        || is_of_base(rest, "0o", 8)
+        || is_of_base(rest, "0b", 2)
         || (sign == "+" && is_decimal)
         || (sign == "-" && rest == "0")
+}
+
+/// Whether the text is the prefix and digits of this base.
+fn is_of_base(text: &str, prefix: &str, base: u32) -> bool {
+    let digits = text.strip_prefix(prefix);
+    digits
+        .is_some_and(|digits| !digits.is_empty() && digits.chars().all(|next| next.is_digit(base)))
 }
 
 fn differing(one: &Value, other: &Value, at: NumberPosition, found: &mut Vec<NumberPosition>) {

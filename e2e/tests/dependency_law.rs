@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Crates that use only the listed parts of Muster, and all their allowed dependencies.
-const PURE: [(&str, &[&str]); 5] = [
+const PURE: [(&str, &[&str]); 6] = [
     (
         "muster-model",
         &["serde", "serde_json", "thiserror", "time", "utoipa", "uuid"],
@@ -59,16 +59,25 @@ const PURE: [(&str, &[&str]); 5] = [
     (
         "muster-sim",
         &[
+            "muster-core",
+            "muster-model",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "uuid",
+        ],
+    ),
+    (
+        "muster-lab",
+        &[
             "csv",
             // Traces are files, plain or compressed.
             "flate2",
             "muster-core",
             "muster-model",
-            "muster-search",
+            "muster-sim",
             "serde",
-            "serde_json",
             "thiserror",
-            "uuid",
             "zstd",
         ],
     ),

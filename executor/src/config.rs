@@ -327,12 +327,6 @@ impl ExecutorConfig {
     }
 
     fn check(self) -> Result<Self, ExecutorError> {
-        let wrong = |name, problem: &str| {
-            Err(ExecutorError::Setting {
-                name,
-                problem: problem.to_owned(),
-            })
-        };
         if self.node_name.is_empty() || self.node_name.len() > 253 {
             return wrong("node_name", "must have 1 to 253 characters");
         }
@@ -346,7 +340,7 @@ impl ExecutorConfig {
                 "is {:?}, but must begin with https:// where there is a scheduler_ca_file to check it against",
                 self.scheduler_url
             );
-            return wrong("scheduler_url", &problem);
+            return wrong("scheduler_url", problem);
         }
         if self.cpu_slots == Some(0) {
             return wrong("cpu_slots", "must be at least 1");
@@ -390,21 +384,17 @@ impl ExecutorConfig {
         let Some(user) = self.task_user else {
             return Ok(());
         };
-        let wrong = |problem: String| {
-            Err(ExecutorError::Setting {
-                name: "task_user",
-                problem,
-            })
-        };
         if self.runtime == RuntimeKind::Pod {
             return wrong(
-                "is for runtime process; the pod template names the user of pods".to_owned(),
+                "task_user",
+                "is for runtime process; the pod template names the user of pods",
             );
         }
         if !rustix::process::geteuid().is_root() {
-            return wrong(format!(
+            let problem = format!(
                 "is {user}, but only an executor that is root can start tasks as another user"
-            ));
+            );
+            return wrong("task_user", problem);
         }
         let checkpoints = match &self.checkpoint_root {
             Place::Folder(path) => Some(path),
@@ -416,11 +406,12 @@ impl ExecutorConfig {
         for path in needed {
             // With a file name appended, because the folder itself must be enterable too.
             if let Some(barrier) = user.barrier(&path.join("x")) {
-                return wrong(format!(
+                let problem = format!(
                     "is {user}, which cannot enter {}, where {} lies",
                     barrier.display(),
                     path.display()
-                ));
+                );
+                return wrong("task_user", problem);
             }
         }
         Ok(())
@@ -428,23 +419,18 @@ impl ExecutorConfig {
 
     /// Checks the settings that are written into pods.
     fn check_pods(&self) -> Result<(), ExecutorError> {
-        let wrong = |name, problem: String| Err(ExecutorError::Setting { name, problem });
         if self.pod_template.is_none() {
-            return wrong(
-                "pod_template",
-                "is required where the runtime is pod".to_owned(),
-            );
+            return wrong("pod_template", "is required where the runtime is pod");
         }
         if self
             .pod_gpus
             .is_some_and(|count| !(1..=64).contains(&count))
         {
-            return wrong("pod_gpus", "must be 1 to 64".to_owned());
+            return wrong("pod_gpus", "must be 1 to 64");
         }
         if self.pod_gpus.is_some() && (self.pod_gpu_resource.is_none() || self.cpu_slots.is_some())
         {
-            let problem = "needs pod_gpu_resource, and no cpu_slots";
-            return wrong("pod_gpus", problem.to_owned());
+            return wrong("pod_gpus", "needs pod_gpu_resource, and no cpu_slots");
         }
         for (name, value) in [
             ("node_name", &self.node_name),
@@ -475,10 +461,20 @@ impl ExecutorConfig {
 
 /// Whether the text is a label value of Kubernetes.
 fn is_label(text: &str) -> bool {
-    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
-    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    bytes.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(is_inner)
+    let mut ends = [bytes.first(), bytes.last()].into_iter();
+    bytes.len() <= 63
+        && ends.all(|byte| byte.is_some_and(u8::is_ascii_alphanumeric))
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+fn wrong<T>(name: &'static str, problem: impl Into<String>) -> Result<T, ExecutorError> {
+    Err(ExecutorError::Setting {
+        name,
+        problem: problem.into(),
+    })
 }
 
 fn required<T>(name: &'static str, value: Option<T>) -> Result<T, ExecutorError> {

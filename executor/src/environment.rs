@@ -109,22 +109,18 @@ mod tests {
         }
     }
 
+    fn threads_of(gpus: &[u32], slots: u32, cores: u32) -> String {
+        let capacity = capacity(GpuKind::CpuSlot, slots);
+        of_task(&launch(gpus, 0), &capacity, cores, [])["MUSTER_THREADS"].clone()
+    }
+
     #[test]
     fn slots_share_the_cores() {
-        let threads = |gpus: &[u32], slots, cores| {
-            of_task(
-                &launch(gpus, 0),
-                &capacity(GpuKind::CpuSlot, slots),
-                cores,
-                [],
-            )["MUSTER_THREADS"]
-                .clone()
-        };
-        assert_eq!(threads(&[0], 4, 16), "4");
-        assert_eq!(threads(&[0, 1], 4, 16), "8");
-        assert_eq!(threads(&[0, 1], 4, 6), "3");
-        assert_eq!(threads(&[0], 4, 2), "1");
-        assert_eq!(threads(&[], 4, 16), "1");
+        assert_eq!(threads_of(&[0], 4, 16), "4");
+        assert_eq!(threads_of(&[0, 1], 4, 16), "8");
+        assert_eq!(threads_of(&[0, 1], 4, 6), "3");
+        assert_eq!(threads_of(&[0], 4, 2), "1");
+        assert_eq!(threads_of(&[], 4, 16), "1");
     }
 
     #[test]

@@ -95,6 +95,11 @@ impl ExecutorError {
         move |source| Self::Read { path, source }
     }
 
+    pub(crate) fn shim(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Shim { path, source }
+    }
+
     pub(crate) fn kubernetes(tried: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Kubernetes {
             tried,

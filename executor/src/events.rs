@@ -395,14 +395,12 @@ mod tests {
             (more.reports.len(), more.end, more.is_all),
             (0, told.end, true)
         );
-        let message = || {
-            vec![TaskReport::Note {
-                message: "a".to_owned(),
-            }]
-        };
-        assert!(append(&file, &message()).is_err());
+        let message = [TaskReport::Note {
+            message: "a".to_owned(),
+        }];
+        assert!(append(&file, &message).is_err());
         std::fs::remove_file(file.path()).expect("removed");
-        append(&file, &message()).expect("appended");
+        append(&file, &message).expect("appended");
         let lines = tail.read(&file, told.end, 1_000, 0).expect("read");
         assert_eq!((lines.first, lines.reports), (1, vec![note("a")]));
     }

@@ -20,14 +20,14 @@ pub(crate) fn remove_in_background(folders: Vec<PathBuf>) {
         return;
     }
     let removing = thread::Builder::new().name("removal".to_owned());
-    let remove = move || {
+    let removing = removing.spawn(move || {
         for folder in &folders {
             if let Err(error) = remove_folder(folder) {
                 tracing::warn!(folder = %folder.display(), %error, "the folder of an ended task is not removed");
             }
         }
-    };
-    if let Err(error) = removing.spawn(remove) {
+    });
+    if let Err(error) = removing {
         tracing::warn!(%error, "folders of ended tasks are left until the next start");
     }
 }

@@ -177,8 +177,10 @@ impl Launcher {
         );
         // A task without GPUs has no GPU memory to move.
         let has_gpus = !entry.launch.gpus.is_empty();
-        let has_lost = || driver::has_lost(&driver::folder(&config.data_dir), entry.launch.job_id);
-        let patience = (is_able && has_gpus && !has_lost()).then(|| {
+        let is_movable = is_able
+            && has_gpus
+            && !driver::has_lost(&driver::folder(&config.data_dir), entry.launch.job_id);
+        let patience = is_movable.then(|| {
             let patience_ms = config.driver_patience_ms.to_string();
             ("--driver-patience-ms", patience_ms.into())
         });

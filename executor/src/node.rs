@@ -9,7 +9,7 @@ use crate::config::ExecutorConfig;
 use crate::disk_monitor::DiskMonitor;
 use crate::error::ExecutorError;
 use crate::launch::Launcher;
-use crate::ledger::{Ledger, LedgerEntry, Life};
+use crate::ledger::{Ledger, Life};
 use crate::loop_event::{DecodedAssignment, NodeLoopEvent};
 use crate::metrics::{ExecutorMetrics, WokenBy};
 use crate::poll_interval::{LONGEST_MS, PollTimer, SOON_MS};
@@ -174,15 +174,15 @@ impl NodeLoop {
     /// Longest poll interval. It is short while a task exists whose changes cause no notification.
     fn longest_ms(&self) -> u64 {
         let report_ms = self.config.report_interval_ms;
-        let of_task = |(id, entry): (&TaskId, &LedgerEntry)| match entry.life {
+        let entries = self.ledger.entries.iter();
+        let of_tasks = entries.map(|(id, entry)| match entry.life {
             _ if self.watcher.is_watching(*id) || entry.is_ended() => LONGEST_MS,
             // Its end wakes the loop; only its reports cause no notification.
             Life::Running(_) if self.launcher.notifies_of_ends() => report_ms.max(SOON_MS),
             _ => SOON_MS,
-        };
+        });
         let longest_ms = if self.is_leaving { SOON_MS } else { LONGEST_MS };
-        let of_tasks = self.ledger.entries.iter().map(of_task).min();
-        of_tasks.unwrap_or(LONGEST_MS).min(longest_ms)
+        of_tasks.min().unwrap_or(LONGEST_MS).min(longest_ms)
     }
 
     fn assign(&mut self, assigned: DecodedAssignment) {

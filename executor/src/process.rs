@@ -132,17 +132,19 @@ pub fn descendants_among(all: &[Stat], root: i32) -> Vec<Stat> {
 #[must_use]
 pub fn of_task(task: TaskId, session: Option<i32>) -> Vec<Stat> {
     let mark = format!("{TASK_VARIABLE}={task}");
-    let bears_mark = |pid: i32| {
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
-            environment
-                .split(|&byte| byte == 0)
-                .any(|variable| variable == mark.as_bytes())
-        })
-    };
     all()
         .into_iter()
-        .filter(|stat| Some(stat.session) == session || bears_mark(stat.id.pid))
+        .filter(|stat| Some(stat.session) == session || has_variable(stat.id.pid, &mark))
         .collect()
+}
+
+/// Whether the initial environment of a process contains this variable with its value.
+fn has_variable(pid: i32, wanted: &str) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+        environment
+            .split(|&byte| byte == 0)
+            .any(|variable| variable == wanted.as_bytes())
+    })
 }
 
 /// Parses `/proc/<pid>/stat`. The name of a process may contain any characters, also brackets; the

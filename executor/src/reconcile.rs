@@ -39,6 +39,16 @@ pub struct TaskObservation {
     pub peers: Peers,
 }
 
+impl TaskObservation {
+    fn holds_gpus(&self) -> bool {
+        let has_process = matches!(
+            self.life,
+            TaskStage::Starting | TaskStage::Running | TaskStage::Stopping
+        );
+        has_process && !self.is_suspended
+    }
+}
+
 /// Stage of a task's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStage {
@@ -147,17 +157,10 @@ fn begin(id: TaskId, wanted: &DesiredTask, busy: &BTreeSet<u32>) -> Option<Recon
 }
 
 fn busy_gpus(observed: &NodeObservation) -> BTreeSet<u32> {
-    let holds = |task: &&TaskObservation| {
-        let has_process = matches!(
-            task.life,
-            TaskStage::Starting | TaskStage::Running | TaskStage::Stopping
-        );
-        has_process && !task.is_suspended
-    };
     observed
         .tasks
         .values()
-        .filter(holds)
+        .filter(|task| task.holds_gpus())
         .flat_map(|task| task.gpus.iter().copied())
         .collect()
 }

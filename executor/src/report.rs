@@ -187,11 +187,8 @@ impl ReportOutbox {
 
     /// Stores what the scheduler has acknowledged.
     pub fn acknowledge(&mut self, number: u64, ledger: &mut Ledger) {
-        let is_it = |flight: &mut InFlightReport| flight.number == number;
-        let flight = self
-            .facts
-            .take_if(is_it)
-            .or_else(|| self.logs.take_if(is_it));
+        let mut flights = [&mut self.facts, &mut self.logs].into_iter();
+        let flight = flights.find_map(|flight| flight.take_if(|flight| flight.number == number));
         let Some(flight) = flight else {
             tracing::warn!(number, "a report was acknowledged that is not under way");
             return;

@@ -22,12 +22,13 @@ impl FromStr for TaskUser {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("is {text:?}, but must be UID or UID:GID, neither of them 0");
         let (uid, gid) = text.split_once(':').unwrap_or((text, text));
-        let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
-        match (number(uid), number(gid)) {
-            (Some(uid), Some(gid)) => Ok(Self { uid, gid }),
-            _ => Err(wrong()),
+        let ids = [uid, gid].map(|id| id.parse::<u32>().ok().filter(|id| *id > 0));
+        match ids {
+            [Some(uid), Some(gid)] => Ok(Self { uid, gid }),
+            _ => Err(format!(
+                "is {text:?}, but must be UID or UID:GID, neither of them 0"
+            )),
         }
     }
 }
@@ -43,20 +44,21 @@ impl TaskUser {
     #[must_use]
     pub fn barrier(self, path: &Path) -> Option<&Path> {
         let folders = path.ancestors().skip(1);
-        let is_closed = |folder: &&Path| {
-            let Ok(found) = fs::metadata(folder) else {
-                return false;
-            };
-            let bit = if found.uid() == self.uid {
-                0o100
-            } else if found.gid() == self.gid {
-                0o010
-            } else {
-                0o001
-            };
-            found.mode() & bit == 0
+        folders.filter(|folder| self.is_barred_from(folder)).last()
+    }
+
+    fn is_barred_from(self, folder: &Path) -> bool {
+        let Ok(found) = fs::metadata(folder) else {
+            return false;
         };
-        folders.filter(is_closed).last()
+        let bit = if found.uid() == self.uid {
+            0o100
+        } else if found.gid() == self.gid {
+            0o010
+        } else {
+            0o001
+        };
+        found.mode() & bit == 0
     }
 
     /// Transfers to the user what its task writes: the task's folder, its event file, and the
@@ -97,16 +99,15 @@ mod tests {
 
     #[test]
     fn user_is_a_number_other_than_zero() {
-        let user = |text: &str| text.parse::<TaskUser>();
         let both = TaskUser {
             uid: 65_534,
             gid: 1_000,
         };
-        assert_eq!(user("65534:1000"), Ok(both));
+        assert_eq!("65534:1000".parse(), Ok(both));
         assert_eq!(both.to_string().parse(), Ok(both));
-        assert_eq!(user("7"), Ok(TaskUser { uid: 7, gid: 7 }));
+        assert_eq!("7".parse(), Ok(TaskUser { uid: 7, gid: 7 }));
         for wrong in ["", "0", "0:7", "7:0", "nobody", "7:", "-1", "7:7:7"] {
-            let error = user(wrong).expect_err(wrong);
+            let error = wrong.parse::<TaskUser>().expect_err(wrong);
             assert!(error.contains("UID or UID:GID"), "{error}");
         }
     }

@@ -285,6 +285,11 @@ mod tests {
         }
     }
 
+    fn used_ticks(shim: &Child) -> u64 {
+        let tree = process::descendants(i32::try_from(shim.id()).expect("a number"));
+        tree.iter().map(|stat| stat.cpu_ticks).sum()
+    }
+
     fn end(mut shim: Child) {
         for stat in process::descendants(i32::try_from(shim.id()).expect("a number")) {
             let _ = stat.id.signal(rustix::process::Signal::KILL);
@@ -302,12 +307,8 @@ mod tests {
         sampler.sample(&mut method, &mut last_samples, start_ms);
         assert!(sampler.take().is_empty(), "a share of time needs two looks");
         // Waits until the task has used the processor, however busy the machine is.
-        let used = |shim: &Child| {
-            let tree = process::descendants(i32::try_from(shim.id()).expect("a number"));
-            tree.iter().map(|stat| stat.cpu_ticks).sum::<u64>()
-        };
-        let before = used(&works);
-        while used(&works) < before + 10 {
+        let before = used_ticks(&works);
+        while used_ticks(&works) < before + 10 {
             thread::sleep(Duration::from_millis(10));
         }
         sampler.sample(&mut method, &mut last_samples, clock::boottime_ms() + 1);
@@ -321,9 +322,8 @@ mod tests {
         end(waits);
     }
 
-    #[test]
-    fn gpu_use_is_that_of_the_driver() {
-        let stat = |pid| Stat {
+    fn stat(pid: i32) -> Stat {
+        Stat {
             id: ProcessId {
                 pid,
                 start_ticks: 1,
@@ -332,18 +332,11 @@ mod tests {
             parent: 1,
             session: 1,
             cpu_ticks: 0,
-        };
-        let used = |bytes, busy| ProcessGpuUsage {
-            memory_bytes: bytes,
-            busy,
-        };
-        let of_gpu = BTreeMap::from([
-            (7, used(Some(10), 0.25)),
-            (8, used(Some(5), 0.5)),
-            (9, used(Some(90), 0.1)),
-        ]);
-        let driver = GpuUsageByProcess::from([(0, of_gpu), (1, BTreeMap::new())]);
-        let task = |gpus: &[u32], is_suspended| SampledTask {
+        }
+    }
+
+    fn task_on(gpus: &[u32], is_suspended: bool) -> SampledTask {
+        SampledTask {
             task: TaskId(Uuid::from_u128(1)),
             shim: ProcessId {
                 pid: 6,
@@ -351,7 +344,16 @@ mod tests {
             },
             gpus: gpus.to_vec(),
             is_suspended,
-        };
+        }
+    }
+
+    #[test]
+    fn gpu_use_is_that_of_the_driver() {
+        let of_gpu = [(7, Some(10), 0.25), (8, Some(5), 0.5), (9, Some(90), 0.1)];
+        let of_gpu = BTreeMap::from(
+            of_gpu.map(|(pid, memory_bytes, busy)| (pid, ProcessGpuUsage { memory_bytes, busy })),
+        );
+        let driver = GpuUsageByProcess::from([(0, of_gpu), (1, BTreeMap::new())]);
         let tree = [stat(7), stat(8)];
         let seen = Some(LastSample {
             at_ms: 0,
@@ -370,11 +372,11 @@ mod tests {
             (&[0, 2], false, &tree, None, None),
             (&[0], false, &[stat(6)], None, None),
         ] {
-            let found = gpu_memory(&driver, &task(gpus, stands), tree, before);
+            let found = gpu_memory(&driver, &task_on(gpus, stands), tree, before);
             assert_eq!(found, expected, "{gpus:?} {stands} {before:?}");
         }
-        assert_eq!(gpu_busy(&driver, &task(&[0], false), &tree), 0.75);
-        assert_eq!(gpu_busy(&driver, &task(&[0, 1], false), &tree), 0.375);
+        assert_eq!(gpu_busy(&driver, &task_on(&[0], false), &tree), 0.75);
+        assert_eq!(gpu_busy(&driver, &task_on(&[0, 1], false), &tree), 0.375);
     }
 
     #[test]

@@ -6,9 +6,8 @@
 
 use crate::clock;
 use crate::folder::NodeTaskFolder;
-use crate::ledger::{Ledger, LedgerEntry};
+use crate::ledger::Ledger;
 use crate::loop_event::NodeLoopEvent;
-use crate::task_file::TaskFile;
 use muster_model::assignment::STANDING;
 use muster_model::id::TaskId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,10 +55,10 @@ impl TaskFolderWatcher {
     /// Watches the folders of all present tasks. Call it before the folders are polled: a change in
     /// between then causes a notification.
     pub fn follow(&mut self, ledger: &Ledger) {
-        let is_there = |entry: &LedgerEntry| !entry.is_forgotten();
         if let Some(inotify) = &self.inotify {
             self.watched.retain(|id, watch| {
-                let stays = ledger.entries.get(id).is_some_and(is_there);
+                let entry = ledger.entries.get(id);
+                let stays = entry.is_some_and(|entry| !entry.is_forgotten());
                 if !stays {
                     // The kernel has already removed the watch of a deleted folder.
                     let _ = inotify::remove_watch(inotify, *watch);
@@ -68,7 +67,7 @@ impl TaskFolderWatcher {
             });
         }
         for (id, entry) in &ledger.entries {
-            if is_there(entry) && !self.watched.contains_key(id) {
+            if !entry.is_forgotten() && !self.watched.contains_key(id) {
                 match self.watch(&entry.folder) {
                     Ok(watch) => {
                         self.watched.insert(*id, watch);
@@ -197,31 +196,28 @@ fn meaning(events: ReadFlags, name: &str) -> Option<TaskFolderEvent> {
     if events.contains(ReadFlags::QUEUE_OVERFLOW) {
         return Some(TaskFolderEvent::Turn);
     }
-    let is = |file: fn(&NodeTaskFolder) -> TaskFile| {
-        file(&NodeTaskFolder::at(""))
-            .path()
-            .as_os_str()
-            .as_encoded_bytes()
-            == name.as_bytes()
-    };
-    if is(NodeTaskFolder::shim) || is(NodeTaskFolder::exit) || name == STANDING {
+    let folder = NodeTaskFolder::at("");
+    let [shim, exit, lock, events_file] =
+        [folder.shim(), folder.exit(), folder.lock(), folder.events()]
+            .map(|file| file.path().as_os_str() == name);
+    if shim || exit || name == STANDING {
         let is_whole = events.intersects(ReadFlags::MOVED_TO | ReadFlags::CLOSE_WRITE);
         return is_whole.then_some(TaskFolderEvent::Turn);
     }
-    if is(NodeTaskFolder::lock) {
+    if lock {
         // The shim keeps the file open while it lives; the kernel closes it however the shim ends.
         return events
             .contains(ReadFlags::CLOSE_WRITE)
             .then_some(TaskFolderEvent::Turn);
     }
     let grows = events.intersects(ReadFlags::CREATE | ReadFlags::MODIFY);
-    ((is(NodeTaskFolder::events) || name == crate::log::CURRENT) && grows)
-        .then_some(TaskFolderEvent::Growth)
+    ((events_file || name == crate::log::CURRENT) && grows).then_some(TaskFolderEvent::Growth)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task_file::TaskFile;
     use muster_model::assignment::{Peers, TaskLaunch};
     use serde_json::json;
     use std::io::Write as _;

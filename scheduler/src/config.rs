@@ -251,6 +251,28 @@ pub enum SchedulerConfigError {
     },
 }
 
+fn missing(field: &'static str, env: &'static str) -> SchedulerConfigError {
+    SchedulerConfigError::Missing { field, env }
+}
+
+/// Refuses the value of a field unless it is right.
+fn check(
+    right: bool,
+    field: &'static str,
+    value: u64,
+    expected: &'static str,
+) -> Result<(), SchedulerConfigError> {
+    if right {
+        Ok(())
+    } else {
+        Err(SchedulerConfigError::Invalid {
+            field,
+            value: value.to_string(),
+            expected,
+        })
+    }
+}
+
 impl SchedulerConfig {
     /// Merges the environment and the flags over the file.
     ///
@@ -272,7 +294,6 @@ impl SchedulerConfig {
                 })?
             }
         };
-        let missing = |field, env| SchedulerConfigError::Missing { field, env };
         let policy = match flags.policy.or(file.policy) {
             None => DEFAULT_POLICY,
             Some(name) => name.parse().map_err(SchedulerConfigError::Policy)?,
@@ -412,17 +433,6 @@ impl SchedulerConfig {
     }
 
     fn validate(&self) -> Result<(), SchedulerConfigError> {
-        let check = |right: bool, field, value: u64, expected| {
-            if right {
-                Ok(())
-            } else {
-                Err(SchedulerConfigError::Invalid {
-                    field,
-                    value: value.to_string(),
-                    expected,
-                })
-            }
-        };
         if self.join_token.len() < 16 {
             return Err(SchedulerConfigError::Invalid {
                 field: "join_token",

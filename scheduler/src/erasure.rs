@@ -8,6 +8,7 @@ use muster_store::StoreError;
 use muster_store::erasure::{self, PendingErasure};
 use muster_store::pool::{self, StorePool};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -93,15 +94,10 @@ impl Erasures {
     fn give(&self, pending: &[PendingErasure], now: Instant) {
         let mut state = self.lock();
         for order in pending {
-            let after = |latest| {
-                (
-                    std::ops::Bound::Excluded(latest),
-                    std::ops::Bound::Unbounded,
-                )
-            };
-            let next = state
-                .latest
-                .and_then(|latest| state.sessions.range(after(latest)).next());
+            let next = state.latest.and_then(|latest| {
+                let after = (Bound::Excluded(latest), Bound::Unbounded);
+                state.sessions.range(after).next()
+            });
             let Some((node, place)) = next.or_else(|| state.sessions.first_key_value()) else {
                 return;
             };

@@ -306,21 +306,18 @@ pub fn interval(made: sim::ForecastInterval, now_ms: i64) -> Interval {
 
 /// Uncalibrated result, which scores the forecast after the event.
 fn raw(made: &sim::JobForecast, now_ms: i64) -> SimulatedForecast {
-    let left_s = |at_ms: i64| at_ms.saturating_sub(now_ms) as f64 / 1000.0;
-    let seconds = |interval: sim::ForecastInterval| {
-        let sim::ForecastInterval {
-            p10_ms,
-            p50_ms,
-            p90_ms,
-        } = interval;
-        [left_s(p10_ms), left_s(p50_ms), left_s(p90_ms)]
-    };
     SimulatedForecast {
         basis: made.raw.context.basis.as_str().to_owned(),
         waits: made.raw.context.waits,
-        start_s: made.raw.start.map(seconds),
-        finish_s: made.raw.finish.map(seconds),
+        start_s: made.raw.start.map(|start| left_s(start, now_ms)),
+        finish_s: made.raw.finish.map(|finish| left_s(finish, now_ms)),
     }
+}
+
+/// Quantiles in seconds from `now_ms`.
+fn left_s(interval: sim::ForecastInterval, now_ms: i64) -> [f64; 3] {
+    let times_ms = [interval.p10_ms, interval.p50_ms, interval.p90_ms];
+    times_ms.map(|at_ms| at_ms.saturating_sub(now_ms) as f64 / 1000.0)
 }
 
 /// `None` for a basis that this release does not know.

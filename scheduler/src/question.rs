@@ -304,12 +304,12 @@ fn place_of(tenant: &str, question: &Question) -> String {
         .quotas
         .iter()
         .position(|quota| quota.tenant == tenant);
-    let named = |of: &Option<String>| of.as_deref().is_none_or(|of| of == tenant);
-    let job = || changes.jobs.iter().position(|job| named(&job.tenant));
-    match quota {
-        Some(index) => format!("quotas[{index}].tenant"),
-        None => format!("jobs[{}].tenant", job().unwrap_or(0)),
+    if let Some(index) = quota {
+        return format!("quotas[{index}].tenant");
     }
+    let mut owners = changes.jobs.iter().map(|job| job.tenant.as_deref());
+    let job = owners.position(|owner| owner.is_none_or(|owner| owner == tenant));
+    format!("jobs[{}].tenant", job.unwrap_or(0))
 }
 
 /// Answer for a member of a tenant: jobs of other tenants are counted and never named.
@@ -333,11 +333,12 @@ fn plan(comparison: &WhatIfComparison, tenant: &str) -> PlanView {
     }
     own_jobs.truncate(OWN_SHOWN);
     let added = comparison.jobs.iter().find(|job| job.before.is_none());
-    let shown = |made| interval(made, comparison.now_ms);
+    let start = added.and_then(|job| job.after.start);
+    let finish = added.and_then(|job| job.after.finish);
     PlanView {
         made_at: date(comparison.now_ms),
-        start: added.and_then(|job| job.after.start).map(shown),
-        finish: added.and_then(|job| job.after.finish).map(shown),
+        start: start.map(|start| interval(start, comparison.now_ms)),
+        finish: finish.map(|finish| interval(finish, comparison.now_ms)),
         gpu_hours: added.map_or(0.0, gpu_hours),
         unforeseen: added.and_then(|job| job.after.unforeseen),
         own_jobs,
@@ -345,17 +346,22 @@ fn plan(comparison: &WhatIfComparison, tenant: &str) -> PlanView {
     }
 }
 
-fn whole(comparison: &WhatIfComparison) -> WhatIfView {
-    let shift = |pair: BeforeAfter| Shift {
+fn shift(pair: BeforeAfter) -> Shift {
+    Shift {
         before: pair.before,
         after: pair.after,
-    };
+    }
+}
+
+fn whole(comparison: &WhatIfComparison) -> WhatIfView {
     let jobs = comparison.jobs.iter();
     let mut shown: Vec<&JobOutlook> = jobs
         .filter(|job| job.before.is_none() || is_shifted(job))
         .collect();
-    let far = |job: &JobOutlook| job.moved_ms().map_or(0, i64::abs);
-    shown.sort_by_key(|job| (job.before.is_some(), Reverse(far(job)), job.job));
+    shown.sort_by_key(|job| {
+        let moved_ms = job.moved_ms().map_or(0, i64::abs);
+        (job.before.is_some(), Reverse(moved_ms), job.job)
+    });
     shown.truncate(ALL_SHOWN);
     let tenants = comparison.tenants.iter().map(|tenant| TenantShift {
         tenant: tenant.tenant.clone(),
@@ -363,13 +369,13 @@ fn whole(comparison: &WhatIfComparison) -> WhatIfView {
         wait_s: tenant.wait_s.map(shift),
         jct_s: tenant.jct_s.map(shift),
     });
-    let dated = |made| interval(made, comparison.now_ms);
+    let now_ms = comparison.now_ms;
     let jobs = shown.into_iter().map(|job| JobShift {
         id: job.before.is_some().then_some(job.job),
         name: job.name.clone(),
         tenant: job.tenant.clone(),
-        start: job.after.start.map(dated),
-        finish: job.after.finish.map(dated),
+        start: job.after.start.map(|start| interval(start, now_ms)),
+        finish: job.after.finish.map(|finish| interval(finish, now_ms)),
         gpu_hours: gpu_hours(job),
         unforeseen: job.after.unforeseen,
         later_s: later_s(job),
@@ -403,21 +409,15 @@ fn gpu_hours(job: &JobOutlook) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{MOVED_MS, blame, plan, whole};
+    use muster_model::id::JobId;
     use muster_model::question::Question;
     use muster_model::view::ShiftedJobs;
     use muster_sim::forecast::{ForecastInterval, JobForecast, STARTS, UncalibratedForecast};
     use muster_sim::what_if::{JobOutlook, WhatIfComparison, WhatIfError};
     use uuid::Uuid;
 
-    fn outlook(
-        id: u128,
-        name: &str,
-        tenant: &str,
-        before_ms: Option<i64>,
-        stops: f64,
-    ) -> JobOutlook {
-        let job = Uuid::from_u128(id).into();
-        let forecast = |end_ms: i64, stops: f64| JobForecast {
+    fn forecast(job: JobId, end_ms: i64, stops: f64) -> JobForecast {
+        JobForecast {
             job,
             start: None,
             finish: Some(ForecastInterval {
@@ -433,13 +433,23 @@ mod tests {
                 finish: None,
                 context: STARTS,
             },
-        };
+        }
+    }
+
+    fn outlook(
+        id: u128,
+        name: &str,
+        tenant: &str,
+        before_ms: Option<i64>,
+        stops: f64,
+    ) -> JobOutlook {
+        let job = Uuid::from_u128(id).into();
         JobOutlook {
             job,
             name: name.to_owned(),
             tenant: tenant.to_owned(),
-            before: before_ms.map(|end_ms| forecast(end_ms, 0.0)),
-            after: forecast(1_000_000, stops),
+            before: before_ms.map(|end_ms| forecast(job, end_ms, 0.0)),
+            after: forecast(job, 1_000_000, stops),
         }
     }
 

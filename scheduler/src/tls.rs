@@ -54,6 +54,15 @@ pub enum TlsError {
     },
 }
 
+impl TlsError {
+    fn pem(path: &Path, source: pem::Error) -> Self {
+        Self::Pem {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
 /// Contents of the certificate and key files.
 #[derive(PartialEq, Eq)]
 struct CertificateKeyPair {
@@ -118,31 +127,32 @@ impl CertificateKeyPair {
     }
 
     fn acceptor(&self, files: &Tls) -> Result<TlsAcceptor, TlsError> {
-        let pem = |path: &Path| {
-            let path = path.to_owned();
-            move |source| TlsError::Pem { path, source }
-        };
-        let unfit = |source| TlsError::Unfit {
-            files: files.clone(),
-            source,
-        };
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&self.certificate)
             .collect::<Result<_, _>>()
-            .map_err(pem(&files.certificate))?;
+            .map_err(|source| TlsError::pem(&files.certificate, source))?;
         if chain.is_empty() {
-            return Err(pem(&files.certificate)(pem::Error::NoItemsFound));
+            let source = pem::Error::NoItemsFound;
+            return Err(TlsError::pem(&files.certificate, source));
         }
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(pem(&files.key))?;
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let mut config = builder
-            .with_safe_default_protocol_versions()
-            .map_err(unfit)?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(unfit)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|source| TlsError::pem(&files.key, source))?;
+        let mut config = server_config(chain, key).map_err(|source| TlsError::Unfit {
+            files: files.clone(),
+            source,
+        })?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
+}
+
+fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {

@@ -44,18 +44,19 @@ struct TaskFacts {
     guests: BTreeSet<TaskId>,
 }
 
-impl TaskFacts {
-    fn tasks(&self, tasks: Vec<Task>) -> Vec<core::SnapshotTask> {
-        let tasks = tasks.into_iter().map(|task| core::SnapshotTask {
-            pace: self.paces.get(&task.id).copied(),
-            lane: u32::from(self.guests.contains(&task.id)),
-            id: task.id,
-            role: task.role,
-            node: task.node_id,
-            gpus: task.gpus,
-            state: task.state,
-        });
-        tasks.collect()
+fn tasks(tasks: Vec<Task>, facts: &TaskFacts) -> Vec<core::SnapshotTask> {
+    tasks.into_iter().map(|one| task(one, facts)).collect()
+}
+
+fn task(task: Task, facts: &TaskFacts) -> core::SnapshotTask {
+    core::SnapshotTask {
+        pace: facts.paces.get(&task.id).copied(),
+        lane: u32::from(facts.guests.contains(&task.id)),
+        id: task.id,
+        role: task.role,
+        node: task.node_id,
+        gpus: task.gpus,
+        state: task.state,
     }
 }
 
@@ -176,8 +177,8 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
             verdicts: loaded.verdicts,
             suspects: loaded.suspects,
         }),
-        tasks: facts.tasks(loaded.tasks),
-        leaving: facts.tasks(loaded.leaving),
+        tasks: tasks(loaded.tasks, &facts),
+        leaving: tasks(loaded.leaving, &facts),
         finished: loaded.finished.map(|finished| core::Finished {
             step: finished.step,
             reason: finished.reason,

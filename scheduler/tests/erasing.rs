@@ -23,12 +23,15 @@ async fn deleted(store: &Store, node: &mut Node) -> JobId {
     let asked = job::set_intent(&mut tx, id, Intent::Cancel, None, clock::now()).await;
     asked.expect("asked");
     tx.commit().await.expect("committed");
-    let told = |tasks: &[crate::support::Assigned]| tasks.iter().all(|task| task.stop);
-    node.assignment(told).await;
+    node.assignment(|tasks| tasks.iter().all(|task| task.stop))
+        .await;
     let outcome = Outcome::exited(0);
     node.report_all(&tasks, &Observed::Gone { outcome }).await;
-    let ended = |job: &muster_model::job::Job| job.state.phase() == JobPhase::Cancelled;
-    store.until(id, "its end", ended).await;
+    store
+        .until(id, "its end", |job| {
+            job.state.phase() == JobPhase::Cancelled
+        })
+        .await;
     let mut tx = store.as_member().await;
     let done = job::delete(&mut tx, id, None, clock::now()).await;
     assert_eq!(done.expect("deleted"), job::DeleteOutcome::Deleted);

@@ -47,11 +47,16 @@ async fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
     let (status, text) = get(address, "/metrics").await;
     assert_eq!(status, 200);
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let value = |line: &str| {
+    let values = lines.map(|line| {
         let (name, value) = line.rsplit_once(' ').expect("a name and a value");
         (name.to_owned(), value.parse().expect("a number"))
-    };
-    lines.map(value).collect()
+    });
+    values.collect()
+}
+
+/// Whether a metric has this value.
+fn is(name: &'static str, value: f64) -> impl Fn(&BTreeMap<String, f64>) -> bool {
+    move |told| told.get(name) == Some(&value)
 }
 
 async fn until(address: SocketAddr, what: &str, right: impl Fn(&BTreeMap<String, f64>) -> bool) {
@@ -85,9 +90,6 @@ async fn metrics_of_leader_show_rounds_sessions_and_queue() {
         get(address, "/readyz").await,
         (200, "ready, leading\n".to_owned())
     );
-    let is = |name: &'static str, value: f64| {
-        move |told: &BTreeMap<String, f64>| told.get(name) == Some(&value)
-    };
     let waits = r#"muster_scheduler_queue_jobs{reason="NoMatchingNodes"}"#;
     store.submit((2, 2)).await;
     until(address, "a job that waits for a node", is(waits, 1.0)).await;

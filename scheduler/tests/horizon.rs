@@ -26,7 +26,7 @@ fn note() -> NewEvent {
 async fn delayed_events_are_reported_with_blocking_transaction() {
     let store = Store::new().await;
     let (mut watched, now) = (HorizonWatch::default(), clock::instant());
-    let at = |seconds| now + Duration::from_secs(seconds);
+    let second = Duration::from_secs(1);
     let mut open = pool::begin(&store.pool).await.expect("begun");
     event::append(&mut open, &[note()]).await.expect("written");
     let mut tx = pool::begin(&store.pool).await.expect("begun");
@@ -36,9 +36,9 @@ async fn delayed_events_are_reported_with_blocking_transaction() {
     let first = horizon::once(&store.pool, &mut watched, now).await;
     let first = first.expect("a look");
     assert_eq!((first.waited, first.warning), (Duration::ZERO, None));
-    let early = horizon::once(&store.pool, &mut watched, at(10)).await;
+    let early = horizon::once(&store.pool, &mut watched, now + 10 * second).await;
     assert_eq!(early.expect("a look").warning, None);
-    let late = horizon::once(&store.pool, &mut watched, at(11)).await;
+    let late = horizon::once(&store.pool, &mut watched, now + 11 * second).await;
     let late = late.expect("a look");
     assert_eq!(late.waited, Duration::from_secs(11));
     let holder = late.warning.expect("a warning").expect("it is seen");
@@ -46,11 +46,11 @@ async fn delayed_events_are_reported_with_blocking_transaction() {
         matches!(&holder.kind, HolderKind::Session { application, .. } if application == "muster-scheduler"),
         "{holder}"
     );
-    let again = horizon::once(&store.pool, &mut watched, at(12)).await;
+    let again = horizon::once(&store.pool, &mut watched, now + 12 * second).await;
     assert_eq!(again.expect("a look").warning, None, "not at every look");
 
     open.rollback().await.expect("ended");
-    let seen = horizon::once(&store.pool, &mut watched, at(13)).await;
+    let seen = horizon::once(&store.pool, &mut watched, now + 13 * second).await;
     assert_eq!(seen.expect("a look").waited, Duration::ZERO);
     let metrics = Metrics::default();
     metrics.event_horizon(late.waited);

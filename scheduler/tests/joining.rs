@@ -1,6 +1,7 @@
 //! Admission of executors: a client with only the join token cannot read the tasks of a node.
 
 use crate::support::{Greeting, Node, Shell, Store, TOKEN};
+use muster_model::actor::Actor;
 use muster_scheduler::clock;
 use muster_scheduler::config::Rejoin;
 use muster_store::membership::{self, NodeRemovalOutcome};
@@ -135,11 +136,22 @@ async fn executor_without_credential_joins_until_another_has_one() {
     assert_eq!(refused_code(&shell, &old).await, Code::PermissionDenied);
 }
 
+fn with(token: &str) -> Greeting<'_> {
+    Greeting { token, ..OWN }
+}
+
+async fn remove(store: &Store, by: &Actor) -> NodeRemovalOutcome {
+    let mut tx = store.as_administrator().await;
+    let removed = membership::remove(&mut tx, "node-1", by, clock::now()).await;
+    tx.commit().await.expect("committed");
+    removed.expect("asked")
+}
+
 #[tokio::test]
 async fn one_time_token_is_valid_once_and_for_its_node() {
     let store = Store::new().await;
     let shell = shell(&store, Rejoin::Reset).await;
-    let by = muster_model::actor::Actor {
+    let by = Actor {
         user: "ada".into(),
         as_administrator: false,
     };
@@ -153,7 +165,6 @@ async fn one_time_token_is_valid_once_and_for_its_node() {
             .expect("made");
     }
     tx.commit().await.expect("committed");
-    let with = |token| Greeting { token, ..OWN };
     for (greeting, why) in [
         (with("muster_join_b"), "it was never made"),
         (with("muster_join_old"), "it has expired"),
@@ -196,17 +207,11 @@ async fn one_time_token_is_valid_once_and_for_its_node() {
     let node = Node::greet(shell.address, &replaced)
         .await
         .expect("welcome");
-    let remove = async || {
-        let mut tx = store.as_administrator().await;
-        let removed = membership::remove(&mut tx, "node-1", &by, clock::now()).await;
-        tx.commit().await.expect("committed");
-        removed.expect("asked")
-    };
-    assert_eq!(remove().await, NodeRemovalOutcome::Up);
+    assert_eq!(remove(&store, &by).await, NodeRemovalOutcome::Up);
     drop(node);
     lose_all(&store).await;
-    assert_eq!(remove().await, NodeRemovalOutcome::Done);
-    assert_eq!(remove().await, NodeRemovalOutcome::NoSuchNode);
+    assert_eq!(remove(&store, &by).await, NodeRemovalOutcome::Done);
+    assert_eq!(remove(&store, &by).await, NodeRemovalOutcome::NoSuchNode);
     let mut tx = store.as_administrator().await;
     let listed = muster_store::node::list(&mut tx).await.expect("listed");
     assert!(listed.is_empty());

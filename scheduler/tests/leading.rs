@@ -4,7 +4,7 @@ use crate::support::{Greeting, Node, PATIENCE, Shell, Store};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::ClusterSnapshot;
-use muster_model::job::{Job, JobPhase};
+use muster_model::job::JobPhase;
 use muster_model::question::{Answer, Question};
 use muster_model::wait::Wait;
 use muster_scheduler::clock;
@@ -63,12 +63,13 @@ async fn scheduling_resumes_after_every_connection_went_silent() {
     }
     relay.cut();
     held.give_back().await;
-    let waits = |job: &Job| {
-        let waiting = job.waiting.as_ref();
-        waiting.is_some_and(|waiting| waiting.why != Wait::NotConsidered)
-    };
     let job = store.submit((1, 1)).await;
-    store.until(job, "a round that considers it", waits).await;
+    store
+        .until(job, "a round that considers it", |job| {
+            let waiting = job.waiting.as_ref();
+            waiting.is_some_and(|waiting| waiting.why != Wait::NotConsidered)
+        })
+        .await;
     assert_eq!(store.job(job).await.state.phase(), JobPhase::Queued);
 }
 

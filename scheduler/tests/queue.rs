@@ -25,14 +25,12 @@ async fn jobs_behind_window_get_wait_reason_and_start_in_order() {
     assert_eq!(first.report.jobs.len(), WINDOW as usize);
     assert_eq!(first.report.totals.waiting_jobs, 40);
     assert_eq!(first.queue["BehindEarlierJobs"], 24);
-    let told = async |number: usize| {
-        let job = store.job(jobs[number]).await;
-        job.waiting.expect("it waits").why
-    };
     let behind = Wait::BehindEarlierJobs { considered: WINDOW };
-    assert_ne!(told(15).await, behind);
-    assert_eq!(told(16).await, behind);
-    assert_eq!(told(39).await, behind);
+    for (number, is_behind) in [(15, false), (16, true), (39, true)] {
+        let job = store.job(jobs[number]).await;
+        let why = job.waiting.expect("it waits").why;
+        assert_eq!(why == behind, is_behind, "{number}: {why:?}");
+    }
     let second = round::once(&store.pool, &policy, &mut remembered).await;
     let second = second.expect("a round");
     assert!(second.is_idle() && !second.has_more, "nothing is new");

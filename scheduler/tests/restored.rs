@@ -11,6 +11,10 @@ use std::time::Duration;
 const LEASE_MS: u64 = 30_000;
 const LISTENS: &str = "127.0.0.1:4242";
 
+fn is_new(task: &Assigned, held: &[&str]) -> bool {
+    !held.contains(&task.launch.secret.as_str())
+}
+
 /// Job of one worker and one shard with all tasks running.
 async fn up(
     store: &Store,
@@ -18,11 +22,11 @@ async fn up(
     held: &[&str],
 ) -> (muster_model::id::JobId, Vec<Assigned>) {
     let job = store.submit((1, 1)).await;
-    let is_new = |task: &&Assigned| !held.contains(&task.launch.secret.as_str());
     let tasks = node
-        .assignment(|tasks| tasks.iter().filter(is_new).count() == 2)
+        .assignment(|tasks| tasks.iter().filter(|task| is_new(task, held)).count() == 2)
         .await;
-    let tasks: Vec<Assigned> = tasks.into_iter().filter(|task| is_new(&task)).collect();
+    let tasks = tasks.into_iter().filter(|task| is_new(task, held));
+    let tasks: Vec<Assigned> = tasks.collect();
     for task in &tasks {
         run(node, task).await;
     }
@@ -89,8 +93,10 @@ async fn everything_proceeds(store: &Store, save: impl AsyncFnOnce() -> Saved) {
     // In the backup the job is starting, and its shard has not reported its address.
     let begun = store.submit((1, 1)).await;
     let tasks = node.assignment(|tasks| tasks.len() == 4).await;
-    let is_begun = |task: &Assigned| task.launch.secret != secret;
-    let begun_tasks: Vec<Assigned> = tasks.into_iter().filter(is_begun).collect();
+    let begun_tasks = tasks.into_iter();
+    let begun_tasks: Vec<Assigned> = begun_tasks
+        .filter(|task| task.launch.secret != secret)
+        .collect();
     drop(node);
     drop(shell);
     let saved = save().await;

@@ -1,7 +1,7 @@
 //! The scheduler on a real Postgres with real gRPC sessions: jobs through rounds and reports, lost
 //! nodes, replaced sessions, and two schedulers of which one leads.
 
-use crate::support::{Assigned, Node, Shell, Store, TOKEN, sample};
+use crate::support::{Node, Shell, Store, TOKEN, sample};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, TaskReport};
@@ -26,9 +26,11 @@ async fn job_runs_from_submission_to_success() {
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
     let job = store.submit((2, 2)).await;
-    let waits = |job: &muster_model::job::Job| matches!(job.waiting.as_ref().map(|waiting| &waiting.why), Some(why) if *why != Wait::NotConsidered);
     store
-        .until(job, "a reason to wait, since there is no node", waits)
+        .until(job, "a reason to wait, since there is no node", |job| {
+            let waiting = job.waiting.as_ref();
+            waiting.is_some_and(|waiting| waiting.why != Wait::NotConsidered)
+        })
         .await;
 
     let mut node = Node::dial(shell.address, "node-1", TOKEN, 2)
@@ -226,17 +228,18 @@ async fn node_without_disk_space_gets_no_tasks_until_it_has_some() {
     let told = excluded().await.expect("it is closed");
     assert_eq!((told.why.as_str(), told.by_itself), (WHY, true));
     let job = store.submit((1, 1)).await;
-    let waits = |job: &muster_model::job::Job| {
-        let why = job.waiting.as_ref().map(|waiting| &waiting.why);
-        matches!(
-            why,
-            Some(Wait::NoMatchingNodes {
-                largest_node_gpus: 0,
-                ..
-            })
-        )
-    };
-    store.until(job, "no node takes tasks", waits).await;
+    store
+        .until(job, "no node takes tasks", |job| {
+            let why = job.waiting.as_ref().map(|waiting| &waiting.why);
+            matches!(
+                why,
+                Some(Wait::NoMatchingNodes {
+                    largest_node_gpus: 0,
+                    ..
+                })
+            )
+        })
+        .await;
     node.heartbeat().await;
     node.assignment(|tasks| !tasks.is_empty()).await;
     assert_eq!(excluded().await, None);
@@ -274,6 +277,22 @@ async fn session_of_lost_node_ends_at_its_next_heartbeat() {
     assert_eq!(store.job(job).await.state.phase(), JobPhase::Starting);
 }
 
+fn fast(steps_per_s: f64, gain: f64) -> Sample {
+    Sample {
+        steps_per_s,
+        gain: Some(gain),
+        ..sample()
+    }
+}
+
+fn many(workers: u32, ps_shards: u32) -> Sample {
+    Sample {
+        workers,
+        ps_shards,
+        ..sample()
+    }
+}
+
 /// Covers the contents of `events.jsonl` and `exit.json`, which programs can write.
 #[tokio::test]
 async fn files_of_program_do_not_block_reports_of_node() {
@@ -289,18 +308,9 @@ async fn files_of_program_do_not_block_reports_of_node() {
         node.report(task, &Observed::Running, 0, &[]).await;
         node.acknowledged().await;
     }
-    let is_chief = |task: &&Assigned| task.launch.role == Role::Worker { rank: 0 };
-    let chief = tasks.iter().find(is_chief).expect("a chief");
-    let fast = |steps_per_s: f64, gain: f64| Sample {
-        steps_per_s,
-        gain: Some(gain),
-        ..sample()
-    };
-    let many = |workers: u32, ps_shards: u32| Sample {
-        workers,
-        ps_shards,
-        ..sample()
-    };
+    let mut workers = tasks.iter();
+    let chief = workers.find(|task| task.launch.role == Role::Worker { rank: 0 });
+    let chief = chief.expect("a chief");
     let samples = [
         sample(),
         many(3_000_000_000, 0),
@@ -602,32 +612,27 @@ async fn executor_without_data_folder_waits_until_tasks_are_lost() {
 #[tokio::test]
 async fn time_limit_is_length_of_engine_jobs_and_not_of_commands() {
     let store = Store::new().await;
-    let document = |name: &str, what: serde_json::Value| {
-        let mut document = serde_json::json!({ "version": "muster/v1", "name": name, "stop": { "wall_minutes": 10 } });
-        document
-            .as_object_mut()
-            .expect("an object")
-            .extend(what.as_object().expect("an object").clone());
-        document
-    };
-    let program = serde_json::json!({ "command": { "argv": ["train"] } });
-    let engine = serde_json::json!({ "engine": {
-        "model": { "kind": "mlp", "hidden": [8] }, "dataset": { "name": "fashion-mnist" },
-        "optimizer": { "kind": "sgd", "learning_rate": 0.1 }, "batch": 64,
-    } });
-    store.submit_document(document("program", program)).await;
-    store.submit_document(document("engine", engine)).await;
+    let stop = serde_json::json!({ "wall_minutes": 10 });
+    let program = serde_json::json!({
+        "version": "muster/v1", "name": "program", "stop": stop, "command": { "argv": ["train"] },
+    });
+    let engine = serde_json::json!({
+        "version": "muster/v1", "name": "engine", "stop": stop,
+        "engine": {
+            "model": { "kind": "mlp", "hidden": [8] }, "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.1 }, "batch": 64,
+        },
+    });
+    store.submit_document(program).await;
+    store.submit_document(engine).await;
     let (snapshot, _) = forecast::live(&store.pool, &mut Loader::new(100))
         .await
         .expect("a snapshot");
-    let known = |name: &str| {
-        let job = snapshot
-            .jobs
-            .iter()
-            .find(|job| job.name == name)
-            .expect("it is there");
+    let [program, engine] = ["program", "engine"].map(|name| {
+        let job = snapshot.jobs.iter().find(|job| job.name == name);
+        let job = job.expect("it is there");
         (job.limit_s, job.lasts.map(|lasts| lasts.middle_s))
-    };
-    assert_eq!(known("program"), (Some(600.0), None));
-    assert_eq!(known("engine"), (None, Some(600.0)));
+    });
+    assert_eq!(program, (Some(600.0), None));
+    assert_eq!(engine, (None, Some(600.0)));
 }

@@ -221,6 +221,18 @@ async fn trial_jobs_belong_to_tenant_and_end_with_study() {
     );
 }
 
+fn finish(trial: u32) -> StudyOrder {
+    StudyOrder::Tell {
+        told: Told {
+            trial,
+            step: 9,
+            values: vec![1.0],
+            state: ToldState::Finished,
+            exhausted: false,
+        },
+    }
+}
+
 #[tokio::test]
 async fn study_can_be_paused_resumed_and_extended() {
     let store = Store::new().await;
@@ -231,15 +243,6 @@ async fn study_can_be_paused_resumed_and_extended() {
         .await;
     let mut memory = StudyCache::default();
     once(&store.pool, &mut memory).await.expect("a pass");
-    let finish = |trial: u32| StudyOrder::Tell {
-        told: Told {
-            trial,
-            step: 9,
-            values: vec![1.0],
-            state: ToldState::Finished,
-            exhausted: false,
-        },
-    };
     order(&store, id, &[StudyOrder::Pause, finish(0)]).await;
     once(&store.pool, &mut memory).await.expect("a pass");
     let row = shown(&store, id).await;

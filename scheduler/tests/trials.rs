@@ -101,11 +101,11 @@ async fn trial_gives_reason_if_job_is_invalid_at_larger_budget() {
     // As many bytes of arguments as a command may have, while the budget has one digit.
     const MOST: usize = 64 << 10;
     let store = Store::new().await;
-    let long = |end: &str| format!("{}{end}", "x".repeat((MOST - 4) / 2 - 1));
+    let [a, d] = ["a", "d"].map(|end| format!("{}{end}", "x".repeat((MOST - 4) / 2 - 1)));
     let mut document = document(json!({
         "parameters": [
-            {"name": "a", "field": "command.argv[1]", "type": "categorical", "choices": [long("a"), "b", "c"]},
-            {"name": "b", "field": "command.argv[2]", "type": "categorical", "choices": [long("d"), "e", "f"]},
+            {"name": "a", "field": "command.argv[1]", "type": "categorical", "choices": [a, "b", "c"]},
+            {"name": "b", "field": "command.argv[2]", "type": "categorical", "choices": [d, "e", "f"]},
         ],
         "searcher": {"kind": "grid"}, "stopper": {"kind": "asha", "min": 9, "eta": 2},
         "budget": {"max": 18, "field": "command.argv[3]"},

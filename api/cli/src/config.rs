@@ -36,16 +36,11 @@ impl ContextStore {
     /// # Errors
     /// If no home directory is known.
     pub fn locate() -> anyhow::Result<Self> {
-        let variable = |name| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
-        let path = if let Some(path) = variable("MUSTER_CONFIG") {
+        let path = if let Some(path) = path_variable("MUSTER_CONFIG") {
             path
         } else {
-            let folder = variable("XDG_CONFIG_HOME")
-                .or_else(|| Some(variable("HOME")?.join(".config")))
+            let folder = path_variable("XDG_CONFIG_HOME")
+                .or_else(|| Some(path_variable("HOME")?.join(".config")))
                 .context("no place for the settings: set MUSTER_CONFIG or HOME")?;
             folder.join("muster/config.toml")
         };
@@ -121,4 +116,11 @@ impl ContextStore {
             Err(error) => Err(error).with_context(|| format!("read {}", self.path.display())),
         }
     }
+}
+
+/// Returns the path in a variable of the environment; `None` if it is unset or empty.
+pub fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }

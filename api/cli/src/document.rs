@@ -58,9 +58,14 @@ pub fn parse(text: &str) -> Result<Value, DocumentError> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
+    fn document(text: &str) -> Value {
+        serde_json::from_str(text).expect("JSON")
+    }
+
     #[test]
     fn command_that_is_not_exclusive_may_start_over() {
-        let document = |text: &str| serde_json::from_str(text).expect("JSON");
         let shared = document(r#"{ "command": { "argv": ["sh"] } }"#);
         assert!(super::may_start_over(&shared));
         let own = document(r#"{ "command": { "argv": ["sh"] }, "exclusive": true }"#);

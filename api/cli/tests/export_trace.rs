@@ -107,6 +107,6 @@ fn exported_history_is_readable_as_a_trace() {
         id(2)
     );
     assert_eq!(text, expected);
-    let workload = muster_sim::trace::read("h.csv", "h", &text).expect("the common schema");
+    let workload = muster_lab::trace::read("h.csv", "h", &text).expect("the common schema");
     assert_eq!(workload.jobs.len(), 2);
 }

@@ -5,15 +5,17 @@ mod server;
 use serde_json::json;
 use server::{Server, id, job};
 
+fn piece(task: u32, text: &str) -> String {
+    let piece = json!({ "task_id": id(task), "task": "worker-0", "revision": task, "offset": 0, "next_offset": 6, "text": text });
+    format!("event: log\nid: {}@6\ndata: {piece}\n\n", id(task))
+}
+
+fn end(kind: &str, reason: &str) -> String {
+    format!("event: {kind}\ndata: {}\n\n", json!({ "reason": reason }))
+}
+
 #[test]
 fn followed_log_continues_after_a_failed_start() {
-    let piece = |task: u32, text: &str| {
-        let piece = json!({ "task_id": id(task), "task": "worker-0", "revision": task, "offset": 0, "next_offset": 6, "text": text });
-        format!("event: log\nid: {}@6\ndata: {piece}\n\n", id(task))
-    };
-    let end = |kind: &str, reason: &str| {
-        format!("event: {kind}\ndata: {}\n\n", json!({ "reason": reason }))
-    };
     let events = [
         piece(1, "first\n"),
         end("task_end", "worker-0 exited with code 1, saying \"first\""),

@@ -36,11 +36,14 @@ fn name_of_several_open_jobs_is_refused_with_a_list() {
     }
 }
 
+fn cancel(number: u32) -> String {
+    format!("POST /api/v1/jobs/{}/cancel", id(number))
+}
+
 /// The open job may be older than a page of ended jobs of its name.
 #[test]
 fn name_selects_the_open_job() {
     let ended = list(&[dup(9, "failed"), dup(8, "succeeded")]);
-    let cancel = |number: u32| format!("POST /api/v1/jobs/{}/cancel", id(number));
     let server = Server::new([
         ("GET /api/v1/jobs?phase=", list(&[dup(2, "running")])),
         ("GET /api/v1/jobs?name=", ended.clone()),

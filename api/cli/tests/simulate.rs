@@ -1,10 +1,10 @@
 //! `muster simulate` and `muster compare` as a user calls them: the program on files, without a
 //! server.
 
-#[path = "../../../scheduler/sim/tests/traces/mod.rs"]
+#[path = "../../../scheduler/lab/tests/traces/mod.rs"]
 mod traces;
 
-use muster_sim::trace::file::read_text;
+use muster_lab::trace::file::read_text;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

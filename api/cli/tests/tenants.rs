@@ -28,14 +28,12 @@ fn lower_quota_lists_affected_jobs_and_needs_confirmation() {
         running(2, "wide", 4),
         running(1, "oldest", 2),
     ];
-    let answers = || {
-        [
-            ("GET /api/v1/tenants", listed(&[vision(Value::Null, 8, 3)])),
-            ("GET /api/v1/jobs?", listed(&jobs)),
-            ("PATCH /api/v1/tenants/vision", vision(json!(3), 8, 3)),
-        ]
-    };
-    let server = Server::new(answers());
+    let answers = [
+        ("GET /api/v1/tenants", listed(&[vision(Value::Null, 8, 3)])),
+        ("GET /api/v1/jobs?", listed(&jobs)),
+        ("PATCH /api/v1/tenants/vision", vision(json!(3), 8, 3)),
+    ];
+    let server = Server::new(answers.clone());
     let (code, said) = server.muster(&["tenants", "quota", "vision", "3"]);
     assert_eq!(code, 2, "{said}");
     let told = "vision holds 8 GPUs in 3 jobs: a quota of 3 stops 2 jobs (newest, wide) at once";
@@ -54,7 +52,7 @@ fn lower_quota_lists_affected_jobs_and_needs_confirmation() {
     assert_eq!(code, 0, "{said}");
     assert_eq!(server.body("PATCH"), json!({ "gpu_quota": 3 }));
     // A higher quota stops no job.
-    let server = Server::new(answers());
+    let server = Server::new(answers);
     let (code, said) = server.muster(&["tenants", "quota", "vision", "8"]);
     assert_eq!(code, 0, "{said}");
 }

@@ -367,16 +367,10 @@ impl Client {
 }
 
 async fn log_page(response: Response) -> Result<LogPage, ClientError> {
-    let number = |name: &str| {
-        response
-            .headers()
-            .get(name)?
-            .to_str()
-            .ok()?
-            .parse::<u64>()
-            .ok()
-    };
-    let (offset, end) = (number("muster-log-offset"), number("muster-log-end"));
+    let (offset, end) = (
+        header_number(&response, "muster-log-offset"),
+        header_number(&response, "muster-log-end"),
+    );
     let (url, status) = (response.url().to_string(), response.status().as_u16());
     let (Some(offset), Some(end)) = (offset, end) else {
         return Err(ClientError::Decode {
@@ -403,4 +397,10 @@ async fn log_page(response: Response) -> Result<LogPage, ClientError> {
         next_offset,
         at_end: next_offset >= end || cut == 0,
     })
+}
+
+/// Returns the number in a header.
+fn header_number(response: &Response, name: &str) -> Option<u64> {
+    let value = response.headers().get(name)?;
+    value.to_str().ok()?.parse().ok()
 }

@@ -140,11 +140,7 @@ impl ExpansionCounter {
                 bytes,
                 is_open,
             } => {
-                let known = |name| {
-                    let is_open = |open: &OpenContainer| open.anchor.as_ref() == Some(name);
-                    self.anchored.contains_key(name) || self.open.iter().any(is_open)
-                };
-                if anchor.as_ref().is_some_and(known) {
+                if anchor.as_ref().is_some_and(|name| self.is_known(name)) {
                     return Err(Excess::Anchor { line });
                 }
                 let size = ExpandedSize {
@@ -169,11 +165,7 @@ impl ExpansionCounter {
                 self.ended(anchor, size);
             }
             YamlEvent::Alias(name) => {
-                if self
-                    .open
-                    .iter()
-                    .any(|open| open.anchor.as_ref() == Some(&name))
-                {
+                if self.is_open(&name) {
                     return Err(Excess::Recursion { line });
                 }
                 // The reader refuses an alias without an anchor.
@@ -187,6 +179,16 @@ impl ExpansionCounter {
             YamlEvent::Other => {}
         }
         Ok(())
+    }
+
+    /// Whether the anchor is known: its container is complete or still open.
+    fn is_known(&self, anchor: &[u8]) -> bool {
+        self.anchored.contains_key(anchor) || self.is_open(anchor)
+    }
+
+    fn is_open(&self, anchor: &[u8]) -> bool {
+        let mut open = self.open.iter();
+        open.any(|open| open.anchor.as_deref() == Some(anchor))
     }
 
     fn count(&mut self, size: ExpandedSize, line: usize) -> Result<(), Excess> {

@@ -94,6 +94,21 @@ fn events_are_linear_in_the_length_of_flat_text() {
     }
 }
 
+/// Aliases of one text of 1,000 characters.
+fn texts(count: usize) -> String {
+    let long = "z".repeat(1_000);
+    let aliases: String = (0..count).map(|at| format!("f{at}: *s\n")).collect();
+    format!("f: &s {long}\n{aliases}")
+}
+
+/// Lists of one item each, nested by aliases.
+fn deep(levels: usize) -> String {
+    let text: String = (1..levels)
+        .map(|at| format!("a{at}: &a{at} [*a{}]\n", at - 1))
+        .collect();
+    format!("a0: &a0 [1]\n{text}")
+}
+
 #[test]
 fn aliases_expand_only_up_to_the_bounds() {
     // 25 kB that stand for 25 million values.
@@ -107,21 +122,10 @@ fn aliases_expand_only_up_to_the_bounds() {
         billion.push_str(&format!("a{at}: &a{at} [{below}]\n"));
     }
     assert!(matches!(excess(&billion), Excess::Nodes { .. }));
-    let long = "z".repeat(1_000);
-    let texts = |count: usize| {
-        let aliases: String = (0..count).map(|at| format!("f{at}: *s\n")).collect();
-        format!("f: &s {long}\n{aliases}")
-    };
     let bytes = yaml(texts(4_000).as_bytes()).expect("within the bounds");
     assert_eq!(bytes["f3999"].as_str().map(str::len), Some(1_000));
     let count = MAX_EXPANDED_BYTES / 1_000;
     assert!(matches!(excess(&texts(count)), Excess::Bytes { .. }));
-    let deep = |levels: usize| {
-        let text: String = (1..levels)
-            .map(|at| format!("a{at}: &a{at} [*a{}]\n", at - 1))
-            .collect();
-        format!("a0: &a0 [1]\n{text}")
-    };
     assert!(yaml(deep(MAX_DEPTH - 1).as_bytes()).is_ok());
     assert!(matches!(excess(&deep(MAX_DEPTH)), Excess::Depth { .. }));
     let tags = format!(
@@ -132,9 +136,12 @@ fn aliases_expand_only_up_to_the_bounds() {
     assert!(matches!(excess(&tags), Excess::Bytes { .. }));
 }
 
+fn has_too_many_blanks(text: &str) -> bool {
+    matches!(excess(text), Excess::Blanks { .. })
+}
+
 #[test]
 fn text_with_quadratic_parser_time_is_refused() {
-    let blanks = |text: &str| matches!(excess(text), Excess::Blanks { .. });
     for blank in [" ", "\n", "\r\n", "\n ", "\u{2028}"] {
         let run = repeated("", blank, TEXT_BYTES / 2);
         let words = "b ".repeat(TEXT_BYTES / 4);
@@ -145,7 +152,7 @@ fn text_with_quadratic_parser_time_is_refused() {
             ("a: |\n  c", ""),
         ] {
             assert!(
-                blanks(&format!("{before}{run}{words}{after}")),
+                has_too_many_blanks(&format!("{before}{run}{words}{after}")),
                 "{before} {blank:?}"
             );
         }

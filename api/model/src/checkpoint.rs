@@ -122,10 +122,8 @@ impl CheckpointPolicy {
     /// the preceding step boundary.
     #[must_use]
     pub fn due_by_steps(&self, before: u64, step: u64) -> bool {
-        let reached = |every: Option<u64>| {
-            every.is_some_and(|every| step / every.max(1) > before / every.max(1))
-        };
-        reached(self.every_steps) || reached(self.keep_every_steps)
+        has_reached(self.every_steps, before, step)
+            || has_reached(self.keep_every_steps, before, step)
     }
 
     /// Whether a checkpoint with this measure would be one of the best. It is then due, because it
@@ -144,13 +142,15 @@ impl CheckpointPolicy {
         let Some(rule) = &self.keep_best else {
             return Vec::new();
         };
-        // Lower is better.
-        let cost = |candidate: &Candidate| match rule.by {
-            Measure::Accuracy => candidate.accuracy.map(|accuracy| -accuracy),
-            Measure::Loss => candidate.loss,
-        };
         let mut measured: Vec<(f64, u64)> = candidates
-            .filter_map(|candidate| Some((cost(candidate)?, candidate.step)))
+            .filter_map(|candidate| {
+                // Lower is better.
+                let cost = match rule.by {
+                    Measure::Accuracy => -candidate.accuracy?,
+                    Measure::Loss => candidate.loss?,
+                };
+                Some((cost, candidate.step))
+            })
             .collect();
         measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
         measured
@@ -159,6 +159,11 @@ impl CheckpointPolicy {
             .map(|(_, step)| step)
             .collect()
     }
+}
+
+/// Whether a multiple of `every` lies after `before`, up to `step`.
+fn has_reached(every: Option<u64>, before: u64, step: u64) -> bool {
+    every.is_some_and(|every| step / every.max(1) > before / every.max(1))
 }
 
 #[cfg(test)]

@@ -47,16 +47,15 @@ pub fn listed(header: &[u8]) -> Result<Vec<Listed>, BadHeader> {
         #[serde(default)]
         data_offsets: (u64, u64),
     }
-    let bad = |what: String| BadHeader(what);
     let entries: BTreeMap<String, Entry> =
-        serde_json::from_slice(header).map_err(|error| bad(error.to_string()))?;
+        serde_json::from_slice(header).map_err(|error| BadHeader(error.to_string()))?;
     let mut out: Vec<(u64, u64, Listed)> = Vec::new();
     for (name, entry) in entries {
         if name == "__metadata__" {
             continue;
         }
         if entry.dtype != "F32" {
-            return Err(bad(format!("{name} is of type {}", entry.dtype)));
+            return Err(BadHeader(format!("{name} is of type {}", entry.dtype)));
         }
         let (from, to) = entry.data_offsets;
         let shape = entry.shape;
@@ -70,7 +69,7 @@ pub fn listed(header: &[u8]) -> Result<Vec<Listed>, BadHeader> {
         let bytes = sides.copied().try_fold(FLOAT_BYTES, u64::checked_mul);
         let end = bytes.and_then(|bytes| at.checked_add(bytes));
         if *from != at || Some(*to) != end {
-            return Err(bad(format!("{} lies elsewhere", tensor.name)));
+            return Err(BadHeader(format!("{} lies elsewhere", tensor.name)));
         }
         at = *to;
     }

@@ -101,13 +101,17 @@ impl Interval {
         (p10, p50, p90): (OffsetDateTime, OffsetDateTime, OffsetDateTime),
         now: OffsetDateTime,
     ) -> Self {
-        let left_s = |at: OffsetDateTime| (at - now).as_seconds_f64().max(0.0) + Self::OFFSET_S;
         Self {
             p10,
             p50,
             p90,
-            unsure: left_s(p90) > left_s(p10) * Self::WIDEST,
+            unsure: Self::left_s(p90, now) > Self::left_s(p10, now) * Self::WIDEST,
         }
+    }
+
+    /// Returns the time until `at`, in seconds, at least `OFFSET_S`.
+    fn left_s(at: OffsetDateTime, now: OffsetDateTime) -> f64 {
+        (at - now).as_seconds_f64().max(0.0) + Self::OFFSET_S
     }
 
     /// Returns the interval with `unsure` as of `now`. An interval never becomes sure again.
@@ -136,26 +140,29 @@ impl Forecast {
 #[cfg(test)]
 mod tests {
     use super::Interval;
-    use time::Duration;
     use time::macros::datetime;
+    use time::{Duration, OffsetDateTime};
+
+    const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
+
+    fn at(s: i64) -> OffsetDateTime {
+        NOW + Duration::seconds(s)
+    }
+
+    fn is_unsure(p10_s: i64, p90_s: i64) -> bool {
+        Interval::of((at(p10_s), at(p90_s), at(p90_s)), NOW).unsure
+    }
 
     #[test]
     fn interval_beyond_a_factor_of_ten_is_unsure() {
-        let now = datetime!(2026-01-01 0:00 UTC);
-        let unsure = |p10_s: i64, p90_s: i64| {
-            let at = |s: i64| now + Duration::seconds(s);
-            Interval::of((at(p10_s), at(p90_s), at(p90_s)), now).unsure
-        };
-        assert!(!unsure(0, 45) && unsure(0, 46));
-        assert!(!unsure(60, 600) && unsure(60, 700));
-        assert!(unsure(-10, 46), "what is past is now");
+        assert!(!is_unsure(0, 45) && is_unsure(0, 46));
+        assert!(!is_unsure(60, 600) && is_unsure(60, 700));
+        assert!(is_unsure(-10, 46), "what is past is now");
     }
 
     #[test]
     fn interval_becomes_unsure_near_its_lower_end() {
-        let now = datetime!(2026-01-01 0:00 UTC);
-        let at = |s: i64| now + Duration::seconds(s);
-        let made = Interval::of((at(60), at(200), at(500)), now);
+        let made = Interval::of((at(60), at(200), at(500)), NOW);
         assert!(!made.unsure);
         assert!(made.seen_at(at(50)).unsure);
     }

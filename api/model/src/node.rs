@@ -311,20 +311,21 @@ mod tests {
         }
     }
 
+    fn first_gpu(node: &Node) -> (String, u64) {
+        let gpu = node.gpus().remove(0);
+        (gpu.model, gpu.memory_bytes)
+    }
+
     #[test]
     fn labels_count_without_gpu_data_of_the_executor() {
         let labelled = Labelled {
             model: "H100-MIG-1g.10gb".to_owned(),
             memory_bytes: 10 << 30,
         };
-        let of = |node: &Node| {
-            let gpu = node.gpus().remove(0);
-            (gpu.model, gpu.memory_bytes)
-        };
         let counted = "nvidia.com/mig-1g.10gb".to_owned();
-        assert_eq!(of(&node(0, None)), (counted.clone(), 0));
+        assert_eq!(first_gpu(&node(0, None)), (counted.clone(), 0));
         let named = (labelled.model.clone(), labelled.memory_bytes);
-        assert_eq!(of(&node(0, Some(labelled.clone()))), named);
-        assert_eq!(of(&node(7, Some(labelled))), (counted, 7));
+        assert_eq!(first_gpu(&node(0, Some(labelled.clone()))), named);
+        assert_eq!(first_gpu(&node(7, Some(labelled))), (counted, 7));
     }
 }

@@ -134,13 +134,15 @@ const FRESH_MS: i64 = 20_000;
 #[must_use]
 pub fn of_median(paces: &[Pace]) -> Vec<Option<f64>> {
     let newest_ms = paces.iter().map(|pace| pace.heard_ms).max().unwrap_or(0);
-    let rate = |pace: &Pace| {
-        let is_fresh = newest_ms.saturating_sub(pace.heard_ms) < FRESH_MS;
-        pace.own_ms
-            .filter(|_| is_fresh)
-            .map(|own_ms| 1_000.0 / own_ms)
-    };
-    let rates: Vec<Option<f64>> = paces.iter().map(rate).collect();
+    let rates: Vec<Option<f64>> = paces
+        .iter()
+        .map(|pace| {
+            let is_fresh = newest_ms.saturating_sub(pace.heard_ms) < FRESH_MS;
+            pace.own_ms
+                .filter(|_| is_fresh)
+                .map(|own_ms| 1_000.0 / own_ms)
+        })
+        .collect();
     let told: Vec<f64> = rates.iter().copied().flatten().collect();
     if told.len() < 2 {
         return vec![None; paces.len()];
@@ -186,12 +188,15 @@ mod tests {
         assert_eq!(still.reports, 3);
     }
 
-    #[test]
-    fn rates_are_relative_to_the_median_of_fresh_ranks() {
-        let pace = |own_ms: Option<f64>, heard_ms: i64| Pace {
+    fn pace(own_ms: Option<f64>, heard_ms: i64) -> Pace {
+        Pace {
             heard_ms,
             ..Pace::after(None, &report(1, own_ms), 0)
-        };
+        }
+    }
+
+    #[test]
+    fn rates_are_relative_to_the_median_of_fresh_ranks() {
         let (now_ms, long_ago_ms) = (100_000, 70_000);
         let paces = [
             pace(Some(10.0), now_ms),

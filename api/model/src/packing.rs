@@ -208,8 +208,11 @@ impl Measured {
                 self.meet(job, since_ms);
             }
         }
-        let there = |pair: &&mut Together| company.is_some_and(|one| one.job == pair.job);
-        if let Some(pair) = self.together.iter_mut().find(there) {
+        let pair = self
+            .together
+            .iter_mut()
+            .find(|pair| company.is_some_and(|one| one.job == pair.job));
+        if let Some(pair) = pair {
             pair.last_ms = now_ms;
         }
     }
@@ -231,9 +234,8 @@ impl Measured {
     /// unknown.
     #[must_use]
     pub fn part_beside(&self, job: JobId) -> Option<f64> {
-        let known = |rate: Rate| (rate.samples > 0).then_some(rate.steps_per_s);
-        let alone = known(self.alone).filter(|rate| *rate > 0.0)?;
-        Some(known(self.beside(job)?.rate)? / alone)
+        let alone = self.alone.known().filter(|rate| *rate > 0.0)?;
+        Some(self.beside(job)?.rate.known()? / alone)
     }
 
     /// Returns the measurements beside this job.
@@ -253,6 +255,11 @@ impl Measured {
 }
 
 impl Rate {
+    /// Returns the steps per second; `None` without samples.
+    fn known(self) -> Option<f64> {
+        (self.samples > 0).then_some(self.steps_per_s)
+    }
+
     fn take(&mut self, steps_per_s: f64) {
         self.samples = self.samples.saturating_add(1);
         let weight = 1.0 / f64::from(self.samples.min(WINDOW));

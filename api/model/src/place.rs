@@ -125,8 +125,9 @@ impl FromStr for Place {
 
 /// Whether a part of an address needs no encoding and is not made of dots only.
 fn is_plain(part: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    part.bytes().all(plain) && part.bytes().any(|byte| byte != b'.')
+    part.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && part.bytes().any(|byte| byte != b'.')
 }
 
 impl fmt::Display for BucketAddress {
@@ -166,9 +167,12 @@ impl From<Place> for String {
 mod tests {
     use super::*;
 
+    fn folder(path: &str) -> Result<Place, PlaceError> {
+        Ok(Place::Folder(path.into()))
+    }
+
     #[test]
     fn place_is_parsed_as_folder_or_bucket() {
-        let folder = |path: &str| Ok(Place::Folder(path.into()));
         assert_eq!("/srv/checkpoints".parse(), folder("/srv/checkpoints"));
         assert_eq!("checkpoints".parse(), folder("checkpoints"));
         assert_eq!("file:///srv/x".parse(), folder("/srv/x"));
@@ -188,9 +192,12 @@ mod tests {
         }
     }
 
+    fn refused(text: &str) -> PlaceError {
+        text.parse::<Place>().expect_err(text)
+    }
+
     #[test]
     fn invalid_place_is_refused_with_a_reason() {
-        let refused = |text: &str| text.parse::<Place>().expect_err(text);
         assert_eq!(refused(""), PlaceError::Empty);
         assert_eq!(
             refused("http://host/x"),

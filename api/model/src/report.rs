@@ -81,10 +81,6 @@ fn clean(value: &mut Value) {
 }
 
 fn fit(path: &str, value: &Value) -> Result<(), UnfitReport> {
-    let below = |name: &str| match path {
-        "" => name.to_owned(),
-        _ => format!("{path}.{name}"),
-    };
     match value {
         Value::Number(number) => {
             let most = match path.rsplit('.').next() {
@@ -104,17 +100,25 @@ fn fit(path: &str, value: &Value) -> Result<(), UnfitReport> {
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                fit(&below(&index.to_string()), item)?;
+                fit(&below(path, &index.to_string()), item)?;
             }
         }
         Value::Object(fields) => {
             for (name, field) in fields {
-                fit(&below(name), field)?;
+                fit(&below(path, name), field)?;
             }
         }
         Value::String(_) | Value::Null | Value::Bool(_) => {}
     }
     Ok(())
+}
+
+/// Returns the path of a field or an item below `path`.
+fn below(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    }
 }
 
 #[cfg(test)]
@@ -148,19 +152,22 @@ mod tests {
         }
     }
 
+    /// Reads progress whose sample has the `changed` fields.
+    fn read_sample(changed: &Value) -> Result<TaskReport, UnfitReport> {
+        let mut sample = json!({
+            "step": 1, "epoch": 1.0, "loss": 1.0, "accuracy": 0.5, "examples_per_s": 1.0, "steps_per_s": 1.0, "compute_ms": 1.0,
+            "exchange_ms": 1.0, "data_ms": 1.0, "workers": 1, "ps_shards": 1,
+        });
+        for (name, value) in changed.as_object().expect("fields") {
+            sample[name] = value.clone();
+        }
+        TaskReport::read(&json!({ "kind": "progress", "sample": sample }).to_string())
+    }
+
     #[test]
     fn rate_derived_from_a_sample_is_bounded() {
-        let read = |changed: Value| {
-            let mut sample = json!({
-                "step": 1, "epoch": 1.0, "loss": 1.0, "accuracy": 0.5, "examples_per_s": 1.0, "steps_per_s": 1.0, "compute_ms": 1.0,
-                "exchange_ms": 1.0, "data_ms": 1.0, "workers": 1, "ps_shards": 1,
-            });
-            for (name, value) in changed.as_object().expect("fields") {
-                sample[name] = value.clone();
-            }
-            TaskReport::read(&json!({ "kind": "progress", "sample": sample }).to_string())
-        };
-        assert!(read(json!({ "workers": i32::MAX, "steps_per_s": 1e10, "gain": 1e-19 })).is_ok());
+        let right = json!({ "workers": i32::MAX, "steps_per_s": 1e10, "gain": 1e-19 });
+        assert!(read_sample(&right).is_ok());
         for (changed, field) in [
             (json!({ "workers": 1_u64 << 31 }), "sample.workers"),
             (json!({ "ps_shards": u32::MAX }), "sample.ps_shards"),
@@ -173,7 +180,7 @@ mod tests {
                 "sample.steps_per_s / sample.gain",
             ),
         ] {
-            match read(changed.clone()) {
+            match read_sample(&changed) {
                 Err(UnfitReport::Number { field: named, .. }) => assert_eq!(named, field),
                 other => panic!("{changed}: {other:?}"),
             }

@@ -414,24 +414,22 @@ impl fmt::Display for Short {
                 needed_bytes,
                 largest_node_bytes,
             } => {
-                let gib = |bytes: &u64| *bytes as f64 / f64::from(1 << 30);
                 write!(
                     f,
                     "each worker asks for {:.1} GiB of memory (resources.worker.memory_bytes); the largest node has {:.1}",
-                    gib(needed_bytes),
-                    gib(largest_node_bytes)
+                    gib(*needed_bytes),
+                    gib(*largest_node_bytes)
                 )
             }
             Self::Cpu {
                 needed_milli,
                 largest_node_milli,
             } => {
-                let cores = |milli: &u64| *milli as f64 / 1e3;
                 write!(
                     f,
                     "each worker asks for {:.1} cores (resources.worker.cpu_milli); the largest node has {:.1}",
-                    cores(needed_milli),
-                    cores(largest_node_milli)
+                    cores(*needed_milli),
+                    cores(*largest_node_milli)
                 )
             }
         }
@@ -491,6 +489,14 @@ fn is_none(gpus: &u32) -> bool {
     *gpus == 0
 }
 
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+fn cores(milli: u64) -> f64 {
+    milli as f64 / 1e3
+}
+
 fn gpus(count: u32) -> String {
     plural(count as usize, "GPU", "GPUs")
 }
@@ -523,19 +529,23 @@ fn utc_to_the_second(unix_ms: i64) -> String {
 mod tests {
     use super::{Change, Refused, Wait, Waiting};
 
+    fn waits_beside(needed_gpus: u32, (free_gpus, kept_gpus): (u32, u32), jobs: usize) -> String {
+        let held_by = vec![crate::id::JobId(uuid::Uuid::nil()); jobs];
+        let why = Wait::WaitingForGpus {
+            needed_gpus,
+            free_gpus,
+            kept_gpus,
+            held_by,
+        };
+        why.to_string()
+    }
+
+    fn waits(needed_gpus: u32, free_gpus: u32, jobs: usize) -> String {
+        waits_beside(needed_gpus, (free_gpus, 0), jobs)
+    }
+
     #[test]
     fn counts_of_one_are_singular() {
-        let waits_beside = |needed_gpus, (free_gpus, kept_gpus), jobs: usize| {
-            let held_by = vec![crate::id::JobId(uuid::Uuid::nil()); jobs];
-            let why = Wait::WaitingForGpus {
-                needed_gpus,
-                free_gpus,
-                kept_gpus,
-                held_by,
-            };
-            why.to_string()
-        };
-        let waits = |needed, free, jobs| waits_beside(needed, (free, 0), jobs);
         assert_eq!(
             waits_beside(1, (4, 4), 1),
             "needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; blocked by 1 job"
@@ -558,70 +568,81 @@ mod tests {
         assert!(!why.is_for_good());
     }
 
-    #[test]
-    fn remedy_for_a_job_without_pod_nodes_is_not_waiting() {
-        let waiting = |pods| Waiting {
-            why: Wait::NoMatchingNodes {
-                needed_gpus_per_worker: 1,
-                largest_node_gpus: 0,
-                parts: false,
-                pods,
-            },
+    fn no_matching_nodes(needed_gpus_per_worker: u32, parts: bool, pods: bool) -> Wait {
+        Wait::NoMatchingNodes {
+            needed_gpus_per_worker,
+            largest_node_gpus: needed_gpus_per_worker - 1,
+            parts,
+            pods,
+        }
+    }
+
+    fn waiting(pods: bool) -> Waiting {
+        Waiting {
+            why: no_matching_nodes(1, false, pods),
             smallest_change: None,
             position: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn remedy_for_a_job_without_pod_nodes_is_not_waiting() {
         let said = waiting(true).remedy().expect("no time brings them");
         assert!(said.contains("add a node whose tasks are pods"), "{said}");
         assert_eq!(waiting(false).remedy(), None);
     }
 
-    #[test]
-    fn back_off_text_names_node_count_and_time() {
-        let why = |refused| Wait::BackingOff {
+    fn backing_off(refused: Option<Refused>) -> Wait {
+        Wait::BackingOff {
             until_unix_ms: 1_764_000_061_500,
             refused,
-        };
-        let said = why(None).to_string();
+        }
+    }
+
+    fn refused(times: u32) -> Option<Refused> {
+        Some(Refused {
+            node: "gpu-3".to_owned(),
+            message: "OutOfcpu".to_owned(),
+            times,
+        })
+    }
+
+    #[test]
+    fn back_off_text_names_node_count_and_time() {
+        let said = backing_off(None).to_string();
         assert_eq!(said, "failed, and is tried again after a pause");
         // Older releases wrote it so, and it is still read.
         let before = r#"{"reason":"backing_off","until_unix_ms":1764000061500}"#;
-        assert_eq!(serde_json::to_string(&why(None)).expect("JSON"), before);
-        let read: Wait = serde_json::from_str(before).expect("a reason");
-        assert_eq!(read, why(None));
-        let by = |times| {
-            why(Some(Refused {
-                node: "gpu-3".to_owned(),
-                message: "OutOfcpu".to_owned(),
-                times,
-            }))
-        };
         assert_eq!(
-            by(1).to_string(),
+            serde_json::to_string(&backing_off(None)).expect("JSON"),
+            before
+        );
+        let read: Wait = serde_json::from_str(before).expect("a reason");
+        assert_eq!(read, backing_off(None));
+        assert_eq!(
+            backing_off(refused(1)).to_string(),
             "a node refused it (gpu-3: OutOfcpu); it is tried again at 16:01:01 UTC"
         );
         assert_eq!(
-            by(3).to_string(),
+            backing_off(refused(3)).to_string(),
             "a node refused it (gpu-3: OutOfcpu), as nodes did 3 times in a row; it is tried again at 16:01:01 UTC"
         );
     }
 
     #[test]
     fn reason_mentions_gpu_parts_where_they_matter() {
-        let why = |parts| Wait::NoMatchingNodes {
-            needed_gpus_per_worker: 2,
-            largest_node_gpus: 1,
-            parts,
-            pods: false,
-        };
         let plain = "each worker needs 2 GPUs on one node; the largest node has 1";
-        assert_eq!(why(false).to_string(), plain);
-        let said = why(true).to_string();
+        assert_eq!(no_matching_nodes(2, false, false).to_string(), plain);
+        let said = no_matching_nodes(2, true, false).to_string();
         assert!(said.starts_with(plain) && said.contains("MIG"), "{said}");
         // Older releases wrote it so; it is still written where `parts` does not matter.
         let before =
             r#"{"reason":"no_matching_nodes","needed_gpus_per_worker":2,"largest_node_gpus":1}"#;
-        assert_eq!(serde_json::to_string(&why(false)).expect("JSON"), before);
+        assert_eq!(
+            serde_json::to_string(&no_matching_nodes(2, false, false)).expect("JSON"),
+            before
+        );
         let read: Wait = serde_json::from_str(before).expect("a reason");
-        assert_eq!(read, why(false));
+        assert_eq!(read, no_matching_nodes(2, false, false));
     }
 }

@@ -1,7 +1,7 @@
 //! The job document: examples are valid, unknown fields are refused, and every broken rule is
 //! named.
 
-use muster_model::spec::{FieldError, JobSpec};
+use muster_model::spec::JobSpec;
 use std::path::Path;
 
 #[test]
@@ -208,28 +208,33 @@ fn broken_rule_names_field_value_and_expectation() {
         let spec: JobSpec =
             serde_json::from_value(merged(wrong)).unwrap_or_else(|e| panic!("{wrong}: {e}"));
         let errors = spec.validate().expect_err(wrong);
-        let named = |error: &FieldError| {
+        let is_named = errors.iter().any(|error| {
             error.field == field && error.value == value && !error.expected.is_empty()
-        };
-        assert!(errors.iter().any(named), "{wrong}: {errors:?}");
+        });
+        assert!(is_named, "{wrong}: {errors:?}");
         assert_eq!(errors.len(), 1, "{wrong} breaks one rule only: {errors:?}");
     }
 }
 
+fn layers(list: &str) -> String {
+    format!("engine: {{ model: {{ kind: layers, layers: {list} }} }}")
+}
+
+fn text_at(path: &str) -> String {
+    format!(
+        "engine: {{ dataset: {{ kind: text, path: {path}, length: 4, train_examples: 999, test_examples: 1 }}, model: {{ kind: lstm, width: 4, hidden: [4] }} }}"
+    )
+}
+
+fn images(rest: &str) -> String {
+    format!(
+        "engine: {{ dataset: {{ kind: images, path: a, height: 8, width: 6, classes: 3, train_examples: 999, test_examples: 1, {rest} }} }}"
+    )
+}
+
 #[test]
 fn untrainable_network_is_refused_with_expectation() {
-    let layers = |list: &str| format!("engine: {{ model: {{ kind: layers, layers: {list} }} }}");
     let text = "dataset: { kind: text, path: a, length: 4, train_examples: 999, test_examples: 1 }";
-    let path = |path: &str| {
-        format!(
-            "engine: {{ dataset: {{ kind: text, path: {path}, length: 4, train_examples: 999, test_examples: 1 }}, model: {{ kind: lstm, width: 4, hidden: [4] }} }}"
-        )
-    };
-    let images = |rest: &str| {
-        format!(
-            "engine: {{ dataset: {{ kind: images, path: a, height: 8, width: 6, classes: 3, train_examples: 999, test_examples: 1, {rest} }} }}"
-        )
-    };
     for (wrong, field, expected) in [
         (
             "engine: { model: { kind: cnn, channels: [2, 2, 2, 2, 2], dense: [] } }".to_owned(),
@@ -293,17 +298,17 @@ fn untrainable_network_is_refused_with_expectation() {
             "at most 2147483648 parameters",
         ),
         (
-            path("../secret"),
+            text_at("../secret"),
             "engine.dataset.path",
             "below the data-set root",
         ),
         (
-            path("/etc/passwd"),
+            text_at("/etc/passwd"),
             "engine.dataset.path",
             "below the data-set root",
         ),
         (
-            path("a/./b"),
+            text_at("a/./b"),
             "engine.dataset.path",
             "below the data-set root",
         ),
@@ -402,8 +407,10 @@ fn untrainable_network_is_refused_with_expectation() {
         let spec: JobSpec =
             serde_json::from_value(merged(&wrong)).unwrap_or_else(|e| panic!("{wrong}: {e}"));
         let errors = spec.validate().expect_err(&wrong);
-        let not_later = |error: &&FieldError| !error.expected.contains("not yet supported");
-        let errors: Vec<_> = errors.iter().filter(not_later).collect();
+        let errors: Vec<_> = errors
+            .iter()
+            .filter(|error| !error.expected.contains("not yet supported"))
+            .collect();
         assert!(
             errors.len() == 1 && errors[0].field == field && errors[0].expected.contains(expected),
             "{wrong}: {errors:?}"
@@ -528,8 +535,10 @@ fn exchange_options_that_conflict_are_named() {
         let spec: JobSpec =
             serde_json::from_value(merged(wrong)).unwrap_or_else(|e| panic!("{wrong}: {e}"));
         let errors = spec.validate().expect_err(wrong);
-        let not_later = |error: &&FieldError| !error.expected.contains("not yet supported");
-        let named: Vec<_> = errors.iter().filter(not_later).collect();
+        let named: Vec<_> = errors
+            .iter()
+            .filter(|error| !error.expected.contains("not yet supported"))
+            .collect();
         assert!(
             named.len() == 1 && named[0].field == field && named[0].value == value,
             "{wrong}: {errors:?}"
@@ -544,9 +553,12 @@ fn nccl_accepts_accumulate_and_clip_norm() {
     assert_eq!(spec.validate(), Ok(()));
 }
 
+fn read(change: &str) -> JobSpec {
+    serde_json::from_value(merged(change)).expect("a document")
+}
+
 #[test]
 fn all_reduce_job_has_no_shards_by_default() {
-    let read = |change| -> JobSpec { serde_json::from_value(merged(change)).expect("a document") };
     let servers = read("priority: 0");
     assert_eq!((servers.ps_shards().min, servers.ps_shards().max), (1, 1));
     let peers = read("exchange: { topology: all_reduce }");

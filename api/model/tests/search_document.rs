@@ -86,15 +86,17 @@ fn value_of_a_finite_domain_has_a_part_of_the_line() {
     assert!(!steps.contains(0.5));
 }
 
+/// Returns the mistake of a float with these fields.
+fn mistake_of(fields: &Value) -> String {
+    let mut parameter = json!({"name": "p", "type": "float"});
+    for (key, value) in fields.as_object().expect("fields") {
+        parameter[key] = value.clone();
+    }
+    mistake(document(json!([parameter])))
+}
+
 #[test]
 fn bad_range_is_named() {
-    let one = |fields: Value| {
-        let mut parameter = json!({"name": "p", "type": "float"});
-        for (key, value) in fields.as_object().expect("fields") {
-            parameter[key] = value.clone();
-        }
-        mistake(document(json!([parameter])))
-    };
     let cases = [
         (
             json!({"low": 2.0, "high": 1.0}),
@@ -163,7 +165,7 @@ fn bad_range_is_named() {
     ];
     for (fields, expected) in cases {
         let expected = expected.replace("HIGH", &1.7e308.to_string());
-        assert_eq!(one(fields), expected);
+        assert_eq!(mistake_of(&fields), expected);
     }
 }
 
@@ -190,25 +192,34 @@ fn bad_name_or_condition_is_named() {
     );
 }
 
+fn grid(parameters: Value) -> Value {
+    with(document(parameters), "searcher", json!({"kind": "grid"}))
+}
+
+fn axis(name: &str) -> Value {
+    json!({"name": name, "type": "int", "low": 1, "high": 1000})
+}
+
 #[test]
 fn grid_must_be_finite_and_small() {
-    let grid = |parameters: Value| with(document(parameters), "searcher", json!({"kind": "grid"}));
     assert_eq!(
         mistake(grid(
             json!([{"name": "a", "type": "float", "low": 0, "high": 1}])
         )),
         "parameters[0].step is missing; expected a step, because a grid needs finitely many values of each parameter (or another searcher)"
     );
-    let axis = |name: &str| json!({"name": name, "type": "int", "low": 1, "high": 1000});
     assert_eq!(
         mistake(grid(json!([axis("a"), axis("b"), axis("c")]))),
         "searcher is a grid of 1000000000 points; expected a grid of at most 1000000 points: larger steps, fewer parameters, or another searcher"
     );
 }
 
+fn with_constraints(texts: Value) -> Value {
+    with(document(rate()), "constraints", texts)
+}
+
 #[test]
 fn bad_constraint_is_named() {
-    let text = |text: &str| mistake(with(document(rate()), "constraints", json!([text])));
     for (given, expected) in [
         ("rate", "<=, >=, < or > before \"\""),
         (
@@ -221,20 +232,24 @@ fn bad_constraint_is_named() {
         ("rate < 1e999", "a number, not \"1e999\""),
     ] {
         assert_eq!(
-            text(given),
+            mistake(with_constraints(json!([given]))),
             format!("constraints[0] is {given:?}; expected {expected}")
         );
     }
     let deep = format!("{}rate{} < 1", "(".repeat(50), ")".repeat(50));
-    assert!(text(&deep).ends_with("at most 32 nested brackets and signs"));
+    assert!(
+        mistake(with_constraints(json!([&deep]))).ends_with("at most 32 nested brackets and signs")
+    );
+}
+
+fn sum(terms: usize) -> String {
+    format!("rate{} < 1000", "+1".repeat(terms))
 }
 
 /// Searches are stored as JSON, whose parsers limit nesting. Each constraint is evaluated for each
 /// candidate.
 #[test]
 fn long_constraint_is_flat_and_longer_ones_are_refused() {
-    let sum = |terms: usize| format!("rate{} < 1000", "+1".repeat(terms));
-    let with_constraints = |texts: Value| with(document(rate()), "constraints", texts);
     let space = read(with_constraints(json!([sum(490)]))).space();
     let space = space.expect("valid");
     let saved = serde_json::to_string(&space).expect("serialisable");
@@ -269,29 +284,30 @@ fn constraint_applies_only_with_its_parameters() {
     assert!(space.allows(&[Some(0.0), Some(100.0), None]));
 }
 
+fn mistake_of_stopper(stopper: Value) -> String {
+    mistake(with(
+        with(document(rate()), "stopper", stopper),
+        "budget",
+        json!({"max": 10}),
+    ))
+}
+
 #[test]
 fn searcher_or_stopper_names_its_requirements() {
-    let stopper = |stopper: Value| {
-        mistake(with(
-            with(document(rate()), "stopper", stopper),
-            "budget",
-            json!({"max": 10}),
-        ))
-    };
     assert_eq!(
-        stopper(json!({"kind": "asha", "min": 11})),
+        mistake_of_stopper(json!({"kind": "asha", "min": 11})),
         "stopper.min is 11; expected 1 to 10"
     );
     assert_eq!(
-        stopper(json!({"kind": "asha", "eta": 1})),
+        mistake_of_stopper(json!({"kind": "asha", "eta": 1})),
         "stopper.eta is 1; expected 2 to 16"
     );
     assert_eq!(
-        stopper(json!({"kind": "hyper_drive"})),
+        mistake_of_stopper(json!({"kind": "hyper_drive"})),
         "objectives[0].target is missing; expected the value to reach, because hyper_drive asks how likely it is reached"
     );
     assert_eq!(
-        stopper(json!({"kind": "pbt", "population": 4, "interval": 2})),
+        mistake_of_stopper(json!({"kind": "pbt", "population": 4, "interval": 2})),
         "searcher is one that learns; expected random or sobol: with pbt it only draws the first population"
     );
     let two = json!([{"metric": "a", "goal": "minimize"}, {"metric": "b", "goal": "minimize"}]);

@@ -135,31 +135,33 @@ fn parameters_of_one_trial_cannot_share_a_field() {
     assert!(text.contains("[00] is not there"), "{text}");
 }
 
+/// Document whose parameters `shallow` and `deep` belong to branches; `deep` to that of this kind.
+fn two_branches(deep: &str) -> Value {
+    let mut document = example();
+    let parameters = &mut document["search"]["parameters"];
+    parameters[0] = json!({"name": "kind", "field": "engine.optimizer", "type": "categorical",
+        "choices": [{"kind": "sgd", "learning_rate": 0.1}, {"kind": "adam", "learning_rate": 0.1}]});
+    parameters[1] = json!({"name": "depth", "field": "priority", "type": "categorical", "choices": [1, 2],
+        "when": {"parameter": "kind", "is": [{"kind": "sgd", "learning_rate": 0.1}]}});
+    parameters[2] = json!({"name": "shallow", "field": "engine.model.hidden", "type": "categorical",
+        "choices": [[64], [128]], "when": {"parameter": "depth", "is": [1]}});
+    parameters[3] = json!({"name": "deep", "field": "engine.model.hidden[0]", "type": "int", "low": 8, "high": 16,
+        "when": {"parameter": "kind", "is": [{"kind": deep, "learning_rate": 0.1}]}});
+    document["job"]["engine"]["model"]["hidden"] = json!([32, 32]);
+    document["job"]["engine"]["batch"] = json!(32);
+    document["job"]["engine"]
+        .as_object_mut()
+        .expect("fields")
+        .remove("optimizer");
+    document
+}
+
 /// Both widths are written to one field, and no trial has both.
 #[test]
 fn parameters_of_exclusive_branches_may_share_a_field() {
-    let branches = |deep: &str| {
-        let mut document = example();
-        let parameters = &mut document["search"]["parameters"];
-        parameters[0] = json!({"name": "kind", "field": "engine.optimizer", "type": "categorical",
-            "choices": [{"kind": "sgd", "learning_rate": 0.1}, {"kind": "adam", "learning_rate": 0.1}]});
-        parameters[1] = json!({"name": "depth", "field": "priority", "type": "categorical", "choices": [1, 2],
-            "when": {"parameter": "kind", "is": [{"kind": "sgd", "learning_rate": 0.1}]}});
-        parameters[2] = json!({"name": "shallow", "field": "engine.model.hidden", "type": "categorical",
-            "choices": [[64], [128]], "when": {"parameter": "depth", "is": [1]}});
-        parameters[3] = json!({"name": "deep", "field": "engine.model.hidden[0]", "type": "int", "low": 8, "high": 16,
-            "when": {"parameter": "kind", "is": [{"kind": deep, "learning_rate": 0.1}]}});
-        document["job"]["engine"]["model"]["hidden"] = json!([32, 32]);
-        document["job"]["engine"]["batch"] = json!(32);
-        document["job"]["engine"]
-            .as_object_mut()
-            .expect("fields")
-            .remove("optimizer");
-        document
-    };
-    let study: StudySpec = serde_json::from_value(branches("adam")).expect("a document");
+    let study: StudySpec = serde_json::from_value(two_branches("adam")).expect("a document");
     study.validate().expect("valid");
-    assert!(mistake(branches("sgd")).starts_with("search.parameters[3].field is "));
+    assert!(mistake(two_branches("sgd")).starts_with("search.parameters[3].field is "));
 }
 
 /// A study whose trials run a program with its budget in a variable.

@@ -307,18 +307,18 @@ impl ObjectBucket {
     /// [`ObjectsError::Request`].
     pub async fn list(&self, folder: &str) -> Result<Vec<String>, ObjectsError> {
         let path = self.path(folder);
-        let name = |meta: object_store::ObjectMeta| {
-            let parts = meta.location.prefix_match(&path)?;
-            let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-            Some(parts.join("/"))
-        };
         let found: Vec<_> = self
             .objects
             .list(Some(&path))
             .try_collect()
             .await
             .map_err(self.failed("list", folder))?;
-        Ok(found.into_iter().filter_map(name).collect())
+        let names = found.iter().filter_map(|meta| {
+            let parts = meta.location.prefix_match(&path)?;
+            let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+            Some(parts.join("/"))
+        });
+        Ok(names.collect())
     }
 
     /// Removes objects. Missing objects are not an error.

@@ -422,22 +422,24 @@ impl Reserved {
     /// # Errors
     /// If it cannot be written.
     pub fn put(self, folder: &FolderHandle, content: &[u8]) -> io::Result<()> {
-        let put = || {
-            if content.len() > self.bytes {
-                return Err(io::Error::from(io::ErrorKind::FileTooLarge));
-            }
-            let there = folder.metadata(&self.temporary)?;
-            let own = self.file.metadata()?;
-            if (there.dev(), there.ino()) != (own.dev(), own.ino()) {
-                return Err(io::Error::from(io::ErrorKind::NotFound));
-            }
-            self.file.write_all_at(content, 0)?;
-            self.file.set_len(content.len() as u64)?;
-            self.file.sync_all()?;
-            folder.rename(&self.temporary, &self.name)?;
-            folder.sync()
-        };
-        put().or_else(|_| folder.replace(&self.name, content, true))
+        self.put_reserved(folder, content)
+            .or_else(|_| folder.replace(&self.name, content, true))
+    }
+
+    fn put_reserved(&self, folder: &FolderHandle, content: &[u8]) -> io::Result<()> {
+        if content.len() > self.bytes {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        let there = folder.metadata(&self.temporary)?;
+        let own = self.file.metadata()?;
+        if (there.dev(), there.ino()) != (own.dev(), own.ino()) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        self.file.write_all_at(content, 0)?;
+        self.file.set_len(content.len() as u64)?;
+        self.file.sync_all()?;
+        folder.rename(&self.temporary, &self.name)?;
+        folder.sync()
     }
 }
 

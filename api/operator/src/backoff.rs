@@ -46,8 +46,7 @@ mod tests {
     #[test]
     fn pauses_double_to_a_minute_and_reset_after_success() {
         let backoff = Backoff::default();
-        let seconds = || backoff.failed("a").as_secs();
-        let pauses: Vec<u64> = (0..9).map(|_| seconds()).collect();
+        let pauses: Vec<u64> = (0..9).map(|_| backoff.failed("a").as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
         assert_eq!(backoff.failed("b").as_secs(), 1);
         backoff.succeeded("a");

@@ -56,9 +56,8 @@ impl LastStatusWrite {
     /// have changed the object between the reconciled version and the written one; the watch
     /// delivers such versions before the write.
     fn hides(&self, seen: &Option<String>) -> bool {
-        let number = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();
-        let newest = self.versions.last().and_then(number);
-        let is_before = number(seen)
+        let newest = self.versions.last().and_then(version_number);
+        let is_before = version_number(seen)
             .zip(newest)
             .is_some_and(|(seen, newest)| seen < newest);
         is_before || self.versions.contains(seen)
@@ -79,6 +78,10 @@ impl LastStatusWrite {
         versions.drain(..surplus);
         Self { versions, status }
     }
+}
+
+fn version_number(version: &Option<String>) -> Option<u64> {
+    version.as_ref()?.parse().ok()
 }
 
 /// Result of a change of an object's metadata.
@@ -337,11 +340,14 @@ fn foreign(there: &Value, wanted: &Value) -> Option<Map<String, Value>> {
 mod tests {
     use super::*;
 
+    fn version(text: impl ToString) -> Option<String> {
+        Some(text.to_string())
+    }
+
     /// Two phases may be shown for one version of an object. The watch then delivers the result of
     /// the first write, followed by the second.
     #[test]
     fn watched_own_writes_do_not_hide_later_writes() {
-        let version = |number: usize| Some(number.to_string());
         let first = LastStatusWrite::next(None, version(1), version(2), json!("first"));
         let second = LastStatusWrite::next(Some(&first), version(1), version(3), json!("second"));
         for own in 1..=3 {
@@ -375,7 +381,6 @@ mod tests {
 
     #[test]
     fn foreign_change_before_own_write_does_not_undo_it() {
-        let version = |text: &str| Some(text.to_owned());
         let write = LastStatusWrite::next(None, version("9"), version("11"), json!("own"));
         assert!(write.hides(&version("10")), "as numbers: 10 is before 11");
         assert!(!write.hides(&version("12")));

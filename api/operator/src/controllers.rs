@@ -58,14 +58,17 @@ pub async fn run(context: Arc<OperatorContext>, scope: &Scope, placeholders: Opt
         let watch = metrics::tenant_watch(tenants.store());
         context.metrics.add_watch(watch);
         let queue = WorkQueue::of(tenants.store());
-        let reconcile = move |object, context| {
-            queue
-                .clone()
-                .run(object, false, |object| tenant::reconcile(object, context))
-        };
         let tenants = tenants
             .with_config(work_queue::settings())
-            .run(reconcile, again, Arc::clone(&context))
+            .run(
+                move |object, context| {
+                    queue
+                        .clone()
+                        .run(object, false, |object| tenant::reconcile(object, context))
+                },
+                again,
+                Arc::clone(&context),
+            )
             .for_each(|done| async { log_retry("Tenant", done) });
         following.push(tenants.boxed());
     }
@@ -90,15 +93,18 @@ fn follow<S: SubmissionSteps>(
         .metrics
         .add_watch(metrics::object_watch(controller.store()));
     let queue = WorkQueue::of(controller.store());
-    let reconcile = move |object: Arc<Object<S>>, context: Arc<OperatorContext>| {
-        let is_new = !object.is_being_deleted() && !context.before(&object).is_submitted();
-        queue.clone().run(object, is_new, |object| {
-            reconcile_flow::reconcile::<S>(object, context)
-        })
-    };
     controller
         .with_config(work_queue::settings())
-        .run(reconcile, again, Arc::clone(context))
+        .run(
+            move |object: Arc<Object<S>>, context: Arc<OperatorContext>| {
+                let is_new = !object.is_being_deleted() && !context.before(&object).is_submitted();
+                queue.clone().run(object, is_new, |object| {
+                    reconcile_flow::reconcile::<S>(object, context)
+                })
+            },
+            again,
+            Arc::clone(context),
+        )
         .for_each(|done| async { log_retry(S::KIND, done) })
         .boxed()
 }

@@ -73,6 +73,10 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn is_near(wait_ms: u128, wanted_ms: u128) -> bool {
+        wait_ms.abs_diff(wanted_ms) <= 2
+    }
+
     #[test]
     fn write_times_follow_write_duration_and_stay_reserved() {
         let now = clock::monotonic();
@@ -84,18 +88,20 @@ mod tests {
             .map(|uid| throttle.reserve(uid, now).as_millis())
             .into();
         // Half of a write's duration, because two run concurrently; `b` asks again.
-        let near = |wait: u128, wanted: u128| wait.abs_diff(wanted) <= 2;
         assert!(
-            near(waits[1], 20) && near(waits[2], 40) && near(waits[4], 60),
+            is_near(waits[1], 20) && is_near(waits[2], 40) && is_near(waits[4], 60),
             "{waits:?}"
         );
         assert_eq!((waits[0], waits[3]), (0, waits[1]));
         // A used reservation; the next one is after those that still wait.
         assert_eq!(throttle.reserve("b", now + ms(25)), Duration::ZERO);
-        assert!(near(throttle.reserve("b", now + ms(25)).as_millis(), 55));
+        assert!(is_near(throttle.reserve("b", now + ms(25)).as_millis(), 55));
         // `c` has not used its reservation in time.
         assert_eq!(throttle.reserve("c", now + ms(2_000)), Duration::ZERO);
-        assert!(near(throttle.reserve("c", now + ms(2_000)).as_millis(), 20));
+        assert!(is_near(
+            throttle.reserve("c", now + ms(2_000)).as_millis(),
+            20
+        ));
     }
 
     #[test]

@@ -26,9 +26,12 @@ impl<V> Default for TtlMap<V> {
 
 impl<V> TtlMap<V> {
     pub fn insert(&mut self, uid: String, value: V, now: Instant) {
-        let is_past = |at: Instant, long| now.saturating_duration_since(at) >= long;
-        if self.swept.is_none_or(|at| is_past(at, SWEEP)) {
-            self.entries.retain(|_, (at, _)| !is_past(*at, KEPT));
+        if self
+            .swept
+            .is_none_or(|at| now.saturating_duration_since(at) >= SWEEP)
+        {
+            self.entries
+                .retain(|_, (at, _)| now.saturating_duration_since(*at) < KEPT);
             self.swept = Some(now);
         }
         self.entries.insert(uid, (now, value));

@@ -83,22 +83,23 @@ where
     }
 
     async fn permit(&self, is_new: bool) -> ReconcilePermit {
-        let of = async |queue: &Arc<Semaphore>| {
-            let permit = Arc::clone(queue).acquire_owned().await;
-            permit.expect("nobody closes it")
-        };
         // In this order a new object competes with the others only once it is first among the new
         // ones.
         let new = if is_new {
-            Some(of(&self.new).await)
+            Some(permit_of(&self.new).await)
         } else {
             None
         };
         ReconcilePermit {
-            _all: of(&self.all).await,
+            _all: permit_of(&self.all).await,
             _new: new,
         }
     }
+}
+
+async fn permit_of(queue: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let permit = Arc::clone(queue).acquire_owned().await;
+    permit.expect("nobody closes it")
 }
 
 #[cfg(test)]
@@ -144,14 +145,13 @@ mod tests {
         let reconcile = move |object: Arc<ConfigMap>, _: Arc<()>| {
             let seen = Arc::clone(&seen);
             let is_new = is_new(&object.name_any());
-            let reconcile = |object: Arc<ConfigMap>| async move {
+            Box::pin(queue.clone().run(object, is_new, |object| async move {
                 seen.lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(object.name_any());
                 tokio::time::sleep(LOOK).await;
                 Ok(Action::requeue(Duration::ZERO))
-            };
-            Box::pin(queue.clone().run(object, is_new, reconcile))
+            }))
         };
         let all = objects.state();
         let all: Vec<_> = all
@@ -160,8 +160,14 @@ mod tests {
             .collect();
         let queue = stream::iter(all.into_iter().map(Ok::<_, Infallible>));
         let queue = queue.chain(stream::pending());
-        let again = |_, _: &Error, _| Action::await_change();
-        let done = applier(reconcile, again, Arc::new(()), objects, queue, settings());
+        let done = applier(
+            reconcile,
+            |_, _: &Error, _| Action::await_change(),
+            Arc::new(()),
+            objects,
+            queue,
+            settings(),
+        );
         done.take(reconciliations).for_each(|_| async {}).await;
         let reconciled = reconciled.lock().unwrap_or_else(PoisonError::into_inner);
         reconciled.clone()
@@ -175,17 +181,19 @@ mod tests {
         for name in &reconciled {
             *times.entry(name).or_default() += 1;
         }
-        let often = |times: &usize| (8..=12).contains(times);
         assert!(
-            times.len() == OBJECTS && times.values().all(often),
+            times.len() == OBJECTS && times.values().all(|times| (8..=12).contains(times)),
             "{times:?}"
         );
+    }
+
+    fn is_new(name: &str) -> bool {
+        !name.ends_with(['0', '5'])
     }
 
     #[tokio::test]
     async fn new_objects_wait_and_do_not_delay_existing_ones() {
         // Four of five objects are new: eight of them queue together with the sixty others.
-        let is_new = |name: &str| !name.ends_with(['0', '5']);
         let reconciled = reconciled(is_new, 10 * OBJECTS).await;
         let new = reconciled.iter().filter(|name| is_new(name)).count();
         let all = reconciled.len();

@@ -102,6 +102,11 @@ impl Story {
         self.world.state().read.contains(&by_id)
     }
 
+    fn reads(&self, path: &str) -> usize {
+        let state = self.world.state();
+        state.read.iter().filter(|read| *read == path).count()
+    }
+
     fn patches(&self) -> usize {
         self.world.state().applied.len()
     }
@@ -153,13 +158,9 @@ async fn lists_without_a_stream_find_changed_and_ended_jobs() {
     // The final state is cached: the reconciliation after the last write sends no request for the
     // job.
     let of_it = format!("/muster/api/v1/jobs/{OURS}");
-    let times_read = || {
-        let state = story.world.state();
-        state.read.iter().filter(|path| **path == of_it).count()
-    };
-    let before = times_read();
+    let before = story.reads(&of_it);
     story.reconcile().await;
-    assert_eq!(times_read(), before);
+    assert_eq!(story.reads(&of_it), before);
 }
 
 #[tokio::test]
@@ -267,9 +268,13 @@ async fn job_is_read_again_after_its_submission() {
         );
         reconcile.await.expect("a reconciliation");
     }
-    let asked_for = |path: &String| path.starts_with("/muster/api/v1/jobs?id=");
     let is_read = async {
-        while !world.state().read.iter().any(asked_for) {
+        while !world
+            .state()
+            .read
+            .iter()
+            .any(|path| path.starts_with("/muster/api/v1/jobs?id="))
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -29,6 +29,8 @@ const NOT_LISTED: &str =
 const BEHIND: &str = "muster_operator_behind_seconds";
 const LIST_AGE: &str = "muster_operator_list_age_seconds";
 const OUTDATED: &str = "muster_operator_objects_outdated{kind=\"TrainingJob\"}";
+const WANTED: &str = "muster_operator_placeholders_wanted{pool=\"gpu\"}";
+const THERE: &str = "muster_operator_placeholders{pool=\"gpu\"}";
 
 type Series = BTreeMap<String, f64>;
 
@@ -131,6 +133,10 @@ fn is(name: &str, value: f64) -> impl Fn(&Series) -> bool {
     move |series| series.get(name) == Some(&value)
 }
 
+fn has_placeholders(count: f64) -> impl Fn(&Series) -> bool {
+    move |series| is(WANTED, count)(series) && is(THERE, count)(series)
+}
+
 fn objects(phase: &str) -> String {
     format!("muster_operator_objects{{kind=\"TrainingJob\",phase=\"{phase}\"}}")
 }
@@ -139,10 +145,13 @@ fn reconcile_count(kind: &str, outcome: &str) -> String {
     format!("muster_operator_look_seconds_count{{kind=\"{kind}\",outcome=\"{outcome}\"}}")
 }
 
+fn document(name: &str, labels: Value) -> Value {
+    json!({ "version": "muster/v1", "name": name, "labels": labels, "command": { "argv": ["true"] } })
+}
+
 /// The object's job, and a job without an object that waits for a node.
 async fn world() -> World {
     let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
-    let document = |name: &str, labels: Value| json!({ "version": "muster/v1", "name": name, "labels": labels, "command": { "argv": ["true"] } });
     let labels = json!({ "muster.dev/operator": "here", "muster.dev/namespace": "vision", "muster.dev/uid": UID });
     let mut waits = job(WAITS, "vision", &document("waits", json!({})));
     waits["phase"] = "queued".into();
@@ -180,8 +189,10 @@ async fn metrics_report_objects_reconciliations_requests_and_lag() {
             is(BEHIND, 0.0)(series) && is(OUTDATED, 0.0)(series)
         })
         .await;
-    let is_good = |name: &String| !name.contains("failed_by");
-    assert!(series.keys().all(is_good), "{series:#?}");
+    assert!(
+        series.keys().all(|name| !name.contains("failed_by")),
+        "{series:#?}"
+    );
 
     tells_of_nodes(&world, &operator).await;
     falls_behind(&world, &operator).await;
@@ -191,16 +202,15 @@ async fn metrics_report_objects_reconciliations_requests_and_lag() {
 /// External GPU use and placeholders.
 async fn tells_of_nodes(world: &World, operator: &Operator) {
     let held = "muster_operator_foreign_held{resource=\"nvidia.com/gpu\"}";
-    let wanted = "muster_operator_placeholders_wanted{pool=\"gpu\"}";
-    let there = "muster_operator_placeholders{pool=\"gpu\"}";
     operator.until("others' GPUs", is(held, 2.0)).await;
-    let stands =
-        |number| move |series: &Series| is(wanted, number)(series) && is(there, number)(series);
-    operator.until("a placeholder", stands(1.0)).await;
+    operator.until("a placeholder", has_placeholders(1.0)).await;
     world.state().pods.clear();
     world.state().jobs.retain(|job| job["id"] != WAITS);
-    let freed = |series: &Series| !series.contains_key(held) && stands(0.0)(series);
-    let series = operator.until("neither any more", freed).await;
+    let series = operator
+        .until("neither any more", |series| {
+            !series.contains_key(held) && has_placeholders(0.0)(series)
+        })
+        .await;
     for kind in ["Node", "Placeholder"] {
         assert!(
             at(&series, &reconcile_count(kind, "done")) >= 1.0,
@@ -218,17 +228,21 @@ async fn falls_behind(world: &World, operator: &Operator) {
     }
     world.change(|object| object["metadata"]["generation"] = 2.into());
     let failed = reconcile_count("TrainingJob", "failed_by_kubernetes");
-    let late = |series: &Series| {
-        at(series, BEHIND) > 2.5 && at(series, NOT_TAKEN) >= 2.0 && at(series, &failed) >= 2.0
-    };
-    let late = operator.until("it falls behind", late).await;
+    let late = operator
+        .until("it falls behind", |series| {
+            at(series, BEHIND) > 2.5 && at(series, NOT_TAKEN) >= 2.0 && at(series, &failed) >= 2.0
+        })
+        .await;
     assert!(is(OUTDATED, 1.0)(&late), "{late:#?}");
     assert!(is(&objects("Running"), 1.0)(&late), "{late:#?}");
     world.state().takes_no_status = false;
-    let shown = |series: &Series| {
-        is(BEHIND, 0.0)(series) && is(OUTDATED, 0.0)(series) && is(&objects("Paused"), 1.0)(series)
-    };
-    let series = operator.until("it has caught up", shown).await;
+    let series = operator
+        .until("it has caught up", |series| {
+            is(BEHIND, 0.0)(series)
+                && is(OUTDATED, 0.0)(series)
+                && is(&objects("Paused"), 1.0)(series)
+        })
+        .await;
     assert!(!series.contains_key(&objects("Running")), "{series:#?}");
 }
 
@@ -236,14 +250,17 @@ async fn falls_behind(world: &World, operator: &Operator) {
 async fn hears_nothing(world: &World, operator: &Operator) {
     world.state().is_away = true;
     let failed = reconcile_count("TrainingJob", "failed_by_muster");
-    let away = |series: &Series| {
-        at(series, LIST_AGE) > 4.0 && at(series, NOT_LISTED) > 0.0 && at(series, &failed) >= 1.0
-    };
-    let away = operator.until("lists and reconciliations fail", away).await;
+    let away = operator
+        .until("lists and reconciliations fail", |series| {
+            at(series, LIST_AGE) > 4.0 && at(series, NOT_LISTED) > 0.0 && at(series, &failed) >= 1.0
+        })
+        .await;
     world.state().is_away = false;
-    let back =
-        |series: &Series| at(series, LIST_AGE) < 2.0 && at(series, LISTED) > at(&away, LISTED);
-    operator.until("a list", back).await;
+    operator
+        .until("a list", |series| {
+            at(series, LIST_AGE) < 2.0 && at(series, LISTED) > at(&away, LISTED)
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -165,6 +165,14 @@ async fn status_naming_another_tenant_is_ignored() {
     );
 }
 
+async fn reconcile(world: &World, kind: &str) {
+    let done = match kind {
+        "Study" => world.reconcile_study().await,
+        _ => world.reconcile_job().await,
+    };
+    done.expect("a reconciliation");
+}
+
 /// Any writer of a status can claim a finished job. A job that was submitted and then removed from
 /// Muster is not submitted again.
 #[tokio::test]
@@ -175,10 +183,6 @@ async fn status_claiming_a_finished_job_does_not_stop_submission() {
     ] {
         let spec = if kind == "Study" { search() } else { command() };
         let world = World::with(kind, spec).await;
-        let reconcile = async || match kind {
-            "Study" => world.reconcile_study().await.expect("a reconciliation"),
-            _ => world.reconcile_job().await.expect("a reconciliation"),
-        };
         for phase in ["Succeeded", "Queued"] {
             world.change(|object| {
                 object["status"] =
@@ -187,7 +191,7 @@ async fn status_claiming_a_finished_job_does_not_stop_submission() {
                 object["metadata"]["annotations"] = json!({ "muster.dev/submitted": "of-another" });
             });
             for _ in 0..3 {
-                reconcile().await;
+                reconcile(&world, kind).await;
             }
             let submission = format!("vision POST /muster/api/v1/{path}");
             assert_eq!(world.told("vision "), [submission], "{kind} {phase}");
@@ -196,11 +200,19 @@ async fn status_claiming_a_finished_job_does_not_stop_submission() {
         }
         // The last round's job or study was the object's own, and was removed from Muster.
         for _ in 0..2 {
-            reconcile().await;
+            reconcile(&world, kind).await;
         }
         assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
         assert_eq!(world.status()["reason"], "Removed", "{kind}");
     }
+}
+
+/// Record of the server that the manager has written the phase and the id into the status.
+fn managed_fields(manager: &str, id: &str) -> Value {
+    json!([{
+        "manager": manager, "operation": "Apply", "apiVersion": "muster.dev/v1alpha1",
+        "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:phase": {}, format!("f:{id}"): {} } },
+    }])
 }
 
 /// An earlier release recorded submissions only in the status. Its jobs and studies were removed
@@ -213,26 +225,16 @@ async fn submission_of_an_older_release_is_not_repeated() {
     ] {
         let spec = if kind == "Study" { search() } else { command() };
         let world = World::with(kind, spec).await;
-        let wrote = |manager: &str| {
-            json!([{
-                "manager": manager, "operation": "Apply", "apiVersion": "muster.dev/v1alpha1",
-                "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:phase": {}, format!("f:{id}"): {} } },
-            }])
-        };
-        let reconcile = async || match kind {
-            "Study" => world.reconcile_study().await.expect("a reconciliation"),
-            _ => world.reconcile_job().await.expect("a reconciliation"),
-        };
         world.change(|object| {
             let finished =
                 json!({ "type": "Finished", "status": "True", "reason": "Succeeded", "message": "",
                         "lastTransitionTime": "2026-01-01T00:00:00Z" });
             object["status"] =
                 json!({ "phase": phase, id: OURS, "queue": "vision", "conditions": [finished] });
-            object["metadata"]["managedFields"] = wrote("muster-operator");
+            object["metadata"]["managedFields"] = managed_fields("muster-operator", id);
         });
         for _ in 0..2 {
-            reconcile().await;
+            reconcile(&world, kind).await;
         }
         assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
         assert_eq!(world.status()["phase"], phase, "as it was");
@@ -242,9 +244,9 @@ async fn submission_of_an_older_release_is_not_repeated() {
         // Another writer of the same field has not submitted anything.
         world.change(|object| {
             object["metadata"]["annotations"] = json!({});
-            object["metadata"]["managedFields"] = wrote("somebody");
+            object["metadata"]["managedFields"] = managed_fields("somebody", id);
         });
-        reconcile().await;
+        reconcile(&world, kind).await;
         assert_eq!(world.told("vision ").len(), 1, "{kind}");
     }
 }
@@ -265,6 +267,10 @@ async fn job_stays_with_its_tenant() {
     assert_eq!(finalizers.map(|all| all.len()), Some(0));
 }
 
+fn study_order(verb: &str) -> String {
+    format!("vision POST /muster/api/v1/studies/{OURS}/{verb}")
+}
+
 #[tokio::test]
 async fn study_is_paused_once_and_resumed_before_it_has_paused() {
     let world = with_study().await;
@@ -272,10 +278,9 @@ async fn study_is_paused_once_and_resumed_before_it_has_paused() {
     for _ in 0..4 {
         world.reconcile_study().await.expect("a reconciliation");
     }
-    let order = |verb| format!("vision POST /muster/api/v1/studies/{OURS}/{verb}");
     assert_eq!(
         world.told("vision "),
-        [order("pause")],
+        [study_order("pause")],
         "no scheduler has taken it in yet"
     );
     assert_eq!(world.status()["phase"], "Running");
@@ -283,7 +288,7 @@ async fn study_is_paused_once_and_resumed_before_it_has_paused() {
     for _ in 0..3 {
         world.reconcile_study().await.expect("a reconciliation");
     }
-    assert_eq!(world.told("vision "), [order("resume")]);
+    assert_eq!(world.told("vision "), [study_order("resume")]);
     assert_eq!(world.status()["suspended"], false);
 
     // Paused by the operator, resumed by another user.
@@ -291,12 +296,12 @@ async fn study_is_paused_once_and_resumed_before_it_has_paused() {
     world.reconcile_study().await.expect("a reconciliation");
     world.state().studies[0]["phase"] = "paused".into();
     world.reconcile_study().await.expect("a reconciliation");
-    assert_eq!(world.told("vision "), [order("pause")]);
+    assert_eq!(world.told("vision "), [study_order("pause")]);
     world.state().studies[0]["phase"] = "running".into();
     for _ in 0..3 {
         world.reconcile_study().await.expect("a reconciliation");
     }
-    assert_eq!(world.told("vision "), [order("pause")]);
+    assert_eq!(world.told("vision "), [study_order("pause")]);
 }
 
 #[tokio::test]
@@ -317,6 +322,10 @@ async fn pause_by_another_user_is_not_resumed() {
     assert_eq!(study.told("vision "), Vec::<String>::new());
 }
 
+fn place(told: &[String], end: &str) -> Option<usize> {
+    told.iter().position(|one| one.ends_with(end))
+}
+
 #[tokio::test]
 async fn pause_is_recorded_before_it_is_requested() {
     for kind in ["jobs", "studies"] {
@@ -331,9 +340,8 @@ async fn pause_is_recorded_before_it_is_requested() {
         };
         done.expect("a reconciliation");
         let told = world.told("");
-        let place = |end: &str| told.iter().position(|one| one.ends_with(end));
         assert!(
-            place("/status") < place("/pause") && place("/pause").is_some(),
+            place(&told, "/status") < place(&told, "/pause") && place(&told, "/pause").is_some(),
             "{told:?}"
         );
         assert_eq!(world.state().applied[1]["status"]["suspended"], true);

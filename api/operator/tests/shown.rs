@@ -94,14 +94,16 @@ fn waiting_job_shows_position_and_kueue_condition() {
     assert!(status.conditions.iter().all(|one| !one.message.is_empty()));
 }
 
+fn running(eta_s: f64) -> JobStatus {
+    let running =
+        json!({ "phase": "running", "state": { "phase": "running" }, "progress": progress(eta_s) });
+    reconciliation(&JobStatus::default()).of(&job(&running), false, None)
+}
+
 #[test]
 fn running_job_shows_progress_and_remaining_time() {
     let before = JobStatus::default();
-    let shown = |eta_s: f64| {
-        let running = json!({ "phase": "running", "state": { "phase": "running" }, "progress": progress(eta_s) });
-        reconciliation(&before).of(&job(&running), false, None)
-    };
-    let status = shown(130.0);
+    let status = running(130.0);
     assert_eq!(status.progress.as_deref(), Some("45%"));
     assert_eq!(status.eta.as_deref(), Some("3m"));
     assert_eq!(condition(&status, "Admitted").0, "True");
@@ -113,26 +115,26 @@ fn running_job_shows_progress_and_remaining_time() {
         (7_500.0, "2h5m"),
         (2e5, "2d"),
     ] {
-        assert_eq!(shown(seconds).eta.as_deref(), Some(said), "{seconds}");
+        assert_eq!(running(seconds).eta.as_deref(), Some(said), "{seconds}");
     }
     assert_eq!(status.news(&status), StatusDifference::None);
-    assert_eq!(status.news(&shown(10.0)), StatusDifference::Progress);
+    assert_eq!(status.news(&running(10.0)), StatusDifference::Progress);
     assert_eq!(status.news(&before), StatusDifference::Change);
+}
+
+fn waiting(reason: &str, message: &str, position: u32) -> JobStatus {
+    let waiting = json!({
+        "reason": reason, "message": message, "smallest_change": null, "position": position,
+        "detail": {
+            "why": { "reason": "not_considered" }, "smallest_change": null, "position": position,
+        },
+    });
+    reconciliation(&JobStatus::default()).of(&job(&json!({ "waiting": waiting })), false, None)
 }
 
 /// Each round changes the positions of all waiting jobs, and the figures of their reasons.
 #[test]
 fn position_ranks_between_change_and_progress() {
-    let before = JobStatus::default();
-    let waiting = |reason: &str, message: &str, position: u32| {
-        let waiting = json!({
-            "reason": reason, "message": message, "smallest_change": null, "position": position,
-            "detail": {
-                "why": { "reason": "not_considered" }, "smallest_change": null, "position": position,
-            },
-        });
-        reconciliation(&before).of(&job(&json!({ "waiting": waiting })), false, None)
-    };
     let first = waiting("WaitingForGpus", "needs 2 GPUs, 1 are free", 4);
     let moved = waiting("WaitingForGpus", "needs 2 GPUs, 0 are free", 3);
     assert_eq!(moved.news(&first), StatusDifference::Place);
@@ -161,14 +163,15 @@ fn failed_job_shows_its_reason_and_paused_job_its_hold() {
     assert!(message.contains("spec.suspend"), "{message}");
 }
 
+fn has_condition(status: &JobStatus, kind: &str) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|condition| condition.kind == kind && condition.status == "True")
+}
+
 /// `kubectl wait` waits for one condition, so success and failure need separate ones.
 #[test]
 fn ended_job_is_either_complete_or_failed() {
     let before = JobStatus::default();
-    let has = |status: &JobStatus, kind: &str| {
-        let mut conditions = status.conditions.iter();
-        conditions.any(|condition| condition.kind == kind && condition.status == "True")
-    };
     for (phase, complete, failed) in [
         ("running", false, false),
         ("succeeded", true, false),
@@ -186,14 +189,21 @@ fn ended_job_is_either_complete_or_failed() {
             None,
         );
         assert_eq!(
-            (has(&status, "Complete"), has(&status, "Failed")),
+            (
+                has_condition(&status, "Complete"),
+                has_condition(&status, "Failed")
+            ),
             (complete, failed),
             "{phase}"
         );
-        assert_eq!(has(&status, "Finished"), complete || failed, "{phase}");
+        assert_eq!(
+            has_condition(&status, "Finished"),
+            complete || failed,
+            "{phase}"
+        );
     }
     let removed = JobStatus::removed(&reconciliation(&before));
-    assert!(has(&removed, "Failed") && !has(&removed, "Complete"));
+    assert!(has_condition(&removed, "Failed") && !has_condition(&removed, "Complete"));
 }
 
 /// Kubernetes drops fields of a status that the definition lacks, and rejects fields of another
@@ -315,14 +325,16 @@ fn document_is_the_spec_with_name_and_labels() {
     assert_eq!(idempotency_key(&object), "kubernetes/vision/fashion/u-1");
 }
 
+fn problem(status: u16, errors: Value) -> ClientError {
+    let body =
+        json!({ "type": "urn:x", "title": "t", "status": status, "detail": "d", "errors": errors });
+    ClientError::Problem(Box::new(
+        serde_json::from_value::<Problem>(body).expect("a problem"),
+    ))
+}
+
 #[test]
 fn permanent_rejections_differ_from_transient_errors() {
-    let problem = |status: u16, errors: Value| {
-        let body = json!({ "type": "urn:x", "title": "t", "status": status, "detail": "d", "errors": errors });
-        ClientError::Problem(Box::new(
-            serde_json::from_value::<Problem>(body).expect("a problem"),
-        ))
-    };
     let errors = json!([
         { "field": "engine.batch", "value": "0", "expected": "1 to 65536" },
         { "field": "name", "value": "\"a.b\"", "expected": "no dots" },

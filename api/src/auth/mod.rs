@@ -40,13 +40,12 @@ pub async fn authenticate(
     let Some(principal) = app.tokens.principal(&app.pool, &hash).await? else {
         return Err(failed(Reason::Unknown));
     };
-    let pace = |whose: &'static str| move |many| too_many(whose, many);
     app.token_rate
         .take(&principal.token_id)
-        .map_err(pace("a token"))?;
+        .map_err(|many| too_many("a token", many))?;
     app.tenant_rate
         .take(&principal.tenant_id)
-        .map_err(pace("all tokens of a tenant together"))?;
+        .map_err(|many| too_many("all tokens of a tenant together", many))?;
     let mut caller = Caller::new(principal, hash);
     let acting =
         impersonation::principal(&app, &caller, request.method(), request.headers()).await?;

@@ -125,19 +125,15 @@ fn no_document<T: Invalid>(error: DocumentError) -> ApiError {
 /// the words only in its error about another text. So the document is parsed again with an empty
 /// text.
 fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> ApiError {
-    let read = |document: &Value| {
-        let error = serde_path_to_error::deserialize::<_, T>(document.clone()).err()?;
-        Some((error.path().to_string(), error.into_inner().to_string()))
-    };
     let mut worded = document.clone();
     if let Some(place) = find_mut(&mut worded, path) {
         *place = Value::String(String::new());
     }
-    let (found_at, message) = match read(&worded) {
+    let (found_at, message) = match read_error::<T>(&worded) {
         Some((at, message)) if at == path && message.starts_with("unknown variant") => {
             (at, message)
         }
-        _ => match read(document) {
+        _ => match read_error::<T>(document) {
             Some(found) => found,
             None => (path.to_owned(), "another value".to_owned()),
         },
@@ -148,4 +144,10 @@ fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> ApiEr
         error.value = value.to_string();
     }
     ApiError::of_fields(T::KIND, vec![error])
+}
+
+/// Returns the path and the message of the error of reading the document; `None` if it is read.
+fn read_error<T: DeserializeOwned>(document: &Value) -> Option<(String, String)> {
+    let error = serde_path_to_error::deserialize::<_, T>(document.clone()).err()?;
+    Some((error.path().to_string(), error.into_inner().to_string()))
 }

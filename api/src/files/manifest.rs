@@ -63,13 +63,16 @@ impl<'de> Visitor<'de> for FieldTextSeed<'_> {
 mod tests {
     use super::stated_sha256;
 
+    fn stated(text: &str, name: &str) -> Option<String> {
+        stated_sha256(text.as_bytes(), name)
+    }
+
     #[test]
     fn checksum_of_the_named_file_is_found() {
         let sum = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
         let manifest = format!(
             r#"{{"step": 3, "files": {{"a": {{"crcs": [1, 2], "sha256": "{sum}"}}, "b": {{}}, "c": {{"sha256": "short"}}}}, "sha256": []}}"#
         );
-        let stated = |text: &str, name| stated_sha256(text.as_bytes(), name);
         assert_eq!(stated(&manifest, "a").as_deref(), Some(sum));
         for name in ["b", "c", "none", "sha256"] {
             assert_eq!(stated(&manifest, name), None, "{name}");

@@ -95,8 +95,11 @@ impl Files {
         name: &str,
     ) -> Result<FileDownload, ApiError> {
         let (root, path, wanted) = (root.to_owned(), path.to_owned(), name.to_owned());
-        let open = move || folder::open(&root, &path, &wanted);
-        let opened = match self.reads.run(open).await {
+        let opened = match self
+            .reads
+            .run(move || folder::open(&root, &path, &wanted))
+            .await
+        {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return Err(not_opened(name, error)),
             Err(ReadTimeout) => return Err(stalled()),

@@ -51,16 +51,18 @@ pub async fn checkpoints(
     let mut tx = app.begin(&caller).await?;
     let job = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::no_job(id))?;
     // The reasons of one checkpoint depend on the others. The tenant's limits bound their number.
     let rows = checkpoint::list(&mut tx, id).await?;
     let spared = origin::spared_of(&mut tx, id).await?;
     let views = wire::checkpoints(rows, &job.job.spec.checkpoint, &spared);
-    let before = |view: &CheckpointView| params.after.is_some_and(|after| view.id != after);
     let mut views = views.into_iter();
-    if params.after.is_some() {
+    if let Some(after) = params.after {
         // The cursor's row may have been removed since; then it was the oldest.
-        views.by_ref().take_while(before).for_each(drop);
+        views
+            .by_ref()
+            .take_while(|view| view.id != after)
+            .for_each(drop);
     }
     let views: Vec<CheckpointView> = views.take(params.limit as usize + 1).collect();
     Ok(Json(query::page(

@@ -39,6 +39,6 @@ pub async fn delete(
                 phase.as_str()
             ),
         )),
-        DeleteOutcome::NotFound => Err(ApiError::not_found(format!("job {id}"))),
+        DeleteOutcome::NotFound => Err(ApiError::no_job(id)),
     }
 }

@@ -85,7 +85,7 @@ pub async fn model(
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::no_job(id))?;
     drop(tx);
     let Some(path) = row.model_path else {
         let phase = row.job.state.phase().as_str();

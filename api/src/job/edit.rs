@@ -49,9 +49,10 @@ pub async fn edit(
         };
         return Err(ApiError::of_fields(ProblemKind::InvalidBody, vec![error]));
     }
-    let missing = || ApiError::not_found(format!("job {id}"));
     let mut tx = app.begin(&caller).await?;
-    let editing = edit::begin(&mut tx, id).await?.ok_or_else(missing)?;
+    let editing = edit::begin(&mut tx, id)
+        .await?
+        .ok_or_else(|| ApiError::no_job(id))?;
     is_open(&editing, &change)?;
     let spec = editing
         .spec
@@ -67,7 +68,9 @@ pub async fn edit(
         )
         .await?;
     }
-    let row = job::get(&mut tx, id).await?.ok_or_else(missing)?;
+    let row = job::get(&mut tx, id)
+        .await?
+        .ok_or_else(|| ApiError::no_job(id))?;
     tx.commit().await.map_err(StoreError::from)?;
     let view = wire::job(row, &caller.tenant_name);
     Ok((StatusCode::ACCEPTED, Json(view)))

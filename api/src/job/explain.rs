@@ -78,7 +78,7 @@ pub async fn explain(
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::no_job(id))?;
     let spec = row.job.spec.clone();
     let decided = match round::said_of(&mut tx, id).await? {
         Some(reported) if !row.job.state.phase().is_terminal() => {
@@ -271,7 +271,6 @@ fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
 fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<BlockingNode> {
     let (worker, needs_pods) = (&spec.resources.worker, !spec.pod.is_empty());
     let gpus_per_worker = worker.gpus;
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let mut obstacles: Vec<BlockingNode> = nodes
         .into_iter()
         .map(|row| {
@@ -312,4 +311,8 @@ fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<Blocking
     obstacles.sort_by_key(|node| (Reverse(node.free_gpus), node.why));
     obstacles.truncate(NODES_SHOWN);
     obstacles
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -53,7 +53,7 @@ pub async fn forecast(
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::no_job(id))?;
     let now = clock::now();
     Ok(Json(row.forecast.map(|found| found.seen_at(now))))
 }

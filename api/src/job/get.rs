@@ -25,6 +25,6 @@ pub async fn get(
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::no_job(id))?;
     Ok(Json(wire::job(row, &caller.tenant_name)))
 }

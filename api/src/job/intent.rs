@@ -61,7 +61,6 @@ impl ConditionalIntent<'_> {
         id: JobId,
     ) -> Result<(StatusCode, Json<JobView>), ApiError> {
         let (verb, by) = (self.verb, caller.actor());
-        let missing = || ApiError::not_found(format!("job {id}"));
         match job::set_intent_where(&mut tx, id, self.intent, self.fits, Some(&by), clock::now())
             .await?
         {
@@ -81,9 +80,11 @@ impl ConditionalIntent<'_> {
                 );
                 return Err(ApiError::new(ProblemKind::WrongPhase, detail));
             }
-            IntentOutcome::NotFound => return Err(missing()),
+            IntentOutcome::NotFound => return Err(ApiError::no_job(id)),
         }
-        let row = job::get(&mut tx, id).await?.ok_or_else(missing)?;
+        let row = job::get(&mut tx, id)
+            .await?
+            .ok_or_else(|| ApiError::no_job(id))?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok((
             StatusCode::ACCEPTED,

@@ -78,7 +78,7 @@ pub async fn stream(
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id)
         .await?
-        .ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
+        .ok_or_else(|| ApiError::no_job(id))?;
     drop(tx);
     let from = stream::position(&headers, params.after)?;
     let cursor = match from {

@@ -35,7 +35,7 @@ pub async fn suspend(
 ) -> Result<(StatusCode, Json<JobView>), ApiError> {
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id).await?;
-    let row = row.ok_or_else(|| ApiError::not_found(format!("job {id}")))?;
+    let row = row.ok_or_else(|| ApiError::no_job(id))?;
     if !row.job.spec.suspends() {
         let detail = "the job's workers do not all wait for each other in every step, so that they cannot stand still at one: suspend needs \
                       a command, or exchange.consistency bsp without backup workers and no gossip; pause works for every job";

@@ -63,6 +63,6 @@ pub async fn tasks(
 pub(super) async fn must_exist(conn: &mut PgConnection, id: JobId) -> Result<(), ApiError> {
     match job::get(conn, id).await? {
         Some(_) => Ok(()),
-        None => Err(ApiError::not_found(format!("job {id}"))),
+        None => Err(ApiError::no_job(id)),
     }
 }

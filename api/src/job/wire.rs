@@ -199,21 +199,23 @@ pub fn checkpoints(
 ) -> Vec<CheckpointView> {
     let retained = checkpoints.iter().filter(|one| one.retained);
     let kept = policy.kept(retained.map(|one| Candidate::from(&one.written)));
-    let view = |mut checkpoint: Checkpoint| {
-        if !checkpoint.retained {
-            checkpoint.written.files.clear();
-        }
-        let step = checkpoint.written.step;
-        let reasons = kept.get(&step).cloned().unwrap_or_default().into_iter();
-        let reasons = reasons.chain(spared.contains(&step).then_some(Kept::Origin));
-        CheckpointView {
-            id: checkpoint.id,
-            kept: reasons.filter(|_| checkpoint.retained).collect(),
-            written: checkpoint.written,
-            retained: checkpoint.retained,
-        }
-    };
-    checkpoints.into_iter().map(view).collect()
+    checkpoints
+        .into_iter()
+        .map(|mut checkpoint| {
+            if !checkpoint.retained {
+                checkpoint.written.files.clear();
+            }
+            let step = checkpoint.written.step;
+            let reasons = kept.get(&step).cloned().unwrap_or_default().into_iter();
+            let reasons = reasons.chain(spared.contains(&step).then_some(Kept::Origin));
+            CheckpointView {
+                id: checkpoint.id,
+                kept: reasons.filter(|_| checkpoint.retained).collect(),
+                written: checkpoint.written,
+                retained: checkpoint.retained,
+            }
+        })
+        .collect()
 }
 
 /// Returns the progress by the newest sample and evaluation. A program may log only one of them.

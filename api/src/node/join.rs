@@ -60,14 +60,6 @@ pub async fn join(
 }
 
 fn check(name: &str, lifetime_s: u64) -> Result<(), ApiError> {
-    let wrong = |field: &str, value: String, expected: String| {
-        let error = FieldError {
-            field: field.to_owned(),
-            value,
-            expected,
-        };
-        ApiError::with_errors(ProblemKind::InvalidBody, error.to_string(), vec![error])
-    };
     if !is_dns_label(name) {
         let expected = "1 to 63 characters of a-z, 0-9 and '-'".to_owned();
         return Err(wrong("name", format!("{name:?}"), expected));
@@ -77,4 +69,13 @@ fn check(name: &str, lifetime_s: u64) -> Result<(), ApiError> {
         return Err(wrong("lifetime_s", lifetime_s.to_string(), expected));
     }
     Ok(())
+}
+
+fn wrong(field: &str, value: String, expected: String) -> ApiError {
+    let error = FieldError {
+        field: field.to_owned(),
+        value,
+        expected,
+    };
+    ApiError::with_errors(ProblemKind::InvalidBody, error.to_string(), vec![error])
 }

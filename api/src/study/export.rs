@@ -181,18 +181,17 @@ fn csv(document: &StudySpec, trials: &[TrialView], is_first: bool) -> String {
         String::new()
     };
     for trial in trials {
-        let maybe = |value: Option<String>| value.unwrap_or_default();
         let mut row = vec![
             trial.number.to_string(),
             trial.state.as_str().to_owned(),
             trial.budget.to_string(),
             trial.rung.to_string(),
-            maybe(trial.from.map(|from| from.trial.to_string())),
-            maybe(trial.from.map(|from| from.step.to_string())),
+            or_empty(trial.from.map(|from| from.trial.to_string())),
+            or_empty(trial.from.map(|from| from.step.to_string())),
             trial.seed.to_string(),
-            maybe(trial.job_id.map(|id| id.to_string())),
+            or_empty(trial.job_id.map(|id| id.to_string())),
             trial.best.to_string(),
-            maybe(trial.outcome.as_ref().map(|one| one.step.to_string())),
+            or_empty(trial.outcome.as_ref().map(|one| one.step.to_string())),
         ];
         row.extend(
             parameters
@@ -206,12 +205,16 @@ fn csv(document: &StudySpec, trials: &[TrialView], is_first: bool) -> String {
         for i in 0..document.search.objectives.len() {
             let values = trial.outcome.as_ref().map(|one| &one.values);
             let value = values.and_then(|values| *values.get(i)?);
-            row.push(maybe(value.map(|value| value.to_string())));
+            row.push(or_empty(value.map(|value| value.to_string())));
         }
         text.push_str(&row.join(","));
         text.push('\n');
     }
     text
+}
+
+fn or_empty(value: Option<String>) -> String {
+    value.unwrap_or_default()
 }
 
 /// Quotes by RFC 4180. A text that a spreadsheet would evaluate as a formula is made a plain text.

@@ -70,11 +70,6 @@ pub async fn propose(
 }
 
 fn points(space: &Space, given: Vec<Parameters>) -> Result<Vec<Point>, Vec<FieldError>> {
-    let error = |field: String, value: String, expected: &str| FieldError {
-        field,
-        value,
-        expected: expected.to_owned(),
-    };
     if !(1..=MOST).contains(&given.len()) {
         let value = format!("{} trials", given.len());
         return Err(vec![error("trials".to_owned(), value, "1 to 1000 trials")]);
@@ -95,5 +90,13 @@ fn points(space: &Space, given: Vec<Parameters>) -> Result<Vec<Point>, Vec<Field
         Ok(points)
     } else {
         Err(errors)
+    }
+}
+
+fn error(field: String, value: String, expected: &str) -> FieldError {
+    FieldError {
+        field,
+        value,
+        expected: expected.to_owned(),
     }
 }

@@ -94,9 +94,8 @@ pub async fn create(
 }
 
 fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), ApiError> {
-    let named = |text: &str| (1..=255).contains(&text.chars().count()) && !text.contains('\0');
     for (field, text) in [("name", Some(&wanted.name)), ("user", wanted.user.as_ref())] {
-        if let Some(text) = text.filter(|text| !named(text)) {
+        if let Some(text) = text.filter(|text| !is_name(text)) {
             return Err(invalid(field, &format!("{text:?}"), "1 to 255 characters"));
         }
     }
@@ -119,6 +118,10 @@ fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), 
     Ok(())
 }
 
+fn is_name(text: &str) -> bool {
+    (1..=255).contains(&text.chars().count()) && !text.contains('\0')
+}
+
 /// A stolen token that expires must not be exchanged for one that does not.
 async fn must_not_outlive(
     conn: &mut PgConnection,
@@ -132,11 +135,14 @@ async fn must_not_outlive(
     if wanted.expires_at.is_some_and(|at| at <= ends) {
         return Ok(());
     }
-    let text = |at: OffsetDateTime| at.format(&Rfc3339).expect("a date of this era");
-    let value = wanted.expires_at.map_or_else(|| "null".to_owned(), text);
+    let value = wanted.expires_at.map_or_else(|| "null".to_owned(), rfc3339);
     let expected = format!(
         "{} or earlier, when the token ends that makes it",
-        text(ends)
+        rfc3339(ends)
     );
     Err(invalid("expires_at", &value, &expected))
+}
+
+fn rfc3339(at: OffsetDateTime) -> String {
+    at.format(&Rfc3339).expect("a date of this era")
 }

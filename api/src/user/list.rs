@@ -38,9 +38,13 @@ pub async fn list(
             created_at: user.created_at,
         }));
     }
-    let place = |user: &UserView| format!("{}/{}", user.tenant, user.name);
     let after = params.after.unwrap_or_default();
     rows.sort_by_key(place);
     rows.retain(|user| place(user) > after);
     Ok(Json(query::page(rows, params.limit, place, |user| user)))
+}
+
+/// Returns the user's place in the list.
+fn place(user: &UserView) -> String {
+    format!("{}/{}", user.tenant, user.name)
 }

@@ -68,14 +68,14 @@ impl FromStr for EventCursor {
     type Err = CursorError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || {
-            let (xid, seq) = text.split_once('-')?;
+        let parts = text.split_once('-');
+        let cursor = parts.and_then(|(xid, seq)| {
             Some(Self {
                 xid: xid.parse().ok()?,
                 seq: seq.parse().ok().filter(|seq| *seq >= 0)?,
             })
-        };
-        parse().ok_or_else(|| CursorError {
+        });
+        cursor.ok_or_else(|| CursorError {
             text: text.to_owned(),
         })
     }

@@ -98,16 +98,8 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
     let unforeseen: Vec<Option<String>> = unforeseen
         .map(|why| why.map(|why| why.as_str().to_owned()))
         .collect();
-    let start = |part: fn(&Interval) -> OffsetDateTime| -> Vec<Option<OffsetDateTime>> {
-        new.iter()
-            .map(|one| one.forecast.start.as_ref().map(part))
-            .collect()
-    };
-    let finish = |part: fn(&Interval) -> OffsetDateTime| -> Vec<Option<OffsetDateTime>> {
-        new.iter()
-            .map(|one| one.forecast.finish.as_ref().map(part))
-            .collect()
-    };
+    let starts: Vec<Option<Interval>> = new.iter().map(|one| one.forecast.start).collect();
+    let finishes: Vec<Option<Interval>> = new.iter().map(|one| one.forecast.finish).collect();
     sqlx::query!(
         "insert into forecast (job_id, made_at, tenant_id, widen, gpu_s,
                                start_p10, start_p50, start_p90, finish_p10, finish_p50, finish_p90, start_widen, unforeseen, raw)
@@ -121,17 +113,28 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
         &made,
         &raw as &[Json<&SimulatedForecast>],
         &gpu_s,
-        &start(|one| one.p10) as &[Option<OffsetDateTime>],
-        &start(|one| one.p50) as &[Option<OffsetDateTime>],
-        &start(|one| one.p90) as &[Option<OffsetDateTime>],
-        &finish(|one| one.p10) as &[Option<OffsetDateTime>],
-        &finish(|one| one.p50) as &[Option<OffsetDateTime>],
-        &finish(|one| one.p90) as &[Option<OffsetDateTime>],
+        &bounds(&starts, |one| one.p10) as &[Option<OffsetDateTime>],
+        &bounds(&starts, |one| one.p50) as &[Option<OffsetDateTime>],
+        &bounds(&starts, |one| one.p90) as &[Option<OffsetDateTime>],
+        &bounds(&finishes, |one| one.p10) as &[Option<OffsetDateTime>],
+        &bounds(&finishes, |one| one.p50) as &[Option<OffsetDateTime>],
+        &bounds(&finishes, |one| one.p90) as &[Option<OffsetDateTime>],
         &unforeseen as &[Option<String>]
     )
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Returns one bound of each interval.
+fn bounds(
+    intervals: &[Option<Interval>],
+    bound: fn(&Interval) -> OffsetDateTime,
+) -> Vec<Option<OffsetDateTime>> {
+    let intervals = intervals.iter();
+    intervals
+        .map(|interval| interval.as_ref().map(bound))
+        .collect()
 }
 
 /// Returns forecasts of ends, for the succeeded jobs that ended last.

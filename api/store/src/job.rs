@@ -566,14 +566,17 @@ impl From<JobSqlRow> for JobRow {
 
 fn forecast(row: &JobSqlRow) -> Option<Forecast> {
     let made_at = row.forecast_at?;
-    let interval = |p10: Option<_>, p50: Option<_>, p90: Option<_>| {
-        Some(Interval::of((p10?, p50?, p90?), made_at))
-    };
     Some(Forecast {
         made_at,
-        start: interval(row.start_p10, row.start_p50, row.start_p90),
-        finish: interval(row.finish_p10, row.finish_p50, row.finish_p90),
+        start: interval([row.start_p10, row.start_p50, row.start_p90], made_at),
+        finish: interval([row.finish_p10, row.finish_p50, row.finish_p90], made_at),
         gpu_s: row.gpu_s?,
         unforeseen: row.unforeseen.as_deref().map(Unforeseen::from_name),
     })
+}
+
+/// Returns the interval of the 10th, the 50th and the 90th percentile, if the row has them.
+fn interval(percentiles: [Option<OffsetDateTime>; 3], made_at: OffsetDateTime) -> Option<Interval> {
+    let [p10, p50, p90] = percentiles;
+    Some(Interval::of((p10?, p50?, p90?), made_at))
 }

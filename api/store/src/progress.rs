@@ -45,15 +45,15 @@ pub async fn record(
         series(conn, tenant, job, revision, samples).await?;
     }
     let skip = usize::from(row.revision_samples == 0);
-    let counted = || samples.iter().skip(skip).map(|(_, sample)| sample);
+    let counted = samples.iter().skip(skip).map(|(_, sample)| sample);
     let mut known = row.measured.map(|known| known.0.in_revision(revision));
     let parted = known.as_ref().is_some_and(|known| known.company.is_some());
     if company.is_none() && !parted {
-        speeds(conn, tenant, job, counted()).await?;
+        speeds(conn, tenant, job, counted.clone()).await?;
     }
     // The speed beside other jobs is needed only where GPU use is measured.
     if let Some(known) = &mut known {
-        for sample in counted().filter(|sample| (sample.workers, sample.ps_shards) == (1, 0)) {
+        for sample in counted.filter(|sample| (sample.workers, sample.ps_shards) == (1, 0)) {
             known.take_rate(sample.updates_per_s(), company, unix_ms(now));
         }
     }
@@ -121,26 +121,11 @@ async fn series(
         .iter()
         .map(|sample| (sample.1.step, sample))
         .collect();
-    let column = |value: fn(&Sample) -> f64| -> Vec<f64> {
-        by_step.values().map(|(_, sample)| value(sample)).collect()
-    };
     let steps: Vec<i64> = by_step.keys().copied().map(signed).collect();
     let at: Vec<OffsetDateTime> = by_step.values().map(|(at, _)| *at).collect();
-    let workers: Vec<i32> = by_step
-        .values()
-        .map(|(_, sample)| signed32(sample.workers))
-        .collect();
-    let ps_shards: Vec<i32> = by_step
-        .values()
-        .map(|(_, sample)| signed32(sample.ps_shards))
-        .collect();
-    let unlogged: Vec<String> = by_step
-        .values()
-        .map(|(_, sample)| unlogged_in_sample(sample).join(","))
-        .collect();
-    let maybe = |value: fn(&Sample) -> Option<f64>| -> Vec<Option<f64>> {
-        by_step.values().map(|(_, sample)| value(sample)).collect()
-    };
+    let workers: Vec<i32> = column(&by_step, |sample| signed32(sample.workers));
+    let ps_shards: Vec<i32> = column(&by_step, |sample| signed32(sample.ps_shards));
+    let unlogged: Vec<String> = column(&by_step, |sample| unlogged_in_sample(sample).join(","));
     sqlx::query!(
         "insert into progress_sample (job_id, tenant_id, revision, step, at, epoch, loss, accuracy, examples_per_s, steps_per_s,
                                       compute_ms, exchange_ms, data_ms, workers, ps_shards, noise_scale, gain, unlogged)
@@ -162,23 +147,32 @@ async fn series(
         signed(revision),
         &steps,
         &at,
-        &column(|sample| sample.epoch),
-        &column(|sample| sample.loss),
-        &column(|sample| sample.accuracy.unwrap_or_default()),
-        &column(|sample| sample.examples_per_s.unwrap_or_default()),
-        &column(|sample| sample.steps_per_s),
-        &column(|sample| sample.compute_ms.unwrap_or_default()),
-        &column(|sample| sample.exchange_ms.unwrap_or_default()),
-        &column(|sample| sample.data_ms.unwrap_or_default()),
+        &column(&by_step, |sample| sample.epoch),
+        &column(&by_step, |sample| sample.loss),
+        &column(&by_step, |sample| sample.accuracy.unwrap_or_default()),
+        &column(&by_step, |sample| sample.examples_per_s.unwrap_or_default()),
+        &column(&by_step, |sample| sample.steps_per_s),
+        &column(&by_step, |sample| sample.compute_ms.unwrap_or_default()),
+        &column(&by_step, |sample| sample.exchange_ms.unwrap_or_default()),
+        &column(&by_step, |sample| sample.data_ms.unwrap_or_default()),
         &workers,
         &ps_shards,
-        &maybe(|sample| sample.noise_scale) as &[Option<f64>],
-        &maybe(|sample| sample.gain) as &[Option<f64>],
+        &column(&by_step, |sample| sample.noise_scale) as &[Option<f64>],
+        &column(&by_step, |sample| sample.gain) as &[Option<f64>],
         &unlogged
     )
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Returns one value of each sample, in the order of the steps.
+fn column<T>(
+    samples: &BTreeMap<u64, &(OffsetDateTime, Sample)>,
+    value: fn(&Sample) -> T,
+) -> Vec<T> {
+    let samples = samples.values();
+    samples.map(|(_, sample)| value(sample)).collect()
 }
 
 /// Adds samples to the speeds, in updates per second. The worth of an update is not part of a
@@ -380,17 +374,16 @@ pub async fn samples(
     .fetch_all(conn)
     .await?;
     let samples = rows.into_iter().map(|row| {
-        let logged = |column, value| logged(&row.unlogged, column, value);
         let sample = Sample {
             step: unsigned(row.step),
             epoch: row.epoch,
             loss: row.loss,
-            accuracy: logged("accuracy", row.accuracy),
-            examples_per_s: logged("examples_per_s", row.examples_per_s),
+            accuracy: logged(&row.unlogged, "accuracy", row.accuracy),
+            examples_per_s: logged(&row.unlogged, "examples_per_s", row.examples_per_s),
             steps_per_s: row.steps_per_s,
-            compute_ms: logged("compute_ms", row.compute_ms),
-            exchange_ms: logged("exchange_ms", row.exchange_ms),
-            data_ms: logged("data_ms", row.data_ms),
+            compute_ms: logged(&row.unlogged, "compute_ms", row.compute_ms),
+            exchange_ms: logged(&row.unlogged, "exchange_ms", row.exchange_ms),
+            data_ms: logged(&row.unlogged, "data_ms", row.data_ms),
             workers: unsigned32(row.workers),
             ps_shards: unsigned32(row.ps_shards),
             noise_scale: row.noise_scale,

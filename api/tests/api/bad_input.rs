@@ -70,12 +70,15 @@ fn parameter(what: &'static str, path: &str, field: &'static str, expected: &'st
     }
 }
 
+fn model(model: Value) -> Value {
+    with(&["engine", "model"], model)
+}
+
 fn documents() -> Vec<Case> {
     let mut surprise = document("bad");
     surprise["surprise"] = json!(1);
     let mut nameless = document("bad");
     nameless.as_object_mut().expect("an object").remove("name");
-    let model = |value| with(&["engine", "model"], value);
     vec![
         job(
             "unknown field",
@@ -415,9 +418,15 @@ fn serde_norway_document(extra: &str) -> String {
     text
 }
 
+fn get(token: &str, path: &str) -> Request<Body> {
+    request(Method::GET, token, path, Body::empty())
+}
+
+fn post(token: &str, path: &str) -> Request<Body> {
+    request(Method::POST, token, path, Body::empty())
+}
+
 fn addresses(foreign: &str, ended: &str) -> Vec<Case> {
-    let get = |token: &str, path: &str| request(Method::GET, token, path, Body::empty());
-    let post = |token: &str, path: &str| request(Method::POST, token, path, Body::empty());
     let jobs = "/api/v1/jobs";
     vec![
         plain("no token", get("", jobs), 401, "unauthenticated"),
@@ -599,142 +608,147 @@ fn addresses(foreign: &str, ended: &str) -> Vec<Case> {
     ]
 }
 
-fn administration() -> Vec<Case> {
-    let send = |method: Method, token: &str, path: &str, body: Value| {
-        json_request(method, token, path, &body)
-    };
-    let body = |what, request, field, expected| Case {
+fn invalid_body(
+    what: &'static str,
+    request: Request<Body>,
+    field: &'static str,
+    expected: &'static str,
+) -> Case {
+    Case {
         what,
         request,
         status: 422,
         kind: "invalid-body",
         field,
         expected,
-    };
+    }
+}
+
+fn administration() -> Vec<Case> {
     vec![
-        body(
+        invalid_body(
             "bad tenant name",
-            send(
+            json_request(
                 Method::POST,
                 ADMIN,
                 "/api/v1/tenants",
-                json!({"name": "Red Team"}),
+                &json!({"name": "Red Team"}),
             ),
             "name",
             "a-z",
         ),
-        body(
+        invalid_body(
             "nothing to change",
-            send(Method::PATCH, ADMIN, "/api/v1/tenants/red", json!({})),
+            json_request(Method::PATCH, ADMIN, "/api/v1/tenants/red", &json!({})),
             "gpu_quota",
             "required",
         ),
-        body(
+        invalid_body(
             "negative quota",
-            send(
+            json_request(
                 Method::PATCH,
                 ADMIN,
                 "/api/v1/tenants/red",
-                json!({"gpu_quota": -1}),
+                &json!({"gpu_quota": -1}),
             ),
             "gpu_quota",
             "0 or more",
         ),
-        body(
+        invalid_body(
             "huge quota",
-            send(
+            json_request(
                 Method::PATCH,
                 ADMIN,
                 "/api/v1/tenants/red",
-                json!({"gpu_quota": 4_000_000_000_u32}),
+                &json!({"gpu_quota": 4_000_000_000_u32}),
             ),
             "gpu_quota",
             "1000000",
         ),
-        body(
+        invalid_body(
             "no share at all",
-            send(
+            json_request(
                 Method::PATCH,
                 ADMIN,
                 "/api/v1/tenants/red",
-                json!({"weight": 0}),
+                &json!({"weight": 0}),
             ),
             "weight",
             "0.001 to 1000",
         ),
-        body(
+        invalid_body(
             "unknown access",
-            send(
+            json_request(
                 Method::POST,
                 ADMIN,
                 "/api/v1/tokens",
-                json!({"name": "t", "access": "root"}),
+                &json!({"name": "t", "access": "root"}),
             ),
             "access",
             "member",
         ),
-        body(
+        invalid_body(
             "token of the past",
-            send(
+            json_request(
                 Method::POST,
                 RED,
                 "/api/v1/tokens",
-                json!({"name": "t", "expires_at": "2001-01-01T00:00:00Z"}),
+                &json!({"name": "t", "expires_at": "2001-01-01T00:00:00Z"}),
             ),
             "expires_at",
             "a time to come",
         ),
-        body(
+        invalid_body(
             "token for an unknown tenant",
-            send(
+            json_request(
                 Method::POST,
                 ADMIN,
                 "/api/v1/tokens",
-                json!({"name": "t", "tenant": "green"}),
+                &json!({"name": "t", "tenant": "green"}),
             ),
             "tenant",
             "name of a tenant",
         ),
         plain(
             "tenant's name taken",
-            send(
+            json_request(
                 Method::POST,
                 ADMIN,
                 "/api/v1/tenants",
-                json!({"name": "blue"}),
+                &json!({"name": "blue"}),
             ),
             409,
             "name-taken",
         ),
         plain(
             "unknown tenant",
-            send(
+            json_request(
                 Method::PATCH,
                 ADMIN,
                 "/api/v1/tenants/green",
-                json!({"gpu_quota": 1}),
+                &json!({"gpu_quota": 1}),
             ),
             404,
             "not-found",
         ),
         plain(
             "member makes an admin token",
-            send(
+            json_request(
                 Method::POST,
                 RED,
                 "/api/v1/tokens",
-                json!({"name": "t", "access": "admin"}),
+                &json!({"name": "t", "access": "admin"}),
             ),
             403,
             "forbidden",
         ),
         plain(
             "member makes another's token",
-            send(
+            json_request(
                 Method::POST,
                 RED,
                 "/api/v1/tokens",
-                json!({"name": "t", "user": "ada"}),
+                &json!({"name": "t", "user": "ada"}),
             ),
             403,
             "forbidden",

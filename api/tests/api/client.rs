@@ -1,9 +1,8 @@
 //! The typed client against a real server, over a real socket.
 
-use crate::world::{RED, World, document, sample};
+use crate::world::{RED, World, document, progress};
 use futures::StreamExt as _;
-use muster_client::{Client, ClientError, EventQuery, JobQuery, StreamItem};
-use muster_model::assignment::TaskReport;
+use muster_client::{Client, ClientError, EventQuery, JobQuery, Messages, StreamItem};
 use muster_model::job::{Intent, JobPhase};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
@@ -61,14 +60,7 @@ async fn client_calls_are_understood_by_the_server() {
     assert_eq!(events.items.len(), 1);
     let (worker, _) = world.run(job.id, 0, 0).await;
     world.write_log(worker, 0, b"hello\n").await;
-    world
-        .tell(
-            worker,
-            1,
-            0,
-            vec![TaskReport::Progress { sample: sample(5) }],
-        )
-        .await;
+    world.tell(worker, 1, 0, vec![progress(5)]).await;
     assert_eq!(client.tasks(job.id).await.expect("tasks").len(), 2);
     let log = client
         .logs(job.id, worker, None, None)
@@ -103,6 +95,18 @@ async fn client_calls_are_understood_by_the_server() {
     ));
 }
 
+/// Reads the steps of samples until the step `until`.
+async fn collect(stream: &mut Messages, steps: &mut Vec<u64>, until: u64) {
+    while steps.last() != Some(&until) {
+        match stream.next().await.expect("it goes on").expect("no error") {
+            StreamItem::Progress(new) => {
+                steps.extend(new.samples.iter().map(|sample| sample.sample.step))
+            }
+            other => drop(other),
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn watched_job_is_followed_over_a_server_restart() {
     let world = World::new().await;
@@ -117,21 +121,8 @@ async fn watched_job_is_followed_over_a_server_restart() {
         stream.next().await,
         Some(Ok(StreamItem::Opened(_)))
     ));
-    let told = |step| TaskReport::Progress {
-        sample: sample(step),
-    };
-    world.tell(worker, 1, 0, vec![told(10)]).await;
+    world.tell(worker, 1, 0, vec![progress(10)]).await;
     let mut steps = Vec::new();
-    let collect = async |stream: &mut muster_client::Messages, steps: &mut Vec<u64>, until: u64| {
-        while steps.last() != Some(&until) {
-            match stream.next().await.expect("it goes on").expect("no error") {
-                StreamItem::Progress(new) => {
-                    steps.extend(new.samples.iter().map(|sample| sample.sample.step))
-                }
-                other => drop(other),
-            }
-        }
-    };
     collect(&mut stream, &mut steps, 10).await;
     let newest = loop {
         if let StreamItem::Progress(newest) =
@@ -145,9 +136,9 @@ async fn watched_job_is_followed_over_a_server_restart() {
     let _ = server.await;
     // Connections of an aborted server continue in their own tasks; the router's streams end with
     // the daemon.
-    world.tell(worker, 1, 1, vec![told(20)]).await;
+    world.tell(worker, 1, 1, vec![progress(20)]).await;
     let (_, _again) = serve(&world, address).await;
-    world.tell(worker, 1, 2, vec![told(30)]).await;
+    world.tell(worker, 1, 2, vec![progress(30)]).await;
     collect(&mut stream, &mut steps, 30).await;
     assert_eq!(steps, [10, 20, 30]);
 }

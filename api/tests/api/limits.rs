@@ -133,12 +133,8 @@ async fn page_of_large_jobs_ends_by_its_bytes() {
     assert_eq!(names, expected);
 }
 
-#[tokio::test]
-async fn checkpoints_are_listed_in_pages() {
-    let world = World::new().await;
-    let job = world.submit("writes").await;
-    let (worker, _) = world.run(job, 0, 0).await;
-    let written = |step| TaskReport::CheckpointWritten {
+fn written(step: u64) -> TaskReport {
+    TaskReport::CheckpointWritten {
         checkpoint: Written {
             step,
             epoch: 1.0,
@@ -150,7 +146,14 @@ async fn checkpoints_are_listed_in_pages() {
             loss: None,
             accuracy: None,
         },
-    };
+    }
+}
+
+#[tokio::test]
+async fn checkpoints_are_listed_in_pages() {
+    let world = World::new().await;
+    let job = world.submit("writes").await;
+    let (worker, _) = world.run(job, 0, 0).await;
     world
         .tell(worker, 1, 0, (1..=5).map(written).collect())
         .await;
@@ -175,6 +178,12 @@ async fn checkpoints_are_listed_in_pages() {
     assert_eq!(seen, whole);
 }
 
+/// Returns the user of this name in a page.
+fn user<'a>(page: &'a Value, name: &str) -> &'a Value {
+    let mut users = page["items"].as_array().expect("a list").iter();
+    users.find(|user| user["name"] == name).expect("a user")
+}
+
 #[tokio::test]
 async fn all_tokens_of_a_user_are_revoked_at_once() {
     let world = World::new().await;
@@ -183,15 +192,8 @@ async fn all_tokens_of_a_user_are_revoked_at_once() {
     let other = made["secret"].as_str().expect("a secret");
     assert_eq!(world.get(other, "/api/v1/me").await.status, 200);
     let users: Value = world.get(ADMIN, "/api/v1/users").await.json();
-    let found = |name: &str| {
-        let mut users = users["items"].as_array().expect("a list").iter();
-        users
-            .find(|user| user["name"] == name)
-            .expect("a user")
-            .clone()
-    };
-    assert_eq!(found("rob")["tokens"], 2);
-    assert_eq!(found("bea")["tenant"], "blue");
+    assert_eq!(user(&users, "rob")["tokens"], 2);
+    assert_eq!(user(&users, "bea")["tenant"], "blue");
     // Members may revoke only their own tokens.
     let refused = world.delete(BLUE, "/api/v1/tokens?user=rob").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);

@@ -95,14 +95,10 @@ fn with_nul(document: &Value, schema: &Value, levels: usize) -> Vec<(Value, Stri
             found.extend(with_nul(document, one, levels));
         }
     }
-    let is = |kind: &str| match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().any(|one| one == kind),
-        one => one == kind,
-    };
-    if is("string") {
+    if has_type(schema, "string") {
         found.push((json!("a\u{0}b"), String::new()));
     }
-    if is("array") {
+    if has_type(schema, "array") {
         let items = within(&schema["items"]).into_iter();
         found.extend(items.map(|(item, field)| (json!([item]), below("[0]", &field))));
     }
@@ -116,6 +112,14 @@ fn with_nul(document: &Value, schema: &Value, levels: usize) -> Vec<(Value, Stri
         found.extend(values.map(|(value, field)| (object("key", value), below("key", &field))));
     }
     found
+}
+
+/// Whether the schema's type is this one, or this is one of its types.
+fn has_type(schema: &Value, kind: &str) -> bool {
+    match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().any(|one| one == kind),
+        one => one == kind,
+    }
 }
 
 fn object(name: &str, value: Value) -> Value {

@@ -3,7 +3,6 @@
 
 use crate::world::{ADMIN, BLUE, RED, World, at, document, id, json_request};
 use axum::http::Method;
-use muster_model::id::JobId;
 use muster_model::node::{Capacity, Gpu, GpuKind};
 use muster_store::{assignment, node, pool};
 use serde_json::{Value, json};
@@ -188,25 +187,28 @@ async fn job_in_pods_is_not_suspended() {
     let job = world.submit("still").await;
     world.run(job, 0, 0).await;
     become_pods(&world).await;
-    let path = |job: JobId, verb: &str| format!("/api/v1/jobs/{job}/{verb}");
-    let refused = world.post(RED, &path(job, "suspend"), &json!({})).await;
+    let refused = world
+        .post(RED, &format!("/api/v1/jobs/{job}/suspend"), &json!({}))
+        .await;
     assert_eq!(refused.status, 409, "{}", refused.text());
     let said = refused.text();
     assert!(said.contains("tasks are pods"), "{said}");
-    let paused = world.post(RED, &path(job, "pause"), &json!({})).await;
+    let paused = world
+        .post(RED, &format!("/api/v1/jobs/{job}/pause"), &json!({}))
+        .await;
     assert_eq!(paused.status, 202, "{}", paused.text());
 }
 
 /// The node's executor connects again, and its tasks are pods.
 async fn become_pods(world: &World) {
-    let gpu = |index| Gpu {
+    let gpus = (0..4).map(|index| Gpu {
         index,
         kind: GpuKind::CpuSlot,
         model: "cpu".to_owned(),
         memory_bytes: 1 << 30,
-    };
+    });
     let capacity = Capacity {
-        gpus: (0..4).map(gpu).collect(),
+        gpus: gpus.collect(),
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
         rack: None,

@@ -1,9 +1,10 @@
 //! Server-sent events: a client that reconnects with the id of the last message receives each
 //! message exactly once.
 
-use crate::world::{ADMIN, BLUE, RED, World, request, sample};
+use crate::world::{ADMIN, BLUE, RED, World, progress, request};
 use axum::body::{Body, BodyDataStream};
 use axum::http::Method;
+use axum::response::Response;
 use futures::StreamExt as _;
 use muster_model::assignment::TaskReport;
 use muster_model::event::Event;
@@ -64,18 +65,10 @@ impl Stream {
             self.text
                 .push_str(std::str::from_utf8(&piece.expect("a piece")).expect("text"));
             while let Some((block, rest)) = self.text.split_once("\n\n") {
-                let field = |name: &str| {
-                    block
-                        .lines()
-                        .find_map(|line| line.strip_prefix(name))
-                        .unwrap_or_default()
-                        .trim_start()
-                        .to_owned()
-                };
                 let message = Message {
-                    name: field("event:"),
-                    id: field("id:"),
-                    data: serde_json::from_str(&field("data:")).unwrap_or_default(),
+                    name: field(block, "event:"),
+                    id: field(block, "id:"),
+                    data: serde_json::from_str(&field(block, "data:")).unwrap_or_default(),
                 };
                 let rest = rest.to_owned();
                 if !message.name.is_empty() {
@@ -96,6 +89,16 @@ impl Stream {
             }
         }
     }
+}
+
+/// Returns the value of a field of a message.
+fn field(block: &str, name: &str) -> String {
+    block
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap_or_default()
+        .trim_start()
+        .to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,6 +196,16 @@ async fn stream_shows_own_jobs_and_all_nodes() {
     assert_eq!(first.data["event"]["kind"], "node_drained", "{first:?}");
 }
 
+/// Returns the steps of the samples.
+fn steps(message: &Message) -> Vec<u64> {
+    message.data["samples"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|s| s["step"].as_u64().expect("a step"))
+        .collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn samples_are_sent_once_and_again_after_a_restart() {
     let world = World::new().await;
@@ -201,26 +214,17 @@ async fn samples_are_sent_once_and_again_after_a_restart() {
     let path = format!("/api/v1/jobs/{job}/stream");
     let mut stream = Stream::open(&world, RED, &path, "").await;
     stream.next_of("opened").await;
-    let told = |step| TaskReport::Progress {
-        sample: sample(step),
-    };
-    world.tell(worker, 1, 0, vec![told(10), told(20)]).await;
+    world
+        .tell(worker, 1, 0, vec![progress(10), progress(20)])
+        .await;
     let message = stream.next_of("progress").await;
-    let steps = |message: &Message| -> Vec<u64> {
-        message.data["samples"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|s| s["step"].as_u64().expect("a step"))
-            .collect()
-    };
     assert_eq!(
         (message.data["after_step"].as_u64(), steps(&message)),
         (Some(0), vec![10, 20])
     );
     drop(stream);
     // While no reader is connected.
-    world.tell(worker, 1, 2, vec![told(30)]).await;
+    world.tell(worker, 1, 2, vec![progress(30)]).await;
     let mut stream = Stream::open(&world, RED, &path, &message.id).await;
     let message = stream.next_of("progress").await;
     assert_eq!(
@@ -251,7 +255,7 @@ async fn samples_are_sent_once_and_again_after_a_restart() {
             worker,
             2,
             0,
-            vec![TaskReport::Ready { from_step: 10 }, told(20)],
+            vec![TaskReport::Ready { from_step: 10 }, progress(20)],
         )
         .await;
     let message = stream.next_of("progress").await;
@@ -266,38 +270,41 @@ async fn samples_are_sent_once_and_again_after_a_restart() {
     );
 }
 
+/// Returns the job, the step before the sample, and the step of the only sample.
+fn newest(message: &Message) -> (String, u64, u64) {
+    let samples = message.data["samples"].as_array().expect("samples");
+    assert_eq!(samples.len(), 1, "only the newest: {message:?}");
+    (
+        message.data["job_id"].as_str().expect("a job").to_owned(),
+        message.data["after_step"].as_u64().expect("a step"),
+        samples[0]["step"].as_u64().expect("a step"),
+    )
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_stream_has_the_newest_sample_of_running_jobs() {
     let world = World::new().await;
     let (first, second) = (world.submit("first").await, world.submit("second").await);
     let (one, shard) = world.run(first, 0, 0).await;
     let (two, _) = world.run(second, 0, 1).await;
-    let told = |step| TaskReport::Progress {
-        sample: sample(step),
-    };
-    let seen = |message: &Message| {
-        let samples = message.data["samples"].as_array().expect("samples");
-        assert_eq!(samples.len(), 1, "only the newest: {message:?}");
-        (
-            message.data["job_id"].as_str().expect("a job").to_owned(),
-            message.data["after_step"].as_u64().expect("a step"),
-            samples[0]["step"].as_u64().expect("a step"),
-        )
-    };
-    world.tell(one, 1, 0, vec![told(10), told(20)]).await;
+    world
+        .tell(one, 1, 0, vec![progress(10), progress(20)])
+        .await;
     let mut stream = Stream::open(&world, RED, "/api/v1/stream", "").await;
     let mut others = Stream::open(&world, BLUE, "/api/v1/stream", "").await;
     others.next_of("opened").await;
     // A new reader gets the present step of each job, and then only those of jobs with progress.
     let message = stream.next_of("progress").await;
-    assert_eq!(seen(&message), (first.to_string(), 0, 20));
+    assert_eq!(newest(&message), (first.to_string(), 0, 20));
     assert!(message.id.contains('-'), "a cursor to resume from");
-    world.tell(two, 1, 0, vec![told(5)]).await;
+    world.tell(two, 1, 0, vec![progress(5)]).await;
     let message = stream.next_of("progress").await;
-    assert_eq!(seen(&message), (second.to_string(), 0, 5));
-    world.tell(one, 1, 2, vec![told(30), told(40)]).await;
+    assert_eq!(newest(&message), (second.to_string(), 0, 5));
+    world
+        .tell(one, 1, 2, vec![progress(30), progress(40)])
+        .await;
     let message = stream.next_of("progress").await;
-    assert_eq!(seen(&message), (first.to_string(), 20, 40));
+    assert_eq!(newest(&message), (first.to_string(), 20, 40));
     // A job that went back to a checkpoint is followed there.
     let then = AfterStop::Requeue {
         cause: RequeueCause::TaskFailed,
@@ -312,14 +319,14 @@ async fn tenant_stream_has_the_newest_sample_of_running_jobs() {
     world.gone(&[one, shard], 1).await;
     world.step(first, 1, Action::Release).await;
     let (one, _) = world.run(first, 1, 0).await;
-    let again = vec![TaskReport::Ready { from_step: 10 }, told(15)];
+    let again = vec![TaskReport::Ready { from_step: 10 }, progress(15)];
     world.tell(one, 2, 0, again).await;
     // Its earlier samples may be repeated once, because its tasks run again.
     let mut message = stream.next_of("progress").await;
-    while seen(&message).2 == 40 {
+    while newest(&message).2 == 40 {
         message = stream.next_of("progress").await;
     }
-    assert_eq!(seen(&message), (first.to_string(), 0, 15));
+    assert_eq!(newest(&message), (first.to_string(), 0, 15));
     // The other tenant's stream contains only what it may see: its next message is about a node.
     let drain = request(
         Method::POST,
@@ -471,6 +478,18 @@ async fn log_stream_reports_every_start_and_not_only_the_newest() {
     assert_eq!(shown["failure"], Value::Null);
 }
 
+async fn opened(world: &World, token: &str) -> Stream {
+    let mut stream = Stream::open(world, token, "/api/v1/stream", "").await;
+    stream.next_of("opened").await;
+    stream
+}
+
+async fn ask(world: &World, token: &str) -> Response {
+    let request = request(Method::GET, token, "/api/v1/stream", Body::empty());
+    let answer = world.router.clone().oneshot(request).await;
+    answer.expect("an answer")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_with_all_its_streams_leaves_others_theirs() {
     let limits = muster_api::config::ClientLimits {
@@ -479,18 +498,8 @@ async fn tenant_with_all_its_streams_leaves_others_theirs() {
         ..Default::default()
     };
     let world = World::with(limits).await;
-    let open = async |token: &str| {
-        let mut stream = Stream::open(&world, token, "/api/v1/stream", "").await;
-        stream.next_of("opened").await;
-        stream
-    };
-    let ask = async |token: &str| {
-        let request = request(Method::GET, token, "/api/v1/stream", Body::empty());
-        let answer = world.router.clone().oneshot(request).await;
-        answer.expect("an answer")
-    };
-    let mut red = vec![open(RED).await, open(RED).await];
-    let refused = ask(RED).await;
+    let mut red = vec![opened(&world, RED).await, opened(&world, RED).await];
+    let refused = ask(&world, RED).await;
     assert_eq!(refused.status(), 429);
     assert_eq!(refused.headers()["retry-after"], "5");
     let body = axum::body::to_bytes(refused.into_body(), 1 << 20).await;
@@ -501,13 +510,13 @@ async fn tenant_with_all_its_streams_leaves_others_theirs() {
         "{detail}"
     );
     // An administrator's streams count for its own tenant, also those for another one.
-    assert_eq!(ask(ADMIN).await.status(), 429);
-    let mut blue = vec![open(BLUE).await, open(BLUE).await];
-    assert_eq!(ask(BLUE).await.status(), 429);
+    assert_eq!(ask(&world, ADMIN).await.status(), 429);
+    let mut blue = vec![opened(&world, BLUE).await, opened(&world, BLUE).await];
+    assert_eq!(ask(&world, BLUE).await.status(), 429);
     // A place is free again once a stream ends.
     drop((red.pop(), blue.pop()));
     let again = async {
-        while ask(RED).await.status() == 429 {
+        while ask(&world, RED).await.status() == 429 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

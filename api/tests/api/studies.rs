@@ -1,6 +1,6 @@
 //! Studies by REST before a scheduler has read them: creation, refusals, orders and visibility.
 
-use crate::world::{BLUE, RED, World, at, json_request};
+use crate::world::{Answer, BLUE, RED, World, at, json_request, keyed};
 use axum::http::Method;
 use muster_model::id::StudyId;
 use muster_model::study::TrialPhase;
@@ -28,18 +28,17 @@ fn place(id: &Value, rest: &str) -> String {
     format!("/api/v1/studies/{}{rest}", id.as_str().expect("an id"))
 }
 
+async fn create_keyed(world: &World) -> Answer {
+    let request = json_request(Method::POST, RED, "/api/v1/studies", &study("one"));
+    world.send(keyed(request, "k")).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn study_is_created_once_per_key_and_visible_to_its_tenant() {
     let world = World::new().await;
-    let keyed = |token| {
-        let mut request = json_request(Method::POST, token, "/api/v1/studies", &study("one"));
-        let key = "k".parse().expect("a header");
-        request.headers_mut().insert("idempotency-key", key);
-        request
-    };
-    let first = world.send(keyed(RED)).await;
+    let first = create_keyed(&world).await;
     assert_eq!(first.status, 201, "{}", first.text());
-    let again = world.send(keyed(RED)).await;
+    let again = create_keyed(&world).await;
     assert_eq!((again.status.as_u16(), &again.body), (201, &first.body));
     assert_eq!(again.header("idempotency-replayed"), "true");
     let made: Value = first.json();
@@ -139,6 +138,11 @@ async fn ask_and_tell_need_a_study_without_a_job() {
     assert_eq!(refused.problem().errors[0].field, "trials");
 }
 
+async fn extend_keyed(world: &World, path: &str, trials: u32) -> Answer {
+    let request = json_request(Method::POST, RED, path, &json!({"trials": trials}));
+    world.send(keyed(request, "more")).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn study_is_extended_once_per_key() {
     let world = World::new().await;
@@ -147,18 +151,16 @@ async fn study_is_extended_once_per_key() {
         .await
         .json();
     let path = place(&made["id"], "/extend");
-    let extend = |trials: u32| {
-        let mut request = json_request(Method::POST, RED, &path, &json!({"trials": trials}));
-        let key = "more".parse().expect("a header");
-        request.headers_mut().insert("idempotency-key", key);
-        request
-    };
-    let first = world.send(extend(3)).await;
+    let first = extend_keyed(&world, &path, 3).await;
     assert_eq!(first.status, 202, "{}", first.text());
-    let again = world.send(extend(3)).await;
+    let again = extend_keyed(&world, &path, 3).await;
     assert_eq!((again.status.as_u16(), &again.body), (202, &first.body));
     assert_eq!(again.header("idempotency-replayed"), "true");
-    assert_eq!(world.send(extend(4)).await.status, 422, "another request");
+    assert_eq!(
+        extend_keyed(&world, &path, 4).await.status,
+        422,
+        "another request"
+    );
     let count = orders(&world).await;
     assert_eq!(count, 1, "one order is stated");
 }
@@ -279,6 +281,15 @@ async fn second_rung(world: &World, study: StudyId) {
     assert!(done.expect("written"));
 }
 
+/// Returns a result with these further fields.
+fn result_with(further: &Value) -> Value {
+    let mut result = json!({"trial": 0, "values": {"test_loss": 0.4}});
+    for (key, value) in further.as_object().expect("fields") {
+        result[key] = value.clone();
+    }
+    json!({"results": [result]})
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn finished_result_below_the_budget_is_refused() {
     let world = World::new().await;
@@ -288,18 +299,13 @@ async fn finished_result_below_the_budget_is_refused() {
     let id = made["id"].as_str().expect("an id").parse().expect("a UUID");
     second_rung(&world, id).await;
     let path = place(&made["id"], "/tell");
-    let tell = |more: Value| {
-        let mut result = json!({"trial": 0, "values": {"test_loss": 0.4}});
-        for (key, value) in more.as_object().expect("fields") {
-            result[key] = value.clone();
-        }
-        json!({"results": [result]})
-    };
-    let short = world.post(RED, &path, &tell(json!({"step": 2}))).await;
+    let short = world
+        .post(RED, &path, &result_with(&json!({"step": 2})))
+        .await;
     assert_eq!(short.status, 422);
     assert_eq!(short.problem().errors[0].field, "results[0].step");
     let odd = json!({"step": 2, "state": "running", "exhausted": true});
-    let odd = world.post(RED, &path, &tell(odd)).await;
+    let odd = world.post(RED, &path, &result_with(&odd)).await;
     assert_eq!(odd.problem().errors[0].field, "results[0].exhausted");
     for right in [
         json!({"step": 2, "state": "running"}),
@@ -308,9 +314,14 @@ async fn finished_result_below_the_budget_is_refused() {
         // The result of its first rung may be repeated.
         json!({"step": 1}),
     ] {
-        let told = world.post(RED, &path, &tell(right.clone())).await;
+        let told = world.post(RED, &path, &result_with(&right)).await;
         assert_eq!(told.status, 202, "{right}: {}", told.text());
     }
+}
+
+fn tell_and_ask(ask: Value) -> Value {
+    let result = json!({"trial": 0, "step": 3, "values": {"test_loss": 0.4}});
+    json!({"results": [result], "ask": ask})
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,22 +333,23 @@ async fn tell_may_ask_in_the_same_request() {
     let id = made["id"].as_str().expect("an id").parse().expect("a UUID");
     second_rung(&world, id).await;
     let path = place(&made["id"], "/tell");
-    let tell = |ask: Value| {
-        let result = json!({"trial": 0, "step": 3, "values": {"test_loss": 0.4}});
-        json!({"results": [result], "ask": ask})
-    };
-    let refused = world.post(RED, &path, &tell(json!({"count": 0}))).await;
+    let refused = world
+        .post(RED, &path, &tell_and_ask(json!({"count": 0})))
+        .await;
     assert_eq!(refused.status, 422);
     assert_eq!(refused.problem().errors[0].field, "ask.count");
     let mut conn = world.scheduler.acquire().await.expect("a connection");
     let due = search::due(&mut conn).await.expect("read");
     assert!(due.is_empty(), "nothing was told");
-    let answer = world.post(RED, &path, &tell(json!({}))).await;
+    let answer = world.post(RED, &path, &tell_and_ask(json!({}))).await;
     assert_eq!(answer.status, 202, "{}", answer.text());
     let answer: Value = answer.json();
     assert_eq!(answer["asked"]["trials"][0]["number"], 0);
     assert_eq!(answer["asked"]["phase"], "running");
     assert_eq!(orders(&world).await, 1);
-    let again: Value = world.post(RED, &path, &tell(json!({}))).await.json();
+    let again: Value = world
+        .post(RED, &path, &tell_and_ask(json!({})))
+        .await
+        .json();
     assert_eq!(again["asked"]["trials"], json!([]), "it was given out");
 }

@@ -1,10 +1,20 @@
 //! Rights of the users of two tenants on one cluster.
 
-use crate::world::{ADMIN, BLUE, RED, World, at, document, json_request};
-use axum::http::Method;
+use crate::world::{ADMIN, Answer, BLUE, RED, World, at, document, json_request};
+use axum::body::Body;
+use axum::http::{Method, Request};
 use muster_model::plan::Action;
 use muster_store::{pool, tenant, tenant_scope};
 use serde_json::{Value, json};
+
+fn names(answer: &Value) -> Vec<&str> {
+    answer["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|job| job["name"].as_str().expect("a name"))
+        .collect()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_sees_only_its_own_jobs() {
@@ -17,20 +27,12 @@ async fn tenant_sees_only_its_own_jobs() {
             .status,
         201
     );
-    let names = |answer: Value| -> Vec<String> {
-        answer["items"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|job| job["name"].as_str().expect("a name").to_owned())
-            .collect()
-    };
     assert_eq!(
-        names(world.get(RED, "/api/v1/jobs").await.json()),
+        names(&world.get(RED, "/api/v1/jobs").await.json()),
         ["secret"]
     );
     assert_eq!(
-        names(world.get(BLUE, "/api/v1/jobs").await.json()),
+        names(&world.get(BLUE, "/api/v1/jobs").await.json()),
         ["other"]
     );
     for path in [
@@ -176,6 +178,10 @@ async fn gpu_holder_is_shown_to_its_tenant_and_administrators() {
     );
 }
 
+fn notice(token: &str, notice: &Value) -> Request<Body> {
+    json_request(Method::PUT, token, "/api/v1/nodes/node-a/notice", notice)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn administrator_drains_nodes_sets_quotas_and_adds_tenants() {
     let world = World::new().await;
@@ -190,9 +196,6 @@ async fn administrator_drains_nodes_sets_quotas_and_adds_tenants() {
         .post(ADMIN, "/api/v1/nodes/node-a/uncordon", &json!({}))
         .await;
     assert_eq!(back.json::<Value>()["drained"], false);
-    let notice = |token, notice: &Value| {
-        json_request(Method::PUT, token, "/api/v1/nodes/node-a/notice", notice)
-    };
     let cordoned = json!({"closed": "to_new", "why": "cordoned in Kubernetes", "rack": "r7", "by": "kubernetes"});
     let said = world.send(notice(ADMIN, &cordoned)).await;
     assert_eq!(
@@ -330,26 +333,41 @@ async fn token_is_revoked_at_once_by_owner_or_administrator() {
     );
 }
 
+/// Returns the users and tenants of the listed tokens.
+async fn token_owners(world: &World, token: &str, query: &str) -> Vec<(String, String)> {
+    let answer = world.get(token, &format!("/api/v1/tokens{query}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let page: Value = answer.json();
+    let items = page["items"].as_array().expect("a list").iter();
+    items
+        .map(|token| pair(text(&token["user"]), text(&token["tenant"])))
+        .collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("text")
+}
+
+fn pair(user: &str, tenant: &str) -> (String, String) {
+    (user.to_owned(), tenant.to_owned())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn administrator_lists_and_revokes_tokens_of_other_tenants() {
     let world = World::new().await;
-    let names = async |token: &str, query: &str| -> Vec<(String, String)> {
-        let answer = world.get(token, &format!("/api/v1/tokens{query}")).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let page: Value = answer.json();
-        let items = page["items"].as_array().expect("a list").iter();
-        let text = |token: &Value, field: &str| token[field].as_str().expect("text").to_owned();
-        let named = |token: &Value| (text(token, "user"), text(token, "tenant"));
-        items.map(named).collect()
-    };
-    let pair = |user: &str, tenant: &str| (user.to_owned(), tenant.to_owned());
     let own = [pair("rob", "red"), pair("ada", "red")];
-    assert_eq!(names(ADMIN, "").await, own);
-    assert_eq!(names(ADMIN, "?tenant=blue").await, [pair("bea", "blue")]);
-    let all = names(ADMIN, "?all_tenants=true").await;
+    assert_eq!(token_owners(&world, ADMIN, "").await, own);
+    assert_eq!(
+        token_owners(&world, ADMIN, "?tenant=blue").await,
+        [pair("bea", "blue")]
+    );
+    let all = token_owners(&world, ADMIN, "?all_tenants=true").await;
     assert_eq!(all[0], pair("bea", "blue"));
     assert_eq!(all[1..], own);
-    assert_eq!(names(ADMIN, "?all_tenants=true&limit=2").await, all[..2]);
+    assert_eq!(
+        token_owners(&world, ADMIN, "?all_tenants=true&limit=2").await,
+        all[..2]
+    );
     for query in ["?tenant=red", "?tenant=blue", "?all_tenants=true"] {
         let answer = world.get(BLUE, &format!("/api/v1/tokens{query}")).await;
         let right = if query == "?tenant=blue" { 200 } else { 403 };
@@ -379,37 +397,49 @@ async fn in_an_hour(world: &World) -> String {
     soon.format(form).expect("a date")
 }
 
+async fn new_token(world: &World, by: &str, body: Value) -> Answer {
+    world.post(by, "/api/v1/tokens", &body).await
+}
+
+async fn new_secret(world: &World, by: &str, body: Value) -> String {
+    let made: Value = new_token(world, by, body).await.json();
+    text(&made["secret"]).to_owned()
+}
+
 /// A stolen token that expires gives no lasting access.
 #[tokio::test(flavor = "multi_thread")]
 async fn member_token_does_not_outlive_its_creating_token() {
     let world = World::new().await;
     let soon = in_an_hour(&world).await;
-    let made = async |by: &str, body: Value| world.post(by, "/api/v1/tokens", &body).await;
-    let secret = async |by: &str, body: Value| {
-        let made: Value = made(by, body).await.json();
-        made["secret"].as_str().expect("a secret").to_owned()
-    };
-    let short = secret(RED, json!({"name": "short", "expires_at": soon})).await;
+    let short = new_secret(&world, RED, json!({"name": "short", "expires_at": soon})).await;
     let form = &time::format_description::well_known::Rfc3339;
     let ends = time::OffsetDateTime::parse(&soon, form).expect("a date");
     let later = |by: time::Duration| (ends + by).format(form).expect("a date");
     for expires_at in [Value::Null, later(time::Duration::seconds(1)).into()] {
-        let refused = made(&short, json!({"name": "t", "expires_at": expires_at})).await;
+        let refused = new_token(
+            &world,
+            &short,
+            json!({"name": "t", "expires_at": expires_at}),
+        )
+        .await;
         assert_eq!(refused.status, 422, "{expires_at}");
         let error = &refused.problem().errors[0];
         assert_eq!(error.field, "expires_at");
         assert!(error.expected.contains(&soon), "{}", error.expected);
     }
-    assert_eq!(made(&short, json!({"name": "t"})).await.status, 422);
+    assert_eq!(
+        new_token(&world, &short, json!({"name": "t"})).await.status,
+        422
+    );
     for expires_at in [soon.clone(), later(-time::Duration::minutes(1))] {
         let body = json!({"name": "t", "expires_at": expires_at});
-        assert_eq!(made(&short, body).await.status, 201);
+        assert_eq!(new_token(&world, &short, body).await.status, 201);
     }
     // Administrators may create tokens for other users in any case.
     let admin = json!({"name": "short", "access": "admin", "expires_at": soon});
-    let admin = secret(ADMIN, admin).await;
+    let admin = new_secret(&world, ADMIN, admin).await;
     let lasting = json!({"name": "operator", "tenant": "blue", "user": "operator"});
-    assert_eq!(made(&admin, lasting).await.status, 201);
+    assert_eq!(new_token(&world, &admin, lasting).await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -482,38 +512,40 @@ async fn mutual_revocation_leaves_one_administrator() {
     assert!([401, 409].contains(&answers[1]), "{answers:?}");
 }
 
+/// Returns the kinds of the listed events, and the cursor of the next page.
+async fn event_kinds(world: &World, token: &str, query: &str) -> (Vec<String>, Value) {
+    let answer = world.get(token, &format!("/api/v1/events{query}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let page: Value = answer.json();
+    let items = page["items"].as_array().expect("a list").iter();
+    let kinds = items.map(|item| text(&item["event"]["kind"]).to_owned());
+    (kinds.collect(), page["continue"].clone())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn recent_events_are_of_the_tenant_and_of_nodes() {
     let world = World::new().await;
     let job = world.submit("secret").await;
     world.run(job, 0, 2).await;
-    let kinds = async |token: &str, query: &str| -> (Vec<String>, Value) {
-        let answer = world.get(token, &format!("/api/v1/events{query}")).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let page: Value = answer.json();
-        let items = page["items"].as_array().expect("a list").iter();
-        let kind = |item: &Value| item["event"]["kind"].as_str().expect("a kind").to_owned();
-        (items.map(kind).collect(), page["continue"].clone())
-    };
-    let (all, _) = kinds(RED, "").await;
+    let (all, _) = event_kinds(&world, RED, "").await;
     assert_eq!(
         all.last().map(String::as_str),
         Some("node_state_changed"),
         "the oldest"
     );
     assert!(all.contains(&"task_state_changed".to_owned()), "{all:?}");
-    let (quiet, _) = kinds(RED, "?routine=false").await;
+    let (quiet, _) = event_kinds(&world, RED, "?routine=false").await;
     let few: Vec<_> = all
         .iter()
         .filter(|kind| **kind != "task_state_changed")
         .cloned()
         .collect();
     assert_eq!(quiet, few);
-    let (first, next) = kinds(RED, "?limit=2").await;
+    let (first, next) = event_kinds(&world, RED, "?limit=2").await;
     let next = next.as_str().expect("more follow").to_owned();
-    let (second, _) = kinds(RED, &format!("?continue={next}")).await;
+    let (second, _) = event_kinds(&world, RED, &format!("?continue={next}")).await;
     assert_eq!([first, second].concat(), all);
-    let (others, _) = kinds(BLUE, "").await;
+    let (others, _) = event_kinds(&world, BLUE, "").await;
     assert_eq!(others, ["node_state_changed"]);
 }
 

@@ -1,7 +1,7 @@
 //! Studies with trials, as the scheduler would have written them: results, large lists, and orders
 //! that are concurrent with an end or a deletion.
 
-use crate::world::{RED, World, at, json_request};
+use crate::world::{Answer, RED, World, at, json_request, keyed};
 use axum::http::Method;
 use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, TrialPhase};
@@ -114,6 +114,14 @@ fn place(id: StudyId, rest: &str) -> String {
     format!("/api/v1/studies/{id}{rest}")
 }
 
+fn told(step: Value, state: &str) -> Value {
+    let mut result = json!({"trial": 0, "values": {"loss": 0.4}, "state": state});
+    if !step.is_null() {
+        result["step"] = step;
+    }
+    json!({"results": [result]})
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn result_needs_the_progress_of_its_trial() {
     let world = World::new().await;
@@ -129,19 +137,12 @@ async fn result_needs_the_progress_of_its_trial() {
         ..trial(0)
     };
     written(&world, id, &[goes_on], "running").await;
-    let tell = |step: Value, state: &str| {
-        let mut result = json!({"trial": 0, "values": {"loss": 0.4}, "state": state});
-        if !step.is_null() {
-            result["step"] = step;
-        }
-        json!({"results": [result]})
-    };
     for (step, state, expected) in [
         (Value::Null, "finished", "such as 3"),
         (json!(2), "finished", "at least 3"),
         (Value::Null, "running", "so far"),
     ] {
-        let told = tell(step, state);
+        let told = told(step, state);
         let refused = world.post(RED, &place(id, "/tell"), &told).await;
         assert_eq!(refused.status, 422, "{told}");
         let error = refused.problem().errors.remove(0);
@@ -155,7 +156,7 @@ async fn result_needs_the_progress_of_its_trial() {
         (json!(3), "finished"),
         (Value::Null, "failed"),
     ] {
-        let mut told = tell(step, state);
+        let mut told = told(step, state);
         if state == "failed" {
             told["results"][0]["values"] = json!({});
         }
@@ -164,22 +165,23 @@ async fn result_needs_the_progress_of_its_trial() {
     }
 }
 
+async fn extend(world: &World, id: StudyId, trials: u32) -> Answer {
+    let path = place(id, "/extend");
+    world.post(RED, &path, &json!({"trials": trials})).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_study_is_not_extended_and_extensions_add_up() {
     let world = World::new().await;
     let id = created(&world).await;
     written(&world, id, &[], "running").await;
-    let extend = |trials: u32| {
-        let (world, path) = (&world, place(id, "/extend"));
-        async move { world.post(RED, &path, &json!({"trials": trials})).await }
-    };
-    assert_eq!(extend(60_000).await.status, 202);
-    let refused = extend(60_000).await;
+    assert_eq!(extend(&world, id, 60_000).await.status, 202);
+    let refused = extend(&world, id, 60_000).await;
     assert_eq!(refused.status, 422);
     let error = refused.problem().errors.remove(0);
     assert_eq!(error.field, "trials");
     assert!(error.expected.contains("1 to 39000"), "{error}");
-    assert_eq!(extend(0).await.status, 422);
+    assert_eq!(extend(&world, id, 0).await.status, 422);
     // A repetition changes nothing.
     for _ in 0..2 {
         let path = place(id, "/cancel");
@@ -240,16 +242,20 @@ async fn extension_and_deletion_exclude_each_other() {
     assert!(look.study.is_none() && look.orders.is_empty());
 }
 
+fn length(page: &Value) -> Option<usize> {
+    page["items"].as_array().map(Vec::len)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn large_study_is_paged_and_exported_completely() {
     const TRIALS: u32 = 450;
     let world = World::new().await;
     let id = created(&world).await;
-    let of = |number| TrialWrite {
+    let trials = (0..TRIALS).map(|number| TrialWrite {
         best: number < 30,
         ..trial(number)
-    };
-    let trials: Vec<TrialWrite> = (0..TRIALS).map(of).collect();
+    });
+    let trials: Vec<TrialWrite> = trials.collect();
     written(&world, id, &trials, "running").await;
 
     let path = place(id, "/export?format=json");
@@ -260,7 +266,6 @@ async fn large_study_is_paged_and_exported_completely() {
     assert_eq!(text.lines().count(), TRIALS as usize + 1);
     assert_eq!(text.matches("number,state").count(), 1);
 
-    let length = |page: &Value| page["items"].as_array().map(Vec::len);
     let path = place(id, "/trials?limit=500");
     let page: Value = world.get(RED, &path).await.json();
     assert_eq!(
@@ -308,12 +313,17 @@ async fn waiting_ask_gets_the_next_trial() {
 
 /// Asks, or tells and asks, under a key.
 async fn under(world: &World, key: &str, path: &str, body: &Value) -> Value {
-    let mut request = json_request(Method::POST, RED, path, body);
-    let key = key.parse().expect("a header");
-    request.headers_mut().insert("idempotency-key", key);
-    let answer = world.send(request).await;
+    let request = json_request(Method::POST, RED, path, body);
+    let answer = world.send(keyed(request, key)).await;
     assert!(answer.status.is_success(), "{}", answer.text());
     answer.json()
+}
+
+fn numbers(given: &Value) -> Vec<u64> {
+    let trials = given["trials"].as_array().expect("a list").iter();
+    trials
+        .map(|one| one["number"].as_u64().expect("a number"))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,12 +335,6 @@ async fn repeated_ask_under_its_key_gets_the_same_trials() {
     assert_eq!(early["trials"], json!([]), "which uses up no key");
     written(&world, id, &[trial(0), trial(1), trial(2)], "running").await;
     let first = under(&world, "a", &ask, &now).await;
-    let numbers = |given: &Value| -> Vec<u64> {
-        let trials = given["trials"].as_array().expect("a list").iter();
-        trials
-            .map(|one| one["number"].as_u64().expect("a number"))
-            .collect()
-    };
     assert_eq!(numbers(&first), [0, 1]);
     assert_eq!(under(&world, "a", &ask, &now).await, first);
     let tell = json!({
@@ -381,38 +385,41 @@ async fn impossible_trial_number_is_refused() {
     }
 }
 
+async fn propose(world: &World, id: StudyId, count: usize, key: &str) -> Answer {
+    let trials = vec![json!({"parameters": {"x": 0.5}}); count];
+    let body = json!({"trials": trials});
+    let request = json_request(Method::POST, RED, &place(id, "/propose"), &body);
+    world.send(keyed(request, key)).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn proposals_are_limited_and_stored_once_per_key() {
     let world = World::new().await;
     let id = external(&world).await;
-    let propose = |count: usize, key: &str| {
-        let trials = vec![json!({"parameters": {"x": 0.5}}); count];
-        let body = json!({"trials": trials});
-        let mut request = json_request(Method::POST, RED, &place(id, "/propose"), &body);
-        let key = key.parse().expect("a header");
-        request.headers_mut().insert("idempotency-key", key);
-        world.send(request)
-    };
-    let first = propose(1000, "a").await;
+    let first = propose(&world, id, 1000, "a").await;
     assert_eq!(first.status, 202, "{}", first.text());
-    let again = propose(1000, "a").await;
+    let again = propose(&world, id, 1000, "a").await;
     assert_eq!((again.status.as_u16(), &again.body), (202, &first.body));
     assert_eq!(again.header("idempotency-replayed"), "true");
-    assert_eq!(propose(1, "a").await.status, 422, "another request");
+    assert_eq!(
+        propose(&world, id, 1, "a").await.status,
+        422,
+        "another request"
+    );
     for key in ["b", "c", "d"] {
-        assert_eq!(propose(1000, key).await.status, 202);
+        assert_eq!(propose(&world, id, 1000, key).await.status, 202);
     }
     // Orders that wait for the scheduler count like those that it has read.
     stands(&world, id, &[], "running", 5900).await;
-    let refused = propose(101, "e").await;
+    let refused = propose(&world, id, 101, "e").await;
     assert_eq!(refused.status, 422);
     let error = &refused.problem().errors[0];
     assert_eq!((&*error.field, &*error.value), ("trials", "101 trials"));
     let rule = "9900 proposals wait to become trials, and 10000 may";
     assert_eq!(error.expected, format!("1 to 100 trials: {rule}"));
     // A refused request has not used its key.
-    assert_eq!(propose(100, "e").await.status, 202);
-    let refused = propose(1, "f").await;
+    assert_eq!(propose(&world, id, 100, "e").await.status, 202);
+    let refused = propose(&world, id, 1, "f").await;
     assert!(
         refused.problem().errors[0]
             .expected

@@ -94,6 +94,12 @@ pub fn sample(step: u64) -> Sample {
     }
 }
 
+pub fn progress(step: u64) -> TaskReport {
+    TaskReport::Progress {
+        sample: sample(step),
+    }
+}
+
 impl World {
     pub async fn new() -> Self {
         Self::with(ClientLimits::default()).await
@@ -426,6 +432,13 @@ pub fn json_request(method: Method, token: &str, path: &str, body: &Value) -> Re
         "content-type",
         "application/json".parse().expect("a header"),
     );
+    request
+}
+
+/// Adds an idempotency key.
+pub fn keyed(mut request: Request<Body>, key: &str) -> Request<Body> {
+    let key = key.parse().expect("a header");
+    request.headers_mut().insert("idempotency-key", key);
     request
 }
 

@@ -38,24 +38,20 @@ pub(super) fn run(
         return Ok(());
     };
     let program = find("command.check", name, variables, paths)?;
-    let failed = |source| CommandError::Start {
-        program: program.clone(),
-        source,
-    };
-    let (reader, writer) = io::pipe().map_err(failed)?;
+    let (reader, writer) = io::pipe().map_err(CommandError::start(&program))?;
     let mut child = process::Command::new(&program)
         .args(arguments)
         .envs(variables)
         .current_dir(&paths.work)
         .stdin(Stdio::null())
-        .stdout(writer.try_clone().map_err(failed)?)
+        .stdout(writer.try_clone().map_err(CommandError::start(&program))?)
         .stderr(writer)
         .spawn()
-        .map_err(failed)?;
+        .map_err(CommandError::start(&program))?;
     let output = thread::spawn(move || pass_on(reader));
     let until_ms = clock::boottime_ms() + CHECK_MS;
     let how = loop {
-        match child.try_wait().map_err(failed)? {
+        match child.try_wait().map_err(CommandError::start(&program))? {
             Some(status) if status.success() => break None,
             Some(status) => break Some(status.to_string()),
             None if clock::boottime_ms() >= until_ms => {
@@ -163,13 +159,15 @@ mod tests {
             inherited_python: None,
         };
         let variables = BTreeMap::from([("PATH".to_owned(), "/here:/there".to_owned())]);
-        let look = |name: &str| find("command.argv", name, &variables, &paths);
-        let said = |name: &str| look(name).expect_err("none").to_string();
+        let said = |name: &str| {
+            let found = find("command.argv", name, &variables, &paths);
+            found.expect_err("none").to_string()
+        };
         assert!(!said("/no/such/prog").contains("/t/work"));
         assert!(said("/no/such/prog").contains("command.argv[0] is \"/no/such/prog\""));
         assert!(said("./prog").contains("looked in /t/work"));
         assert!(said("prog").contains("looked in /here:/there"));
-        let shell = look("/bin/sh").expect("a shell");
-        assert_eq!(shell, Path::new("/bin/sh"));
+        let shell = find("command.argv", "/bin/sh", &variables, &paths);
+        assert_eq!(shell.expect("a shell"), Path::new("/bin/sh"));
     }
 }

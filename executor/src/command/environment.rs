@@ -72,7 +72,6 @@ pub fn variables(
 }
 
 fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(&str, String)) {
-    let path = |path: &PathBuf| path.display().to_string();
     let restarts = launch.revision.saturating_sub(1);
     add("MUSTER_JOB_NAME", launch.spec.name.clone());
     add("MUSTER_ROLE", launch.role.kind().to_owned());
@@ -80,12 +79,12 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
     add("MUSTER_WORKERS", peers.workers.len().to_string());
     add("MUSTER_RESTART_COUNT", restarts.to_string());
     add("MUSTER_GRACE_MS", launch.grace_ms.to_string());
-    add("MUSTER_TASK_DIR", path(&paths.task));
+    add("MUSTER_TASK_DIR", paths.task.display().to_string());
     if let Some(checkpoints) = &paths.checkpoints {
-        add("MUSTER_CHECKPOINT_DIR", path(checkpoints));
+        add("MUSTER_CHECKPOINT_DIR", checkpoints.display().to_string());
     }
-    add("MUSTER_DATASET_DIR", path(&paths.datasets));
-    add("MUSTER_HOSTFILE", path(&paths.hosts));
+    add("MUSTER_DATASET_DIR", paths.datasets.display().to_string());
+    add("MUSTER_HOSTFILE", paths.hosts.display().to_string());
     // Shows log lines when they are printed.
     add("PYTHONUNBUFFERED", "1".to_owned());
 }
@@ -149,32 +148,29 @@ fn mpi(paths: &Paths, add: &mut impl FnMut(&str, String)) {
 /// With them the first worker has the type `chief`, as `ParameterServerStrategy` requires, and the
 /// others count from 0.
 fn tensorflow(launch: &TaskLaunch, peers: &Peers) -> Result<String, CommandError> {
-    let addresses = |peers: &[Peer]| -> Result<Vec<String>, CommandError> {
-        let all = peers
-            .iter()
-            .map(|peer| peer.address.clone().ok_or(CommandError::Peers));
-        all.collect()
-    };
     let workers = addresses(&peers.workers)?;
     let servers = addresses(&peers.ps_shards)?;
-    let (cluster, of_worker) = if servers.is_empty() {
-        let index = |rank: u32| ("worker", rank);
-        (json!({ "worker": workers }), index as fn(u32) -> _)
+    let cluster = if servers.is_empty() {
+        json!({ "worker": workers })
     } else {
-        let index = |rank: u32| match rank {
-            0 => ("chief", 0),
-            rank => ("worker", rank - 1),
-        };
         let (chief, others) = workers.split_at(workers.len().min(1));
-        let cluster = json!({ "chief": chief, "worker": others, "ps": servers });
-        (cluster, index as fn(u32) -> _)
+        json!({ "chief": chief, "worker": others, "ps": servers })
     };
     let (kind, index) = match launch.role {
-        Role::Worker { rank } => of_worker(rank),
+        Role::Worker { rank } if servers.is_empty() => ("worker", rank),
+        Role::Worker { rank: 0 } => ("chief", 0),
+        Role::Worker { rank } => ("worker", rank - 1),
         Role::PsShard { index } => ("ps", index),
     };
     let config = json!({ "cluster": cluster, "task": { "type": kind, "index": index } });
     Ok(config.to_string())
+}
+
+fn addresses(peers: &[Peer]) -> Result<Vec<String>, CommandError> {
+    let addresses = peers
+        .iter()
+        .map(|peer| peer.address.clone().ok_or(CommandError::Peers));
+    addresses.collect()
 }
 
 fn place(launch: &TaskLaunch, peers: &Peers) -> Result<TorchProcessGroup, CommandError> {
@@ -222,19 +218,21 @@ pub(super) mod tests {
 
     /// The task ids of workers are their ranks; those of servers start at 100.
     pub(in super::super) fn peers(workers: &[&str], servers: &[&str]) -> Peers {
-        let peer = |first: u128| {
-            move |(place, address): (u128, &&str)| Peer {
-                task_id: TaskId(Uuid::from_u128(first + place)),
-                node_id: NodeId(Uuid::from_u128(1)),
-                address: Some((*address).to_owned()),
-            }
-        };
         Peers {
             revision: 3,
-            workers: (0..).zip(workers).map(peer(0)).collect(),
-            ps_shards: (0..).zip(servers).map(peer(100)).collect(),
+            workers: numbered(0, workers),
+            ps_shards: numbered(100, servers),
             ..Peers::default()
         }
+    }
+
+    fn numbered(first: u128, addresses: &[&str]) -> Vec<Peer> {
+        let peers = (first..).zip(addresses).map(|(number, address)| Peer {
+            task_id: TaskId(Uuid::from_u128(number)),
+            node_id: NodeId(Uuid::from_u128(1)),
+            address: Some((*address).to_owned()),
+        });
+        peers.collect()
     }
 
     fn paths() -> Paths {
@@ -281,26 +279,29 @@ pub(super) mod tests {
         }
     }
 
+    fn python_path(launch: &TaskLaunch, inherited: Option<&str>) -> String {
+        let command = launch.spec.command.as_ref().expect("a command");
+        let paths = Paths {
+            inherited_python: inherited.map(str::to_owned),
+            ..paths()
+        };
+        let peers = peers(&["a:1"], &[]);
+        let mut set = variables(launch, command, &peers, &paths).expect("variables");
+        set.remove("PYTHONPATH").expect("it is set")
+    }
+
     #[test]
     fn python_package_follows_the_users_path() {
-        let peers = peers(&["a:1"], &[]);
         let mut launch = launch(1, 0);
-        let with = |launch: &TaskLaunch, inherited: Option<&str>| {
-            let command = launch.spec.command.as_ref().expect("a command");
-            let paths = Paths {
-                inherited_python: inherited.map(str::to_owned),
-                ..paths()
-            };
-            let mut set = variables(launch, command, &peers, &paths).expect("variables");
-            set.remove("PYTHONPATH").expect("it is set")
-        };
-        assert_eq!(with(&launch, None), "/t/python");
-        assert_eq!(with(&launch, Some("/inherited")), "/inherited:/t/python");
+        assert_eq!(python_path(&launch, None), "/t/python");
+        let inherited = python_path(&launch, Some("/inherited"));
+        assert_eq!(inherited, "/inherited:/t/python");
         let command = launch.spec.command.as_mut().expect("a command");
         command
             .env
             .insert("PYTHONPATH".to_owned(), "/mine:/too".to_owned());
-        assert_eq!(with(&launch, Some("/inherited")), "/mine:/too:/t/python");
+        let own = python_path(&launch, Some("/inherited"));
+        assert_eq!(own, "/mine:/too:/t/python");
     }
 
     #[test]
@@ -316,27 +317,28 @@ pub(super) mod tests {
         assert!(!set.contains_key("MUSTER_CHECKPOINT_DIR"), "{set:?}");
     }
 
+    fn tensorflow_config(set: &BTreeMap<String, String>) -> Value {
+        serde_json::from_str(&set["TF_CONFIG"]).expect("JSON")
+    }
+
     #[test]
     fn tensorflow_config_names_the_own_task() {
-        let config = |set: &BTreeMap<String, String>| -> Value {
-            serde_json::from_str(&set["TF_CONFIG"]).expect("JSON")
-        };
         let set = of(&launch(1, 1), &peers(&["a:1", "b:2"], &[]));
         assert_eq!(
-            config(&set),
+            tensorflow_config(&set),
             json!({ "cluster": { "worker": ["a:1", "b:2"] }, "task": { "type": "worker", "index": 1 } })
         );
         let cluster = json!({ "chief": ["a:1"], "worker": ["b:2"], "ps": ["c:3"] });
         let set = of(&launch(1, 1), &peers(&["a:1", "b:2"], &["c:3"]));
         assert_eq!(
-            config(&set),
+            tensorflow_config(&set),
             json!({ "cluster": cluster, "task": { "type": "worker", "index": 0 } })
         );
         let mut server = launch(1, 100);
         server.role = Role::PsShard { index: 0 };
         let set = of(&server, &peers(&["a:1", "b:2"], &["c:3"]));
         assert_eq!(
-            config(&set),
+            tensorflow_config(&set),
             json!({ "cluster": cluster, "task": { "type": "ps", "index": 0 } })
         );
         assert!(

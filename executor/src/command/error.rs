@@ -60,6 +60,11 @@ impl CommandError {
         move |source| Self::Write { path, source }
     }
 
+    pub(super) fn start(program: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let program = program.into();
+        move |source| Self::Start { program, source }
+    }
+
     /// Returns what the program requires and this node lacks; another node may have it.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {

@@ -8,6 +8,7 @@ use muster_model::spec::Command;
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// Muster's Python package of this release.
 const PACKAGE: [(&str, &str); 2] = [
@@ -23,7 +24,6 @@ const PACKAGE: [(&str, &str); 2] = [
 
 /// Creates the folders and writes the files. A file that begins with `#!` becomes executable.
 pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandError> {
-    let make = |path: &std::path::Path| fs::create_dir_all(path).map_err(CommandError::write(path));
     if let Some(checkpoints) = &paths.checkpoints {
         make(checkpoints)?;
     }
@@ -55,6 +55,10 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
         }
     }
     Ok(())
+}
+
+fn make(folder: &Path) -> Result<(), CommandError> {
+    fs::create_dir_all(folder).map_err(CommandError::write(folder))
 }
 
 /// Writes the workers' hosts in the format of Open MPI and MPICH, each with the slots of all its

@@ -154,8 +154,8 @@ fn with_own(mut peers: Peers, launch: &TaskLaunch, address: &str) -> Peers {
 }
 
 fn is_complete(peers: &Peers, launch: &TaskLaunch) -> bool {
-    let all = || peers.workers.iter().chain(&peers.ps_shards);
+    let mut all = peers.workers.iter().chain(&peers.ps_shards);
     peers.revision == launch.revision
-        && all().any(|peer| peer.task_id == launch.task_id)
-        && all().all(|peer| peer.address.is_some())
+        && all.clone().any(|peer| peer.task_id == launch.task_id)
+        && all.all(|peer| peer.address.is_some())
 }

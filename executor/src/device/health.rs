@@ -165,14 +165,12 @@ fn pause(for_ms: u32) {
 /// Returns the number of uncorrected errors since the driver was loaded, for each GPU that counts
 /// them.
 fn uncorrected(nvml: &Nvml) -> BTreeMap<u32, u64> {
-    let count = |gpu: u32| {
+    let counts = (0..nvml.device_count().unwrap_or(0)).filter_map(|gpu| {
         let device = nvml.device_by_index(gpu).ok()?;
         let errors = device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile);
         Some((gpu, errors.ok()?))
-    };
-    (0..nvml.device_count().unwrap_or(0))
-        .filter_map(count)
-        .collect()
+    });
+    counts.collect()
 }
 
 #[cfg(test)]

@@ -152,12 +152,12 @@ impl MemoryBudget for Machine {
 /// Returns the memory that is available without an out-of-memory kill.
 fn available() -> Result<u64, DriverError> {
     let path = Path::new("/proc/meminfo");
-    let unreadable = || DriverError::Unreadable {
+    let text = fs::read_to_string(path).ok();
+    let kib = text.and_then(|text| number(&text, "MemAvailable:"));
+    let bytes = kib.map(|kib| kib * 1_024);
+    bytes.ok_or_else(|| DriverError::Unreadable {
         path: path.to_owned(),
-    };
-    let text = fs::read_to_string(path).map_err(|_| unreadable())?;
-    let kib = number(&text, "MemAvailable:").ok_or_else(unreadable)?;
-    Ok(kib * 1_024)
+    })
 }
 
 fn cgroup(pid: i32) -> Option<PathBuf> {
@@ -169,23 +169,27 @@ fn cgroup(pid: i32) -> Option<PathBuf> {
 /// Returns the memory that a cgroup and its ancestors still permit; `None` without a limit. The
 /// kernel reclaims file pages before it kills a process, so they count as free.
 fn left(cgroup: &Path, others: &[ReservedMemory]) -> Option<u64> {
-    let of_one = |folder: &Path| {
-        let whole: u64 = value(&folder.join("memory.max"))?;
-        let used: u64 = value(&folder.join("memory.current"))?;
-        let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-        let files = ["active_file", "inactive_file"];
-        let files: u64 = files.iter().filter_map(|name| number(&stat, name)).sum();
-        let inside = others
-            .iter()
-            .filter(|one| one.cgroups.iter().any(|inner| inner.starts_with(folder)));
-        let reserved: u64 = inside.map(|one| one.host).sum();
-        Some(
-            whole
-                .saturating_sub(used.saturating_sub(files))
-                .saturating_sub(reserved),
-        )
-    };
-    cgroup.ancestors().filter_map(of_one).min()
+    cgroup
+        .ancestors()
+        .filter_map(|folder| left_in_one(folder, others))
+        .min()
+}
+
+fn left_in_one(cgroup: &Path, others: &[ReservedMemory]) -> Option<u64> {
+    let whole: u64 = value(&cgroup.join("memory.max"))?;
+    let used: u64 = value(&cgroup.join("memory.current"))?;
+    let stat = fs::read_to_string(cgroup.join("memory.stat")).unwrap_or_default();
+    let files = ["active_file", "inactive_file"];
+    let files: u64 = files.iter().filter_map(|name| number(&stat, name)).sum();
+    let inside = others
+        .iter()
+        .filter(|one| one.cgroups.iter().any(|inner| inner.starts_with(cgroup)));
+    let reserved: u64 = inside.map(|one| one.host).sum();
+    Some(
+        whole
+            .saturating_sub(used.saturating_sub(files))
+            .saturating_sub(reserved),
+    )
 }
 
 fn value(path: &PathBuf) -> Option<u64> {
@@ -203,16 +207,24 @@ fn number(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn write(folder: &Path, name: &str, text: &str) {
+        fs::write(folder.join(name), text).expect("written");
+    }
+
+    fn reserved(host: u64, cgroup: PathBuf) -> ReservedMemory {
+        ReservedMemory {
+            host,
+            cgroups: vec![cgroup],
+            gpus: GpuBytes::new(),
+        }
+    }
+
     #[test]
     fn tightest_cgroup_counts_and_file_pages_are_free() {
         let root = tempfile::tempdir().expect("a folder");
         let inner = root.path().join("task");
         fs::create_dir(&inner).expect("made");
-        let write = |folder: &Path, name: &str, text: &str| {
-            fs::write(folder.join(name), text).expect("written");
-        };
-        let alone = |cgroup: &Path| left(cgroup, &[]);
-        assert_eq!(alone(&inner), None, "no limits");
+        assert_eq!(left(&inner, &[]), None, "no limits");
         write(root.path(), "memory.max", "1000\n");
         write(root.path(), "memory.current", "900\n");
         write(
@@ -220,18 +232,13 @@ mod tests {
             "memory.stat",
             "anon 1\nactive_file 200\ninactive_file 300\nfile 999\n",
         );
-        assert_eq!(alone(&inner), Some(600));
+        assert_eq!(left(&inner, &[]), Some(600));
         write(&inner, "memory.max", "max\n");
         write(&inner, "memory.current", "50\n");
-        assert_eq!(alone(&inner), Some(600));
+        assert_eq!(left(&inner, &[]), Some(600));
         write(&inner, "memory.max", "70\n");
-        assert_eq!(alone(&inner), Some(20));
+        assert_eq!(left(&inner, &[]), Some(20));
         // A neighbour's reservation counts against the common ancestor only.
-        let reserved = |host, cgroup: PathBuf| ReservedMemory {
-            host,
-            cgroups: vec![cgroup],
-            gpus: GpuBytes::new(),
-        };
         let neighbour = reserved(590, root.path().join("other"));
         assert_eq!(left(&inner, std::slice::from_ref(&neighbour)), Some(10));
         let stranger = reserved(590, root.path().with_extension("elsewhere"));

@@ -111,9 +111,13 @@ impl LedgerEntry {
     /// Whether the task is suspended for the newest slice that it knows of. A task that is to
     /// resume holds its GPUs from that moment.
     pub(super) fn is_suspended(&self) -> bool {
-        let told = || self.folder.standing().text().ok()?.parse().ok();
         let held = self.peers.held_turn();
-        held.is_some() && told() == held && self.is_stopped_if_a_program()
+        held.is_some() && self.last_turn() == held && self.is_stopped_if_a_program()
+    }
+
+    /// Number of the slice that the task has written last.
+    fn last_turn(&self) -> Option<u64> {
+        self.folder.standing().text().ok()?.parse().ok()
     }
 
     /// Whether the kernel has stopped every process of a user's program. A program can write the
@@ -334,10 +338,9 @@ pub(super) fn load(path: &Path) -> Result<LedgerEntry, String> {
         .map_or(0, |found| found.len());
     // A position beyond the end of the file belongs to another file. An offset above `i64::MAX` is
     // never valid.
-    let is_offset = |offset: u64| i64::try_from(offset).is_ok();
-    let is_its_own = acknowledged.events.byte <= events
-        && is_offset(acknowledged.events.line)
-        && is_offset(acknowledged.log_bytes);
+    let mut offsets = [acknowledged.events.line, acknowledged.log_bytes].into_iter();
+    let is_its_own =
+        acknowledged.events.byte <= events && offsets.all(|offset| i64::try_from(offset).is_ok());
     if is_its_own {
         entry.acknowledged = acknowledged;
     }

@@ -93,6 +93,12 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// Whether the task is in the ledger and has not ended.
+    pub(crate) fn is_live(&self, task: TaskId) -> bool {
+        let entry = self.entries.get(&task);
+        entry.is_some_and(|entry| !entry.is_ended())
+    }
+
     /// Returns the random identity of the data folder. A new folder has a new identity and no
     /// tasks.
     ///
@@ -415,6 +421,12 @@ pub(crate) mod tests {
         assert!(entry.is_ended() && entry.folder.exit().is_there());
     }
 
+    fn await_empty(folder: &Path) {
+        while fs::read_dir(folder).expect("there").next().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
     /// If this daemon ends first, the next one removes them.
     #[test]
     fn folders_of_forgotten_tasks_are_removed_in_the_background() {
@@ -429,12 +441,7 @@ pub(crate) mod tests {
         assert!(ledger.entries.contains_key(&id), "one may stay");
         ledger.prune(0, u64::MAX);
         assert!(ledger.entries.is_empty() && !tasks.join(id.to_string()).exists());
-        let until_empty = || {
-            while fs::read_dir(&tasks).expect("there").next().is_some() {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-        };
-        until_empty();
+        await_empty(&tasks);
         for name in [
             format!("{REMOVED_PREFIX}{id}"),
             format!("{TEMPORARY_PREFIX}{id}"),
@@ -447,6 +454,6 @@ pub(crate) mod tests {
             !tasks.join(format!("{TEMPORARY_PREFIX}{id}")).exists(),
             "at once"
         );
-        until_empty();
+        await_empty(&tasks);
     }
 }

@@ -3,7 +3,7 @@
 use super::{CURRENT, LogPart, current_offset, parts};
 use crate::opener::FolderHandle;
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -86,8 +86,9 @@ impl LogTail {
 
 /// Whether this is still the file to which the shim appends.
 fn is_growing(folder: &FolderHandle, file: &File) -> bool {
-    let inode = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
-    inode(file.metadata()) == inode(folder.metadata(OsStr::new(CURRENT)))
+    let [open, current] = [file.metadata(), folder.metadata(OsStr::new(CURRENT))]
+        .map(|found| found.map(|found| (found.dev(), found.ino())).ok());
+    open == current
 }
 
 /// Returns the part that contains `offset`, or the oldest part after it, and the offset to read at.

@@ -156,11 +156,8 @@ impl Runtime for ProcessRuntime {
                 .environment
                 .insert(sockets::VARIABLE.to_owned(), place);
         }
-        let failed = |source| ExecutorError::Shim {
-            path: self.shim_binary.clone(),
-            source,
-        };
-        let errors = entry.folder.shim_errors().create().map_err(failed)?;
+        let errors = entry.folder.shim_errors().create();
+        let errors = errors.map_err(ExecutorError::shim(&self.shim_binary))?;
         let mut command = Command::new(&self.shim_binary);
         command.args(start.arguments);
         if let Some(cgroup) = self.limits.make(
@@ -177,7 +174,7 @@ impl Runtime for ProcessRuntime {
             .stdout(Stdio::null())
             .stderr(errors)
             .spawn()
-            .map_err(failed)?;
+            .map_err(ExecutorError::shim(&self.shim_binary))?;
         // The child is a zombie at worst until it is reaped here, so the id is not reused.
         let known = i32::try_from(child.id()).ok().and_then(ProcessId::of);
         let shim = known.ok_or_else(|| ExecutorError::Shim {
@@ -243,12 +240,8 @@ impl Runtime for ProcessRuntime {
     /// Records and socket folders are the only data of this runtime outside the task folders.
     fn tidy(&mut self, ledger: &Ledger) {
         self.sockets.tidy(ledger);
-        let is_needed = |task: TaskId| {
-            let entry = ledger.entries.get(&task);
-            entry.is_some_and(|entry| !entry.is_ended())
-        };
-        self.records.keep(is_needed);
-        self.reaped.retain(|task, _| is_needed(*task));
+        self.records.keep(|task| ledger.is_live(task));
+        self.reaped.retain(|task, _| ledger.is_live(*task));
     }
 
     fn listen_host(&self) -> &str {

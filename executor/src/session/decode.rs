@@ -35,6 +35,33 @@ pub enum Unreadable {
     },
 }
 
+impl Unreadable {
+    fn of_job(
+        generation: u64,
+        job: &AssignedJob,
+        part: &'static str,
+    ) -> impl FnOnce(serde_json::Error) -> Self {
+        move |source| Self::Job {
+            generation,
+            job: job.job_id.clone(),
+            part,
+            source,
+        }
+    }
+
+    fn of_task(
+        (generation, place): (u64, usize),
+        part: &'static str,
+    ) -> impl FnOnce(serde_json::Error) -> Self {
+        move |source| Self::Task {
+            generation,
+            place,
+            part,
+            source,
+        }
+    }
+}
+
 /// Received parts of an assignment that is still incomplete.
 #[derive(Debug, Default)]
 pub struct PartialAssignment(Assignment);
@@ -79,17 +106,11 @@ pub fn assignment(message: &Assignment) -> Result<DecodedAssignment, Unreadable>
 }
 
 fn shared(generation: u64, job: &AssignedJob) -> Result<SharedJobData, Unreadable> {
-    let unreadable = |part| {
-        move |source| Unreadable::Job {
-            generation,
-            job: job.job_id.clone(),
-            part,
-            source,
-        }
-    };
+    let spec = serde_json::from_str(&job.spec_json);
+    let peers = serde_json::from_str(&job.peers_json);
     Ok(SharedJobData {
-        spec: serde_json::from_str(&job.spec_json).map_err(unreadable("document"))?,
-        peers: serde_json::from_str(&job.peers_json).map_err(unreadable("peers"))?,
+        spec: spec.map_err(Unreadable::of_job(generation, job, "document"))?,
+        peers: peers.map_err(Unreadable::of_job(generation, job, "peers"))?,
     })
 }
 
@@ -98,25 +119,20 @@ fn task(
     sent: &Sent,
     jobs: &BTreeMap<&str, SharedJobData>,
 ) -> Result<DecodedTask, Unreadable> {
-    let unreadable = |part| {
-        move |source| Unreadable::Task {
-            generation,
-            place,
-            part,
-            source,
-        }
-    };
+    let at = (generation, place);
     let stop = sent.stop;
     // A scheduler of the previous release sends complete tasks.
     if !sent.peers_json.is_empty() {
         return Ok(DecodedTask {
-            launch: serde_json::from_str(&sent.launch_json).map_err(unreadable("launch"))?,
-            peers: serde_json::from_str(&sent.peers_json).map_err(unreadable("peers"))?,
+            launch: serde_json::from_str(&sent.launch_json)
+                .map_err(Unreadable::of_task(at, "launch"))?,
+            peers: serde_json::from_str(&sent.peers_json)
+                .map_err(Unreadable::of_task(at, "peers"))?,
             stop,
         });
     }
     let mut launch: Value =
-        serde_json::from_str(&sent.launch_json).map_err(unreadable("launch"))?;
+        serde_json::from_str(&sent.launch_json).map_err(Unreadable::of_task(at, "launch"))?;
     let job = launch["job_id"].as_str().unwrap_or_default().to_owned();
     let Some(shared) = jobs.get(job.as_str()) else {
         return Err(Unreadable::NoSuchJob {
@@ -128,7 +144,8 @@ fn task(
     if let Value::Object(fields) = &mut launch {
         fields.insert("spec".to_owned(), shared.spec.clone());
     }
-    let launch: TaskLaunch = serde_json::from_value(launch).map_err(unreadable("launch"))?;
+    let launch: TaskLaunch =
+        serde_json::from_value(launch).map_err(Unreadable::of_task(at, "launch"))?;
     Ok(DecodedTask {
         launch,
         peers: shared.peers.clone(),
@@ -174,14 +191,14 @@ mod tests {
 
     #[test]
     fn parts_decode_to_the_same_assignment_as_the_whole() {
-        let whole = |task| {
+        let tasks = [0, 1].map(|task| {
             let mut launch = launch(task);
             launch["spec"] = spec();
             sent(&launch, &peers())
-        };
+        });
         let whole = Assignment {
             generation: 3,
-            tasks: vec![whole(0), whole(1)],
+            tasks: tasks.into(),
             ..Assignment::default()
         };
         let first = Assignment {

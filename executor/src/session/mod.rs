@@ -502,19 +502,22 @@ mod tests {
         assert!(!pulse.is_silent(1_400));
         assert!(pulse.is_silent(1_431));
     }
+
+    /// Number of tries before a lease ends.
+    fn tries_in(lease_ms: u64, error: &SessionError) -> usize {
+        let pauses = std::iter::successors(Some(FIRST_PAUSE_MS), |pause_ms| {
+            Some((pause_ms * 2).min(longest_pause_ms(error)))
+        });
+        let ends = pauses.scan(0, |end_ms, pause_ms| {
+            *end_ms += pause_ms;
+            Some(*end_ms)
+        });
+        ends.take_while(|end_ms| *end_ms < lease_ms).count()
+    }
+
     /// One of two or three schedulers leads, and the dialled one is random.
     #[test]
     fn lease_suffices_to_find_the_leader() {
-        let tries_in = |lease_ms: u64, error: &SessionError| {
-            let pauses = std::iter::successors(Some(FIRST_PAUSE_MS), |pause_ms| {
-                Some((pause_ms * 2).min(longest_pause_ms(error)))
-            });
-            let ends = pauses.scan(0, |end_ms, pause_ms| {
-                *end_ms += pause_ms;
-                Some(*end_ms)
-            });
-            ends.take_while(|end_ms| *end_ms < lease_ms).count()
-        };
         let waits = tonic::Status::unavailable("this scheduler is not the leader");
         let waits = SessionError::Stream(Box::new(waits));
         assert!(tries_in(10_000, &waits) >= 24, "(2/3)^24 is 1 in 17,000");

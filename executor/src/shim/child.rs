@@ -53,18 +53,16 @@ pub(super) fn spawn(
     log: RotatingLog,
 ) -> Result<TaskProcess, ExecutorError> {
     let (program, subcommand) = program(arguments, launch)?;
-    let failed = |source| ExecutorError::Shim {
-        path: program.clone(),
-        source,
-    };
     // Orphans of the task become children of the shim, so that they are found and reaped.
-    set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
-    let (reader, writer) = io::pipe().map_err(failed)?;
+    set_child_subreaper(Some(getpid()))
+        .map_err(io::Error::from)
+        .map_err(ExecutorError::shim(&program))?;
+    let (reader, writer) = io::pipe().map_err(ExecutorError::shim(&program))?;
     let mut command = command(&program, subcommand, arguments, folder);
     command.envs(environment(arguments)?);
     command
         .stdin(Stdio::null())
-        .stdout(writer.try_clone().map_err(failed)?)
+        .stdout(writer.try_clone().map_err(ExecutorError::shim(&program))?)
         .stderr(writer);
     if let Some(user) = arguments.task_user {
         // Without supplementary groups. Set before the steps below, because a change of the user
@@ -89,7 +87,7 @@ pub(super) fn spawn(
     // system calls, without allocation or locks, on values made before the fork; its errors are
     // plain codes.
     unsafe { command.pre_exec(prepare) };
-    let child = command.spawn().map_err(failed)?;
+    let child = command.spawn().map_err(ExecutorError::shim(&program))?;
     // The command holds copies of the writing end; the pipe must end with the task.
     drop(command);
     let pid = i32::try_from(child.id()).expect("process ids are small");

@@ -111,15 +111,15 @@ mod tests {
 
     #[test]
     fn helper_without_a_known_id_is_killed() {
-        let start = || {
+        let [first, second] = [(); 2].map(|()| {
             let mut command = Command::new("sleep");
             command.arg("60").spawn().expect("started")
-        };
-        let id = tracked_id(start(), ProcessId::of).expect("it is there");
+        });
+        let id = tracked_id(first, ProcessId::of).expect("it is there");
         assert!(id.is_alive());
         assert!(id.signal(Signal::KILL));
         let mut seen = None;
-        let lost = tracked_id(start(), |pid| {
+        let lost = tracked_id(second, |pid| {
             seen = ProcessId::of(pid);
             None
         });

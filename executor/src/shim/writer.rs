@@ -30,10 +30,9 @@ impl ShimFileWriter {
 
     fn waiting(limit: Duration) -> io::Result<Self> {
         let (queue, works) = mpsc::channel::<ShimFileWrite>();
-        let run = move || works.into_iter().for_each(|work| work());
         thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(run)?;
+            .spawn(move || works.into_iter().for_each(|work| work()))?;
         Ok(Self {
             queue,
             pending: Arc::default(),
@@ -68,9 +67,9 @@ impl ShimFileWriter {
             // The caller may have stopped waiting.
             let _ = done.send(answer);
         };
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer");
-        self.queue.send(Box::new(work)).map_err(|_| late())?;
-        ended.recv_timeout(limit).map_err(|_| late())
+        let sent = self.queue.send(Box::new(work));
+        let answer = sent.ok().and_then(|()| ended.recv_timeout(limit).ok());
+        answer.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer"))
     }
 }
 

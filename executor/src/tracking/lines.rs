@@ -99,11 +99,11 @@ impl MetricLineReader {
             });
         }
         let events = self.events.clone();
-        let write = |reports: &[TaskReport]| {
+        let flushed = self.run.flush(clock::boottime_ms(), true, |reports| {
             events::append(&events, reports)?;
             events::append(&events, &told)
-        };
-        if let Err(error) = self.run.flush(clock::boottime_ms(), true, write) {
+        });
+        if let Err(error) = flushed {
             self.complain(&error);
         }
     }
@@ -188,18 +188,17 @@ fn metrics(line: &[u8], timestamp_ms: i64) -> Result<Vec<LoggedMetric>, MetricLi
         }
     }
     let step = step.ok_or(MetricLineError::NoStep)?;
-    let metric = |(key, value): (&str, f64)| LoggedMetric {
+    if values.is_empty() {
+        // A step without a value is a sign of life.
+        values.push(("step", step as f64));
+    }
+    let metrics = values.into_iter().map(|(key, value)| LoggedMetric {
         key: key.to_owned(),
         value,
         timestamp_ms,
         step,
-    };
-    let mut metrics: Vec<LoggedMetric> = values.into_iter().map(metric).collect();
-    if metrics.is_empty() {
-        // A step without a value is a sign of life.
-        metrics.push(metric(("step", step as f64)));
-    }
-    Ok(metrics)
+    });
+    Ok(metrics.collect())
 }
 
 #[cfg(test)]

@@ -38,22 +38,28 @@ const MOST_ENTRIES: usize = 1_000;
 /// # Errors
 /// [`Malformed`].
 pub(super) fn batch(body: &Value) -> Result<LogBatch, Malformed> {
-    let list = |field: &'static str| match body.get(field) {
-        None | Some(Value::Null) => Ok([].as_slice()),
-        Some(Value::Array(items)) if items.len() <= MOST_ENTRIES => Ok(items.as_slice()),
+    Ok(LogBatch {
+        metrics: list(body, "metrics", metric)?,
+        params: list(body, "params", pair)?,
+        tags: list(body, "tags", pair)?,
+    })
+}
+
+fn list<T>(
+    body: &Value,
+    field: &'static str,
+    read: impl Fn(&Value) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    match body.get(field) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(items)) if items.len() <= MOST_ENTRIES => {
+            items.iter().map(read).collect()
+        }
         Some(_) => Err(Malformed {
             field,
             expected: "a list of at most 1000",
         }),
-    };
-    Ok(LogBatch {
-        metrics: list("metrics")?
-            .iter()
-            .map(metric)
-            .collect::<Result<_, _>>()?,
-        params: list("params")?.iter().map(pair).collect::<Result<_, _>>()?,
-        tags: list("tags")?.iter().map(pair).collect::<Result<_, _>>()?,
-    })
+    }
 }
 
 /// # Errors
@@ -127,14 +133,15 @@ pub(super) fn run(
     params: &BTreeMap<String, String>,
     tags: &BTreeMap<String, String>,
 ) -> Value {
-    let pairs = |all: &BTreeMap<String, String>| -> Vec<Value> {
-        all.iter()
-            .map(|(key, value)| json!({ "key": key, "value": value }))
-            .collect()
-    };
     let metrics: Vec<Value> = metrics.values().map(written).collect();
     let data = json!({ "metrics": metrics, "params": pairs(params), "tags": pairs(tags) });
     json!({ "info": info, "data": data, "inputs": {} })
+}
+
+fn pairs(all: &BTreeMap<String, String>) -> Vec<Value> {
+    all.iter()
+        .map(|(key, value)| json!({ "key": key, "value": value }))
+        .collect()
 }
 
 fn written(metric: &LoggedMetric) -> Value {

@@ -44,12 +44,10 @@ pub(super) fn meaning(key: &str) -> Meaning {
     if joined == OWN_TIME {
         return Meaning::OwnTime;
     }
-    let is_loss = |word: &&&str| **word == "loss";
-    let is_accuracy = |word: &&&str| matches!(**word, "acc" | "accuracy");
-    let of = |known: &[&str]| words.iter().filter(|word| known.contains(word)).count();
-    let (tests, validations, trains) = (of(&[TEST]), of(&VALIDATIONS), of(&TRAINS));
+    let quantities = ["loss", "acc", "accuracy"];
+    let [measures, tests, validations, trains] = [&quantities[..], &[TEST], &VALIDATIONS, &TRAINS]
+        .map(|known| words.iter().filter(|word| known.contains(word)).count());
     let splits = tests + validations + trains;
-    let measures = words.iter().filter(is_loss).count() + words.iter().filter(is_accuracy).count();
     // Exactly one quantity, at most one split and no other word: `regularisation_loss` is another
     // metric.
     if measures == 1 && splits <= 1 && words.len() == 1 + splits {

@@ -425,13 +425,13 @@ mod tests {
     #[test]
     fn parameters_are_reported_together() {
         let mut run = chief(false);
-        let pairs = |key: &str| LogBatch {
+        let [first, second, third] = ["a", "b", "c"].map(|key| LogBatch {
             params: vec![(key.to_owned(), "1".to_owned())],
             ..LogBatch::default()
-        };
-        assert_eq!(logged(&mut run, pairs("a"), 0).len(), 1);
-        for key in ["b", "c"] {
-            assert_eq!(logged(&mut run, pairs(key), 10), []);
+        });
+        assert_eq!(logged(&mut run, first, 0).len(), 1);
+        for batch in [second, third] {
+            assert_eq!(logged(&mut run, batch, 10), []);
         }
         let message = "parameters: b=1, c=1".to_owned();
         assert_eq!(
@@ -450,14 +450,14 @@ mod tests {
     #[test]
     fn keys_of_a_run_are_bounded() {
         let mut run = MlflowRun::new(None);
-        let all = |from: usize| {
+        let [first, again, more] = [0, 0, 1].map(|from| {
             of((from..from + 1_000)
                 .map(|index| metric(&index.to_string(), 1.0, 0, 1))
                 .collect())
-        };
-        logged(&mut run, all(0), 0);
-        logged(&mut run, all(0), 0);
-        let more: Result<(), Malformed> = run.log(all(1), 0, |_| Ok(()));
+        });
+        logged(&mut run, first, 0);
+        logged(&mut run, again, 0);
+        let more: Result<(), Malformed> = run.log(more, 0, |_| Ok(()));
         assert!(more.is_err());
         assert_eq!(run.metrics.len(), 1_000);
     }

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
 use muster_model::task::Role;
 use serde_json::{Value, json};
@@ -367,15 +367,17 @@ impl TrackingApp {
 impl TrackedTask {
     fn log(&mut self, batch: LogBatch) -> Result<Value, MlflowError> {
         let file = self.folder.events();
-        let write = |reports: &[TaskReport]| events::append(&file, reports).map_err(not_kept);
-        self.run.log(batch, clock::boottime_ms(), write)?;
+        self.run.log(batch, clock::boottime_ms(), |reports| {
+            events::append(&file, reports).map_err(not_kept)
+        })?;
         Ok(json!({}))
     }
 
     fn flush(&mut self, at_once: bool) -> Result<(), MlflowError> {
         let file = self.folder.events();
-        let write = |reports: &[TaskReport]| events::append(&file, reports).map_err(not_kept);
-        self.run.flush(clock::boottime_ms(), at_once, write)
+        self.run.flush(clock::boottime_ms(), at_once, |reports| {
+            events::append(&file, reports).map_err(not_kept)
+        })
     }
 
     fn shown(&self) -> Value {

@@ -6,7 +6,7 @@ use crate::site::Site;
 use muster_model::assignment::{Observed, Peer, Peers, TaskReport};
 use muster_model::id::NodeId;
 use muster_model::task::Outcome;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use uuid::Uuid;
 
@@ -123,10 +123,13 @@ fn no_process_starts_before_all_have_an_address() {
     site.finish();
 }
 
+fn shell(script: &str) -> Value {
+    json!({ "argv": ["sh", "-c", script] })
+}
+
 #[test]
 fn stopped_program_counts_as_stopped_with_any_exit() {
     let site = Site::started(10_000, &[]);
-    let shell = |script: &str| json!({ "argv": ["sh", "-c", script] });
     let mut tasks = [
         site.command(0, shell("sleep 1000 & echo up; wait")),
         site.command(
@@ -261,14 +264,15 @@ impl Site {
     /// Waits until the task has failed with a message that names this field and what the node
     /// lacks.
     fn until_blamed(&self, task: &TaskToAssign, blamed: &str) {
-        let is_blamed = |report: &TaskReport| match report {
-            TaskReport::Failed {
-                message,
-                retryable: true,
-                lacks: Some(_),
-            } => message.contains(blamed),
-            _ => false,
-        };
-        self.until_it(blamed, || told(self, task).iter().any(is_blamed));
+        self.until_it(blamed, || {
+            told(self, task).iter().any(|report| match report {
+                TaskReport::Failed {
+                    message,
+                    retryable: true,
+                    lacks: Some(_),
+                } => message.contains(blamed),
+                _ => false,
+            })
+        });
     }
 }

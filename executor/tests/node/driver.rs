@@ -60,11 +60,11 @@ fn counted(site: &Site, name: &str) -> u64 {
 pub fn states(site: &Site) -> Vec<String> {
     let users = users(site);
     assert_eq!(users.len(), 2);
-    let state = |pid: &String| {
+    let states = users.iter().map(|pid| {
         let text = fs::read_to_string(site.stand_in().join(format!("state.{pid}")));
         text.unwrap_or_else(|_| "0".to_owned())
-    };
-    users.iter().map(state).collect()
+    });
+    states.collect()
 }
 
 /// Returns the processes that have ever had GPU memory.

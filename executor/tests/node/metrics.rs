@@ -32,6 +32,15 @@ pub fn scraped(at: SocketAddr) -> BTreeMap<String, f64> {
     series.collect()
 }
 
+/// Waits until the series has this value.
+fn until_is(site: &Site, at: SocketAddr, name: &str, value: f64) {
+    site.until_it(&format!("{name} is {value}"), || {
+        scraped(at)
+            .get(name)
+            .is_some_and(|there| (there - value).abs() < 1e-9)
+    });
+}
+
 #[test]
 fn metrics_show_tasks_ends_gpus_and_session() {
     let at = free_port();
@@ -52,25 +61,35 @@ fn metrics_show_tasks_ends_gpus_and_session() {
     site.until_running(&program);
     assert_eq!(site.until_gone(&failing), Outcome::exited(3));
     assert_eq!(site.until_gone(&good), Outcome::exited(0));
-    let is = |name: &str, value: f64| {
-        site.until_it(&format!("{name} is {value}"), || {
-            scraped(at)
-                .get(name)
-                .is_some_and(|there| (there - value).abs() < 1e-9)
-        });
-    };
-    is("muster_executor_connected", 1.0);
-    is("muster_executor_sessions_total", 1.0);
-    is("muster_executor_lease_seconds", 10.0);
-    is("muster_executor_gpus", 4.0);
-    is("muster_executor_gpus_held", 2.0);
-    is("muster_executor_tasks{kind=\"worker\"}", 1.0);
-    is("muster_executor_tasks{kind=\"command\"}", 1.0);
-    is("muster_executor_tasks{kind=\"ps_shard\"}", 0.0);
-    is("muster_executor_task_launches_total{kind=\"worker\"}", 3.0);
-    is("muster_executor_task_launches_total{kind=\"command\"}", 1.0);
-    is("muster_executor_task_ends_total{outcome=\"failed\"}", 1.0);
-    is(
+    until_is(&site, at, "muster_executor_connected", 1.0);
+    until_is(&site, at, "muster_executor_sessions_total", 1.0);
+    until_is(&site, at, "muster_executor_lease_seconds", 10.0);
+    until_is(&site, at, "muster_executor_gpus", 4.0);
+    until_is(&site, at, "muster_executor_gpus_held", 2.0);
+    until_is(&site, at, "muster_executor_tasks{kind=\"worker\"}", 1.0);
+    until_is(&site, at, "muster_executor_tasks{kind=\"command\"}", 1.0);
+    until_is(&site, at, "muster_executor_tasks{kind=\"ps_shard\"}", 0.0);
+    until_is(
+        &site,
+        at,
+        "muster_executor_task_launches_total{kind=\"worker\"}",
+        3.0,
+    );
+    until_is(
+        &site,
+        at,
+        "muster_executor_task_launches_total{kind=\"command\"}",
+        1.0,
+    );
+    until_is(
+        &site,
+        at,
+        "muster_executor_task_ends_total{outcome=\"failed\"}",
+        1.0,
+    );
+    until_is(
+        &site,
+        at,
         "muster_executor_task_ends_total{outcome=\"succeeded\"}",
         1.0,
     );
@@ -78,29 +97,22 @@ fn metrics_show_tasks_ends_gpus_and_session() {
     assert!((0.0..10.0).contains(&age_s), "{age_s}");
 
     site.scheduler.cut();
-    is("muster_executor_connected", 0.0);
+    until_is(&site, at, "muster_executor_connected", 0.0);
     let (before, mut after) = (scraped(at), scraped(at));
     let age = "muster_executor_heartbeat_age_seconds";
     while after[age] <= before[age] {
         after = scraped(at);
     }
     site.scheduler.come_back();
-    is("muster_executor_connected", 1.0);
-    is("muster_executor_sessions_total", 2.0);
+    until_is(&site, at, "muster_executor_connected", 1.0);
+    until_is(&site, at, "muster_executor_sessions_total", 2.0);
 
     // The next daemon knows the earlier ends and does not count them again.
     let started = scraped(at)["muster_executor_started_timestamp_seconds"];
     site.kill();
     site.start();
     site.until_it("it listens again", || TcpStream::connect(at).is_ok());
-    let is = |name: &str, value: f64| {
-        site.until_it(&format!("{name} is {value}"), || {
-            scraped(at)
-                .get(name)
-                .is_some_and(|there| (there - value).abs() < 1e-9)
-        });
-    };
-    is("muster_executor_tasks{kind=\"worker\"}", 1.0);
+    until_is(&site, at, "muster_executor_tasks{kind=\"worker\"}", 1.0);
     let anew = scraped(at);
     assert!(anew["muster_executor_started_timestamp_seconds"] > started);
     assert!(
@@ -111,7 +123,7 @@ fn metrics_show_tasks_ends_gpus_and_session() {
         .assign(2, &[worker.stopped(), program.stopped()]);
     let _ = site.until_gone(&worker);
     let _ = site.until_gone(&program);
-    is("muster_executor_gpus_held", 0.0);
+    until_is(&site, at, "muster_executor_gpus_held", 0.0);
     site.finish();
 }
 

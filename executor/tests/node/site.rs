@@ -78,8 +78,7 @@ impl Site {
         let mut site = Self::new(lease_ms, flags);
         if rustix::process::geteuid().is_root() {
             site.user = Some(PLAIN_USER);
-            let own = |path: &Path| std::os::unix::fs::chown(path, Some(PLAIN_USER), None);
-            own(site.path()).expect("as root");
+            std::os::unix::fs::chown(site.path(), Some(PLAIN_USER), None).expect("as root");
             // This user cannot execute files in /root.
             let program = site.path().join("executor");
             fs::copy(env!("CARGO_BIN_EXE_muster-executor"), program).expect("copied");
@@ -363,17 +362,10 @@ impl Site {
     pub fn processes(&self) -> Vec<i32> {
         let path = self.folder.path().display();
         let (home, data) = (format!("HOME={path}"), format!("{path}/data"));
-        let has = |pid: i32, what: &str, wanted: &str| {
-            fs::read(format!("/proc/{pid}/{what}")).is_ok_and(|list| {
-                list.split(|byte| *byte == 0)
-                    .any(|one| one == wanted.as_bytes())
-            })
-        };
-        let is_ours = |pid: i32| has(pid, "environ", &home) || has(pid, "cmdline", &data);
         process::all()
             .into_iter()
             .map(|stat| stat.id.pid)
-            .filter(|pid| is_ours(*pid))
+            .filter(|&pid| has(pid, "environ", &home) || has(pid, "cmdline", &data))
             .collect()
     }
 
@@ -390,6 +382,14 @@ impl Site {
         self.until_it("nothing is left behind", || self.processes().is_empty());
         assert_eq!(self.scheduler.heard().faults, Vec::<String>::new());
     }
+}
+
+/// Whether the file `list` of a process contains this entry.
+fn has(pid: i32, list: &str, wanted: &str) -> bool {
+    fs::read(format!("/proc/{pid}/{list}")).is_ok_and(|list| {
+        list.split(|byte| *byte == 0)
+            .any(|one| one == wanted.as_bytes())
+    })
 }
 
 impl TaskToAssign {

@@ -48,9 +48,9 @@ fn main() {
     let only: Vec<u32> = std::env::args()
         .filter_map(|one| one.parse().ok())
         .collect();
-    let asked = |nodes: u32, gpus: u32| only.is_empty() || only.contains(&(nodes * gpus));
+
     for (nodes, node_gpus, jobs, most, times) in SIZES {
-        if !asked(nodes, node_gpus) {
+        if !only.is_empty() && !only.contains(&(nodes * node_gpus)) {
             continue;
         }
         let size = format!("{} GPUs, {jobs} jobs", nodes * node_gpus);
@@ -91,11 +91,11 @@ fn events(size: &str, before: &SchedulingProblem, dice: &mut Dice, most: u32) {
     let mut after = before.clone();
     let (mut worked_ms, mut took_ms) = (Vec::new(), Vec::new());
     let mut ended = vec![false; before.jobs.len()];
-    let below = |length: usize| u32::try_from(length).expect("few");
+
     for event in 0..EVENTS {
         let new = elastic(dice, most);
-        let old = dice.roll(below(ended.len())) as usize;
-        let node = dice.roll(below(after.nodes.len()));
+        let old = dice.roll(u32::try_from(ended.len()).expect("few")) as usize;
+        let node = dice.roll(u32::try_from(after.nodes.len()).expect("few"));
         let (began, worked) = (now(), worked_s());
         black_box(match event % 30 {
             29 => standing.lost(node),
@@ -132,8 +132,8 @@ fn worth(after: &SchedulingProblem, standing: &IncrementalState<'_>, ended: &[bo
         job.present = standing.holds(index).to_vec();
     }
     let whole = Muster::STANDARD.allocate(&after);
-    let of = |decision| Muster::STANDARD.objective(&after, decision);
-    100.0 * of(&PolicyDecision::keep(&after)) / of(&whole)
+    let kept = Muster::STANDARD.objective(&after, &PolicyDecision::keep(&after));
+    100.0 * kept / Muster::STANDARD.objective(&after, &whole)
 }
 
 fn report(what: &str, problem: &SchedulingProblem, times: usize) {
@@ -150,14 +150,19 @@ fn report(what: &str, problem: &SchedulingProblem, times: usize) {
 fn show(what: &str, mut worked_ms: Vec<f64>, mut took_ms: Vec<f64>) {
     worked_ms.sort_by(f64::total_cmp);
     took_ms.sort_by(f64::total_cmp);
-    let at = |times: &[f64], share: f64| times[((times.len() - 1) as f64 * share) as usize];
+
     println!(
         "{what:<50} {:>10.3} {:>10.3} {:>10.3} {:>10.3}",
-        at(&worked_ms, 0.5),
-        at(&worked_ms, 0.99),
-        at(&worked_ms, 1.0),
-        at(&took_ms, 0.99),
+        quantile(&worked_ms, 0.5),
+        quantile(&worked_ms, 0.99),
+        quantile(&worked_ms, 1.0),
+        quantile(&took_ms, 0.99),
     );
+}
+
+/// Returns a quantile of sorted times.
+fn quantile(times: &[f64], share: f64) -> f64 {
+    times[((times.len() - 1) as f64 * share) as usize]
 }
 
 fn cluster(nodes: u32, gpus: u32) -> SchedulingProblem {
@@ -176,12 +181,13 @@ fn cluster(nodes: u32, gpus: u32) -> SchedulingProblem {
 
 /// Returns a job of 1 to `most` GPUs of random length and scalability, with a curve of its own.
 fn elastic(dice: &mut Dice, most: u32) -> ProblemJob {
-    let mut percent = |low, high| f64::from(dice.between(low, high)) / 100.0;
-    let (speed, exponent, torn) = (percent(10, 200), percent(30, 98), percent(60, 100));
-    let submitted_s = percent(0, 300_000);
-    let work_left = speed * percent(10_000, 2_000_000);
-    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
-    let local: Vec<f64> = (1..=most).map(at).collect();
+    let (speed, exponent) = (dice.percent(10, 200), dice.percent(30, 98));
+    let torn = dice.percent(60, 100);
+    let submitted_s = dice.percent(0, 300_000);
+    let work_left = speed * dice.percent(10_000, 2_000_000);
+    let local: Vec<f64> = (1..=most)
+        .map(|gpus| speed * f64::from(gpus).powf(exponent))
+        .collect();
     let spread = local.iter().map(|speed| speed * torn).collect();
     let mut job = dense::job(1, 1.0);
     job.submitted_s = submitted_s;

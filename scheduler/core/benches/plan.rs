@@ -59,9 +59,8 @@ fn busy_cluster(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32,
 fn learned(nodes: u32, gpus: u32, jobs: u32) -> ClusterSnapshot {
     let mut snapshot = busy(nodes, gpus, jobs);
     for job in &mut snapshot.jobs {
-        let size = |number: u32| (1 + number % 4, 1 + number / 4);
         job.speeds = (0..8)
-            .map(size)
+            .map(|number: u32| (1 + number % 4, 1 + number / 4))
             .map(|(workers, ps_shards)| SpeedPoint {
                 workers,
                 ps_shards,

@@ -4,7 +4,7 @@
 mod dense;
 
 use dense::random::Dice;
-use dense::{carried_out, cluster, job};
+use dense::{carried_out, cluster, job, power};
 use muster_core::policies::name::PolicyName;
 use muster_core::problem::{KindSpeedCurve, ProblemJob, ScalingModel, SchedulingProblem};
 
@@ -45,19 +45,19 @@ fn queued(jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(1);
     let mut problem = cluster(16, 4);
     problem.jobs = (0..jobs).map(|_| elastic(&mut dice)).collect();
-    let by_age = |a: &ProblemJob, b: &ProblemJob| a.submitted_s.total_cmp(&b.submitted_s);
-    problem.jobs.sort_by(by_age);
+    problem
+        .jobs
+        .sort_by(|a, b| a.submitted_s.total_cmp(&b.submitted_s));
     problem
 }
 
 fn elastic(dice: &mut Dice) -> ProblemJob {
-    let mut percent = |low, high| f64::from(dice.between(low, high)) / 100.0;
-    let (speed, exponent, spread) = (percent(10, 200), percent(30, 98), percent(60, 100));
-    let submitted_s = percent(0, 300_000);
-    let work_left = speed * percent(10_000, 2_000_000);
+    let (speed, exponent) = (dice.percent(10, 200), dice.percent(30, 98));
+    let spread = dice.percent(60, 100);
+    let submitted_s = dice.percent(0, 300_000);
+    let work_left = speed * dice.percent(10_000, 2_000_000);
     let request = 1 << dice.roll(4);
-    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
-    let local: Vec<f64> = (1..=64).map(at).collect();
+    let local = power(speed, exponent).local;
     let spread = local.iter().map(|speed| speed * spread).collect();
     let mut job = job(1, 1.0);
     job.max_gpus = 64;

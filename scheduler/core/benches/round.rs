@@ -74,17 +74,19 @@ fn busy(size: Size) -> ClusterSnapshot {
     for (number, job) in (0..).zip(&mut scene.snapshot.jobs) {
         job.progress.step = 500 + number % 1_000;
         let (workers, ps_shards) = job.size();
-        let point = |workers: u32| SpeedPoint {
-            workers,
-            ps_shards,
-            steps_per_s: 4.0 * f64::from(workers).powf(0.6 + 0.03 * (number % 10) as f64),
-            samples: 40,
-        };
+        // The smaller size comes first. A job without workers has no speed.
+        let sizes = [workers / 2, workers].into_iter();
+        let exponent = 0.6 + 0.03 * (number % 10) as f64;
+        let speeds = sizes
+            .filter(|&workers| workers > 0)
+            .map(|workers| SpeedPoint {
+                workers,
+                ps_shards,
+                steps_per_s: 4.0 * f64::from(workers).powf(exponent),
+                samples: 40,
+            });
         if workers > 0 {
-            job.speeds = vec![point(workers)];
-            if workers > 1 {
-                job.speeds.insert(0, point(workers / 2));
-            }
+            job.speeds = speeds.collect();
         }
     }
     scene.later(60_000);

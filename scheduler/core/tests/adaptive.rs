@@ -36,6 +36,17 @@ fn job_with_unknown_noise_explores() {
     assert!(unknown >= 4 && clean <= 2, "{unknown} and {clean}");
 }
 
+/// Returns the reported speed of the first job, and the time left times the speed over the steps
+/// left.
+fn reported(scene: &Scene) -> (f64, f64) {
+    let (_, report) = muster_core::plan(&scene.snapshot, &scene.policy);
+    let job = &report.jobs[0];
+    (
+        job.speed.steps_per_s,
+        job.time_left_s * job.speed.steps_per_s / job.steps_left,
+    )
+}
+
 #[test]
 fn reported_speed_is_updates_times_gain() {
     let mut scene = Scene::cluster(1, 4);
@@ -45,21 +56,13 @@ fn reported_speed_is_updates_times_gain() {
     assert_eq!(scene.workers("a"), 4);
     scene.measured("a", 4, 10.0);
     scene.measured("a", 1, 10.0);
-    let said = |scene: &Scene| {
-        let (_, report) = muster_core::plan(&scene.snapshot, &scene.policy);
-        let job = &report.jobs[0];
-        (
-            job.speed.steps_per_s,
-            job.time_left_s * job.speed.steps_per_s / job.steps_left,
-        )
-    };
     // (3 + 1) / (3 / 4 + 1) steps per update.
-    let (steps_per_s, whole) = said(&scene);
+    let (steps_per_s, whole) = reported(&scene);
     assert!(
         (steps_per_s - 10.0 * 16.0 / 7.0).abs() < 1e-9,
         "{steps_per_s}"
     );
     assert!((whole - 1.0).abs() < 1e-9);
     scene.find("a").adaptive = None;
-    assert!((said(&scene).0 - 10.0).abs() < 1e-9);
+    assert!((reported(&scene).0 - 10.0).abs() < 1e-9);
 }

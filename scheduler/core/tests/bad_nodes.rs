@@ -112,10 +112,13 @@ fn machine_errors_count_one_by_one() {
     assert!(why.starts_with("3 errors of its hardware within"), "{why}");
 }
 
+fn xid(gpu: u32, xid: u64) -> NodeFault {
+    NodeFault::Xid { gpu, xid }
+}
+
 /// A GPU with broken memory reports several XID numbers and its counters within a moment.
 #[test]
 fn reports_of_one_gpu_error_count_once() {
-    let xid = |gpu, xid| NodeFault::Xid { gpu, xid };
     let memory = NodeFault::UncorrectedMemory { gpu: 0, errors: 2 };
     let mut scene = Scene::cluster(4, 4);
     for (ago_ms, what) in [

@@ -104,6 +104,14 @@ proptest! {
     }
 }
 
+/// Returns the change that starts a job on the first node.
+fn started(job: usize, gpus: u32) -> AllocationChange {
+    AllocationChange {
+        job,
+        parts: vec![NodeAllocation { node: 0, gpus }],
+    }
+}
+
 /// Released GPUs are allocated at once, and new jobs start on free ones.
 #[test]
 fn waiting_job_starts_when_another_job_ends() {
@@ -115,18 +123,15 @@ fn waiting_job_starts_when_another_job_ends() {
     let decision = Muster::STANDARD.allocate(&problem);
     let mut standing = IncrementalState::after(Muster::STANDARD, &problem, &decision);
     assert_eq!(standing.holds(1), []);
-    let started = |job, gpus| AllocationChange {
-        job,
-        parts: vec![NodeAllocation { node: 0, gpus }],
-    };
+
     assert_eq!(standing.ended(0), [started(1, 2)]);
     assert_eq!(
         standing.arrived(crate::dense::job(2, 10.0)),
         [started(2, 2)]
     );
-    let waits = |job| AllocationChange {
+    let stopped = [1, 2].map(|job| AllocationChange {
         job,
         parts: Vec::new(),
-    };
-    assert_eq!(standing.lost(0), [waits(1), waits(2)]);
+    });
+    assert_eq!(standing.lost(0), stopped);
 }

@@ -2,7 +2,7 @@
 //! come first.
 
 use crate::dense::random::{self, Dice};
-use crate::dense::{cluster, job, violations};
+use crate::dense::{cluster, job, sizes, violations};
 use muster_core::policies::name::PolicyName;
 use muster_core::policies::prioritise_trials::prioritise_trials;
 use muster_core::problem::{
@@ -78,9 +78,11 @@ fn waiting(study: u32, gain: f64) -> ProblemJob {
     }
 }
 
-fn sizes(problem: &SchedulingProblem, decision: &PolicyDecision) -> Vec<u32> {
-    let of = |index| gpus_of(decision.holds(problem, index));
-    (0..problem.jobs.len()).map(of).collect()
+fn running(study: u32, gain: f64) -> ProblemJob {
+    ProblemJob {
+        present: vec![NodeAllocation { node: 0, gpus: 1 }],
+        ..waiting(study, gain)
+    }
 }
 
 #[test]
@@ -100,12 +102,8 @@ fn promising_trials_start_first_within_their_study() {
 
 #[test]
 fn promising_trials_grow_first_without_stopping_others() {
-    let running = |gain| ProblemJob {
-        present: vec![NodeAllocation { node: 0, gpus: 1 }],
-        max_gpus: 4,
-        ..waiting(0, gain)
-    };
-    let problem = problem(vec![running(0.2), running(0.9), waiting(0, 1.0)], 4);
+    let mut problem = problem(vec![running(0, 0.2), running(0, 0.9), waiting(0, 1.0)], 4);
+    (problem.jobs[0].max_gpus, problem.jobs[1].max_gpus) = (4, 4);
     let grown = PolicyDecision {
         parts: vec![Some(vec![NodeAllocation { node: 0, gpus: 3 }]), None, None],
         worth: Vec::new(),
@@ -116,14 +114,9 @@ fn promising_trials_grow_first_without_stopping_others() {
 
 #[test]
 fn running_trial_is_not_stopped_for_less_promising_one() {
-    let here = vec![NodeAllocation { node: 0, gpus: 1 }];
-    let running = ProblemJob {
-        present: here.clone(),
-        ..waiting(0, 0.9)
-    };
-    let problem = problem(vec![waiting(0, 0.2), running], 1);
+    let problem = problem(vec![waiting(0, 0.2), running(0, 0.9)], 1);
     let turned = PolicyDecision {
-        parts: vec![Some(here), Some(Vec::new())],
+        parts: vec![Some(problem.jobs[1].present.clone()), Some(Vec::new())],
         worth: Vec::new(),
     };
     assert_eq!(prioritise_trials(&problem, turned).parts, [None, None]);

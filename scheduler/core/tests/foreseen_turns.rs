@@ -68,9 +68,9 @@ fn waiting_job_is_told_end_of_blocking_slice() {
     submit(&mut scene, "c", 1);
     scene.later(5_000);
     scene.settle();
-    let at = |scene: &mut Scene, name: &str| told(scene.find(name)).map(|at| at - began_ms);
-    assert_eq!(at(&mut scene, "b"), Some(QUANTUM_MS));
-    assert_eq!(at(&mut scene, "c"), Some(2 * QUANTUM_MS), "after b's slice");
+    let [first_ms, second_ms] = [1, 2].map(|slices| Some(began_ms + slices * QUANTUM_MS));
+    assert_eq!(told(scene.find("b")), first_ms);
+    assert_eq!(told(scene.find("c")), second_ms, "after b's slice");
     let waiting = scene.find("b").waiting.clone().expect("it waits");
     let remedy = waiting.remedy().expect("its turn comes");
     assert!(remedy.ends_with("its turn comes then"), "{remedy}");

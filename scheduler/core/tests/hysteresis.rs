@@ -5,7 +5,7 @@ use crate::scene::Scene;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{FreedGpu, Restarts, SnapshotJob};
-use muster_core::{Action, apply, check, plan};
+use muster_core::{Action, RoundPlan, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Range;
@@ -35,9 +35,16 @@ fn resizes(action: &Action) -> bool {
 
 /// Whether a job needs GPUs or is about to.
 fn is_demand(scene: &Scene) -> bool {
-    let waits =
-        |job: &SnapshotJob| matches!(job.state, JobState::Queued | JobState::Stopping { .. });
-    scene.snapshot.jobs.iter().any(waits)
+    let mut jobs = scene.snapshot.jobs.iter();
+    jobs.any(|job| matches!(job.state, JobState::Queued | JobState::Stopping { .. }))
+}
+
+/// Whether another job restarts to change its size. It needs GPUs like a waiting job.
+fn restarts_another(plan: &RoundPlan, job: JobId) -> bool {
+    plan.decisions.iter().any(|one| {
+        let restarts = matches!(one.action, Action::Stop { .. }) && resizes(&one.action);
+        one.job != job && restarts
+    })
 }
 
 /// Returns the minimum interval between two resizes, computed independently: the policy's, and the
@@ -80,18 +87,14 @@ proptest! {
             let demand = is_demand(&scene);
             let (plan, _) = plan(&scene.snapshot, &scene.policy);
             prop_assert_eq!(check(&scene.snapshot, &plan), Vec::new());
-            // A job that restarts to grow needs GPUs like a waiting job.
-            let starts_anew = |id: JobId| {
-                let stops = |action: &Action| matches!(action, Action::Stop { .. });
-                plan.decisions.iter().any(|one| one.job != id && resizes(&one.action) && stops(&one.action))
-            };
+
             for one in plan.decisions.iter().filter(|one| resizes(&one.action)) {
                 let now_ms = scene.snapshot.now_ms;
                 let job = scene.snapshot.jobs.iter().find(|job| job.id == one.job).expect("there");
                 let least_ms = least_ms(job, &scene.policy);
                 if let Some(before_ms) = last.insert(one.job, now_ms) {
                     prop_assert!(
-                        demand || starts_anew(one.job) || now_ms - before_ms >= least_ms,
+                        demand || restarts_another(&plan, one.job) || now_ms - before_ms >= least_ms,
                         "{} after {} of {least_ms} ms: {one:?}", job.name, now_ms - before_ms,
                     );
                 }
@@ -185,8 +188,7 @@ fn job_does_not_grow_into_gpu_released_a_moment_ago() {
 fn waiting_job_starts_at_once_on_released_gpus() {
     let mut scene = Scene::cluster(1, 2);
     let at_ms = scene.snapshot.now_ms;
-    let freed = |gpu| FreedGpu { gpu, at_ms };
-    scene.snapshot.nodes[0].freed = vec![freed(0), freed(1)];
+    scene.snapshot.nodes[0].freed = [0, 1].map(|gpu| FreedGpu { gpu, at_ms }).to_vec();
     scene.job("new").workers(2, 2).ps_shards(0, 0);
     scene.round();
     assert_eq!(scene.phase("new"), JobPhase::Starting);

@@ -1,7 +1,7 @@
 //! No slot is idle while a fitting job waits, and no job is stopped again before it has made
 //! progress. Simulates a large suspended job, elastic jobs and short jobs, second by second.
 
-use crate::scene::{Scene, gone, job};
+use crate::scene::{Scene, company, gone, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SpeedPoint};
@@ -168,31 +168,12 @@ impl Course {
         }
     }
 
-    /// Returns the other job on the slot of a job of one worker, and the time since which both are
-    /// there.
-    fn company(&self, job: &SnapshotJob) -> Option<Company> {
-        let [task] = job.tasks.as_slice() else {
-            return None;
-        };
-        let there = |other: &&SnapshotJob| {
-            let mut tasks = other.held_tasks().filter(|task| task.state.holds_gpus());
-            other.id != job.id && tasks.any(|it| it.node == task.node && it.gpus == task.gpus)
-        };
-        let other = self.snapshot.jobs.iter().find(there)?;
-        let came_ms = |job: &SnapshotJob| job.turned_ms.max(job.placed_ms).unwrap_or(0);
-        let since_ms = came_ms(job).max(came_ms(other));
-        Some(Company {
-            job: other.id,
-            since_ms,
-        })
-    }
-
     /// Reports the slot use of jobs of one worker, so that pairs of them can be packed.
     fn measure(&mut self) {
         let now_ms = self.snapshot.now_ms;
         let company: Vec<Option<Company>> = {
             let jobs = self.snapshot.jobs.iter();
-            jobs.map(|job| self.company(job)).collect()
+            jobs.map(|job| company(&self.snapshot, job)).collect()
         };
         for (job, company) in self.snapshot.jobs.iter_mut().zip(company) {
             let stands = job.state == JobState::Suspended && job.are_workers_suspended();

@@ -1,18 +1,10 @@
 //! Resizes in place: which tasks stay, join and leave, and when a restart is needed after all.
 
-use crate::scene::{Scene, gone, tenant};
+use crate::scene::{Scene, gone, stops, tenant};
 use muster_core::snapshot::SnapshotTenant;
 use muster_core::{Action, RoundPlan};
 use muster_model::job::{JobPhase, JobState};
 use muster_model::task::{Outcome, Role, TaskState};
-
-fn stops(plan: &RoundPlan) -> usize {
-    let stops = |action: &Action| matches!(action, Action::Stop { .. });
-    plan.decisions
-        .iter()
-        .filter(|one| stops(&one.action))
-        .count()
-}
 
 /// Returns the numbers of leaving and joining tasks of the only resize of a plan.
 fn resize(plan: &RoundPlan) -> (usize, usize) {
@@ -88,9 +80,7 @@ fn in_place_job_shrinks_for_new_job_and_regrows() {
 fn lost_worker_is_dropped_and_replaced_later() {
     let mut scene = running(4);
     let rank_2 = Role::Worker { rank: 2 };
-    let lost = |task: &&mut muster_core::snapshot::SnapshotTask| task.role == rank_2;
-    let task = scene.find("a").tasks.iter_mut().find(lost).expect("rank 2");
-    task.state = gone(Outcome::signalled(9));
+    scene.task("a", rank_2).state = gone(Outcome::signalled(9));
     let plan = scene.round();
     assert_eq!((stops(&plan), resize(&plan)), (0, (1, 0)));
     let job = scene.find("a");
@@ -112,10 +102,7 @@ fn lost_replicated_shard_is_replaced_in_place() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 2).replicated(2, 2);
     scene.settle();
-    let lost = Role::PsShard { index: 0 };
-    let is_lost = |task: &&mut muster_core::snapshot::SnapshotTask| task.role == lost;
-    let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
-    task.state = gone(Outcome::signalled(9));
+    scene.task("a", Role::PsShard { index: 0 }).state = gone(Outcome::signalled(9));
     let plan = scene.round();
     assert_eq!((stops(&plan), resize(&plan)), (0, (1, 1)), "{plan:#?}");
     assert_eq!(scene.phase("a"), JobPhase::Running);
@@ -131,10 +118,7 @@ fn orderly_stopped_replicated_shard_is_replaced() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 2).replicated(2, 2);
     scene.settle();
-    let lost = Role::PsShard { index: 0 };
-    let is_lost = |task: &&mut muster_core::snapshot::SnapshotTask| task.role == lost;
-    let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
-    task.state = gone(Outcome::exited(0));
+    scene.task("a", Role::PsShard { index: 0 }).state = gone(Outcome::exited(0));
     let plan = scene.round();
     assert_eq!((stops(&plan), resize(&plan)), (0, (1, 1)), "{plan:#?}");
     scene.settle();
@@ -163,14 +147,9 @@ fn job_fails_when_worker_failures_exhaust_retries() {
     let mut scene = running(3);
     scene.find("a").retries = 1;
     for (failures, phase) in [(1, JobPhase::Running), (2, JobPhase::Stopping)] {
-        let worker = |task: &&mut muster_core::snapshot::SnapshotTask| matches!(task.role, Role::Worker { rank } if rank > 0);
-        let task = scene
-            .find("a")
-            .tasks
-            .iter_mut()
-            .find(worker)
-            .expect("a worker");
-        task.state = gone(Outcome::signalled(11));
+        let mut tasks = scene.find("a").tasks.iter_mut();
+        let task = tasks.find(|task| matches!(task.role, Role::Worker { rank } if rank > 0));
+        task.expect("a worker").state = gone(Outcome::signalled(11));
         scene.round();
         let job = scene.find("a");
         assert_eq!((job.failures, job.state.phase()), (failures, phase));
@@ -180,18 +159,9 @@ fn job_fails_when_worker_failures_exhaust_retries() {
 #[test]
 fn lost_node_costs_in_place_job_only_its_tasks_there() {
     let mut scene = running(4);
-    let chief = |task: &&muster_core::snapshot::SnapshotTask| task.role == Role::Worker { rank: 0 };
-    let (home, shard) = {
-        let tasks = &scene.find("a").tasks;
-        let home = tasks.iter().find(chief).expect("a chief").node;
-        (
-            home,
-            tasks
-                .iter()
-                .any(|task| task.role == Role::PsShard { index: 0 } && task.node == home),
-        )
-    };
-    assert!(shard, "the scene has the shard beside the chief");
+    let home = scene.task("a", Role::Worker { rank: 0 }).node;
+    let shard = scene.task("a", Role::PsShard { index: 0 });
+    assert_eq!(shard.node, home, "the scene has the shard beside the chief");
     let other = scene.snapshot.nodes.iter_mut().find(|node| node.id != home);
     other.expect("two nodes").up = false;
     let plan = scene.round();
@@ -209,12 +179,7 @@ fn job_restarts_without_coordinator_shard_or_minimum() {
     for (min, role) in lost {
         let mut scene = running(4);
         scene.find("a").workers.min = min;
-        let task = scene
-            .find("a")
-            .tasks
-            .iter_mut()
-            .find(|task| task.role == role);
-        task.expect("is there").state = gone(Outcome::signalled(9));
+        scene.task("a", role).state = gone(Outcome::signalled(9));
         assert_eq!(stops(&scene.round()), 1, "{role}");
     }
 }
@@ -222,14 +187,7 @@ fn job_restarts_without_coordinator_shard_or_minimum() {
 #[test]
 fn drained_node_loses_only_workers_of_in_place_job() {
     let mut scene = running(4);
-    let chief = |task: &&muster_core::snapshot::SnapshotTask| task.role == Role::Worker { rank: 0 };
-    let home = scene
-        .find("a")
-        .tasks
-        .iter()
-        .find(chief)
-        .expect("a chief")
-        .node;
+    let home = scene.task("a", Role::Worker { rank: 0 }).node;
     let other = scene.snapshot.nodes.iter_mut().find(|node| node.id != home);
     other.expect("two nodes").drained = true;
     let plan = scene.round();

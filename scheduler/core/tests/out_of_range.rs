@@ -1,8 +1,8 @@
 //! Change of the worker range of a running job: when it takes effect, and what it does not cause.
 
-use crate::scene::Scene;
+use crate::scene::{Scene, stops};
 use muster_core::policies::name::PolicyName;
-use muster_core::{Action, RoundPlan, policy::Policy};
+use muster_core::policy::Policy;
 use muster_model::job::{Intent, JobPhase};
 use muster_model::spec::Range;
 
@@ -30,14 +30,6 @@ fn running(share: PolicyName, in_place: bool) -> Scene {
 
 fn want(scene: &mut Scene, name: &str, min: u32, max: u32) {
     scene.find(name).workers = Range { min, max };
-}
-
-fn stops(plan: &RoundPlan) -> usize {
-    let stops = |action: &Action| matches!(action, Action::Stop { .. });
-    plan.decisions
-        .iter()
-        .filter(|one| stops(&one.action))
-        .count()
 }
 
 #[test]

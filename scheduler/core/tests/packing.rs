@@ -1,6 +1,6 @@
 //! Packing: which jobs share a GPU, when they are separated, and that nothing else changes.
 
-use crate::scene::{Scene, job, tenant};
+use crate::scene::{Scene, company, job, tenant};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_core::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotTenant};
@@ -149,28 +149,11 @@ impl Course {
         any
     }
 
-    /// Returns the other job on the same GPU, and the time since which both are there.
-    fn company(&self, job: &SnapshotJob) -> Option<Company> {
-        let [task] = job.tasks.as_slice() else {
-            return None;
-        };
-        let there = |other: &&SnapshotJob| {
-            let mut tasks = other.held_tasks().filter(|it| it.state.holds_gpus());
-            other.id != job.id && tasks.any(|it| it.node == task.node && it.gpus == task.gpus)
-        };
-        let other = self.snapshot.jobs.iter().find(there)?;
-        let came_ms = |job: &SnapshotJob| job.turned_ms.max(job.placed_ms).unwrap_or(0);
-        Some(Company {
-            job: other.id,
-            since_ms: came_ms(job).max(came_ms(other)),
-        })
-    }
-
     fn measure(&mut self) {
         let now_ms = self.snapshot.now_ms;
         let company: Vec<Option<Company>> = {
             let jobs = self.snapshot.jobs.iter();
-            jobs.map(|job| self.company(job)).collect()
+            jobs.map(|job| company(&self.snapshot, job)).collect()
         };
         for (job, company) in self.snapshot.jobs.iter_mut().zip(company) {
             if job.state == JobState::Suspended && job.are_workers_suspended() && self.tells {
@@ -233,7 +216,7 @@ impl Course {
 
     fn is_shared(&self) -> bool {
         let mut jobs = self.snapshot.jobs.iter();
-        jobs.any(|job| job.state == JobState::Running && self.company(job).is_some())
+        jobs.any(|job| job.state == JobState::Running && company(&self.snapshot, job).is_some())
     }
 }
 
@@ -436,28 +419,27 @@ fn third_job_gets_its_slice_beside_a_pair() {
     }
 }
 
+fn set_quota(course: &mut Course, number: u32, gpus: u32) {
+    let tenants = &mut course.snapshot.tenants;
+    tenants.retain(|one| one.id != tenant(number));
+    tenants.push(SnapshotTenant {
+        id: tenant(number),
+        name: format!("t{number}"),
+        gpu_quota: Some(gpus),
+        weight: 1.0,
+    });
+    tenants.sort_by_key(|one| one.id);
+}
+
 #[test]
 fn shared_gpu_is_charged_once_per_tenant() {
-    let quota = |course: &mut Course, number: u32, gpu_quota: Option<u32>| {
-        course
-            .snapshot
-            .tenants
-            .retain(|one| one.id != tenant(number));
-        course.snapshot.tenants.push(SnapshotTenant {
-            id: tenant(number),
-            name: format!("t{number}"),
-            gpu_quota,
-            weight: 1.0,
-        });
-        course.snapshot.tenants.sort_by_key(|one| one.id);
-    };
     let mut course = Course::new(1);
-    quota(&mut course, 0, Some(1));
+    set_quota(&mut course, 0, 1);
     pair(&mut course);
     assert!(course.is_shared(), "one GPU is one GPU: {:#?}", course.said);
 
     let mut course = Course::new(1);
-    quota(&mut course, 1, Some(1));
+    set_quota(&mut course, 1, 1);
     course.submit("a");
     course.submit("b").tenant = tenant(1);
     course.run(6 * QUANTUM_MS);
@@ -466,7 +448,7 @@ fn shared_gpu_is_charged_once_per_tenant() {
     let beside = beside.expect("packed");
     let told = "continues beside another tenant's job: memory 2.00 of 4.00 GiB";
     assert_eq!(beside, told, "the other's figures are its own");
-    quota(&mut course, 1, Some(0));
+    set_quota(&mut course, 1, 0);
     course.run(2 * TICK_MS);
     assert!(!course.is_shared());
     assert_ne!(course.find("b").state, JobState::Running);
@@ -541,23 +523,25 @@ fn packing_needs_earlier_peaks_and_a_quantum_alone() {
     assert_eq!(course.packed, 0, "{:#?}", course.said);
 }
 
+/// Returns the end of a course of three jobs of 1.5 GiB. Suspended jobs keep `keeps` quarters.
+fn course_of_three(keeps: u64) -> Course {
+    let mut course = Course::new(1);
+    course.keeps = keeps;
+    for name in ["a", "b", "c"] {
+        course.submit(name);
+        *course.memory.get_mut(name).expect("there") = 3 * GIB / 2;
+    }
+    course.run(30 * QUANTUM_MS);
+    course
+}
+
 #[test]
 fn memory_of_suspended_jobs_counts_for_packing() {
-    let scene = |keeps: u64| {
-        let mut course = Course::new(1);
-        course.keeps = keeps;
-        for name in ["a", "b", "c"] {
-            course.submit(name);
-            *course.memory.get_mut(name).expect("there") = 3 * GIB / 2;
-        }
-        course.run(30 * QUANTUM_MS);
-        course
-    };
     assert!(
-        scene(0).packed > 0,
+        course_of_three(0).packed > 0,
         "1.5 + 1.5 of 4 GiB, and the third's was released"
     );
-    let course = scene(4);
+    let course = course_of_three(4);
     assert_eq!(course.packed, 0, "4.5 of 4 GiB: {:#?}", course.said);
     assert!(course.worked("c") > 0, "turns go on");
 }
@@ -604,15 +588,9 @@ fn failure_in_a_pair_is_not_charged_and_ends_packing() {
         let mut course = Course::new(1);
         pair(&mut course);
         let name = lanes(&course)[which].clone();
-        let company = course.company(
-            course
-                .snapshot
-                .jobs
-                .iter()
-                .find(|job| job.name == name)
-                .expect("there"),
-        );
-        let beside = company.expect("shared").job;
+        let mut jobs = course.snapshot.jobs.iter();
+        let job = jobs.find(|job| job.name == name).expect("there");
+        let beside = company(&course.snapshot, job).expect("shared").job;
         let job = course.find(&name);
         let (revision, before) = (job.revision, job.failures);
         job.retries = 0;
@@ -730,7 +708,7 @@ proptest! {
                 7 => course.snapshot.tenants.iter_mut().for_each(|one| one.gpu_quota = None),
                 8 => course.snapshot.nodes[0].drained ^= true,
                 9 if jobs > 0 => {
-                    let beside = course.company(&course.snapshot.jobs[at]);
+                    let beside = company(&course.snapshot, &course.snapshot.jobs[at]);
                     let job = &mut course.snapshot.jobs[at];
                     let revision = job.revision;
                     if let (Some(known), Some(one)) = (&mut job.measured, beside) {

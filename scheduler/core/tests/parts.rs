@@ -28,10 +28,13 @@ fn cluster(share: PolicyName, nodes: &[(u32, &str)]) -> Scene {
 fn models(snapshot: &ClusterSnapshot, name: &str) -> Vec<String> {
     let job = snapshot.jobs.iter().find(|job| job.name == name);
     let tasks = &job.expect("a job of that name").tasks;
-    let on = |node| snapshot.nodes.iter().find(|one| one.id == node);
     let workers = tasks.iter().filter(|task| task.is_worker());
     let mut models: Vec<String> = workers
-        .map(|task| on(task.node).expect("a node").gpu_model.clone())
+        .map(|task| {
+            let mut nodes = snapshot.nodes.iter();
+            let node = nodes.find(|node| node.id == task.node);
+            node.expect("a node").gpu_model.clone()
+        })
         .collect();
     models.sort();
     models.dedup();

@@ -27,11 +27,12 @@ fn in_pods<'s>(job: JobIn<'s>) -> JobIn<'s> {
 
 /// Whether all tasks of the job are on nodes with pods.
 fn is_in_pods(scene: &Scene, job: &SnapshotJob) -> bool {
-    let is_of_pods = |id| {
-        let mut nodes = scene.snapshot.nodes.iter();
-        nodes.any(|node| node.id == id && node.has_pods())
-    };
-    !job.tasks.is_empty() && job.tasks.iter().all(|task| is_of_pods(task.node))
+    let mut tasks = job.tasks.iter();
+    !job.tasks.is_empty()
+        && tasks.all(|task| {
+            let mut nodes = scene.snapshot.nodes.iter();
+            nodes.any(|node| node.id == task.node && node.has_pods())
+        })
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use crate::dense::{carried_out, cluster, job, node, power, runs, sizes, tenant, violations};
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
-use muster_core::problem::{Demand, FittedLoss, KindSpeedCurve, ProblemJob, SchedulingProblem};
+use muster_core::problem::{
+    FittedLoss, KindSpeedCurve, NodeAllocation, ProblemJob, ProblemTenant, SchedulingProblem,
+};
 
 /// Returns the GPUs of every job after the policy's decision, which must be valid.
 fn decide(name: PolicyName, problem: &SchedulingProblem) -> Vec<u32> {
@@ -25,6 +27,18 @@ fn elastic(exponent: f64, work_left: f64) -> ProblemJob {
     job
 }
 
+/// Returns a job of one GPU that needs CPU and memory.
+fn demanding(cpus: u64, memory_bytes: u64) -> ProblemJob {
+    let mut job = job(1, 100.0);
+    job.unit.cpu_milli = cpus * 1_000;
+    job.unit.memory_bytes = memory_bytes;
+    job
+}
+
+fn of_tenant(tenant: u32, job: ProblemJob) -> ProblemJob {
+    ProblemJob { tenant, ..job }
+}
+
 #[test]
 fn policy_names_parse_and_unknown_ones_fail() {
     for &name in PolicyName::ALL {
@@ -44,24 +58,21 @@ fn policy_names_parse_and_unknown_ones_fail() {
 
 #[test]
 fn fifo_backfills_only_without_delay_of_the_first_job() {
-    let running = || runs(job(3, 100.0), &[(0, 3)], 3_500.0);
+    let running = runs(job(3, 100.0), &[(0, 3)], 3_500.0);
     // The wide job gets its place in 100 s. A job that ends before may start first, a longer one
     // may not.
     for (left_s, starts) in [(90.0, 1), (110.0, 0)] {
-        let problem = with(cluster(1, 4), vec![running(), job(4, 50.0), job(1, left_s)]);
+        let jobs = vec![running.clone(), job(4, 50.0), job(1, left_s)];
+        let problem = with(cluster(1, 4), jobs);
         assert_eq!(decide(PolicyName::Fifo, &problem), [3, 0, starts]);
     }
     // Beside the place of the wide job a job of any length fits.
-    let beside = vec![running(), job(4, 50.0), job(1, 9e9)];
+    let beside = vec![running.clone(), job(4, 50.0), job(1, 9e9)];
     assert_eq!(
         decide(PolicyName::Fifo, &with(cluster(2, 4), beside)),
         [3, 4, 1]
     );
-    let mut kept_apart = vec![
-        running(),
-        runs(job(3, 1e6), &[(1, 3)], 3_500.0),
-        job(4, 50.0),
-    ];
+    let mut kept_apart = vec![running, runs(job(3, 1e6), &[(1, 3)], 3_500.0), job(4, 50.0)];
     kept_apart[2].outlook.curves = vec![KindSpeedCurve {
         spread: vec![0.0; 64],
         ..power(1.0, 1.0)
@@ -106,17 +117,8 @@ fn drf_equalizes_dominant_shares_as_in_the_paper() {
     problem.nodes[0].cpu_milli = 9_000;
     problem.nodes[0].memory_bytes = 18;
     problem.tenants = vec![tenant(), tenant()];
-    let task = |tenant: u32, cpus: u64, memory_bytes: u64| ProblemJob {
-        tenant,
-        unit: Demand {
-            gpus: 1,
-            cpu_milli: cpus * 1_000,
-            memory_bytes,
-        },
-        ..job(1, 100.0)
-    };
-    problem.jobs = vec![task(0, 1, 4); 6];
-    problem.jobs.extend(vec![task(1, 3, 1); 6]);
+    problem.jobs = vec![of_tenant(0, demanding(1, 4)); 6];
+    problem.jobs.extend(vec![of_tenant(1, demanding(3, 1)); 6]);
     let gpus = decide(PolicyName::Drf, &problem);
     assert_eq!(gpus[..6].iter().sum::<u32>(), 3);
     assert_eq!(gpus[6..].iter().sum::<u32>(), 2);
@@ -127,25 +129,23 @@ fn drf_divides_by_weight_organisations_first_then_teams() {
     // One organisation of weight 1 with two teams of weights 1 and 2, and one of weight 2 with one
     // team.
     let mut problem = cluster(3, 6);
-    let under = |parent, weight| muster_core::problem::ProblemTenant {
-        parent,
-        weight,
-        ..tenant()
-    };
-    problem.tenants = vec![
-        under(None, 1.0),
-        under(None, 2.0),
-        under(Some(0), 1.0),
-        under(Some(0), 2.0),
-        under(Some(1), 1.0),
+    let tenants = [
+        (None, 1.0),
+        (None, 2.0),
+        (Some(0), 1.0),
+        (Some(0), 2.0),
+        (Some(1), 1.0),
     ];
-    let of = |tenant| ProblemJob {
-        tenant,
-        ..job(1, 100.0)
-    };
+    problem.tenants = tenants
+        .map(|(parent, weight)| ProblemTenant {
+            parent,
+            weight,
+            ..tenant()
+        })
+        .to_vec();
     problem.jobs = [2, 3, 4]
         .into_iter()
-        .flat_map(|team| vec![of(team); 18])
+        .flat_map(|team| vec![of_tenant(team, job(1, 100.0)); 18])
         .collect();
     let gpus = decide(PolicyName::Drf, &problem);
     let held: Vec<u32> = gpus.chunks(18).map(|team| team.iter().sum()).collect();
@@ -157,19 +157,12 @@ fn tetris_prefers_demand_aligned_with_free_resources() {
     let mut problem = cluster(1, 2);
     problem.nodes[0].cpu_milli = 10_000;
     problem.nodes[0].memory_bytes = 10;
-    let task = |cpus: u64, memory_bytes: u64| ProblemJob {
-        unit: Demand {
-            gpus: 1,
-            cpu_milli: cpus * 1_000,
-            memory_bytes,
-        },
-        ..job(1, 100.0)
-    };
+
     // Most memory is taken and most CPU is free, so the job that needs CPU goes first although it
     // came last.
-    let mut held = runs(task(1, 7), &[(0, 1)], 0.0);
+    let mut held = runs(demanding(1, 7), &[(0, 1)], 0.0);
     held.fixed = true;
-    problem.jobs = vec![held, task(1, 3), task(5, 1)];
+    problem.jobs = vec![held, demanding(1, 3), demanding(5, 1)];
     assert_eq!(decide(PolicyName::Tetris, &problem), [1, 0, 1]);
     // A much longer job would not go first.
     problem.jobs[2].outlook.work_left *= 100.0;
@@ -178,24 +171,21 @@ fn tetris_prefers_demand_aligned_with_free_resources() {
 
 #[test]
 fn tiresias_demotes_job_after_sixteen_gpu_hours() {
-    let had = |attained_gpu_s: f64| {
-        let mut job = runs(job(4, 1e6), &[(0, 4)], 0.0);
-        job.attained_gpu_s = attained_gpu_s;
-        job
-    };
-    let young = with(cluster(1, 4), vec![had(DEMOTED_GPU_S - 1.0), job(4, 1.0)]);
-    assert_eq!(decide(PolicyName::Tiresias, &young), [4, 0]);
-    let old = with(cluster(1, 4), vec![had(DEMOTED_GPU_S), job(4, 1.0)]);
-    assert_eq!(decide(PolicyName::Tiresias, &old), [0, 4]);
+    let running = runs(job(4, 1e6), &[(0, 4)], 0.0);
+    let mut problem = with(cluster(1, 4), vec![running, job(4, 1.0)]);
+    problem.jobs[0].attained_gpu_s = DEMOTED_GPU_S - 1.0;
+    assert_eq!(decide(PolicyName::Tiresias, &problem), [4, 0]);
+    problem.jobs[0].attained_gpu_s = DEMOTED_GPU_S;
+    assert_eq!(decide(PolicyName::Tiresias, &problem), [0, 4]);
 
     // In the lower queue the job that was demoted first comes first, not the one that was submitted
     // first.
-    let demoted = |at_s: f64| ProblemJob {
+    let both = [2_000.0, 1_000.0].map(|at_s| ProblemJob {
         attained_gpu_s: DEMOTED_GPU_S,
         demoted_s: Some(at_s),
         ..job(4, 1.0)
-    };
-    let both = with(cluster(1, 4), vec![demoted(2_000.0), demoted(1_000.0)]);
+    });
+    let both = with(cluster(1, 4), both.into());
     assert_eq!(decide(PolicyName::Tiresias, &both), [0, 4]);
 }
 
@@ -245,7 +235,7 @@ fn optimus_gives_minimum_to_all_jobs_by_priority() {
 
 #[test]
 fn slaq_gives_gpus_to_jobs_with_falling_loss() {
-    let trained = |work_done: f64| {
+    let trained = [1e6, 0.0].map(|work_done| {
         let mut job = elastic(1.0, 1e6);
         job.outlook.work_done = work_done;
         job.outlook.loss = Some(FittedLoss {
@@ -255,8 +245,8 @@ fn slaq_gives_gpus_to_jobs_with_falling_loss() {
             first: 10.5,
         });
         job
-    };
-    let problem = with(cluster(1, 8), vec![trained(1e6), trained(0.0)]);
+    });
+    let problem = with(cluster(1, 8), trained.into());
     assert_eq!(decide(PolicyName::Slaq, &problem), [1, 7]);
     // Optimus uses the time left, which is equal.
     assert_eq!(decide(PolicyName::Optimus, &problem), [4, 4]);
@@ -283,8 +273,8 @@ fn gandiva_rotates_jobs_after_a_quantum() {
         since_s: 3_590.0,
         ..job(4, 1e6)
     };
-    let runner = |since_s| runs(job(4, 1e6), &[(0, 4)], since_s);
-    let mut problem = with(cluster(1, 4), vec![runner(3_550.0), waiting]);
+    let running = runs(job(4, 1e6), &[(0, 4)], 3_550.0);
+    let mut problem = with(cluster(1, 4), vec![running, waiting]);
     assert_eq!(
         decide(PolicyName::Gandiva, &problem),
         [4, 0],
@@ -334,12 +324,14 @@ fn gandiva_migrates_small_job_to_gather_gang() {
     problem.nodes.push(node(0, 3));
     problem.jobs = vec![gang, small, held];
     let decision = PolicyName::Gandiva.policy().allocate(&problem);
-    let place = |job: usize| -> Vec<(u32, u32)> {
-        let parts = decision.holds(&problem, job).iter();
-        parts.map(|part| (part.node, part.gpus)).collect()
-    };
-    assert_eq!(place(0), [(1, 3)]);
-    assert_eq!(place(1), [(0, 1)]);
+    assert_eq!(
+        decision.holds(&problem, 0),
+        [NodeAllocation { node: 1, gpus: 3 }]
+    );
+    assert_eq!(
+        decision.holds(&problem, 1),
+        [NodeAllocation { node: 0, gpus: 1 }]
+    );
 
     // No migration if its cost exceeds its gain.
     problem.jobs[1].restart_s = 1e6;
@@ -392,17 +384,16 @@ fn muster_explores_to_twice_the_largest_measured_size() {
 
 #[test]
 fn muster_starts_job_after_long_wait() {
-    let waiting = |age_s: f64| {
+    for (age_s, sizes) in [(0.0, [0, 1]), (100_000.0, [1, 0])] {
         let mut old = job(1, 20_000.0);
         old.restart_s = 30.0;
         old.submitted_s = 3_600.0 - age_s;
         let mut new = job(1, 2_000.0);
         new.restart_s = 30.0;
         new.submitted_s = 3_600.0;
-        decide(PolicyName::Muster, &with(cluster(1, 1), vec![old, new]))
-    };
-    assert_eq!(waiting(0.0), [0, 1]);
-    assert_eq!(waiting(100_000.0), [1, 0]);
+        let problem = with(cluster(1, 1), vec![old, new]);
+        assert_eq!(decide(PolicyName::Muster, &problem), sizes, "{age_s}");
+    }
 }
 
 #[test]
@@ -426,20 +417,9 @@ fn muster_keeps_running_jobs_in_place_without_gain() {
 fn muster_serves_tenant_below_its_share_first() {
     let mut problem = cluster(1, 4);
     problem.tenants = vec![tenant(), tenant()];
-    let of = |owner: u32, left_s: f64| {
-        let mut job = job(1, left_s);
-        job.tenant = owner;
-        job
-    };
     // By value alone the four short jobs of the first tenant would get all GPUs.
-    problem.jobs = vec![
-        of(0, 600.0),
-        of(0, 600.0),
-        of(0, 600.0),
-        of(0, 600.0),
-        of(1, 1e6),
-        of(1, 1e6),
-    ];
+    problem.jobs = vec![job(1, 600.0); 4];
+    problem.jobs.extend(vec![of_tenant(1, job(1, 1e6)); 2]);
     let sizes = decide(PolicyName::Muster, &problem);
     assert_eq!(sizes[4] + sizes[5], 2, "{sizes:?}");
     assert_eq!(sizes.iter().sum::<u32>(), 4, "{sizes:?}");
@@ -450,16 +430,15 @@ fn muster_assigns_gpu_kinds_by_total_value() {
     let mut problem = cluster(1, 1);
     problem.kinds = vec!["slow".to_owned(), "fast".to_owned()];
     problem.nodes = vec![node(0, 1), node(1, 1)];
-    let gains = |factor: f64| {
+    for factor in [1.1, 8.0] {
         let mut job = job(1, 5_000.0);
         job.outlook.curves = vec![power(1.0, 1.0), power(factor, 1.0)].into();
         job.held_s = vec![0.0, 0.0];
-        job
-    };
-    problem.jobs = vec![gains(1.1), gains(8.0)];
+        problem.jobs.push(job);
+    }
     let decision = PolicyName::Muster.policy().allocate(&problem);
-    let on = |job: usize| decision.holds(&problem, job)[0].node;
-    assert_eq!((on(0), on(1)), (0, 1));
+    let nodes = [0, 1].map(|job| decision.holds(&problem, job)[0].node);
+    assert_eq!(nodes, [0, 1]);
 }
 
 /// Jobs of three hours from a day ago fill the cluster when a job of ten seconds arrives.
@@ -484,17 +463,15 @@ fn muster_starts_short_job_at_once_among_aged_long_jobs() {
 /// within a day.
 #[test]
 fn muster_bounds_wait_behind_endless_short_jobs() {
-    let sizes = |age_s: f64| {
+    for (age_s, sizes) in [(600.0, [0, 1]), (86_400.0, [1, 0])] {
         let mut old = job(1, 10_800.0);
         let mut new = job(1, 60.0);
         (old.restart_s, new.restart_s) = (3.0, 3.0);
         new.submitted_s = age_s;
         let mut problem = with(cluster(1, 1), vec![old, new]);
         problem.now_s = age_s;
-        decide(PolicyName::Muster, &problem)
-    };
-    assert_eq!(sizes(600.0), [0, 1]);
-    assert_eq!(sizes(86_400.0), [1, 0]);
+        assert_eq!(decide(PolicyName::Muster, &problem), sizes, "{age_s}");
+    }
 }
 
 /// Two nodes are half full of small jobs. Those of one node move to the other, so a gang gets a
@@ -516,7 +493,7 @@ fn muster_clears_node_of_small_jobs_for_gang() {
 /// once its own share alone would have sufficed to end it.
 #[test]
 fn muster_serves_due_gang_wider_than_tenant_share() {
-    let gang = |age_s: f64| {
+    for (age_s, gpus) in [(0.0, 0), (100_000.0, 4)] {
         let mut problem = cluster(1, 4);
         problem.now_s = age_s;
         problem.tenants = vec![tenant(), tenant()];
@@ -525,8 +502,6 @@ fn muster_serves_due_gang_wider_than_tenant_share() {
         problem.jobs = vec![long.clone(), long, job(4, 20_000.0)];
         problem.jobs[2].tenant = 1;
         problem.jobs.iter_mut().for_each(|job| job.restart_s = 3.0);
-        decide(PolicyName::Muster, &problem)[2]
-    };
-    assert_eq!(gang(0.0), 0);
-    assert_eq!(gang(100_000.0), 4);
+        assert_eq!(decide(PolicyName::Muster, &problem)[2], gpus, "{age_s}");
+    }
 }

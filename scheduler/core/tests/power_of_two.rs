@@ -12,6 +12,11 @@ use muster_model::spec::Ends;
 use muster_model::task::Outcome;
 use proptest::prelude::*;
 
+/// Whether the GPUs are a number of units that is a power of two.
+fn is_allowed(gpus: u32, unit: u32) -> bool {
+    gpus.is_multiple_of(unit) && (gpus / unit).is_power_of_two()
+}
+
 /// Slow policies decide on fewer problems.
 fn is_slow(share: PolicyName) -> bool {
     matches!(
@@ -31,19 +36,19 @@ proptest! {
         let mut problem = crate::dense::random::problem(&mut dice, 2);
         for job in &mut problem.jobs {
             let unit = job.unit.gpus;
-            let may = |gpus: u32| gpus.is_multiple_of(unit) && (gpus / unit).is_power_of_two();
+
             let mut curves = job.outlook.curves.to_vec();
             for curve in &mut curves {
                 for speeds in [&mut curve.local, &mut curve.spread] {
                     for (gpus, speed) in (1..).zip(speeds.iter_mut()) {
-                        if !may(gpus) {
+                        if !is_allowed(gpus, unit) {
                             *speed = 0.0;
                         }
                     }
                 }
             }
             job.outlook.curves = curves.into();
-            if !may(gpus_of(&job.present)) {
+            if !is_allowed(gpus_of(&job.present), unit) {
                 job.present.clear();
                 job.fixed = false;
             }
@@ -115,8 +120,9 @@ proptest! {
 #[test]
 fn job_grows_past_forbidden_sizes() {
     let shares = [PolicyName::Muster, PolicyName::Optimus];
-    let both = |share| [(share, None), (share, Some(Ends::AllWorkers))];
-    for (share, command) in shares.into_iter().flat_map(both) {
+    let commands = [None, Some(Ends::AllWorkers)];
+    let cases = shares.map(|share| commands.map(|command| (share, command)));
+    for (share, command) in cases.into_iter().flatten() {
         let mut scene = Scene::cluster(1, 8);
         scene.policy = Policy::named(share);
         scene.job("a").workers(1, 8).ps_shards(0, 0).0.power_of_two = true;

@@ -6,8 +6,7 @@ use muster_core::plan::JobDecision;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{BadNodes, Policy, Slicing};
 use muster_core::snapshot::{
-    ClusterSnapshot, FailedReport, Fault, Finished, SnapshotJob, SnapshotTask, SnapshotTenant,
-    SpeedPoint,
+    ClusterSnapshot, FailedReport, Fault, Finished, SnapshotTenant, SpeedPoint,
 };
 use muster_core::{Action, apply, apply_change, check, plan};
 use muster_model::fault::NodeFault;
@@ -218,6 +217,20 @@ fn is_wait(action: &Action) -> bool {
     matches!(action, Action::Wait { .. })
 }
 
+/// Whether the first plan could not contain a decision of the second one.
+///
+/// A job that its owner suspends and that has just lost a worker first continues without it: no
+/// plan does both. A suspended job that cannot resume stops once its GPUs went to a job that cannot
+/// be suspended.
+fn is_forced(after: &ClusterSnapshot, decision: &JobDecision) -> bool {
+    let job = after.jobs.iter().find(|job| job.id == decision.job);
+    job.is_some_and(|job| match decision.action {
+        Action::Suspend { .. } => job.intent == Intent::Suspend,
+        Action::Stop { .. } => job.state == JobState::Suspended,
+        _ => false,
+    })
+}
+
 /// Checks all invariants in one state. Returns the state after the round.
 fn examine(snapshot: &ClusterSnapshot, policy: &Policy) -> Result<ClusterSnapshot, TestCaseError> {
     let (first, _) = plan(snapshot, policy);
@@ -232,19 +245,9 @@ fn examine(snapshot: &ClusterSnapshot, policy: &Policy) -> Result<ClusterSnapsho
         .iter()
         .filter(|one| !is_wait(&one.action))
         .collect();
-    // A job that its owner suspends and that has just lost a worker first continues without it: no
-    // plan does both. A suspended job that cannot resume stops once its GPUs went to a job that
-    // cannot be suspended.
-    let obeys = |one: &&JobDecision| {
-        let job = after.jobs.iter().find(|job| job.id == one.job);
-        job.is_some_and(|job| match one.action {
-            Action::Suspend { .. } => job.intent == Intent::Suspend,
-            Action::Stop { .. } => job.state == JobState::Suspended,
-            _ => false,
-        })
-    };
-    let forced = changes.iter().any(obeys);
-    changes.retain(|one| !obeys(one));
+
+    let forced = changes.iter().any(|one| is_forced(&after, one));
+    changes.retain(|one| !is_forced(&after, one));
     prop_assert!(
         changes.is_empty(),
         "then {changes:#?}\nfirst {:#?}",
@@ -259,9 +262,8 @@ fn examine(snapshot: &ClusterSnapshot, policy: &Policy) -> Result<ClusterSnapsho
     }
     // The smallest change of a waiting job is tried without suspended jobs. It may be wrong until
     // they resume.
-    let turns =
-        |job: &SnapshotJob| job.intent == Intent::Suspend || job.state == JobState::Suspended;
-    if snapshot.jobs.iter().chain(&after.jobs).any(turns) {
+    let mut jobs = snapshot.jobs.iter().chain(&after.jobs);
+    if jobs.any(|job| job.intent == Intent::Suspend || job.state == JobState::Suspended) {
         return Ok(after);
     }
     let mut settled = after.clone();
@@ -358,10 +360,9 @@ fn starts_in_a_round(snapshot: &mut ClusterSnapshot, job: JobId, policy: &Policy
         }
     }
     jobs.retain(|job| !job.state.phase().is_terminal());
-    let is_start = |one: &JobDecision| matches!(one.action, Action::Start { .. });
     plan.decisions
         .iter()
-        .any(|one| one.job == job && is_start(one))
+        .any(|one| one.job == job && matches!(one.action, Action::Start { .. }))
 }
 
 /// Widest ranges of workers and shards that owners have set so far, by job.
@@ -412,13 +413,13 @@ fn gangs_are_whole(snapshot: &ClusterSnapshot, ranges: &Ranges) -> Result<(), Te
 
 /// Checks that the same snapshot gives the same bytes, also after serialisation.
 fn replays(snapshot: &ClusterSnapshot, policy: &Policy) -> Result<(), TestCaseError> {
-    let bytes = |snapshot: &ClusterSnapshot| {
-        let (plan, report) = plan(snapshot, policy);
-        serde_json::to_vec(&(plan, report)).expect("JSON")
-    };
     let stored = serde_json::to_vec(snapshot).expect("JSON");
     let read: ClusterSnapshot = serde_json::from_slice(&stored).expect("JSON");
-    prop_assert_eq!(bytes(snapshot), bytes(&read));
+    let [first, second] = [snapshot, &read].map(|snapshot| {
+        let planned = plan(snapshot, policy);
+        serde_json::to_vec(&planned).expect("JSON")
+    });
+    prop_assert_eq!(first, second);
     Ok(())
 }
 
@@ -429,12 +430,10 @@ fn remembers(
     policy: &Policy,
     memory: &mut muster_core::EstimateCache,
 ) -> Result<(), TestCaseError> {
-    let json = |planned| serde_json::to_string(&planned).expect("JSON");
-    let (anew, again) = (
-        plan(snapshot, policy),
-        muster_core::plan_again(snapshot, policy, memory),
-    );
-    prop_assert_eq!(json(anew), json(again));
+    let anew = plan(snapshot, policy);
+    let again = muster_core::plan_again(snapshot, policy, memory);
+    let [anew, again] = [anew, again].map(|planned| serde_json::to_string(&planned).expect("JSON"));
+    prop_assert_eq!(anew, again);
     Ok(())
 }
 
@@ -518,11 +517,9 @@ fn reshard(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
             let max = min + dice.roll(3);
             job.ps_shards = Range { min, max };
         }
-        let is_on_its_way = |task: &&mut SnapshotTask| {
-            matches!(task.role, Role::PsShard { .. }) && task.state == TaskState::Assigned
-        };
-        for task in job.tasks.iter_mut().filter(is_on_its_way) {
-            if dice.one_in(5) {
+        for task in &mut job.tasks {
+            let is_joining = !task.is_worker() && task.state == TaskState::Assigned;
+            if is_joining && dice.one_in(5) {
                 task.state = gone(Outcome::refused("OutOfcpu".to_owned()));
             }
         }

@@ -31,14 +31,13 @@ fn held(scene: &Scene) -> u32 {
 }
 
 fn stopped(plan: &RoundPlan, scene: &Scene) -> Vec<String> {
-    let name = |id| {
-        let job = scene.snapshot.jobs.iter().find(|job| job.id == id);
-        job.expect("is there").name.clone()
-    };
     plan.decisions
         .iter()
         .filter(|one| matches!(one.action, Action::Stop { .. }))
-        .map(|one| name(one.job))
+        .map(|one| {
+            let job = scene.snapshot.jobs.iter().find(|job| job.id == one.job);
+            job.expect("is there").name.clone()
+        })
         .collect()
 }
 

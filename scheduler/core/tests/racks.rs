@@ -113,9 +113,9 @@ proptest! {
             if racks.len() > 1 {
                 for rack in 0..4 {
                     // The largest free nodes of the rack, as many as were taken.
-                    let of_rack = |node: &usize| problem.nodes[*node].rack == rack;
-                    let nodes = (0..problem.nodes.len()).filter(of_rack);
-                    let mut gaps: Vec<u32> = nodes.map(|node| tally.free[node]).collect();
+                    let nodes = problem.nodes.iter().zip(&tally.free);
+                    let of_rack = nodes.filter(|(node, _)| node.rack == rack);
+                    let mut gaps: Vec<u32> = of_rack.map(|(_, &free)| free).collect();
                     gaps.sort_unstable_by(|a, b| b.cmp(a));
                     let most: u32 = gaps.iter().take(near.len()).sum();
                     prop_assert!(most < gpus, "rack {rack} holds it on as few nodes");

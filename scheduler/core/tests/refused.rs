@@ -31,16 +31,16 @@ fn second(scene: &mut Scene) -> bool {
     let plan = scene.round();
     let taken = scene.snapshot.nodes[1].id;
     for job in &mut scene.snapshot.jobs {
-        let joins = |task: &&mut muster_core::snapshot::SnapshotTask| {
-            task.node == taken && task.state == TaskState::Assigned
-        };
-        for task in job.tasks.iter_mut().filter(joins) {
-            task.state = gone(Outcome::refused("OutOfcpu".to_owned()));
+        for task in &mut job.tasks {
+            if task.node == taken && task.state == TaskState::Assigned {
+                task.state = gone(Outcome::refused("OutOfcpu".to_owned()));
+            }
         }
     }
     scene.obey();
-    let grows = |action: &Action| matches!(action, Action::Resize { join, .. } if !join.is_empty());
-    plan.decisions.iter().any(|one| grows(&one.action))
+    plan.decisions
+        .iter()
+        .any(|one| matches!(&one.action, Action::Resize { join, .. } if !join.is_empty()))
 }
 
 /// Returns the seconds, counted from now, in which the job grew.

@@ -1,22 +1,14 @@
 //! PS shards of running jobs: they leave drained nodes, and their number follows the owner's range
 //! and the throughput model. No job restarts for that while a shard has the parameters.
 
-use crate::scene::{Scene, gone};
+use crate::scene::{Scene, gone, stops};
 use muster_core::plan::JobDecision;
-use muster_core::snapshot::{SnapshotTask, SpeedPoint};
+use muster_core::snapshot::{SnapshotJob, SpeedPoint};
 use muster_core::{Action, RoundPlan, Violation, check};
-use muster_model::id::NodeId;
+use muster_model::id::{NodeId, TaskId};
 use muster_model::job::{Charge, JobPhase};
 use muster_model::spec::Range;
 use muster_model::task::{Outcome, Role, TaskState};
-
-fn stops(plan: &RoundPlan) -> usize {
-    let stops = |action: &Action| matches!(action, Action::Stop { .. });
-    plan.decisions
-        .iter()
-        .filter(|one| stops(&one.action))
-        .count()
-}
 
 /// Returns the numbers of leaving and joining tasks of the only resize of a plan without stops.
 fn resize(plan: &RoundPlan) -> (usize, usize) {
@@ -33,17 +25,19 @@ fn resize(plan: &RoundPlan) -> (usize, usize) {
 
 /// Whether the plan decides nothing but wait reasons.
 fn is_quiet(plan: &RoundPlan) -> bool {
-    let waits = |action: &Action| matches!(action, Action::Wait { .. });
-    plan.decisions.iter().all(|one| waits(&one.action))
+    plan.decisions
+        .iter()
+        .all(|one| matches!(one.action, Action::Wait { .. }))
 }
 
 /// Returns index and node of every shard of the present revision.
 fn shards(scene: &mut Scene, name: &str) -> Vec<(u32, NodeId)> {
-    let shard = |task: &SnapshotTask| match task.role {
+    let tasks = scene.find(name).tasks.iter();
+    let shards = tasks.filter_map(|task| match task.role {
         Role::PsShard { index } => Some((index, task.node)),
         Role::Worker { .. } => None,
-    };
-    scene.find(name).tasks.iter().filter_map(shard).collect()
+    });
+    shards.collect()
 }
 
 /// Returns nodes of two GPUs and a running job of two workers on the first node. Its shard 0 is
@@ -54,9 +48,7 @@ fn running(nodes: u32, ps_shards: u32) -> Scene {
     job.ps_shards(ps_shards, ps_shards).steps(2_000_000);
     scene.settle();
     let second = scene.snapshot.nodes[1].id;
-    let first = |task: &&mut SnapshotTask| task.role == Role::PsShard { index: 0 };
-    let shard = scene.find("a").tasks.iter_mut().find(first);
-    shard.expect("a shard").node = second;
+    scene.task("a", Role::PsShard { index: 0 }).node = second;
     for workers in 1..=2 {
         measured(&mut scene, (workers, ps_shards), 10.0 * f64::from(workers));
     }
@@ -111,16 +103,13 @@ fn shard_leaves_drained_node_in_place() {
 fn worker_and_shard_leave_drained_node_together() {
     let mut scene = running(3, 1);
     let second = scene.snapshot.nodes[1].id;
-    let other = |task: &&mut SnapshotTask| task.role == Role::Worker { rank: 1 };
-    let worker = scene.find("a").tasks.iter_mut().find(other);
-    worker.expect("a worker").node = second;
+    scene.task("a", Role::Worker { rank: 1 }).node = second;
     drain(&mut scene, 1);
     assert_eq!(resize(&scene.round()), (2, 1));
     // With a minimum of two workers it cannot continue without this worker.
     scene = running(3, 1);
     scene.find("a").workers.min = 2;
-    let worker = scene.find("a").tasks.iter_mut().find(other);
-    worker.expect("a worker").node = second;
+    scene.task("a", Role::Worker { rank: 1 }).node = second;
     drain(&mut scene, 1);
     assert_eq!(stops(&scene.round()), 1);
 }
@@ -148,10 +137,7 @@ fn drain_during_resize_takes_effect_afterwards() {
     scene.round();
     let next = scene.find("a").tasks.iter().find(|task| !task.is_worker());
     let next = next.expect("a newcomer").node;
-    let place = |scene: &Scene| {
-        let mut nodes = scene.snapshot.nodes.iter();
-        nodes.position(|node| node.id == next).expect("a node")
-    };
+
     // Not the node of the coordinator, which cannot leave.
     let home = scene.snapshot.nodes[0].id;
     if next == home {
@@ -164,8 +150,9 @@ fn drain_during_resize_takes_effect_afterwards() {
         shard.expect("a newcomer").node = third;
         drain(&mut scene, 2);
     } else {
-        let at = place(&scene);
-        drain(&mut scene, at);
+        let mut nodes = scene.snapshot.nodes.iter();
+        let place = nodes.position(|node| node.id == next);
+        drain(&mut scene, place.expect("a node"));
     }
     assert!(is_quiet(&scene.round()), "it is on the way");
     scene.obey();
@@ -214,8 +201,8 @@ fn shards_follow_the_owners_range() {
 fn gap_between_shard_indices_moves_no_shard() {
     let mut scene = running(3, 3);
     want(&mut scene, 2, 3);
-    let middle = |task: &SnapshotTask| task.role != Role::PsShard { index: 1 };
-    scene.find("a").tasks.retain(middle);
+    let middle = Role::PsShard { index: 1 };
+    scene.find("a").tasks.retain(|task| task.role != middle);
     want(&mut scene, 2, 2);
     assert!(is_quiet(&scene.round()));
 }
@@ -292,9 +279,7 @@ fn refused_new_shard_causes_no_restart() {
         want(&mut scene, wanted.0, wanted.1);
         scene.obey();
         let refused = Outcome::refused("OutOfcpu".to_owned());
-        let last = |task: &&mut SnapshotTask| task.role == Role::PsShard { index: 2 };
-        let task = scene.find("a").tasks.iter_mut().find(last);
-        task.expect("a newcomer").state = gone(refused);
+        scene.task("a", Role::PsShard { index: 2 }).state = gone(refused);
         assert_eq!(resize(&scene.round()), (1, 0));
         let job = scene.find("a");
         assert_eq!((job.failures, job.put_off), (0, 1));
@@ -313,46 +298,46 @@ fn refused_new_shard_causes_no_restart() {
     assert_eq!(stops(&scene.round()), 1);
 }
 
+/// Checks a plan that removes a task of a job.
+fn check_removal(scene: &Scene, job: &SnapshotJob, leave: TaskId) -> Vec<Violation> {
+    let action = Action::Resize {
+        leave: vec![leave],
+        join: Vec::new(),
+        why: String::new(),
+        charge: Charge::None,
+    };
+    let decision = JobDecision {
+        job: job.id,
+        expected_revision: job.revision,
+        action,
+    };
+    let plan = RoundPlan {
+        decisions: vec![decision],
+        ..RoundPlan::default()
+    };
+    check(&scene.snapshot, &plan)
+}
+
 /// The check decides this by its own accounting, independent of the planner.
 #[test]
 fn check_rejects_resize_without_parameters_of_lost_shard() {
     let mut scene = running(3, 2);
     want(&mut scene, 1, 3);
     let job = scene.find("a").clone();
-    let shard = |at: u32| {
-        let role = Role::PsShard { index: at };
-        let task = job.tasks.iter().position(|task| task.role == role);
-        task.expect("a shard")
-    };
-    let (first, second) = (shard(0), shard(1));
-    let without_it = |scene: &Scene| {
-        let action = Action::Resize {
-            leave: vec![job.tasks[second].id],
-            join: Vec::new(),
-            why: String::new(),
-            charge: Charge::None,
-        };
-        let decision = JobDecision {
-            job: job.id,
-            expected_revision: job.revision,
-            action,
-        };
-        let plan = RoundPlan {
-            decisions: vec![decision],
-            ..RoundPlan::default()
-        };
-        check(&scene.snapshot, &plan)
-    };
-    assert_eq!(without_it(&scene), [], "it hands over");
-    scene.find("a").tasks[second].state = gone(Outcome::signalled(9));
+    let [first, second] = [0, 1].map(|index| Role::PsShard { index });
+    let leave = scene.task("a", second).id;
+    assert_eq!(check_removal(&scene, &job, leave), [], "it hands over");
+    scene.task("a", second).state = gone(Outcome::signalled(9));
     let what = "and continues without the content of a lost shard";
     let wrong = Violation::ImpossibleResize { job: job.id, what };
-    assert_eq!(without_it(&scene), [wrong]);
+    assert_eq!(check_removal(&scene, &job, leave), [wrong]);
     scene.find("a").replicated = true;
-    assert_eq!(without_it(&scene), [], "the other has a copy");
+    let wrong = check_removal(&scene, &job, leave);
+    assert_eq!(wrong, [], "the other has a copy");
     scene.find("a").replicated = false;
     let refused = Outcome::refused("OutOfcpu".to_owned());
-    scene.find("a").tasks[second].state = gone(refused);
-    assert_eq!(without_it(&scene), [], "it never held anything");
-    assert_eq!(scene.find("a").tasks[first].state, TaskState::Running);
+    scene.task("a", second).state = gone(refused);
+    let wrong = check_removal(&scene, &job, leave);
+    assert_eq!(wrong, [], "it never held anything");
+    assert_eq!(scene.task("a", first).state, TaskState::Running);
 }

@@ -1,18 +1,11 @@
 //! Behaviour that a user of a small cluster sees.
 
-use crate::scene::{Scene, gone, tenant};
+use crate::scene::{Scene, gone, stops, tenant};
+use muster_core::Action;
 use muster_core::snapshot::{FailedReport, Finished, SnapshotTask, SpeedPoint};
-use muster_core::{Action, RoundPlan};
 use muster_model::job::{Intent, JobPhase, JobState};
-use muster_model::task::{Outcome, Role};
+use muster_model::task::Outcome;
 use muster_model::wait::{Change, Short, Wait};
-
-fn stops(plan: &RoundPlan) -> usize {
-    plan.decisions
-        .iter()
-        .filter(|one| matches!(one.action, Action::Stop { .. }))
-        .count()
-}
 
 #[test]
 fn lone_job_takes_its_maximum_and_keeps_it() {
@@ -75,8 +68,7 @@ fn job_without_shards_gets_workers_and_measured_speed() {
     scene.settle();
     let tasks = &scene.find("a").tasks;
     assert_eq!(tasks.len(), 4);
-    let is_worker = |task: &SnapshotTask| matches!(task.role, Role::Worker { .. });
-    assert!(tasks.iter().all(is_worker));
+    assert!(tasks.iter().all(SnapshotTask::is_worker));
     for workers in [4, 2] {
         scene.find("a").speeds.push(SpeedPoint {
             workers,
@@ -93,8 +85,6 @@ fn job_without_shards_gets_workers_and_measured_speed() {
 
 #[test]
 fn sizes_settle_when_more_workers_gain_nothing() {
-    // Two cores: no speed-up beyond two workers. Exploration must end.
-    let true_speed = |workers: u32| 10.0 * f64::from(workers.min(2));
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 4).steps(1_000_000);
     scene.job("b").workers(1, 2).steps(1_000_000);
@@ -104,11 +94,10 @@ fn sizes_settle_when_more_workers_gain_nothing() {
         for name in ["a", "b"] {
             let workers = scene.workers(name);
             if workers > 0 {
-                scene.measured(
-                    name,
-                    workers,
-                    true_speed(workers) * (1.0 + 0.03 * f64::from(round % 3)),
-                );
+                // Two cores: no speed-up beyond two workers. Exploration must end.
+                let true_speed = 10.0 * f64::from(workers.min(2));
+                let noise = 1.0 + 0.03 * f64::from(round % 3);
+                scene.measured(name, workers, true_speed * noise);
             }
         }
         let plan = scene.round();
@@ -287,20 +276,17 @@ fn quota_counts_held_gpus_and_names_the_missing_ones() {
 #[test]
 fn change_for_job_that_never_fits_ignores_current_use() {
     // Nodes, GPUs per node, workers, GPUs per worker, quota, and the expected change.
-    let lower = |to| Some(Change::LowerMinWorkers { to });
-    let fewer = |to| Some(Change::LowerGpusPerWorker { to });
-    let add = |gpus| Some(Change::AddGpus { gpus });
     for (nodes, gpus, workers, each, quota, helps) in [
-        (1, 4, 8, 1, None, lower(4)),
-        (2, 4, 9, 1, None, lower(8)),
+        (1, 4, 8, 1, None, Change::LowerMinWorkers { to: 4 }),
+        (2, 4, 9, 1, None, Change::LowerMinWorkers { to: 8 }),
         // The three GPUs of a node hold one worker of two GPUs.
-        (2, 3, 3, 2, None, lower(2)),
-        (2, 4, 1, 8, None, fewer(4)),
-        (2, 4, 3, 8, None, add(24)),
-        (1, 4, 8, 1, Some(2), lower(2)),
-        (1, 4, 1, 4, Some(2), fewer(2)),
-        (1, 1, 1, 1, Some(0), Some(Change::RaiseQuota { by_gpus: 1 })),
-        (0, 0, 1, 1, None, add(1)),
+        (2, 3, 3, 2, None, Change::LowerMinWorkers { to: 2 }),
+        (2, 4, 1, 8, None, Change::LowerGpusPerWorker { to: 4 }),
+        (2, 4, 3, 8, None, Change::AddGpus { gpus: 24 }),
+        (1, 4, 8, 1, Some(2), Change::LowerMinWorkers { to: 2 }),
+        (1, 4, 1, 4, Some(2), Change::LowerGpusPerWorker { to: 2 }),
+        (1, 1, 1, 1, Some(0), Change::RaiseQuota { by_gpus: 1 }),
+        (0, 0, 1, 1, None, Change::AddGpus { gpus: 1 }),
     ] {
         for is_busy in [false, true] {
             let mut scene = Scene::cluster(nodes, gpus);
@@ -312,7 +298,8 @@ fn change_for_job_that_never_fits_ignores_current_use() {
             scene.job("huge").workers(workers, workers).gpus(each);
             scene.round();
             let waiting = scene.find("huge").waiting.clone().expect("it waits");
-            assert_eq!(waiting.smallest_change, helps, "{is_busy} {waiting:?}");
+            let change = waiting.smallest_change.as_ref();
+            assert_eq!(change, Some(&helps), "{is_busy} {waiting:?}");
         }
     }
 }

@@ -82,21 +82,16 @@ impl Course {
         for _ in 0..20 {
             let (plan, _) = plan(&self.snapshot, &self.policy);
             assert_eq!(check(&self.snapshot, &plan), Vec::new(), "{plan:#?}");
-            let is_suspension = |action: &Action| matches!(action, Action::Suspend { .. });
-            let suspensions = plan
-                .decisions
-                .iter()
-                .filter(|one| is_suspension(&one.action));
-            self.suspended += u32::try_from(suspensions.count()).expect("few");
-            let is_stop = |action: &Action| {
-                let then = match action {
-                    Action::Stop { then, .. } => then,
-                    _ => return false,
-                };
-                matches!(then, AfterStop::Requeue { .. })
-            };
-            let stops = plan.decisions.iter().filter(|one| is_stop(&one.action));
-            self.stopped += u32::try_from(stops.count()).expect("few");
+            for one in &plan.decisions {
+                match &one.action {
+                    Action::Suspend { .. } => self.suspended += 1,
+                    Action::Stop {
+                        then: AfterStop::Requeue { .. },
+                        ..
+                    } => self.stopped += 1,
+                    _ => {}
+                }
+            }
             let quiet = plan
                 .decisions
                 .iter()
@@ -152,9 +147,8 @@ impl Course {
 
     /// Ends every running job of a tenant with success.
     fn end_running(&mut self, tenant: TenantId) {
-        let running =
-            |job: &&mut SnapshotJob| job.state == JobState::Running && job.tenant == tenant;
-        for job in self.snapshot.jobs.iter_mut().filter(running) {
+        let jobs = self.snapshot.jobs.iter_mut();
+        for job in jobs.filter(|job| job.state == JobState::Running && job.tenant == tenant) {
             for task in &mut job.tasks {
                 task.state = crate::scene::gone(Outcome::exited(0));
             }
@@ -174,10 +168,10 @@ fn no_gpu_is_used_twice(snapshot: &ClusterSnapshot) {
                 assert!(held.insert((task.node, *gpu)), "{:#?}", snapshot.jobs);
             }
         }
-        let of = |state: &TaskState| job.tasks.iter().filter(|task| task.state == *state).count();
-        let (running, still) = (of(&TaskState::Running), of(&TaskState::Suspended));
+        let [runs, stands_still] = [TaskState::Running, TaskState::Suspended]
+            .map(|state| job.tasks.iter().any(|task| task.state == state));
         assert!(
-            running == 0 || still == 0,
+            !(runs && stands_still),
             "half a gang stands still: {job:#?}"
         );
     }
@@ -250,6 +244,12 @@ fn successive_short_jobs_run_within_a_quantum() {
     }
 }
 
+/// Returns the working time of a gang of four GPUs and eight jobs of one GPU, summed over GPUs.
+fn gpu_work_ms(course: &Course) -> i64 {
+    let singles = (0..4).flat_map(|n| [format!("early-{n}"), format!("late-{n}")]);
+    4 * course.worked("gang") + singles.map(|name| course.worked(&name)).sum::<i64>()
+}
+
 #[test]
 fn no_gpu_is_idle_while_gang_waits_for_its_slice() {
     let mut course = Course::new(2, 2, PolicyName::Fifo);
@@ -261,13 +261,9 @@ fn no_gpu_is_idle_while_gang_waits_for_its_slice() {
         course.submit(&format!("late-{number}"), 1);
         course.run(QUANTUM_MS / 4);
     }
-    let at_work = |course: &Course| -> i64 {
-        let singles = (0..4).flat_map(|n| [format!("early-{n}"), format!("late-{n}")]);
-        4 * course.worked("gang") + singles.map(|name| course.worked(&name)).sum::<i64>()
-    };
-    let (before, window_ms) = (at_work(&course), 12 * QUANTUM_MS);
+    let (before, window_ms) = (gpu_work_ms(&course), 12 * QUANTUM_MS);
     course.run(window_ms);
-    let share = (at_work(&course) - before) as f64 / (4 * window_ms) as f64;
+    let share = (gpu_work_ms(&course) - before) as f64 / (4 * window_ms) as f64;
     assert!(share > 0.995, "{share} of the GPUs' time is used");
     assert!(course.worked("gang") >= 3 * QUANTUM_MS);
 }
@@ -285,9 +281,11 @@ fn wide_job_gets_slice_among_many_single_gpu_jobs() {
             let at_ms = course.snapshot.now_ms - 10_000_000 + (round * 16 + node) * 1_000;
             let id = course.snapshot.nodes[usize::try_from(node).expect("few")].id;
             let gpu = u32::try_from(round).expect("few");
-            let holds =
-                |job: &&mut SnapshotJob| job.tasks.iter().any(|t| t.node == id && t.gpus == [gpu]);
-            let job = course.snapshot.jobs.iter_mut().find(holds).expect("runs");
+            let job = course.snapshot.jobs.iter_mut().find(|job| {
+                let mut tasks = job.tasks.iter();
+                tasks.any(|task| task.node == id && task.gpus == [gpu])
+            });
+            let job = job.expect("runs");
             (job.placed_ms, job.running_ms) = (Some(at_ms), Some(at_ms));
         }
     }
@@ -405,7 +403,7 @@ fn impossible_job_does_not_delay_suspended_jobs() {
 #[test]
 fn impossible_job_does_not_shorten_slices() {
     for (workers, quota) in NEVER {
-        let suspended = |is_there: bool| {
+        let [without, beside] = [false, true].map(|is_there| {
             let mut course = beside_who_never_starts(1, 2, PolicyName::Fifo, quota);
             for number in 0..4 {
                 course.submit(&format!("j{number}"), 1);
@@ -415,8 +413,8 @@ fn impossible_job_does_not_shorten_slices() {
             }
             course.run(10 * QUANTUM_MS);
             course.suspended
-        };
-        assert_eq!(suspended(true), suspended(false), "{quota:?}");
+        });
+        assert_eq!(beside, without, "{quota:?}");
     }
 }
 

@@ -103,18 +103,32 @@ fn ticks(
 
 /// Returns reports in which rank 1 takes `times` as long as the others.
 fn slow(times: f64) -> impl Fn(u32) -> Option<(f64, Doing, bool)> {
+    slow_rank(1, times)
+}
+
+/// Returns reports in which one rank takes `times` as long as the others.
+fn slow_rank(slow: u32, times: f64) -> impl Fn(u32) -> Option<(f64, Doing, bool)> {
     move |rank| {
-        let own_ms = if rank == 1 { 10.0 * times } else { 10.0 };
+        let own_ms = if rank == slow { 10.0 * times } else { 10.0 };
         Some((own_ms, Doing::Waiting, true))
     }
+}
+
+/// Returns reports in which all ranks but a silent one wait.
+fn silent_rank(silent: u32) -> impl Fn(u32) -> Option<(f64, Doing, bool)> {
+    move |rank| (rank != silent).then_some((10.0, Doing::Waiting, false))
+}
+
+/// Returns the report of a rank that makes progress.
+fn working(_rank: u32) -> Option<(f64, Doing, bool)> {
+    Some((0.0, Doing::Working, true))
 }
 
 #[test]
 fn slow_rank_is_replaced_alone_on_another_node() {
     let mut scene = engine();
     let before = scene.find("a").tasks.clone();
-    let is_slow = |task: &&SnapshotTask| rank(task) == Some(1);
-    let slow_one = before.iter().find(is_slow).expect("rank 1").clone();
+    let slow_one = scene.task("a", Role::Worker { rank: 1 }).clone();
     assert!(ticks(&mut scene, STRAGGLER_MS, slow(2.5)).is_none());
     let (verdict, plan) = ticks(&mut scene, 3 * TICK_MS as u64, slow(2.5)).expect("a verdict");
     assert_eq!(verdict.task_id, slow_one.id);
@@ -157,24 +171,25 @@ fn next_verdict_takes_twice_as_long() {
     ticks(&mut scene, 2 * STRAGGLER_MS, slow(4.0)).expect("a verdict");
     scene.obey();
     scene.settle();
-    let other = |rank: u32| slow(4.0)(if rank == 2 { 1 } else { 0 });
-    assert!(ticks(&mut scene, 2 * STRAGGLER_MS, other).is_none());
-    assert!(ticks(&mut scene, 3 * TICK_MS as u64, other).is_some());
+    assert!(ticks(&mut scene, 2 * STRAGGLER_MS, slow_rank(2, 4.0)).is_none());
+    assert!(ticks(&mut scene, 3 * TICK_MS as u64, slow_rank(2, 4.0)).is_some());
 }
 
 #[test]
 fn no_verdict_while_a_rank_is_busy_or_when_disabled() {
     let mut scene = engine();
-    let evaluating = |rank: u32| match rank {
+    let verdict = ticks(&mut scene, 4 * STRAGGLER_MS, |rank| match rank {
         0 => Some((10.0, Doing::Busy, false)),
         _ => slow(4.0)(rank),
-    };
-    assert!(ticks(&mut scene, 4 * STRAGGLER_MS, evaluating).is_none());
+    });
+    assert!(verdict.is_none());
     let mut scene = engine();
     let watch = scene.find("a").watch.as_mut().expect("it is watched");
     (watch.straggler_ms, watch.hang_ms) = (0, 0);
-    let hung = |rank: u32| slow(4.0)(rank).filter(|_| rank != 2);
-    assert!(ticks(&mut scene, 10 * HANG_MS, hung).is_none());
+    let verdict = ticks(&mut scene, 10 * HANG_MS, |rank| {
+        slow(4.0)(rank).filter(|_| rank != 2)
+    });
+    assert!(verdict.is_none());
 }
 
 #[test]
@@ -182,8 +197,10 @@ fn single_worker_is_never_judged() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 1).in_place();
     let mut scene = watched(scene);
-    let stuck = |_| Some((10.0, Doing::Working, false));
-    assert!(ticks(&mut scene, 4 * HANG_MS, stuck).is_none());
+    let verdict = ticks(&mut scene, 4 * HANG_MS, |_| {
+        Some((10.0, Doing::Working, false))
+    });
+    assert!(verdict.is_none());
     assert!(ticks(&mut scene, 4 * HANG_MS, |_| None).is_none());
 }
 
@@ -191,8 +208,7 @@ fn single_worker_is_never_judged() {
 fn silent_rank_is_replaced_while_others_wait() {
     let mut scene = engine();
     ticks(&mut scene, 4_000, slow(1.0));
-    let told = |rank: u32| (rank != 2).then_some((10.0, Doing::Waiting, false));
-    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, told).expect("a verdict");
+    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, silent_rank(2)).expect("a verdict");
     assert_eq!(verdict.role, Role::Worker { rank: 2 });
     assert_eq!(verdict.remedy, Remedy::Replaced);
     assert!(matches!(verdict.finding, Finding::Hang { silent_ms, .. } if silent_ms >= HANG_MS));
@@ -213,40 +229,40 @@ fn rank_on_silent_node_is_not_judged() {
     let seen_ms = scene.snapshot.now_ms;
     scene.snapshot.nodes[2].seen_ms = Some(seen_ms);
     let silent = scene.find("a").tasks[2].clone();
-    let told = |one: u32| {
+    let verdict = ticks(&mut scene, 4 * HANG_MS, |one| {
         let waits = rank(&silent) != Some(one);
         waits.then_some((10.0, Doing::Waiting, false))
-    };
-    assert!(ticks(&mut scene, 4 * HANG_MS, told).is_none());
+    });
+    assert!(verdict.is_none());
 }
 
 #[test]
 fn stuck_rank_is_judged_and_long_step_is_not() {
     let mut scene = engine();
     ticks(&mut scene, 4_000, slow(1.0));
-    let stuck = |rank: u32| match rank {
+    let verdict = ticks(&mut scene, 2 * HANG_MS, |rank| match rank {
         1 => Some((10.0, Doing::Working, false)),
         _ => Some((10.0, Doing::Waiting, false)),
-    };
-    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, stuck).expect("a verdict");
+    });
+    let (verdict, _) = verdict.expect("a verdict");
     assert_eq!(verdict.role, Role::Worker { rank: 1 });
 
     let mut scene = engine();
     ticks(&mut scene, 4_000, slow(1.0));
-    let all_work = |_| Some((10.0, Doing::Working, false));
-    assert!(ticks(&mut scene, 4 * HANG_MS, all_work).is_none());
+    let verdict = ticks(&mut scene, 4 * HANG_MS, |_| {
+        Some((10.0, Doing::Working, false))
+    });
+    assert!(verdict.is_none());
 }
 
 #[test]
 fn hanging_coordinator_restarts_the_job() {
     let mut scene = engine();
-    let evaluates = |rank: u32| match rank {
+    ticks(&mut scene, 4_000, |rank| match rank {
         0 => Some((10.0, Doing::Busy, true)),
         _ => slow(1.0)(rank),
-    };
-    ticks(&mut scene, 4_000, evaluates);
-    let told = |rank: u32| (rank != 0).then_some((10.0, Doing::Waiting, false));
-    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, told).expect("a verdict");
+    });
+    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, silent_rank(0)).expect("a verdict");
     assert_eq!(verdict.remedy, Remedy::Restarted);
     assert_eq!(scene.phase("a"), JobPhase::Stopping);
     assert_eq!(scene.find("a").failures, 1);
@@ -272,8 +288,7 @@ fn slow_worker_without_other_place_is_dropped_to_minimum() {
 #[test]
 fn silent_command_restarts_and_finally_fails() {
     let mut scene = command();
-    let reports = |_| Some((0.0, Doing::Working, true));
-    ticks(&mut scene, 10_000, reports);
+    ticks(&mut scene, 10_000, working);
     let (verdict, plan) = ticks(&mut scene, 2 * HANG_MS, |_| None).expect("a verdict");
     assert_eq!(verdict.remedy, Remedy::Restarted);
     let stop = plan.decisions.iter().find_map(|one| match &one.action {
@@ -283,7 +298,7 @@ fn silent_command_restarts_and_finally_fails() {
     assert!(matches!(stop, Some((AfterStop::Requeue { .. }, true))));
     let mut scene = command();
     scene.find("a").retries = 0;
-    ticks(&mut scene, 10_000, reports);
+    ticks(&mut scene, 10_000, working);
     ticks(&mut scene, 2 * HANG_MS, |_| None).expect("a verdict");
     for task in &mut scene.find("a").tasks {
         let outcome = Outcome::killed_late();
@@ -296,15 +311,14 @@ fn silent_command_restarts_and_finally_fails() {
 #[test]
 fn rarely_reporting_command_is_not_silent() {
     let mut scene = command();
-    let reports = |_| Some((0.0, Doing::Working, true));
-    ticks(&mut scene, 10_000, reports);
+    ticks(&mut scene, 10_000, working);
     for task in &mut scene.find("a").tasks {
         let pace = task.pace.as_mut().expect("it told");
         pace.longest_gap_ms = 10 * HANG_MS;
     }
     assert!(ticks(&mut scene, 20 * HANG_MS, |_| None).is_none());
     let mut scene = command();
-    tell(&mut scene, reports);
+    tell(&mut scene, working);
     assert!(
         ticks(&mut scene, 20 * HANG_MS, |_| None).is_none(),
         "one report says nothing of its pauses"
@@ -343,7 +357,7 @@ fn job_that_ignores_suspension_restarts_from_checkpoint() {
 fn suspicion_ends_while_a_rank_is_busy() {
     let mut scene = engine();
     assert!(ticks(&mut scene, 2 * TICK_MS as u64, slow(2.5)).is_none());
-    let busy = |rank| {
+    let verdict = ticks(&mut scene, 4 * STRAGGLER_MS, |rank| {
         let (own_ms, _, moves) = slow(2.5)(rank)?;
         let doing = if rank == 0 {
             Doing::Busy
@@ -351,8 +365,8 @@ fn suspicion_ends_while_a_rank_is_busy() {
             Doing::Waiting
         };
         Some((own_ms, doing, moves))
-    };
-    assert!(ticks(&mut scene, 4 * STRAGGLER_MS, busy).is_none());
+    });
+    assert!(verdict.is_none());
     let again = ticks(&mut scene, STRAGGLER_MS - TICK_MS as u64, slow(2.5));
     assert!(
         again.is_none(),

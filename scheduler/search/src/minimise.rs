@@ -57,14 +57,16 @@ pub(crate) fn minimise(
     (value, x)
 }
 
+/// Sets the numbers that are not free to 0.
+fn mask(v: &mut [f64], free: &[bool]) {
+    for (v, free) in v.iter_mut().zip(free) {
+        *v = if *free { *v } else { 0.0 };
+    }
+}
+
 fn direction(gradient: &[f64], free: &[bool], pairs: &[(Vec<f64>, Vec<f64>)]) -> Vec<f64> {
-    let mask = |v: &mut Vec<f64>| {
-        for (v, free) in v.iter_mut().zip(free) {
-            *v = if *free { *v } else { 0.0 };
-        }
-    };
     let mut q = gradient.to_vec();
-    mask(&mut q);
+    mask(&mut q, free);
     let mut alphas = Vec::with_capacity(pairs.len());
     for (s, y) in pairs.iter().rev() {
         let alpha = dot(s, &q) / dot(s, y);
@@ -81,10 +83,10 @@ fn direction(gradient: &[f64], free: &[bool], pairs: &[(Vec<f64>, Vec<f64>)]) ->
         add(&mut q, s, alpha - beta);
     }
     q.iter_mut().for_each(|q| *q = -*q);
-    mask(&mut q);
+    mask(&mut q, free);
     if dot(&q, gradient) >= 0.0 {
         q = gradient.iter().map(|g| -g * scale).collect();
-        mask(&mut q);
+        mask(&mut q, free);
     }
     q
 }

@@ -149,10 +149,9 @@ impl Study {
             .filter_map(|t| Some((t, t.outcome.as_ref()?)))
             .collect();
         if self.record.spec.objectives.len() == 1 {
-            let key = |(t, o): &&(&SearchTrial, &TrialMeasurement)| (o.losses[0], t.number);
-            let best = judged.iter().min_by(|a, b| {
-                let (a, b) = (key(a), key(b));
-                a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+            let best = judged.iter().min_by(|(a, of_a), (b, of_b)| {
+                let by_loss = of_a.losses[0].total_cmp(&of_b.losses[0]);
+                by_loss.then(a.number.cmp(&b.number))
             });
             return best.map(|(t, _)| *t).into_iter().collect();
         }

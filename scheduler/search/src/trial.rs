@@ -77,6 +77,11 @@ impl SearchTrial {
         self.outcome.as_ref().map(|o| o.losses[0])
     }
 
+    /// Step of the last completed rung; 0 before the first.
+    pub(crate) fn outcome_step(&self) -> u64 {
+        self.outcome.as_ref().map_or(0, |o| o.step)
+    }
+
     /// Stores losses at a step and returns whether they are new. Has no effect if the step is
     /// stored or was thinned out.
     pub(crate) fn record(&mut self, step: u64, losses: Vec<f64>) -> bool {
@@ -84,9 +89,11 @@ impl SearchTrial {
             return false;
         };
         let (before, after) = self.reports.split_at(at);
-        let is_near = |one: &TrialMeasurement| one.step.abs_diff(step) < self.stride;
-        if !after.is_empty() && (before.last().is_some_and(is_near) || is_near(&after[0])) {
-            return false;
+        if let Some(next) = after.first() {
+            let mut neighbours = before.last().into_iter().chain([next]);
+            if neighbours.any(|one| one.step.abs_diff(step) < self.stride) {
+                return false;
+            }
         }
         if let ([.., second, newest], []) = (before, after)
             && newest.step - second.step < self.stride

@@ -4,7 +4,7 @@
 use crate::cluster::{Cluster, spec};
 use muster_model::study::MAX_TRIALS;
 use muster_search::{
-    EventError, MAX_POINTS, SearchAction, SearchEvent, SearchPhase, Study, TrialState,
+    EventError, MAX_POINTS, SearchAction, SearchEvent, SearchPhase, Study, TrialNumber, TrialState,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -162,17 +162,14 @@ fn asha_promotes_about_a_third_of_each_rung() {
         json!({"searcher": {"kind": "random"}, "stopper": {"kind": "asha"}, "budget": {"max": 27}, "trials": 81}),
         4,
     );
-    let at = |rung: usize| {
-        study
-            .trials()
-            .iter()
-            .filter(|t| t.rungs.len() > rung)
-            .count()
-    };
-    assert_eq!(at(0), 81);
-    assert!((27..45).contains(&at(1)), "{}", at(1));
-    for rung in 1..3 {
-        assert!((at(rung) / 3..=at(rung) * 2 / 3).contains(&at(rung + 1)));
+    let counts = [0, 1, 2, 3].map(|rung| {
+        let trials = study.trials().iter();
+        trials.filter(|t| t.rungs.len() > rung).count()
+    });
+    assert_eq!(counts[0], 81);
+    assert!((27..45).contains(&counts[1]), "{}", counts[1]);
+    for pair in counts[1..].windows(2) {
+        assert!((pair[0] / 3..=pair[0] * 2 / 3).contains(&pair[1]));
     }
     let mut steps: Vec<u64> = study
         .trials()
@@ -192,20 +189,14 @@ fn hyperband_has_brackets_from_many_short_to_few_long() {
         json!({"searcher": {"kind": "random"}, "stopper": {"kind": "hyperband"}, "budget": {"max": 27}, "trials": 49}),
         4,
     );
-    let of = |bracket: u32| {
-        let members: Vec<_> = study
-            .trials()
-            .iter()
-            .filter(|t| t.bracket == bracket)
-            .collect();
+    let brackets = [0, 1, 2, 3].map(|bracket| {
+        let trials = study.trials().iter();
+        let members: Vec<_> = trials.filter(|t| t.bracket == bracket).collect();
         let first = members[0].rungs[0].step;
         (members.len(), first)
-    };
+    });
     // Li et al., table 1, for R = 27 and eta = 3.
-    assert_eq!(
-        [of(0), of(1), of(2), of(3)],
-        [(27, 1), (12, 3), (6, 9), (4, 27)]
-    );
+    assert_eq!(brackets, [(27, 1), (12, 3), (6, 9), (4, 27)]);
 }
 
 #[test]
@@ -236,22 +227,20 @@ fn pbt_copies_checkpoints_of_better_trials() {
 
 #[test]
 fn hyper_drive_stops_hopeless_trials_and_ends_at_target() {
-    let document = |stopper: Value| {
-        json!({
+    let stoppers = [
+        json!({"kind": "hyper_drive", "boundary": 4}),
+        json!({"kind": "none"}),
+    ];
+    let [story, whole] = stoppers.map(|stopper| {
+        let document = json!({
             "objectives": [{"metric": "loss", "goal": "minimize", "target": 0.06}],
             "searcher": {"kind": "random"}, "stopper": stopper, "budget": {"max": 60}, "trials": 60, "seed": 2,
-        })
-    };
-    let (driven, story) = run(document(json!({"kind": "hyper_drive", "boundary": 4})), 3);
-    let (plain, whole) = run(document(json!({"kind": "none"})), 3);
-    let best = |s: &Study| {
-        s.best()[0]
-            .reports
-            .iter()
-            .map(|r| r.losses[0])
-            .fold(f64::MAX, f64::min)
-    };
-    assert!(best(&driven) <= 0.06 && best(&plain) <= 0.06);
+        });
+        let (study, story) = run(document, 3);
+        let losses = study.best()[0].reports.iter().map(|r| r.losses[0]);
+        assert!(losses.fold(f64::MAX, f64::min) <= 0.06);
+        story
+    });
     assert!(
         story.trained * 2 < whole.trained,
         "{} against {}",
@@ -360,6 +349,16 @@ fn late_and_repeated_events_have_no_effect() {
     );
 }
 
+/// End of a trial after one step.
+fn finished(trial: TrialNumber, values: Vec<f64>) -> SearchEvent {
+    SearchEvent::Finished {
+        trial,
+        step: 1,
+        values,
+        exhausted: false,
+    }
+}
+
 #[test]
 fn paused_study_starts_nothing_and_extended_study_continues() {
     let document = json!({"searcher": {"kind": "random"}, "trials": 3, "concurrency": 2});
@@ -368,17 +367,14 @@ fn paused_study_starts_nothing_and_extended_study_continues() {
         study.apply(SearchEvent::Started).expect("may begin").len(),
         2
     );
-    let done = |trial| SearchEvent::Finished {
-        trial,
-        step: 1,
-        values: vec![1.0],
-        exhausted: false,
-    };
     study.apply(SearchEvent::Paused).expect("a wish");
-    assert_eq!(study.apply(done(0)), Ok(vec![]));
-    assert_eq!(study.apply(done(1)), Ok(vec![]));
+    assert_eq!(study.apply(finished(0, vec![1.0])), Ok(vec![]));
+    assert_eq!(study.apply(finished(1, vec![1.0])), Ok(vec![]));
     assert_eq!(study.apply(SearchEvent::Resumed).expect("a wish").len(), 1);
-    assert_eq!(study.apply(done(2)), Ok(vec![SearchAction::Finish]));
+    assert_eq!(
+        study.apply(finished(2, vec![1.0])),
+        Ok(vec![SearchAction::Finish])
+    );
     assert_eq!(
         study
             .apply(SearchEvent::Extended { trials: 2 })
@@ -413,21 +409,15 @@ fn repeated_end_of_rung_counts_once() {
     })))
     .expect("valid");
     study.apply(SearchEvent::Started).expect("begins");
-    let finished = |trial: u32, value: f64| SearchEvent::Finished {
-        trial,
-        step: 1,
-        values: vec![value],
-        exhausted: false,
-    };
-    study.apply(finished(0, 1.0)).expect("taken in");
-    let actions = study.apply(finished(1, 2.0)).expect("taken in");
+    study.apply(finished(0, vec![1.0])).expect("taken in");
+    let actions = study.apply(finished(1, vec![2.0])).expect("taken in");
     let goes_on = SearchAction::Continue {
         trial: 0,
         budget: 2,
     };
     assert!(actions.contains(&goes_on), "{actions:?}");
     let before = study.clone();
-    assert_eq!(study.apply(finished(0, 1.0)).expect("taken in"), []);
+    assert_eq!(study.apply(finished(0, vec![1.0])).expect("taken in"), []);
     assert_eq!(study, before);
 }
 
@@ -441,12 +431,6 @@ fn stopping_trial_can_finish_without_value() {
     })))
     .expect("valid");
     study.apply(SearchEvent::Started).expect("begins");
-    let finished = |trial: u32, values: Vec<f64>| SearchEvent::Finished {
-        trial,
-        step: 1,
-        values,
-        exhausted: false,
-    };
     let refused = study.apply(finished(1, vec![]));
     assert_eq!(refused, Err(EventError::NoValue { trial: 1, step: 1 }));
     study.apply(finished(0, vec![0.1])).expect("taken in");
@@ -463,6 +447,14 @@ fn stopping_trial_can_finish_without_value() {
     assert_eq!(study.phase(), SearchPhase::Finished);
 }
 
+fn reported(step: u64) -> SearchEvent {
+    SearchEvent::Reported {
+        trial: 0,
+        step,
+        values: vec![step as f64],
+    }
+}
+
 #[test]
 fn long_curve_is_thinned_and_keeps_newest_point() {
     let mut study = Study::new(spec(
@@ -470,13 +462,8 @@ fn long_curve_is_thinned_and_keeps_newest_point() {
     ))
     .expect("valid");
     study.apply(SearchEvent::Started).expect("begins");
-    let report = |step: u64| SearchEvent::Reported {
-        trial: 0,
-        step,
-        values: vec![step as f64],
-    };
     for step in 1..=20_000 {
-        study.apply(report(step)).expect("taken in");
+        study.apply(reported(step)).expect("taken in");
         let reports = &study.trials()[0].reports;
         assert_eq!(reports.last().map(|one| one.step), Some(step));
         assert!(reports.len() <= MAX_POINTS, "{}", reports.len());
@@ -492,7 +479,7 @@ fn long_curve_is_thinned_and_keeps_newest_point() {
     assert!(widest <= Some(4 * 20_000 / MAX_POINTS as u64), "{widest:?}");
     let before = study.clone();
     for step in 1..100 {
-        assert_eq!(study.apply(report(step)), Ok(vec![]));
+        assert_eq!(study.apply(reported(step)), Ok(vec![]));
     }
     assert_eq!(study, before, "what was thinned out changes nothing");
 }

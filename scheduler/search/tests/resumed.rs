@@ -96,12 +96,17 @@ proptest! {
             let Ok(study) = study else { continue };
             let (first, _) = Cluster::new(one).run(study.clone(), |s, _| s);
             let (second, _) = Cluster::new(other).run(study, |s, _| s);
-            let of = |s: &Study| -> Vec<_> {
-                s.trials().iter().map(|t| (t.point.clone(), t.rungs.clone(), t.from)).collect()
-            };
-            prop_assert_eq!(of(&first), of(&second));
-            let best = |s: &Study| s.best().iter().map(|t| (t.number, t.outcome.clone())).collect::<Vec<_>>();
-            prop_assert_eq!(best(&first), best(&second));
+            prop_assert_eq!(first.trials().len(), second.trials().len());
+            for (one, other) in first.trials().iter().zip(second.trials()) {
+                prop_assert_eq!(&one.point, &other.point);
+                prop_assert_eq!(&one.rungs, &other.rungs);
+                prop_assert_eq!(one.from, other.from);
+            }
+            prop_assert_eq!(first.best().len(), second.best().len());
+            for (one, other) in first.best().into_iter().zip(second.best()) {
+                prop_assert_eq!(one.number, other.number);
+                prop_assert_eq!(&one.outcome, &other.outcome);
+            }
         }
     }
 }

@@ -10,10 +10,10 @@ fn study(document: Value) -> Study {
 
 /// Number of trials of a bracket that have completed each rung.
 fn rungs(study: &Study, bracket: u32) -> Vec<usize> {
-    let members = || study.trials().iter().filter(|t| t.bracket == bracket);
-    let highest = members().map(|t| t.rungs.len()).max().unwrap_or(0);
+    let members = study.trials().iter().filter(|t| t.bracket == bracket);
+    let highest = members.clone().map(|t| t.rungs.len()).max().unwrap_or(0);
     (0..highest)
-        .map(|rung| members().filter(|t| t.rungs.len() > rung).count())
+        .map(|rung| members.clone().filter(|t| t.rungs.len() > rung).count())
         .collect()
 }
 
@@ -107,8 +107,10 @@ fn promoted_trial_that_was_stopped_is_not_continued() {
         Vec::new()
     });
     assert_eq!(study.trials()[3].state, TrialState::Stopped);
-    let goes_on = |a: &&SearchAction| matches!(a, SearchAction::Continue { trial: 3, .. });
-    assert_eq!(all.iter().find(goes_on), None);
+    let continued = all
+        .iter()
+        .find(|a| matches!(a, SearchAction::Continue { trial: 3, .. }));
+    assert_eq!(continued, None);
     assert_eq!(rungs(&study, 0), [27, 8, 2, 1]);
 }
 
@@ -201,11 +203,12 @@ fn expectation_rises_with_rung_and_rank_within_rung() {
         study.apply(finished(trial, 2, loss)).expect("a fact");
     }
     let expected = study.expectations();
-    let of = |trial| expected.iter().find(|(number, _)| *number == trial);
-    let (_, promoted) = of(0).expect("it was promoted");
-    let (_, fresh) = of(4).expect("it is new");
+    let [promoted, waiting, fresh] =
+        [0, 1, 4].map(|trial| expected.iter().find(|(number, _)| *number == trial));
+    let (_, promoted) = promoted.expect("it was promoted");
+    let (_, fresh) = fresh.expect("it is new");
     assert!(promoted > fresh, "{expected:?}");
-    assert_eq!(of(1), None, "who waits holds no slot");
+    assert_eq!(waiting, None, "a waiting trial holds no slot");
 }
 
 #[test]
@@ -216,13 +219,12 @@ fn external_study_trains_proposed_points_only() {
     }));
     assert_eq!(study.apply(SearchEvent::Started), Ok(vec![]));
     let width = study.space().len();
-    let point = |unit: f64| -> Vec<Option<f64>> {
+    let [low, high] = [0.0, 0.9].map(|unit| {
         let dimensions = study.space().dimensions.iter();
-        let mut point = dimensions.map(|d| Some(d.domain.at(unit))).collect();
+        let mut point: Vec<Option<f64>> = dimensions.map(|d| Some(d.domain.at(unit))).collect();
         study.space().prune(&mut point);
         point
-    };
-    let (low, high) = (point(0.0), point(0.9));
+    });
     let wrong = SearchEvent::Proposed {
         points: vec![low.clone(), vec![None; width]],
     };

@@ -6,28 +6,17 @@
 //! scheduler or a second state machine. It reads no clock and no random source: a scenario gives
 //! the same outcome byte for byte.
 
-pub mod bound;
 mod cancel;
-pub mod compare;
-pub mod contestants;
 mod engine;
 pub mod forecast;
-pub mod live;
-pub mod measure;
 pub mod outcome;
-pub mod picture;
-pub mod reference_simulators;
 pub mod replay;
-pub mod run;
 pub mod scenario;
-mod simulation_record;
-#[cfg(test)]
-mod testing;
-pub mod trace;
+pub mod simulation_record;
 pub mod what_if;
 
 pub use cancel::Cancel;
-pub use engine::{SimError, simulate};
+pub use engine::{SimError, simulate, simulate_recorded};
 pub use muster_core as core;
 pub use outcome::SimulationOutcome;
 pub use scenario::Scenario;

@@ -6,8 +6,9 @@ use crate::outcome::SimulationOutcome;
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
+/// Result of [`crate::simulate_recorded`].
 #[derive(Debug)]
-pub(crate) struct SimulationRecord {
+pub struct SimulationRecord {
     pub outcome: SimulationOutcome,
     /// Ordered by their ends.
     pub holds: Vec<GpuHold>,
@@ -18,7 +19,7 @@ pub(crate) struct SimulationRecord {
 /// GPUs of one node that a job holds, from the start order until its last task has exited. `job`
 /// and `node` are indices in the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GpuHold {
+pub struct GpuHold {
     pub job: usize,
     pub node: u32,
     pub gpus: u32,

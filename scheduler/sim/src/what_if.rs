@@ -107,10 +107,6 @@ pub fn what_if(
     changed.sort();
     let before = forecast(snapshot, &[], policy, settings, cancel)?;
     let after = forecast(&changed, &[], policy, settings, cancel)?;
-    let tenant = |id: TenantId| {
-        let found = snapshot.tenants.iter().find(|tenant| tenant.id == id);
-        found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())
-    };
     let jobs: Vec<JobOutlook> = changed
         .jobs
         .iter()
@@ -118,7 +114,7 @@ pub fn what_if(
         .map(|(job, after)| JobOutlook {
             job: job.id,
             name: job.name.clone(),
-            tenant: tenant(job.tenant),
+            tenant: tenant_name(snapshot, job.tenant),
             before: before.iter().find(|one| one.job == job.id).cloned(),
             after,
         })
@@ -133,6 +129,12 @@ pub fn what_if(
         tenants: tenants.collect(),
         jobs,
     })
+}
+
+/// Name of the tenant; its id if the snapshot does not contain it.
+fn tenant_name(snapshot: &ClusterSnapshot, id: TenantId) -> String {
+    let found = snapshot.tenants.iter().find(|tenant| tenant.id == id);
+    found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())
 }
 
 fn carry_out(
@@ -251,30 +253,38 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
 
 fn outlook(tenant: &str, jobs: &[JobOutlook], snapshot: &ClusterSnapshot) -> TenantOutlook {
     let own: Vec<&JobOutlook> = jobs.iter().filter(|job| job.tenant == tenant).collect();
-    let mean = |time: fn(&JobForecast) -> Option<ForecastInterval>| {
-        let pairs: Vec<BeforeAfter> = own
-            .iter()
-            .filter_map(|one| {
-                let job = snapshot.jobs.iter().find(|job| job.id == one.job)?;
-                let since_s = |at: ForecastInterval| (at.p50_ms - job.submitted_ms) as f64 / 1000.0;
-                Some(BeforeAfter {
-                    before: since_s(time(one.before.as_ref()?)?),
-                    after: since_s(time(&one.after)?),
-                })
-            })
-            .collect();
-        let count = pairs.len() as f64;
-        (!pairs.is_empty()).then(|| BeforeAfter {
-            before: pairs.iter().map(|pair| pair.before).sum::<f64>() / count,
-            after: pairs.iter().map(|pair| pair.after).sum::<f64>() / count,
-        })
-    };
     TenantOutlook {
         tenant: tenant.to_owned(),
         jobs: u32::try_from(own.len()).unwrap_or(u32::MAX),
-        wait_s: mean(|one| one.start),
-        jct_s: mean(|one| one.finish),
+        wait_s: mean_s(&own, snapshot, |one| one.start),
+        jct_s: mean_s(&own, snapshot, |one| one.finish),
     }
+}
+
+/// Mean time from submission to an event, over the jobs that have it before and after.
+fn mean_s(
+    jobs: &[&JobOutlook],
+    snapshot: &ClusterSnapshot,
+    event: fn(&JobForecast) -> Option<ForecastInterval>,
+) -> Option<BeforeAfter> {
+    let pairs = jobs.iter().filter_map(|one| {
+        let job = snapshot.jobs.iter().find(|job| job.id == one.job)?;
+        Some(BeforeAfter {
+            before: since_s(job, event(one.before.as_ref()?)?),
+            after: since_s(job, event(&one.after)?),
+        })
+    });
+    let pairs: Vec<BeforeAfter> = pairs.collect();
+    let count = pairs.len() as f64;
+    (!pairs.is_empty()).then(|| BeforeAfter {
+        before: pairs.iter().map(|pair| pair.before).sum::<f64>() / count,
+        after: pairs.iter().map(|pair| pair.after).sum::<f64>() / count,
+    })
+}
+
+/// Median of an event, in seconds from the job's submission.
+fn since_s(job: &SnapshotJob, event: ForecastInterval) -> f64 {
+    (event.p50_ms - job.submitted_ms) as f64 / 1000.0
 }
 
 impl JobOutlook {

@@ -187,14 +187,18 @@ fn packing(quantum_s: u64) -> Policy {
     }
 }
 
+fn times_s(outcome: &SimulationOutcome, what: &str) -> Vec<i64> {
+    let entries = outcome.timeline.iter();
+    let found = entries.filter(|entry| entry.what.contains(what));
+    found.map(|entry| entry.at_ms / 1_000).collect()
+}
+
 /// Times at which pairs were formed and separated, in seconds.
 fn trials(outcome: &SimulationOutcome) -> (Vec<i64>, Vec<i64>) {
-    let at_s = |what: &str| {
-        let entries = outcome.timeline.iter();
-        let found = entries.filter(|entry| entry.what.contains(what));
-        found.map(|entry| entry.at_ms / 1_000).collect()
-    };
-    (at_s("continues beside"), at_s("no longer beside"))
+    (
+        times_s(outcome, "continues beside"),
+        times_s(outcome, "no longer beside"),
+    )
 }
 
 #[test]
@@ -202,8 +206,8 @@ fn jobs_with_idle_gpu_time_end_sooner_packed_than_sliced() {
     let scenario = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
     let turns = simulate(&scenario, &in_turns(30)).expect("plans obey the rules");
     let packed = compare_under("packed", &scenario, &packing(30));
-    let mean_s = |outcome: &SimulationOutcome| outcome.mean_jct_ms().expect("both ended") / 1e3;
-    let (turns_s, packed_s) = (mean_s(&turns), mean_s(&packed));
+    let [turns_s, packed_s] =
+        [&turns, &packed].map(|outcome| outcome.mean_jct_ms().expect("both ended") / 1e3);
     // Alone 300 s each, so about 600 s for both with time slicing. In a pair, after the first two
     // slices, a step takes 1.12 times as long.
     assert!((560.0..620.0).contains(&turns_s), "{turns_s}");
@@ -227,16 +231,19 @@ fn compute_bound_pair_is_separated_and_retried_after_pause() {
     assert!(together[1] - parted[0] >= 895, "{together:?} {parted:?}");
 }
 
-#[test]
-fn pair_is_separated_when_busier_or_larger() {
-    let uses = |at_ms, job, busy_percent, gib| Incident {
+fn uses(at_ms: i64, job: usize, busy_percent: u32, gib: u64) -> Incident {
+    Incident {
         at_ms,
         what: IncidentKind::Uses {
             job,
             busy_percent,
             memory_bytes: gib * GIB,
         },
-    };
+    }
+}
+
+#[test]
+fn pair_is_separated_when_busier_or_larger() {
     let mut busier = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
     busier.incidents = vec![uses(200_000, 0, 100, 4), uses(200_000, 1, 100, 3)];
     let outcome = compare_under("packed_until_busy", &busier, &packing(30));

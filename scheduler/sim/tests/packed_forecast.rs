@@ -15,6 +15,13 @@ use uuid::Uuid;
 const GIB: u64 = 1 << 30;
 const STEPS: u64 = 10_000;
 
+fn rate(steps_per_s: f64) -> Rate {
+    Rate {
+        steps_per_s,
+        samples: 50,
+    }
+}
+
 /// Running job in `lane` with ten steps per second alone and eight beside the other.
 fn packed(number: usize, lane: u32, snapshot: &ClusterSnapshot, beside: JobId) -> SnapshotJob {
     let mut job = job(number, -500_000, STEPS);
@@ -39,10 +46,6 @@ fn packed(number: usize, lane: u32, snapshot: &ClusterSnapshot, beside: JobId) -
         steps_per_s: 10.0,
         samples: 1_000,
     }];
-    let rate = |steps_per_s| Rate {
-        steps_per_s,
-        samples: 50,
-    };
     job.measured = Some(Box::new(Measured {
         revision: 1,
         peak_bytes: Some(GIB),

@@ -7,10 +7,8 @@ use muster_model::spec::{Consistency, Range};
 use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
 use muster_sim::simulate;
 
-/// Twelve nodes of two GPUs, alternating between racks by the order of their names. Gangs of two
-/// nodes arrive beside jobs of one GPU.
-fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
-    let job = |name: String, submitted_s: i64, workers: u32, seconds: u64| SimJob {
+fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: u64) -> SimJob {
+    SimJob {
         name,
         tenant: 0,
         priority: 0,
@@ -34,10 +32,15 @@ fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
             per_worker_s: 0.0,
             useful_workers: 1,
         },
-    };
-    let gangs = (0..40).map(|n| job(format!("gang-{n:02}"), 300 * n, 4, 900));
+    }
+}
+
+/// Twelve nodes of two GPUs, alternating between racks by the order of their names. Gangs of two
+/// nodes arrive beside jobs of one GPU.
+fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
+    let gangs = (0..40).map(|n| sim_job(format!("gang-{n:02}"), 300 * n, 4, 900));
     let singles = (0..60).map(|n| {
-        job(
+        sim_job(
             format!("one-{n:02}"),
             200 * n + 50,
             1,

@@ -156,7 +156,6 @@ fn plain_job(
 /// small job was refused, be stopped for that job, and so on in a loop.
 #[test]
 fn job_waiting_for_quota_causes_no_start_stop_loop() {
-    let incident = |at_ms, what| Incident { at_ms, what };
     let scenario = Scenario {
         nodes: vec![SimNode {
             name: "node-0".to_owned(),
@@ -179,8 +178,14 @@ fn job_waiting_for_quota_causes_no_start_stop_loop() {
             plain_job("urgent", 1, 1, 30_000, (1, 3)),
         ],
         incidents: vec![
-            incident(1_000, IncidentKind::Drain { node: 0 }),
-            incident(1_000_000, IncidentKind::Uncordon { node: 0 }),
+            Incident {
+                at_ms: 1_000,
+                what: IncidentKind::Drain { node: 0 },
+            },
+            Incident {
+                at_ms: 1_000_000,
+                what: IncidentKind::Uncordon { node: 0 },
+            },
         ],
         launch_ms: 2_000,
         across_racks: 1.0,

@@ -9,10 +9,8 @@ use muster_sim::{SimulationOutcome, simulate};
 
 const STEPS_PER_S: i64 = 10;
 
-/// Four slots; a job on all of them for `long_s`, and after a minute eight jobs of one slot and
-/// `short_s` each.
-fn scenario(long_s: i64, short_s: i64) -> Scenario {
-    let job = |name: String, submitted_s: i64, workers: u32, seconds: i64| SimJob {
+fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: i64) -> SimJob {
+    SimJob {
         name,
         tenant: 0,
         priority: 0,
@@ -36,9 +34,14 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
             per_worker_s: 0.0,
             useful_workers: 1,
         },
-    };
-    let mut jobs = vec![job("long".to_owned(), 0, 4, long_s)];
-    jobs.extend((0..8).map(|n| job(format!("short-{n}"), 60, 1, short_s)));
+    }
+}
+
+/// Four slots; a job on all of them for `long_s`, and after a minute eight jobs of one slot and
+/// `short_s` each.
+fn scenario(long_s: i64, short_s: i64) -> Scenario {
+    let mut jobs = vec![sim_job("long".to_owned(), 0, 4, long_s)];
+    jobs.extend((0..8).map(|n| sim_job(format!("short-{n}"), 60, 1, short_s)));
     Scenario {
         nodes: (0..2)
             .map(|n| SimNode {

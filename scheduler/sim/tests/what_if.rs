@@ -11,9 +11,9 @@ use muster_model::task::TaskState;
 use muster_sim::Cancel;
 use muster_sim::forecast::{
     Calibration, ClusterDelays, EarlierRun, ForecastInterval, ForecastRun, ForecastRunError,
-    ForecastSettings, believed, ran,
+    ForecastSettings, JobForecast, believed, ran,
 };
-use muster_sim::what_if::{DocumentHistory, WhatIfChange, WhatIfError, what_if};
+use muster_sim::what_if::{DocumentHistory, WhatIfChange, WhatIfComparison, WhatIfError, what_if};
 
 const SETTINGS: ForecastSettings = ForecastSettings {
     runs: 15,
@@ -83,6 +83,15 @@ fn added_nodes_shorten_waits_and_no_change_has_no_effect() {
     assert!(more.jobs.iter().all(|job| job.moved_ms() <= Some(0)));
 }
 
+fn add(spec: JobSpec) -> WhatIfChange {
+    WhatIfChange::AddJob {
+        tenant: "team".to_owned(),
+        spec: Box::new(spec),
+        begins: 0,
+        past: DocumentHistory::default(),
+    }
+}
+
 #[test]
 fn added_job_gets_start_end_cost_and_displaced_jobs() {
     let mut spec: JobSpec = serde_json::from_value(serde_json::json!({
@@ -96,15 +105,9 @@ fn added_job_gets_start_end_cost_and_displaced_jobs() {
     }))
     .expect("a document");
     let snapshot = full();
-    let add = |spec: &JobSpec| WhatIfChange::AddJob {
-        tenant: "team".to_owned(),
-        spec: Box::new(spec.clone()),
-        begins: 0,
-        past: DocumentHistory::default(),
-    };
     let urgent = what_if(
         &snapshot,
-        &[add(&spec)],
+        &[add(spec.clone())],
         &policy(),
         &SETTINGS,
         &Cancel::default(),
@@ -123,7 +126,7 @@ fn added_job_gets_start_end_cost_and_displaced_jobs() {
     spec.priority = -50;
     let patient = what_if(
         &snapshot,
-        &[add(&spec)],
+        &[add(spec)],
         &policy(),
         &SETTINGS,
         &Cancel::default(),
@@ -134,13 +137,16 @@ fn added_job_gets_start_end_cost_and_displaced_jobs() {
     assert!(patient.jobs.iter().all(|job| !job.is_displaced()));
 }
 
+fn quota(tenant: &str) -> WhatIfChange {
+    WhatIfChange::Quota {
+        tenant: tenant.to_owned(),
+        gpu_quota: Some(2),
+    }
+}
+
 #[test]
 fn quota_below_minimum_gives_no_end_unknown_tenant_is_error() {
     let snapshot = full();
-    let quota = |tenant: &str| WhatIfChange::Quota {
-        tenant: tenant.to_owned(),
-        gpu_quota: Some(2),
-    };
     let less = what_if(
         &snapshot,
         &[quota("team")],
@@ -180,14 +186,12 @@ fn forecast_ends_early_with_job_that_never_fits() {
     let believed = believed(&snapshot, &policy());
     let mut ahead = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     ahead.run(&policy()).expect("the core keeps its own rules");
-    let ends = |id| {
-        ahead
-            .results()
-            .find(|result| result.job == id)
-            .and_then(|result| result.finish_ms)
-    };
-    assert!(ends(runs_id).is_some());
-    assert_eq!(ends(never_id), None);
+    let [never_ms, runs_ms] = [never_id, runs_id].map(|id| {
+        let result = ahead.results().find(|result| result.job == id);
+        result.and_then(|result| result.finish_ms)
+    });
+    assert!(runs_ms.is_some());
+    assert_eq!(never_ms, None);
     assert!(
         ahead.snapshot().round < 200,
         "{} rounds",
@@ -287,12 +291,7 @@ fn urgent() -> WhatIfChange {
         "version": "muster/v1", "name": "urgent", "priority": 50,
         "command": { "argv": ["true"], "steps": 60 },
     }));
-    WhatIfChange::AddJob {
-        tenant: "team".to_owned(),
-        spec: Box::new(spec.expect("a document")),
-        begins: 0,
-        past: DocumentHistory::default(),
-    }
+    add(spec.expect("a document"))
 }
 
 /// Median of the end, in seconds from now.
@@ -301,7 +300,7 @@ fn ends_s(snapshot: &ClusterSnapshot, changes: &[WhatIfChange], name: &str) -> f
         what_if(snapshot, changes, &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let job = told.jobs.iter().find(|job| job.name == name);
     let finish = job.and_then(|job| job.after.finish).expect("it ends");
-    (finish.p50_ms - told.now_ms) as f64 / 1000.0
+    from_now_s(&told, finish.p50_ms)
 }
 
 #[test]
@@ -325,20 +324,22 @@ fn preempted_program_without_checkpoint_restarts_from_zero() {
     assert!((65.0..80.0).contains(&alone), "{alone} s");
 }
 
+/// Seconds by which an urgent program moves the end of a job.
+fn later_s(snapshot: &ClusterSnapshot, name: &str) -> f64 {
+    ends_s(snapshot, &[urgent()], name) - ends_s(snapshot, &[], name)
+}
+
 #[test]
 fn program_with_earlier_restore_loses_same_steps_again() {
     let (mut snapshot, program) = program(Some(1_000));
-    let later_s = |snapshot: &ClusterSnapshot| {
-        ends_s(snapshot, &[urgent()], &program.name) - ends_s(snapshot, &[], &program.name)
-    };
-    let all_s = later_s(&snapshot);
+    let all_s = later_s(&snapshot, &program.name);
     snapshot.jobs[0].restarts = Some(Restarts {
         starts: 2,
         resumed: 1,
         lost_steps: 100.0,
         ..Restarts::default()
     });
-    let part_s = later_s(&snapshot);
+    let part_s = later_s(&snapshot, &program.name);
     assert!(
         (15.0..25.0).contains(&(all_s - part_s)),
         "{all_s} and {part_s}"
@@ -363,6 +364,12 @@ fn stopping_program_is_not_forecast_as_ended() {
     assert!(ends_s >= 100.0, "after {ends_s} s");
 }
 
+/// Forecast of a job after the changes.
+fn after<'c>(told: &'c WhatIfComparison, name: &str) -> &'c JobForecast {
+    let job = told.jobs.iter().find(|job| job.name == name);
+    &job.expect("it is there").after
+}
+
 /// The program on all GPUs has an unknown length, and another job waits for it. Neither gets an
 /// end.
 #[test]
@@ -374,16 +381,16 @@ fn unknown_length_gives_no_end_to_program_and_waiting_job() {
     snapshot.jobs.push(patient);
     let told =
         what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
-    let of = |name: &str| {
-        let job = told.jobs.iter().find(|job| job.name == name);
-        job.map(|job| job.after.clone()).expect("it is there")
-    };
-    let open = of(&program.name);
+    let open = after(&told, &program.name);
     assert_eq!((open.finish, open.gpu_s), (None, 0.0));
     assert_eq!(open.unforeseen, Some(Unforeseen::NoLength));
-    let waits = of("job-1");
+    let waits = after(&told, "job-1");
     assert_eq!((waits.start, waits.finish), (None, None));
     assert_eq!(waits.unforeseen, Some(Unforeseen::BehindOthers));
+}
+
+fn from_now_s(told: &WhatIfComparison, at_ms: i64) -> f64 {
+    (at_ms - told.now_ms) as f64 / 1000.0
 }
 
 /// With time slicing the waiting job starts, and its end depends on the length of the other one.
@@ -403,11 +410,13 @@ fn slicing_beside_unknown_length_gives_start_and_wide_end() {
     let told =
         what_if(&snapshot, &[], &in_turns(), &SETTINGS, &Cancel::default()).expect("an answer");
     let waits = &told.jobs[1].after;
-    let from_now_s = |at_ms: i64| (at_ms - told.now_ms) as f64 / 1000.0;
     let start = waits.start.expect("its turn comes");
-    assert!(from_now_s(start.p90_ms) < 90.0, "{start:?}");
+    assert!(from_now_s(&told, start.p90_ms) < 90.0, "{start:?}");
     let finish = waits.finish.expect("an end");
-    let (early, late) = (from_now_s(finish.p10_ms), from_now_s(finish.p90_ms));
+    let (early, late) = (
+        from_now_s(&told, finish.p10_ms),
+        from_now_s(&told, finish.p90_ms),
+    );
     assert!(early < 800.0 && late > 1_000.0, "{early} to {late} s");
     assert_eq!(waits.unforeseen, None);
 }
@@ -415,22 +424,19 @@ fn slicing_beside_unknown_length_gives_start_and_wide_end() {
 #[test]
 fn earlier_durations_give_end_of_program_without_length() {
     let (mut snapshot, program) = program(None);
-    let lasts = |done_s: f64| {
-        Some(TrainingLength {
-            middle_s: 100.0,
-            spread: 0.1,
-            done_s,
-        })
+    let length = TrainingLength {
+        middle_s: 100.0,
+        spread: 0.1,
+        done_s: 30.0,
     };
-    snapshot.jobs[0].lasts = lasts(30.0);
+    snapshot.jobs[0].lasts = Some(length);
     let told =
         what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let finish = told.jobs[0].after.finish.expect("an end");
-    let from_now_s = |at_ms: i64| (at_ms - told.now_ms) as f64 / 1000.0;
     let (early, middle, late) = (
-        from_now_s(finish.p10_ms),
-        from_now_s(finish.p50_ms),
-        from_now_s(finish.p90_ms),
+        from_now_s(&told, finish.p10_ms),
+        from_now_s(&told, finish.p50_ms),
+        from_now_s(&told, finish.p90_ms),
     );
     assert!((60.0..85.0).contains(&middle), "{middle} s");
     assert!(
@@ -441,7 +447,10 @@ fn earlier_durations_give_end_of_program_without_length() {
     let later_s = ends_s(&snapshot, &[urgent()], &program.name) - middle;
     assert!((36.0..60.0).contains(&later_s), "{later_s} s later");
 
-    snapshot.jobs[0].lasts = lasts(400.0);
+    snapshot.jobs[0].lasts = Some(TrainingLength {
+        done_s: 400.0,
+        ..length
+    });
     let told =
         what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let outlived = &told.jobs[0].after;
@@ -454,12 +463,7 @@ fn limited() -> WhatIfChange {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": "limited", "command": { "argv": ["train"] }, "stop": { "wall_minutes": 10 },
     }));
-    WhatIfChange::AddJob {
-        tenant: "team".to_owned(),
-        spec: Box::new(spec.expect("a document")),
-        begins: 0,
-        past: DocumentHistory::default(),
-    }
+    add(spec.expect("a document"))
 }
 
 #[test]
@@ -532,14 +536,18 @@ fn job_behind_unknown_length_is_not_forecast_as_never() {
     snapshot.jobs.push(never);
     let told =
         what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
-    let of = |name: &str| {
-        let job = told.jobs.iter().find(|job| job.name == name);
-        job.map(|job| (job.after.start, job.after.unforeseen))
-            .expect("it is there")
-    };
-    assert_eq!(of(&first.name), (None, Some(Unforeseen::NoLength)));
-    assert_eq!(of("second"), (None, Some(Unforeseen::BehindOthers)));
-    assert_eq!(of("job-2"), (None, None));
+    for (name, unforeseen) in [
+        (&*first.name, Some(Unforeseen::NoLength)),
+        ("second", Some(Unforeseen::BehindOthers)),
+        ("job-2", None),
+    ] {
+        let after = after(&told, name);
+        assert_eq!(
+            (after.start, after.unforeseen),
+            (None, unforeseen),
+            "{name}"
+        );
+    }
 }
 
 /// Job of the built-in engine on all four GPUs, of about an hour.
@@ -555,12 +563,7 @@ fn whole(name: &str) -> WhatIfChange {
         "scale": { "workers": { "min": 4, "max": 4 } },
         "stop": { "steps": 100_000 },
     }));
-    WhatIfChange::AddJob {
-        tenant: "team".to_owned(),
-        spec: Box::new(spec.expect("a document")),
-        begins: 0,
-        past: DocumentHistory::default(),
-    }
+    add(spec.expect("a document"))
 }
 
 /// End of the first and start of the second of two jobs, with tasks as pods or as processes.
@@ -575,10 +578,10 @@ fn one_after_the_other(pods: bool) -> (i64, i64) {
         &Cancel::default(),
     );
     let told = told.expect("an answer");
-    let starts = |at: usize| told.jobs[at].after.start.expect("it starts").p50_ms;
-    let first = usize::from(starts(0) > starts(1));
+    let starts_ms = [0, 1].map(|at| told.jobs[at].after.start.expect("it starts").p50_ms);
+    let first = usize::from(starts_ms[0] > starts_ms[1]);
     let ends_ms = told.jobs[first].after.finish.expect("it ends").p50_ms;
-    (ends_ms, starts(1 - first))
+    (ends_ms, starts_ms[1 - first])
 }
 
 /// A pod holds its GPUs as long as it exists.
@@ -607,6 +610,25 @@ fn cancelled_run_gives_no_forecast() {
     assert_eq!(ahead.snapshot().now_ms, now_ms);
 }
 
+/// End of a job with this history on an empty cluster.
+fn finish(spec: &JobSpec, past: DocumentHistory) -> ForecastInterval {
+    let change = WhatIfChange::AddJob {
+        tenant: "team".to_owned(),
+        spec: Box::new(spec.clone()),
+        begins: 0,
+        past,
+    };
+    let snapshot = cluster(1);
+    let cancel = Cancel::default();
+    let told = what_if(&snapshot, &[change], &policy(), &SETTINGS, &cancel);
+    let after = &told.expect("an answer").jobs[0].after;
+    after.finish.expect("an end")
+}
+
+fn factor(found: ForecastInterval) -> f64 {
+    found.p90_ms as f64 / found.p10_ms as f64
+}
+
 /// An engine job has almost no evidence before its first run, and after it a known end.
 #[test]
 fn one_earlier_job_gives_end_of_next() {
@@ -620,34 +642,19 @@ fn one_earlier_job_gives_end_of_next() {
         },
         "stop": { "epochs": 10, "target": { "metric": "test_accuracy", "value": 0.88 } },
     }));
-    let spec: Box<JobSpec> = Box::new(spec.expect("a document"));
-    let finish = |past: DocumentHistory| {
-        let change = WhatIfChange::AddJob {
-            tenant: "team".to_owned(),
-            spec: spec.clone(),
-            begins: 0,
-            past,
-        };
-        let snapshot = cluster(1);
-        let cancel = Cancel::default();
-        let told = what_if(&snapshot, &[change], &policy(), &SETTINGS, &cancel);
-        told.expect("an answer").jobs[0]
-            .after
-            .finish
-            .expect("an end")
-    };
-    let factor = |found: ForecastInterval| found.p90_ms as f64 / found.p10_ms as f64;
-    let blind = finish(DocumentHistory::default());
+    let spec: JobSpec = spec.expect("a document");
+    let blind = finish(&spec, DocumentHistory::default());
     assert!(factor(blind) > 10.0, "{blind:?}");
     let earlier = EarlierRun {
         took_s: 20.0,
         steps: 2_000.0,
         size: Some((1, 1)),
     };
-    let known = finish(DocumentHistory {
+    let past = DocumentHistory {
         lasts: None,
         ran: ran(&[earlier], (1, 1)),
-    });
+    };
+    let known = finish(&spec, past);
     assert!((18_000..33_000).contains(&known.p50_ms), "{known:?}");
     assert!(factor(known) < 10.0, "{known:?}");
 }

@@ -293,12 +293,12 @@ fn decide(
 fn queue(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> BTreeMap<&'static str, u64> {
     let queued = snapshot.jobs.iter();
     let queued = queued.filter(|job| job.state.phase() == JobPhase::Queued);
-    let told = |job: &muster_core::snapshot::SnapshotJob| {
+    let reasons = queued.map(|job| {
         let waiting = job.waiting.as_ref();
-        waiting.map_or("NotConsidered", |waiting| waiting.why.name())
-    };
-    let mut reasons: BTreeMap<JobId, &'static str> =
-        queued.map(|job| (job.id, told(job))).collect();
+        let reason = waiting.map_or("NotConsidered", |waiting| waiting.why.name());
+        (job.id, reason)
+    });
+    let mut reasons: BTreeMap<JobId, &'static str> = reasons.collect();
     for decision in &plan.decisions {
         match &decision.action {
             Action::Wait { waiting } => {

@@ -81,21 +81,23 @@ impl Addressee {
         }
     }
 
+    /// Bytes of the job in a message to this executor.
+    fn bytes_of(&self, job: &EncodedJob) -> usize {
+        if self.takes_parts {
+            job.shared_bytes()
+        } else {
+            job.bytes()
+        }
+    }
+
     /// Jobs to leave out so that the others fit, largest first.
     fn unsendable(
         &self,
         jobs: &BTreeMap<JobId, EncodedJob>,
         limit_bytes: usize,
     ) -> Vec<Unsendable> {
-        let bytes_of = |job: &EncodedJob| {
-            if self.takes_parts {
-                job.shared_bytes()
-            } else {
-                job.bytes()
-            }
-        };
-        let mut sizes: Vec<(usize, JobId)> =
-            jobs.iter().map(|(id, job)| (bytes_of(job), *id)).collect();
+        let sizes = jobs.iter().map(|(id, job)| (self.bytes_of(job), *id));
+        let mut sizes: Vec<(usize, JobId)> = sizes.collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let mut total: usize = sizes.iter().map(|(bytes, _)| bytes).sum();
         let mut unsendable = Vec::new();
@@ -258,9 +260,14 @@ impl AssignmentParts {
 mod tests {
     use super::*;
     use muster_model::assignment::{Peer, TaskLaunch};
+    use muster_model::id::TaskId;
     use muster_model::task::Role;
     use std::sync::Arc;
     use uuid::Uuid;
+
+    fn task_id(job: u128, index: u32) -> TaskId {
+        Uuid::from_u128((job << 32) + u128::from(index)).into()
+    }
 
     /// Job of `tasks` tasks on the node, with a document of about `document_bytes`.
     fn job(number: u128, tasks: u32, document_bytes: usize) -> Vec<TaskAssignment> {
@@ -268,19 +275,18 @@ mod tests {
             "version": "muster/v1", "name": format!("job-{number}"), "labels": { "fill": "x".repeat(document_bytes) },
         });
         let spec: JobSpec = serde_json::from_value(spec).expect("a document");
-        let task_id = |index: u32| Uuid::from_u128((number << 32) + u128::from(index)).into();
         let peers = Arc::new(Peers {
             ps_shards: (0..tasks)
                 .map(|index| Peer {
-                    task_id: task_id(index),
+                    task_id: task_id(number, index),
                     node_id: Uuid::from_u128(9).into(),
                     address: None,
                 })
                 .collect(),
             ..Peers::default()
         });
-        let launch = |index| TaskLaunch {
-            task_id: task_id(index),
+        let launches = (0..tasks).map(|index| TaskLaunch {
+            task_id: task_id(number, index),
             job_id: Uuid::from_u128(number).into(),
             tenant_id: Uuid::from_u128(8).into(),
             revision: 1,
@@ -296,10 +302,10 @@ mod tests {
             trained_s: 0.0,
             grace_ms: 100,
             service_account: None,
-        };
-        (0..tasks)
-            .map(|index| TaskAssignment {
-                launch: launch(index),
+        });
+        launches
+            .map(|launch| TaskAssignment {
+                launch,
                 peers: Arc::clone(&peers),
                 stop: false,
             })

@@ -67,13 +67,9 @@ pub fn report(report: proto::Report) -> Result<NodeReport, MessageDecodeError> {
 /// Readable faults. Unknown ones are dropped, because a newer node would repeat a refused message
 /// for ever.
 pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
-    let read = |fault: &proto::NodeFault| -> Result<_, MessageDecodeError> {
-        let at = time("faults.at_unix_ms", fault.at_unix_ms)?;
-        Ok((at, json("faults.fault_json", &fault.fault_json)?))
-    };
     faults
         .iter()
-        .filter_map(|fault| match read(fault) {
+        .filter_map(|fault| match read_fault(fault) {
             Ok(known) => Some(known),
             Err(error) => {
                 tracing::warn!(%error, "a node tells of a fault that is not known here");
@@ -83,15 +79,16 @@ pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
         .collect()
 }
 
+fn read_fault(fault: &proto::NodeFault) -> Result<(OffsetDateTime, NodeFault), MessageDecodeError> {
+    let at = time("faults.at_unix_ms", fault.at_unix_ms)?;
+    Ok((at, json("faults.fault_json", &fault.fault_json)?))
+}
+
 /// Readable usages; unknown ones are dropped as with faults.
 pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
-    let read = |told: &proto::TaskUsage| -> Result<_, MessageDecodeError> {
-        let id = task_id("usages.task_id", &told.task_id)?;
-        Ok((id, json("usages.usage_json", &told.usage_json)?))
-    };
     usages
         .iter()
-        .filter_map(|told| match read(told) {
+        .filter_map(|told| match read_usage(told) {
             Ok(known) => Some(known),
             Err(error) => {
                 tracing::warn!(%error, "a task's usage report is of an unknown form");
@@ -99,6 +96,11 @@ pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
             }
         })
         .collect()
+}
+
+fn read_usage(told: &proto::TaskUsage) -> Result<(TaskId, UsageReport), MessageDecodeError> {
+    let id = task_id("usages.task_id", &told.task_id)?;
+    Ok((id, json("usages.usage_json", &told.usage_json)?))
 }
 
 /// Decodes a report of a task. A report that is too long or has a number that cannot be stored

@@ -98,13 +98,14 @@ pub fn admit(
     known: Option<&ExecutorRecord>,
     rejoin: Rejoin,
 ) -> Result<Admission, JoinRefusal> {
-    let name = || hello.name.to_owned();
     let own = known.and_then(|member| member.credential.as_deref());
     if own.is_some_and(|own| hello.credential.is_some_and(|given| given == own)) {
         return Ok(Admission::Proven);
     }
     if hello.token == Token::Wrong {
-        return Err(JoinRefusal::Token { name: name() });
+        return Err(JoinRefusal::Token {
+            name: hello.name.to_owned(),
+        });
     }
     let admission = match hello.credential {
         Some(_) => Admission::Binds,
@@ -119,7 +120,7 @@ pub fn admit(
         return match admission {
             Admission::Binds if may_replace => Ok(Admission::Binds),
             _ => Err(JoinRefusal::Credential {
-                name: name(),
+                name: hello.name.to_owned(),
                 presents: hello.credential.map_or("none", |_| "another"),
                 remedy: match rejoin {
                     Rejoin::Lost => {
@@ -141,7 +142,7 @@ pub fn admit(
         return Ok(admission);
     }
     Err(JoinRefusal::Identity {
-        name: name(),
+        name: hello.name.to_owned(),
         presents: if hello.identity.is_empty() {
             "none"
         } else {
@@ -224,17 +225,18 @@ mod tests {
         let known = member(NodeState::Up, None, Some("folder"));
         for credential in [None, Some("own")] {
             let expected = credential.map_or(Admission::Unproven, |_| Admission::Binds);
-            let admit = |identity, known: &ExecutorRecord| {
-                let hello = hello(credential, identity, Token::Cluster);
-                admit(&hello, Some(known), Rejoin::Lost)
-            };
-            assert_eq!(admit("folder", &known), Ok(expected));
+            let same = hello(credential, "folder", Token::Cluster);
+            assert_eq!(admit(&same, Some(&known), Rejoin::Lost), Ok(expected));
             for identity in ["", "another"] {
-                assert!(admit(identity, &known).is_err(), "{identity:?}");
+                let other = hello(credential, identity, Token::Cluster);
+                let refused = admit(&other, Some(&known), Rejoin::Lost);
+                assert!(refused.is_err(), "{identity:?}");
                 let lost = member(NodeState::Lost, None, Some("folder"));
-                assert_eq!(admit(identity, &lost), Ok(expected), "{identity:?}");
                 let untold = member(NodeState::Up, None, None);
-                assert_eq!(admit(identity, &untold), Ok(expected), "{identity:?}");
+                for known in [lost, untold] {
+                    let admitted = admit(&other, Some(&known), Rejoin::Lost);
+                    assert_eq!(admitted, Ok(expected), "{identity:?}");
+                }
             }
         }
     }

@@ -196,19 +196,11 @@ impl Sessions {
         let (given, right) = (hello.join_token.as_bytes(), &self.config.join_token);
         let is_cluster = same_secret(given, right.as_bytes());
         let credential = (!hello.credential.is_empty()).then(|| join::hash(&hello.credential));
-        let member = async || -> Result<(Option<ExecutorRecord>, bool), StoreError> {
-            let mut tx = muster_store::pool::begin(&self.pool).await?;
-            let member = membership::member(&mut tx, name).await?;
-            let (token, now) = (join::hash(&hello.join_token), clock::now());
-            let is_once = !is_cluster && join::may_be_once(&hello.join_token);
-            let is_once = is_once && membership::is_join_token(&mut tx, name, &token, now).await?;
-            tx.commit().await.map_err(StoreError::from)?;
-            Ok((member, is_once))
-        };
         // A wrong join token without a credential costs no query.
         let may_be_known = credential.is_some() || is_cluster;
         let (member, is_once) = if may_be_known || join::may_be_once(&hello.join_token) {
-            member().await.map_err(store_status)?
+            let member = self.member(hello, is_cluster).await;
+            member.map_err(store_status)?
         } else {
             (None, false)
         };
@@ -236,21 +228,30 @@ impl Sessions {
         }
     }
 
+    /// Returns the node's row, and whether the join token is a one-time token of the node.
+    async fn member(
+        &self,
+        hello: &proto::Hello,
+        is_cluster: bool,
+    ) -> Result<(Option<ExecutorRecord>, bool), StoreError> {
+        let name = &hello.node_name;
+        let mut tx = muster_store::pool::begin(&self.pool).await?;
+        let member = membership::member(&mut tx, name).await?;
+        let (token, now) = (join::hash(&hello.join_token), clock::now());
+        let is_once = !is_cluster && join::may_be_once(&hello.join_token);
+        let is_once = is_once && membership::is_join_token(&mut tx, name, &token, now).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok((member, is_once))
+    }
+
     async fn welcome(
         &self,
         hello: &proto::Hello,
         entry: &AdmissionResult,
         capacity: &Capacity,
     ) -> Result<SessionWelcome, Status> {
-        let attempt = async || -> Result<Result<SessionWelcome, Status>, StoreError> {
-            let mut tx = muster_store::pool::begin(&self.pool).await?;
-            let welcomed = let_in(&mut tx, hello, entry, capacity).await?;
-            if welcomed.is_ok() {
-                tx.commit().await.map_err(StoreError::from)?;
-            }
-            Ok(welcomed)
-        };
-        let welcomed = attempt().await.map_err(store_status)?;
+        let welcomed = self.try_welcome(hello, entry, capacity).await;
+        let welcomed = welcomed.map_err(store_status)?;
         if let Err(refused) = &welcomed {
             let name = &hello.node_name;
             tracing::warn!(
@@ -260,6 +261,21 @@ impl Sessions {
             );
         }
         welcomed
+    }
+
+    /// Binds the executor to the node in one transaction, or returns the reason of the refusal.
+    async fn try_welcome(
+        &self,
+        hello: &proto::Hello,
+        entry: &AdmissionResult,
+        capacity: &Capacity,
+    ) -> Result<Result<SessionWelcome, Status>, StoreError> {
+        let mut tx = muster_store::pool::begin(&self.pool).await?;
+        let welcomed = let_in(&mut tx, hello, entry, capacity).await?;
+        if welcomed.is_ok() {
+            tx.commit().await.map_err(StoreError::from)?;
+        }
+        Ok(welcomed)
     }
 }
 

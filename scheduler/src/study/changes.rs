@@ -42,11 +42,10 @@ pub(super) fn fingerprints(study: &Study, best: &BTreeSet<u32>) -> Vec<TrialFing
 }
 
 fn fingerprint(trial: &SearchTrial, best: &BTreeSet<u32>) -> TrialFingerprint {
-    let step = |one: &TrialMeasurement| one.step;
     // A long curve is thinned, so an equal number of points can be other points.
     let ends = [
-        trial.outcome.as_ref().map(step),
-        trial.reports.last().map(step),
+        trial.outcome.as_ref().map(|one| one.step),
+        trial.reports.last().map(|one| one.step),
     ];
     (
         trial.state,

@@ -105,8 +105,7 @@ pub async fn take(
     if step.study().phase() == SearchPhase::Created {
         step.take_in(&mut conn, SearchEvent::Started).await?;
     }
-    let last = |number: Option<&i64>| number.copied().unwrap_or(0);
-    let seen = last(orders.last().map(|(number, _)| number));
+    let seen = orders.last().map_or(0, |(number, _)| *number);
     let (began, mut taken) = (clock::instant(), Vec::new());
     for (number, order) in orders {
         step.obey(&mut conn, order).await?;
@@ -115,7 +114,7 @@ pub async fn take(
             break;
         }
     }
-    let last_taken = last(taken.last());
+    let last_taken = taken.last().copied().unwrap_or(0);
     if last_taken == seen && step.has_jobs() {
         step.follow_jobs(&mut conn).await?;
         step.create_waiting(&mut conn).await?;

@@ -247,11 +247,12 @@ impl Store {
     pub async fn notes(&self) -> Vec<String> {
         let mut tx = self.as_member().await;
         let events = muster_store::event::recent(&mut tx, &[], None, 500).await;
-        let note = |stored: muster_store::event::StoredEvent| match stored.event {
+        let events = events.expect("read").into_iter();
+        let notes = events.filter_map(|stored| match stored.event {
             muster_model::event::Event::Note { message } => Some(message),
             _ => None,
-        };
-        events.expect("read").into_iter().filter_map(note).collect()
+        });
+        notes.collect()
     }
 
     /// Waits until `right` is true of the job.
@@ -385,10 +386,9 @@ impl Shell {
                 let metrics = Arc::clone(&metrics);
                 async move {
                     while leader.wait_for(|leads| *leads).await.is_ok() {
-                        let start = |loops: &mut Loops| {
+                        let term = leader::term(&mut leader, leader::TERM_ENDS, |loops| {
                             lead(loops, &pool, &config, &notifications, &metrics);
-                        };
-                        let term = leader::term(&mut leader, leader::TERM_ENDS, start);
+                        });
                         term.await.expect("a term ends as it should");
                         registry.end_all();
                     }
@@ -606,8 +606,8 @@ impl Node {
         let message = tokio::time::timeout(PATIENCE, self.inbox.message())
             .await
             .expect("an answer in time")?;
-        let ended = || tonic::Status::cancelled("the stream ended");
-        Ok(message.ok_or_else(ended)?.message.expect("a message"))
+        let message = message.ok_or_else(|| tonic::Status::cancelled("the stream ended"))?;
+        Ok(message.message.expect("a message"))
     }
 
     /// Next assignment for which `right` is true.
@@ -628,8 +628,10 @@ impl Node {
                 }
                 let whole = std::mem::take(&mut self.parts);
                 let sent = std::mem::take(&mut self.messages);
-                let read = |task| Assigned::read(task, &whole.jobs);
-                let tasks: Vec<Assigned> = whole.tasks.iter().map(read).collect();
+                let tasks = whole.tasks.iter();
+                let tasks: Vec<Assigned> = tasks
+                    .map(|task| Assigned::read(task, &whole.jobs))
+                    .collect();
                 self.sent_bytes = sent;
                 if right(&tasks) {
                     return tasks;

@@ -94,14 +94,17 @@ fn kept(checkpoint: &CheckpointView) -> String {
     if !checkpoint.retained {
         return "pruned".to_owned();
     }
-    let word = |kept: &Kept| match kept {
+    let words: Vec<&str> = checkpoint.kept.iter().map(reason).collect();
+    words.join(", ")
+}
+
+fn reason(kept: &Kept) -> &'static str {
+    match kept {
         Kept::Newest => "newest",
         Kept::Best => "best",
         Kept::Milestone => "milestone",
         Kept::Origin => "another job's origin",
-    };
-    let words: Vec<&str> = checkpoint.kept.iter().map(word).collect();
-    words.join(", ")
+    }
 }
 
 impl ModelArgs {

@@ -5,9 +5,9 @@ use super::simulation_args::{SimulationArgs, means_table, write};
 use crate::output::OutputFormat;
 use anyhow::Context as _;
 use clap::Args;
-use muster_sim::compare::{PolicyComparison, RecordedRun};
-use muster_sim::measure::Summary;
-use muster_sim::picture::{cdf, curves, report};
+use muster_lab::compare::{PolicyComparison, RecordedRun};
+use muster_lab::measure::Summary;
+use muster_lab::picture::{cdf, curves, report};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]

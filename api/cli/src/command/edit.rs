@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Args;
 use muster_model::spec::Range;
 use muster_model::view::{JobChange, JobView};
+use std::num::ParseIntError;
 
 #[derive(Debug, Args)]
 pub struct EditArgs {
@@ -69,13 +70,6 @@ async fn change(session: &CliSession, named: &str, wanted: JobChange) -> anyhow:
 }
 
 fn said(job: &JobView) -> String {
-    let count = |Range { min, max }: Range, what: &str| {
-        if min == max {
-            format!("{min} {what}")
-        } else {
-            format!("{min} to {max} {what}")
-        }
-    };
     let mut size = count(job.spec.scale.workers, "workers");
     let ps_shards = job.spec.ps_shards();
     if ps_shards != Range::NONE {
@@ -85,22 +79,33 @@ fn said(job: &JobView) -> String {
     format!("job {name} ({id}) may have {size}, with priority {priority}; the next round obeys")
 }
 
+fn count(Range { min, max }: Range, what: &str) -> String {
+    if min == max {
+        format!("{min} {what}")
+    } else {
+        format!("{min} to {max} {what}")
+    }
+}
+
 /// Parses `4` as an exact number and `2..8` as an inclusive range. The server checks whether the
 /// job allows it.
 fn range(text: &str) -> Result<Range, String> {
-    let number = |text: &str| text.parse::<u32>().map_err(|error| error.to_string());
-    let wrong =
-        |error| format!("{error}; write a number, or the fewest and the most, such as 2..8");
     match text.split_once("..") {
         Some((min, max)) => Ok(Range {
-            min: number(min).map_err(wrong)?,
-            max: number(max).map_err(wrong)?,
+            min: number(min)?,
+            max: number(max)?,
         }),
-        None => number(text).map_err(wrong).map(|count| Range {
+        None => number(text).map(|count| Range {
             min: count,
             max: count,
         }),
     }
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|error: ParseIntError| {
+        format!("{error}; write a number, or the fewest and the most, such as 2..8")
+    })
 }
 
 #[cfg(test)]

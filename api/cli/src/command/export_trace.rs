@@ -7,8 +7,8 @@ use crate::output::line;
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _};
 use muster_client::{Client, JobQuery};
+use muster_lab::trace::common::{self, HistoryJob};
 use muster_model::view::{JobView, TaskView};
-use muster_sim::trace::common::{self, HistoryJob};
 use std::path::PathBuf;
 use time::OffsetDateTime;
 

@@ -89,31 +89,37 @@ pub fn unknown(why: Unforeseen) -> String {
 /// Returns `12m (80%: 9m to 20m)`, or a text for an unsure interval.
 #[must_use]
 pub fn span(interval: &Interval, now: OffsetDateTime) -> String {
-    let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
     let interval = interval.seen_at(now);
     if interval.unsure {
-        return format!("not known well enough yet: about {}", left(interval.p50));
+        return format!(
+            "not known well enough yet: about {}",
+            left(interval.p50, now)
+        );
     }
     format!(
         "{} (80%: {} to {})",
-        left(interval.p50),
-        left(interval.p10),
-        left(interval.p90)
+        left(interval.p50, now),
+        left(interval.p10, now),
+        left(interval.p90, now)
     )
+}
+
+/// Returns the time until `at`.
+fn left(at: OffsetDateTime, now: OffsetDateTime) -> String {
+    duration_s((at - now).as_seconds_f64())
 }
 
 /// Returns the text of a table cell: `9m..20m`, `12m?` for an unsure interval, or `-`.
 #[must_use]
 pub fn column(interval: Option<&Interval>, now: OffsetDateTime) -> String {
-    let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
     interval.map_or_else(
         || "-".to_owned(),
         |interval| {
             let interval = interval.seen_at(now);
             if interval.unsure {
-                return format!("{}?", left(interval.p50));
+                return format!("{}?", left(interval.p50, now));
             }
-            let (least, most) = (left(interval.p10), left(interval.p90));
+            let (least, most) = (left(interval.p10, now), left(interval.p90, now));
             if least == most {
                 least
             } else {

@@ -152,7 +152,6 @@ fn row(job: &JobView) -> [String; 11] {
     let now = clock::now();
     let expected = job.forecast.as_ref();
     let progress = job.progress.as_ref();
-    let missing = || "-".to_owned();
     [
         job.name.clone(),
         phase_and_reason(job),
@@ -176,6 +175,10 @@ fn row(job: &JobView) -> [String; 11] {
         age(job.submitted_at, now),
         job.id.to_string(),
     ]
+}
+
+fn missing() -> String {
+    "-".to_owned()
 }
 
 /// Returns the text of the column that `--wide` adds.

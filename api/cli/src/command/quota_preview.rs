@@ -37,10 +37,6 @@ pub fn confirm(tenant: &TenantView, quota: u32, jobs: &[JobView]) -> anyhow::Res
 }
 
 fn describe(tenant: &TenantView, quota: u32, effect: &QuotaEffect<'_>) -> String {
-    let count = |names: &[&str]| counted(u32::try_from(names.len()).unwrap_or(u32::MAX), "job");
-    let said = |names: &[&str], what: &str| {
-        (!names.is_empty()).then(|| format!("{what} {} ({})", count(names), names.join(", ")))
-    };
     let does: Vec<String> = said(&effect.stopped, "stops")
         .into_iter()
         .chain(said(&effect.smaller, "makes smaller"))
@@ -58,15 +54,17 @@ fn describe(tenant: &TenantView, quota: u32, effect: &QuotaEffect<'_>) -> String
     )
 }
 
+/// Returns what happens to these jobs; `None` without jobs.
+fn said(names: &[&str], what: &str) -> Option<String> {
+    let count = counted(u32::try_from(names.len()).unwrap_or(u32::MAX), "job");
+    (!names.is_empty()).then(|| format!("{what} {count} ({})", names.join(", ")))
+}
+
 fn effect(quota: u32, jobs: &[JobView]) -> QuotaEffect<'_> {
-    let gpus = |job: &JobView, workers: u32| workers * job.spec.resources.worker.gpus;
-    // A starting job has at least its minimum.
-    let holds = |job: &JobView| gpus(job, job.workers.running.max(job.workers.min));
     let mut givers: Vec<&JobView> = jobs.iter().collect();
     givers.sort_by_key(|job| (job.priority, Reverse(job.submitted_at)));
     let held: u32 = jobs.iter().map(holds).sum();
     let excess = held.saturating_sub(quota);
-    let spare = |job: &JobView| holds(job).saturating_sub(gpus(job, job.workers.min));
     let mut given = 0;
     // Number of GPUs that each job releases, in the order of release.
     let mut gives: Vec<u32> = Vec::with_capacity(givers.len());
@@ -98,4 +96,18 @@ fn effect(quota: u32, jobs: &[JobView]) -> QuotaEffect<'_> {
         }
     }
     effect
+}
+
+/// Number of GPUs that the job holds. A starting job has at least its minimum.
+fn holds(job: &JobView) -> u32 {
+    gpus(job, job.workers.running.max(job.workers.min))
+}
+
+/// Number of GPUs that the job releases when it shrinks to its minimum.
+fn spare(job: &JobView) -> u32 {
+    holds(job).saturating_sub(gpus(job, job.workers.min))
+}
+
+fn gpus(job: &JobView, workers: u32) -> u32 {
+    workers * job.spec.resources.worker.gpus
 }

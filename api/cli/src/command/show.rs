@@ -146,14 +146,6 @@ fn refused(job: &JobView) -> String {
 /// Returns the number of failures and of allowed retries. A job ends with one failure more than its
 /// retries.
 fn failures(failures: u32, retries: u32) -> String {
-    let times = |number: u32, word: &str| match number {
-        1 => format!("1 {word}"),
-        2.. => format!(
-            "{number} {}",
-            word.replace("retry", "retries").replace("time", "times")
-        ),
-        0 => format!("no {}", word.replace("time", "times")),
-    };
     let was = match retries {
         0 | 1 => "was",
         _ => "were",
@@ -165,6 +157,17 @@ fn failures(failures: u32, retries: u32) -> String {
             times(some, "time"),
             times(retries, "retry")
         ),
+    }
+}
+
+fn times(number: u32, word: &str) -> String {
+    match number {
+        1 => format!("1 {word}"),
+        2.. => format!(
+            "{number} {}",
+            word.replace("retry", "retries").replace("time", "times")
+        ),
+        0 => format!("no {}", word.replace("time", "times")),
     }
 }
 
@@ -242,24 +245,31 @@ fn pace(pace: &PaceView) -> String {
 
 /// Returns rows of the reported measures. A command reports only some of them.
 fn measures(progress: &ProgressView) -> impl Iterator<Item = (&'static str, String)> {
-    let percent = |share: f64| format!("{:.2}%", share * 100.0);
-    let loss = |loss: f64| format!("{loss:.4}");
     let (test_loss, test_accuracy) = match progress.evaluated_on {
         Some(Split::Validation) => ("val loss", "val accuracy"),
         Some(Split::Test) | None => ("test loss", "test accuracy"),
     };
     let examples = progress.examples_per_s;
     let examples = examples.map_or_else(String::new, |rate| format!(", {rate:.0} examples/s"));
-    let rate = |rate: f64| format!("{rate:.1} steps/s{examples}");
+    let rate = progress.steps_per_s;
+    let rate = rate.map(|rate| format!("{rate:.1} steps/s{examples}"));
     [
         ("train loss", progress.loss.map(loss)),
         ("train accuracy", progress.accuracy.map(percent)),
         (test_loss, progress.test_loss.map(loss)),
         (test_accuracy, progress.test_accuracy.map(percent)),
-        ("rate", progress.steps_per_s.map(rate)),
+        ("rate", rate),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+fn loss(loss: f64) -> String {
+    format!("{loss:.4}")
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use super::simulation_args::{SimulationArgs, means_table, runs_table, write};
 use crate::output::OutputFormat;
 use clap::{Args, ValueEnum};
-use muster_sim::compare::{PolicyComparison, RecordedRun, labels};
-use muster_sim::measure::Summary;
-use muster_sim::picture::{Paint, gantt};
+use muster_lab::compare::{PolicyComparison, RecordedRun, labels};
+use muster_lab::measure::Summary;
+use muster_lab::picture::{Paint, gantt};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -6,17 +6,17 @@ use crate::output::table;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use muster_sim::compare::{PolicyComparison, RecordedRun, labels};
-use muster_sim::contestants::contestant;
-use muster_sim::core::policies::name::PolicyName;
-use muster_sim::core::policy::Slicing;
-use muster_sim::live;
-use muster_sim::measure::Summary;
-use muster_sim::reference_simulators::{
+use muster_lab::compare::{PolicyComparison, RecordedRun, labels};
+use muster_lab::contestants::contestant;
+use muster_lab::core::policies::name::PolicyName;
+use muster_lab::core::policy::Slicing;
+use muster_lab::live;
+use muster_lab::measure::Summary;
+use muster_lab::reference_simulators::{
     Cluster, NodeGroup, Profiles, ReferenceSettings, SimulatorRules, run,
 };
-use muster_sim::run::SimulationRun;
-use muster_sim::trace::{self, Workload};
+use muster_lab::run::SimulationRun;
+use muster_lab::trace::{self, Workload};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

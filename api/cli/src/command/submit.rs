@@ -199,7 +199,6 @@ fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<
 
 /// Removes the value at a path; `None` if there is none.
 fn remove(document: &mut serde_json::Value, names: &[&str]) -> Option<()> {
-    let index = |name: &str| name.strip_suffix(']')?.parse::<usize>().ok();
     let (last, names) = names.split_last()?;
     let mut here = document;
     for name in names {
@@ -215,6 +214,11 @@ fn remove(document: &mut serde_json::Value, names: &[&str]) -> Option<()> {
         }
         None => here.as_object_mut()?.remove(*last).map(drop),
     }
+}
+
+/// Returns the index that the part of a path contains, such as 3 of `3]`.
+fn index(name: &str) -> Option<usize> {
+    name.strip_suffix(']')?.parse().ok()
 }
 
 /// Adds a file to the document. The server checks it and names the field in its error.

@@ -78,20 +78,23 @@ impl TenantLimitsArgs {
     }
 
     fn given(&self) -> LimitsChange {
-        let given = |limit: Option<TenantLimitArg>| limit.map(|limit| limit.0);
         LimitsChange {
-            open_jobs: given(self.open_jobs),
-            open_job_bytes: given(self.open_job_bytes),
-            open_studies: given(self.open_studies),
-            tokens: given(self.tokens),
-            user_tokens: given(self.user_tokens),
-            job_events: given(self.job_events),
-            job_event_bytes: given(self.job_event_bytes),
-            job_points: given(self.job_points),
-            job_checkpoints: given(self.job_checkpoints),
-            job_log_bytes: given(self.job_log_bytes),
+            open_jobs: value(self.open_jobs),
+            open_job_bytes: value(self.open_job_bytes),
+            open_studies: value(self.open_studies),
+            tokens: value(self.tokens),
+            user_tokens: value(self.user_tokens),
+            job_events: value(self.job_events),
+            job_event_bytes: value(self.job_event_bytes),
+            job_points: value(self.job_points),
+            job_checkpoints: value(self.job_checkpoints),
+            job_log_bytes: value(self.job_log_bytes),
         }
     }
+}
+
+fn value(limit: Option<TenantLimitArg>) -> Option<Option<u64>> {
+    limit.map(|limit| limit.0)
 }
 
 fn shown(tenant: &TenantView) -> String {

@@ -71,10 +71,6 @@ fn list(given: &[String]) -> Option<Vec<String>> {
 
 fn shown(tenant: &TenantView) -> String {
     let pods = &tenant.pods;
-    let all = |names: &[String], none: &str| match names {
-        [] => none.to_owned(),
-        names => names.join(", "),
-    };
     let account = pods.service_account.clone();
     fields(&[
         ("tenant", tenant.name.clone()),
@@ -82,9 +78,16 @@ fn shown(tenant: &TenantView) -> String {
             "service account",
             account.unwrap_or_else(|| "that of all tasks".to_owned()),
         ),
-        ("images", all(&pods.images, "any")),
-        ("claims", all(&pods.claims, "none")),
-        ("secrets", all(&pods.secrets, "none")),
-        ("config maps", all(&pods.config_maps, "none")),
+        ("images", names_or(&pods.images, "any")),
+        ("claims", names_or(&pods.claims, "none")),
+        ("secrets", names_or(&pods.secrets, "none")),
+        ("config maps", names_or(&pods.config_maps, "none")),
     ])
+}
+
+fn names_or(names: &[String], none: &str) -> String {
+    match names {
+        [] => none.to_owned(),
+        names => names.join(", "),
+    }
 }

@@ -271,20 +271,21 @@ impl TokensArgs {
     }
 }
 
+const EXPECTED_LIFETIME: &str = "expected a whole number of m, h, d or w, such as 30d";
+
 /// Parses the lifetime of a token.
 fn lifetime(text: &str) -> Result<Duration, String> {
-    let wrong = || "expected a whole number of m, h, d or w, such as 30d".to_owned();
-    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let unit = text.chars().next_back().ok_or(EXPECTED_LIFETIME)?;
     let minutes: i64 = match unit {
         'm' => 1,
         'h' => 60,
         'd' => 24 * 60,
         'w' => 7 * 24 * 60,
-        _ => return Err(wrong()),
+        _ => return Err(EXPECTED_LIFETIME.to_owned()),
     };
     let count: u32 = text[..text.len() - unit.len_utf8()]
         .parse()
-        .map_err(|_| wrong())?;
+        .map_err(|_| EXPECTED_LIFETIME)?;
     match count {
         1..=LONGEST => Ok(Duration::minutes(minutes * i64::from(count))),
         _ => Err(format!("expected 1 to {LONGEST} of them")),

@@ -143,9 +143,12 @@ mod tests {
     use super::{JobVerb, unchanged};
     use muster_model::job::{Intent, JobPhase};
 
+    fn said(verb: JobVerb, phase: JobPhase, intent: Intent) -> String {
+        unchanged(verb, phase, intent).unwrap_or_default()
+    }
+
     #[test]
     fn unchanged_job_is_not_reported_as_continued() {
-        let said = |verb, phase, intent| unchanged(verb, phase, intent).unwrap_or_default();
         for verb in [JobVerb::Continue, JobVerb::Resume] {
             let running = said(verb, JobPhase::Running, Intent::Run);
             assert_eq!(running, "is already running");

@@ -8,7 +8,7 @@ use crate::output::{duration_s, fields, table};
 use clap::Args;
 use muster_model::forecast::Interval;
 use muster_model::view::{
-    AddedNodes, ImaginedJob, ImaginedQuota, JobShift, PlanView, Shift, ShiftedJob, WhatIf as Asked,
+    AddedNodes, ImaginedJob, ImaginedQuota, PlanView, Shift, ShiftedJob, WhatIf as Asked,
     WhatIfView,
 };
 use std::path::PathBuf;
@@ -161,12 +161,6 @@ fn describe(answer: &WhatIfView) -> String {
     if answer.tenants.is_empty() {
         return "no job is there whose times could change".to_owned();
     }
-    let pair = |pair: Option<Shift>| {
-        pair.map_or_else(
-            || "-".to_owned(),
-            |pair| format!("{} -> {}", duration_s(pair.before), duration_s(pair.after)),
-        )
-    };
     let tenants = table(
         ["tenant", "jobs", "mean wait", "mean jct"],
         answer.tenants.iter().map(|tenant| {
@@ -181,11 +175,6 @@ fn describe(answer: &WhatIfView) -> String {
     if answer.jobs.is_empty() {
         return format!("{tenants}\n\nno job would be displaced or moved");
     }
-    let ends = |job: &JobShift| match (job.finish, job.unforeseen) {
-        (Some(finish), _) => span(&finish, answer.made_at),
-        (None, Some(why)) => unknown(why),
-        (None, None) => NEVER.to_owned(),
-    };
     let jobs = table(
         ["job", "tenant", "shift", "ends in", "displaced"],
         answer.jobs.iter().map(|job| {
@@ -196,12 +185,23 @@ fn describe(answer: &WhatIfView) -> String {
                     None => "added".to_owned(),
                     Some(_) => shift(job.later_s),
                 },
-                ends(job),
+                match (job.finish, job.unforeseen) {
+                    (Some(finish), _) => span(&finish, answer.made_at),
+                    (None, Some(why)) => unknown(why),
+                    (None, None) => NEVER.to_owned(),
+                },
                 if job.displaced { "yes" } else { "" }.to_owned(),
             ]
         }),
     );
     format!("{tenants}\n\n{jobs}")
+}
+
+fn pair(pair: Option<Shift>) -> String {
+    pair.map_or_else(
+        || "-".to_owned(),
+        |pair| format!("{} -> {}", duration_s(pair.before), duration_s(pair.after)),
+    )
 }
 
 impl FromStr for NodeGroupArg {
@@ -237,16 +237,19 @@ impl FromStr for QuotaChangeArg {
 mod tests {
     use super::{NodeGroupArg, QuotaChangeArg};
 
+    fn quota(gpus: Option<u32>) -> QuotaChangeArg {
+        QuotaChangeArg {
+            tenant: "team".to_owned(),
+            gpus,
+        }
+    }
+
     #[test]
     fn what_if_changes_are_parsed_or_refused() {
         assert_eq!("2x8".parse(), Ok(NodeGroupArg { nodes: 2, gpus: 8 }));
         for wrong in ["2", "0x8", "2x0", "x", "ax8", "2x65"] {
             assert!(wrong.parse::<NodeGroupArg>().is_err(), "{wrong}");
         }
-        let quota = |gpus| QuotaChangeArg {
-            tenant: "team".to_owned(),
-            gpus,
-        };
         assert_eq!("team=16".parse(), Ok(quota(Some(16))));
         assert_eq!("team=none".parse(), Ok(quota(None)));
         for wrong in ["team", "=4", "team=", "team=-1"] {

@@ -383,13 +383,16 @@ async fn hold(listen: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Returns the previous port if it is still free, or else any free one.
 fn free_port(before: Option<u16>) -> anyhow::Result<u16> {
-    let bind = |port| TcpListener::bind(("127.0.0.1", port));
     if let Some(port) = before
         && bind(port).is_ok()
     {
         return Ok(port);
     }
     Ok(bind(0).context("find a free port")?.local_addr()?.port())
+}
+
+fn bind(port: u16) -> std::io::Result<TcpListener> {
+    TcpListener::bind(("127.0.0.1", port))
 }
 
 async fn listening(address: SocketAddr) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 //! runs of `muster up`.
 
 use crate::clock;
+use crate::config::path_variable;
 use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -55,19 +56,14 @@ impl DataFolder {
     /// # Errors
     /// If no home directory is known.
     pub fn choose(named: Option<PathBuf>) -> anyhow::Result<Self> {
-        let variable = |name| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
-        let root = if let Some(root) = named.or_else(|| variable("MUSTER_DATA")) {
+        let root = if let Some(root) = named.or_else(|| path_variable("MUSTER_DATA")) {
             root
         } else if rustix::process::geteuid().is_root() {
             PathBuf::from("/var/lib/muster")
-        } else if let Some(data) = variable("XDG_DATA_HOME") {
+        } else if let Some(data) = path_variable("XDG_DATA_HOME") {
             data.join("muster")
         } else {
-            variable("HOME")
+            path_variable("HOME")
                 .context("no data folder: set --data, MUSTER_DATA or HOME")?
                 .join(".local/share/muster")
         };

@@ -2,6 +2,7 @@
 //! second job starts and ends, to show that the first one shrinks and grows again.
 
 use super::data::DataFolder;
+use crate::config::path_variable;
 use anyhow::{Context as _, bail};
 use muster_client::Client;
 use muster_model::id::JobId;
@@ -16,14 +17,9 @@ const DATASET: &str = "fashion-mnist";
 /// Returns the folder of data sets: `MUSTER_DATASETS`, or one in the user's cache directory.
 #[must_use]
 pub fn dataset_root() -> PathBuf {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    variable("MUSTER_DATASETS")
-        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("muster/datasets")))
-        .or_else(|| Some(variable("HOME")?.join(".cache/muster/datasets")))
+    path_variable("MUSTER_DATASETS")
+        .or_else(|| Some(path_variable("XDG_CACHE_HOME")?.join("muster/datasets")))
+        .or_else(|| Some(path_variable("HOME")?.join(".cache/muster/datasets")))
         .unwrap_or_else(|| PathBuf::from("/var/cache/muster/datasets"))
 }
 

@@ -234,16 +234,18 @@ fn install_binaries() -> anyhow::Result<PathBuf> {
 /// Returns the user `postgres` if it exists, or else `nobody`.
 fn unprivileged_account() -> anyhow::Result<Account> {
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
-    let find = |name: &str| {
-        users.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            (fields.next()? == name).then_some(())?;
-            let uid = fields.nth(1)?.parse().ok()?;
-            let gid = fields.next()?.parse().ok()?;
-            Some(Account { uid, gid })
-        })
-    };
-    find("postgres").or_else(|| find("nobody")).context(
+    account(&users, "postgres").or_else(|| account(&users, "nobody")).context(
         "Postgres refuses to run as root, and there is no user `postgres` or `nobody` to run it as",
     )
+}
+
+/// Returns the account of this name in the text of `/etc/passwd`.
+fn account(users: &str, name: &str) -> Option<Account> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then_some(())?;
+        let uid = fields.nth(1)?.parse().ok()?;
+        let gid = fields.next()?.parse().ok()?;
+        Some(Account { uid, gid })
+    })
 }

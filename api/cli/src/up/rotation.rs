@@ -50,6 +50,11 @@ mod tests {
     use super::{older, rotate};
     use std::fs::{File, read_to_string};
     use std::io::Write as _;
+    use std::path::Path;
+
+    fn bytes(path: &Path) -> usize {
+        read_to_string(path).map_or(0, |text| text.len())
+    }
 
     #[test]
     fn long_log_is_rotated_and_its_writer_continues() {
@@ -66,8 +71,7 @@ mod tests {
             daemon.write_all(line.as_bytes()).expect("written");
             told.push(line);
             rotate(&log, 16).expect("rotated");
-            let bytes = |path| read_to_string(path).map_or(0, |text| text.len());
-            assert!(bytes(log.clone()) <= 16 && bytes(older(&log)) <= 24);
+            assert!(bytes(&log) <= 16 && bytes(&older(&log)) <= 24);
         }
         let (before, now) = (read_to_string(older(&log)), read_to_string(&log));
         let (before, now) = (before.expect("kept"), now.expect("there"));

@@ -90,12 +90,13 @@ fn write(datasets: &Path, fresh: &Path) -> anyhow::Result<()> {
 }
 
 fn unpacked(path: &Path, bytes: usize) -> anyhow::Result<Vec<u8>> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut all = vec![0; bytes];
-        GzDecoder::new(File::open(path)?).read_exact(&mut all)?;
-        Ok(all)
-    };
-    read().with_context(|| format!("read {}", path.display()))
+    read(path, bytes).with_context(|| format!("read {}", path.display()))
+}
+
+fn read(path: &Path, bytes: usize) -> std::io::Result<Vec<u8>> {
+    let mut all = vec![0; bytes];
+    GzDecoder::new(File::open(path)?).read_exact(&mut all)?;
+    Ok(all)
 }
 
 /// Returns the mean brightness of an image's upper, lower, left and right half, 0 to 1.

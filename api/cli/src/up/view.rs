@@ -77,11 +77,16 @@ impl ClusterProgressBar {
         );
         let mut body = String::new();
         if let Some(progress) = &job.progress {
-            let percent = |part: f64, of: &str| format!(", {of} accuracy {:.2}%", part * 100.0);
             let of = progress.evaluated_on.unwrap_or_default().label();
-            let tested = progress.test_accuracy.map(|part| percent(part, of));
+            let tested = progress
+                .test_accuracy
+                .map(|part| accuracy_percent(part, of));
             let accuracy = tested
-                .or_else(|| progress.accuracy.map(|part| percent(part, "train")))
+                .or_else(|| {
+                    progress
+                        .accuracy
+                        .map(|part| accuracy_percent(part, "train"))
+                })
                 .unwrap_or_default();
             let loss = progress.loss.map(|loss| format!(", train loss {loss:.4}"));
             let loss = loss.unwrap_or_default();
@@ -120,4 +125,8 @@ impl ClusterProgressBar {
             self.last_line.replace(key);
         }
     }
+}
+
+fn accuracy_percent(part: f64, of: &str) -> String {
+    format!(", {of} accuracy {:.2}%", part * 100.0)
 }

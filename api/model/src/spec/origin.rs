@@ -29,11 +29,6 @@ impl JobSpec {
     /// # Errors
     /// One [`FieldError`] per obstacle.
     pub fn check_origin(&self, parent: &Self, step: u64) -> Result<u64, Vec<FieldError>> {
-        let wrong = |field: &str, value: String, expected: String| FieldError {
-            field: field.to_owned(),
-            value,
-            expected,
-        };
         // `validate` has already refused `from` together with a command.
         let Some(engine) = &self.engine else {
             return Ok(step);
@@ -69,6 +64,14 @@ impl JobSpec {
         } else {
             Err(errors)
         }
+    }
+}
+
+fn wrong(field: &str, value: String, expected: String) -> FieldError {
+    FieldError {
+        field: field.to_owned(),
+        value,
+        expected,
     }
 }
 

@@ -203,8 +203,10 @@ impl Reader<'_> {
         let (name, rest) = if let Some(quoted) = self.rest.strip_prefix('"') {
             quoted.split_once('"').ok_or("a closing quote")?
         } else {
-            let inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
-            let end = self.rest.find(|c| !inside(c)).unwrap_or(self.rest.len());
+            let end = self
+                .rest
+                .find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '.' | '[' | ']'))
+                .unwrap_or(self.rest.len());
             self.rest.split_at(end)
         };
         let found = self.dimensions.iter().position(|d| d.name == name);

@@ -382,8 +382,9 @@ fn probes(domain: &Domain, most: usize) -> Vec<f64> {
     match domain {
         Domain::Categorical { choices, .. } => {
             let (last, tried) = (choices.len() - 1, choices.len().min(most));
-            let place = |i: usize| i * last / (tried - 1).max(1);
-            (0..tried).map(|i| place(i) as f64).collect()
+            (0..tried)
+                .map(|i| (i * last / (tried - 1).max(1)) as f64)
+                .collect()
         }
         _ => vec![domain.at(0.0), domain.at(1.0)],
     }
@@ -454,10 +455,12 @@ mod tests {
 
     fn space(parameters: usize, choices: usize) -> Space {
         let choices: Vec<String> = (0..choices).map(|i| format!("c{i}")).collect();
-        let parameter = |i| serde_json::json!({"name": format!("p{i}"), "type": "categorical", "choices": choices});
+        let parameters: Vec<_> = (0..parameters)
+            .map(|i| serde_json::json!({"name": format!("p{i}"), "type": "categorical", "choices": choices}))
+            .collect();
         let document = serde_json::json!({
             "objectives": [{"metric": "loss", "goal": "minimize"}], "trials": 1,
-            "parameters": (0..parameters).map(parameter).collect::<Vec<_>>(),
+            "parameters": parameters,
         });
         let spec: crate::study::SearchSpec = serde_json::from_value(document).expect("a search");
         spec.space().expect("a space")

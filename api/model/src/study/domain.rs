@@ -232,7 +232,6 @@ impl Line<'_> {
         if self.high <= self.low {
             return 1.0;
         }
-        let scale = |value| self.domain.scale(value);
-        (scale(value + half) - scale(value - half)) / (self.high - self.low)
+        (self.domain.scale(value + half) - self.domain.scale(value - half)) / (self.high - self.low)
     }
 }

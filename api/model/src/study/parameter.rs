@@ -168,24 +168,9 @@ impl Parameter {
             !twice,
             "one of the two ways to write a range",
         );
-        let mut number = |word: &str, value: &Option<Value>| {
-            let value = value.as_ref()?;
-            let read = match value {
-                Value::String(text) => text.trim().parse().ok(),
-                other => other.as_f64(),
-            };
-            let right = read.is_some();
-            errors.check(
-                &format!("{at}.{word}"),
-                &value.to_string(),
-                right,
-                "a number",
-            );
-            read
-        };
-        let low = number(KATIB.low, &space.min);
-        let high = number(KATIB.high, &space.max);
-        let step = number(KATIB.step, &space.step);
+        let low = checked_number(&format!("{at}.{}", KATIB.low), &space.min, errors);
+        let high = checked_number(&format!("{at}.{}", KATIB.high), &space.max, errors);
+        let step = checked_number(&format!("{at}.{}", KATIB.step), &space.step, errors);
         let distribution = space.distribution.as_deref().unwrap_or("uniform");
         errors.check(
             &format!("{at}.feasibleSpace.distribution"),
@@ -211,13 +196,8 @@ impl Parameter {
             written.choices.is_none() && self.ordered.is_none(),
             "choices and ordered left out: a number has low and high",
         );
-        let mut end = |word: &str, value: Option<f64>| {
-            let shown = value.map_or("missing".to_owned(), |v| v.to_string());
-            let finite = value.is_some_and(f64::is_finite);
-            errors.check(&format!("{at}.{word}"), &shown, finite, "a finite number");
-            value.filter(|_| finite)
-        };
-        let (low, high) = (end(words.low, written.low), end(words.high, written.high));
+        let low = finite_end(&format!("{at}.{}", words.low), written.low, errors);
+        let high = finite_end(&format!("{at}.{}", words.high), written.high, errors);
         let (low, high) = (low?, high?);
         errors.check(
             &format!("{at}.{}", words.low),
@@ -315,14 +295,16 @@ impl Parameter {
             } else {
                 choice
             };
-            let same = |other: &Value| match (other.as_f64(), value.as_f64()) {
-                (Some(a), Some(b)) if discrete => a == b,
-                _ => *other == value,
-            };
+            let is_known = read
+                .iter()
+                .any(|other| match (other.as_f64(), value.as_f64()) {
+                    (Some(a), Some(b)) if discrete => a == b,
+                    _ => *other == value,
+                });
             errors.check(
                 &format!("{field}[{i}]"),
                 &shown,
-                !read.iter().any(same),
+                !is_known,
                 "a choice that does not stand there already",
             );
             read.push(value);
@@ -332,6 +314,26 @@ impl Parameter {
             ordered: self.ordered.unwrap_or(discrete),
         })
     }
+}
+
+/// Returns the number, which Katib writes as text.
+fn checked_number(field: &str, value: &Option<Value>, errors: &mut Errors) -> Option<f64> {
+    let value = value.as_ref()?;
+    let read = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_f64(),
+    };
+    let right = read.is_some();
+    errors.check(field, &value.to_string(), right, "a number");
+    read
+}
+
+/// Returns the end of a range if it is a finite number.
+fn finite_end(field: &str, value: Option<f64>, errors: &mut Errors) -> Option<f64> {
+    let shown = value.map_or("missing".to_owned(), |v| v.to_string());
+    let finite = value.is_some_and(f64::is_finite);
+    errors.check(field, &shown, finite, "a finite number");
+    value.filter(|_| finite)
 }
 
 /// Katib writes discrete numbers as text.

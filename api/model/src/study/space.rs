@@ -114,11 +114,15 @@ impl Space {
     /// domains, and breaks no constraint.
     #[must_use]
     pub fn contains(&self, point: &[Option<f64>]) -> bool {
-        let right = |(d, value): (usize, &Option<f64>)| match value {
-            Some(value) => self.is_active(d, point) && self.dimensions[d].domain.contains(*value),
-            None => !self.is_active(d, point),
-        };
-        point.len() == self.len() && point.iter().enumerate().all(right) && self.allows(point)
+        let mut values = point.iter().enumerate();
+        point.len() == self.len()
+            && values.all(|(d, value)| match value {
+                Some(value) => {
+                    self.is_active(d, point) && self.dimensions[d].domain.contains(*value)
+                }
+                None => !self.is_active(d, point),
+            })
+            && self.allows(point)
     }
 
     /// Returns the point as the user's document writes it.
@@ -133,8 +137,8 @@ impl Space {
     /// Returns the point of a document; `None` if it is outside the space.
     #[must_use]
     pub fn read(&self, parameters: &Parameters) -> Option<Point> {
-        let known = |name: &String| self.dimensions.iter().any(|d| d.name == *name);
-        if !parameters.keys().all(known) {
+        let mut names = parameters.keys();
+        if !names.all(|name| self.dimensions.iter().any(|d| d.name == *name)) {
             return None;
         }
         let mut point = Vec::with_capacity(self.len());

@@ -36,11 +36,10 @@ impl fmt::Display for Problem {
             _ if self.detail == errors.join("; ") => write!(f, "{}:", self.title)?,
             _ => write!(f, "{}: {}", self.title, self.detail)?,
         }
-        let untold = |error: &&String| {
-            self.detail == errors.join("; ") || !self.detail.contains(error.as_str())
-        };
-        for error in errors.iter().filter(untold) {
-            write!(f, "\n  {error}")?;
+        for error in &errors {
+            if self.detail == errors.join("; ") || !self.detail.contains(error.as_str()) {
+                write!(f, "\n  {error}")?;
+            }
         }
         Ok(())
     }
@@ -52,35 +51,38 @@ mod tests {
     use crate::spec::FieldError;
 
     fn problem(detail: &str, fields: &[&str]) -> Problem {
-        let error = |field: &&str| FieldError {
+        let errors = fields.iter().map(|field| FieldError {
             field: (*field).to_owned(),
             value: "0".to_owned(),
             expected: "1".to_owned(),
-        };
+        });
         Problem {
             kind: "urn:muster:problem:invalid-job".to_owned(),
             title: "Wrong".to_owned(),
             status: 422,
             detail: detail.to_owned(),
             instance: None,
-            errors: fields.iter().map(error).collect(),
+            errors: errors.collect(),
         }
+    }
+
+    fn text(detail: &str, fields: &[&str]) -> String {
+        problem(detail, fields).to_string()
     }
 
     #[test]
     fn problem_writes_each_error_once() {
-        let said = |detail: &str, fields: &[&str]| problem(detail, fields).to_string();
-        assert_eq!(said("no such job", &[]), "Wrong: no such job");
+        assert_eq!(text("no such job", &[]), "Wrong: no such job");
         assert_eq!(
-            said("a is 0; expected 1", &["a"]),
+            text("a is 0; expected 1", &["a"]),
             "Wrong: a is 0; expected 1"
         );
         assert_eq!(
-            said("a is 0; expected 1; b is 0; expected 1", &["a", "b"]),
+            text("a is 0; expected 1; b is 0; expected 1", &["a", "b"]),
             "Wrong:\n  a is 0; expected 1\n  b is 0; expected 1"
         );
         assert_eq!(
-            said("not with this job", &["a"]),
+            text("not with this job", &["a"]),
             "Wrong: not with this job\n  a is 0; expected 1"
         );
     }

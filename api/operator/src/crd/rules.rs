@@ -58,18 +58,24 @@ pub(super) fn of_job(spec: &mut Value) {
         "rule": "self.metric != 'test_accuracy' || self.value <= 1.0",
         "message": "stop.target.value: expected at most 1 of test_accuracy",
     }]);
-    let verdict = |field: &str| {
-        json!({
-            "rule": format!("!has(self.{field}) || self.{field} == 0 || (self.{field} >= 5 && self.{field} <= 86400)"),
-            "message": format!("verdicts.{field}: expected 5 to 86400 seconds, or 0: never"),
-        })
-    };
     fields["verdicts"]["x-kubernetes-validations"] =
-        json!([verdict("straggler_s"), verdict("hang_s")]);
+        json!([verdict_rule("straggler_s"), verdict_rule("hang_s")]);
+}
+
+fn verdict_rule(field: &str) -> Value {
+    rule(
+        &format!(
+            "!has(self.{field}) || self.{field} == 0 || (self.{field} >= 5 && self.{field} <= 86400)"
+        ),
+        &format!("verdicts.{field}: expected 5 to 86400 seconds, or 0: never"),
+    )
+}
+
+fn rule(rule: &str, message: &str) -> Value {
+    json!({ "rule": rule, "message": message })
 }
 
 fn of_spec() -> Value {
-    let rule = |rule: &str, message: &str| json!({ "rule": rule, "message": message });
     let powers = format!(
         "!has(self.scale) || !has(self.scale.power_of_two) || !self.scale.power_of_two || \
          (has(self.replicas) ? self.replicas in {POWERS} : !has(self.scale.workers) || \

@@ -150,15 +150,14 @@ impl<'a> Conversion<'a> {
             .into_iter()
             .map(|variant| self.convert(variant))
             .collect();
-        let all = |kind: &str| variants.iter().all(|variant| variant["type"] == kind);
-        if all("object")
+        if are_all_of_kind(&variants, "object")
             && variants
                 .iter()
                 .all(|variant| variant["properties"].is_object())
         {
             return one_of(&variants);
         }
-        if all("string") {
+        if are_all_of_kind(&variants, "string") {
             return variants
                 .into_iter()
                 .reduce(|a, b| either(&a, &b))
@@ -182,6 +181,10 @@ impl<'a> Conversion<'a> {
             into.push(schema);
         }
     }
+}
+
+fn are_all_of_kind(variants: &[Value], kind: &str) -> bool {
+    variants.iter().all(|variant| variant["type"] == kind)
 }
 
 /// Schema of an integer number of bytes or a text with a unit, like Kubernetes' own quantities.

@@ -33,17 +33,13 @@ const KNOWN: [&str; 26] = [
 const RULE: [&str; 6] = ["properties", "required", "not", "anyOf", "enum", "oneOf"];
 
 fn schemas() -> Vec<(String, Value)> {
-    let name = |definition: &Value| {
-        definition["spec"]["names"]["kind"]
-            .as_str()
-            .expect("a kind")
-            .to_owned()
-    };
-    let schema =
-        |definition: &Value| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
     all()
         .iter()
-        .map(|definition| (name(definition), schema(definition)))
+        .map(|definition| {
+            let kind = definition["spec"]["names"]["kind"].as_str();
+            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            (kind.expect("a kind").to_owned(), schema.clone())
+        })
         .collect()
 }
 
@@ -351,29 +347,6 @@ fn check(value: &Value, schema: &Value, at: &str, found: &mut Vec<String>) {
 
 /// Whether the value satisfies one keyword of a schema or of a rule, without its inner structure.
 fn passes(value: &Value, keyword: &str, said: &Value, beside: &Value) -> bool {
-    let list = || said.as_array().into_iter().flatten();
-    let all = |rule: &Value| {
-        let mut rule = rule.as_object().into_iter().flatten();
-        rule.all(|(keyword, said)| match keyword.as_str() {
-            "properties" => said.as_object().into_iter().flatten().all(|(name, field)| {
-                let inner = value.get(name);
-                inner.is_none_or(|inner| passes(inner, "enum", &field["enum"], field))
-            }),
-            _ => passes(value, keyword, said, beside),
-        })
-    };
-    let bound = |exclusive: &str, right: fn(f64, f64) -> bool| {
-        let (Some(value), Some(said)) = (value.as_f64(), said.as_f64()) else {
-            return true;
-        };
-        right(value, said) && (beside[exclusive] != true || value != said)
-    };
-    let length = value
-        .as_array()
-        .map(Vec::len)
-        .or_else(|| value.as_str().map(|text| text.chars().count()))
-        .or_else(|| value.as_object().map(serde_json::Map::len));
-    let length = || length.unwrap_or_default() as u64;
     match keyword {
         "type" => match said.as_str().expect("a type") {
             "object" => value.is_object(),
@@ -383,18 +356,69 @@ fn passes(value: &Value, keyword: &str, said: &Value, beside: &Value) -> bool {
             "integer" => value.is_i64() || value.is_u64(),
             _ => value.is_number(),
         },
-        "enum" => list().any(|one| one == value),
-        "required" => list().all(|name| {
+        "enum" => items(said).any(|one| one == value),
+        "required" => items(said).all(|name| {
             let name = name.as_str().expect("a name");
             value.get(name).is_some_and(|inner| !inner.is_null())
         }),
-        "minimum" => bound("exclusiveMinimum", |value, least| value >= least),
-        "maximum" => bound("exclusiveMaximum", |value, most| value <= most),
-        "minItems" | "minLength" => length() >= said.as_u64().expect("a number"),
-        "maxItems" | "maxLength" | "maxProperties" => length() <= said.as_u64().expect("a number"),
-        "not" => !all(said),
-        "anyOf" => list().any(all),
-        "oneOf" => list().filter(|rule| all(rule)).count() == 1,
+        "minimum" => is_within(value, said, &beside["exclusiveMinimum"], |value, least| {
+            value >= least
+        }),
+        "maximum" => is_within(value, said, &beside["exclusiveMaximum"], |value, most| {
+            value <= most
+        }),
+        "minItems" | "minLength" => length(value) >= said.as_u64().expect("a number"),
+        "maxItems" | "maxLength" | "maxProperties" => {
+            length(value) <= said.as_u64().expect("a number")
+        }
+        "not" => !passes_all(value, said, beside),
+        "anyOf" => items(said).any(|rule| passes_all(value, rule, beside)),
+        "oneOf" => {
+            items(said)
+                .filter(|rule| passes_all(value, rule, beside))
+                .count()
+                == 1
+        }
         _ => true,
     }
+}
+
+/// Whether the value passes a schema of its own, such as one of a choice.
+fn passes_all(value: &Value, rule: &Value, beside: &Value) -> bool {
+    let mut rule = rule.as_object().into_iter().flatten();
+    rule.all(|(keyword, said)| match keyword.as_str() {
+        "properties" => said.as_object().into_iter().flatten().all(|(name, field)| {
+            let inner = value.get(name);
+            inner.is_none_or(|inner| passes(inner, "enum", &field["enum"], field))
+        }),
+        _ => passes(value, keyword, said, beside),
+    })
+}
+
+/// Whether the value keeps a bound; a value that is not a number does.
+fn is_within(
+    value: &Value,
+    bound: &Value,
+    is_exclusive: &Value,
+    is_right: fn(f64, f64) -> bool,
+) -> bool {
+    let (Some(value), Some(bound)) = (value.as_f64(), bound.as_f64()) else {
+        return true;
+    };
+    is_right(value, bound) && (*is_exclusive != true || value != bound)
+}
+
+/// Number of items, characters or fields; 0 for other values.
+fn length(value: &Value) -> u64 {
+    let length = match value {
+        Value::Array(items) => items.len(),
+        Value::String(text) => text.chars().count(),
+        Value::Object(fields) => fields.len(),
+        _ => 0,
+    };
+    length as u64
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }

@@ -119,10 +119,9 @@ mod tests {
 
     /// Read that was requested and answered the given numbers of seconds after `start`.
     fn read(start: Instant, asked: u64, answered: u64) -> RequestTimes {
-        let at = |seconds| start + Duration::from_secs(seconds);
         RequestTimes {
-            asked: at(asked),
-            answered: at(answered),
+            asked: start + Duration::from_secs(asked),
+            answered: start + Duration::from_secs(answered),
         }
     }
 

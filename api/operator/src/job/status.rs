@@ -260,28 +260,32 @@ impl JobStatus {
         if self == before {
             return StatusDifference::None;
         }
-        let without_progress = |status: &Self| Self {
-            progress: None,
-            step: None,
-            eta: None,
-            ..status.clone()
-        };
-        let (now, before) = (without_progress(self), without_progress(before));
+        let (now, before) = (self.without_progress(), before.without_progress());
         if now == before {
             return StatusDifference::Progress;
         }
-        let without_place = |mut status: Self| {
-            status.position = None;
-            status.message = None;
-            for condition in &mut status.conditions {
-                condition.message.clear();
-            }
-            status
-        };
-        if without_place(now) == without_place(before) {
+        if now.without_place() == before.without_place() {
             return StatusDifference::Place;
         }
         StatusDifference::Change
+    }
+
+    fn without_progress(&self) -> Self {
+        Self {
+            progress: None,
+            step: None,
+            eta: None,
+            ..self.clone()
+        }
+    }
+
+    fn without_place(mut self) -> Self {
+        self.position = None;
+        self.message = None;
+        for condition in &mut self.conditions {
+            condition.message.clear();
+        }
+        self
     }
 }
 

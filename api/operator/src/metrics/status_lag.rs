@@ -68,23 +68,26 @@ mod tests {
             phase: "Running",
             is_outdated: false,
         });
-        let age = |lag: &mut StatusLag, s: u64| lag.age(&all, at(s)).as_secs();
-        assert_eq!(age(&mut lag, 9), 0);
+        assert_eq!(lag.age(&all, at(9)).as_secs(), 0);
         lag.changed("a".to_owned(), at(10));
         lag.changed("b".to_owned(), at(12));
         lag.changed("a".to_owned(), at(15));
-        assert_eq!(age(&mut lag, 20), 10);
+        assert_eq!(lag.age(&all, at(20)).as_secs(), 10);
         // Started before all changes, and between two of them.
         lag.shown("a", at(9));
-        assert_eq!(age(&mut lag, 20), 10);
+        assert_eq!(lag.age(&all, at(20)).as_secs(), 10);
         lag.shown("a", at(14));
-        assert_eq!(age(&mut lag, 20), 8, "of b");
+        assert_eq!(lag.age(&all, at(20)).as_secs(), 8, "of b");
         lag.shown("b", at(12));
-        assert_eq!(age(&mut lag, 20), 6, "not before the reconciliation of 14");
+        assert_eq!(
+            lag.age(&all, at(20)).as_secs(),
+            6,
+            "not before the reconciliation of 14"
+        );
         lag.shown("a", at(16));
-        assert_eq!(age(&mut lag, 20), 0);
+        assert_eq!(lag.age(&all, at(20)).as_secs(), 0);
         lag.changed("deleted meanwhile".to_owned(), at(17));
-        assert_eq!(age(&mut lag, 20), 0);
+        assert_eq!(lag.age(&all, at(20)).as_secs(), 0);
         assert!(lag.changes.is_empty());
     }
 }

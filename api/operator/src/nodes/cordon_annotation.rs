@@ -98,25 +98,28 @@ mod tests {
         (annotation.map(str::to_owned), cordoned)
     }
 
+    fn outcome(annotation: Option<&str>, cordoned: bool) -> (Option<String>, bool) {
+        (annotation.map(str::to_owned), cordoned)
+    }
+
     #[test]
     fn drain_cordons_once_and_ends_only_its_own_cordon() {
         let (ours, yielded) = (Some("here"), Some("here:yielded"));
-        let is = |annotation: Option<&str>, cordoned| (annotation.map(str::to_owned), cordoned);
-        assert_eq!(after(None, false, true), is(ours, true));
-        assert_eq!(after(ours, true, true), is(ours, true));
-        assert_eq!(after(ours, true, false), is(None, false));
+        assert_eq!(after(None, false, true), outcome(ours, true));
+        assert_eq!(after(ours, true, true), outcome(ours, true));
+        assert_eq!(after(ours, true, false), outcome(None, false));
         // Uncordoned in Kubernetes, and cordoned there later for a repair.
-        assert_eq!(after(ours, false, true), is(yielded, false));
-        assert_eq!(after(yielded, true, true), is(yielded, true));
-        assert_eq!(after(yielded, true, false), is(None, true));
+        assert_eq!(after(ours, false, true), outcome(yielded, false));
+        assert_eq!(after(yielded, true, true), outcome(yielded, true));
+        assert_eq!(after(yielded, true, false), outcome(None, true));
         // Cordoned in Kubernetes before the drain, then uncordoned.
-        assert_eq!(after(None, true, true), is(yielded, true));
-        assert_eq!(after(yielded, false, true), is(yielded, false));
+        assert_eq!(after(None, true, true), outcome(yielded, true));
+        assert_eq!(after(yielded, false, true), outcome(yielded, false));
         // Not drained, or handled by another operator.
-        assert_eq!(after(None, true, false), is(None, true));
+        assert_eq!(after(None, true, false), outcome(None, true));
         for drained in [true, false] {
             for other in [Some("there"), Some("here-too"), Some("there:yielded")] {
-                assert_eq!(after(other, true, drained), is(other, true));
+                assert_eq!(after(other, true, drained), outcome(other, true));
             }
         }
         assert!(is_ours(&node(ours, true), "here"));

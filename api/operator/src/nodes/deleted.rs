@@ -72,17 +72,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn node(by: Option<&str>) -> NodeView {
+        let notice = json!({ "closed": "open", "by": by });
+        let capacity = json!({ "gpus": [], "cpu_milli": 0, "memory_bytes": 0 });
+        let node = json!({
+            "id": "01890000-0000-7000-8000-000000000001", "name": "a", "state": "up", "drained": false, "notice": notice,
+            "generation": 1, "capacity": capacity, "last_seen_at": "2026-01-01T00:00:00Z", "gpus": [],
+        });
+        serde_json::from_value(node).expect("a node")
+    }
+
     #[test]
     fn only_nodes_reported_by_this_operator_count_as_deleted() {
-        let node = |by: Option<&str>| -> NodeView {
-            let notice = json!({ "closed": "open", "by": by });
-            let capacity = json!({ "gpus": [], "cpu_milli": 0, "memory_bytes": 0 });
-            let node = json!({
-                "id": "01890000-0000-7000-8000-000000000001", "name": "a", "state": "up", "drained": false, "notice": notice,
-                "generation": 1, "capacity": capacity, "last_seen_at": "2026-01-01T00:00:00Z", "gpus": [],
-            });
-            serde_json::from_value(node).expect("a node")
-        };
         let (none, gone) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));
         assert!(is_gone(&node(Some("here")), "here", &gone));
         // Node of another cluster whose operator has the same name.

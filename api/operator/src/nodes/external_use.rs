@@ -49,14 +49,16 @@ pub(super) fn external_use(
     seen_as: &[String],
 ) -> Vec<ExternalGpuUse> {
     let counts = counts(views);
-    let kind = |view| {
-        if counts(view) {
-            counting(view, seen_as)
-        } else {
-            GpuResource::Not
-        }
-    };
-    let kinds: Vec<GpuResource<'_>> = views.iter().map(kind).collect();
+    let kinds: Vec<GpuResource<'_>> = views
+        .iter()
+        .map(|view| {
+            if counts(view) {
+                counting(view, seen_as)
+            } else {
+                GpuResource::Not
+            }
+        })
+        .collect();
     let mut left: Vec<(GpuResource<'_>, u64)> = Vec::new();
     let taken = views.iter().zip(&kinds).map(|(view, kind)| {
         let names: Vec<&str> = match kind {
@@ -75,14 +77,15 @@ pub(super) fn external_use(
         });
         let count = left[place].1.min(size(view));
         left[place].1 -= count;
-        let why = || foreign.in_words(&names);
         match (count, counted_resource(view)) {
             (0, _) => ExternalGpuUse::Nothing,
             (count, Some(_)) => ExternalGpuUse::Counted {
                 count: u32::try_from(count).expect("at most what the node has"),
-                why: why(),
+                why: foreign.in_words(&names),
             },
-            (_, None) => ExternalGpuUse::Unknown { why: why() },
+            (_, None) => ExternalGpuUse::Unknown {
+                why: foreign.in_words(&names),
+            },
         }
     });
     taken.collect()
@@ -92,9 +95,12 @@ pub(super) fn external_use(
 /// a lost node may belong to another node by now. If all are lost, all count, because they are
 /// expected to return.
 pub(super) fn counts(views: &[NodeView]) -> impl Fn(&NodeView) -> bool + use<> {
-    let is_up = |view: &NodeView| view.state == NodeState::Up;
     let any_up = views.iter().any(is_up);
     move |view| !any_up || is_up(view)
+}
+
+fn is_up(view: &NodeView) -> bool {
+    view.state == NodeState::Up
 }
 
 impl ExternalGpuUse {
@@ -153,8 +159,11 @@ mod tests {
 
     /// One of Muster's nodes with `count` GPUs of a model; without memory they were only counted.
     fn view(name: &str, kind: &str, model: &str, memory_bytes: u64, count: u32) -> NodeView {
-        let gpu = |index| json!({ "index": index, "kind": kind, "model": model, "memory_bytes": memory_bytes });
-        let gpus: Vec<Value> = (0..count).map(gpu).collect();
+        let gpus: Vec<Value> = (0..count)
+            .map(|index| {
+                json!({ "index": index, "kind": kind, "model": model, "memory_bytes": memory_bytes })
+            })
+            .collect();
         serde_json::from_value(json!({
             "id": "01890000-0000-7000-8000-000000000001", "name": name, "state": "up", "drained": false, "notice": null,
             "generation": 1, "last_seen_at": "2026-01-01T00:00:00Z",
@@ -169,6 +178,11 @@ mod tests {
 
     fn seen(count: u32) -> NodeView {
         view("a", "cuda", "NVIDIA H100 80GB HBM3", 80 << 30, count)
+    }
+
+    fn lost(mut view: NodeView) -> NodeView {
+        view.state = NodeState::Lost;
+        view
     }
 
     fn taken(views: &[NodeView], allocatable: &Value, pods: &[Value]) -> Vec<(u32, bool)> {
@@ -192,6 +206,23 @@ mod tests {
             .collect()
     }
 
+    /// Use by one pod of a node that does not report what it can assign.
+    fn taken_by(views: &[NodeView], limits: Value) -> Vec<(u32, bool)> {
+        taken(views, &json!({}), &[limits])
+    }
+
+    /// Use by two pods that hold these numbers of GPUs of a node that can assign `there`.
+    fn taken_by_two(views: &[NodeView], there: u32, held: [u32; 2]) -> Vec<(u32, bool)> {
+        let pods = held.map(|count| json!({ GPU: count.to_string() }));
+        taken(views, &json!({ GPU: there.to_string() }), &pods)
+    }
+
+    /// Use by one pod of a node that can assign whole GPUs and parts.
+    fn taken_of_both(views: &[NodeView], limits: &Value) -> Vec<(u32, bool)> {
+        let there = json!({ SMALL: "7", GPU: "8" });
+        taken(views, &there, std::slice::from_ref(limits))
+    }
+
     const FREE: (u32, bool) = (0, false);
     const SHUT: (u32, bool) = (0, true);
 
@@ -203,17 +234,28 @@ mod tests {
             counted_as(LARGE, 2),
             view("a--cpu", "cpu_slot", "cpu", 1 << 30, 4),
         ];
-        let of = |limits: Value| taken(&machine, &json!({}), &[limits]);
-        assert_eq!(of(json!({ SMALL: "2" })), [FREE, (2, false), FREE, FREE]);
-        assert_eq!(of(json!({ LARGE: "1" })), [FREE, FREE, (1, false), FREE]);
-        assert_eq!(of(json!({ GPU: "1" })), [SHUT, FREE, FREE, FREE]);
         assert_eq!(
-            of(json!({ "nvidia.com/mig-2g.20gb": "1", "amd.com/gpu": "1", "cpu": "4" })),
+            taken_by(&machine, json!({ SMALL: "2" })),
+            [FREE, (2, false), FREE, FREE]
+        );
+        assert_eq!(
+            taken_by(&machine, json!({ LARGE: "1" })),
+            [FREE, FREE, (1, false), FREE]
+        );
+        assert_eq!(
+            taken_by(&machine, json!({ GPU: "1" })),
+            [SHUT, FREE, FREE, FREE]
+        );
+        assert_eq!(
+            taken_by(
+                &machine,
+                json!({ "nvidia.com/mig-2g.20gb": "1", "amd.com/gpu": "1", "cpu": "4" })
+            ),
             [FREE; 4]
         );
         let all = json!({ SMALL: "9", LARGE: "1", GPU: "2" });
         assert_eq!(
-            of(all),
+            taken_by(&machine, all),
             [SHUT, (7, false), (1, false), FREE],
             "no more than there are"
         );
@@ -221,16 +263,12 @@ mod tests {
 
     #[test]
     fn external_use_takes_surplus_gpus_first() {
-        let of = |views: &[NodeView], there: u32, held: [u32; 2]| {
-            let pods = held.map(|count| json!({ GPU: count.to_string() }));
-            taken(views, &json!({ GPU: there.to_string() }), &pods)
-        };
-        assert_eq!(of(&[counted_as(GPU, 4)], 8, [1, 3]), [FREE]);
-        assert_eq!(of(&[counted_as(GPU, 4)], 8, [2, 4]), [(2, false)]);
+        assert_eq!(taken_by_two(&[counted_as(GPU, 4)], 8, [1, 3]), [FREE]);
+        assert_eq!(taken_by_two(&[counted_as(GPU, 4)], 8, [2, 4]), [(2, false)]);
         // An executor with process tasks holds its GPUs by its own pod, so other pods cannot have
         // them.
-        assert_eq!(of(&[seen(6)], 8, [1, 1]), [FREE]);
-        assert_eq!(of(&[seen(8)], 8, [1, 0]), [SHUT]);
+        assert_eq!(taken_by_two(&[seen(6)], 8, [1, 1]), [FREE]);
+        assert_eq!(taken_by_two(&[seen(8)], 8, [1, 0]), [SHUT]);
         let parts = [counted_as(SMALL, 2), counted_as(SMALL, 3)];
         let pods = [json!({ SMALL: "4" })];
         let both = taken(&parts, &json!({ SMALL: "6" }), &pods);
@@ -240,23 +278,18 @@ mod tests {
     /// After the parts of a pool are renamed, the row of an executor that never returns stays.
     #[test]
     fn external_use_is_not_charged_to_lost_nodes() {
-        let lost = |mut view: NodeView| {
-            view.state = NodeState::Lost;
-            view
-        };
-        let of = |views: &[NodeView], limits: &Value| {
-            let there = json!({ SMALL: "7", GPU: "8" });
-            taken(views, &there, std::slice::from_ref(limits))
-        };
         let three = json!({ SMALL: "3" });
         let parts = [lost(counted_as(SMALL, 7)), counted_as(SMALL, 7)];
-        assert_eq!(of(&parts, &three), [FREE, (3, false)]);
+        assert_eq!(taken_of_both(&parts, &three), [FREE, (3, false)]);
         let wholes = [counted_as(GPU, 8), lost(seen(8))];
         let one = json!({ GPU: "1" });
-        assert_eq!(of(&wholes, &one), [(1, false), FREE]);
+        assert_eq!(taken_of_both(&wholes, &one), [(1, false), FREE]);
         // An executor that returns to a machine without others finds the notice from its absence.
-        assert_eq!(of(&[lost(counted_as(SMALL, 7))], &three), [(3, false)]);
-        assert_eq!(of(&[lost(seen(8))], &one), [SHUT]);
+        assert_eq!(
+            taken_of_both(&[lost(counted_as(SMALL, 7))], &three),
+            [(3, false)]
+        );
+        assert_eq!(taken_of_both(&[lost(seen(8))], &one), [SHUT]);
     }
 
     #[test]

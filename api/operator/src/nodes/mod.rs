@@ -71,13 +71,16 @@ pub async fn run(
         Controller::new(nodes, watcher::Config::default()).with_config(work_queue::settings());
     let reconciler = Arc::new(NodeReconciler::new(context, settings, controller.store()));
     let queue = WorkQueue::of(controller.store());
-    let queued = move |node, reconciler| {
-        queue
-            .clone()
-            .run(node, false, |node| reconcile(node, reconciler))
-    };
     let following = controller
-        .run(queued, again, Arc::clone(&reconciler))
+        .run(
+            move |node, reconciler| {
+                queue
+                    .clone()
+                    .run(node, false, |node| reconcile(node, reconciler))
+            },
+            again,
+            Arc::clone(&reconciler),
+        )
         .for_each(|done| async { log_retry("Node", done) });
     let standing_in = async {
         if let Some(placeholders) = placeholders {
@@ -307,7 +310,7 @@ mod tests {
     use super::{all_in_muster, is_drained, namesake, of_namesakes};
     use muster_model::node::{Labelled, NodeState, Notice};
     use muster_model::view::NodeView;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn node_names_that_differ_only_in_dots_are_reported() {
@@ -319,27 +322,28 @@ mod tests {
         assert_eq!(namesake("gpu-2", &all), None);
     }
 
-    #[test]
-    fn nodes_with_one_name_get_equal_notices() {
-        let told = |rack: &str, why: &str| {
-            let notice = Notice {
-                why: why.to_owned(),
-                rack: Some(rack.to_owned()),
-                gpus: Some(Labelled {
-                    model: rack.to_owned(),
-                    memory_bytes: 1,
-                }),
-                taken: 1,
-                by: Some("here".to_owned()),
-                ..Notice::default()
-            };
-            of_namesakes("two of a name".to_owned(), notice)
+    fn shared_notice(rack: &str, why: &str) -> Notice {
+        let notice = Notice {
+            why: why.to_owned(),
+            rack: Some(rack.to_owned()),
+            gpus: Some(Labelled {
+                model: rack.to_owned(),
+                memory_bytes: 1,
+            }),
+            taken: 1,
+            by: Some("here".to_owned()),
+            ..Notice::default()
         };
-        assert_eq!(told("a", "taken"), told("b", ""));
-        assert_eq!(told("a", "").by.as_deref(), Some("here"));
+        of_namesakes("two of a name".to_owned(), notice)
     }
 
-    fn view(drained: bool, gpu: serde_json::Value) -> NodeView {
+    #[test]
+    fn nodes_with_one_name_get_equal_notices() {
+        assert_eq!(shared_notice("a", "taken"), shared_notice("b", ""));
+        assert_eq!(shared_notice("a", "").by.as_deref(), Some("here"));
+    }
+
+    fn view(drained: bool, gpu: Value) -> NodeView {
         serde_json::from_value(json!({
             "id": "01890000-0000-7000-8000-000000000001", "name": "a", "state": "up", "drained": drained, "notice": null,
             "generation": 1, "last_seen_at": "2026-01-01T00:00:00Z",
@@ -348,35 +352,41 @@ mod tests {
         .expect("a node")
     }
 
+    fn mig_gpu(memory_bytes: u64) -> Value {
+        json!({ "index": 0, "kind": "cuda", "model": "nvidia.com/mig-1g.10gb", "memory_bytes": memory_bytes })
+    }
+
     #[test]
     fn labels_are_reported_for_counted_gpus_only() {
-        let gpu = |memory_bytes: u64| json!({ "index": 0, "kind": "cuda", "model": "nvidia.com/mig-1g.10gb", "memory_bytes": memory_bytes });
         assert_eq!(
-            counted_resource(&view(false, gpu(0))),
+            counted_resource(&view(false, mig_gpu(0))),
             Some("nvidia.com/mig-1g.10gb")
         );
-        assert_eq!(counted_resource(&view(false, gpu(7))), None);
+        assert_eq!(counted_resource(&view(false, mig_gpu(7))), None);
+    }
+
+    fn part(drained: bool) -> NodeView {
+        let gpu = json!({ "index": 0, "kind": "cuda", "model": "x", "memory_bytes": 0 });
+        view(drained, gpu)
+    }
+
+    fn lost_part(drained: bool) -> NodeView {
+        let mut view = part(drained);
+        view.state = NodeState::Lost;
+        view
     }
 
     #[test]
     fn machine_is_cordoned_once_all_parts_are_drained() {
-        let of = |drained| {
-            view(
-                drained,
-                json!({ "index": 0, "kind": "cuda", "model": "x", "memory_bytes": 0 }),
-            )
-        };
-        assert!(is_drained(&[of(true), of(true)]));
-        assert!(!is_drained(&[of(true), of(false)]));
-        let lost = |drained| {
-            let mut view = of(drained);
-            view.state = NodeState::Lost;
-            view
-        };
-        assert!(is_drained(&[of(true), lost(false)]), "it is not there");
-        assert!(!is_drained(&[of(false), lost(true)]));
-        assert!(is_drained(&[lost(true)]), "its executor may come back");
-        assert!(!is_drained(&[lost(true), lost(false)]));
+        assert!(is_drained(&[part(true), part(true)]));
+        assert!(!is_drained(&[part(true), part(false)]));
+        assert!(
+            is_drained(&[part(true), lost_part(false)]),
+            "it is not there"
+        );
+        assert!(!is_drained(&[part(false), lost_part(true)]));
+        assert!(is_drained(&[lost_part(true)]), "its executor may come back");
+        assert!(!is_drained(&[lost_part(true), lost_part(false)]));
         let parts = ["1g", "3g"].map(str::to_owned);
         let names: Vec<String> = all_in_muster("gpu-7.example", &parts).collect();
         assert_eq!(

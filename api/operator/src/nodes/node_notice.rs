@@ -95,10 +95,12 @@ fn cordoned(node: &Node, settings: &NodeSettings) -> Option<(Closed, String)> {
 
 /// Returns the taint with this effect that executor pods do not tolerate, as text.
 fn tainted(node: &Node, settings: &NodeSettings, effect: &str) -> Option<String> {
-    let is_tolerated = |taint: &&Taint| settings.tolerated.iter().any(|one| one.covers(taint));
     let mut taints = taints(node).filter(|taint| taint.effect == effect);
     taints
-        .find(|taint| !taint.key.starts_with(OF_KUBERNETES) && !is_tolerated(taint))
+        .find(|taint| {
+            let is_tolerated = settings.tolerated.iter().any(|one| one.covers(taint));
+            !taint.key.starts_with(OF_KUBERNETES) && !is_tolerated
+        })
         .map(in_words)
 }
 
@@ -116,13 +118,19 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
 /// A MIG profile with a resource of its own has labels of its own, such as
 /// `nvidia.com/mig-1g.10gb.product`.
 fn labelled(node: &Node, resource: &str) -> Option<Labelled> {
-    let label = |what: &str| node.labels().get(&format!("{resource}.{what}"));
-    let model: String = label("product")?.chars().take(Notice::MODEL_MAX).collect();
-    let mib = label("memory").and_then(|text| text.parse::<u64>().ok());
+    let model: String = label(node, resource, "product")?
+        .chars()
+        .take(Notice::MODEL_MAX)
+        .collect();
+    let mib = label(node, resource, "memory").and_then(|text| text.parse::<u64>().ok());
     (!model.is_empty()).then(|| Labelled {
         model,
         memory_bytes: mib.unwrap_or(0).saturating_mul(1 << 20),
     })
+}
+
+fn label<'a>(node: &'a Node, resource: &str, what: &str) -> Option<&'a String> {
+    node.labels().get(&format!("{resource}.{what}"))
 }
 
 fn taints(node: &Node) -> impl Iterator<Item = &Taint> {

@@ -134,26 +134,42 @@ mod tests {
         assert_eq!(held, expected.map(|(name, count)| (name.to_owned(), count)));
     }
 
+    fn with_gpus(count: &str) -> Value {
+        container(&json!({ "nvidia.com/gpu": count }))
+    }
+
+    fn sidecar(count: &str) -> Value {
+        let mut sidecar = with_gpus(count);
+        sidecar["restartPolicy"] = "Always".into();
+        sidecar
+    }
+
+    fn gpus_held(init_containers: &[Value], containers: &[Value]) -> u64 {
+        let held = in_all(&json!({ "initContainers": init_containers, "containers": containers }));
+        held.first().map_or(0, |(_, count)| *count)
+    }
+
     /// The rules are those of Kubernetes' scheduler.
     #[test]
     fn init_containers_release_resources_and_sidecars_keep_them() {
-        let of = |count: &str| json!({ "nvidia.com/gpu": count });
-        let init = |count: &str| container(&of(count));
-        let sidecar = |count: &str| {
-            let mut sidecar = container(&of(count));
-            sidecar["restartPolicy"] = "Always".into();
-            sidecar
-        };
-        let held = |before: &[Value], then: &[Value]| {
-            let held = in_all(&json!({ "initContainers": before, "containers": then }));
-            held.first().map_or(0, |(_, count)| *count)
-        };
-        assert_eq!(held(&[], &[init("1"), init("2")]), 3);
-        assert_eq!(held(&[init("2"), init("1")], &[init("1")]), 2);
-        assert_eq!(held(&[init("1"), init("1")], &[init("3")]), 3);
-        assert_eq!(held(&[sidecar("1")], &[init("2")]), 3);
-        assert_eq!(held(&[sidecar("2"), init("3")], &[init("1")]), 5);
-        assert_eq!(held(&[init("3"), sidecar("2")], &[init("2")]), 4);
+        assert_eq!(gpus_held(&[], &[with_gpus("1"), with_gpus("2")]), 3);
+        assert_eq!(
+            gpus_held(&[with_gpus("2"), with_gpus("1")], &[with_gpus("1")]),
+            2
+        );
+        assert_eq!(
+            gpus_held(&[with_gpus("1"), with_gpus("1")], &[with_gpus("3")]),
+            3
+        );
+        assert_eq!(gpus_held(&[sidecar("1")], &[with_gpus("2")]), 3);
+        assert_eq!(
+            gpus_held(&[sidecar("2"), with_gpus("3")], &[with_gpus("1")]),
+            5
+        );
+        assert_eq!(
+            gpus_held(&[with_gpus("3"), sidecar("2")], &[with_gpus("2")]),
+            4
+        );
     }
 
     #[test]
@@ -186,12 +202,11 @@ mod tests {
         let own: Release = "web/muster".parse().expect("a release");
         let spec = json!({ "containers": [] });
         for label in OWN_PODS {
-            let of = |instance: &str| {
+            for (instance, is_foreign) in [("muster", false), ("another", true)] {
                 let labels = json!({ label: "g", "app.kubernetes.io/instance": instance });
-                is_external(&pod(&labels, "Running", &spec), Some(&own))
-            };
-            assert!(!of("muster"), "{label}");
-            assert!(of("another"), "{label}");
+                let pod = pod(&labels, "Running", &spec);
+                assert_eq!(is_external(&pod, Some(&own)), is_foreign, "{label}");
+            }
             let ours = pod(&json!({ label: "g" }), "Running", &spec);
             assert!(!is_external(&ours, None), "{label}");
         }

@@ -17,13 +17,18 @@ pub struct ToleratedTaint {
 impl ToleratedTaint {
     #[must_use]
     pub fn covers(&self, taint: &Taint) -> bool {
-        let is = |wanted: &Option<String>, there: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == there)
-        };
-        is(&self.key, &taint.key)
-            && is(&self.value, taint.value.as_deref().unwrap_or_default())
-            && is(&self.effect, &taint.effect)
+        is_wanted(self.key.as_deref(), &taint.key)
+            && is_wanted(
+                self.value.as_deref(),
+                taint.value.as_deref().unwrap_or_default(),
+            )
+            && is_wanted(self.effect.as_deref(), &taint.effect)
     }
+}
+
+/// Whether a field has the wanted value; every value is right where none is wanted.
+fn is_wanted(wanted: Option<&str>, there: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted == there)
 }
 
 impl FromStr for ToleratedTaint {

@@ -38,8 +38,8 @@ impl State {
                 Some((201, body.clone()))
             }
             ("DELETE", path) if path.starts_with("/api/v1/namespaces/muster/pods/") => {
-                let is_it = |pod: &Value| pod["metadata"]["name"] == last;
-                self.placeholders.retain(|pod| !is_it(pod));
+                self.placeholders
+                    .retain(|pod| pod["metadata"]["name"] != last);
                 Some((
                     200,
                     json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }),
@@ -138,14 +138,9 @@ pub(super) async fn watch(
 ) -> std::io::Result<()> {
     to.write_all(b"HTTP/1.1 200 Said\r\ncontent-type: application/json\r\n\r\n")
         .await?;
-    let object = || {
-        let state = state.lock().expect("no test panics with it");
-        let is_watched = path.contains("/trainingjobs");
-        state.object.clone().filter(|_| is_watched)
-    };
-    let (mut told, mut version) = (object(), 1);
+    let (mut told, mut version) = (watched_object(path, state), 1);
     loop {
-        let now = object();
+        let now = watched_object(path, state);
         if now != told {
             told.clone_from(&now);
             version += 1;
@@ -157,4 +152,11 @@ pub(super) async fn watch(
         }
         tokio::time::sleep(STEP).await;
     }
+}
+
+/// Object of the test, if the watch is for its kind.
+fn watched_object(path: &str, state: &Mutex<State>) -> Option<Value> {
+    let state = state.lock().expect("no test panics with it");
+    let is_watched = path.contains("/trainingjobs");
+    state.object.clone().filter(|_| is_watched)
 }

@@ -357,12 +357,7 @@ impl State {
         };
         match (method, segments) {
             ("GET", [_]) => {
-                let of = |name: &'static str| {
-                    let parts = query.split('&').filter_map(|part| part.split_once('='));
-                    let parts = parts.filter(move |(key, _)| *key == name);
-                    parts.map(|(_, value)| value).collect::<Vec<_>>()
-                };
-                let (ids, phases) = (of("id"), of("phase"));
+                let (ids, phases) = (values(query, "id"), values(query, "phase"));
                 if self.lists_nothing && ids.is_empty() {
                     return problem(503, "");
                 }
@@ -378,12 +373,10 @@ impl State {
                 let labels: Vec<_> = labels.filter_map(|label| label.split_once('=')).collect();
                 let mut items = all.clone();
                 items.retain(|item| {
-                    let has = |(name, value): &(&str, &str)| item["labels"][name] == *value;
-                    let is_one = |asked: &[&str], field: &str| {
-                        asked.is_empty() || asked.iter().any(|one| item[field] == *one)
-                    };
-                    let is_one = is_one(&ids, "id") && is_one(&phases, "phase");
-                    item["tenant"] == tenant && is_one && labels.iter().all(has)
+                    let is_one = is_one_of(&ids, &item["id"]) && is_one_of(&phases, &item["phase"]);
+                    let mut labels = labels.iter();
+                    let has_labels = labels.all(|(name, value)| item["labels"][name] == *value);
+                    item["tenant"] == tenant && is_one && has_labels
                 });
                 (200, json!({ "items": items, "next": null }))
             }
@@ -434,6 +427,19 @@ impl State {
             _ => problem(405, ""),
         }
     }
+}
+
+/// Values of a parameter of a query, such as `b` and `c` of `a=b&a=c`.
+fn values<'a>(query: &'a str, name: &str) -> Vec<&'a str> {
+    let parts = query.split('&').filter_map(|part| part.split_once('='));
+    let parts = parts.filter(|(key, _)| *key == name);
+    parts.map(|(_, value)| value).collect()
+}
+
+/// Whether the value is among the requested ones; without any, every value is.
+fn is_one_of(requested: &[&str], value: &Value) -> bool {
+    let value = value.as_str();
+    requested.is_empty() || value.is_some_and(|value| requested.contains(&value))
 }
 
 fn problem(status: u16, field: &str) -> (u16, Value) {

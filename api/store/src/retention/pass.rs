@@ -131,13 +131,12 @@ async fn of_the_cluster(
     let join_tokens = batch!(pool, |tx| super::forget_join_tokens(&mut tx, now));
     parts.done(join_tokens.await);
     let nodes_before = now - keep.gone_nodes;
-    let nodes = || batch!(pool, |tx| super::expire_nodes(&mut tx, nodes_before, now));
-    gone.nodes = parts.done(repeat(nodes).await);
+    gone.nodes = parts
+        .done(repeat(|| batch!(pool, |tx| super::expire_nodes(&mut tx, nodes_before, now))).await);
     let events_before = now - keep.events;
-    let events = || batch!(pool, |tx| super::forget_events(&mut tx, events_before));
-    gone.events = parts.done(repeat(events).await);
-    let revisions = || batch!(pool, |tx| super::forget_revisions(&mut tx, events_before));
-    parts.done(repeat(revisions).await);
+    gone.events = parts
+        .done(repeat(|| batch!(pool, |tx| super::forget_events(&mut tx, events_before))).await);
+    parts.done(repeat(|| batch!(pool, |tx| super::forget_revisions(&mut tx, events_before))).await);
     let rows = batch!(pool, |tx| super::forget_nodes(&mut tx, nodes_before));
     parts.done(rows.await);
 }
@@ -151,17 +150,16 @@ async fn of_jobs(
 ) {
     if let Some(ended_jobs) = keep.ended_jobs {
         let before = now - ended_jobs;
-        let jobs = || batch!(pool, |tx| super::expire_jobs(&mut tx, before, now));
-        gone.expired = parts.done(repeat(jobs).await);
-        let studies = || batch!(pool, |tx| super::expire_studies(&mut tx, before, now));
-        gone.expired += parts.done(repeat(studies).await);
+        gone.expired = parts
+            .done(repeat(|| batch!(pool, |tx| super::expire_jobs(&mut tx, before, now))).await);
+        gone.expired += parts
+            .done(repeat(|| batch!(pool, |tx| super::expire_studies(&mut tx, before, now))).await);
     }
     let before = now - keep.deleted_jobs;
-    let trials = || batch!(pool, |tx| super::empty_studies(&mut tx, before));
-    parts.done(repeat(trials).await);
+    parts.done(repeat(|| batch!(pool, |tx| super::empty_studies(&mut tx, before))).await);
     gone.jobs = parts.done(purge(pool, before).await);
-    let studies = || batch!(pool, |tx| super::remove_studies(&mut tx, before));
-    gone.studies = parts.done(repeat(studies).await);
+    gone.studies =
+        parts.done(repeat(|| batch!(pool, |tx| super::remove_studies(&mut tx, before))).await);
 }
 
 /// Purges all jobs that were deleted before `before`, and returns their number.

@@ -245,8 +245,10 @@ async fn write(
     orders: &[StudyOrder],
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
-    let text = |order| serde_json::to_string(order).expect("an order is JSON");
-    let bodies: Vec<String> = orders.iter().map(text).collect();
+    let bodies: Vec<String> = orders
+        .iter()
+        .map(|order| serde_json::to_string(order).expect("an order is JSON"))
+        .collect();
     let done = sqlx::query!(
         "with written as (
              insert into study_order (study_id, tenant_id, at, body)
@@ -446,7 +448,6 @@ async fn with_best(
 ) -> Result<Vec<StudyRow>, StoreError> {
     let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
     let mut best = trial::best(conn, &ids, BEST_SHOWN).await?;
-    let count = |n: i64| u32::try_from(n).expect("at most a million trials");
     let rows = rows.into_iter().map(|row| StudyRow {
         id: row.id.into(),
         phase: phase(&row.phase, row.cancelled),
@@ -469,4 +470,8 @@ async fn with_best(
         document: row.document.0,
     });
     Ok(rows.collect())
+}
+
+fn count(number: i64) -> u32 {
+    u32::try_from(number).expect("at most a million trials")
 }

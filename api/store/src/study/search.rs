@@ -163,8 +163,11 @@ pub async fn state(
     )
     .fetch_all(conn)
     .await?;
-    let text = |json: Json<Box<RawValue>>| json.0.get().to_owned();
     Ok((state.map(text), events.into_iter().map(text).collect()))
+}
+
+fn text(json: Json<Box<RawValue>>) -> String {
+    json.0.get().to_owned()
 }
 
 /// Deletes orders of a study that no longer exists.

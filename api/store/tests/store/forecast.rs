@@ -22,23 +22,22 @@ fn made(made_s: u64, finish: Option<(u64, u64, u64)>) -> Forecast {
     }
 }
 
+/// Returns the times until the bounds of the interval, in seconds.
+fn left_s(interval: Interval, made_at: time::OffsetDateTime) -> [f64; 3] {
+    [interval.p10, interval.p50, interval.p90].map(|at| (at - made_at).as_seconds_f64())
+}
+
 fn new(job: JobId, forecast: Forecast) -> NewForecast {
-    let left_s = |interval: Interval| {
-        let left_s = |at: time::OffsetDateTime| (at - forecast.made_at).as_seconds_f64();
-        [
-            left_s(interval.p10),
-            left_s(interval.p50),
-            left_s(interval.p90),
-        ]
-    };
     NewForecast {
         job,
         forecast,
         raw: SimulatedForecast {
             basis: "measured".to_owned(),
             waits: true,
-            start_s: forecast.start.map(left_s),
-            finish_s: forecast.finish.map(left_s),
+            start_s: forecast.start.map(|start| left_s(start, forecast.made_at)),
+            finish_s: forecast
+                .finish
+                .map(|finish| left_s(finish, forecast.made_at)),
         },
     }
 }
@@ -115,20 +114,23 @@ async fn newest_forecast_is_shown_and_all_are_compared_with_the_end() -> anyhow:
     Ok(())
 }
 
+fn with_start(made_s: u64, (p10, p50, p90): (u64, u64, u64)) -> Forecast {
+    Forecast {
+        start: Some(Interval::of((at(p10), at(p50), at(p90)), at(made_s))),
+        ..made(made_s, None)
+    }
+}
+
 #[tokio::test]
 async fn starts_are_compared_and_unsure_forecasts_not_counted() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, other) = (world.submit("mine").await?, world.submit("later").await?);
-    let start = |made_s: u64, (p10, p50, p90): (u64, u64, u64)| Forecast {
-        start: Some(Interval::of((at(p10), at(p50), at(p90)), at(made_s))),
-        ..made(made_s, None)
-    };
     let forecasts = [
-        new(job, start(1, (5, 9, 20))),
-        new(job, start(4, (4, 100, 900))),
-        new(job, start(8, (11, 12, 13))),
-        new(job, start(10, (11, 12, 13))),
-        new(other, start(9, (11, 12, 13))),
+        new(job, with_start(1, (5, 9, 20))),
+        new(job, with_start(4, (4, 100, 900))),
+        new(job, with_start(8, (11, 12, 13))),
+        new(job, with_start(10, (11, 12, 13))),
+        new(other, with_start(9, (11, 12, 13))),
     ];
     let mut tx = pool::begin(&world.scheduler).await?;
     insert(&mut tx, &forecasts).await?;

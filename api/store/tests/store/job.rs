@@ -11,6 +11,7 @@ use muster_store::event::EventFilter;
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter};
 use muster_store::task::{self, Revisions};
 use muster_store::{event, job, log, plan, pool};
+use std::collections::BTreeMap;
 
 async fn names(
     world: &World,
@@ -46,56 +47,72 @@ async fn pages_of_jobs_list_each_job_once_despite_new_jobs() -> anyhow::Result<(
     Ok(())
 }
 
+fn label(key: &str, value: &str) -> BTreeMap<String, String> {
+    [(key.to_owned(), value.to_owned())].into()
+}
+
+async fn found(world: &World, filter: JobFilter) -> anyhow::Result<Vec<JobId>> {
+    let found = names(world, &filter, None, 10).await?;
+    Ok(found.into_iter().map(|(_, id)| id).collect())
+}
+
 #[tokio::test]
 async fn filters_are_combined_with_and() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (one, two) = (world.submit("one").await?, world.submit("two").await?);
     world.start(one, 0, &[0], 1).await?;
-    let found = async |filter: JobFilter| -> anyhow::Result<Vec<JobId>> {
-        Ok(names(&world, &filter, None, 10)
-            .await?
-            .into_iter()
-            .map(|(_, id)| id)
-            .collect())
-    };
-    let label = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
     assert_eq!(
-        found(JobFilter {
-            phases: vec![JobPhase::Starting],
-            ..JobFilter::default()
-        })
+        found(
+            &world,
+            JobFilter {
+                phases: vec![JobPhase::Starting],
+                ..JobFilter::default()
+            }
+        )
         .await?,
         [one]
     );
     assert_eq!(
-        found(JobFilter {
-            labels: label("team", "two-team"),
-            ..JobFilter::default()
-        })
+        found(
+            &world,
+            JobFilter {
+                labels: label("team", "two-team"),
+                ..JobFilter::default()
+            }
+        )
         .await?,
         [two]
     );
     assert_eq!(
-        found(JobFilter {
-            labels: label("stage", "test"),
-            ..JobFilter::default()
-        })
+        found(
+            &world,
+            JobFilter {
+                labels: label("stage", "test"),
+                ..JobFilter::default()
+            }
+        )
         .await?,
         [two, one]
     );
     assert_eq!(
-        found(JobFilter {
-            name: Some("one".to_owned()),
-            ..JobFilter::default()
-        })
+        found(
+            &world,
+            JobFilter {
+                name: Some("one".to_owned()),
+                ..JobFilter::default()
+            }
+        )
         .await?,
         [one]
     );
     assert_eq!(
-        found(JobFilter {
-            ids: vec![one],
-            ..JobFilter::default()
-        })
+        found(
+            &world,
+            JobFilter {
+                ids: vec![one],
+                ..JobFilter::default()
+            }
+        )
         .await?,
         [one]
     );
@@ -104,7 +121,7 @@ async fn filters_are_combined_with_and() -> anyhow::Result<()> {
         name: Some("one".to_owned()),
         ..JobFilter::default()
     };
-    assert_eq!(found(neither).await?, []);
+    assert_eq!(found(&world, neither).await?, []);
     Ok(())
 }
 
@@ -114,9 +131,15 @@ async fn conditional_intent_leaves_other_jobs_unchanged() -> anyhow::Result<()> 
     let job_id = world.submit("paused").await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     job::set_intent(&mut tx, job_id, Intent::Pause, None, at(1)).await?;
-    let is_suspended = |_, intent| intent == Intent::Suspend;
-    let go_on =
-        job::set_intent_where(&mut tx, job_id, Intent::Run, is_suspended, None, at(2)).await?;
+    let go_on = job::set_intent_where(
+        &mut tx,
+        job_id,
+        Intent::Run,
+        |_, intent| intent == Intent::Suspend,
+        None,
+        at(2),
+    )
+    .await?;
     let phase = JobPhase::Queued;
     assert_eq!(go_on, IntentOutcome::Unfit { phase });
     let row = job::get(&mut tx, job_id).await?.expect("it is there");

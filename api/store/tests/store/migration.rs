@@ -10,8 +10,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn concurrent_migrations_succeed() -> anyhow::Result<()> {
     let db = TestDb::unmigrated().await;
-    let run = || migrate::run(&db.owner_url);
-    let (a, b, c) = tokio::join!(run(), run(), run());
+    let (a, b, c) = tokio::join!(
+        migrate::run(&db.owner_url),
+        migrate::run(&db.owner_url),
+        migrate::run(&db.owner_url)
+    );
     for migrated in [a, b, c] {
         migrated?;
     }

@@ -11,6 +11,34 @@ use muster_store::plan::CommitRefusal;
 use muster_store::{assignment, event, fault, node, pool, tenant_scope};
 use std::time::Duration;
 
+async fn touch(
+    world: &World,
+    nodes: &[NodeId],
+    seconds: u64,
+) -> anyhow::Result<node::HeartbeatBatchResult> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let nodes = nodes.iter().copied().collect();
+    let touched = node::touch(&mut tx, &nodes, at(seconds)).await?;
+    tx.commit().await?;
+    Ok(touched)
+}
+
+async fn heard(world: &World) -> anyhow::Result<Vec<node::NodeHeartbeat>> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    Ok(node::heard(&mut tx).await?)
+}
+
+async fn lost(
+    world: &World,
+    silent: &[node::NodeHeartbeat],
+    seconds: u64,
+) -> anyhow::Result<Vec<Node>> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let lost = node::lost(&mut tx, silent, at(seconds)).await?;
+    tx.commit().await?;
+    Ok(lost)
+}
+
 #[tokio::test]
 async fn heartbeat_skips_nodes_with_locked_rows() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -20,21 +48,15 @@ async fn heartbeat_skips_nodes_with_locked_rows() -> anyhow::Result<()> {
         .id;
     let gone: NodeId = id();
     tx.commit().await?;
-    let touch = async |seconds| -> anyhow::Result<node::HeartbeatBatchResult> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        let all = [world.node, other, gone].into();
-        let touched = node::touch(&mut tx, &all, at(seconds)).await?;
-        tx.commit().await?;
-        Ok(touched)
-    };
+    let all = [world.node, other, gone];
     let held = world.db.hold_rows("node", "name = 'node-b'").await;
-    let touched = touch(10).await?;
+    let touched = touch(&world, &all, 10).await?;
     assert_eq!(
         (touched.up, touched.locked),
         ([world.node].into(), [other].into())
     );
     held.give_back().await;
-    let touched = touch(11).await?;
+    let touched = touch(&world, &all, 11).await?;
     assert_eq!(
         (touched.up, touched.locked),
         ([world.node, other].into(), [].into())
@@ -48,37 +70,21 @@ async fn silent_node_is_lost_and_returns_without_its_tasks() -> anyhow::Result<(
     let job = world.submit("lost").await?;
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;
     world.observe(1, &[(chief, Observed::Running)], 2).await?;
-    let heard = async || -> anyhow::Result<Vec<node::NodeHeartbeat>> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        Ok(node::heard(&mut tx).await?)
-    };
-    let lost = async |silent: &[node::NodeHeartbeat],
-                      seconds|
-           -> anyhow::Result<Vec<muster_model::node::Node>> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        let lost = node::lost(&mut tx, silent, at(seconds)).await?;
-        tx.commit().await?;
-        Ok(lost)
-    };
-    let touch = async |seconds| -> anyhow::Result<bool> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        let touched = node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;
-        tx.commit().await?;
-        Ok(touched.up.contains(&world.node))
-    };
-    let before = heard().await?;
-    assert!(touch(10).await?);
-    assert_eq!(lost(&before, 30).await?, [], "it was heard since");
-    let silent = heard().await?;
-    let nodes = lost(&silent, 31).await?;
+    let before = heard(&world).await?;
+    let touched = touch(&world, &[world.node], 10).await?;
+    assert_eq!(touched.up, [world.node].into());
+    assert_eq!(lost(&world, &before, 30).await?, [], "it was heard since");
+    let silent = heard(&world).await?;
+    let nodes = lost(&world, &silent, 31).await?;
     assert_eq!(
         (nodes.len(), nodes[0].id, nodes[0].state),
         (1, world.node, NodeState::Lost)
     );
-    assert_eq!(heard().await?, []);
-    assert_eq!(lost(&silent, 32).await?, [], "it is lost once");
+    assert_eq!(heard(&world).await?, []);
+    assert_eq!(lost(&world, &silent, 32).await?, [], "it is lost once");
+    let touched = touch(&world, &[world.node], 33).await?;
     assert!(
-        !touch(33).await?,
+        touched.up.is_empty(),
         "a heartbeat alone does not bring it back"
     );
     let tasks = world.loaded(job, 34).await?.tasks;
@@ -221,23 +227,30 @@ async fn drain_needs_an_administrator_and_is_recorded_once() -> anyhow::Result<(
     Ok(())
 }
 
+async fn set_unfit(
+    world: &World,
+    why: Option<&str>,
+    seconds: u64,
+) -> anyhow::Result<Option<Excluded>> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    fault::set_unfit(&mut tx, world.node, why, at(seconds)).await?;
+    let row = node::get(&mut tx, "node-a").await?;
+    tx.commit().await?;
+    Ok(row.expect("it is there").node.excluded)
+}
+
 #[tokio::test]
 async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let say = async |why: Option<&str>, seconds| -> anyhow::Result<Option<Excluded>> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        fault::set_unfit(&mut tx, world.node, why, at(seconds)).await?;
-        let row = node::get(&mut tx, "node-a").await?;
-        tx.commit().await?;
-        Ok(row.expect("it is there").node.excluded)
-    };
-    let told = say(Some("its disk\0 is full"), 1).await?.expect("closed");
+    let told = set_unfit(&world, Some("its disk\0 is full"), 1)
+        .await?
+        .expect("closed");
     assert_eq!(
         (told.why.as_str(), told.by_itself),
         ("its disk is full", true)
     );
     assert_eq!(
-        say(Some("its disk is full"), 2).await?,
+        set_unfit(&world, Some("its disk is full"), 2).await?,
         Some(told),
         "told once"
     );
@@ -258,18 +271,32 @@ async fn unfit_node_reopens_only_by_its_own_report() -> anyhow::Result<()> {
         action: start(world.tasks(&[0])),
     };
     assert_eq!(world.commit(&[step], 5).await?.conflicts.len(), 1);
-    assert_eq!(say(None, 6).await?, None);
+    assert_eq!(set_unfit(&world, None, 6).await?, None);
     let mut tx = pool::begin(&world.scheduler).await?;
     assert!(fault::exclude(&mut tx, world.node, "3 jobs failed there", at(7)).await?);
     tx.commit().await?;
     for (why, seconds) in [(Some("its disk is full"), 8), (None, 9)] {
-        let stays = say(why, seconds).await?.expect("it is excluded for faults");
+        let stays = set_unfit(&world, why, seconds)
+            .await?
+            .expect("it is excluded for faults");
         assert_eq!(
             (stays.why.as_str(), stays.by_itself),
             ("3 jobs failed there", false)
         );
     }
     Ok(())
+}
+
+async fn set_notice(world: &World, notice: &Notice) -> anyhow::Result<Node> {
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    tenant_scope::admin(&mut tx).await?;
+    let row = node::set_notice(&mut tx, "node-a", notice, at(1)).await?;
+    assert_eq!(
+        node::set_notice(&mut tx, "no-such", notice, at(1)).await?,
+        None
+    );
+    tx.commit().await?;
+    Ok(row.expect("it is there").node)
 }
 
 #[tokio::test]
@@ -283,29 +310,24 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
         taken: 0,
         by: Some("kubernetes".to_owned()),
     };
-    let say = async |notice: &Notice| -> anyhow::Result<Node> {
-        let mut tx = pool::begin_for(&world.api, world.red).await?;
-        tenant_scope::admin(&mut tx).await?;
-        let row = node::set_notice(&mut tx, "node-a", notice, at(1)).await?;
-        assert_eq!(
-            node::set_notice(&mut tx, "no-such", notice, at(1)).await?,
-            None
-        );
-        tx.commit().await?;
-        Ok(row.expect("it is there").node)
-    };
-    say(&Notice {
-        by: cordoned.by.clone(),
-        ..Notice::default()
-    })
+    set_notice(
+        &world,
+        &Notice {
+            by: cordoned.by.clone(),
+            ..Notice::default()
+        },
+    )
     .await?;
     for why in ["tainted", "cordoned in Kubernetes"] {
-        let _ = say(&Notice {
-            why: why.to_owned(),
-            ..cordoned.clone()
-        })
+        let _ = set_notice(
+            &world,
+            &Notice {
+                why: why.to_owned(),
+                ..cordoned.clone()
+            },
+        )
         .await?;
-        let node = say(&cordoned).await?;
+        let node = set_notice(&world, &cordoned).await?;
         assert!(node.is_cordoned() && !node.is_to_be_empty());
         assert_eq!(node.rack(), Some("r7"));
     }
@@ -339,14 +361,14 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
         Some(cordoned),
         "neither ends the other"
     );
-    let open = say(&Notice::default()).await?;
+    let open = set_notice(&world, &Notice::default()).await?;
     assert!(!open.is_cordoned() && open.rack().is_none());
     for (taken, closed_gpus) in [(3, 3), (9, 4), (0, 0)] {
         let said = Notice {
             taken,
             ..Notice::default()
         };
-        assert_eq!(say(&said).await?.taken(), taken);
+        assert_eq!(set_notice(&world, &said).await?.taken(), taken);
         let mut tx = pool::begin_for(&world.api, world.red).await?;
         let demand = muster_store::cluster_load::cluster_load(&mut tx).await?;
         assert_eq!((demand.gpus, demand.closed_gpus), (4, closed_gpus));
@@ -364,16 +386,17 @@ async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::R
     Ok(())
 }
 
+async fn hello(world: &World) -> anyhow::Result<NodeId> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let node = node::hello(&mut tx, id(), "node-b", &slots(2), at(1)).await?;
+    tx.commit().await?;
+    Ok(node.id)
+}
+
 #[tokio::test]
 async fn concurrent_sessions_of_a_new_name_create_one_node() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let hello = async || -> anyhow::Result<muster_model::id::NodeId> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        let node = node::hello(&mut tx, id(), "node-b", &slots(2), at(1)).await?;
-        tx.commit().await?;
-        Ok(node.id)
-    };
-    let (a, b, c) = tokio::join!(hello(), hello(), hello());
+    let (a, b, c) = tokio::join!(hello(&world), hello(&world), hello(&world));
     let (a, b, c) = (a?, b?, c?);
     assert!(a == b && b == c);
     Ok(())

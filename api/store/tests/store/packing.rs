@@ -6,7 +6,7 @@ use muster_model::id::{JobId, TaskId};
 use muster_model::packing::{Hurt, UsageReport};
 use muster_model::plan::{Action, JobDecision, PlannedTask};
 use muster_model::task::{Outcome, TaskState};
-use muster_store::plan::CommitRefusal;
+use muster_store::plan::{CommitRefusal, LoadedJob};
 use muster_store::task::{self, Revisions};
 use muster_store::{node, packing, pool};
 
@@ -214,6 +214,10 @@ async fn speed_and_use_are_measured_apart_for_each_pair() -> anyhow::Result<()> 
     Ok(())
 }
 
+fn hurt(loaded: LoadedJob) -> Option<Hurt> {
+    loaded.measured.and_then(|measured| measured.hurt)
+}
+
 #[tokio::test]
 async fn failure_beside_another_job_is_kept_and_not_charged() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -225,7 +229,6 @@ async fn failure_beside_another_job_is_kept_and_not_charged() -> anyhow::Result<
         outcome: Outcome::signalled(9),
     };
     world.observe(1, &[(guest.1, killed.clone())], 70).await?;
-    let hurt = |loaded: muster_store::plan::LoadedJob| loaded.measured.and_then(|it| it.hurt);
     let expected = Hurt {
         revision: 1,
         beside: host.0,

@@ -3,14 +3,23 @@
 use crate::world::{World, at, gone, id, ids_of, plan_of, slots, start, stop};
 use muster_model::assignment::Observed;
 use muster_model::event::Event;
+use muster_model::id::{JobId, NodeId};
 use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
-use muster_model::plan::{Action, JobDecision};
+use muster_model::plan::{Action, JobDecision, PlannedTask};
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Wait, Waiting};
 use muster_store::event::EventFilter;
 use muster_store::plan::CommitRefusal;
-use muster_store::{assignment, event, node, plan, pool};
+use muster_store::{event, node, plan, pool};
 use std::time::Duration;
+
+fn first_start(job: JobId, tasks: Vec<PlannedTask>) -> JobDecision {
+    JobDecision {
+        job,
+        expected_revision: 0,
+        action: start(tasks),
+    }
+}
 
 /// Nodes are marked as lost while a round starts jobs on them, the first job on a later node than
 /// the second.
@@ -25,12 +34,10 @@ async fn commit_and_node_loss_lock_nodes_in_one_order() -> anyhow::Result<()> {
     for task in &mut on_later {
         task.node = later.id;
     }
-    let starts = |job_id, tasks| JobDecision {
-        job: job_id,
-        expected_revision: 0,
-        action: start(tasks),
-    };
-    let steps = [starts(first, on_later), starts(second, world.tasks(&[0]))];
+    let steps = [
+        first_start(first, on_later),
+        first_start(second, world.tasks(&[0])),
+    ];
     // Takes locks in the order of `node::lost`, slowly.
     let mut losing = pool::begin(&world.scheduler).await?;
     locked(&mut losing, "node-a").await?;
@@ -187,14 +194,8 @@ async fn each_change_in_the_life_of_a_job_is_an_event() -> anyhow::Result<()> {
 async fn second_commit_for_a_revision_is_a_conflict() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("twice").await?;
-    let steps = |gpu| {
-        [JobDecision {
-            job,
-            expected_revision: 0,
-            action: start(world.tasks(&[gpu])),
-        }]
-    };
-    let (one, other) = (steps(0), steps(1));
+    let one = [first_start(job, world.tasks(&[0]))];
+    let other = [first_start(job, world.tasks(&[1]))];
     let (first, second) = tokio::join!(world.commit(&one, 1), world.commit(&other, 1));
     let (first, second) = (first?, second?);
     assert_eq!(first.applied.len() + second.applied.len(), 1);
@@ -268,19 +269,21 @@ async fn slot_is_free_only_after_its_task_is_reported_gone() -> anyhow::Result<(
             2,
         )
         .await?;
-    let take = || JobDecision {
-        job: second,
-        expected_revision: 0,
-        action: start(world.tasks(&[0])),
-    };
     assert_eq!(
-        world.commit(&[take()], 3).await?.conflicts[0].why,
+        world
+            .commit(&[first_start(second, world.tasks(&[0]))], 3)
+            .await?
+            .conflicts[0]
+            .why,
         CommitRefusal::GpuHeld
     );
     world
         .observe(1, &[(chief, gone(0)), (shard, gone(0))], 4)
         .await?;
-    assert_eq!(world.commit(&[take()], 5).await?.applied, [second]);
+    let outcome = world
+        .commit(&[first_start(second, world.tasks(&[0]))], 5)
+        .await?;
+    assert_eq!(outcome.applied, [second]);
     Ok(())
 }
 
@@ -353,34 +356,35 @@ async fn charged_stop_counts_a_failure_and_delays_the_start() -> anyhow::Result<
     Ok(())
 }
 
+fn wait(job: JobId, free_gpus: u32, position: u32) -> JobDecision {
+    let why = Wait::TopologyPlacementFailed {
+        short: None,
+        needed_gpus: 4,
+        free_gpus,
+    };
+    let waiting = Waiting {
+        why,
+        smallest_change: None,
+        position,
+    };
+    JobDecision {
+        job,
+        expected_revision: 0,
+        action: Action::Wait { waiting },
+    }
+}
+
 #[tokio::test]
 async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("waits").await?;
-    let wait = |free_gpus, position| {
-        let why = Wait::TopologyPlacementFailed {
-            short: None,
-            needed_gpus: 4,
-            free_gpus,
-        };
-        let waiting = Waiting {
-            why,
-            smallest_change: None,
-            position,
-        };
-        JobDecision {
-            job,
-            expected_revision: 0,
-            action: Action::Wait { waiting },
-        }
-    };
-    assert_eq!(world.commit(&[wait(2, 1)], 1).await?.applied, [job]);
+    assert_eq!(world.commit(&[wait(job, 2, 1)], 1).await?.applied, [job]);
     assert_eq!(
-        world.commit(&[wait(2, 1)], 2).await?.applied,
+        world.commit(&[wait(job, 2, 1)], 2).await?.applied,
         [],
         "it says nothing new"
     );
-    assert_eq!(world.commit(&[wait(3, 2)], 3).await?.applied, [job]);
+    assert_eq!(world.commit(&[wait(job, 3, 2)], 3).await?.applied, [job]);
     assert_eq!(
         world
             .job(job)
@@ -404,7 +408,7 @@ async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
     world.start(job, 0, &[0], 4).await?;
     let step = JobDecision {
         expected_revision: 1,
-        ..wait(1, 1)
+        ..wait(job, 1, 1)
     };
     assert_eq!(
         world.commit(&[step], 5).await?.conflicts[0].why,
@@ -415,27 +419,30 @@ async fn wait_is_recorded_once_for_each_reason() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn first_start_on(world: &World, job: JobId, node: NodeId) -> JobDecision {
+    let mut tasks = world.tasks(&[0]);
+    tasks[0].node = node;
+    first_start(job, tasks)
+}
+
 #[tokio::test]
 async fn drained_lost_or_unknown_node_accepts_no_start() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("where").await?;
-    let start_on = |node| {
-        let mut tasks = world.tasks(&[0]);
-        tasks[0].node = node;
-        JobDecision {
-            job,
-            expected_revision: 0,
-            action: start(tasks),
-        }
-    };
     assert_eq!(
-        world.commit(&[start_on(id())], 1).await?.conflicts[0].why,
+        world
+            .commit(&[first_start_on(&world, job, id())], 1)
+            .await?
+            .conflicts[0]
+            .why,
         CommitRefusal::NoSuchNode
     );
     let mut tx = pool::begin(&world.scheduler).await?;
     node::set_drained(&mut tx, "node-a", true, at(1)).await?;
     tx.commit().await?;
-    let refused = world.commit(&[start_on(world.node)], 2).await?;
+    let refused = world
+        .commit(&[first_start_on(&world, job, world.node)], 2)
+        .await?;
     assert_eq!(
         refused.conflicts[0].why,
         CommitRefusal::NodesUnavailable {
@@ -449,14 +456,10 @@ async fn drained_lost_or_unknown_node_accepts_no_start() -> anyhow::Result<()> {
 async fn assignment_is_complete_and_its_generation_rises() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("assigned").await?;
-    let load = async || -> anyhow::Result<assignment::NodeAssignment> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        Ok(assignment::load(&mut tx, world.node, 500).await?)
-    };
-    let empty = load().await?;
+    let empty = world.assignment().await?;
     assert_eq!(empty.tasks, []);
     let (chief, shard) = world.start(job, 0, &[0, 3], 1).await?;
-    let started = load().await?;
+    let started = world.assignment().await?;
     assert!(started.generation > empty.generation);
     assert_eq!(started.tasks.len(), 3);
     let launch = &started
@@ -499,7 +502,7 @@ async fn assignment_is_complete_and_its_generation_rises() -> anyhow::Result<()>
             }],
         )
         .await?;
-    let listening = load().await?;
+    let listening = world.assignment().await?;
     assert!(listening.generation > started.generation);
     assert!(
         listening
@@ -509,12 +512,12 @@ async fn assignment_is_complete_and_its_generation_rises() -> anyhow::Result<()>
     );
 
     world.step(job, 1, stop(AfterStop::Pause), 3).await?;
-    let stopping = load().await?;
+    let stopping = world.assignment().await?;
     assert!(
         stopping.generation > listening.generation && stopping.tasks.iter().all(|task| task.stop)
     );
     world.observe(1, &[(chief, gone(0))], 4).await?;
-    let fewer = load().await?;
+    let fewer = world.assignment().await?;
     assert!(fewer.generation > stopping.generation);
     assert_eq!(fewer.tasks.len(), 2);
     assert!(

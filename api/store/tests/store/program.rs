@@ -184,6 +184,10 @@ fn took(took_s: f64) -> JobDuration {
     }
 }
 
+fn earlier(jobs: &[JobDuration]) -> Vec<(f64, Option<f64>)> {
+    jobs.iter().map(|one| (one.took_s, one.steps)).collect()
+}
+
 /// Jobs of the engine count with their steps, and also after restarts, because they continue from
 /// checkpoints.
 #[tokio::test]
@@ -198,9 +202,6 @@ async fn duration_history_of_engine_jobs_has_steps() -> anyhow::Result<()> {
     let other = submit(&world, other).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     let known = duration_history::of_jobs(&mut tx, &[second, other]).await?;
-    let earlier = |jobs: &[JobDuration]| -> Vec<(f64, Option<f64>)> {
-        jobs.iter().map(|one| (one.took_s, one.steps)).collect()
-    };
     assert_eq!(known.len(), 1, "{known:?}");
     assert_eq!(earlier(&known[&second]), [(40.0, Some(40.0))]);
     let of_spec = duration_history::of_spec(&mut tx, world.red, &spec("train")).await?;

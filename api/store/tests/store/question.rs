@@ -104,6 +104,13 @@ async fn tenant_answered_longest_ago_is_next() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn status(is_open: bool, others_wait: bool) -> QuestionStatus {
+    QuestionStatus {
+        is_open,
+        others_wait,
+    }
+}
+
 #[tokio::test]
 async fn question_is_open_until_its_client_withdraws_it() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -113,17 +120,13 @@ async fn question_is_open_until_its_client_withdraws_it() -> anyhow::Result<()> 
         let mut tx = pool::begin(&world.scheduler).await?;
         Ok(standing(&mut tx, &red, at(at_s)).await?)
     };
-    let stands = |is_open, others_wait| QuestionStatus {
-        is_open,
-        others_wait,
-    };
-    assert_eq!(standing(2).await?, stands(true, false));
+    assert_eq!(standing(2).await?, status(true, false));
     assert!(put(&world, &blue, 2).await?);
-    assert_eq!(standing(3).await?, stands(true, true));
-    assert_eq!(standing(61).await?, stands(false, true), "it has expired");
+    assert_eq!(standing(3).await?, status(true, true));
+    assert_eq!(standing(61).await?, status(false, true), "it has expired");
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     forget(&mut tx, red.id).await?;
     tx.commit().await?;
-    assert_eq!(standing(3).await?, stands(false, true));
+    assert_eq!(standing(3).await?, status(false, true));
     Ok(())
 }

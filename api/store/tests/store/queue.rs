@@ -3,7 +3,7 @@
 use crate::world::{World, at, plan_of, start};
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::job::{AfterStop, JobState, RequeueCause};
-use muster_model::plan::{Action, JobDecision, RemainderWait, RoundPlan};
+use muster_model::plan::{Action, JobDecision, RemainderWait, RoundPlan, StaleWait};
 use muster_model::wait::{Wait, Waiting};
 use muster_store::plan::{CommitOutcome, Loaded, Loader, PlanIds};
 use muster_store::pool::{self, Transaction};
@@ -21,6 +21,10 @@ fn numbered(number: u32) -> JobId {
 
 fn numbers(numbers: impl Iterator<Item = u32>) -> BTreeSet<JobId> {
     numbers.map(numbered).collect()
+}
+
+fn in_ranges(ranges: [std::ops::Range<u32>; 2]) -> BTreeSet<JobId> {
+    numbers(ranges.into_iter().flatten())
 }
 
 fn command(text: usize) -> Value {
@@ -243,14 +247,14 @@ async fn jobs_with_gpus_or_orders_are_loaded_beside_the_window() -> anyhow::Resu
 #[tokio::test]
 async fn jobs_that_never_fit_take_no_place_in_the_window() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let never = |numbers| Rows {
+    let never = Rows {
         why: Some(Wait::ExceedsCluster {
             needed_gpus: 64,
             cluster_gpus: 4,
         }),
-        ..Rows::queued(world.of_red(), numbers)
+        ..Rows::queued(world.of_red(), FIRST..FIRST + 10)
     };
-    never(FIRST..FIRST + 10).insert(&world).await?;
+    never.insert(&world).await?;
     Rows::queued(world.of_red(), FIRST + 10..FIRST + 40)
         .insert(&world)
         .await?;
@@ -263,15 +267,14 @@ async fn jobs_that_never_fit_take_no_place_in_the_window() -> anyhow::Result<()>
         considered.push(loaded.difference(&window).copied().collect::<BTreeSet<_>>());
     }
     // The cluster may grow, so these jobs are considered in rotation, a few per round.
-    let of = |range: [std::ops::Range<u32>; 2]| numbers(range.into_iter().flatten());
     let none = FIRST..FIRST;
     assert_eq!(
         considered,
         [
-            of([FIRST..FIRST + 4, none.clone()]),
-            of([FIRST + 4..FIRST + 8, none.clone()]),
-            of([FIRST + 8..FIRST + 10, FIRST..FIRST + 2]),
-            of([FIRST + 2..FIRST + 6, none]),
+            in_ranges([FIRST..FIRST + 4, none.clone()]),
+            in_ranges([FIRST + 4..FIRST + 8, none.clone()]),
+            in_ranges([FIRST + 8..FIRST + 10, FIRST..FIRST + 2]),
+            in_ranges([FIRST + 2..FIRST + 6, none]),
         ]
     );
     Ok(())
@@ -350,6 +353,11 @@ async fn commit_reads_each_job_a_few_times_on_stale_statistics() -> anyhow::Resu
     Ok(())
 }
 
+fn retries(loaded: &Loaded) -> Vec<u32> {
+    let jobs = loaded.jobs.iter();
+    jobs.map(|job| job.job.spec.retries).collect()
+}
+
 #[tokio::test]
 async fn documents_are_read_once_and_without_their_files() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -369,10 +377,6 @@ async fn documents_are_read_once_and_without_their_files() -> anyhow::Result<()>
     world
         .as_owner("update job set spec = jsonb_set(spec, '{retries}', '5')")
         .await?;
-    let retries = |loaded: &Loaded| -> Vec<u32> {
-        let jobs = loaded.jobs.iter();
-        jobs.map(|job| job.job.spec.retries).collect()
-    };
     assert_eq!(retries(&world.load(&mut loader, 101).await?), [3, 3, 3]);
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let editing = edit::begin(&mut tx, numbered(FIRST + 1)).await?;

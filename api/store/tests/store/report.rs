@@ -362,19 +362,20 @@ async fn speeds_are_means_by_size_without_the_first_sample() -> anyhow::Result<(
     Ok(())
 }
 
+fn progress_of(step: u64, noise_scale: Option<f64>, gain: Option<f64>) -> TaskReport {
+    let mut sample = sample(step, 0.5, 1.0, 10.0);
+    (sample.noise_scale, sample.gain) = (noise_scale, gain);
+    TaskReport::Progress { sample }
+}
+
 #[tokio::test]
 async fn series_keeps_noise_and_gain_and_speeds_count_updates() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, _) = running(&world).await?;
-    let told = |step: u64, noise_scale: Option<f64>, gain: Option<f64>| {
-        let mut sample = sample(step, 0.5, 1.0, 10.0);
-        (sample.noise_scale, sample.gain) = (noise_scale, gain);
-        TaskReport::Progress { sample }
-    };
     let lines = [
-        told(10, None, None),
-        told(20, Some(640.0), Some(2.5)),
-        told(30, Some(700.0), None),
+        progress_of(10, None, None),
+        progress_of(20, Some(640.0), Some(2.5)),
+        progress_of(30, Some(700.0), None),
     ];
     world.tell(chief, 1, 0, &lines).await?;
     let speed = world.loaded(job, 5).await?.speeds[0];
@@ -396,7 +397,7 @@ async fn series_keeps_noise_and_gain_and_speeds_count_updates() -> anyhow::Resul
     assert_eq!(series().await?, first);
     // A repeated step replaces its sample.
     world
-        .tell(chief, 1, 3, &[told(30, Some(800.0), Some(1.5))])
+        .tell(chief, 1, 3, &[progress_of(30, Some(800.0), Some(1.5))])
         .await?;
     assert_eq!(series().await?[2], (30, Some(800.0), Some(1.5)));
     Ok(())

@@ -7,7 +7,7 @@ use muster_model::job::{AfterStop, Charge, JobPhase, RequeueCause};
 use muster_model::plan::{Action, JobDecision, PlannedTask};
 use muster_model::task::{Outcome, Role};
 use muster_store::plan::CommitRefusal;
-use muster_store::{assignment, plan, pool};
+use muster_store::{plan, pool};
 
 /// Starts a job with two workers and a shard. Returns rank 0, rank 1 and the shard.
 async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
@@ -42,11 +42,7 @@ fn worker(world: &World, rank: u32, gpu: u32) -> PlannedTask {
 async fn resized_job_keeps_tasks_and_gpus_of_leaving_ones_are_held() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, shard]) = running(&world).await?;
-    let load = async || -> anyhow::Result<assignment::NodeAssignment> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        Ok(assignment::load(&mut tx, world.node, 500).await?)
-    };
-    let before = load().await?;
+    let before = world.assignment().await?;
     let newcomer = worker(&world, 2, 3);
     let joins = world
         .step(job, 1, resize(&[other], vec![newcomer]), 10)
@@ -63,7 +59,7 @@ async fn resized_job_keeps_tasks_and_gpus_of_leaving_ones_are_held() -> anyhow::
     assert_eq!(leaving, [other]);
     assert!(loaded.trained_s > 7.5, "it has trained all the time");
 
-    let after = load().await?;
+    let after = world.assignment().await?;
     assert!(after.generation > before.generation);
     for task in &after.tasks {
         let peers = &task.peers;
@@ -94,10 +90,6 @@ async fn resized_job_keeps_tasks_and_gpus_of_leaving_ones_are_held() -> anyhow::
 async fn leaving_shard_is_stopped_only_with_its_job() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [_, _, shard]) = running(&world).await?;
-    let load = async || -> anyhow::Result<assignment::NodeAssignment> {
-        let mut tx = pool::begin(&world.scheduler).await?;
-        Ok(assignment::load(&mut tx, world.node, 500).await?)
-    };
     let newcomer = PlannedTask {
         role: Role::PsShard { index: 1 },
         node: world.node,
@@ -106,7 +98,7 @@ async fn leaving_shard_is_stopped_only_with_its_job() -> anyhow::Result<()> {
     let joins = world
         .step(job, 1, resize(&[shard], vec![newcomer]), 10)
         .await?[0];
-    let moving = load().await?;
+    let moving = world.assignment().await?;
     assert_eq!(moving.tasks.len(), 4);
     for task in &moving.tasks {
         let shards: Vec<TaskId> = task.peers.ps_shards.iter().map(|one| one.task_id).collect();
@@ -121,7 +113,7 @@ async fn leaving_shard_is_stopped_only_with_its_job() -> anyhow::Result<()> {
     );
 
     world.step(job, 2, stop(AfterStop::Pause), 20).await?;
-    let stopping = load().await?;
+    let stopping = world.assignment().await?;
     assert!(stopping.generation > moving.generation);
     assert!(stopping.tasks.iter().all(|task| task.stop));
     Ok(())

@@ -1,7 +1,6 @@
 //! Retention: after a year of load every table is bounded, and needed rows remain.
 
 use crate::world::{World, id, spec};
-use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::spec::{JobSpec, Origin};
@@ -225,9 +224,11 @@ async fn ended_job_is_deleted_by_retention_and_then_purged() -> anyhow::Result<(
     };
     let events = event::page(&mut tx, of_job, None, 10).await?;
     let told = events.last().map(|stored| &stored.event);
-    let by_retention = |by: &Actor| by.user == "retention" && !by.as_administrator;
     assert!(
-        matches!(told, Some(Event::JobDeleted { by: Some(by), .. }) if by_retention(by)),
+        matches!(
+            told,
+            Some(Event::JobDeleted { by: Some(by), .. }) if by.user == "retention" && !by.as_administrator
+        ),
         "{told:?}"
     );
     drop(tx);

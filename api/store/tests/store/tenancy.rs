@@ -562,23 +562,29 @@ async fn submission_during_a_tenant_deletion_is_refused() -> anyhow::Result<()> 
     Ok(())
 }
 
+fn pods_update(pods: TenantPodsChange) -> tenant::TenantUpdate {
+    tenant::TenantUpdate {
+        pods: Some(pods),
+        ..tenant::TenantUpdate::default()
+    }
+}
+
+fn names<T: FromIterator<String>>(names: &[&str]) -> Option<T> {
+    Some(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
 /// Of two concurrent administrators, the second waits for the first one's row lock and changes
 /// another list.
 #[tokio::test]
 async fn concurrent_changes_of_different_pod_lists_are_kept() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let change = |pods: TenantPodsChange| tenant::TenantUpdate {
-        pods: Some(pods),
-        ..tenant::TenantUpdate::default()
-    };
-    let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let mut tx = administrator(&world).await?;
     let both = TenantPodsChange {
         service_account: Some(Some("trainers".to_owned())),
         secrets: names(&["wandb", "leaked"]),
         ..TenantPodsChange::default()
     };
-    tenant::change(&mut tx, world.red, change(both)).await?;
+    tenant::change(&mut tx, world.red, pods_update(both)).await?;
     tx.commit().await?;
 
     let mut first = administrator(&world).await?;
@@ -586,10 +592,10 @@ async fn concurrent_changes_of_different_pod_lists_are_kept() -> anyhow::Result<
         secrets: names(&["wandb"]),
         ..TenantPodsChange::default()
     };
-    tenant::change(&mut first, world.red, change(fewer)).await?;
+    tenant::change(&mut first, world.red, pods_update(fewer)).await?;
     let mut second = administrator(&world).await?;
     let red = world.red;
-    let images = change(TenantPodsChange {
+    let images = pods_update(TenantPodsChange {
         service_account: Some(None),
         images: names(&["r.io/vision/*"]),
         ..TenantPodsChange::default()

@@ -64,8 +64,7 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
-    let rivals = |step: &JobDecision| std::slice::from_ref(step).to_vec();
-    let refused = world.commit(&rivals(&rival_start), 11).await?;
+    let refused = world.commit(std::slice::from_ref(&rival_start), 11).await?;
     assert_eq!(
         refused.conflicts[0].why,
         CommitRefusal::GpuHeld,
@@ -98,17 +97,22 @@ async fn gpu_is_free_only_while_its_worker_is_suspended() -> anyhow::Result<()> 
     let demand = muster_store::cluster_load::cluster_load(&mut tx)
         .await?
         .waiting;
-    let of = |reason: &str| {
-        let of = demand.iter().find(|waiting| waiting.reason == reason);
-        of.map(|of| (of.jobs, of.gpus))
-    };
+    let takes_turns = demand
+        .iter()
+        .find(|waiting| waiting.reason == "takes_turns");
     assert!(
-        of("takes_turns").is_some_and(|(jobs, gpus)| jobs == 1 && gpus >= 1),
+        takes_turns.is_some_and(|waiting| waiting.jobs == 1 && waiting.gpus >= 1),
         "{demand:?}"
     );
     drop(tx);
 
-    assert_eq!(world.commit(&rivals(&rival_start), 14).await?.conflicts, []);
+    assert_eq!(
+        world
+            .commit(std::slice::from_ref(&rival_start), 14)
+            .await?
+            .conflicts,
+        []
+    );
     let refused = world.commit(std::slice::from_ref(&half), 15).await?;
     assert_eq!(refused.conflicts[0].why, CommitRefusal::GpuHeld);
     let still = world.loaded(job, 16).await?;

@@ -73,21 +73,28 @@ async fn silent_listener_detects_a_cut_connection() -> anyhow::Result<()> {
     Ok(())
 }
 
+async fn statement_limit(mut tx: pool::Transaction) -> anyhow::Result<String> {
+    let limit = sqlx::query_scalar("select current_setting('statement_timeout')");
+    Ok(limit.fetch_one(&mut *tx).await?)
+}
+
 #[tokio::test]
 async fn maintenance_has_a_longer_statement_limit() -> anyhow::Result<()> {
     let database = TestDb::new().await;
-    let limit = async |mut tx: pool::Transaction| -> anyhow::Result<String> {
-        let limit = sqlx::query_scalar("select current_setting('statement_timeout')");
-        Ok(limit.fetch_one(&mut *tx).await?)
-    };
     let scheduler = pool::scheduler(&database.scheduler_url, 1)?;
     let api = pool::api(&database.api_url, 1)?;
-    assert_eq!(limit(pool::begin(&scheduler).await?).await?, "20s");
     assert_eq!(
-        limit(pool::begin_maintenance(&scheduler).await?).await?,
+        statement_limit(pool::begin(&scheduler).await?).await?,
+        "20s"
+    );
+    assert_eq!(
+        statement_limit(pool::begin_maintenance(&scheduler).await?).await?,
         "10min"
     );
-    assert_eq!(limit(pool::begin(&scheduler).await?).await?, "20s");
-    assert_eq!(limit(pool::begin(&api).await?).await?, "30s");
+    assert_eq!(
+        statement_limit(pool::begin(&scheduler).await?).await?,
+        "20s"
+    );
+    assert_eq!(statement_limit(pool::begin(&api).await?).await?, "30s");
     Ok(())
 }

@@ -49,6 +49,18 @@ async fn told(world: &World, job: JobId) -> anyhow::Result<Vec<String>> {
     Ok(told.collect())
 }
 
+fn evaluated(step: u64) -> TaskReport {
+    TaskReport::Evaluated {
+        evaluation: Evaluation {
+            step,
+            epoch: 1.0,
+            split: Split::default(),
+            loss: Some(1.0),
+            accuracy: Some(0.5),
+        },
+    }
+}
+
 #[tokio::test]
 async fn events_above_the_limit_are_dropped_with_one_note() -> anyhow::Result<()> {
     let (world, job, chief) = limited(LimitsSet {
@@ -57,15 +69,6 @@ async fn events_above_the_limit_are_dropped_with_one_note() -> anyhow::Result<()
     })
     .await?;
     world.tell(chief, 1, 0, &[note("a"), note("b")]).await?;
-    let evaluated = |step| TaskReport::Evaluated {
-        evaluation: Evaluation {
-            step,
-            epoch: 1.0,
-            split: Split::default(),
-            loss: Some(1.0),
-            accuracy: Some(0.5),
-        },
-    };
     world
         .tell(chief, 1, 2, &[evaluated(1), evaluated(2), note("c")])
         .await?;
@@ -121,14 +124,8 @@ async fn series_above_the_limit_keeps_the_newest_sample() -> anyhow::Result<()> 
     Ok(())
 }
 
-#[tokio::test]
-async fn oldest_checkpoints_above_the_limit_are_deleted() -> anyhow::Result<()> {
-    let (world, job, chief) = limited(LimitsSet {
-        job_checkpoints: Some(10),
-        ..LimitsSet::default()
-    })
-    .await?;
-    let written = |step| TaskReport::CheckpointWritten {
+fn written(step: u64) -> TaskReport {
+    TaskReport::CheckpointWritten {
         checkpoint: Written {
             step,
             epoch: 0.5,
@@ -140,7 +137,16 @@ async fn oldest_checkpoints_above_the_limit_are_deleted() -> anyhow::Result<()> 
             loss: None,
             accuracy: None,
         },
-    };
+    }
+}
+
+#[tokio::test]
+async fn oldest_checkpoints_above_the_limit_are_deleted() -> anyhow::Result<()> {
+    let (world, job, chief) = limited(LimitsSet {
+        job_checkpoints: Some(10),
+        ..LimitsSet::default()
+    })
+    .await?;
     let lines: Vec<TaskReport> = (1..=200).map(written).collect();
     world.tell(chief, 1, 0, &lines).await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;

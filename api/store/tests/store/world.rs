@@ -7,6 +7,7 @@ use muster_model::plan::{Action, JobDecision, PlannedTask, RoundPlan};
 use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::Tenant;
+use muster_store::assignment::{self, NodeAssignment};
 use muster_store::job::{JobRow, NewJob};
 use muster_store::plan::{CommitOutcome, LoadedJob, PlanIds};
 use muster_store::pool::StorePool;
@@ -247,6 +248,12 @@ impl World {
         let tasks = self.tasks(gpus);
         let ids = self.step(job, revision, start(tasks), seconds).await?;
         Ok((ids[0], ids[ids.len() - 1]))
+    }
+
+    /// Returns the node's assignment, with a grace of 500 ms.
+    pub async fn assignment(&self) -> anyhow::Result<NodeAssignment> {
+        let mut tx = pool::begin(&self.scheduler).await?;
+        Ok(assignment::load(&mut tx, self.node, 500).await?)
     }
 
     pub async fn report(&self, report: &NodeReport, seconds: u64) -> anyhow::Result<ReportOutcome> {

@@ -151,18 +151,19 @@ struct MeasuredCodec {
 
 impl MeasuredCodec {
     fn new(name: &'static str, target: &'static str, codec: Box<dyn Codec>) -> Self {
-        let plane = |plane| {
-            if codec.planes().contains(&plane) {
-                pages::zeros(LEN)
-            } else {
-                Vec::new()
-            }
-        };
+        let [residual, velocity] =
+            [FeedbackPlane::Residual, FeedbackPlane::Velocity].map(|plane| {
+                if codec.planes().contains(&plane) {
+                    pages::zeros(LEN)
+                } else {
+                    Vec::new()
+                }
+            });
         Self {
             name,
             target,
-            residual: plane(FeedbackPlane::Residual),
-            velocity: plane(FeedbackPlane::Velocity),
+            residual,
+            velocity,
             out: pages::zeros(max_encoded_bytes(&*codec, LEN)),
             codec,
             bytes: 0,
@@ -205,13 +206,14 @@ impl MeasuredCodec {
 /// CPU seconds of this thread: other processes count only through the memory bandwidth that they
 /// use.
 fn seconds(work: impl FnOnce()) -> f64 {
-    let now = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-    };
-    let began = now();
+    let began = thread_seconds();
     work();
-    now() - began
+    thread_seconds() - began
+}
+
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -120,12 +120,12 @@ impl ShardCodec {
     /// Worker: the shard's part of the residual, plane by plane.
     #[must_use]
     pub fn residual<'a>(&self, feedback: &'a Feedback) -> Vec<&'a [f32]> {
-        let of = |plane: &'a [f32]| {
+        let parts = feedback.planes().flat_map(|(_, plane)| {
             self.parts
                 .iter()
                 .map(move |part| &plane[part.global.clone()])
-        };
-        feedback.planes().flat_map(|(_, plane)| of(plane)).collect()
+        });
+        parts.collect()
     }
 
     /// Shard: decodes the gradients of a worker, in the local order.

@@ -59,8 +59,9 @@ mod tests {
             let mut words = line.split_whitespace();
             let first = words.next().unwrap_or_default();
             if let Some((start, end)) = first.split_once('-') {
-                let bound = |text| usize::from_str_radix(text, 16).expect("an address");
-                holds = (bound(start)..bound(end)).contains(&address);
+                let [start, end] =
+                    [start, end].map(|text| usize::from_str_radix(text, 16).expect("an address"));
+                holds = (start..end).contains(&address);
             } else if holds && first == "Rss:" {
                 let kilobytes = words.next().and_then(|text| text.parse().ok());
                 return kilobytes.expect("a number");

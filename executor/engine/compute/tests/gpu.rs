@@ -69,12 +69,11 @@ fn check(cases: &[DeviceCase], gpu: CudaDevice, precision: ComputePrecision) {
                 assert!(apart < loss_tolerance, "{what}: {found:?}, not {loss:?}");
                 runs.push(grads);
             }
-            let bits = |run: &[f32]| run.iter().map(|g| g.to_bits()).collect::<Vec<_>>();
-            assert_eq!(
-                bits(&runs[0]),
-                bits(&runs[1]),
-                "{what}: the same bits again"
-            );
+            let bits = runs
+                .iter()
+                .map(|run| run.iter().map(|g| g.to_bits()).collect());
+            let bits: Vec<Vec<u32>> = bits.collect();
+            assert_eq!(bits[0], bits[1], "{what}: the same bits again");
             let differences = expected.iter().zip(&runs[0]).map(|(e, f)| e - f);
             let apart = norm(differences) / norm(expected.iter().copied());
             assert!(apart < tolerance, "{what}: the gradient is {apart} off");

@@ -189,12 +189,13 @@ fn copy(from: &Contents, to: &mut Contents) {
     }
 }
 
+fn arena(salt: usize) -> Vec<f32> {
+    (0..FLOATS)
+        .map(|i| ((i * 7919 + salt) % 10_007) as f32 / 10_007.0)
+        .collect()
+}
+
 fn state() -> Contents {
-    let arena = |salt: usize| -> Vec<f32> {
-        (0..FLOATS)
-            .map(|i| ((i * 7919 + salt) % 10_007) as f32 / 10_007.0)
-            .collect()
-    };
     Contents {
         parameters: arena(0),
         state: vec![arena(1)],
@@ -216,12 +217,12 @@ fn manifest(step: u64) -> Manifest {
         "stop": { "epochs": 3 }
     }))
     .expect("a job document");
-    let block = |index: usize| NamedBlock {
+    let blocks = (0..FLOATS / BLOCK).map(|index| NamedBlock {
         name: format!("block{index}"),
         shape: vec![BLOCK],
         offset: index * BLOCK,
         len: BLOCK,
-    };
+    });
     Manifest {
         format: Manifest::FORMAT,
         job_id: JobId(Uuid::from_u128(2)),
@@ -237,7 +238,7 @@ fn manifest(step: u64) -> Manifest {
             ps_shards: 1,
         },
         curve: LossProgress::default(),
-        blocks: (0..FLOATS / BLOCK).map(block).collect(),
+        blocks: blocks.collect(),
         state_planes: vec!["momentum".to_owned()],
         extras: Vec::new(),
         evaluation: None,

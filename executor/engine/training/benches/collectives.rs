@@ -107,13 +107,9 @@ fn main() {
                 continue;
             };
             seconds.sort_by(f64::total_cmp);
-            let rate = |seconds: f64| floats as f64 * 4.0 / seconds / 1e9;
-            println!(
-                "{name:>24} {:>7.2} {:>8.2} {:>8.2}",
-                rate(seconds[seconds.len() / 2]),
-                rate(seconds[0]),
-                rate(seconds[seconds.len() - 1])
-            );
+            let [median, best, worst] = [seconds.len() / 2, 0, seconds.len() - 1]
+                .map(|at| floats as f64 * 4.0 / seconds[at] / 1e9);
+            println!("{name:>24} {median:>7.2} {best:>8.2} {worst:>8.2}");
         }
     }
 }
@@ -142,7 +138,7 @@ fn run(
         AllReduceVariant::Gloo => {
             let python = std::env::var("MUSTER_TORCH_PYTHON").ok()?;
             let script = include_str!("peers/allreduce.py");
-            let member = |rank: usize| {
+            let members = (0..ranks).map(|rank| {
                 spawn(
                     Command::new(&python)
                         .args(["-c", script])
@@ -151,8 +147,8 @@ fn run(
                         .env("WORLD_SIZE", ranks.to_string())
                         .env("MEETING", meeting.join("gloo")),
                 )
-            };
-            (0..ranks).map(member).collect()
+            });
+            members.collect()
         }
         AllReduceVariant::MpiTcp | AllReduceVariant::MpiShared => {
             let btl = if side == AllReduceVariant::MpiTcp {
@@ -315,14 +311,14 @@ fn member(side: &str) {
 /// In each round this rank sends to the next one, and receives from the previous one, as many bytes
 /// as in a ring all-reduce.
 fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: usize) {
-    let file = |rank: usize| meeting.join(format!("bare-{rank}"));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let draft = meeting.join(format!("bare-draft-{rank}"));
     let address = listener.local_addr().expect("its address").to_string();
     fs::write(&draft, address).expect("a file");
-    fs::rename(&draft, file(rank)).expect("a file");
+    fs::rename(&draft, meeting.join(format!("bare-{rank}"))).expect("a file");
+    let next = meeting.join(format!("bare-{}", (rank + 1) % ranks));
     let next = loop {
-        match fs::read_to_string(file((rank + 1) % ranks)) {
+        match fs::read_to_string(&next) {
             Ok(address) => break TcpStream::connect(address).expect("loopback"),
             Err(_) => thread::sleep(Duration::from_millis(1)),
         }
@@ -360,18 +356,21 @@ fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: u
 
 /// Members find each other by files: writes the own one and waits for the others.
 fn meet(folder: &Path, ranks: usize, me: &ViewMember) -> Vec<ViewMember> {
-    let file = |id: TaskId| folder.join(format!("{id}.json"));
     let draft = folder.join(format!("{}.draft", me.id));
     let text = serde_json::to_string(me).expect("plain data");
     fs::write(&draft, text).expect("a file");
-    fs::rename(&draft, file(me.id)).expect("a file");
-    let wait = |id: TaskId| loop {
-        if let Ok(text) = fs::read_to_string(file(id)) {
+    fs::rename(&draft, folder.join(format!("{}.json", me.id))).expect("a file");
+    (0..ranks as u128)
+        .map(|rank| wait_for(folder, TaskId(Uuid::from_u128(rank))))
+        .collect()
+}
+
+fn wait_for(folder: &Path, id: TaskId) -> ViewMember {
+    let file = folder.join(format!("{id}.json"));
+    loop {
+        if let Ok(text) = fs::read_to_string(&file) {
             return serde_json::from_str(&text).expect("a member");
         }
         thread::sleep(Duration::from_millis(1));
-    };
-    (0..ranks as u128)
-        .map(|rank| wait(TaskId(Uuid::from_u128(rank))))
-        .collect()
+    }
 }

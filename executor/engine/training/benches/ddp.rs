@@ -54,11 +54,7 @@ fn main() {
     println!(
         "images/s of {WORKERS} workers, CNN 32-64, dense 128, {BATCH} images each, medians of {turns} turns:"
     );
-    let spread = |rates: &[f64]| {
-        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = rates.iter().copied().fold(0.0, f64::max);
-        format!("({least:.0} to {most:.0})")
-    };
+
     println!("  ours         {:>7.0} {}", median(&ours), spread(&ours));
     if !theirs.is_empty() {
         println!(
@@ -69,6 +65,12 @@ fn main() {
         let ratio = median(&ours) / median(&theirs);
         println!("  ours/PyTorch {ratio:>7.2} (goal {GOAL})");
     }
+}
+
+fn spread(rates: &[f64]) -> String {
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    format!("({least:.0} to {most:.0})")
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -106,7 +108,7 @@ fn put(folder: &Path, peers: &Peers) -> io::Result<()> {
 fn train(data: &Path) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     put(folder.path(), &peers(None)).expect("a file");
-    let start = |rank: u32| {
+    let workers = (0..WORKERS).map(|rank| {
         Command::new(std::env::current_exe().expect("this program"))
             .env("MUSTER_BENCH_RANK", rank.to_string())
             .env("FOLDER", folder.path())
@@ -114,8 +116,8 @@ fn train(data: &Path) -> f64 {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a worker starts")
-    };
-    let workers: Vec<Child> = (0..WORKERS).map(start).collect();
+    });
+    let workers: Vec<Child> = workers.collect();
     let (mut images, mut seconds) = (0.0, 0.0);
     for worker in workers {
         let output = worker.wait_with_output().expect("a worker's output");
@@ -184,8 +186,8 @@ impl Reporter for Teller {
 
 /// Runs one worker of the engine.
 fn member(rank: u32) {
-    let variable = |name: &str| PathBuf::from(std::env::var_os(name).expect("a folder"));
-    let (folder, data) = (variable("FOLDER"), variable("DATA"));
+    let [folder, data] =
+        ["FOLDER", "DATA"].map(|name| PathBuf::from(std::env::var_os(name).expect("a folder")));
     let launch = TaskLaunch {
         task_id: task(rank),
         job_id: JobId(Uuid::nil()),

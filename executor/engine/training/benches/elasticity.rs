@@ -14,7 +14,8 @@ mod rig;
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
-use rig::{Revision, Rig, RigLaunch, samples, spec};
+use rig::reports::{last_accuracy, samples};
+use rig::{Revision, Rig, RigLaunch, spec};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -129,22 +130,25 @@ fn disturbed(datasets: &Path) -> (Vec<ResizeTimes>, f64) {
 
 /// Waits until [`APART`] more steps are done.
 fn train_on(revision: &mut Revision) {
-    let reached = |events: &[TaskReport]| samples(events).last().map_or(0, |sample| sample.step);
     let from = reached(&revision.chief().events());
     wait(revision, |events| {
         (reached(events) >= from + APART).then_some(())
     });
 }
 
+fn reached(events: &[TaskReport]) -> u64 {
+    samples(events).last().map_or(0, |sample| sample.step)
+}
+
 /// Change number `number`, counted from 1.
 fn resized(revision: &mut Revision, number: usize, name: &'static str) -> ResizeTimes {
-    let line = |log: &str| {
+    let line = wait_for_log(revision, |log| {
         log.lines()
             .filter(|line| line.contains("resized at step"))
             .nth(number - 1)
             .map(str::to_owned)
-    };
-    change(name, &wait_for_log(revision, line))
+    });
+    change(name, &line)
 }
 
 fn inherited(revision: &mut Revision) -> ResizeTimes {
@@ -161,15 +165,15 @@ fn inherited(revision: &mut Revision) -> ResizeTimes {
 
 /// Parses the coordinator's log line: "… step took 41.0 ms, a usual one 30.2 ms".
 fn change(name: &'static str, said: &str) -> ResizeTimes {
-    let after = |words: &str| -> f64 {
+    let [usual_ms, first_ms] = ["a usual one ", "step took "].map(|words| {
         let rest = said.split(words).nth(1).expect("the chief says both");
         let number = rest.split_whitespace().next().expect("a number follows");
         number.parse().expect("a number follows")
-    };
+    });
     ResizeTimes {
         name,
-        usual_ms: after("a usual one "),
-        first_ms: after("step took "),
+        usual_ms,
+        first_ms,
     }
 }
 
@@ -202,8 +206,9 @@ fn patient(revision: &Revision, began: Instant) {
 /// Returns the accuracy of its last evaluation.
 fn finish(revision: &mut Revision, killed: &[Role]) -> f64 {
     wait(revision, |events| {
-        let is_end = |event: &TaskReport| matches!(event, TaskReport::Finished { .. });
-        events.iter().any(is_end).then_some(())
+        let mut events = events.iter();
+        let has_ended = events.any(|event| matches!(event, TaskReport::Finished { .. }));
+        has_ended.then_some(())
     });
     let codes = revision.wait();
     for (task, code) in revision.tasks.iter().zip(codes) {
@@ -211,12 +216,9 @@ fn finish(revision: &mut Revision, killed: &[Role]) -> f64 {
         assert_eq!(code, expected, "{}\n{}", task.role, revision.logs());
     }
     let events = revision.chief().events();
-    let is_start = |event: &&TaskReport| matches!(event, TaskReport::Ready { .. });
-    assert_eq!(events.iter().filter(is_start).count(), 1);
-    let accuracy = |event: &TaskReport| match event {
-        TaskReport::Evaluated { evaluation } => evaluation.accuracy,
-        _ => None,
-    };
-    let last = events.iter().filter_map(accuracy).next_back();
-    last.expect("the end is evaluated")
+    let starts = events
+        .iter()
+        .filter(|event| matches!(event, TaskReport::Ready { .. }));
+    assert_eq!(starts.count(), 1);
+    last_accuracy(&events)
 }

@@ -182,7 +182,8 @@ fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
         .collect();
     let (seconds, cpu) = by_turns(&mut pairs, rounds);
     let bytes = 2.0 * (PAIRS_MB << 20) as f64;
-    let row = |((name, _), (took, cpu)): (&(&str, Option<CodecConfig>), (&f64, f64))| {
+    let rows = codecs.iter().zip(seconds.iter().zip(cpu));
+    let rows = rows.map(|((name, _), (took, cpu))| {
         format!(
             "{:>12.0} {name:>10} {:>12.1} {:>14.2} {:>14.2} {:>10.1}",
             rate / 1e6,
@@ -191,12 +192,8 @@ fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
             seconds[0] / took,
             cpu * 1e3
         )
-    };
-    codecs
-        .iter()
-        .zip(seconds.iter().zip(cpu))
-        .map(row)
-        .collect()
+    });
+    rows.collect()
 }
 
 /// The same steps over TCP and through shared memory, alternating.
@@ -224,7 +221,7 @@ fn near_rows() -> Vec<String> {
     }
     let (seconds, cpu) = by_turns(&mut pairs, 24);
     let bytes = 2.0 * (PAIRS_MB << 20) as f64;
-    let row = |at: usize| {
+    let rows = (0..ways.len()).map(|at| {
         let (name, took, cpu_s) = (ways[at].0, seconds[at], cpu[at]);
         format!(
             "{name:>16} {:>12.1} {:>14.2} {:>10.2} {:>10.1} {:>10.2}",
@@ -234,8 +231,8 @@ fn near_rows() -> Vec<String> {
             cpu_s * 1e3,
             cpu_s / cpu[0]
         )
-    };
-    (0..ways.len()).map(row).collect()
+    });
+    rows.collect()
 }
 
 /// Medians of the wall seconds and of the CPU seconds of a step of each pair.
@@ -252,8 +249,8 @@ fn by_turns(pairs: &mut [WorkerPair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
             }
         }
     }
-    let medians = |all: Vec<Vec<f64>>| all.into_iter().map(median).collect();
-    (medians(seconds), medians(cpu))
+    let [seconds, cpu] = [seconds, cpu].map(|all| all.into_iter().map(median).collect());
+    (seconds, cpu)
 }
 
 /// CPU seconds of all threads of this process.
@@ -299,10 +296,9 @@ impl WorkerPair {
         let optimizer = document::constant(optimizer);
         let planes = optimizer.state_len_per_param();
         let recipe = Recipe::weights(optimizer, size, 1).with_codecs(codecs.clone());
-        let number = |number| TaskId(Uuid::from_u128(number));
         let addresses: Vec<ShardAddress> = [10, 11]
             .map(|shard| {
-                let (shard, recipe) = (number(shard), recipe.clone());
+                let (shard, recipe) = (limited::task(shard), recipe.clone());
                 let exchange = ShardExchange::new(shard, recipe, Consistency::default(), 2);
                 (shard, start_exchange(shard, exchange, sockets))
             })
@@ -315,7 +311,7 @@ impl WorkerPair {
             let hello = Hello {
                 job_id: JobId(Uuid::nil()),
                 secret: SECRET.to_owned(),
-                task_id: number(worker),
+                task_id: limited::task(worker),
                 guest,
                 to: None,
                 says_held: false,
@@ -345,7 +341,7 @@ impl WorkerPair {
             offset: 0,
             len: size,
         };
-        let view = first_view(1, vec![number(0), number(1)], &addresses, &[all]);
+        let view = first_view(1, [0, 1].map(limited::task).into(), &addresses, &[all]);
         let contents = Contents {
             parameters: vec![0.0; size],
             state: vec![vec![0.0; size]; planes],
@@ -540,11 +536,7 @@ fn run_worker(
         service_account: None,
     };
     let kept = ReportLog::default();
-    let peer = |task_id, address| Peer {
-        task_id,
-        node_id: NodeId(Uuid::nil()),
-        address,
-    };
+
     let peers = Peers {
         revision: 1,
         workers: workers.iter().map(|&worker| peer(worker, None)).collect(),
@@ -565,6 +557,14 @@ fn run_worker(
     };
     worker::run(&launch, rank, &ctx).expect("training");
     kept.0.into_inner().expect("no reporter panics")
+}
+
+fn peer(task_id: TaskId, address: Option<String>) -> Peer {
+    Peer {
+        task_id,
+        node_id: NodeId(Uuid::nil()),
+        address,
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -42,20 +42,21 @@ fn models() -> Vec<PeerModel> {
         tied: false,
         dropout: 0.0,
     };
-    let model = |name, network: Result<Network, _>, examples, steps, goal| PeerModel {
+    let lstm = zoo::lstm_language_model(64, 256, 256, &[256]);
+    let models = [
+        ("mlp", zoo::mlp(fashion, &[1024, 1024], 10), 128, 12, 1.3),
+        ("cnn", zoo::cnn(fashion, &[32, 64], &[128], 10), 128, 3, 1.6),
+        ("lstm", lstm, 32, 4, 1.1),
+        ("gpt", zoo::gpt(gpt), 8, 2, 1.2),
+    ];
+    let models = models.map(|(name, network, examples, steps, goal)| PeerModel {
         name,
         network: network.expect("these can be built"),
         examples,
         steps,
         goal,
-    };
-    let lstm = zoo::lstm_language_model(64, 256, 256, &[256]);
-    vec![
-        model("mlp", zoo::mlp(fashion, &[1024, 1024], 10), 128, 12, 1.3),
-        model("cnn", zoo::cnn(fashion, &[32, 64], &[128], 10), 128, 3, 1.6),
-        model("lstm", lstm, 32, 4, 1.1),
-        model("gpt", zoo::gpt(gpt), 8, 2, 1.2),
-    ]
+    });
+    models.into()
 }
 
 fn main() {
@@ -113,6 +114,11 @@ struct EngineStep<'a> {
     step: u64,
 }
 
+/// Value number `i` of the inputs and targets.
+fn spread(i: usize) -> usize {
+    (i * 7919 + i / 3) % 256
+}
+
 impl<'a> EngineStep<'a> {
     fn new(model: &'a PeerModel) -> Self {
         let network = &model.network;
@@ -121,7 +127,6 @@ impl<'a> EngineStep<'a> {
         let rule: UpdateRule = serde_json::from_value(rule).expect("a rule");
         let targets = model.examples * network.targets();
         let classes = network.outputs() / network.targets();
-        let spread = |i: usize| (i * 7919 + i / 3) % 256;
         let numbers = (0..model.examples * network.input().len()).map(spread);
         let inputs = match network.targets() {
             1 => numbers.map(|x| x as f32 / 256.0 - 0.5).collect(),

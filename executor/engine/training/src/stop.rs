@@ -58,9 +58,11 @@ impl StopFlag {
     /// Time for which the task may still wait for peers; `None` if no stop was requested.
     #[must_use]
     pub fn to_wait(&self) -> Option<Duration> {
-        let waited = || self.noticed.get().map_or(Duration::ZERO, Instant::elapsed);
-        self.is_set()
-            .then(|| (self.grace / 2).saturating_sub(waited()))
+        if !self.is_set() {
+            return None;
+        }
+        let waited = self.noticed.get().map_or(Duration::ZERO, Instant::elapsed);
+        Some((self.grace / 2).saturating_sub(waited))
     }
 
     /// Whether 90 % of the grace period has passed.

@@ -172,13 +172,12 @@ fn with<T>(
         gpu: Cell::new(gpu),
     };
     let time = Clock(Cell::new(1_000));
-    // Process 9 uses no GPU, so the driver does not know it.
-    let processes = || vec![1, 2, 3, 9];
     act(&CheckpointSequence {
         driver,
         memory: &memory,
         time: &time,
-        processes: &processes,
+        // Process 9 uses no GPU, so the driver does not know it.
+        processes: &|| vec![1, 2, 3, 9],
     })
 }
 

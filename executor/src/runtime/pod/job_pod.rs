@@ -109,11 +109,12 @@ fn take_out(spec: &mut PodSpec, container: &mut Container, path: &str) {
 /// Whether the paths are equal or one contains the other. The template's path may end with a slash.
 fn overlap(path: &str, taken: &str) -> bool {
     let taken = taken.trim_end_matches('/');
-    let is_within = |inner: &str, outer: &str| {
-        let rest = inner.strip_prefix(outer);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     is_within(taken, path) || is_within(path, taken)
+}
+
+fn is_within(inner: &str, outer: &str) -> bool {
+    let rest = inner.strip_prefix(outer);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn variable((name, from): (&String, &SecretKey)) -> EnvVar {
@@ -216,11 +217,7 @@ mod tests {
         }))
         .expect("a container");
         apply(&mut spec, &mut container, &own)?;
-        let json = |value: Result<Value, _>| value.expect("JSON");
-        Ok((
-            json(serde_json::to_value(spec)),
-            json(serde_json::to_value(container)),
-        ))
+        Ok((json!(spec), json!(container)))
     }
 
     #[test]

@@ -452,22 +452,18 @@ impl Runtime for PodRuntime {
             return;
         }
         self.tidied_at_ms = now_ms;
-        let is_needed = |id: &TaskId| {
-            let entry = ledger.entries.get(id);
-            entry.is_some_and(|entry| !entry.is_ended())
-        };
         self.warn_of_silence(now_ms, ledger);
         self.records.follow(ledger);
         self.sockets.tidy(ledger);
         let mut state = self.mirror.lock();
         let unneeded: Vec<TaskId> = state
             .present()
-            .filter(|(id, status)| !status.is_deleted && !is_needed(id))
+            .filter(|(id, status)| !status.is_deleted && !ledger.is_live(*id))
             .map(|(id, _)| id)
             .filter(|id| !state.has_request(*id))
             .collect();
         for id in state.gone() {
-            if !is_needed(&id) && !state.has_request(id) {
+            if !ledger.is_live(id) && !state.has_request(id) {
                 state.forget(id);
                 self.waiting.remove(&id);
                 self.uncreated_since_ms.remove(&id);

@@ -84,14 +84,14 @@ mod tests {
         let container = json!({ "name": "task", "volumeMounts": [mount, { "name": "tmp", "mountPath": "/tmp" }] });
         let mut container: Container = serde_json::from_value(container).expect("a container");
         let mut spec: PodSpec = serde_json::from_value(json!({ "containers": [] })).expect("a pod");
-        let visible = |path: &str, read_only| VisiblePath {
+        let visible = [("a", true), ("b/c", false)].map(|(path, read_only)| VisiblePath {
             path: path.into(),
             read_only,
-        };
+        });
         let of_data = MountAllowList {
             folder: Path::new("/var/lib/muster"),
             name: "hidden-data",
-            visible: vec![visible("a", true), visible("b/c", false)],
+            visible: visible.into(),
         };
         restrict_mount(&mut spec, &mut container, &of_data);
         (json!(container.volume_mounts), json!(spec.volumes))

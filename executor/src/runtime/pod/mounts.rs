@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 /// files.
 #[must_use]
 pub fn of_data<'a>(data: &'a Path, launch: &TaskLaunch) -> MountAllowList<'a> {
-    let visible = |path: PathBuf, read_only| VisiblePath { path, read_only };
     let own = Path::new("tasks").join(launch.task_id.to_string());
-    let mut all = vec![visible(config::SHOWN.into(), true), visible(own, false)];
+    let mut all = vec![visible(config::SHOWN, true), visible(own, false)];
     if sockets::meets_others(launch) {
         all.push(visible(sockets::within(launch.job_id), false));
     }
     if launch.spec.pod.image.is_some() {
-        all.push(visible("programs".into(), true));
+        all.push(visible("programs", true));
     }
     MountAllowList {
         folder: data,
@@ -30,18 +29,18 @@ pub fn of_data<'a>(data: &'a Path, launch: &TaskLaunch) -> MountAllowList<'a> {
     }
 }
 
+fn visible(path: impl Into<PathBuf>, read_only: bool) -> VisiblePath {
+    let path = path.into();
+    VisiblePath { path, read_only }
+}
+
 /// Returns the visible checkpoints: those of the job, and for reading those of the job in `from`.
 #[must_use]
 pub fn of_checkpoints<'a>(root: &'a Path, launch: &TaskLaunch) -> MountAllowList<'a> {
     let of_tenant = PathBuf::from(launch.tenant_id.to_string());
-    let own = VisiblePath {
-        path: of_tenant.join(launch.job_id.to_string()),
-        read_only: false,
-    };
-    let origin = launch.spec.from.map(|from| VisiblePath {
-        path: of_tenant.join(from.job.to_string()),
-        read_only: true,
-    });
+    let own = visible(of_tenant.join(launch.job_id.to_string()), false);
+    let origin = launch.spec.from;
+    let origin = origin.map(|from| visible(of_tenant.join(from.job.to_string()), true));
     MountAllowList {
         folder: root,
         name: "hidden-checkpoints",

@@ -27,11 +27,10 @@ struct PodRequestBackoff {
 impl PodRequestRetries {
     /// Forgets tasks without a pod request of the failed kind.
     pub fn retain(&mut self, requests: &[(TaskId, PodRequest)]) {
-        let is_requested = |task: &TaskId, backoff: &PodRequestBackoff| {
+        self.0.retain(|task, backoff| {
             let mut requests = requests.iter().filter(|(requested, _)| requested == task);
             requests.any(|(_, request)| std::mem::discriminant(request) == backoff.request)
-        };
-        self.0.retain(|task, backoff| is_requested(task, backoff));
+        });
     }
 
     #[must_use]

@@ -208,16 +208,16 @@ fn watched(selector: &str, node: &str) -> watcher::Config {
 /// Names the folder and the reason, which may be a storage that does not answer.
 async fn make_folders(folders: &[PathBuf]) -> Result<(), PodRequestFailure> {
     for folder in folders {
-        let said = |why: &str| {
-            PodRequestFailure::Again(format!("cannot make {}: {why}", folder.display()))
-        };
         let path = folder.clone();
         let creation = tokio::task::spawn_blocking(move || fs::create_dir_all(path));
-        match tokio::time::timeout(PATIENCE, creation).await {
-            Ok(Ok(made)) => made.map_err(|error| said(&error.to_string()))?,
-            Ok(Err(error)) => return Err(said(&error.to_string())),
-            Err(_) => return Err(said("no answer came in time")),
-        }
+        let made = match tokio::time::timeout(PATIENCE, creation).await {
+            Ok(Ok(made)) => made.map_err(|error| error.to_string()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer came in time".to_owned()),
+        };
+        made.map_err(|why| {
+            PodRequestFailure::Again(format!("cannot make {}: {why}", folder.display()))
+        })?;
     }
     Ok(())
 }

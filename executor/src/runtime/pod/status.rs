@@ -218,7 +218,11 @@ mod tests {
     }
 
     fn container(state: &Value) -> Value {
-        json!([{ "name": "task", "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": state }])
+        json!([named("task", state)])
+    }
+
+    fn named(name: &str, state: &Value) -> Value {
+        json!({ "name": name, "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": state })
     }
 
     #[test]
@@ -271,23 +275,13 @@ mod tests {
 
     #[test]
     fn missing_image_counts_as_stuck() {
-        let waiting = |reason: &str| {
+        for (reason, is_persistent) in [("ImagePullBackOff", true), ("ContainerCreating", false)] {
             let state = json!({ "waiting": { "reason": reason, "message": "Back-off pulling image \"a\"" } });
-            let waits =
-                status(&json!({ "phase": "Pending", "containerStatuses": container(&state) }))
-                    .waits;
-            let PodWaitReason { why, is_persistent } = waits.expect("it has not begun");
-            (why, is_persistent)
-        };
-        let words = |reason: &str| format!("{reason}: Back-off pulling image \"a\"");
-        assert_eq!(
-            waiting("ImagePullBackOff"),
-            (words("ImagePullBackOff"), true)
-        );
-        assert_eq!(
-            waiting("ContainerCreating"),
-            (words("ContainerCreating"), false)
-        );
+            let pending = json!({ "phase": "Pending", "containerStatuses": container(&state) });
+            let why = format!("{reason}: Back-off pulling image \"a\"");
+            let expected = PodWaitReason { why, is_persistent };
+            assert_eq!(status(&pending).waits, Some(expected));
+        }
         let running = json!({ "phase": "Running", "containerStatuses": container(&json!({ "running": {} })) });
         assert_eq!(status(&running).waits, None);
         let missing = json!({ "terminated": { "exitCode": 128, "reason": "StartError", "message": "no such file" } });
@@ -299,29 +293,31 @@ mod tests {
         );
         assert_eq!(missing.outcome(true), Outcome::NodeLost);
     }
+
+    /// Status of a pod with another container before the task's.
+    fn meshed(status: &Value) -> TaskPodStatus {
+        let own = json!({ "name": "task", "env": [{ "name": "MUSTER_TASK_HOST" }] });
+        let spec = json!({ "containers": [{ "name": "proxy" }, own] });
+        let pod = json!({ "metadata": { "name": "x" }, "spec": spec, "status": status });
+        TaskPodStatus::of(&serde_json::from_value(pod).expect("a pod"))
+    }
+
     /// Service meshes add containers, and templates may contain init containers.
     #[test]
     fn status_is_of_the_task_container_or_a_failed_init_container() {
-        let of = |name: &str, state: &Value| json!({ "name": name, "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": state });
-        let pod = |status: Value| {
-            let own = json!({ "name": "task", "env": [{ "name": "MUSTER_TASK_HOST" }] });
-            let spec = json!({ "containers": [{ "name": "proxy" }, own] });
-            let pod = json!({ "metadata": { "name": "x" }, "spec": spec, "status": status });
-            TaskPodStatus::of(&serde_json::from_value(pod).expect("a pod"))
-        };
         let killed = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
         let fine = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
-        let beside = pod(json!({
+        let beside = meshed(&json!({
             "phase": "Failed",
-            "containerStatuses": [of("proxy", &killed), of("task", &fine)],
+            "containerStatuses": [named("proxy", &killed), named("task", &fine)],
         }));
         assert_eq!(beside.outcome(true), Outcome::NodeLost);
         let creating = json!({ "waiting": { "reason": "PodInitializing" } });
         let missing = json!({ "waiting": { "reason": "ErrImagePull", "message": "none" } });
-        let before = pod(json!({
+        let before = meshed(&json!({
             "phase": "Pending",
-            "initContainerStatuses": [of("fetch", &missing)],
-            "containerStatuses": [of("task", &creating)],
+            "initContainerStatuses": [named("fetch", &missing)],
+            "containerStatuses": [named("task", &creating)],
         }));
         assert_eq!(
             before.waits,
@@ -332,10 +328,10 @@ mod tests {
         );
         let wrong =
             json!({ "terminated": { "exitCode": 3, "reason": "Error", "message": "no such set" } });
-        let failed = pod(json!({
+        let failed = meshed(&json!({
             "phase": "Failed",
-            "initContainerStatuses": [of("fetch", &wrong)],
-            "containerStatuses": [of("task", &creating)],
+            "initContainerStatuses": [named("fetch", &wrong)],
+            "containerStatuses": [named("task", &creating)],
         }));
         assert_eq!(
             failed.outcome(false).to_string(),

@@ -72,7 +72,6 @@ impl Template {
         if let Some(path) = unknown(&written, &understood, "") {
             return Err(TemplateError::Unknown { path });
         }
-        let taken = |path: &str| Err(TemplateError::Taken { path: path.into() });
         let Some(spec) = &pod.spec else {
             return Err(TemplateError::Containers { count: 0 });
         };
@@ -300,6 +299,10 @@ pub fn name(task: TaskId) -> String {
     format!("muster-{task}")
 }
 
+fn taken(path: &str) -> Result<Pod, TemplateError> {
+    Err(TemplateError::Taken { path: path.into() })
+}
+
 /// Whether the task runs a user's program and not the built-in engine.
 fn runs_program(launch: &TaskLaunch) -> bool {
     launch.spec.command.is_some()
@@ -503,22 +506,24 @@ spec:
         assert_eq!(spec["runtimeClassName"], "nvidia", "the rest is as in all");
     }
 
+    /// Returns a pod's account, whether its token is mounted, and what the pod runs.
+    fn account(template: &Template, launch: &TaskLaunch) -> (String, Option<bool>, String) {
+        let pod = template.pod(launch, &[]).expect("no paths");
+        let labels = pod.metadata.labels.expect("labels");
+        let spec = pod.spec.expect("a spec");
+        (
+            spec.service_account_name.unwrap_or_default(),
+            spec.automount_service_account_token,
+            labels[RUNS_LABEL].clone(),
+        )
+    }
+
     #[test]
     fn users_programs_never_run_as_the_engines_account() {
         let given = "spec: { serviceAccountName: trainers, automountServiceAccountToken: true, containers: [{ name: task, image: i }] }";
         let template = Template {
             engine_account: Some("engine".to_owned()),
             ..template(given)
-        };
-        let account = |template: &Template, launch: &TaskLaunch| {
-            let pod = template.pod(launch, &[]).expect("no paths");
-            let labels = pod.metadata.labels.expect("labels");
-            let spec = pod.spec.expect("a spec");
-            (
-                spec.service_account_name.unwrap_or_default(),
-                spec.automount_service_account_token,
-                labels[RUNS_LABEL].clone(),
-            )
         };
         let expected =
             |name: &str, token, runs: &str| (name.to_owned(), Some(token), runs.to_owned());
@@ -595,16 +600,20 @@ spec:
         serde_json::from_value(launch).expect("a launch")
     }
 
+    fn data(path: &str) -> Value {
+        json!({ "name": "data", "mountPath": format!("/var/lib/muster/{path}"), "subPath": path })
+    }
+
+    fn read_only(mut mount: Value) -> Value {
+        mount["readOnly"] = json!(true);
+        mount
+    }
+
     #[test]
     fn pod_mounts_its_own_folders_and_the_data_sets() {
         let id = "00000000-0000-7000-8000-000000000001";
         let other = "00000000-0000-7000-8000-000000000002";
-        let data = |path: &str| json!({ "name": "data", "mountPath": format!("/var/lib/muster/{path}"), "subPath": path });
         let checkpoints = |job: &str| json!({ "name": "checkpoints", "mountPath": format!("/srv/checkpoints/{id}/{job}"), "subPath": format!("{id}/{job}") });
-        let read_only = |mut mount: Value| {
-            mount["readOnly"] = json!(true);
-            mount
-        };
         let datasets = read_only(json!({ "name": "datasets", "mountPath": "/srv/datasets" }));
         let no_data = json!({ "name": "hidden-data", "mountPath": "/var/lib/muster" });
         let no_checkpoints =
@@ -661,16 +670,16 @@ spec:
             has_gpus: false,
             ..template(PLAIN)
         };
-        let visible = |gpus: &[u32]| {
+        let [without, with] = [&[][..], &[0]].map(|gpus| {
             let pod = counted.pod(&launch(gpus), &[]).expect("no paths");
             let pod = serde_json::to_value(pod).expect("JSON");
             let variables = pod["spec"]["containers"][0]["env"].clone();
             let variables = variables.as_array().expect("a list").clone();
             let mut found = variables.into_iter();
             found.find(|one| one["name"] == "NVIDIA_VISIBLE_DEVICES")
-        };
-        assert_eq!(visible(&[]).expect("it is told so")["value"], "void");
-        assert_eq!(visible(&[0]), None, "the device plugin says which");
+        });
+        assert_eq!(without.expect("it is told so")["value"], "void");
+        assert_eq!(with, None, "the device plugin says which");
     }
 
     #[test]

@@ -65,27 +65,24 @@ impl<'s> Checker<'s> {
         let is_lost = self
             .lost_shards(job, leave)
             .any(|task| !job.replicated && !was_refused(task));
-        let mut wrong = |what| {
-            let violation = Violation::ImpossibleResize { job: job.id, what };
-            self.violations.push(violation);
-        };
+
         if !job.in_place {
-            wrong("which it cannot be");
+            self.impossible_resize(job, "which it cannot be");
         }
         if leave.is_empty() && join.is_empty() {
-            wrong("and nothing changes");
+            self.impossible_resize(job, "and nothing changes");
         }
         if !known || leaving_tasks.len() != leave.len() {
-            wrong("and a task leaves that is not there");
+            self.impossible_resize(job, "and a task leaves that is not there");
         }
         if stays.iter().any(|task| is_gone(&task.state)) {
-            wrong("and counts on a task that is gone");
+            self.impossible_resize(job, "and counts on a task that is gone");
         }
         if !stays.iter().any(|task| task.role == chief) {
-            wrong("and its chief does not stay");
+            self.impossible_resize(job, "and its chief does not stay");
         }
         if is_lost {
-            wrong("and continues without the content of a lost shard");
+            self.impossible_resize(job, "and continues without the content of a lost shard");
         }
         let roles: Vec<Role> = stays
             .iter()
@@ -93,7 +90,7 @@ impl<'s> Checker<'s> {
             .chain(join.iter().map(|task| task.role))
             .collect();
         if roles.iter().collect::<BTreeSet<_>>().len() != roles.len() {
-            wrong("and two tasks have one role");
+            self.impossible_resize(job, "and two tasks have one role");
         }
         for (is_worker, role, range) in [
             (true, "worker", job.workers),
@@ -125,6 +122,11 @@ impl<'s> Checker<'s> {
         self.leaving_tasks.insert(job.id, leaving_tasks);
     }
 
+    fn impossible_resize(&mut self, job: &SnapshotJob, what: &'static str) {
+        let violation = Violation::ImpossibleResize { job: job.id, what };
+        self.violations.push(violation);
+    }
+
     /// Returns the smallest allowed number of shards. The replica of a lost shard serves in its
     /// place, and a shard that its node refused never held anything. The job may be below its
     /// minimum by the number of these shards.
@@ -142,9 +144,12 @@ impl<'s> Checker<'s> {
         job: &'s SnapshotJob,
         leave: &[TaskId],
     ) -> impl Iterator<Item = &'s SnapshotTask> {
-        let is_up = |node| self.snapshot.nodes.iter().any(|it| it.id == node && it.up);
+        let nodes = &self.snapshot.nodes;
         let leaving_tasks = shards(job).filter(|task| leave.contains(&task.id));
-        leaving_tasks.filter(move |task| is_gone(&task.state) || !is_up(task.node))
+        leaving_tasks.filter(move |task| {
+            let mut nodes = nodes.iter();
+            is_gone(&task.state) || !nodes.any(|node| node.id == task.node && node.up)
+        })
     }
 
     fn place(&mut self, job: &'s SnapshotJob, task: &PlannedTask) {
@@ -207,7 +212,7 @@ impl<'s> Checker<'s> {
         // A node that became smaller may already lack CPU or memory. A task that requests none is
         // allowed there.
         let (cpu_milli, memory_bytes) = asked(job, task.role);
-        let is_short = |left: Option<&i128>| left.is_some_and(|&left| left < 0);
+
         if cpu_milli > 0 && is_short(self.cpu_milli.get(&task.node)) {
             self.violations
                 .push(Violation::CpuExceeded { node: task.node });
@@ -217,6 +222,10 @@ impl<'s> Checker<'s> {
                 .push(Violation::MemoryExceeded { node: task.node });
         }
     }
+}
+
+fn is_short(left: Option<&i128>) -> bool {
+    left.is_some_and(|&left| left < 0)
 }
 
 fn shards(job: &SnapshotJob) -> impl Iterator<Item = &SnapshotTask> {

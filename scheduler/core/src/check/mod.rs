@@ -205,11 +205,7 @@ impl<'s> Checker<'s> {
                 self.violations.push(Violation::IdleWait { job: job.id });
             }
             Action::GiveUp { tasks, .. } => {
-                let waits = |id: &TaskId| {
-                    let mut own = job.tasks.iter();
-                    own.any(|task| task.id == *id && task.state == TaskState::Assigned)
-                };
-                if !tasks.iter().all(waits) {
+                if !tasks.iter().all(|id| waits_for_node(job, *id)) {
                     self.violations
                         .push(Violation::GivesUpStarted { job: job.id });
                 }
@@ -252,6 +248,11 @@ fn asked(job: &SnapshotJob, role: Role) -> (u64, u64) {
         Role::Worker { .. } => (job.worker.cpu_milli, job.worker.memory_bytes),
         Role::PsShard { .. } => (job.ps_shard.cpu_milli, job.ps_shard.memory_bytes),
     }
+}
+
+fn waits_for_node(job: &SnapshotJob, id: TaskId) -> bool {
+    let mut tasks = job.tasks.iter();
+    tasks.any(|task| task.id == id && task.state == TaskState::Assigned)
 }
 
 /// Whether the task runs. A process of a command may have ended before others are up.

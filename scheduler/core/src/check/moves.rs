@@ -33,11 +33,14 @@ impl<'s> Checker<'s> {
                 continue;
             };
             let gpus: BTreeSet<(NodeId, u32)> = gpus(to).collect();
-            let is_open = |seat: &Seat| self.cpu_milli.contains_key(&seat.node);
             let own = own_gpus(job);
-            let is_kept = |gpu: &(NodeId, u32)| self.free.contains(gpu) || own.contains(gpu);
-            let is_there = gpus.iter().all(is_kept) && to.iter().all(is_open);
-            if is_there && !given_up.contains(&job.id) {
+            let are_gpus_there = gpus
+                .iter()
+                .all(|gpu| self.free.contains(gpu) || own.contains(gpu));
+            let are_nodes_open = to
+                .iter()
+                .all(|seat| self.cpu_milli.contains_key(&seat.node));
+            if are_gpus_there && are_nodes_open && !given_up.contains(&job.id) {
                 self.free.retain(|gpu| !gpus.contains(gpu));
             }
         }
@@ -50,10 +53,13 @@ impl<'s> Checker<'s> {
             (true, "worker", job.workers),
             (false, "ps shard", job.ps_shards),
         ] {
-            let of_role = |seat: &&Seat| matches!(seat.role, Role::Worker { .. }) == is_worker;
-            let roles: BTreeSet<Role> = to.iter().filter(of_role).map(|seat| seat.role).collect();
-            let count = u32::try_from(to.iter().filter(of_role).count()).unwrap_or(u32::MAX);
-            if roles.len() != count as usize {
+            let roles = to.iter().map(|seat| seat.role);
+            let of_role: Vec<Role> = roles
+                .filter(|role| matches!(role, Role::Worker { .. }) == is_worker)
+                .collect();
+            let different: BTreeSet<Role> = of_role.iter().copied().collect();
+            let count = u32::try_from(of_role.len()).unwrap_or(u32::MAX);
+            if different.len() != of_role.len() {
                 let job = job.id;
                 self.violations
                     .push(Violation::BrokenGang { job, role, count });
@@ -117,8 +123,6 @@ impl<'s> Checker<'s> {
             }
         }
         for (node, (cpu_milli, memory_bytes)) in asks {
-            let is_short =
-                |left: Option<&i128>, asks| left.is_some_and(|&left| 0 < asks && left < asks);
             if is_short(self.cpu_milli.get(&node), cpu_milli) {
                 self.violations.push(Violation::CpuExceeded { node });
             }
@@ -129,6 +133,10 @@ impl<'s> Checker<'s> {
     }
 }
 
+fn is_short(left: Option<&i128>, asks: i128) -> bool {
+    left.is_some_and(|&left| 0 < asks && left < asks)
+}
+
 /// Returns the GPUs that tasks of the job hold.
 fn own_gpus(job: &SnapshotJob) -> BTreeSet<(NodeId, u32)> {
     let held = job.held_tasks().filter(|task| holds(&task.state));
@@ -137,7 +145,6 @@ fn own_gpus(job: &SnapshotJob) -> BTreeSet<(NodeId, u32)> {
 }
 
 fn gpus(seats: &[Seat]) -> impl Iterator<Item = (NodeId, u32)> {
-    let of = |seat: &Seat| (seat.node, seat.gpus.clone());
-    let each = seats.iter().map(of);
-    each.flat_map(|(node, gpus)| gpus.into_iter().map(move |gpu| (node, gpu)))
+    let seats = seats.iter();
+    seats.flat_map(|seat| seat.gpus.iter().map(|&gpu| (seat.node, gpu)))
 }

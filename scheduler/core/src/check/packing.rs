@@ -31,11 +31,7 @@ impl<'s> Checker<'s> {
         if host.intent != Intent::Run || other.0.state != TaskState::Running || other.0.lane != 0 {
             self.unjust(job, "beside one that is not at work");
         }
-        let measured = |job: &SnapshotJob| {
-            let known = job.measured.as_ref();
-            known.is_some_and(|it| it.alone.samples > 0 && it.alone_ms > 0 && it.hurt.is_none())
-        };
-        if !measured(job) || !measured(host) {
+        if !is_measured_unharmed(job) || !is_measured_unharmed(host) {
             self.unjust(
                 job,
                 "and one of the two was never measured alone, or came to harm",
@@ -132,11 +128,7 @@ impl<'s> Checker<'s> {
         (guest, host): (&'s SnapshotJob, &'s SnapshotJob),
         keep: &[(&SnapshotJob, &SnapshotTask, u32)],
     ) {
-        let stays = |checker: &Self, job: &SnapshotJob| {
-            let state = checker.states.get(&job.id).map(|(_, state, _)| state);
-            state == Some(&JobState::Running)
-        };
-        if !stays(self, guest) || !stays(self, host) {
+        if !self.keeps_running(guest) || !self.keeps_running(host) {
             return;
         }
         if [guest, host]
@@ -154,19 +146,10 @@ impl<'s> Checker<'s> {
         if guest.priority != host.priority {
             self.unjust(guest, "with one of another priority");
         }
-        let peak = |job: &SnapshotJob| Some(u128::from(job.measured.as_ref()?.peak_bytes?));
-        let left = |job: &SnapshotJob| {
-            let known = job.measured.as_ref()?;
-            let bytes = if known.stands {
-                known.memory_bytes
-            } else {
-                known.peak_bytes
-            };
-            bytes.map(u128::from)
-        };
-        let mut sum = peak(guest).zip(peak(host)).map(|(one, two)| one + two);
+        let peaks = peak_bytes(guest).zip(peak_bytes(host));
+        let mut sum = peaks.map(|(one, two)| one + two);
         for (job, ..) in keep {
-            sum = sum.zip(left(job)).map(|(sum, more)| sum + more);
+            sum = sum.zip(kept_bytes(job)).map(|(sum, more)| sum + more);
         }
         let mut nodes = self.snapshot.nodes.iter();
         let has = nodes.find(|node| node.id == at.0);
@@ -174,6 +157,11 @@ impl<'s> Checker<'s> {
         if sum.is_none_or(|sum| sum > has) {
             self.unjust(guest, "without enough known memory for all jobs on the GPU");
         }
+    }
+
+    fn keeps_running(&self, job: &SnapshotJob) -> bool {
+        let state = self.states.get(&job.id).map(|(_, state, _)| state);
+        state == Some(&JobState::Running)
     }
 
     fn grows(&self, job: &SnapshotJob) -> bool {
@@ -192,6 +180,28 @@ impl<'s> Checker<'s> {
         let job = job.id;
         self.violations.push(Violation::UnjustPacking { job, what });
     }
+}
+
+/// Whether the job was measured alone and never came to harm beside another.
+fn is_measured_unharmed(job: &SnapshotJob) -> bool {
+    let known = job.measured.as_ref();
+    known.is_some_and(|it| it.alone.samples > 0 && it.alone_ms > 0 && it.hurt.is_none())
+}
+
+/// Returns the GPU memory that a running job takes at most, if it is known.
+fn peak_bytes(job: &SnapshotJob) -> Option<u128> {
+    Some(u128::from(job.measured.as_ref()?.peak_bytes?))
+}
+
+/// Returns the GPU memory that a job keeps while it does not run, if it is known.
+fn kept_bytes(job: &SnapshotJob) -> Option<u128> {
+    let known = job.measured.as_ref()?;
+    let bytes = if known.stands {
+        known.memory_bytes
+    } else {
+        known.peak_bytes
+    };
+    bytes.map(u128::from)
 }
 
 fn has_guest(job: &SnapshotJob) -> bool {

@@ -60,27 +60,29 @@ pub fn sound(snapshot: &ClusterSnapshot, plan: RoundPlan) -> (RoundPlan, Vec<Vio
 /// Returns the job whose decision first breaks one of these rules, by bisection. Returns `None` if
 /// they are broken without any decision.
 fn first_wrong(snapshot: &ClusterSnapshot, plan: &RoundPlan, rules: &[Violation]) -> Option<JobId> {
-    let breaks = |count: usize| {
-        let part = RoundPlan {
-            decisions: plan.decisions[..count].to_vec(),
-            excluded: plan.excluded.clone(),
-            ..RoundPlan::default()
-        };
-        check(snapshot, &part).iter().any(|one| rules.contains(one))
-    };
-    if breaks(0) {
+    if breaks(snapshot, plan, 0, rules) {
         return None;
     }
     let (mut right, mut wrong) = (0, plan.decisions.len());
     while right + 1 < wrong {
         let middle = usize::midpoint(right, wrong);
-        if breaks(middle) {
+        if breaks(snapshot, plan, middle, rules) {
             wrong = middle;
         } else {
             right = middle;
         }
     }
     Some(plan.decisions.get(right)?.job)
+}
+
+/// Whether the first `count` decisions of a plan break one of these rules.
+fn breaks(snapshot: &ClusterSnapshot, plan: &RoundPlan, count: usize, rules: &[Violation]) -> bool {
+    let part = RoundPlan {
+        decisions: plan.decisions[..count].to_vec(),
+        excluded: plan.excluded.clone(),
+        ..RoundPlan::default()
+    };
+    check(snapshot, &part).iter().any(|one| rules.contains(one))
 }
 
 /// Whether the decision gives GPUs to a job.

@@ -1,10 +1,10 @@
 //! Check of suspensions and resumptions.
 
 use super::violation::Violation;
-use super::{Checker, is_gone};
+use super::{Checker, is_gone, is_up_or_done};
 use crate::plan::{Action, RoundPlan};
 use crate::snapshot::{SnapshotJob, SnapshotTask};
-use muster_model::task::{Outcome, Role, TaskState};
+use muster_model::task::TaskState;
 use std::collections::BTreeSet;
 
 impl<'s> Checker<'s> {
@@ -25,58 +25,48 @@ impl<'s> Checker<'s> {
         }
     }
 
+    fn wrong_turn(&mut self, job: &SnapshotJob, what: &'static str) {
+        let job = job.id;
+        self.violations.push(Violation::WrongTurn { job, what });
+    }
+
     /// Checks that the whole gang runs and can be suspended.
     pub(super) fn suspend(&mut self, job: &'s SnapshotJob) {
-        let mut wrong = |what| {
-            let violation = Violation::WrongTurn { job: job.id, what };
-            self.violations.push(violation);
-        };
         if !job.suspends {
-            wrong("which cannot be suspended");
+            self.wrong_turn(job, "which cannot be suspended");
         }
         // Kubernetes reserves the resources of a pod, so no other job could use them.
-        let is_pod = |task: &SnapshotTask| {
+        let has_pod = job.held_tasks().any(|task| {
             let mut nodes = self.snapshot.nodes.iter();
             nodes.any(|node| node.id == task.node && node.has_pods())
-        };
-        if job.held_tasks().any(is_pod) {
-            wrong("some of whose tasks are pods");
+        });
+        if has_pod {
+            self.wrong_turn(job, "some of whose tasks are pods");
         }
         if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
-            wrong("which is exclusive");
+            self.wrong_turn(job, "which is exclusive");
         }
-        // A process of a command may have ended before the others.
-        let is_done = |task: &SnapshotTask| {
-            let outcome = match &task.state {
-                TaskState::Released { outcome } => outcome,
-                _ => return false,
-            };
-            job.command.is_some() && *outcome == Outcome::exited(0)
-        };
-        let is_up = |task: &SnapshotTask| task.state == TaskState::Running;
-        let all = job.tasks.iter().all(|task| is_up(task) || is_done(task));
-        if !job.leaving.is_empty() || !all || !job.tasks.iter().any(is_up) {
-            wrong("not all of whose tasks are up");
+        let mut tasks = job.tasks.iter();
+        let all = tasks.all(|task| is_up_or_done(job, &task.state));
+        if !job.leaving.is_empty() || !all || !job.tasks.iter().any(SnapshotTask::is_up) {
+            self.wrong_turn(job, "not all of whose tasks are up");
         }
     }
 
     /// Checks that the whole gang is suspended and that all of its GPUs are free.
     pub(super) fn go_on(&mut self, job: &'s SnapshotJob) {
-        let mut wrong = |what| {
-            let violation = Violation::WrongTurn { job: job.id, what };
-            self.violations.push(violation);
-        };
         if job.intent != muster_model::job::Intent::Run {
-            wrong("against its owner's intent");
+            self.wrong_turn(job, "against its owner's intent");
         }
-        let is_there = |task: &&SnapshotTask| {
-            matches!(task.role, Role::Worker { .. }) && !is_gone(&task.state)
-        };
-        let workers = || job.tasks.iter().filter(is_there);
-        if workers().any(|task| task.state != TaskState::Suspended) || workers().next().is_none() {
-            wrong("with workers that are not suspended");
+        let tasks = job.tasks.iter();
+        let workers: Vec<&SnapshotTask> = tasks
+            .filter(|task| task.is_worker() && !is_gone(&task.state))
+            .collect();
+        let mut states = workers.iter().map(|task| &task.state);
+        if workers.is_empty() || states.any(|state| *state != TaskState::Suspended) {
+            self.wrong_turn(job, "with workers that are not suspended");
         }
-        for task in workers() {
+        for task in workers {
             if !self.cpu_milli.contains_key(&task.node) {
                 let (job, node) = (job.id, task.node);
                 self.violations.push(Violation::ClosedNode { job, node });

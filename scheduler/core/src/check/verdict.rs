@@ -11,36 +11,39 @@ impl Checker<'_> {
     /// The rank must exist and not be the only worker, the job must be running, and the limits of
     /// its document must have expired.
     pub(super) fn verdict(&mut self, job: &SnapshotJob, verdict: &Verdict) {
-        let mut wrong = |what| {
-            let violation = Violation::UnjustVerdict { job: job.id, what };
-            self.violations.push(violation);
-        };
         let workers = job.tasks.iter().filter(|task| task.is_worker());
         if workers.clone().count() < 2 {
-            wrong("which is alone");
+            self.unjust_verdict(job, "which is alone");
         }
         if !workers.clone().any(|task| task.id == verdict.task_id) {
-            wrong("which is not there");
+            self.unjust_verdict(job, "which is not there");
         }
         if job.state != JobState::Running || !job.leaving.is_empty() {
-            wrong("while others come or go");
+            self.unjust_verdict(job, "while others come or go");
         }
         let now_ms = self.snapshot.now_ms;
-        let excused = |task: &SnapshotTask| {
-            task.pace.is_some_and(|pace| {
-                matches!(pace.doing, Doing::Busy | Doing::Standing)
-                    && now_ms.saturating_sub(pace.heard_ms) < 10_000
-            })
-        };
-        if workers.clone().any(excused) {
-            wrong("while others rightly wait");
+        if workers.clone().any(|task| is_excused(task, now_ms)) {
+            self.unjust_verdict(job, "while others rightly wait");
         }
         let limit_ms = job.watch.as_ref().map_or(0, |watch| match verdict.finding {
             Finding::Straggler { .. } => watch.straggler_ms,
             Finding::Hang { .. } => watch.hang_ms,
         });
         if limit_ms == 0 || verdict.for_ms < limit_ms {
-            wrong("earlier than its document says");
+            self.unjust_verdict(job, "earlier than its document says");
         }
     }
+
+    fn unjust_verdict(&mut self, job: &SnapshotJob, what: &'static str) {
+        let job = job.id;
+        self.violations.push(Violation::UnjustVerdict { job, what });
+    }
+}
+
+/// Whether the task has just reported that it is busy or suspended.
+fn is_excused(task: &SnapshotTask, now_ms: i64) -> bool {
+    task.pace.is_some_and(|pace| {
+        matches!(pace.doing, Doing::Busy | Doing::Standing)
+            && now_ms.saturating_sub(pace.heard_ms) < 10_000
+    })
 }

@@ -27,15 +27,12 @@ pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Opti
     }
     let newest = epoch_losses.last()?.0;
     let fit = loss_curve::fit(epoch_losses)?;
-    let end = |curve: &LossCurve| {
-        let flat = first_flat(*curve, newest, rule.relative_loss_drop);
-        flat + rule.epochs.saturating_sub(1)
-    };
-    let expected = end(&fit.best);
+    let expected = end_of(fit.best, newest, rule);
     if expected > newest + MOST_EPOCHS {
         return None;
     }
-    let ends = fit.plausible.iter().map(end);
+    let plausible = fit.plausible.into_iter();
+    let ends = plausible.map(|curve| end_of(curve, newest, rule));
     let (low, high) = ends.fold((expected, expected), |(low, high), end| {
         (low.min(end), high.max(end))
     });
@@ -46,18 +43,21 @@ pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Opti
     })
 }
 
+/// Returns the epoch after `newest` with which the rule ends a job with this curve.
+fn end_of(curve: LossCurve, newest: u64, rule: Convergence) -> u64 {
+    let flat = first_flat(curve, newest, rule.relative_loss_drop);
+    flat + rule.epochs.saturating_sub(1)
+}
+
 /// Returns the first epoch after `newest` in which the loss falls by less than `drop` of itself, at
 /// most `MOST_EPOCHS` + 1 epochs later. The relative drop of the curve falls with the epoch. So
 /// this epoch begins the run that ends the job, and bisection finds it.
 fn first_flat(curve: LossCurve, newest: u64, drop: f64) -> u64 {
-    let is_flat = |epoch: u64| {
-        let before = curve.loss(epoch.saturating_sub(1));
-        (before - curve.loss(epoch)) / before < drop
-    };
     let (mut steep, mut flat) = (newest, newest + MOST_EPOCHS + 1);
     while flat - steep > 1 {
         let middle = steep.midpoint(flat);
-        if is_flat(middle) {
+        let before = curve.loss(middle.saturating_sub(1));
+        if (before - curve.loss(middle)) / before < drop {
             flat = middle;
         } else {
             steep = middle;
@@ -179,16 +179,19 @@ mod tests {
         assert!((0.75..=0.87).contains(&absolute), "{absolute}");
     }
 
+    /// Returns the width of the interval after that many epochs with noise.
+    fn noisy_width(epochs: u64) -> u64 {
+        let mut noise = Noise(7);
+        let mut seen = losses(KNOWN, epochs);
+        seen.iter_mut()
+            .for_each(|(_, loss)| *loss *= 1.0 + 0.01 * noise.normal());
+        let found = last_epoch(&seen, RULE).expect("a falling curve");
+        found.high - found.low
+    }
+
     #[test]
     fn more_epochs_narrow_the_interval() {
-        let noisy = |epochs: u64| {
-            let mut noise = Noise(7);
-            let mut seen = losses(KNOWN, epochs);
-            seen.iter_mut()
-                .for_each(|(_, loss)| *loss *= 1.0 + 0.01 * noise.normal());
-            let found = last_epoch(&seen, RULE).expect("a falling curve");
-            found.high - found.low
-        };
-        assert!(noisy(16) < noisy(8), "{} and {}", noisy(16), noisy(8));
+        let (few, many) = (noisy_width(8), noisy_width(16));
+        assert!(many < few, "{many} and {few}");
     }
 }

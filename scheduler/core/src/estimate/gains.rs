@@ -20,12 +20,11 @@ pub(crate) struct Gains {
 
 impl Gains {
     pub(crate) fn of(job: &SnapshotJob) -> Self {
-        let noise = |Adaptive { noise }: Adaptive| {
-            let sound = noise.filter(|noise| noise.is_finite() && *noise >= 0.0);
-            sound.map_or(UNKNOWN, NoiseScale)
-        };
         Self {
-            grows: job.adaptive.map(|known| (noise(known), job.workers.min)),
+            grows: job.adaptive.map(|Adaptive { noise }| {
+                let sound = noise.filter(|noise| noise.is_finite() && *noise >= 0.0);
+                (sound.map_or(UNKNOWN, NoiseScale), job.workers.min)
+            }),
         }
     }
 
@@ -43,11 +42,15 @@ impl Gains {
 mod tests {
     use super::*;
 
+    /// Returns the gains of a job from two workers on.
+    fn gains(noise: f64) -> Gains {
+        Gains {
+            grows: Some((NoiseScale(noise), 2)),
+        }
+    }
+
     #[test]
     fn gain_is_between_one_and_batch_growth() {
-        let gains = |noise: f64| Gains {
-            grows: Some((NoiseScale(noise), 2)),
-        };
         assert_eq!(Gains { grows: None }.at(8), 1.0);
         for noise in [0.0, 0.5, 3.0, 1e9] {
             assert_eq!(gains(noise).at(1), 1.0, "no fewer than the fewest");

@@ -109,42 +109,44 @@ fn weighted(losses: &[(u64, f64)]) -> Vec<LossPoint> {
 /// outlier.
 fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
     const FACTOR: f64 = 1.5;
-    let at = |i: usize| losses[i].1;
     let mut clean = losses.to_vec();
     let last = losses.len() - 1;
     for (i, point) in clean.iter_mut().enumerate().take(last).skip(1) {
-        let (low, high) = (at(i - 1).min(at(i + 1)), at(i - 1).max(at(i + 1)));
+        let (before, after) = (losses[i - 1].1, losses[i + 1].1);
+        let (low, high) = (before.min(after), before.max(after));
         if point.1 > FACTOR * high || point.1 * FACTOR < low {
             point.1 = f64::midpoint(low, high);
         }
     }
-    if at(last) > FACTOR * at(last - 1).max(at(last - 2)) {
-        clean[last].1 = at(last - 1);
+    let before = losses[last - 1].1;
+    if losses[last].1 > FACTOR * before.max(losses[last - 2].1) {
+        clean[last].1 = before;
     }
     clean
 }
 
 /// Returns the best falling curve with this asymptote, and its weighted squared error.
 fn with_asymptote(points: &[LossPoint], b2: f64) -> Option<(LossCurve, f64)> {
-    let curve = |[b0, b1]: [f64; 2]| LossCurve { b0, b1, b2 };
     // 1 / (loss - b2) is linear in b0 and b1. A loss that noise puts below the asymptote counts as
     // just above.
     let highest = points.iter().map(|point| point.loss).fold(0.0, f64::max);
     let least_above = (highest - b2) * 0.01;
-    let mut found = curve(non_negative(points.iter().map(|point| {
+    let [b0, b1] = non_negative(points.iter().map(|point| {
         let above = (point.loss - b2).max(least_above);
         // d(1/y) = dy / y^2: with this factor the rows measure the error of the loss.
         let weight = point.weight * above * above;
         ([weight * point.epoch, weight], weight / above)
-    })));
+    }));
+    let mut found = LossCurve { b0, b1, b2 };
     let mut error = squared_error(points, found);
     for _ in 0..NEWTON_STEPS {
-        let next = curve(non_negative(points.iter().map(|point| {
+        let [b0, b1] = non_negative(points.iter().map(|point| {
             let [by_b0, by_b1, _] = found.slopes(point.epoch).map(|by| by * point.weight);
             let residual = (point.loss - found.at(point.epoch)) * point.weight;
             let target = by_b0 * found.b0 + by_b1 * found.b1 + residual;
             ([by_b0, by_b1], target)
-        })));
+        }));
+        let next = LossCurve { b0, b1, b2 };
         let next_error = squared_error(points, next);
         let better = next_error < error;
         let enough = next_error > error * (1.0 - ENOUGH);
@@ -234,8 +236,8 @@ fn dot(a: &[f64; 3], b: &[f64; 3]) -> f64 {
 
 /// Returns the inverse of `rows' rows` by cofactors, or `None` if it is numerically singular.
 fn inverse_gram(rows: &[[f64; 3]]) -> Option<[[f64; 3]; 3]> {
-    let h = |i: usize, j: usize| rows.iter().map(|row| row[i] * row[j]).sum::<f64>();
-    let (aa, ab, ac, bb, bc, cc) = (h(0, 0), h(0, 1), h(0, 2), h(1, 1), h(1, 2), h(2, 2));
+    let [aa, ab, ac, bb, bc, cc] = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+        .map(|(i, j)| rows.iter().map(|row| row[i] * row[j]).sum::<f64>());
     let cofactors = [
         [bb * cc - bc * bc, ac * bc - ab * cc, ab * bc - ac * bb],
         [ac * bc - ab * cc, aa * cc - ac * ac, ab * ac - aa * bc],

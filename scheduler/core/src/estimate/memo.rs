@@ -70,8 +70,9 @@ impl EstimateMemo {
 
     fn converged(&mut self, job: &SnapshotJob) -> Option<LastEpoch> {
         let (rule, losses) = (job.progress.convergence?, &job.progress.epoch_losses);
-        let same = |kept: &&ConvergenceMemo| kept.rule == rule && kept.epoch_losses == *losses;
-        if let Some(kept) = self.converged.as_ref().filter(same) {
+        let kept = self.converged.as_ref();
+        let same = kept.filter(|kept| kept.rule == rule && kept.epoch_losses == *losses);
+        if let Some(kept) = same {
             return kept.last;
         }
         let last = convergence::last_epoch(losses, rule);

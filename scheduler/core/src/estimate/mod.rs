@@ -52,29 +52,23 @@ impl Estimate {
         speed: Arc<Speed>,
         converged: Option<LastEpoch>,
     ) -> Self {
-        let bound = |largest: u32, min: u32, max: u32| {
-            let explored = (f64::from(largest) * policy.explore_factor).floor();
-            // A cast of a float saturates.
-            (explored as u32).max(largest).max(min).min(max)
-        };
         let most = speed.largest_measured().map_or(
             (job.workers.max, job.ps_shards.max),
             |(workers, ps_shards)| {
                 (
-                    bound(workers, job.workers.min, job.workers.max),
-                    bound(ps_shards, job.ps_shards.min, job.ps_shards.max),
+                    largest_explored(policy, workers, job.workers),
+                    largest_explored(policy, ps_shards, job.ps_shards),
                 )
             },
         );
         let gains = Gains::of(job);
-        let steps_per_s = || {
+        let left = StepsLeft::of(job, policy, converged, || {
             let (workers, ps_shards) = match job.size() {
                 (0, _) => (job.workers.min, job.ps_shards.min),
                 size => size,
             };
             speed.steps_per_s(workers, ps_shards) * gains.at(workers)
-        };
-        let left = StepsLeft::of(job, policy, converged, steps_per_s);
+        });
         Self {
             steps_left: left.expected,
             steps_left_between: (left.low, left.high),
@@ -97,15 +91,15 @@ impl Estimate {
         if measured.is_empty() || measured.len() >= probe::BUDGET {
             return None;
         }
-        let up_to = |range: Range, max: u32| Range {
-            min: range.min,
-            max,
+        let workers = Range {
+            max: self.most.0,
+            ..job.workers
         };
-        let candidates = probe::candidates(
-            up_to(job.workers, self.most.0),
-            up_to(job.ps_shards, self.most.1),
-        );
-        probe::next(&measured, &candidates)
+        let ps_shards = Range {
+            max: self.most.1,
+            ..job.ps_shards
+        };
+        probe::next(&measured, &probe::candidates(workers, ps_shards))
     }
 
     /// Returns the seconds until the end with `w` workers and `p` shards.
@@ -118,4 +112,15 @@ impl Estimate {
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         self.speed.steps_per_s(workers, ps_shards) * self.gains.at(workers)
     }
+}
+
+/// Returns the largest number of workers or shards that a job may get, when `measured` is the
+/// largest measured one.
+fn largest_explored(policy: &Policy, measured: u32, range: Range) -> u32 {
+    let explored = (f64::from(measured) * policy.explore_factor).floor();
+    // A cast of a float saturates.
+    (explored as u32)
+        .max(measured)
+        .max(range.min)
+        .min(range.max)
 }

@@ -38,7 +38,12 @@ pub(crate) fn solve<const N: usize>(rows: &[([f64; N], f64)]) -> [f64; N] {
             }
         }
     }
-    std::array::from_fn(|i| if scale[i] > 0.0 { x[i] / scale[i] } else { 0.0 })
+    std::array::from_fn(|i| scaled(x[i], scale[i]))
+}
+
+/// Returns the value over the length of its column, or 0 for a column of length 0.
+fn scaled(value: f64, length: f64) -> f64 {
+    if length > 0.0 { value / length } else { 0.0 }
 }
 
 fn column_lengths<const N: usize>(rows: &[([f64; N], f64)]) -> [f64; N] {
@@ -54,21 +59,17 @@ fn normal_equations<const N: usize>(
     rows: &[([f64; N], f64)],
     scale: &[f64; N],
 ) -> ([[f64; N]; N], [f64; N]) {
-    let scaled = |row: &[f64; N], i: usize| {
-        if scale[i] > 0.0 {
-            row[i] / scale[i]
-        } else {
-            0.0
-        }
-    };
     let gram = std::array::from_fn(|i| {
         std::array::from_fn(|j| {
             rows.iter()
-                .map(|(row, _)| scaled(row, i) * scaled(row, j))
+                .map(|(row, _)| scaled(row[i], scale[i]) * scaled(row[j], scale[j]))
                 .sum()
         })
     });
-    let right = std::array::from_fn(|i| rows.iter().map(|(row, b)| scaled(row, i) * b).sum());
+    let right = std::array::from_fn(|i| {
+        let column = rows.iter().map(|(row, b)| scaled(row[i], scale[i]) * b);
+        column.sum()
+    });
     (gram, right)
 }
 
@@ -79,10 +80,12 @@ fn steepest<const N: usize>(
     x: &[f64; N],
     passive: &[bool; N],
 ) -> Option<usize> {
-    let descent = |i: usize| right[i] - (0..N).map(|j| gram[i][j] * x[j]).sum::<f64>();
     (0..N)
         .filter(|&i| !passive[i])
-        .map(|i| (i, descent(i)))
+        .map(|i| {
+            let reached: f64 = (0..N).map(|j| gram[i][j] * x[j]).sum();
+            (i, right[i] - reached)
+        })
         .filter(|&(_, descent)| descent > 1e-10)
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(i, _)| i)
@@ -101,8 +104,10 @@ fn least_squares<const N: usize>(
     let mut matrix: Vec<Vec<f64>> = columns
         .iter()
         .map(|&i| {
-            let ridge = |j: usize| if i == j { RIDGE } else { 0.0 };
-            let mut row: Vec<f64> = columns.iter().map(|&j| gram[i][j] + ridge(j)).collect();
+            let mut row: Vec<f64> = columns
+                .iter()
+                .map(|&j| gram[i][j] + if i == j { RIDGE } else { 0.0 })
+                .collect();
             row.push(right[i]);
             row
         })

@@ -33,12 +33,13 @@ fn levels(range: Range) -> Vec<u32> {
         return (min..=max).collect();
     }
     let growth = f64::from(max) / f64::from(min);
-    let level = |i: u32| {
-        let share = f64::from(i) / f64::from(LEVELS - 1);
-        // Between `min` and `max`, which are 32 bits.
-        (f64::from(min) * growth.powf(share)).round() as u32
-    };
-    let mut levels: Vec<u32> = (0..LEVELS).map(level).collect();
+    let mut levels: Vec<u32> = (0..LEVELS)
+        .map(|i| {
+            let share = f64::from(i) / f64::from(LEVELS - 1);
+            // Between `min` and `max`, which are 32 bits.
+            (f64::from(min) * growth.powf(share)).round() as u32
+        })
+        .collect();
     levels.dedup();
     levels
 }
@@ -60,24 +61,27 @@ pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
         .iter()
         .map(|place| cholesky.forward(known.iter().map(|known| known.covariance(place))))
         .collect();
-    let left = |a: usize, b: usize| {
-        let known: f64 = explained[a]
-            .iter()
-            .zip(&explained[b])
-            .map(|(a, b)| a * b)
-            .sum();
-        places[a].covariance(&places[b]) - known
-    };
-    let deviation = |a: usize| {
-        let all: f64 = (0..places.len()).map(|b| left(a, b).powi(2)).sum();
-        all / (left(a, a) + NOISE * NOISE)
-    };
     (0..candidates.len())
         .filter(|&a| !measured.contains(&candidates[a]))
-        .map(|a| (a, deviation(a)))
+        .map(|a| (a, reduction(&places, &explained, a)))
         // The first of equals, independent of rounding in `max_by`.
         .reduce(|best, next| if next.1 > best.1 { next } else { best })
         .map(|(a, _)| candidates[a])
+}
+
+/// Returns the reduction of the total uncertainty by a measurement at the place `a`.
+fn reduction(places: &[SurfacePoint], explained: &[Vec<f64>], a: usize) -> f64 {
+    let all: f64 = (0..places.len())
+        .map(|b| covariance_left(places, explained, a, b).powi(2))
+        .sum();
+    all / (covariance_left(places, explained, a, a) + NOISE * NOISE)
+}
+
+/// Returns the covariance of two places that the measured sizes leave unexplained.
+fn covariance_left(places: &[SurfacePoint], explained: &[Vec<f64>], a: usize, b: usize) -> f64 {
+    let both = explained[a].iter().zip(&explained[b]);
+    let known: f64 = both.map(|(a, b)| a * b).sum();
+    places[a].covariance(&places[b]) - known
 }
 
 #[cfg(test)]
@@ -102,17 +106,23 @@ mod tests {
         for (i, size) in plan.iter().enumerate() {
             assert!(!plan[..i].contains(size), "{plan:?}");
         }
-        let any = |holds: fn(&Size) -> bool| plan.iter().any(holds);
+        let probes = plan.iter();
         assert!(
-            any(|&(w, p)| w >= 8 * p),
+            probes.clone().any(|&(w, p)| w >= 8 * p),
             "many workers per shard: {plan:?}"
         );
         assert!(
-            any(|&(w, p)| p >= 4 * w),
+            probes.clone().any(|&(w, p)| p >= 4 * w),
             "many shards per worker: {plan:?}"
         );
-        assert!(any(|&(w, p)| w.min(p) >= 12), "much of both: {plan:?}");
-        assert!(any(|&(w, p)| w.max(p) <= 2), "little of both: {plan:?}");
+        assert!(
+            probes.clone().any(|&(w, p)| w.min(p) >= 12),
+            "much of both: {plan:?}"
+        );
+        assert!(
+            probes.clone().any(|&(w, p)| w.max(p) <= 2),
+            "little of both: {plan:?}"
+        );
     }
 
     #[test]

@@ -47,20 +47,22 @@ impl StepsLeft {
 }
 
 fn by_steps(job: &SnapshotJob, converged: Option<LastEpoch>) -> Option<StepsLeft> {
-    let progress = &job.progress;
-    let per_epoch = progress.steps_per_epoch.max(1);
-    let left = |last_epoch: Option<u64>| {
-        let by_convergence = last_epoch.map(|epoch| epoch.saturating_mul(per_epoch));
-        let ends = [progress.max_steps, by_convergence].into_iter().flatten();
-        let left = ends.map(|end| end.saturating_sub(progress.step)).min();
-        left.map(|left| left.max(1) as f64)
-    };
     Some(StepsLeft {
-        low: left(converged.map(|last| last.low))?,
-        expected: left(converged.map(|last| last.expected))?,
-        high: left(converged.map(|last| last.high))?,
+        low: steps_until(job, converged.map(|last| last.low))?,
+        expected: steps_until(job, converged.map(|last| last.expected))?,
+        high: steps_until(job, converged.map(|last| last.high))?,
         length: Length::Said,
     })
+}
+
+/// Returns the steps until the maximum of steps or the last epoch, the first of them.
+fn steps_until(job: &SnapshotJob, last_epoch: Option<u64>) -> Option<f64> {
+    let progress = &job.progress;
+    let per_epoch = progress.steps_per_epoch.max(1);
+    let by_convergence = last_epoch.map(|epoch| epoch.saturating_mul(per_epoch));
+    let ends = [progress.max_steps, by_convergence].into_iter().flatten();
+    let left = ends.map(|end| end.saturating_sub(progress.step)).min();
+    left.map(|left| left.max(1) as f64)
 }
 
 /// Returns the rest by the steps of earlier jobs of the same document, for instance until a target

@@ -220,20 +220,25 @@ impl Speed {
         trend.step_s(size) * missed.exp()
     }
 
+    /// Returns the seconds per step by the formula alone.
+    fn formula_s(&self, size: Size) -> f64 {
+        match &self.trend {
+            Some(trend) => trend.step_s(size),
+            None => self.assumed.step_s(size),
+        }
+    }
+
     /// Returns the mean relative error of the formula alone. Kriging follows the measured sizes, so
     /// its error would say nothing.
     fn error(&self) -> Option<f64> {
         if self.measured.is_empty() {
             return None;
         }
-        let formula_s = |size| match &self.trend {
-            Some(trend) => trend.step_s(size),
-            None => self.assumed.step_s(size),
-        };
+
         let sum: f64 = self
             .measured
             .iter()
-            .map(|(&size, &(step_s, _))| (step_s / formula_s(size) - 1.0).abs())
+            .map(|(&size, &(step_s, _))| (step_s / self.formula_s(size) - 1.0).abs())
             .sum();
         Some(sum / self.measured.len() as f64)
     }

@@ -49,11 +49,15 @@ impl SurfacePoint {
     /// Returns the rough part: a Gaussian of width 1/2 in both logarithms together, and one of
     /// width 1/4 in each.
     pub(super) fn roughness(&self, other: &Self) -> f64 {
-        let bell = |a: f64, b: f64| (-2.0 * (a - b) * (a - b)).exp();
         let (by_w, by_p) = (bell(self.ln_w, other.ln_w), bell(self.ln_p, other.ln_p));
         // A Gaussian of half the width is the fourth power.
         ROUGH * ROUGH * (by_w * by_p + by_w.powi(4) + by_p.powi(4))
     }
+}
+
+/// Returns a Gaussian of width 1/2 of the distance.
+fn bell(a: f64, b: f64) -> f64 {
+    (-2.0 * (a - b) * (a - b)).exp()
 }
 
 /// Lower triangle `L` of a positive definite matrix `L L'`, by rows.
@@ -117,8 +121,9 @@ mod tests {
     #[test]
     fn roughness_falls_with_distance_of_sizes() {
         let here = SurfacePoint::of((4, 4));
-        let rough = |size| here.roughness(&SurfacePoint::of(size));
-        assert!(rough((4, 4)) > rough((5, 4)) && rough((5, 4)) > rough((9, 9)));
-        assert!((rough((4, 4)) - 3.0 * ROUGH * ROUGH).abs() < 1e-15);
+        let [same, near, far] =
+            [(4, 4), (5, 4), (9, 9)].map(|size| here.roughness(&SurfacePoint::of(size)));
+        assert!(same > near && near > far);
+        assert!((same - 3.0 * ROUGH * ROUGH).abs() < 1e-15);
     }
 }

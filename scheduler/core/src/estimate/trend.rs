@@ -66,6 +66,11 @@ impl Formula {
             [1.0 / w, 1.0 / p, 1.0, p / w, 0.0]
         }
     }
+
+    /// Returns the terms at a measured size, over the measured step time.
+    fn relative_terms(self, point: &StepTimePoint) -> [f64; TERMS] {
+        self.terms(point.size).map(|term| term / point.step_s)
+    }
 }
 
 impl Trend {
@@ -117,16 +122,13 @@ impl Trend {
         measured: &[StepTimePoint],
         assumed: &[StepTimePoint],
     ) -> Option<Self> {
-        let points = || measured.iter().chain(assumed);
+        let points = measured.iter().chain(assumed);
         // The fit of the relative error comes first, because it needs no starting point.
-        let relative =
-            |point: &StepTimePoint| formula.terms(point.size).map(|term| term / point.step_s);
-        let rows: Vec<([f64; TERMS], f64)> = points()
+        let rows: Vec<([f64; TERMS], f64)> = points
+            .clone()
             .map(|point| {
-                (
-                    relative(point).map(|term| term * point.weight),
-                    point.weight,
-                )
+                let terms = formula.relative_terms(point);
+                (terms.map(|term| term * point.weight), point.weight)
             })
             .collect();
         let mut trend = Self {
@@ -138,12 +140,14 @@ impl Trend {
         }
         for _ in 0..NEWTON_STEPS {
             // ln(r + dr) = ln r + dr / r, with the target 0.
-            let rows: Vec<([f64; TERMS], f64)> = points()
+            let rows: Vec<([f64; TERMS], f64)> = points
+                .clone()
                 .map(|point| {
                     let ratio = trend.step_s(point.size) / point.step_s;
                     let scale = point.weight / ratio;
                     let target = point.weight * (1.0 - ratio.ln());
-                    (relative(point).map(|term| term * scale), target)
+                    let terms = formula.relative_terms(point);
+                    (terms.map(|term| term * scale), target)
                 })
                 .collect();
             trend.coefficients = nnls::solve(&rows);

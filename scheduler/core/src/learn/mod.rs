@@ -106,10 +106,10 @@ impl Family {
         let (Some(throughput), Some(noise)) = (adaptive, noise) else {
             return first;
         };
-        let goodput = |batch: &BatchSplit| goodput(limits, throughput, shape, *batch, noise);
+
         limits
             .candidates(shape.gpus)
-            .map(|batch| (goodput(&batch), batch))
+            .map(|batch| (goodput(limits, throughput, shape, batch, noise), batch))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map_or(first, |(_, batch)| batch)
     }

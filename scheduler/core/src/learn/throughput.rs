@@ -51,6 +51,9 @@ impl Default for ThroughputFit {
     }
 }
 
+/// Measured step: its shape, the seconds of computation and the seconds of the step.
+type MeasuredStep = (PlacementShape, f64, f64);
+
 /// Relative change below which an observation is not news.
 const NEWS: f64 = 0.01;
 
@@ -129,18 +132,22 @@ impl Throughput {
         };
         let below = steps.range(..local_batch).next_back();
         let above = steps.range(local_batch..).next();
-        let by_point = |(&batch, &step_s): (&u32, &f64)| {
-            let sync_s = exchange_s(step_s, self.computing_s(batch), self.fit.gamma);
-            overlapped(grad_s, sync_s, self.fit.gamma)
-        };
+
         match (below, above) {
             (Some(low), Some(high)) => {
                 let share = f64::from(local_batch - low.0) / f64::from(high.0 - low.0);
-                by_point(low) * (1.0 - share) + by_point(high) * share
+                self.step_like_s(grad_s, low) * (1.0 - share)
+                    + self.step_like_s(grad_s, high) * share
             }
-            (Some(only), None) | (None, Some(only)) => by_point(only),
+            (Some(only), None) | (None, Some(only)) => self.step_like_s(grad_s, only),
             (None, None) => overlapped(grad_s, self.fit.sync_s(shape), self.fit.gamma),
         }
+    }
+
+    /// Returns the seconds of a step with this computation and the exchange of a measured step.
+    fn step_like_s(&self, grad_s: f64, (&batch, &step_s): (&u32, &f64)) -> f64 {
+        let sync_s = exchange_s(step_s, self.computing_s(batch), self.fit.gamma);
+        overlapped(grad_s, sync_s, self.fit.gamma)
     }
 
     /// Returns the seconds of computation: interpolated between measurements, along the fitted line
@@ -148,15 +155,15 @@ impl Throughput {
     fn computing_s(&self, local_batch: u32) -> f64 {
         let below = self.grad_s.range(..=local_batch).next_back();
         let above = self.grad_s.range(local_batch..).next();
-        let beyond = |(&batch, &grad_s): (&u32, &f64)| {
-            let slope = self.slope(batch, grad_s);
-            (grad_s + slope * (f64::from(local_batch) - f64::from(batch))).max(0.1 * grad_s)
-        };
+
         match (below, above) {
             (Some((&low, &left)), Some((&high, &right))) if low < high => {
                 left + (right - left) * f64::from(local_batch - low) / f64::from(high - low)
             }
-            (Some(only), _) | (None, Some(only)) => beyond(only),
+            (Some((&batch, &grad_s)), _) | (None, Some((&batch, &grad_s))) => {
+                let slope = self.slope(batch, grad_s);
+                (grad_s + slope * (f64::from(local_batch) - f64::from(batch))).max(0.1 * grad_s)
+            }
             (None, None) => f64::INFINITY,
         }
     }
@@ -175,7 +182,7 @@ impl Throughput {
 
     /// Returns the overlap and exchange with the smallest relative error over the measurements.
     fn fitted(&self) -> ThroughputFit {
-        let points: Vec<(PlacementShape, f64, f64)> = self
+        let points: Vec<MeasuredStep> = self
             .steps
             .iter()
             .filter(|(shape, _)| shape.gpus > 1)
@@ -186,45 +193,39 @@ impl Throughput {
             })
             .map(|(shape, batch, step_s)| (shape, self.computing_s(batch), step_s))
             .collect();
-        let error = |fit: &ThroughputFit| -> f64 {
-            points
-                .iter()
-                .map(|&(shape, grad_s, step_s)| {
-                    (overlapped(grad_s, fit.sync_s(shape), fit.gamma) / step_s - 1.0).powi(2)
-                })
-                .sum::<f64>()
-                + 1e-3 * (fit.gamma - 1.0)
-        };
+
         GAMMAS
             .into_iter()
             .map(|gamma| ThroughputFit::with(gamma, &points))
-            .min_by(|a, b| error(a).total_cmp(&error(b)))
+            .min_by(|a, b| a.error(&points).total_cmp(&b.error(&points)))
             .unwrap_or_default()
     }
 }
 
 impl ThroughputFit {
-    fn with(gamma: f64, points: &[(PlacementShape, f64, f64)]) -> Self {
-        let line = |spread: bool| {
-            let of_class: Vec<(f64, f64)> = points
-                .iter()
-                .filter(|(shape, ..)| (shape.nodes > 1) == spread)
-                .map(|&(shape, grad_s, step_s)| {
-                    (
-                        f64::from(shape.gpus) - 2.0,
-                        exchange_s(step_s, grad_s, gamma),
-                    )
-                })
-                .collect();
-            line_through(&of_class)
-        };
-        let local = line(false).unwrap_or((0.0, 0.0));
-        let spread = line(true).unwrap_or((SPREAD_PRIOR * local.0, SPREAD_PRIOR * local.1));
+    fn with(gamma: f64, points: &[MeasuredStep]) -> Self {
+        let (over_nodes, on_one): (Vec<MeasuredStep>, Vec<MeasuredStep>) =
+            points.iter().partition(|(shape, ..)| shape.nodes > 1);
+        let local = exchange_line(gamma, &on_one).unwrap_or((0.0, 0.0));
+        let spread = exchange_line(gamma, &over_nodes)
+            .unwrap_or((SPREAD_PRIOR * local.0, SPREAD_PRIOR * local.1));
         Self {
             gamma,
             local,
             spread,
         }
+    }
+
+    /// Returns the relative error over the measurements. Among equally good fits the one with less
+    /// overlap has the smaller error.
+    fn error(&self, points: &[MeasuredStep]) -> f64 {
+        points
+            .iter()
+            .map(|&(shape, grad_s, step_s)| {
+                (overlapped(grad_s, self.sync_s(shape), self.gamma) / step_s - 1.0).powi(2)
+            })
+            .sum::<f64>()
+            + 1e-3 * (self.gamma - 1.0)
     }
 
     fn sync_s(&self, shape: PlacementShape) -> f64 {
@@ -252,6 +253,18 @@ fn exchange_s(step_s: f64, grad_s: f64, gamma: f64) -> f64 {
     (step_s.powf(gamma) - grad_s.powf(gamma))
         .max(0.0)
         .powf(1.0 / gamma)
+}
+
+/// Returns the coefficients of the exchange by the GPUs beyond two, or `None` without steps.
+fn exchange_line(gamma: f64, points: &[MeasuredStep]) -> Option<(f64, f64)> {
+    let line: Vec<(f64, f64)> = points
+        .iter()
+        .map(|&(shape, grad_s, step_s)| {
+            let further_gpus = f64::from(shape.gpus) - 2.0;
+            (further_gpus, exchange_s(step_s, grad_s, gamma))
+        })
+        .collect();
+    line_through(&line)
 }
 
 /// Returns the least squares fit of `a + b x` with `a, b >= 0`, or `None` without points.

@@ -6,8 +6,8 @@
 //! does not close it. Jobs that run there stay.
 
 use crate::plan::NodeDecision;
-use crate::policy::{BadNodes, Policy};
-use crate::snapshot::{ClusterSnapshot, Fault, SnapshotNode};
+use crate::policy::{BadNodes, Policy, StartLimit};
+use crate::snapshot::{ClusterSnapshot, SnapshotNode};
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,16 +28,18 @@ pub(crate) fn to_exclude(snapshot: &ClusterSnapshot, policy: &BadNodes) -> Vec<N
         return Vec::new();
     }
     let charges = charges(snapshot, policy);
-    let count = |node: &SnapshotNode| charges.get(&node.id).copied().unwrap_or(0);
-    let mut bad: Vec<(u32, &SnapshotNode)> = up
+    let counted: Vec<(u32, &SnapshotNode)> = up
         .iter()
-        .filter(|node| !node.excluded && count(node) >= policy.faults.max(1))
-        .filter(|node| {
-            let others = up.iter().filter(|other| other.id != node.id);
-            let median = median(others.map(|other| count(other)).collect());
-            count(node) > STANDS_OUT * median
+        .map(|node| (charges.get(&node.id).copied().unwrap_or(0), *node))
+        .collect();
+    let mut bad: Vec<(u32, &SnapshotNode)> = counted
+        .iter()
+        .copied()
+        .filter(|(count, node)| !node.excluded && *count >= policy.faults.max(1))
+        .filter(|(count, node)| {
+            let others = counted.iter().filter(|(_, other)| other.id != node.id);
+            *count > STANDS_OUT * median(others.map(|(count, _)| *count).collect())
         })
-        .map(|node| (count(node), *node))
         .collect();
     bad.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.name.cmp(&b.1.name)));
     let decided = bad
@@ -50,27 +52,35 @@ pub(crate) fn to_exclude(snapshot: &ClusterSnapshot, policy: &BadNodes) -> Vec<N
     decided.collect()
 }
 
-/// Nodes that did not start tasks in time. They take no new tasks for the start limit of processes.
-/// That time doubles with each further fault, up to an hour.
+/// Nodes that did not start tasks in time and take no new tasks for a while.
 pub(crate) fn resting(snapshot: &ClusterSnapshot, policy: &Policy) -> BTreeSet<NodeId> {
     let Some(limit) = policy.start_limit else {
         return BTreeSet::new();
     };
-    let rests = |node: &&SnapshotNode| {
-        let late = |fault: &&Fault| fault.what == NodeFault::Hang { at_start: true };
-        let late = node.faults.iter().filter(late).map(|fault| fault.at_ms);
-        let times = u32::try_from(late.clone().count()).unwrap_or(u32::MAX);
-        let Some(last_ms) = late.max() else {
-            return false;
-        };
-        let pause_ms = limit
-            .process_ms
-            .saturating_mul(1 << times.saturating_sub(1).min(32))
-            .min(LONGEST_REST_MS);
-        snapshot.now_ms < last_ms.saturating_add(i64::try_from(pause_ms).unwrap_or(i64::MAX))
+    let nodes = snapshot.nodes.iter();
+    let resting = nodes.filter(|node| snapshot.now_ms < rests_until_ms(node, limit));
+    resting.map(|node| node.id).collect()
+}
+
+/// End of the rest of a node after late starts: the start limit of processes after the last one.
+/// That time doubles with each further fault, up to an hour. Unix ms; `i64::MIN` without a late
+/// start.
+fn rests_until_ms(node: &SnapshotNode, limit: StartLimit) -> i64 {
+    let late: Vec<i64> = node
+        .faults
+        .iter()
+        .filter(|fault| fault.what == NodeFault::Hang { at_start: true })
+        .map(|fault| fault.at_ms)
+        .collect();
+    let Some(last_ms) = late.iter().max() else {
+        return i64::MIN;
     };
-    let nodes = snapshot.nodes.iter().filter(rests);
-    nodes.map(|node| node.id).collect()
+    let further = u32::try_from(late.len() - 1).unwrap_or(u32::MAX);
+    let pause_ms = limit
+        .process_ms
+        .saturating_mul(1 << further.min(32))
+        .min(LONGEST_REST_MS);
+    last_ms.saturating_add(i64::try_from(pause_ms).unwrap_or(i64::MAX))
 }
 
 /// Maximum number of nodes that may be excluded at one time.
@@ -83,12 +93,11 @@ fn most(up: usize, policy: &BadNodes) -> usize {
 fn charges(snapshot: &ClusterSnapshot, policy: &BadNodes) -> BTreeMap<NodeId, u32> {
     let window_ms = i64::try_from(policy.window_ms).unwrap_or(i64::MAX);
     let since_ms = snapshot.now_ms.saturating_sub(window_ms);
-    let recent = |fault: &&Fault| fault.at_ms >= since_ms;
     let mut places: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
     let mut charges: BTreeMap<NodeId, u32> = BTreeMap::new();
     for node in &snapshot.nodes {
         let mut errors = Vec::new();
-        for fault in node.faults.iter().filter(recent) {
+        for fault in node.faults.iter().filter(|fault| fault.at_ms >= since_ms) {
             match fault.job {
                 Some(job) => drop(places.entry(job).or_default().insert(node.id)),
                 None => errors.push((fault.what.gpu(), fault.at_ms)),

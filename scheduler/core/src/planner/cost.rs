@@ -1,9 +1,11 @@
 //! Restart cost: stop of a job and start from its checkpoint. It is measured for each job, and
-//! assumed before that.
+//! assumed before that. The cooldown after a change is proportional to it.
 //!
 //! The caller decides whether a move repays its cost.
 
-use super::round_state::{PlannedJob, seconds_of};
+use super::planned_job::PlannedJob;
+use super::scheduling_state::SchedulingState;
+use super::time::seconds_of;
 use crate::policy::Policy;
 
 /// Seconds without progress.
@@ -30,7 +32,6 @@ impl RestartCost {
 pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> RestartCost {
     let half_s = seconds_of(policy.resize_cost_ms) / 2.0;
     let known = live.job.restarts.unwrap_or_default();
-    let mean = |sum: f64, count: u32| (count > 0).then(|| (sum / f64::from(count)).max(0.0));
     let (stop_s, start_s) = (
         mean(known.stop_s, known.stops),
         mean(known.start_s, known.starts),
@@ -48,6 +49,11 @@ pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> RestartCost {
     }
 }
 
+/// Mean of measurements, at least 0; `None` without measurements.
+fn mean(sum: f64, count: u32) -> Option<f64> {
+    (count > 0).then(|| (sum / f64::from(count)).max(0.0))
+}
+
 /// Whether a restart is expected to lose all work: the job runs a user's program that has never
 /// continued from a checkpoint. The built-in engine writes a checkpoint when it stops.
 pub(crate) fn begins_anew(live: &PlannedJob<'_>) -> bool {
@@ -62,4 +68,38 @@ pub(crate) fn at_risk_s(live: &PlannedJob<'_>, now_ms: i64) -> f64 {
     }
     let since_ms = live.placed_ms.unwrap_or(now_ms);
     seconds_of(u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0))
+}
+
+/// Factor by which the gain of a change must exceed its cost. It is 2 at the end of the cooldown
+/// and falls to 1 after twice that time.
+pub(crate) fn restart_cost_factor(live: &PlannedJob<'_>, policy: &Policy, now_ms: i64) -> f64 {
+    if live.scheduling_state != SchedulingState::Running {
+        return 1.0;
+    }
+    let (rest_ms, ran_ms) = (cooldown_ms(live, policy), live.ran_ms(now_ms));
+    (2.0 * rest_ms as f64 / ran_ms.max(1) as f64).clamp(1.0, 2.0)
+}
+
+/// Cooldown in milliseconds, so long that the next resize costs at most `resize_share` of it.
+pub(crate) fn cooldown_ms(live: &PlannedJob<'_>, policy: &Policy) -> u64 {
+    if live.job.in_place {
+        amortised_ms(policy, seconds_of(policy.in_place_cost_ms))
+    } else {
+        restart_cooldown_ms(live, policy)
+    }
+}
+
+/// Cooldown of a job that changes by restarts.
+pub(crate) fn restart_cooldown_ms(live: &PlannedJob<'_>, policy: &Policy) -> u64 {
+    amortised_ms(policy, restart(live, policy).total_s())
+}
+
+fn amortised_ms(policy: &Policy, cost_s: f64) -> u64 {
+    let amortised_s = if policy.resize_share > 0.0 {
+        cost_s / policy.resize_share
+    } else {
+        0.0
+    };
+    // The cast saturates, so an infinite cost gives the longest cooldown.
+    policy.min_run_ms.max((amortised_s * 1000.0) as u64)
 }

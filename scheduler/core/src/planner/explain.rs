@@ -4,17 +4,18 @@
 
 use super::assumed_change::{could_start, would_start};
 use super::fixpoint::RoundFixpoint;
-use super::free::{Availability, FreeNode};
+use super::free::{Availability, FreeNode, gpus_of};
 use super::observations::{is_refused, refused_starts};
 use super::place::fits_empty;
-use super::round_state::{PlannedJob, RoundState};
-use super::scheduling_state::{QueueOrder, gpus_of};
+use super::planned_job::PlannedJob;
+use super::queue_order::QueueOrder;
+use super::round_state::RoundState;
 use super::unblocking_changes::{UnblockingChanges, never_could_start, turn, with_turn};
 use super::what_if::{WhatIfState, are_few, is_affordable};
 use crate::plan::{Action, RemainderWait};
 use crate::policy::Policy;
-use crate::problem;
-use crate::snapshot::ClusterSnapshot;
+use crate::problem::{self, ProblemNode};
+use crate::snapshot::{ClusterSnapshot, SnapshotNode};
 use muster_model::id::JobId;
 use muster_model::job::{Charge, JobPhase, JobState};
 use muster_model::task::{Outcome, TaskState};
@@ -196,21 +197,21 @@ struct ReachableGpus {
 impl ReachableGpus {
     /// For all nodes, or only for those whose tasks are pods.
     fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint, only_pods: bool) -> Self {
-        let is_there = |node: &FreeNode| node.pods || !only_pods;
-        let free = fixpoint.free.iter().filter(|node| is_there(node));
-        let held = |live: &PlannedJob<'_>| -> u32 {
-            let there = live
-                .holdings
-                .iter()
-                .filter(|holding| is_there(&fixpoint.free[holding.node as usize]));
-            there.map(|holding| holding.gpus.count_ones()).sum()
-        };
+        let free = fixpoint.free.iter();
+        let free = free.filter(|node| is_reachable(node, only_pods));
         let free_gpus: u32 = free.map(|node| node.gpus(Availability::Now)).sum();
         let unheld_gpus = unheld_gpus(round, only_pods);
         let jobs = round.jobs.iter();
         let mut holders: Vec<(Reverse<u32>, JobId)> = jobs
-            .map(|live| (Reverse(held(live)), live.job.id))
-            .filter(|(held, _)| held.0 > 0)
+            .map(|live| {
+                let there = live
+                    .holdings
+                    .iter()
+                    .filter(|held| is_reachable(&fixpoint.free[held.node as usize], only_pods));
+                let gpus: u32 = there.map(|held| held.gpus.count_ones()).sum();
+                (Reverse(gpus), live.job.id)
+            })
+            .filter(|(gpus, _)| gpus.0 > 0)
             .collect();
         holders.sort_unstable();
         Self {
@@ -220,6 +221,10 @@ impl ReachableGpus {
             holders,
         }
     }
+}
+
+fn is_reachable(node: &FreeNode, only_pods: bool) -> bool {
+    node.pods || !only_pods
 }
 
 /// GPUs that the jobs of each tenant hold or are promised.
@@ -241,7 +246,7 @@ fn unheld_gpus(round: &RoundState<'_>, only_pods: bool) -> u32 {
         }
     }
     let nodes = round.empty.iter().zip(unheld);
-    let there = nodes.filter(|(node, _)| node.pods || !only_pods);
+    let there = nodes.filter(|(node, _)| is_reachable(node, only_pods));
     there.map(|(_, gpus)| gpus.count_ones()).sum()
 }
 
@@ -249,8 +254,11 @@ fn unheld_gpus(round: &RoundState<'_>, only_pods: bool) -> u32 {
 fn kept_for(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<JobId> {
     let owner = round.reserved.as_ref().map(|(owner, _)| *owner);
     let jobs = round.jobs.iter().enumerate().filter(|(index, live)| {
-        let is_promised = |member: usize| fixpoint.promised.contains_key(&member);
-        owner == Some(*index) || live.destination.is_some() || live.member.is_some_and(is_promised)
+        owner == Some(*index)
+            || live.destination.is_some()
+            || live
+                .member
+                .is_some_and(|member| fixpoint.promised.contains_key(&member))
     });
     jobs.map(|(_, live)| live.job.id).collect()
 }
@@ -374,21 +382,23 @@ impl WaitExplainer<'_, '_> {
         if fits_empty(self.round, &live.shape) {
             return None;
         }
-        let nodes = || {
-            let there = self.round.problem.nodes.iter();
-            let there = there.zip(&self.round.snapshot.nodes);
-            let there = there.zip(&self.round.free);
-            there.filter_map(|(node, free)| free.suits(&live.shape).then_some(node))
-        };
-        let cluster_gpus = nodes().map(|(node, _)| node.gpus).sum();
-        let of_a_task = nodes().map(|(node, of)| node.gpus.min(of.gpus_of_a_task()));
+        let round = self.round;
+        let nodes = round.problem.nodes.iter().zip(&round.snapshot.nodes);
+        let nodes: Vec<(&ProblemNode, &SnapshotNode)> = nodes
+            .zip(&round.free)
+            .filter_map(|(node, free)| free.suits(&live.shape).then_some(node))
+            .collect();
+        let cluster_gpus: u32 = nodes.iter().map(|(node, _)| node.gpus).sum();
+        let of_a_task = nodes
+            .iter()
+            .map(|(node, of)| node.gpus.min(of.gpus_of_a_task()));
         let largest_node_gpus = of_a_task.max().unwrap_or(0);
         let (needed_gpus, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
         Some(if largest_node_gpus < per_worker {
             Wait::NoMatchingNodes {
                 needed_gpus_per_worker: per_worker,
                 largest_node_gpus,
-                parts: nodes().any(|(node, _)| node.gpus >= per_worker),
+                parts: nodes.iter().any(|(node, _)| node.gpus >= per_worker),
                 pods: live.shape.pods,
             }
         } else if cluster_gpus < needed_gpus {
@@ -407,17 +417,13 @@ impl WaitExplainer<'_, '_> {
 
     /// Resource of which one worker needs more than any open node has.
     fn short(&self, live: &PlannedJob<'_>) -> Option<Short> {
-        let nodes = || {
-            self.round
-                .snapshot
-                .nodes
-                .iter()
-                .zip(&self.round.free)
-                .filter(|(node, free)| node.is_open() && free.suits(&live.shape))
-                .map(|(node, _)| node)
-        };
-        let largest_node_bytes = nodes().map(|node| node.memory_bytes).max()?;
-        let largest_node_milli = nodes().map(|node| node.cpu_milli).max()?;
+        let nodes = self.round.snapshot.nodes.iter().zip(&self.round.free);
+        let nodes: Vec<&SnapshotNode> = nodes
+            .filter(|(node, free)| node.is_open() && free.suits(&live.shape))
+            .map(|(node, _)| node)
+            .collect();
+        let largest_node_bytes = nodes.iter().map(|node| node.memory_bytes).max()?;
+        let largest_node_milli = nodes.iter().map(|node| node.cpu_milli).max()?;
         let (needed_bytes, needed_milli) =
             (live.shape.worker.memory_bytes, live.shape.worker.cpu_milli);
         if needed_bytes > largest_node_bytes {
@@ -435,28 +441,20 @@ impl WaitExplainer<'_, '_> {
     /// Jobs that stop or are about to be suspended and hold promised GPUs. If none holds any, all
     /// such jobs with resources: they release CPU, memory or quota.
     fn stopping(&self, promised: &[(u32, u64)]) -> Vec<JobId> {
-        let gives = |live: &PlannedJob<'_>| match live.state.phase() {
-            JobPhase::Stopping => true,
-            JobPhase::Suspended => gpus_of(&live.holdings) > 0,
-            _ => false,
-        };
-        let stopping = || {
-            let jobs = self.round.jobs.iter();
-            jobs.filter(|live| gives(live) || !live.leaving.is_empty())
-        };
-        let holds = |live: &&PlannedJob<'_>| {
-            let stops = gives(live);
-            let holdings = live.holdings.iter().filter(|_| stops);
-            holdings.chain(&live.leaving).any(|held| {
-                let wanted = promised.iter().filter(|(node, _)| *node == held.node);
-                wanted.clone().any(|(_, gpus)| gpus & held.gpus != 0)
-            })
-        };
-        let jobs: Vec<JobId> = stopping().filter(holds).map(|live| live.job.id).collect();
+        let jobs = self.round.jobs.iter();
+        let stopping: Vec<&PlannedJob<'_>> = jobs
+            .filter(|live| stops(live) || !live.leaving.is_empty())
+            .collect();
+        let jobs: Vec<JobId> = stopping
+            .iter()
+            .filter(|live| vacates(live, promised))
+            .map(|live| live.job.id)
+            .collect();
         if !jobs.is_empty() {
             return jobs;
         }
-        stopping()
+        stopping
+            .iter()
             .filter(|live| !live.holdings.is_empty() || !live.leaving.is_empty())
             .map(|live| live.job.id)
             .collect()
@@ -481,4 +479,23 @@ impl WaitExplainer<'_, '_> {
         }
         held_by
     }
+}
+
+/// Whether the job stops, or is about to be suspended and still holds GPUs.
+fn stops(live: &PlannedJob<'_>) -> bool {
+    match live.state.phase() {
+        JobPhase::Stopping => true,
+        JobPhase::Suspended => gpus_of(&live.holdings) > 0,
+        _ => false,
+    }
+}
+
+/// Whether tasks of the job that end hold any of these GPUs, given by node.
+fn vacates(live: &PlannedJob<'_>, gpus: &[(u32, u64)]) -> bool {
+    let stops = stops(live);
+    let holdings = live.holdings.iter().filter(|_| stops);
+    holdings.chain(&live.leaving).any(|held| {
+        let mut there = gpus.iter().filter(|(node, _)| *node == held.node);
+        there.any(|(_, gpus)| gpus & held.gpus != 0)
+    })
 }

@@ -6,6 +6,7 @@ use super::gang::GangShape;
 use crate::snapshot::SnapshotNode;
 use muster_model::node::is_part;
 use muster_model::spec::{PsShardResources, WorkerResources};
+use std::collections::BTreeMap;
 
 /// Free resources of a node; none if the node takes no tasks. GPUs are bit sets over their indices:
 /// an executor offers at most 64.
@@ -34,6 +35,9 @@ pub(crate) struct FreeNode {
     /// Free CPU and memory once stopping tasks have ended, minus promised amounts.
     pub later_room: HostCapacity,
 }
+
+/// Bit sets of GPUs by node.
+pub(crate) type NodeGpuMasks = BTreeMap<u32, u64>;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HostCapacity {
@@ -164,6 +168,16 @@ impl FreeNode {
         }
     }
 
+    /// Whether this number of GPUs and this CPU and memory are available.
+    pub(crate) fn has(&self, gpus: u32, room: HostCapacity, when: Availability) -> bool {
+        self.gpus(when) >= gpus && self.room(when).holds(room)
+    }
+
+    /// Whether one more PS shard of this shape may be placed on the node.
+    pub(crate) fn takes_shard(&self, shape: &GangShape, when: Availability) -> bool {
+        self.takes(shape) && self.room(when).holds(HostCapacity::shard(&shape.ps_shard))
+    }
+
     /// Takes `count` GPUs. For `Later`, GPUs of stopping tasks come first, so that free ones stay
     /// available for jobs that can start.
     pub(crate) fn take_gpus(&mut self, count: u32, when: Availability) -> u64 {
@@ -227,6 +241,16 @@ impl HostCapacity {
         (other.cpu_milli == 0 || self.cpu_milli >= other.cpu_milli)
             && (other.memory_bytes == 0 || self.memory_bytes >= other.memory_bytes)
     }
+}
+
+/// Total number of GPUs.
+pub(crate) fn gpus_of(holdings: &[Holding]) -> u32 {
+    holdings.iter().map(|held| held.gpus.count_ones()).sum()
+}
+
+/// Number of GPUs in the bit sets.
+pub(crate) fn count_gpus(gpus: &NodeGpuMasks) -> u32 {
+    gpus.values().map(|gpus| gpus.count_ones()).sum()
 }
 
 pub(crate) fn bits(gpus: &[u32]) -> u64 {

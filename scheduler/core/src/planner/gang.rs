@@ -76,12 +76,10 @@ impl GangShape {
 
     /// The smallest gang.
     pub(crate) fn least(&self) -> Self {
-        let only = |min: u32| Range { min, max: min };
-        Self {
-            workers: only(self.workers.min),
-            ps_shards: only(self.ps_shards.min),
-            ..*self
-        }
+        let mut least = *self;
+        least.workers.max = self.workers.min;
+        least.ps_shards.max = self.ps_shards.min;
+        least
     }
 
     pub(crate) fn min_gpus(&self) -> u32 {
@@ -115,12 +113,11 @@ pub(crate) fn at(
     for share in &shares {
         let node = &free[share.node as usize];
         let mut room = node.room(when);
-        let holds =
-            node.gpus(when) >= shape.gpus(share.workers) && room.holds(worker.times(share.workers));
-        if !holds || !node.suits(shape) {
+        let needed = worker.times(share.workers);
+        if !node.has(shape.gpus(share.workers), needed, when) || !node.suits(shape) {
             return None;
         }
-        room.take(worker.times(share.workers));
+        room.take(needed);
         left.push(room);
     }
     let shard = HostCapacity::shard(&shape.ps_shard);
@@ -154,13 +151,10 @@ fn elsewhere(
     taken: &[NodeTaskCounts],
     when: Availability,
 ) -> Option<u32> {
-    let shard = HostCapacity::shard(&shape.ps_shard);
     (0_u32..)
         .zip(free)
         .filter(|(index, node)| {
-            node.takes(shape)
-                && node.room(when).holds(shard)
-                && !taken.iter().any(|share| share.node == *index)
+            node.takes_shard(shape, when) && !taken.iter().any(|share| share.node == *index)
         })
         .min_by_key(|(index, node)| (Reverse(node.room(when).cpu_milli), *index))
         .map(|(index, _)| index)
@@ -196,9 +190,11 @@ pub(crate) fn take(
 }
 
 impl GangPlacement {
+    /// Number of workers and shards.
     pub(crate) fn size(&self) -> (u32, u32) {
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        (count(self.workers.len()), count(self.ps_shards.len()))
+        let workers = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
+        let ps_shards = u32::try_from(self.ps_shards.len()).unwrap_or(u32::MAX);
+        (workers, ps_shards)
     }
 
     /// Resources of the gang by node.

@@ -3,7 +3,8 @@
 //! This module changes no state. It computes the change, or finds that only a restart is possible.
 
 use super::free::{Availability, FreeNode, HostCapacity, indices};
-use super::round_state::PlannedJob;
+use super::gang::GangShape;
+use super::planned_job::PlannedJob;
 use crate::plan::PlannedTask;
 use crate::problem::NodeAllocation;
 use crate::snapshot::{SnapshotNode, SnapshotTask};
@@ -33,8 +34,10 @@ pub(crate) enum InPlace {
 /// Whether the tasks of a job may be changed: all of them are up, and no resize is in progress.
 pub(crate) fn is_able(live: &PlannedJob<'_>) -> bool {
     let job = live.job;
-    let up = |(_, task): (u32, &SnapshotTask)| task.state == TaskState::Running;
-    job.in_place && live.state == JobState::Running && !live.is_resizing && tasks(live).all(up)
+    job.in_place
+        && live.state == JobState::Running
+        && !live.is_resizing
+        && tasks(live).all(|(_, task)| task.state == TaskState::Running)
 }
 
 /// Change to workers on `parts` and `ps_shards` shards, or to fewer shards if there is no room.
@@ -70,10 +73,9 @@ pub(crate) fn resize(
     let worker = HostCapacity::worker(&live.shape.worker);
     for (&node, &count) in wanted.iter().filter(|&(_, &count)| count > 0) {
         let there = &mut free[node as usize];
-        let gpus = live.shape.gpus(count);
-        let has = |when| there.gpus(when) >= gpus && there.room(when).holds(worker.times(count));
-        if !has(Availability::Now) {
-            return if has(Availability::Later) {
+        let (gpus, room) = (live.shape.gpus(count), worker.times(count));
+        if !there.has(gpus, room, Availability::Now) {
+            return if there.has(gpus, room, Availability::Later) {
                 InPlace::Later
             } else {
                 InPlace::Never
@@ -144,11 +146,13 @@ pub(crate) fn without(
     gone: impl Fn(u32) -> bool,
 ) -> Option<TaskSetChange> {
     let (leave, stay): (Vec<_>, Vec<_>) = tasks(live).partition(|&(node, _)| gone(node));
-    let leads = |task: &SnapshotTask| task.role == Role::Worker { rank: 0 };
+    let leads = leave
+        .iter()
+        .any(|(_, task)| task.role == Role::Worker { rank: 0 });
     let workers = stay.iter().filter(|(_, task)| task.is_worker());
     let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
     let enough = left >= live.shape.workers.min && live.shape.takes(left);
-    if !is_able(live) || leave.is_empty() || leave.iter().any(|(_, task)| leads(task)) || !enough {
+    if !is_able(live) || leave.is_empty() || leads || !enough {
         return None;
     }
     let mut change = TaskSetChange {
@@ -168,11 +172,11 @@ impl TaskSetChange {
 
     /// Number of shards after the change.
     pub(crate) fn shards_after(&self, live: &PlannedJob<'_>) -> u32 {
-        let stays =
-            |(_, task): &(u32, &SnapshotTask)| !task.is_worker() && !self.leave.contains(&task.id);
-        let joins = |(role, ..): &&(Role, u32, u64)| matches!(role, Role::PsShard { .. });
-        let count = tasks(live).filter(stays).count() + self.join.iter().filter(joins).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
+        let shards = tasks(live).filter(|(_, task)| !task.is_worker());
+        let stay = shards.filter(|(_, task)| !self.leave.contains(&task.id));
+        let roles = self.join.iter().map(|(role, ..)| role);
+        let join = roles.filter(|role| matches!(role, Role::PsShard { .. }));
+        u32::try_from(stay.count() + join.count()).unwrap_or(u32::MAX)
     }
 
     /// The change without its joining tasks; `None` if no task leaves, or too few would remain.
@@ -181,9 +185,9 @@ impl TaskSetChange {
             leave: self.leave.clone(),
             join: Vec::new(),
         };
-        let stays =
-            |(_, task): &(u32, &SnapshotTask)| task.is_worker() && !self.leave.contains(&task.id);
-        let left = u32::try_from(tasks(live).filter(stays).count()).unwrap_or(u32::MAX);
+        let workers = tasks(live).filter(|(_, task)| task.is_worker());
+        let stay = workers.filter(|(_, task)| !self.leave.contains(&task.id));
+        let left = u32::try_from(stay.count()).unwrap_or(u32::MAX);
         let enough = left >= live.shape.workers.min.max(1)
             && live.shape.takes(left)
             && first.shards_after(live) >= fewest_shards(live);
@@ -209,9 +213,8 @@ fn tasks<'l>(live: &'l PlannedJob<'_>) -> impl Iterator<Item = (u32, &'l Snapsho
 
 /// Workers in order of rank, each with its node.
 fn workers<'l>(live: &'l PlannedJob<'_>) -> impl Iterator<Item = (u32, &'l SnapshotTask)> {
-    let is_worker = |task: &SnapshotTask| matches!(task.role, Role::Worker { .. });
     let mut workers: Vec<(u32, &SnapshotTask)> =
-        tasks(live).filter(|(_, task)| is_worker(task)).collect();
+        tasks(live).filter(|(_, task)| task.is_worker()).collect();
     workers.sort_by_key(|(_, task)| task.role);
     workers.into_iter()
 }
@@ -264,17 +267,12 @@ fn shards(live: &PlannedJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mu
     }
     let shard = HostCapacity::shard(&live.shape.ps_shard);
     while there < wanted {
-        let has_room = |node: u32| {
-            let there = &free[node as usize];
-            there.takes(&live.shape) && there.room(Availability::Now).holds(shard)
-        };
         let near = beside
             .iter()
-            .filter(|&(&node, _)| has_room(node))
+            .filter(|&(&node, _)| free[node as usize].takes_shard(&live.shape, Availability::Now))
             .min_by_key(|&(&node, &count)| (count, node))
             .map(|(&node, _)| node);
-        let anywhere = || (0..free.len() as u32).find(|&node| has_room(node));
-        let Some(node) = near.or_else(anywhere) else {
+        let Some(node) = near.or_else(|| first_for_shard(free, &live.shape)) else {
             return;
         };
         free[node as usize].take_room(shard, Availability::Now);
@@ -283,4 +281,11 @@ fn shards(live: &PlannedJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mu
         change.join.push((Role::PsShard { index }, node, 0));
         there += 1;
     }
+}
+
+/// The first node on which a shard may be placed now.
+fn first_for_shard(free: &[FreeNode], shape: &GangShape) -> Option<u32> {
+    let mut nodes = (0_u32..).zip(free);
+    let (node, _) = nodes.find(|(_, node)| node.takes_shard(shape, Availability::Now))?;
+    Some(node)
 }

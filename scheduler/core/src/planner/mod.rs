@@ -5,7 +5,9 @@
 //!
 //! - `bad_nodes`: nodes that take no new tasks.
 //! - `observations`: facts to transitions.
-//! - `round_state`, `scaling_model`, `estimate_cache`: the snapshot as a dense problem.
+//! - `round_state`, `planned_job`, `scheduling_state`, `scaling_model`, `estimate_cache`: the
+//!   snapshot as a dense problem.
+//! - `queue_order`: the order of waiting jobs.
 //! - `evacuation`: jobs on drained nodes, lost PS shards.
 //! - `quota_enforcement`, `range_enforcement`: quotas and ranges that were changed while jobs run.
 //! - `straggler_detection`: hangs and stragglers.
@@ -36,7 +38,9 @@ mod observations;
 mod packing;
 mod passes;
 mod place;
+mod planned_job;
 mod policy_guard;
+mod queue_order;
 mod quota_enforcement;
 mod range_enforcement;
 mod report;
@@ -47,6 +51,7 @@ mod scheduling_state;
 mod shards;
 mod stages;
 mod straggler_detection;
+mod time;
 mod time_slicing;
 mod unblocking_changes;
 mod what_if;
@@ -54,11 +59,10 @@ mod what_if;
 use crate::plan::{Action, JobDecision, RoundPlan};
 use crate::policy::Policy;
 use crate::report::RoundReport;
-use crate::snapshot::ClusterSnapshot;
+use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 pub use assumed_change::apply_change;
 pub use estimate_cache::EstimateCache;
 use explain::is_news;
-use muster_model::wait::Waiting;
 use round_state::RoundState;
 
 pub(crate) fn plan_round(snapshot: &ClusterSnapshot, policy: &Policy) -> (RoundPlan, RoundReport) {
@@ -97,18 +101,14 @@ fn decide(
     let mut decisions = Vec::new();
     for (live, waiting) in round.jobs.into_iter().zip(waiting) {
         let (job, silent) = (live.job, live.actions.is_empty());
-        let decided = |action| JobDecision {
-            job: job.id,
-            expected_revision: job.revision,
-            action,
-        };
-        decisions.extend(live.actions.into_iter().map(decided));
+        let actions = live.actions.into_iter();
+        decisions.extend(actions.map(|action| decision(job, action)));
         // Every transition clears the job's wait reason.
         let previous = job.waiting.as_ref().filter(|_| silent);
-        let is_news =
-            |waiting: &Waiting| previous.is_none_or(|previous| is_news(previous, waiting, policy));
-        if let Some(waiting) = waiting.filter(is_news) {
-            decisions.push(decided(Action::Wait { waiting }));
+        if let Some(waiting) = waiting
+            && previous.is_none_or(|previous| is_news(previous, &waiting, policy))
+        {
+            decisions.push(decision(job, Action::Wait { waiting }));
         }
     }
     let plan = RoundPlan {
@@ -117,4 +117,12 @@ fn decide(
         behind: explain::behind(snapshot),
     };
     (plan, report)
+}
+
+fn decision(job: &SnapshotJob, action: Action) -> JobDecision {
+    JobDecision {
+        job: job.id,
+        expected_revision: job.revision,
+        action,
+    }
 }

@@ -11,9 +11,10 @@ use super::in_place::{self, InPlace};
 use super::migration;
 use super::observations::done_workers;
 use super::place;
+use super::planned_job::PlannedJob;
 use super::policy_guard::{AcceptedDecision, guarded_decision, is_moved};
 use super::range_enforcement;
-use super::round_state::{PlannedJob, RoundState};
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use super::time_slicing;
 use crate::plan::Action;
@@ -33,9 +34,7 @@ pub(crate) fn run_to_fixpoint(round: &mut RoundState<'_>) -> RoundFixpoint {
 
 /// Repeats passes until the job starts, or a pass changes nothing. Returns whether it starts.
 pub(crate) fn run_until_started(round: &mut RoundState<'_>, index: usize) -> bool {
-    let starts =
-        |round: &RoundState<'_>| round.jobs[index].scheduling_state == SchedulingState::Starting;
-    while !starts(round) {
+    while round.jobs[index].scheduling_state != SchedulingState::Starting {
         if pass(round).is_some() {
             return false;
         }
@@ -252,27 +251,35 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
             .iter()
             .filter_map(|part| newcomers.get(&part.node))
             .flatten();
-        let higher = |&&other: &&usize| problem.jobs[other].priority > job.priority;
-        let name = |&other: &usize| round.jobs[round.members[other]].named_to(live.tenant);
+        let mut higher = gainers
+            .clone()
+            .filter(|&&other| problem.jobs[other].priority > job.priority);
         if gets == 0
-            && let Some(gainer) = gainers.clone().find(higher)
+            && let Some(&gainer) = higher.next()
         {
-            let why = format!("{size}: {} has a higher priority", name(gainer));
+            let whose = self.named_to(gainer, live.tenant);
+            let why = format!("{size}: {whose} has a higher priority");
             return (RequeueCause::Preempted, why);
         }
         let smaller = gets < job.held_gpus();
         let gainer = gainers.next();
+        let gainer = gainer.map(|&gainer| self.named_to(gainer, live.tenant));
         let why = match gainer.filter(|_| smaller) {
-            Some(gainer) => format!("{size}: {} needs room to start", name(gainer)),
+            Some(gainer) => format!("{size}: {gainer} needs room to start"),
             None if smaller => format!("{size}: others gain more by its GPUs"),
             None if gets == job.held_gpus() => match gainer {
-                Some(gainer) => format!("{} needs the room that it leaves", name(gainer)),
+                Some(gainer) => format!("{gainer} needs the room that it leaves"),
                 None => "another place is worth the restart".to_owned(),
             },
             None if !restarts => format!("{size}: worth the change"),
             None => format!("{size}: worth the restart"),
         };
         (RequeueCause::Resize, why)
+    }
+
+    /// Name of a member's job in texts for a job of `tenant`.
+    fn named_to(&self, member: usize, tenant: u32) -> &str {
+        self.round.jobs[self.round.members[member]].named_to(tenant)
     }
 
     /// Starts waiting jobs, first those whose GPUs are all free. The others are promised the GPUs

@@ -3,7 +3,8 @@
 
 use super::free::{Availability, FreeNode, HostCapacity};
 use super::gang::{self, GangShape, NodeTaskCounts};
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use crate::policies::place::{FreeNodeGpus, in_one_rack, tight};
 use crate::problem::NodeAllocation;
 use std::cmp::Reverse;
@@ -74,14 +75,18 @@ pub(crate) fn units(node: &FreeNode, shape: &GangShape, when: Availability) -> u
     }
     let room = node.room(when);
     let worker = HostCapacity::worker(&shape.worker);
-    let by = |have: i64, each: i64| match each {
+    let units = i64::from(node.gpus(when) / shape.worker.gpus.max(1))
+        .min(quotient(room.cpu_milli, worker.cpu_milli))
+        .min(quotient(room.memory_bytes, worker.memory_bytes));
+    u32::try_from(units).unwrap_or(0)
+}
+
+/// How many times `each` fits `have`; unlimited if it is 0.
+fn quotient(have: i64, each: i64) -> i64 {
+    match each {
         0 => i64::MAX,
         each => have.max(0) / each,
-    };
-    let units = i64::from(node.gpus(when) / shape.worker.gpus.max(1))
-        .min(by(room.cpu_milli, worker.cpu_milli))
-        .min(by(room.memory_bytes, worker.memory_bytes));
-    u32::try_from(units).unwrap_or(0)
+    }
 }
 
 /// Places the shards first, on the nodes with the fewest GPUs, then the workers on the rest. It is
@@ -99,7 +104,7 @@ fn shards_first(
     for _ in 0..ps_shards {
         let roomy = (0_u32..)
             .zip(&left)
-            .filter(|(_, node)| node.takes(shape) && node.room(when).holds(shard));
+            .filter(|(_, node)| node.takes_shard(shape, when));
         let (node, _) = roomy.min_by_key(|(index, node)| {
             (node.gpus(when), Reverse(node.room(when).cpu_milli), *index)
         })?;

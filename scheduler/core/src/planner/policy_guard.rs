@@ -10,11 +10,12 @@
 //! until its answer satisfies them.
 
 use super::cost::begins_anew;
-use super::hysteresis::{grows_too_soon, in_cooldown, is_settled};
+use super::hysteresis::{gpus_on, grows_too_soon, in_cooldown, is_settled};
 use super::observations::done_workers;
+use super::queue_order::QueueOrder;
 use super::range_enforcement::is_outside;
 use super::round_state::RoundState;
-use super::scheduling_state::{QueueOrder, SchedulingState};
+use super::scheduling_state::SchedulingState;
 use crate::policies::prioritise_trials::prioritise_trials;
 use crate::problem::{NodeAllocation, PolicyDecision, gpus_of, nodes_of};
 use muster_model::id::JobId;
@@ -81,8 +82,10 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
     fn ask(&mut self, fixed: &[usize]) -> PolicyDecision {
         for _ in 0..MOST_QUESTIONS {
             let decision = self.question(fixed);
-            let too_soon = |&member: &usize| grows_too_soon(self.round, &decision, member);
-            let too_soon: Vec<usize> = self.running().into_iter().filter(too_soon).collect();
+            let running = self.running().into_iter();
+            let too_soon: Vec<usize> = running
+                .filter(|&member| grows_too_soon(self.round, &decision, member))
+                .collect();
             if too_soon.is_empty() {
                 return decision;
             }
@@ -310,15 +313,9 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         let Some(highest) = urgent.iter().map(|&m| problem.jobs[m].priority).max() else {
             return decision;
         };
-        let gives = |&member: &usize| {
-            let job = &problem.jobs[member];
-            let is_larger = job.held_gpus() > job.min_gpus;
-            let live = &self.round.jobs[self.round.members[member]];
-            // A restart would lose all of its work.
-            let may_shrink = is_larger && !begins_anew(live);
-            self.held[member] && (job.priority < highest || may_shrink)
-        };
-        let givers: Vec<usize> = members.filter(gives).collect();
+        let givers: Vec<usize> = members
+            .filter(|&member| self.may_give(member, highest))
+            .collect();
         if givers.is_empty() {
             return decision;
         }
@@ -330,24 +327,25 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         // A giver that precedes all waiting jobs may shrink but is not stopped, even by a policy
         // that stops jobs of equal priority.
         let problem = &self.round.problem;
-        let stopped_givers = |&&member: &&usize| {
-            problem.jobs[member].priority >= highest && disturbed.holds(problem, member).is_empty()
-        };
-        let stopped_givers: Vec<usize> = givers.iter().filter(stopped_givers).copied().collect();
+        let stopped_givers: Vec<usize> = givers
+            .iter()
+            .copied()
+            .filter(|&member| {
+                problem.jobs[member].priority >= highest
+                    && disturbed.holds(problem, member).is_empty()
+            })
+            .collect();
         if !stopped_givers.is_empty() {
             stopped_givers
                 .iter()
                 .for_each(|&member| self.held[member] = true);
             disturbed = self.ask(&others);
         }
-        let helped = |given: &PolicyDecision| -> Vec<usize> {
-            urgent
-                .iter()
-                .copied()
-                .filter(|m| !given.holds(&self.round.problem, *m).is_empty())
-                .collect()
-        };
-        let newly = helped(&disturbed);
+        let newly: Vec<usize> = urgent
+            .iter()
+            .copied()
+            .filter(|m| !disturbed.holds(&self.round.problem, *m).is_empty())
+            .collect();
         if newly.is_empty() || !self.unjustified_preemptions(&disturbed).is_empty() {
             self.held = before;
             return decision;
@@ -356,6 +354,16 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         let unaffected = self.unaffected(&disturbed, &moved);
         let spared = self.spare(&others, &unaffected, &newly);
         spared.unwrap_or(disturbed)
+    }
+
+    /// Whether a member in its cooldown may give GPUs to a waiting job of this priority.
+    fn may_give(&self, member: usize, priority: i32) -> bool {
+        let job = &self.round.problem.jobs[member];
+        let is_larger = job.held_gpus() > job.min_gpus;
+        let live = &self.round.jobs[self.round.members[member]];
+        // A restart would lose all of its work.
+        let may_shrink = is_larger && !begins_anew(live);
+        self.held[member] && (job.priority < priority || may_shrink)
     }
 
     /// Starvation protection: no job starts or grows behind an overdue job that could run on the
@@ -375,11 +383,10 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         }
         // Jobs that shrink for a job in front still do. All other running jobs are fixed, and jobs
         // behind receive nothing.
-        let makes_way = |member: &usize| {
-            is_moved(self.round, &decision, *member) && self.shrinks(&decision, *member)
-        };
         let running = self.running();
-        let stays = running.iter().copied().filter(|member| !makes_way(member));
+        let stays = running.iter().copied().filter(|&member| {
+            !is_moved(self.round, &decision, member) || !self.shrinks(&decision, member)
+        });
         let fixed: Vec<usize> = stays.chain(behind.keys().copied()).collect();
         let mut decision = self.ask(&fixed);
         let moved = self.moved(&decision);
@@ -455,14 +462,9 @@ pub(crate) fn is_moved(round: &RoundState<'_>, decision: &PolicyDecision, member
 
 /// Whether both name the same GPUs of the same nodes, in any order.
 fn same(a: &[NodeAllocation], b: &[NodeAllocation]) -> bool {
-    let on = |parts: &[NodeAllocation], node: u32| -> u32 {
-        let there = parts.iter().filter(|part| part.node == node);
-        there.map(|part| part.gpus).sum()
-    };
-    let covers = |a: &[NodeAllocation], b: &[NodeAllocation]| {
-        a.iter().all(|part| on(a, part.node) == on(b, part.node))
-    };
-    covers(a, b) && covers(b, a)
+    a.iter()
+        .chain(b)
+        .all(|part| gpus_on(a, part.node) == gpus_on(b, part.node))
 }
 
 /// Milliseconds since the job was last placed, or submitted if it never ran.

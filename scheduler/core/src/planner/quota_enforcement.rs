@@ -3,8 +3,8 @@
 //! break the quota.
 
 use super::in_place;
+use super::queue_order::QueueOrder;
 use super::round_state::RoundState;
-use super::scheduling_state::QueueOrder;
 use crate::plan::Action;
 use muster_model::job::RequeueCause;
 use std::cmp::Reverse;

@@ -18,7 +18,8 @@ use super::in_place::{self, InPlace};
 use super::migration;
 use super::observations::done_workers;
 use super::place;
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use super::shards;
 use crate::problem::NodeAllocation;
@@ -196,7 +197,7 @@ fn quota_is_short(round: &RoundState<'_>, waits: &PlannedJob<'_>) -> bool {
 pub(crate) fn is_outside(live: &PlannedJob<'_>) -> bool {
     live.scheduling_state == SchedulingState::Running
         && done_workers(live.job) == 0
-        && !migration::takes(live.job, live.size)
+        && !live.allows_size(live.size)
 }
 
 /// Whether nothing is in progress for the job, and it has no finished workers, which a restart

@@ -1,9 +1,11 @@
 //! The round's report as text, for users and for the record. No decision reads it.
 
 use super::fixpoint::RoundFixpoint;
+use super::free::gpus_of;
 use super::packing;
-use super::round_state::{PlannedJob, RoundState};
-use super::scheduling_state::{SchedulingState, gpus_of};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
+use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::problem::{SizeValue, gpus_of as parts_gpus};
 use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
@@ -113,14 +115,14 @@ fn size(round: &RoundState<'_>, fixpoint: &RoundFixpoint, live: &PlannedJob<'_>)
 }
 
 fn totals(round: &RoundState<'_>) -> Totals {
-    let is_up = |node: u32| round.snapshot.nodes[node as usize].up;
-    let up = || round.snapshot.nodes.iter().filter(|node| node.up);
-    let gpus: u32 = up().map(|node| node.gpus).sum();
+    let nodes = &round.snapshot.nodes;
+    let up: Vec<&SnapshotNode> = nodes.iter().filter(|node| node.up).collect();
+    let gpus: u32 = up.iter().map(|node| node.gpus).sum();
     // Without those that programs outside Muster use.
-    let own_gpus: u32 = up().map(SnapshotNode::own_gpus).sum();
+    let own_gpus: u32 = up.iter().map(|node| node.own_gpus()).sum();
     let held = round.jobs.iter().flat_map(|live| &live.holdings);
     let held_gpus: u32 = held
-        .filter(|held| is_up(held.node))
+        .filter(|held| nodes[held.node as usize].up)
         .map(|held| gpus_of(std::slice::from_ref(held)))
         .sum();
     let waiting_jobs = round

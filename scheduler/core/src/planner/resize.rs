@@ -2,14 +2,12 @@
 //!
 //! `in_place` decides which tasks are changed.
 
-use super::free::{Holding, bits};
+use super::free::{Holding, bits, gpus_of};
 use super::gang::add;
 use super::in_place::TaskSetChange;
-use super::round_state::{PlannedJob, RoundState, room_of};
-use super::scheduling_state::gpus_of;
+use super::planned_job::{PlannedJob, room_of};
+use super::round_state::RoundState;
 use crate::plan::Action;
-use crate::snapshot::{SnapshotJob, SnapshotTask};
-use muster_model::id::TaskId;
 use muster_model::job::Charge;
 use muster_model::task::Role;
 
@@ -95,9 +93,8 @@ impl PlannedJob<'_> {
     fn part(&mut self, change: &TaskSetChange) {
         let mut kept = Vec::new();
         let mut leaving = Vec::new();
-        let gone = |task: &SnapshotTask| task.state.is_released();
         let tasks = self.job.tasks.iter().zip(&self.places);
-        for (task, &node) in tasks.filter(|(task, _)| !gone(task)) {
+        for (task, &node) in tasks.filter(|(task, _)| !task.state.is_released()) {
             let held = Holding {
                 node,
                 gpus: bits(&task.gpus),
@@ -109,18 +106,6 @@ impl PlannedJob<'_> {
                 add(&mut kept, held);
             }
         }
-        let (workers, shards) = self.size;
-        let (mut workers, mut shards) = (i64::from(workers), i64::from(shards));
-        let mut count = |role: Role, by: i64| match role {
-            Role::Worker { .. } => workers += by,
-            Role::PsShard { .. } => shards += by,
-        };
-        let left = self
-            .job
-            .tasks
-            .iter()
-            .filter(|t| change.leave.contains(&t.id));
-        left.for_each(|task| count(task.role, -1));
         for &(role, node, gpus) in &change.join {
             let held = Holding {
                 node,
@@ -129,12 +114,27 @@ impl PlannedJob<'_> {
             };
             add(&mut self.joining, held);
             add(&mut kept, held);
-            count(role, 1);
         }
-        let size = |count: i64| u32::try_from(count).unwrap_or(0);
-        self.size = (size(workers), size(shards));
+        self.size = self.size_after(change);
         self.holdings = kept;
         self.leaving = leaving;
+    }
+
+    /// Workers and shards after the change.
+    fn size_after(&self, change: &TaskSetChange) -> (u32, u32) {
+        let (mut workers, mut shards) = (i64::from(self.size.0), i64::from(self.size.1));
+        let tasks = self.job.tasks.iter();
+        let left = tasks.filter(|task| change.leave.contains(&task.id));
+        let left = left.map(|task| (task.role, -1));
+        let joined = change.join.iter().map(|&(role, ..)| (role, 1));
+        for (role, by) in left.chain(joined) {
+            match role {
+                Role::Worker { .. } => workers += by,
+                Role::PsShard { .. } => shards += by,
+            }
+        }
+        let workers = u32::try_from(workers).unwrap_or(0);
+        (workers, u32::try_from(shards).unwrap_or(0))
     }
 }
 
@@ -166,12 +166,4 @@ fn merged(before: Option<Action>, after: Action) -> Action {
         }
         (_, after) => after,
     }
-}
-
-/// Workers and shards of the present revision among the tasks in `leave`.
-pub(crate) fn gone(job: &SnapshotJob, leave: &[TaskId]) -> (u32, u32) {
-    let gone = || job.tasks.iter().filter(|task| leave.contains(&task.id));
-    let workers = gone().filter(|task| task.is_worker()).count();
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    (count(workers), count(gone().count() - workers))
 }

@@ -72,14 +72,11 @@ impl Kinds {
     /// Curves by kind. A job has no speed on kinds on which it does not run. These are parts of
     /// GPUs if its workers have several GPUs, and nodes without pods if it needs pods.
     fn curves(&self, curve: &KindSpeedCurve, shape: &GangShape) -> Arc<[KindSpeedCurve]> {
-        let runs = |kind: &NodeGpuKind| {
-            let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
-            whole && (kind.pods || !shape.pods || !self.is_mixed)
-        };
         self.kinds
             .iter()
             .map(|kind| {
-                if runs(kind) {
+                let fits_worker = shape.worker.gpus <= 1 || !is_part(&kind.model);
+                if fits_worker && (kind.pods || !shape.pods || !self.is_mixed) {
                     curve.clone()
                 } else {
                     KindSpeedCurve::default()

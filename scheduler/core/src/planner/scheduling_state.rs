@@ -1,10 +1,6 @@
-//! Scheduling state of a job after `observations`, and the order of waiting jobs.
+//! Scheduling state of a job after `observations`.
 
-use super::free::Holding;
-use super::round_state::PlannedJob;
-use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState, RequeueCause};
-use std::cmp::Reverse;
 
 /// Scheduling state of a job: it determines what the round may do with the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,27 +21,6 @@ pub(crate) enum SchedulingState {
     Resting,
     /// Ends; its tasks may still hold GPUs.
     Ending,
-}
-
-/// Order of waiting jobs in explanations and starvation protection. Higher priorities come first,
-/// then jobs that have started before, because they own a checkpoint, then earlier submissions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct QueueOrder {
-    priority: Reverse<i32>,
-    is_new: bool,
-    submitted_ms: i64,
-    job: JobId,
-}
-
-impl QueueOrder {
-    pub(crate) fn of(live: &PlannedJob<'_>) -> Self {
-        Self {
-            priority: Reverse(live.priority),
-            is_new: live.revision == 0,
-            submitted_ms: live.job.submitted_ms,
-            job: live.job.id,
-        }
-    }
 }
 
 impl SchedulingState {
@@ -92,9 +67,4 @@ impl SchedulingState {
     pub(crate) fn waits(self) -> bool {
         matches!(self, Self::Returning | Self::Displaced | Self::Queued)
     }
-}
-
-/// Total number of GPUs.
-pub(crate) fn gpus_of(holdings: &[Holding]) -> u32 {
-    holdings.iter().map(|held| held.gpus.count_ones()).sum()
 }

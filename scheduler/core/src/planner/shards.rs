@@ -10,8 +10,10 @@ use super::free::{Availability, FreeNode, HostCapacity};
 use super::hysteresis::{in_cooldown, is_settled};
 use super::in_place;
 use super::place;
-use super::round_state::{PlannedJob, RoundState, seconds_of};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
+use super::time::seconds_of;
 use muster_model::job::Intent;
 
 /// Changes the number of shards of jobs that gain by it. Returns whether any job was changed.
@@ -73,10 +75,12 @@ fn pays(round: &RoundState<'_>, live: &PlannedJob<'_>, ps_shards: u32) -> bool {
 /// are subtracted.
 pub(crate) fn beside_waiting(round: &RoundState<'_>, free: &[FreeNode]) -> Vec<FreeNode> {
     let mut left = free.to_vec();
-    let waits =
-        |live: &&PlannedJob<'_>| live.scheduling_state.waits() && live.job.intent == Intent::Run;
+    let waiting = round
+        .jobs
+        .iter()
+        .filter(|live| live.scheduling_state.waits() && live.job.intent == Intent::Run);
     let mut shapes = Vec::new();
-    for live in round.jobs.iter().filter(waits) {
+    for live in waiting {
         let shape = live.shape.least();
         if !shapes.contains(&shape) {
             shapes.push(shape);

@@ -10,7 +10,8 @@
 use super::cost;
 use super::free::{Availability, HostCapacity};
 use super::in_place::{self, TaskSetChange};
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::snapshot::{SnapshotJob, SnapshotNode, SnapshotTask};
@@ -19,6 +20,7 @@ use muster_model::pace::{Doing, Pace, Suspect, Suspicion, Watch, median};
 use muster_model::task::Role;
 use muster_model::verdict::{Finding, Remedy, Verdict};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// Time without reports after which a rank is silent, in milliseconds. Reports come every two
 /// seconds.
@@ -65,12 +67,10 @@ pub(crate) fn record_suspects(round: &mut RoundState<'_>) {
         };
         // A suspicion from before a justified wait proves nothing after it.
         let found = look(job, watch, &snapshot.nodes, now_ms).unwrap_or_default();
-        let since_ms =
-            |one: &SuspectRank<'_>| known(watch, one).map_or(now_ms, |known| known.since_ms);
         let suspects = found.iter().map(|one| Suspect {
             task_id: one.task.id,
             of: one.of,
-            since_ms: since_ms(one),
+            since_ms: known(watch, one).map_or(now_ms, |known| known.since_ms),
         });
         let suspects: Vec<Suspect> = suspects.collect();
         if suspects != watch.suspects {
@@ -105,14 +105,17 @@ fn due<'a>(
 /// Whether at least two workers run, all tasks are up, and no task joins or leaves.
 fn is_watched(live: &PlannedJob<'_>) -> bool {
     let job = live.job;
-    let is_done = |task: &SnapshotTask| job.command.is_some() && task.state.is_released();
+    let is_command = job.command.is_some();
     let workers = job.tasks.iter().filter(|task| task.is_worker()).count();
     live.scheduling_state == SchedulingState::Running
         && job.state == JobState::Running
         && !live.is_resizing
         && live.leaving_tasks.is_empty()
         && workers >= 2
-        && job.tasks.iter().all(|task| task.is_up() || is_done(task))
+        && job
+            .tasks
+            .iter()
+            .all(|task| task.is_up() || (is_command && task.state.is_released()))
 }
 
 fn patience_ms(watch: &Watch, of: Suspicion) -> u64 {
@@ -136,19 +139,18 @@ fn look<'j>(
     nodes: &[SnapshotNode],
     now_ms: i64,
 ) -> Option<Vec<SuspectRank<'j>>> {
-    let with_pace = |task: &'j SnapshotTask| Some((task, task.pace.as_ref()?));
     let ranks: Vec<(&SnapshotTask, &Pace)> = job
         .tasks
         .iter()
         .filter(|task| task.is_worker() && task.is_up())
-        .filter_map(with_pace)
+        .filter_map(|task| Some((task, task.pace.as_ref()?)))
         .collect();
     // A rank that falls silent during such work is no longer excused.
-    let is_excused = |(task, pace): &(&SnapshotTask, &Pace)| {
+    let is_excused = ranks.iter().any(|(task, pace)| {
         matches!(pace.doing, Doing::Busy | Doing::Standing)
             && silence_ms(job, task, pace, nodes, now_ms) < SILENT_MS
-    };
-    if ranks.iter().any(is_excused) {
+    });
+    if is_excused {
         return None;
     }
     let mut found = Vec::new();
@@ -192,35 +194,42 @@ fn hung<'j>(
         .iter()
         .map(|(task, pace)| silence_ms(job, task, pace, nodes, now_ms));
     let silences: Vec<i64> = silences.collect();
-    let still_ms = |pace: &Pace| now_ms.saturating_sub(pace.moved_ms.max(job.slice_began_ms()));
-    let is_patient = |place: usize| {
-        let (_, pace) = ranks[place];
-        pace.doing == Doing::Waiting || still_ms(pace) < SILENT_MS
-    };
     let mut found = Vec::new();
     for (place, &(task, pace)) in ranks.iter().enumerate() {
-        let others = || (0..ranks.len()).filter(|&other| other != place);
-        let mut heard = others()
+        let others = (0..ranks.len()).filter(|&other| other != place);
+        let mut heard = others
             .filter(|&other| silences[other] < SILENT_MS)
+            .map(|other| ranks[other].1)
             .peekable();
         if heard.peek().is_none() {
             continue;
         }
         let usual_ms = pace.own_ms.map_or(0.0, |ms| ms * STUCK_STEPS);
+        let still_ms = still_ms(job, pace, now_ms);
         let is_stuck = pace.doing == Doing::Working
-            && still_ms(pace) >= SILENT_MS
-            && still_ms(pace) as f64 >= usual_ms
-            && heard.all(is_patient);
+            && still_ms >= SILENT_MS
+            && still_ms as f64 >= usual_ms
+            && heard.all(|other| is_patient(job, other, now_ms));
         let silent_ms = if silences[place] >= SILENT_MS {
             silences[place]
         } else if is_stuck {
-            still_ms(pace)
+            still_ms
         } else {
             continue;
         };
         found.push(hang(task, pace, silent_ms));
     }
     found
+}
+
+/// Milliseconds since the last step, in the present time slice.
+fn still_ms(job: &SnapshotJob, pace: &Pace, now_ms: i64) -> i64 {
+    now_ms.saturating_sub(pace.moved_ms.max(job.slice_began_ms()))
+}
+
+/// Whether a rank waits for others, or has done a step recently.
+fn is_patient(job: &SnapshotJob, pace: &Pace, now_ms: i64) -> bool {
+    pace.doing == Doing::Waiting || still_ms(job, pace, now_ms) < SILENT_MS
 }
 
 /// Hang of a program. Its ranks wait for each other inside of it: if all are silent, one of them
@@ -231,16 +240,15 @@ fn silent_program<'j>(
     nodes: &[SnapshotNode],
     now_ms: i64,
 ) -> Option<SuspectRank<'j>> {
-    let is_silent = |(task, pace): &(&SnapshotTask, &Pace)| {
+    let all_silent = ranks.iter().all(|(task, pace)| {
         let pause_ms = i64::try_from(pace.longest_gap_ms.saturating_mul(PAUSES));
         let silent_ms = silence_ms(job, task, pace, nodes, now_ms);
         pace.reports >= FEWEST_REPORTS && silent_ms >= SILENT_MS.max(pause_ms.unwrap_or(i64::MAX))
-    };
-    let all = !ranks.is_empty() && ranks.iter().all(is_silent);
+    });
     let first = ranks
         .iter()
         .min_by_key(|(task, pace)| (pace.heard_ms, task.role));
-    let (task, pace) = first.filter(|_| all)?;
+    let (task, pace) = first.filter(|_| all_silent)?;
     let silent_ms = silence_ms(job, task, pace, nodes, now_ms);
     Some(hang(task, pace, silent_ms))
 }
@@ -262,10 +270,9 @@ fn slow<'j>(
     ranks: &[(&'j SnapshotTask, &'j Pace)],
     now_ms: i64,
 ) -> Vec<SuspectRank<'j>> {
-    let is_fresh = |pace: &Pace| {
+    let rates = ranks.iter().filter(|(_, pace)| {
         pace.heard_ms > job.slice_began_ms() && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
-    };
-    let rates = ranks.iter().filter(|(_, pace)| is_fresh(pace));
+    });
     let rates: Vec<(&SnapshotTask, f64)> = rates
         .filter_map(|(task, pace)| Some((*task, 1_000.0 / pace.own_ms?)))
         .collect();
@@ -275,11 +282,10 @@ fn slow<'j>(
         return Vec::new();
     }
     let median = median(rates.iter().map(|(_, rate)| *rate).collect());
-    let is_slow = |&&(_, rate): &&(&SnapshotTask, f64)| rate < SLOW * median;
     let slow = rates
-        .iter()
-        .filter(is_slow)
-        .map(|&(task, rate)| SuspectRank {
+        .into_iter()
+        .filter(|&(_, rate)| rate < SLOW * median)
+        .map(|(task, rate)| SuspectRank {
             task,
             of: Suspicion::Straggler,
             finding: Finding::Straggler {
@@ -366,32 +372,29 @@ fn elsewhere(round: &RoundState<'_>, live: &PlannedJob<'_>, own: u32) -> Option<
     }
     let room = HostCapacity::worker(&live.shape.worker);
     let kind = round.free.get(own as usize)?.kind;
-    let has_room = |&node: &u32| {
-        let there = &round.free[node as usize];
-        node != own
-            && there.open
-            && there.kind == kind
-            && there.gpus(Availability::Now) >= gpus
-            && there.room(Availability::Now).holds(room)
-    };
-    let nodes = (0..u32::try_from(round.free.len()).unwrap_or(u32::MAX)).filter(has_room);
-    let rack = |node: u32| round.free[node as usize].rack;
-    let is_near = |node: u32| live.places.iter().any(|place| rack(*place) == rack(node));
-    let node = nodes.min_by_key(|node| {
-        let is_beside = live.places.contains(node);
-        (!is_beside, !is_near(*node), *node)
+    let places = live.places.iter();
+    let racks: BTreeSet<u32> = places
+        .filter_map(|place| Some(round.free.get(*place as usize)?.rack))
+        .collect();
+    let nodes = (0_u32..).zip(&round.free).filter(|(node, there)| {
+        *node != own && there.open && there.kind == kind && there.has(gpus, room, Availability::Now)
+    });
+    let (node, there) = nodes.min_by_key(|(node, there)| {
+        let (is_beside, is_near) = (live.places.contains(node), racks.contains(&there.rack));
+        (!is_beside, !is_near, *node)
     })?;
-    let mut there = round.free[node as usize];
+    let mut there = *there;
     Some((node, there.take_gpus(gpus, Availability::Now)))
 }
 
 /// Lowest unused rank, the leaving one counted as used: reports of the two must not be confused.
 fn unused(live: &PlannedJob<'_>) -> u32 {
-    let is_taken = |rank: &u32| {
-        let role = Role::Worker { rank: *rank };
-        live.job.tasks.iter().any(|task| task.role == role)
-    };
-    (1..).find(|rank| !is_taken(rank)).unwrap_or(u32::MAX)
+    let tasks = &live.job.tasks;
+    let unused = (1..).find(|&rank| {
+        let role = Role::Worker { rank };
+        tasks.iter().all(|task| task.role != role)
+    });
+    unused.unwrap_or(u32::MAX)
 }
 
 fn carry_out(

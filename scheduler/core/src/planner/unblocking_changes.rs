@@ -4,10 +4,12 @@
 //! is proposed only within the waiting job's tenant.
 
 use super::fixpoint::RoundFixpoint;
-use super::free::Availability;
+use super::free::{Availability, gpus_of};
 use super::place;
-use super::round_state::{PlannedJob, RoundState};
-use super::scheduling_state::{QueueOrder, SchedulingState, gpus_of};
+use super::planned_job::PlannedJob;
+use super::queue_order::QueueOrder;
+use super::round_state::RoundState;
+use super::scheduling_state::SchedulingState;
 use muster_model::wait::{Change, Wait};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -183,11 +185,9 @@ impl UnblockingChanges<'_, '_> {
         if matches!(why, Wait::TopologyPlacementFailed { short: Some(_), .. }) {
             return Vec::new();
         }
-        let nodes = || self.round.empty.iter();
-        let cluster = nodes()
-            .map(|node| node.gpus(Availability::Now))
-            .sum::<u32>();
-        let of_a_task = nodes().map(|node| node.gpus_of_a_task(Availability::Now));
+        let nodes = self.round.empty.iter();
+        let cluster: u32 = nodes.clone().map(|node| node.gpus(Availability::Now)).sum();
+        let of_a_task = nodes.map(|node| node.gpus_of_a_task(Availability::Now));
         let largest = of_a_task.max().unwrap_or(0);
         let quota = self.round.quota(live).unwrap_or(u32::MAX);
         let (least, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
@@ -213,12 +213,11 @@ impl UnblockingChanges<'_, '_> {
         let below = shape.workers.min.saturating_sub(1);
         let most = below.min(gpus / shape.worker.gpus.max(1));
         let sizes: Vec<u32> = (1..=most).filter(|&to| shape.takes(to)).collect();
-        let fits = |&to: &u32| {
+        // If a number fits, all smaller ones fit.
+        let fitting = sizes.partition_point(|&to| {
             let size = (to, shape.ps_shards.min);
             place::find(&self.round.empty, shape, size, Availability::Now).is_some()
-        };
-        // If a number fits, all smaller ones fit.
-        let fitting = sizes.partition_point(fits);
+        });
         let to = *sizes[..fitting].last()?;
         Some(Change::LowerMinWorkers { to })
     }
@@ -288,16 +287,20 @@ pub(crate) fn turn(live: &PlannedJob<'_>, turn_ms: i64) -> Change {
 
 /// Inserts the wait for a time slice among the candidates, before larger changes and longer waits.
 pub(crate) fn with_turn(mut candidates: Vec<Change>, turn: Change, now_ms: i64) -> Vec<Change> {
-    let until = |change: &Change| match change {
-        Change::Wait { until_unix_ms, .. } => Some(*until_unix_ms),
-        _ => None,
-    };
+    let until_ms = end_of_wait_ms(&turn);
     let at = candidates.iter().position(|change| {
-        let is_later = until(change).is_some_and(|at_ms| Some(at_ms) > until(&turn));
+        let is_later = end_of_wait_ms(change).is_some_and(|at_ms| Some(at_ms) > until_ms);
         is_later || change.rank(now_ms) > turn.rank(now_ms)
     });
     candidates.insert(at.unwrap_or(candidates.len()), turn);
     candidates
+}
+
+fn end_of_wait_ms(change: &Change) -> Option<i64> {
+    match change {
+        Change::Wait { until_unix_ms, .. } => Some(*until_unix_ms),
+        _ => None,
+    }
 }
 
 fn lower_min_workers(live: &PlannedJob<'_>, gpus: u32) -> Option<Change> {

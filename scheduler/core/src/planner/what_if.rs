@@ -113,8 +113,8 @@ impl WhatIfState {
 
 fn starts_in_a_round(snapshot: &mut ClusterSnapshot, job: JobId, policy: &Policy) -> bool {
     let (plan, _) = plan_round(snapshot, policy);
-    let is_start = |one: &JobDecision| one.job == job && matches!(one.action, Action::Start { .. });
-    if plan.decisions.iter().any(is_start) {
+    let mut own = plan.decisions.iter().filter(|one| one.job == job);
+    if own.any(|one| matches!(one.action, Action::Start { .. })) {
         return true;
     }
     if apply(snapshot, &plan).is_err() {

@@ -83,8 +83,7 @@ impl<'a> AllocationState<'a> {
 
     /// Returns the kind of the first of these GPUs.
     pub fn kind_of(&self, parts: &[NodeAllocation]) -> Option<u16> {
-        let first = parts.first()?;
-        Some(self.problem.nodes[first.node as usize].kind)
+        Some(self.problem.kind_of(parts.first()?))
     }
 
     /// Returns the kinds that have GPUs, each with the GPUs of its largest node.
@@ -194,19 +193,27 @@ impl<'a> AllocationState<'a> {
         if gpus == 0 || !self.quota_allows(of.tenant, gpus) {
             return None;
         }
-        let packed = || place::pack(&self.tally, self.problem, kind, &of.unit, gpus);
         let parts = match style {
             PlacementStyle::Emptiest => {
                 place::emptiest(&self.tally, self.problem, kind, &of.unit, gpus)?
             }
-            PlacementStyle::Packed => packed()?,
-            PlacementStyle::Affine => affinity::find(self, job, kind, gpus).or_else(packed)?,
+            PlacementStyle::Packed => self.packed(job, kind, gpus)?,
+            PlacementStyle::Affine => {
+                affinity::find(self, job, kind, gpus).or_else(|| self.packed(job, kind, gpus))?
+            }
         };
         if self.runs_on(job, &parts) {
             return Some(parts);
         }
         // The job may run only on a single node.
-        packed().filter(|parts| self.runs_on(job, parts))
+        self.packed(job, kind, gpus)
+            .filter(|parts| self.runs_on(job, parts))
+    }
+
+    /// Returns a place on as few nodes as possible.
+    fn packed(&self, job: usize, kind: u16, gpus: u32) -> Option<Vec<NodeAllocation>> {
+        let unit = &self.problem.jobs[job].unit;
+        place::pack(&self.tally, self.problem, kind, unit, gpus)
     }
 
     /// Returns the kinds on which a job of that size runs, the fastest first.
@@ -273,9 +280,8 @@ impl<'a> AllocationState<'a> {
 
     fn runs_on(&self, job: usize, parts: &[NodeAllocation]) -> bool {
         let kind = self.kind_of(parts);
-        let same =
-            |part: &NodeAllocation| Some(self.problem.nodes[part.node as usize].kind) == kind;
-        parts.iter().all(same) && self.speed_on(job, parts) > 0.0
+        let mut kinds = parts.iter().map(|part| self.problem.kind_of(part));
+        kinds.all(|of| Some(of) == kind) && self.speed_on(job, parts) > 0.0
     }
 
     /// Charges GPUs to the quotas of a tenant and of its ancestors.

@@ -17,7 +17,8 @@
 //!   that does not fit is skipped, so a large gang can wait without a bound.
 
 use super::allocation_state::{AllocationState, PlacementStyle};
-use super::{SchedulingPolicy, gang, resources};
+use super::resources::{self, ResourceVector};
+use super::{SchedulingPolicy, gang};
 use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of};
 use std::collections::VecDeque;
 
@@ -40,11 +41,11 @@ impl SchedulingPolicy for Drf {
 struct Filling<'a> {
     problem: &'a SchedulingProblem,
     /// Resources of the cluster.
-    whole: [f64; 3],
+    whole: ResourceVector,
     /// Resources held by the subtree of each tenant.
-    used: Vec<[f64; 3]>,
+    used: Vec<ResourceVector>,
     /// Resources held by each tenant's own jobs.
-    own: Vec<[f64; 3]>,
+    own: Vec<ResourceVector>,
     children: Vec<Vec<usize>>,
     roots: Vec<usize>,
     /// Remaining priorities in ascending order; the highest is taken from the end.
@@ -133,10 +134,9 @@ impl<'a> Filling<'a> {
     fn count(&mut self, job: usize, parts: &[NodeAllocation]) {
         let of = &self.problem.jobs[job];
         let taken = resources::demand(of, gpus_of(parts));
-        let add = |held: &mut [f64; 3]| held.iter_mut().zip(taken).for_each(|(h, t)| *h += t);
-        add(&mut self.own[of.tenant as usize]);
+        add(&mut self.own[of.tenant as usize], &taken);
         for tenant in lineage(self.problem, of.tenant as usize) {
-            add(&mut self.used[tenant]);
+            add(&mut self.used[tenant], &taken);
         }
     }
 
@@ -158,7 +158,13 @@ impl<'a> Filling<'a> {
     }
 }
 
-fn dominant(held: &[f64; 3], whole: &[f64; 3]) -> f64 {
+fn add(held: &mut ResourceVector, more: &ResourceVector) {
+    for (held, more) in held.iter_mut().zip(more) {
+        *held += more;
+    }
+}
+
+fn dominant(held: &ResourceVector, whole: &ResourceVector) -> f64 {
     let shares = held.iter().zip(whole).filter(|&(_, &whole)| whole > 0.0);
     shares.map(|(held, whole)| held / whole).fold(0.0, f64::max)
 }
@@ -172,10 +178,13 @@ fn tenants(problem: &SchedulingProblem) -> usize {
 /// Returns the parent of a tenant, or `None` if the parents form a cycle. Input should have no
 /// cycle.
 fn parent(problem: &SchedulingProblem, tenant: usize) -> Option<usize> {
-    let above = |&of: &usize| Some(problem.tenants.get(of)?.parent? as usize);
-    let mut lineage = std::iter::successors(Some(tenant), above);
+    let mut lineage = std::iter::successors(Some(tenant), |&of| stated_parent(problem, of));
     let ends = lineage.nth(problem.tenants.len()).is_none();
-    above(&tenant).filter(|_| ends)
+    stated_parent(problem, tenant).filter(|_| ends)
+}
+
+fn stated_parent(problem: &SchedulingProblem, tenant: usize) -> Option<usize> {
+    Some(problem.tenants.get(tenant)?.parent? as usize)
 }
 
 /// Returns the tenant and its ancestors.

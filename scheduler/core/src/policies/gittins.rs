@@ -34,15 +34,18 @@ const CLASSES: [f64; 7] = [
 impl SchedulingPolicy for TiresiasGittins {
     fn allocate(&self, problem: &SchedulingProblem) -> PolicyDecision {
         let ranks = ranks(&problem.history_gpu_s);
-        let class = |attained_gpu_s: f64| {
-            let begun = CLASSES.iter().filter(|&&begin| begin <= attained_gpu_s);
-            begun.count().max(1) - 1
-        };
+
         let jobs = problem.jobs.iter();
         let keys: Vec<f64> = jobs.map(|job| ranks[class(job.attained_gpu_s)]).collect();
         let order = order::by_key(problem, &keys);
         gang::in_order(problem, PlacementStyle::Packed, &order)
     }
+}
+
+/// Returns the class of an attained service, as an index of `CLASSES`.
+fn class(attained_gpu_s: f64) -> usize {
+    let begun = CLASSES.iter().filter(|&&begin| begin <= attained_gpu_s);
+    begun.count().max(1) - 1
 }
 
 /// Returns the key of every class, the smaller first: minus the index. Classes without history come

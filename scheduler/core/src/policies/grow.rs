@@ -50,13 +50,14 @@ pub fn sizes(
     };
     for &job in &sizes.order {
         let of = &problem.jobs[job];
-        let roomy = |&(kind, least): &(u16, u32)| {
-            let mut left = left.iter();
-            state.quota_allows(of.tenant, least)
-                && left.any(|&(of, free)| of == kind && free >= least)
-        };
         let mut starts = starts(&state, job).into_iter();
-        let Some((kind, least)) = starts.find(|start| of.is_movable() && roomy(start)) else {
+        let start = starts.find(|&(kind, least)| {
+            let mut left = left.iter();
+            of.is_movable()
+                && state.quota_allows(of.tenant, least)
+                && left.any(|&(of, free)| of == kind && free >= least)
+        });
+        let Some((kind, least)) = start else {
             continue;
         };
         sizes.wanted[job] = Some((kind, least));
@@ -213,8 +214,10 @@ fn starts(state: &AllocationState<'_>, job: usize) -> Vec<(u16, u32)> {
             size_after(state, job, kind, minimum(of).saturating_sub(1)).map(|least| (kind, least)),
         );
     }
-    let speed = |&(kind, least): &(u16, u32)| state.speed(job, kind, least);
-    starts.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
+    starts.sort_by(|&(a_kind, a), &(b_kind, b)| {
+        let speed = state.speed(job, a_kind, a);
+        state.speed(job, b_kind, b).total_cmp(&speed)
+    });
     starts.sort_by_key(|&(kind, _)| Some(kind) != own);
     starts
 }
@@ -228,8 +231,7 @@ fn size_after(state: &AllocationState<'_>, job: usize, kind: u16, from: u32) -> 
 }
 
 fn present_kind(problem: &SchedulingProblem, job: usize) -> Option<u16> {
-    let first = problem.jobs[job].present.first()?;
-    Some(problem.nodes[first.node as usize].kind)
+    Some(problem.kind_of(problem.jobs[job].present.first()?))
 }
 
 fn of_kind(left: &mut [(u16, u32)], kind: u16) -> Option<&mut u32> {

@@ -13,6 +13,7 @@ pub mod gandiva;
 pub mod gang;
 pub mod gavel;
 pub mod gittins;
+mod gpu_limit;
 pub mod grow;
 pub mod muster;
 pub mod name;

@@ -39,6 +39,7 @@ impl SchedulingPolicy for Optimus {
 
 /// Returns the seconds by which the job ends earlier.
 fn seconds_saved(state: &AllocationState<'_>, step: GrowthStep) -> f64 {
-    let step_s = |gpus| 1.0 / state.speed(step.job, step.kind, gpus);
-    (step_s(step.from) - step_s(step.to)) * state.problem.jobs[step.job].outlook.work_left
+    let now_s = 1.0 / state.speed(step.job, step.kind, step.from);
+    let then_s = 1.0 / state.speed(step.job, step.kind, step.to);
+    (now_s - then_s) * state.problem.jobs[step.job].outlook.work_left
 }

@@ -78,10 +78,9 @@ pub(crate) fn in_one_rack(
     for &(node, free) in nodes {
         racks.entry(rack(node)).or_default().push((node, free));
     }
-    let free = |nodes: &[FreeNodeGpus]| nodes.iter().map(|(_, free)| free).sum::<u32>();
     let mut racks: Vec<(u32, Vec<FreeNodeGpus>)> = racks
         .into_values()
-        .map(|nodes| (free(&nodes), nodes))
+        .map(|nodes| (nodes.iter().map(|(_, free)| free).sum::<u32>(), nodes))
         .filter(|(free, _)| *free >= gpus)
         .collect();
     // The sort is stable: among equals the first rack wins.
@@ -112,13 +111,11 @@ pub fn emptiest(
     unit: &Demand,
     gpus: u32,
 ) -> Option<Vec<NodeAllocation>> {
-    let free = |node: u32| {
-        Some((
-            available(tally, problem, kind, unit, node, 1)?,
-            Reverse(node),
-        ))
-    };
-    match ids(problem).filter_map(free).max() {
+    let nodes = ids(problem).filter_map(|node| {
+        let free = available(tally, problem, kind, unit, node, 1)?;
+        Some((free, Reverse(node)))
+    });
+    match nodes.max() {
         Some((free, Reverse(node))) if free >= gpus => {
             return Some(vec![NodeAllocation { node, gpus }]);
         }
@@ -200,16 +197,18 @@ mod tests {
     use super::*;
     use crate::problem::ProblemNode;
 
+    /// Returns a pseudo-random number below `sides`.
+    fn dice(seed: u64, salt: u64, sides: u64) -> u32 {
+        let mixed = (seed * 31 + salt + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        u32::try_from((mixed >> 33) % sides).expect("small")
+    }
+
     /// Nodes of two kinds, partly taken. On some of them CPU is scarcer than GPUs.
     fn fragmented(seed: u64) -> (SchedulingProblem, FreeResources) {
-        let dice = |salt: u64, sides: u64| {
-            let mixed = (seed * 31 + salt + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            u32::try_from((mixed >> 33) % sides).expect("small")
-        };
         let nodes = (0..12).map(|node| ProblemNode {
-            kind: u16::try_from(dice(node, 2)).expect("small"),
-            gpus: dice(node + 100, 9),
-            cpu_milli: u64::from(dice(node + 200, 9)) * 100,
+            kind: u16::try_from(dice(seed, node, 2)).expect("small"),
+            gpus: dice(seed, node + 100, 9),
+            cpu_milli: u64::from(dice(seed, node + 200, 9)) * 100,
             memory_bytes: 1 << 30,
             rack: 0,
         });
@@ -243,8 +242,8 @@ mod tests {
                     assert_eq!(packed, Some(vec![NodeAllocation { node, gpus }]));
                     alone += 1;
                 } else {
-                    let count = |parts: &Option<Vec<NodeAllocation>>| parts.as_ref().map(Vec::len);
-                    assert_eq!(count(&packed), count(&long));
+                    let [packed, long] = [packed, long].map(|parts| parts.as_ref().map(Vec::len));
+                    assert_eq!(packed, long);
                 }
             }
         }

@@ -180,7 +180,7 @@ fn takes(problem: &SchedulingProblem, job: usize, parts: &[NodeAllocation]) -> b
 
 fn kind(problem: &SchedulingProblem, parts: &[NodeAllocation]) -> Option<u16> {
     let first = parts.first()?;
-    Some(problem.nodes[first.node as usize].kind)
+    Some(problem.kind_of(first))
 }
 
 /// Returns the parts of `grown` beyond `present`. Returns `None` unless `grown` contains all of

@@ -55,12 +55,16 @@ impl<'a> Quota<'a> {
         left.filter_map(|(tenant, left)| left.map(|left| (tenant, left)))
     }
 
+    /// Whether the quota of the tenant `of` also limits a tenant: itself or a descendant.
+    pub fn covers(&self, of: usize, tenant: u32) -> bool {
+        self.lineage(tenant).any(|above| above == of)
+    }
+
     /// Returns the tenant and its ancestors.
     pub fn lineage(&self, tenant: u32) -> impl Iterator<Item = usize> + use<'a> {
         let tenants = self.tenants;
-        let parent = move |of: &u32| tenants.get(*of as usize).and_then(|of| of.parent);
         // `take` bounds the iteration if the parents form a cycle.
-        std::iter::successors(Some(tenant), parent)
+        std::iter::successors(Some(tenant), move |&of| tenants.get(of as usize)?.parent)
             .take(tenants.len())
             .map(|tenant| tenant as usize)
     }

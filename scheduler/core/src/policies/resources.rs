@@ -7,11 +7,11 @@ pub type ResourceVector = [f64; 3];
 
 /// Returns the resources of all nodes with GPUs.
 pub fn whole(problem: &SchedulingProblem) -> ResourceVector {
-    let nodes = || problem.nodes.iter().filter(|node| node.gpus > 0);
+    let nodes = problem.nodes.iter().filter(|node| node.gpus > 0);
     [
-        nodes().map(|node| f64::from(node.gpus)).sum(),
-        nodes().map(|node| node.cpu_milli as f64).sum(),
-        nodes().map(|node| node.memory_bytes as f64).sum(),
+        nodes.clone().map(|node| f64::from(node.gpus)).sum(),
+        nodes.clone().map(|node| node.cpu_milli as f64).sum(),
+        nodes.map(|node| node.memory_bytes as f64).sum(),
     ]
 }
 
@@ -27,12 +27,11 @@ pub fn demand(job: &ProblemJob, gpus: u32) -> ResourceVector {
 
 /// Returns the shares of the whole; 0 for a resource that the cluster does not have.
 pub fn shares(of: &ResourceVector, whole: &ResourceVector) -> ResourceVector {
-    let share = |index: usize| {
+    std::array::from_fn(|index| {
         if whole[index] > 0.0 {
             of[index] / whole[index]
         } else {
             0.0
         }
-    };
-    [share(0), share(1), share(2)]
+    })
 }

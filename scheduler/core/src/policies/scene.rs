@@ -7,7 +7,8 @@ use crate::problem::{
 
 /// Returns a cluster of (nodes, GPUs per node) by kind, with one tenant and no jobs.
 pub fn cluster(kinds: &[(u32, u32)]) -> SchedulingProblem {
-    let of_kind = |(kind, &(nodes, gpus)): (u16, &(u32, u32))| {
+    let mut all = Vec::new();
+    for (kind, &(nodes, gpus)) in (0..).zip(kinds) {
         let node = ProblemNode {
             kind,
             gpus,
@@ -15,13 +16,13 @@ pub fn cluster(kinds: &[(u32, u32)]) -> SchedulingProblem {
             memory_bytes: 1 << 40,
             rack: 0,
         };
-        std::iter::repeat_n(node, nodes as usize)
-    };
+        all.extend(std::iter::repeat_n(node, nodes as usize));
+    }
     SchedulingProblem {
         now_s: 3_600.0,
         round_s: 60.0,
         kinds: (0..kinds.len()).map(|kind| format!("k{kind}")).collect(),
-        nodes: (0..).zip(kinds).flat_map(of_kind).collect(),
+        nodes: all,
         tenants: vec![tenant()],
         jobs: Vec::new(),
         history_gpu_s: Vec::new(),
@@ -121,8 +122,7 @@ pub fn holds(
     job: usize,
 ) -> Option<(u16, u32)> {
     let parts = decision.holds(problem, job);
-    let first = parts.first()?;
-    let kind = problem.nodes[first.node as usize].kind;
+    let kind = problem.kind_of(parts.first()?);
     Some((kind, crate::problem::gpus_of(parts)))
 }
 

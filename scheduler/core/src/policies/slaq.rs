@@ -33,11 +33,10 @@ fn quality_gained(state: &AllocationState<'_>, step: GrowthStep) -> f64 {
     } else {
         60.0
     };
-    let after = |gpus| {
+    let [less, more] = [step.from, step.to].map(|gpus| {
         let work = period_s * state.speed(step.job, step.kind, gpus);
         work.min(outlook.work_left)
-    };
-    let (less, more) = (after(step.from), after(step.to));
+    });
     match outlook.loss.filter(|loss| loss.first > 0.0) {
         Some(loss) => {
             let done = outlook.work_done;

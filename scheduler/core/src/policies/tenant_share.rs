@@ -21,26 +21,33 @@ pub(crate) fn of(
     for tenant in with_jobs {
         lineage(tenants, tenant).for_each(|of| active[of] = true);
     }
-    // Sums of the weights of active children: by parent, and last those without a parent.
+    // Sums of the weights of active children, by parent.
     let mut of_children = vec![0.0; tenants.len() + 1];
-    let parent = |of: usize| {
-        tenants[of]
-            .parent
-            .map_or(tenants.len(), |parent| parent as usize)
-    };
     for of in (0..tenants.len()).filter(|&of| active[of]) {
-        of_children[parent(of)] += tenants[of].weight;
+        of_children[parent_or_last(tenants, of)] += tenants[of].weight;
     }
-    let part = |of: usize| tenants[of].weight / of_children[parent(of)].max(1e-12);
-    let share = |of: u32| lineage(tenants, of).map(part).product::<f64>() * f64::from(gpus);
-    Some((0..).take(tenants.len()).map(share).collect())
+    let mut shares = Vec::with_capacity(tenants.len());
+    for tenant in (0..).take(tenants.len()) {
+        let parts = lineage(tenants, tenant).map(|of| {
+            let siblings = of_children[parent_or_last(tenants, of)];
+            tenants[of].weight / siblings.max(1e-12)
+        });
+        shares.push(parts.product::<f64>() * f64::from(gpus));
+    }
+    Some(shares)
+}
+
+/// Returns the index of a tenant's parent. Tenants without a parent share the index behind the last
+/// tenant.
+fn parent_or_last(tenants: &[ProblemTenant], tenant: usize) -> usize {
+    let parent = tenants[tenant].parent;
+    parent.map_or(tenants.len(), |parent| parent as usize)
 }
 
 /// Returns the tenant and its ancestors.
 fn lineage(tenants: &[ProblemTenant], tenant: u32) -> impl Iterator<Item = usize> {
-    let parent = |of: &u32| tenants[*of as usize].parent;
     // `take` bounds the iteration if the parents form a cycle.
-    std::iter::successors(Some(tenant), parent)
+    std::iter::successors(Some(tenant), |&of| tenants[of as usize].parent)
         .take(tenants.len())
         .map(|of| of as usize)
 }

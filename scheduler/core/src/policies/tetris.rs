@@ -53,7 +53,7 @@ fn candidates(problem: &SchedulingProblem) -> Vec<TetrisCandidate> {
     let times_left_s = times_left_s(problem);
     let able = (0..problem.jobs.len())
         .filter(|&job| problem.jobs[job].is_movable() && times_left_s[job].is_finite());
-    let candidate = |job: usize| {
+    able.map(|job| {
         let of = &problem.jobs[job];
         let demand = resources::shares(&resources::demand(of, request(of)), &whole);
         TetrisCandidate {
@@ -61,8 +61,8 @@ fn candidates(problem: &SchedulingProblem) -> Vec<TetrisCandidate> {
             demand,
             work_s: times_left_s[job] * demand[0],
         }
-    };
-    able.map(candidate).collect()
+    })
+    .collect()
 }
 
 struct TetrisQueue<'a> {
@@ -83,9 +83,9 @@ impl<'a> TetrisQueue<'a> {
             let held = resources::demand(job, gpus_of(&job.present));
             take(&mut free, &resources::shares(&held, &whole));
         }
-        let total = |of: &dyn Fn(&TetrisCandidate) -> f64| left.iter().map(of).sum::<f64>();
-        let work_s = total(&|candidate| candidate.work_s);
-        let alignment = total(&|candidate| dot(&candidate.demand, &free));
+        let work_s: f64 = left.iter().map(|candidate| candidate.work_s).sum();
+        let alignments = left.iter().map(|candidate| dot(&candidate.demand, &free));
+        let alignment: f64 = alignments.sum();
         Self {
             problem,
             free,
@@ -103,20 +103,23 @@ impl<'a> TetrisQueue<'a> {
         if let Some(asked) = self.asked.filter(|asked| state.given(asked.job).is_some()) {
             take(&mut self.free, &asked.demand);
         }
-        let key = |candidate: &TetrisCandidate| {
-            let score = dot(&candidate.demand, &self.free) - self.work_weight * candidate.work_s;
-            (self.problem.jobs[candidate.job].priority, score)
-        };
-        let better = |a: &(usize, &TetrisCandidate), b: &(usize, &TetrisCandidate)| {
-            let (a, b) = (key(a.1), key(b.1));
+        let candidates = self.left.iter().enumerate();
+        let (index, _) = candidates.min_by(|(_, a), (_, b)| {
+            let ((a_priority, a_score), (b_priority, b_score)) = (self.key(a), self.key(b));
             // The better candidate is the lesser one, because `min_by` returns the first of equals.
-            b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
-        };
-        let (index, _) = self.left.iter().enumerate().min_by(better)?;
+            let by_priority = b_priority.cmp(&a_priority);
+            by_priority.then(b_score.total_cmp(&a_score))
+        })?;
         // `remove` keeps the order, which decides ties.
         let asked = self.left.remove(index);
         self.asked = Some(asked);
         Some(asked.job)
+    }
+
+    /// Returns the priority and the score of a candidate.
+    fn key(&self, candidate: &TetrisCandidate) -> (i32, f64) {
+        let score = dot(&candidate.demand, &self.free) - self.work_weight * candidate.work_s;
+        (self.problem.jobs[candidate.job].priority, score)
     }
 }
 

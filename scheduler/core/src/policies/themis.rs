@@ -44,25 +44,30 @@ struct FinishTimeFairness {
 fn fates(problem: &SchedulingProblem) -> Vec<FinishTimeFairness> {
     let state = AllocationState::beside_fixed(problem);
     let part = f64::from(problem.gpus()) / problem.jobs.len().max(1) as f64;
-    let fate = |job: usize| {
-        let of = &problem.jobs[job];
-        let size = request(of);
-        let work = of.outlook.work_done + of.outlook.work_left;
-        let alone_s = work / part_speed(&state, job, part);
-        let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / state.best_speed(job, size);
-        let lease_ends_s = of.since_s + problem.round_s;
-        FinishTimeFairness {
-            // A job that cannot run in its part, or anywhere, loses nothing by waiting.
-            rho: if alone_s.is_finite() && shared_s.is_finite() {
-                shared_s / alone_s
-            } else {
-                0.0
-            },
-            urgency: 1.0 / alone_s / f64::from(size),
-            leased: !of.present.is_empty() && problem.now_s < lease_ends_s,
-        }
-    };
-    (0..problem.jobs.len()).map(fate).collect()
+    (0..problem.jobs.len())
+        .map(|job| fate(&state, job, part))
+        .collect()
+}
+
+/// Returns the fate of a job. `part` is its part of the cluster in GPUs.
+fn fate(state: &AllocationState<'_>, job: usize, part: f64) -> FinishTimeFairness {
+    let problem = state.problem;
+    let of = &problem.jobs[job];
+    let size = request(of);
+    let work = of.outlook.work_done + of.outlook.work_left;
+    let alone_s = work / part_speed(state, job, part);
+    let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / state.best_speed(job, size);
+    let lease_ends_s = of.since_s + problem.round_s;
+    FinishTimeFairness {
+        // A job that cannot run in its part, or anywhere, loses nothing by waiting.
+        rho: if alone_s.is_finite() && shared_s.is_finite() {
+            shared_s / alone_s
+        } else {
+            0.0
+        },
+        urgency: 1.0 / alone_s / f64::from(size),
+        leased: !of.present.is_empty() && problem.now_s < lease_ends_s,
+    }
 }
 
 /// Returns the work per second in a part of the cluster: the speed on as many GPUs, or a fraction
@@ -86,8 +91,7 @@ fn part_speed(state: &AllocationState<'_>, job: usize, part: f64) -> f64 {
 fn order(problem: &SchedulingProblem, fates: &[FinishTimeFairness]) -> Vec<usize> {
     let rhos: Vec<f64> = fates.iter().map(|fate| -fate.rho).collect();
     let mut order = order::by_key(problem, &rhos);
-    let priority = |&job: &usize| problem.jobs[job].priority;
-    for class in order.chunk_by_mut(|a, b| priority(a) == priority(b)) {
+    for class in order.chunk_by_mut(|&a, &b| problem.jobs[a].priority == problem.jobs[b].priority) {
         let offered = (class.len() as f64 * (1.0 - F)).ceil() as usize;
         let (worst_off, others) = class.split_at_mut(offered.min(class.len()));
         worst_off.sort_by(|&a, &b| {

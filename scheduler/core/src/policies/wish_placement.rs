@@ -131,9 +131,8 @@ impl WishPlacer<'_, '_> {
     fn keep(&mut self, wish: usize) -> bool {
         let SizeWish { job, kind, gpus } = self.wishes[wish];
         let present = self.state.present(job);
-        let here =
-            |part: &NodeAllocation| self.state.problem.nodes[part.node as usize].kind == kind;
-        let same = gpus_of(present) == gpus && present.iter().all(here);
+        let mut kinds = present.iter().map(|part| self.state.problem.kind_of(part));
+        let same = gpus_of(present) == gpus && kinds.all(|here| here == kind);
         if !same || !self.state.can_keep(job) {
             return false;
         }

@@ -37,10 +37,11 @@ pub fn gpus_of(parts: &[NodeAllocation]) -> u32 {
 /// Returns the number of different nodes.
 #[must_use]
 pub fn nodes_of(parts: &[NodeAllocation]) -> u32 {
-    let new = |&(index, part): &(usize, &NodeAllocation)| {
-        !parts[..index].iter().any(|other| other.node == part.node)
-    };
-    u32::try_from(parts.iter().enumerate().filter(new).count()).unwrap_or(u32::MAX)
+    let first_parts = parts.iter().enumerate().filter(|&(index, part)| {
+        let mut before = parts[..index].iter();
+        before.all(|other| other.node != part.node)
+    });
+    u32::try_from(first_parts.count()).unwrap_or(u32::MAX)
 }
 
 impl PolicyDecision {

@@ -83,15 +83,9 @@ impl FreeResources {
     pub fn available(&self, node: usize, unit: &Demand) -> u32 {
         let gpus = unit.gpus.max(1);
         let mut units = u64::from(self.free[node] / gpus);
-        // A product is cheaper than a quotient, and most nodes have more CPU and memory than their
-        // GPUs need.
-        let fit = |have: u64, each: u64, units: u64| match each.checked_mul(units) {
-            Some(all) if all <= have => units,
-            _ => have / each,
-        };
         let room = self.room[node];
-        units = fit(room.cpu_milli, unit.cpu_milli, units);
-        units = fit(room.memory_bytes, unit.memory_bytes, units);
+        units = units_within(room.cpu_milli, unit.cpu_milli, units);
+        units = units_within(room.memory_bytes, unit.memory_bytes, units);
         // At most the free GPUs, which are a u32.
         u32::try_from(units).unwrap_or(u32::MAX) * gpus
     }
@@ -127,5 +121,15 @@ impl FreeResources {
             self.room[node].cpu_milli += unit.cpu_milli * units;
             self.room[node].memory_bytes += unit.memory_bytes * units;
         }
+    }
+}
+
+/// Returns how many of `units` units fit, each of which takes `each` of `have`.
+fn units_within(have: u64, each: u64, units: u64) -> u64 {
+    // A product is cheaper than a quotient, and most nodes have more CPU and memory than their GPUs
+    // need.
+    match each.checked_mul(units) {
+        Some(all) if all <= have => units,
+        _ => have / each,
     }
 }

@@ -122,6 +122,11 @@ impl SchedulingProblem {
         self.nodes.iter().map(|node| node.gpus).sum()
     }
 
+    /// Returns the GPU kind of an allocation.
+    pub(crate) fn kind_of(&self, part: &NodeAllocation) -> u16 {
+        self.nodes[part.node as usize].kind
+    }
+
     /// Returns the number of GPUs of one kind.
     #[must_use]
     pub fn gpus_of_kind(&self, kind: u16) -> u32 {

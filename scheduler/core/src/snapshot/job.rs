@@ -344,8 +344,10 @@ impl SnapshotJob {
     /// Whether all workers that have not ended are suspended.
     #[must_use]
     pub fn are_workers_suspended(&self) -> bool {
-        let there = |task: &&SnapshotTask| task.is_worker() && !task.state.is_released();
-        let mut workers = self.tasks.iter().filter(there).peekable();
+        let tasks = self.tasks.iter();
+        let mut workers = tasks
+            .filter(|task| task.is_worker() && !task.state.is_released())
+            .peekable();
         self.state == JobState::Suspended
             && workers.peek().is_some()
             && workers.all(|task| task.state == TaskState::Suspended)
@@ -389,9 +391,7 @@ impl SnapshotJob {
     /// Whether a resize in place is in progress: a task has still to leave or to join.
     #[must_use]
     pub fn is_resizing(&self) -> bool {
-        let comes = |task: &SnapshotTask| task.state == TaskState::Assigned;
-        self.state == JobState::Running
-            && (!self.leaving.is_empty() || self.tasks.iter().any(comes))
+        self.state == JobState::Running && (!self.leaving.is_empty() || self.has_joining_tasks())
     }
 
     /// Value of [`put_off`](Self::put_off) once the joining tasks are up. It is 0 if a growth is in
@@ -399,12 +399,16 @@ impl SnapshotJob {
     /// likewise.
     #[must_use]
     pub fn put_off_when_up(&self) -> u32 {
-        let comes = |task: &SnapshotTask| task.state == TaskState::Assigned;
-        if self.state == JobState::Running && self.tasks.iter().any(comes) {
+        if self.state == JobState::Running && self.has_joining_tasks() {
             0
         } else {
             self.put_off
         }
+    }
+
+    fn has_joining_tasks(&self) -> bool {
+        let mut tasks = self.tasks.iter();
+        tasks.any(|task| task.state == TaskState::Assigned)
     }
 
     /// Workers and shards of the present revision, up or not.

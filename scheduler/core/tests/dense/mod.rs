@@ -87,8 +87,9 @@ pub fn runs(mut job: ProblemJob, parts: &[(u32, u32)], since_s: f64) -> ProblemJ
 
 /// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
 pub fn power(speed: f64, exponent: f64) -> KindSpeedCurve {
-    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
-    let speeds: Vec<f64> = (1..=64).map(at).collect();
+    let speeds: Vec<f64> = (1_u32..=64)
+        .map(|gpus| speed * f64::from(gpus).powf(exponent))
+        .collect();
     KindSpeedCurve {
         local: speeds.clone(),
         spread: speeds,
@@ -121,10 +122,6 @@ pub fn carried_out(problem: &SchedulingProblem, decision: &PolicyDecision) -> Sc
 
 /// Returns a description of a problem for assertion messages.
 pub fn told(problem: &SchedulingProblem) -> String {
-    let list = |parts: &[NodeAllocation]| -> Vec<String> {
-        let part = |part: &NodeAllocation| format!("{}x{}", part.gpus, part.node);
-        parts.iter().map(part).collect()
-    };
     let mut lines = vec![format!("at {}", problem.now_s)];
     for node in &problem.nodes {
         lines.push(format!(
@@ -133,13 +130,15 @@ pub fn told(problem: &SchedulingProblem) -> String {
         ));
     }
     for (index, job) in problem.jobs.iter().enumerate() {
-        let speeds = |kind: &KindSpeedCurve| {
-            let request = job.request_gpus as usize - 1;
-            kind.local
-                .get(request)
-                .copied()
-                .zip(kind.spread.get(request).copied())
-        };
+        let present = job.present.iter();
+        let present: Vec<String> = present
+            .map(|part| format!("{}x{}", part.gpus, part.node))
+            .collect();
+        let request = job.request_gpus as usize - 1;
+        let curves = job.outlook.curves.iter();
+        let speeds: Vec<Option<(f64, f64)>> = curves
+            .map(|kind| Some((*kind.local.get(request)?, *kind.spread.get(request)?)))
+            .collect();
         lines.push(format!(
             "job {index} tenant {} ({:?}) prio {} {:?} {}..{} asks {} has {:?} since {}{}{} speeds {:?}",
             job.tenant,
@@ -149,11 +148,11 @@ pub fn told(problem: &SchedulingProblem) -> String {
             job.min_gpus,
             job.max_gpus,
             job.request_gpus,
-            list(&job.present),
+            present,
             job.since_s,
             if job.fixed { " fixed" } else { "" },
             if job.preemptible { "" } else { " stubborn" },
-            job.outlook.curves.iter().map(speeds).collect::<Vec<_>>(),
+            speeds,
         ));
     }
     lines.join("\n")
@@ -180,14 +179,15 @@ pub fn violations(problem: &SchedulingProblem, decision: &PolicyDecision) -> Vec
         wrong.extend(overloaded(problem, decision, node));
     }
     for tenant in 0..problem.tenants.len() {
-        let held = |movable: bool| -> u32 {
-            let jobs = problem.jobs.iter().enumerate();
-            jobs.filter(|(_, job)| job.is_movable() == movable && belongs(problem, job, tenant))
-                .map(|(index, _)| gpus_of(decision.holds(problem, index)))
-                .sum()
-        };
+        // GPUs of its immovable jobs, and of the others.
+        let mut held = [0, 0];
+        for (index, job) in problem.jobs.iter().enumerate() {
+            if belongs(problem, job, tenant) {
+                held[usize::from(job.is_movable())] += gpus_of(decision.holds(problem, index));
+            }
+        }
         let quota = problem.tenants[tenant].gpu_quota.unwrap_or(u32::MAX);
-        if held(true) > 0 && held(true) + held(false) > quota {
+        if held[1] > 0 && held[1] + held[0] > quota {
             wrong.push(format!("tenant {tenant} is above its quota of {quota}"));
         }
     }
@@ -224,34 +224,32 @@ fn wrong_gang(
 }
 
 fn overloaded(problem: &SchedulingProblem, decision: &PolicyDecision, node: usize) -> Vec<String> {
-    let taken = |movable: bool| {
-        let mut taken = (0, 0, 0);
-        for (index, job) in problem.jobs.iter().enumerate() {
-            let here = decision.holds(problem, index).iter();
-            let here = here.filter(|part| part.node as usize == node);
-            let gpus: u32 = here.map(|part| part.gpus).sum();
-            if job.is_movable() == movable {
-                let units = u64::from(gpus / job.unit.gpus);
-                taken.0 += u64::from(gpus);
-                taken.1 += units * job.unit.cpu_milli;
-                taken.2 += units * job.unit.memory_bytes;
-            }
-        }
-        taken
-    };
-    // Fixed allocations may exceed what a node still has. No other allocation may be added then.
-    let (fixed, moved, has) = (taken(false), taken(true), problem.nodes[node]);
+    // GPUs, CPU and memory of immovable jobs, and of the others.
+    let mut taken = [[0_u64; 3]; 2];
+    for (index, job) in problem.jobs.iter().enumerate() {
+        let here = decision.holds(problem, index).iter();
+        let here = here.filter(|part| part.node as usize == node);
+        let gpus: u32 = here.map(|part| part.gpus).sum();
+        let units = u64::from(gpus / job.unit.gpus);
+        let taken = &mut taken[usize::from(job.is_movable())];
+        taken[0] += u64::from(gpus);
+        taken[1] += units * job.unit.cpu_milli;
+        taken[2] += units * job.unit.memory_bytes;
+    }
+    let [fixed, moved] = taken;
+    let has = problem.nodes[node];
+    let has = [u64::from(has.gpus), has.cpu_milli, has.memory_bytes];
     let mut wrong = Vec::new();
-    let mut check = |what, fixed: u64, moved: u64, has: u64| {
+    for (index, what) in ["GPUs", "CPU", "bytes"].into_iter().enumerate() {
+        let (fixed, moved, has) = (fixed[index], moved[index], has[index]);
+        // Fixed allocations may exceed what a node still has. No other allocation may be added
+        // then.
         if moved > 0 && moved + fixed > has {
             wrong.push(format!(
                 "node {node} gives {moved} {what} beside {fixed} of {has}"
             ));
         }
-    };
-    check("GPUs", fixed.0, moved.0, u64::from(has.gpus));
-    check("CPU", fixed.1, moved.1, has.cpu_milli);
-    check("bytes", fixed.2, moved.2, has.memory_bytes);
+    }
     wrong
 }
 

@@ -28,6 +28,11 @@ impl Dice {
     pub fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.roll(high - low + 1)
     }
+
+    /// Returns a number of hundredths from `low` to `high`, both included.
+    pub fn percent(&mut self, low: u32, high: u32) -> f64 {
+        f64::from(self.between(low, high)) / 100.0
+    }
 }
 
 /// Returns a problem with up to `kinds` GPU kinds.
@@ -71,12 +76,13 @@ pub fn problem(dice: &mut Dice, kinds: u32) -> SchedulingProblem {
 }
 
 fn tenants(dice: &mut Dice) -> Vec<ProblemTenant> {
-    let of = |index: u32| ProblemTenant {
-        weight: f64::from(dice.between(1, 4)),
-        gpu_quota: dice.one_in(3).then(|| dice.roll(12)),
-        parent: (index > 0 && dice.one_in(2)).then(|| dice.roll(index)),
-    };
-    let mut tenants: Vec<ProblemTenant> = (0..4).map(of).collect();
+    let mut tenants: Vec<ProblemTenant> = (0..4)
+        .map(|index| ProblemTenant {
+            weight: f64::from(dice.between(1, 4)),
+            gpu_quota: dice.one_in(3).then(|| dice.roll(12)),
+            parent: (index > 0 && dice.one_in(2)).then(|| dice.roll(index)),
+        })
+        .collect();
     tenants[0] = tenant();
     tenants
 }

@@ -2,13 +2,14 @@
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 use muster_core::snapshot::{
-    ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant, SpeedPoint,
+    ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTask, SnapshotTenant, SpeedPoint,
 };
 use muster_core::{Action, RoundPlan, apply, check, plan, policy::Policy};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::packing::Company;
 use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
-use muster_model::task::{Outcome, TaskEvent, TaskState};
+use muster_model::task::{Outcome, Role, TaskEvent, TaskState};
 use uuid::Uuid;
 
 pub struct Scene {
@@ -62,6 +63,13 @@ impl Scene {
             .iter_mut()
             .find(|job| job.name == name)
             .expect("a job of that name")
+    }
+
+    /// Returns the task of a job with a role.
+    pub fn task(&mut self, job: &str, role: Role) -> &mut SnapshotTask {
+        let mut tasks = self.find(job).tasks.iter_mut();
+        let task = tasks.find(|task| task.role == role);
+        task.expect("a task of that role")
     }
 
     /// Plans, checks and applies one round.
@@ -196,6 +204,35 @@ impl JobIn<'_> {
         self.0.retries = retries;
         self
     }
+}
+
+/// Returns the number of stops in a plan.
+pub fn stops(plan: &RoundPlan) -> usize {
+    plan.decisions
+        .iter()
+        .filter(|one| matches!(one.action, Action::Stop { .. }))
+        .count()
+}
+
+/// Returns the other job on the GPU of a job of one worker, and the time since which both are
+/// there.
+pub fn company(snapshot: &ClusterSnapshot, job: &SnapshotJob) -> Option<Company> {
+    let [task] = job.tasks.as_slice() else {
+        return None;
+    };
+    let other = snapshot.jobs.iter().find(|other| {
+        let mut tasks = other.held_tasks().filter(|it| it.state.holds_gpus());
+        other.id != job.id && tasks.any(|it| it.node == task.node && it.gpus == task.gpus)
+    })?;
+    Some(Company {
+        job: other.id,
+        since_ms: came_ms(job).max(came_ms(other)),
+    })
+}
+
+/// Returns the time at which a job last started or resumed.
+fn came_ms(job: &SnapshotJob) -> i64 {
+    job.turned_ms.max(job.placed_ms).unwrap_or(0)
 }
 
 pub fn node(number: u32, gpus: u32) -> SnapshotNode {

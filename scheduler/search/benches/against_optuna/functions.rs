@@ -11,10 +11,6 @@ pub struct Function {
 }
 
 pub fn functions() -> Vec<Function> {
-    let axes = |n: usize, low: f64, high: f64| {
-        let axis = |i| json!({"name": format!("x{i}"), "type": "float", "low": low, "high": high});
-        Value::from((0..n).map(axis).collect::<Vec<Value>>())
-    };
     vec![
         Function {
             name: "branin",
@@ -55,8 +51,19 @@ pub fn functions() -> Vec<Function> {
     ]
 }
 
+/// Parameters `x0`, `x1` and so on.
+fn axes(n: usize, low: f64, high: f64) -> Value {
+    let axes =
+        (0..n).map(|i| json!({"name": format!("x{i}"), "type": "float", "low": low, "high": high}));
+    Value::from(axes.collect::<Vec<Value>>())
+}
+
 fn number(p: &BTreeMap<String, Value>, name: &str) -> f64 {
     p[name].as_f64().expect("a number")
+}
+
+fn text<'p>(p: &'p BTreeMap<String, Value>, name: &str) -> &'p str {
+    p[name].as_str().expect("a text")
 }
 
 fn row(p: &BTreeMap<String, Value>, n: usize) -> Vec<f64> {
@@ -84,11 +91,11 @@ fn hartmann6(x: &[f64]) -> f64 {
         [0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650],
         [0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381],
     ];
-    let hill = |i: usize| {
+    let hills = (0..4).map(|i| {
         let far: f64 = (0..6).map(|j| A[i][j] * (x[j] - P[i][j]).powi(2)).sum();
         HEIGHTS[i] * (-far).exp()
-    };
-    -(0..4).map(hill).sum::<f64>()
+    });
+    -hills.sum::<f64>()
 }
 
 /// Minimum 0 at (1, ..., 1).
@@ -101,14 +108,12 @@ fn rosenbrock(x: &[f64]) -> f64 {
 
 /// Choice between three kinds of models, each with its own parameters. Minimum 0.1, for a gelu net.
 fn mixed(p: &BTreeMap<String, Value>) -> f64 {
-    let text = |name: &str| p[name].as_str().expect("a text").to_owned();
-    let scaling = match text("scaling").as_str() {
+    let scaling = match text(p, "scaling") {
         "none" => 0.08,
         "unit" => 0.0,
         _ => 0.03,
     };
-    let kind = text("kind");
-    let rest = match kind.as_str() {
+    let rest = match text(p, "kind") {
         "linear" => 0.35 + 0.02 * (number(p, "penalty").log10() + 3.0).powi(2),
         "tree" => {
             let depth = (number(p, "depth") - 7.0) / 10.0;
@@ -117,7 +122,7 @@ fn mixed(p: &BTreeMap<String, Value>) -> f64 {
         _ => {
             let rate = number(p, "rate").log10() + 2.5;
             let width = number(p, "width").log2() - 7.0;
-            let activation = match text("activation").as_str() {
+            let activation = match text(p, "activation") {
                 "relu" => 0.02,
                 "tanh" => 0.06,
                 "gelu" => 0.0,

@@ -21,12 +21,14 @@ use std::process::{Command, Stdio};
 /// Searchers, each with its number of trials.
 const CONTEST: [(&str, u32); 3] = [("tpe", 200), ("gp", 80), ("cma_es", 1000)];
 
+/// Whether `wanted` names the word, or no word of its group.
+fn is_chosen(wanted: &str, group: &[&str], word: &str) -> bool {
+    let named = wanted.split_whitespace().any(|w| group.contains(&w));
+    !named || wanted.split_whitespace().any(|w| w == word)
+}
+
 fn main() {
     let wanted = std::env::var("MUSTER_SEARCH_BENCH").unwrap_or_default();
-    let chosen = |group: &[&str], word: &str| {
-        let named = wanted.split_whitespace().any(|w| group.contains(&w));
-        !named || wanted.split_whitespace().any(|w| w == word)
-    };
     let seeds = std::env::var("MUSTER_SEARCH_SEEDS")
         .ok()
         .and_then(|s| s.parse().ok())
@@ -37,12 +39,13 @@ fn main() {
         });
     println!("searcher  function      trials      ours    Optuna   ours better in   ms a trial");
     for (searcher, budget) in CONTEST {
-        if wanted.trim() == "throughput" || !chosen(&["tpe", "gp", "cma_es"], searcher) {
+        if wanted.trim() == "throughput" || !is_chosen(&wanted, &["tpe", "gp", "cma_es"], searcher)
+        {
             continue;
         }
         for function in functions() {
             let names = ["branin", "hartmann6", "rosenbrock10", "mixed"];
-            if !chosen(&names, function.name) {
+            if !is_chosen(&wanted, &names, function.name) {
                 continue;
             }
             let before = cpu_ms();
@@ -64,7 +67,8 @@ fn main() {
             );
         }
     }
-    if chosen(
+    if is_chosen(
+        &wanted,
         &[
             "tpe",
             "gp",

@@ -61,6 +61,14 @@ struct Constants {
     chi: f64,
 }
 
+/// Variance-effective selection mass of weights.
+fn effective_size(weights: &[f64]) -> f64 {
+    let (s, q) = weights
+        .iter()
+        .fold((0.0, 0.0), |(s, q), w| (s + w, q + w * w));
+    s * s / q
+}
+
 impl Constants {
     fn new(n: usize, population: usize) -> Self {
         let dims = n as f64;
@@ -69,11 +77,7 @@ impl Constants {
             .map(|i| half.ln() - (i as f64).ln())
             .collect();
         let mu = population / 2;
-        let sums = |w: &[f64]| {
-            let (s, q) = w.iter().fold((0.0, 0.0), |(s, q), w| (s + w, q + w * w));
-            s * s / q
-        };
-        let (mu_eff, mu_eff_minus) = (sums(&raw[..mu]), sums(&raw[mu..]));
+        let (mu_eff, mu_eff_minus) = (effective_size(&raw[..mu]), effective_size(&raw[mu..]));
         let c_sigma = (mu_eff + 2.0) / (dims + mu_eff + 5.0);
         let d_sigma = 1.0 + 2.0 * (((mu_eff - 1.0) / (dims + 1.0)).sqrt() - 1.0).max(0.0) + c_sigma;
         let c_c = (4.0 + mu_eff / dims) / (dims + 4.0 + 2.0 * mu_eff / dims);
@@ -307,13 +311,10 @@ impl CmaEsState {
             step += y * *weight;
         }
         let root = eigen.eigenvalues.map(|v| 1.0 / v.max(1e-300).sqrt());
-        let whiten = |y: &DVector<f64>| -> DVector<f64> {
-            let turned = eigen.eigenvectors.transpose() * y;
-            &eigen.eigenvectors * turned.component_mul(&root)
-        };
         let new_mean = &mean + &step * self.sigma;
         let ps = DVector::from_column_slice(&self.sigma_path) * (1.0 - c.c_sigma)
-            + whiten(&step) * (c.c_sigma * (2.0 - c.c_sigma) * c.mu_eff).sqrt();
+            + whiten(&eigen.eigenvectors, &root, &step)
+                * (c.c_sigma * (2.0 - c.c_sigma) * c.mu_eff).sqrt();
         self.generation += 1;
         let faded = 1.0 - (1.0 - c.c_sigma).powi(2 * self.generation as i32);
         let short = ps.norm() / faded.sqrt() < (1.4 + 2.0 / (dims + 1.0)) * c.chi;
@@ -329,7 +330,10 @@ impl CmaEsState {
             let weight = if *weight >= 0.0 {
                 *weight
             } else {
-                weight * dims / whiten(y).norm_squared().max(1e-12)
+                weight * dims
+                    / whiten(&eigen.eigenvectors, &root, y)
+                        .norm_squared()
+                        .max(1e-12)
             };
             covariance += y * y.transpose() * (c.c_mu * weight);
         }
@@ -359,6 +363,13 @@ impl CmaEsState {
     }
 }
 
+/// Product of the covariance's inverse root and a step. `root` has the inverse roots of the
+/// eigenvalues.
+fn whiten(eigenvectors: &DMatrix<f64>, root: &DVector<f64>, y: &DVector<f64>) -> DVector<f64> {
+    let turned = eigenvectors.transpose() * y;
+    eigenvectors * turned.component_mul(root)
+}
+
 #[cfg(test)]
 mod tests {
     use super::CmaEsState;
@@ -368,10 +379,11 @@ mod tests {
     use serde_json::json;
 
     fn spec(seed: u64) -> SearchSpec {
-        let axis = |name: &str| json!({"name": name, "type": "float", "low": 0, "high": 1});
+        let parameters =
+            ["a", "b"].map(|name| json!({"name": name, "type": "float", "low": 0, "high": 1}));
         serde_json::from_value(json!({
             "objectives": [{"metric": "loss", "goal": "minimize"}],
-            "parameters": [axis("a"), axis("b")],
+            "parameters": parameters,
             "searcher": {"kind": "cma_es"}, "trials": 100, "concurrency": 4, "seed": seed,
         }))
         .expect("a document")
@@ -381,17 +393,19 @@ mod tests {
         spec(0).space().expect("valid")
     }
 
+    /// Mean after some restarts.
+    fn restarted(seed: u64, times: u32) -> Vec<f64> {
+        let mut state = CmaEsState::new(&space(), None, 0.25);
+        for _ in 0..times {
+            state.sigma = 0.0;
+            state.restart_if_stuck(seed);
+        }
+        assert_eq!(state.restarts, times);
+        state.mean
+    }
+
     #[test]
     fn restarts_begin_at_different_places_given_by_seed() {
-        let restarted = |seed: u64, times: u32| {
-            let mut state = CmaEsState::new(&space(), None, 0.25);
-            for _ in 0..times {
-                state.sigma = 0.0;
-                state.restart_if_stuck(seed);
-            }
-            assert_eq!(state.restarts, times);
-            state.mean
-        };
         assert_eq!(restarted(1, 1), restarted(1, 1));
         assert_ne!(restarted(1, 1), restarted(2, 1));
         assert_ne!(restarted(1, 1), restarted(1, 2));

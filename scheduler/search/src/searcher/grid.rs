@@ -23,8 +23,10 @@ fn at(space: &Space, mut number: u64) -> Option<Point> {
         digits[d] = number % count;
         number /= count;
     }
-    let value = |(d, digit): (usize, &u64)| Some(space.dimensions[d].domain.nth(*digit));
-    let mut point: Point = digits.iter().enumerate().map(value).collect();
+    let dimensions = space.dimensions.iter().zip(&digits);
+    let mut point: Point = dimensions
+        .map(|(dimension, digit)| Some(dimension.domain.nth(*digit)))
+        .collect();
     space.prune(&mut point);
     // Among points that differ only in pruned parameters, the one with zeros there is the
     // representative.

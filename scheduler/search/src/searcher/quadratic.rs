@@ -102,13 +102,16 @@ fn features(place: &[f64], centre: &[f64], unit: f64, full: bool) -> impl Iterat
 mod tests {
     use super::*;
 
+    fn bowl(p: &[f64]) -> f64 {
+        3.0 + p[0] - 2.0 * p[0] * p[1] + 4.0 * p[1] * p[1] + p[2] * p[2]
+    }
+
     #[test]
     fn fit_recovers_quadratic_and_ranks_its_rows() {
-        let bowl = |p: &[f64]| 3.0 + p[0] - 2.0 * p[0] * p[1] + 4.0 * p[1] * p[1] + p[2] * p[2];
         let rows: Vec<QuadraticSample> = (0..24)
             .map(|i| {
-                let along = |step: f64| (f64::from(i) * step).fract();
-                let place = vec![along(0.819_172_5), along(0.671_043_6), along(0.549_700_5)];
+                let steps = [0.819_172_5, 0.671_043_6, 0.549_700_5];
+                let place = steps.map(|step| (f64::from(i) * step).fract()).to_vec();
                 let loss = bowl(&place);
                 QuadraticSample { place, loss }
             })

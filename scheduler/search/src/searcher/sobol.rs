@@ -70,14 +70,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn row(index: u32, dims: std::ops::Range<usize>) -> Vec<f64> {
+        dims.map(|d| f64::from(raw(d, index)) / 2f64.powi(32))
+            .collect()
+    }
+
     /// Rows 5 and 13 of SciPy's `qmc.Sobol(128, scramble=False)`, which are the Gray-coded numbers
     /// 5 ^ 2 and 13 ^ 6.
     #[test]
     fn unscrambled_points_equal_those_of_scipy() {
-        let row = |index: u32, dims: std::ops::Range<usize>| -> Vec<f64> {
-            dims.map(|d| f64::from(raw(d, index)) / 2f64.powi(32))
-                .collect()
-        };
         let fifth = [0.875, 0.875, 0.125, 0.375, 0.875, 0.625, 0.875, 0.375];
         assert_eq!(row(5 ^ 2, 0..8), fifth);
         let last = [

@@ -68,10 +68,10 @@ impl HalvingState {
         let rung = cohort.rung as usize;
         let members = record.trials.iter().filter(|t| t.bracket == index as u32);
         let reached: Vec<&SearchTrial> = members.filter(|t| t.rung as usize >= rung).collect();
-        let open = |t: &&SearchTrial| {
-            t.holds_slot() || (t.rungs.len() <= rung && t.state == TrialState::Waiting)
-        };
-        if self.queues(record, index) || reached.iter().any(open) {
+        let any_open = reached
+            .iter()
+            .any(|t| t.holds_slot() || (t.rungs.len() <= rung && t.state == TrialState::Waiting));
+        if any_open || self.queues(record, index) {
             return;
         }
         let judged = reached.iter().filter(|t| t.rungs.len() > rung);
@@ -98,8 +98,8 @@ impl HalvingState {
     /// Whether a promoted trial of the cohort has no slot yet. Its rung has not risen, so its state
     /// does not show that it belongs to the next rung.
     fn queues(&self, record: &StudyRecord, index: usize) -> bool {
-        let bracket = |n: &TrialNumber| record.trials[*n as usize].bracket;
-        self.promoted.iter().any(|n| bracket(n) == index as u32)
+        let mut promoted = self.promoted.iter().map(|n| &record.trials[*n as usize]);
+        promoted.any(|trial| trial.bracket == index as u32)
     }
 
     fn open(&mut self, record: &StudyRecord) {

@@ -40,7 +40,7 @@ impl PbtState {
             return Vec::new();
         };
         // The checkpoint of the comparison. Later steps of the donor are not judged yet.
-        let step = donor.outcome.as_ref().map_or(0, |o| o.step);
+        let step = donor.outcome_step();
         self.births.push_back(Birth {
             budget: (step + settings.interval).min(record.spec.budget.max),
             bracket: trial.bracket,
@@ -101,6 +101,11 @@ fn lives(trial: &SearchTrial) -> bool {
     )
 }
 
+/// Loss of the trial; the largest without an outcome.
+fn loss(trial: &SearchTrial) -> f64 {
+    trial.loss().unwrap_or(f64::MAX)
+}
+
 /// Returns one of the best trials as donor if the trial is among the worst living ones.
 fn donor<'a>(
     record: &'a StudyRecord,
@@ -116,7 +121,6 @@ fn donor<'a>(
     if living.len() < settings.population.min(record.limit as usize) {
         return None;
     }
-    let loss = |t: &SearchTrial| t.loss().unwrap_or(f64::MAX);
     living.sort_by(|a, b| loss(a).total_cmp(&loss(b)).then(a.number.cmp(&b.number)));
     let part = ((living.len() as f64 * settings.quantile) as usize).max(1);
     let worst = &living[living.len() - part..];

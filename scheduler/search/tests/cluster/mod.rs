@@ -59,13 +59,12 @@ pub fn spec(more: Value) -> SearchSpec {
 
 /// Loss of a trial after `step` units: it falls towards a limit that depends on the parameters.
 pub fn loss(space: &Space, trial: &SearchTrial, step: u64) -> f64 {
-    let unit = |d: usize| {
+    let [rate, width, momentum] = [0, 1, 3].map(|d: usize| {
         let value = trial.point.get(d).copied().flatten();
         value.map_or(0.3, |v| space.dimensions[d].domain.unit(v))
-    };
-    let end =
-        (unit(0) - 0.6).powi(2) + 0.3 * (unit(1) - 0.4).powi(2) + 0.1 * (unit(3) - 0.9).powi(2);
-    end + 1.0 / (1.0 + step as f64 * (0.2 + unit(0)))
+    });
+    let end = (rate - 0.6).powi(2) + 0.3 * (width - 0.4).powi(2) + 0.1 * (momentum - 0.9).powi(2);
+    end + 1.0 / (1.0 + step as f64 * (0.2 + rate))
 }
 
 impl Cluster {

@@ -9,16 +9,6 @@ use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent};
 
 impl SimulationEngine<'_> {
     pub(super) fn happen(&mut self, what: &IncidentKind) {
-        let intent = |engine: &mut Self, job: usize, intent: Intent| {
-            if let Some(job) = engine
-                .snapshot
-                .jobs
-                .iter_mut()
-                .find(|one| one.id == job_id(job))
-            {
-                job.intent = intent;
-            }
-        };
         match *what {
             IncidentKind::NodeLost { node } => self.lose(node),
             IncidentKind::NodeBack { node } => self.node(node, "back", |node| node.up = true),
@@ -26,9 +16,9 @@ impl SimulationEngine<'_> {
             IncidentKind::Uncordon { node } => {
                 self.node(node, "uncordoned", |node| node.drained = false)
             }
-            IncidentKind::Pause { job } => intent(self, job, Intent::Pause),
-            IncidentKind::Resume { job } => intent(self, job, Intent::Run),
-            IncidentKind::Cancel { job } => intent(self, job, Intent::Cancel),
+            IncidentKind::Pause { job } => self.intend(job, Intent::Pause),
+            IncidentKind::Resume { job } => self.intend(job, Intent::Run),
+            IncidentKind::Cancel { job } => self.intend(job, Intent::Cancel),
             IncidentKind::TaskFails { job } => self.fail(job),
             IncidentKind::Uses {
                 job,
@@ -44,6 +34,14 @@ impl SimulationEngine<'_> {
                     });
                 }
             }
+        }
+    }
+
+    /// Sets the intent of a job, if it is in the snapshot.
+    fn intend(&mut self, number: usize, intent: Intent) {
+        let mut jobs = self.snapshot.jobs.iter_mut();
+        if let Some(job) = jobs.find(|job| job.id == job_id(number)) {
+            job.intent = intent;
         }
     }
 

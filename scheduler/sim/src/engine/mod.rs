@@ -58,7 +58,10 @@ pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<SimulationOutcom
 ///
 /// `watch` returns seconds of any clock. `tell` receives the number of ended jobs after every
 /// round. The timeline stays empty, because it would dominate the memory of a long workload.
-pub(crate) fn simulate_recorded(
+///
+/// # Errors
+/// [`SimError`] if a plan breaks a rule.
+pub fn simulate_recorded(
     scenario: &Scenario,
     policy: &Policy,
     watch: &mut dyn FnMut() -> f64,
@@ -185,27 +188,29 @@ impl<'s> SimulationEngine<'s> {
             // A job that is resized in place trains while new tasks start.
             && (job.in_place || job.tasks.iter().all(SnapshotTask::is_up));
         let (workers, ps_shards) = job.up_size();
-        let across = self.scenario.across_racks;
-        let kept = || {
-            if across < 1.0 && self.is_across_racks(job) {
-                across
-            } else {
-                1.0
-            }
-        };
         trains.then(|| {
             let alone = self.spec(job).speed.steps_per_s(workers, ps_shards);
-            alone * kept() * self.kept_beside(job)
+            alone * self.kept_across_racks(job) * self.kept_beside(job)
         })
+    }
+
+    /// Factor on the job's speed by its racks; 1 in one rack.
+    fn kept_across_racks(&self, job: &SnapshotJob) -> f64 {
+        let across = self.scenario.across_racks;
+        if across < 1.0 && self.is_across_racks(job) {
+            across
+        } else {
+            1.0
+        }
     }
 
     fn is_across_racks(&self, job: &SnapshotJob) -> bool {
         let nodes = &self.snapshot.nodes;
-        let rack = |task: &SnapshotTask| {
+        let tasks = job.tasks.iter().filter(|task| task.is_up());
+        let mut racks = tasks.map(|task| {
             let node = nodes.iter().find(|node| node.id == task.node);
             node.and_then(|node| node.rack.as_deref())
-        };
-        let mut racks = job.tasks.iter().filter(|task| task.is_up()).map(rack);
+        });
         let first = racks.next();
         racks.any(|rack| Some(rack) != first)
     }
@@ -300,21 +305,24 @@ impl<'s> SimulationEngine<'s> {
         self.snapshot.round += 1;
         self.record(&plan);
         let now_ms = self.snapshot.now_ms;
-        let ended = |job: &SnapshotJob| job.state.phase().is_terminal();
-        for job in self.snapshot.jobs.iter().filter(|job| ended(job)) {
+        for job in self.snapshot.jobs.iter().filter(|job| has_ended(job)) {
             let outcome = &mut self.jobs[job_number(job.id)];
             outcome.jct_ms = Some(now_ms - job.submitted_ms);
         }
         for job in &self.snapshot.jobs {
             self.jobs[job_number(job.id)].state = job.state.clone();
         }
-        self.snapshot.jobs.retain(|job| !ended(job));
+        self.snapshot.jobs.retain(|job| !has_ended(job));
         self.companies = match self.scenario.sharing {
             Some(_) => sharing::companies(&self.snapshot),
             None => Companies::new(),
         };
         Ok(())
     }
+}
+
+fn has_ended(job: &SnapshotJob) -> bool {
+    job.state.phase().is_terminal()
 }
 
 /// Applies the due events to all tasks: starting tasks are up, stopping tasks have exited without

@@ -5,6 +5,10 @@ use super::ids::job_number;
 use crate::outcome::{SimulationOutcome, TimelineEntry};
 use muster_core::{Action, RoundPlan};
 
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
 impl SimulationEngine<'_> {
     /// Records the plan and sets the times at which the tasks follow it.
     pub(super) fn record(&mut self, plan: &RoundPlan) {
@@ -22,7 +26,6 @@ impl SimulationEngine<'_> {
                         .count();
                     let outcome = &mut self.jobs[index];
                     outcome.restarts += u64::from(!outcome.sizes.is_empty());
-                    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
                     let (workers, ps_shards) = (count(tasks.len() - shards), count(shards));
                     outcome.sizes.push((now_ms, workers, ps_shards));
                     let places = tasks.iter().map(|task| (task.node, task.gpus.len()));

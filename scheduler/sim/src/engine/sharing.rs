@@ -17,33 +17,42 @@ pub(super) type Companies = BTreeMap<JobId, Company>;
 
 /// Searches guests first, because most snapshots contain none.
 pub(super) fn companies(snapshot: &ClusterSnapshot) -> Companies {
-    let on = |lane: u32| {
-        let jobs = snapshot.jobs.iter();
-        jobs.flat_map(move |job| {
-            let held = job.held_tasks().filter(|task| task.state.holds_gpus());
-            let held = held.filter(move |task| task.lane == lane);
-            held.flat_map(move |task| task.gpus.iter().map(move |&gpu| ((task.node, gpu), job)))
-        })
-    };
-    let guests: BTreeMap<(NodeId, u32), &SnapshotJob> = on(1).collect();
+    let guests: BTreeMap<(NodeId, u32), &SnapshotJob> = on_lane(snapshot, 1).collect();
     let mut companies = Companies::new();
     if guests.is_empty() {
         return companies;
     }
-    let came_ms = |job: &SnapshotJob| job.turned_ms.max(job.placed_ms).unwrap_or(job.submitted_ms);
-    for (gpu, host) in on(0) {
-        let Some(guest) = guests.get(&gpu) else {
+    for (gpu, host) in on_lane(snapshot, 0) {
+        let Some(&guest) = guests.get(&gpu) else {
             continue;
         };
         let since_ms = came_ms(host).max(came_ms(guest));
-        let beside = |job: &SnapshotJob| Company {
-            job: job.id,
-            since_ms,
-        };
-        companies.insert(host.id, beside(guest));
-        companies.insert(guest.id, beside(host));
+        for (job, other) in [(host, guest), (guest, host)] {
+            let company = Company {
+                job: other.id,
+                since_ms,
+            };
+            companies.insert(job.id, company);
+        }
     }
     companies
+}
+
+/// GPUs held on the lane, each with its job.
+fn on_lane(
+    snapshot: &ClusterSnapshot,
+    lane: u32,
+) -> impl Iterator<Item = ((NodeId, u32), &SnapshotJob)> {
+    snapshot.jobs.iter().flat_map(move |job| {
+        let held = job.held_tasks().filter(|task| task.state.holds_gpus());
+        let held = held.filter(move |task| task.lane == lane);
+        held.flat_map(move |task| task.gpus.iter().map(move |&gpu| ((task.node, gpu), job)))
+    })
+}
+
+/// Time since which the job holds its GPUs.
+fn came_ms(job: &SnapshotJob) -> i64 {
+    job.turned_ms.max(job.placed_ms).unwrap_or(job.submitted_ms)
 }
 
 /// Relative rate of a job that shares a GPU. `busy` is the share of its time for which it keeps the
@@ -65,8 +74,8 @@ impl SimulationEngine<'_> {
         let Some(company) = self.companies.get(&job.id) else {
             return 1.0;
         };
-        let busy = |id| self.uses[job_number(id)].busy;
-        part(busy(job.id), busy(company.job))
+        let [own, other] = [job.id, company.job].map(|id| self.uses[job_number(id)].busy);
+        part(own, other)
     }
 
     /// Records reports up to `until_ms`, at every multiple of `sample_ms`. Each job of one worker
@@ -76,7 +85,7 @@ impl SimulationEngine<'_> {
         let now_ms = self.snapshot.now_ms;
         let every_ms = sharing.sample_ms.max(1);
         let first_ms = (now_ms.div_euclid(every_ms) + 1) * every_ms;
-        let at_ms = || (first_ms..=until_ms).step_by(usize::try_from(every_ms).unwrap_or(1));
+        let step = usize::try_from(every_ms).unwrap_or(1);
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
             let stands = job.are_workers_suspended();
             if job.size() != (1, 0) || !(stands || speed.is_some()) {
@@ -86,7 +95,7 @@ impl SimulationEngine<'_> {
             let uses = self.uses[job_number(job.id)];
             let known = std::mem::take(job.measured.get_or_insert_default());
             let mut known = known.in_revision(job.revision);
-            for at_ms in at_ms() {
+            for at_ms in (first_ms..=until_ms).step_by(step) {
                 let report = UsageReport {
                     // A suspended job has released its GPU memory, as the built-in engine does.
                     memory_bytes: Some(if stands { 0 } else { uses.memory_bytes }),
@@ -134,19 +143,18 @@ impl SimulationEngine<'_> {
         if self.scenario.sharing.is_none() {
             return;
         }
-        let is_guest = |job: &&SnapshotJob| job.tasks.iter().any(|task| task.lane > 0);
-        let guests: Vec<JobId> = {
-            let jobs = self.snapshot.jobs.iter().filter(is_guest);
-            jobs.map(|job| job.id).collect()
-        };
+        let jobs = self.snapshot.jobs.iter();
+        let guests: Vec<JobId> = jobs
+            .filter(|job| job.tasks.iter().any(|task| task.lane > 0))
+            .map(|job| job.id)
+            .collect();
         if guests.is_empty() {
             return;
         }
         promote_guests(&mut self.snapshot);
         let now_ms = self.snapshot.now_ms;
         for job in &self.snapshot.jobs {
-            let holds = |task: &SnapshotTask| task.state.holds_gpus() && task.lane == 0;
-            if guests.contains(&job.id) && job.tasks.iter().any(holds) {
+            if guests.contains(&job.id) && job.tasks.iter().any(is_host) {
                 self.holds.open(job_number(job.id), now_ms, places(job));
             }
         }
@@ -163,6 +171,11 @@ impl SimulationEngine<'_> {
             self.holds.open(number, now_ms, places(job));
         }
     }
+}
+
+/// Whether the task holds GPUs on lane 0.
+fn is_host(task: &SnapshotTask) -> bool {
+    task.state.holds_gpus() && task.lane == 0
 }
 
 fn places(job: &SnapshotJob) -> impl Iterator<Item = (NodeId, usize)> {

@@ -134,35 +134,38 @@ impl Calibration {
         let (lower, upper) = half_widths(raw, now_ms);
         let middle = ln_from_now(raw.p50_ms, now_ms);
         let weighed = self.weighed(context, middle);
-        let place = |share: f64| {
+        let outside = (1.0 - TARGET) / 2.0;
+        let [p10_ms, p50_ms, p90_ms] = [outside, 0.5, 1.0 - outside].map(|share| {
             let off = quantile(&weighed, share);
             let half = if off < 0.0 { lower } else { upper };
             let seconds = (middle + off * half).exp() - OFFSET_S;
             now_ms.saturating_add((seconds.clamp(0.0, 1e10) * 1000.0) as i64)
-        };
-        let outside = (1.0 - TARGET) / 2.0;
-        let p50_ms = place(0.5);
+        });
         ForecastInterval {
-            p10_ms: place(outside).min(p50_ms),
+            p10_ms: p10_ms.min(p50_ms),
             p50_ms,
-            p90_ms: place(1.0 - outside).max(p50_ms),
+            p90_ms: p90_ms.max(p50_ms),
         }
     }
 
     /// Scores in order, with their weights for a forecast of this context.
     fn weighed(&self, context: ForecastContext, ahead: f64) -> Vec<(f64, f64)> {
-        let weigh = |score: &Score| {
-            let same = |is_same: bool| if is_same { 1.0 } else { OF_OTHERS };
+        let weighed = self.scores.iter().map(|score| {
             let near = (-(score.ahead - ahead).abs() / AHEAD.ln()).exp();
-            let like = same(score.context.basis == context.basis)
-                * same(score.context.waits == context.waits);
+            let like = likeness(score.context.basis == context.basis)
+                * likeness(score.context.waits == context.waits);
             (score.off, score.weight * near * like)
-        };
-        let mut weighed: Vec<(f64, f64)> = self.scores.iter().map(weigh).collect();
+        });
+        let mut weighed: Vec<(f64, f64)> = weighed.collect();
         weighed.extend(prior());
         weighed.sort_by(|a, b| a.0.total_cmp(&b.0));
         weighed
     }
+}
+
+/// Weight of a score by one property of its context.
+fn likeness(is_same: bool) -> f64 {
+    if is_same { 1.0 } else { OF_OTHERS }
 }
 
 /// Scores of a normal distribution whose 80 % interval equals that of the runs.
@@ -292,9 +295,10 @@ mod tests {
     fn calibrated_interval_excludes_a_tenth_on_each_side() {
         let all: Vec<f64> = (1..=1_000).map(|n| f64::from(n) / 500.0).collect();
         let shown = Calibration::of(missed(MEASURED, RAW, &all)).apply(RAW, MEASURED, 0);
-        let share = |time_ms: i64| time_ms as f64 / RAW.p50_ms as f64 / 2.0;
-        assert!((share(shown.p10_ms) - 0.1).abs() < 0.01, "{shown:?}");
-        assert!((share(shown.p50_ms) - 0.5).abs() < 0.01, "{shown:?}");
-        assert!((share(shown.p90_ms) - 0.9).abs() < 0.01, "{shown:?}");
+        let times_ms = [shown.p10_ms, shown.p50_ms, shown.p90_ms];
+        for (time_ms, expected) in times_ms.into_iter().zip([0.1, 0.5, 0.9]) {
+            let share = time_ms as f64 / RAW.p50_ms as f64 / 2.0;
+            assert!((share - expected).abs() < 0.01, "{shown:?}");
+        }
     }
 }

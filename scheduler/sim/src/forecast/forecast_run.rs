@@ -223,13 +223,12 @@ impl ForecastRun {
 
     fn admit(&mut self, job: SnapshotJob) {
         let now_ms = self.snapshot.now_ms;
-        let states = || job.tasks.iter().map(|task| &task.state);
         let stops = !job.leaving.is_empty();
-        let due_ms = if stops || states().any(|state| *state == TaskState::Stopping) {
+        let due_ms = if stops || any_task_is(&job, &TaskState::Stopping) {
             Some(now_ms + self.pace.stop_ms)
-        } else if states().any(|state| *state == TaskState::Suspending) {
+        } else if any_task_is(&job, &TaskState::Suspending) {
             Some(now_ms + SUSPEND_MS)
-        } else if states().any(|state| *state == TaskState::Assigned) {
+        } else if any_task_is(&job, &TaskState::Assigned) {
             let up_ms = job.placed_ms.unwrap_or(now_ms) + self.pace.launch_ms;
             Some(up_ms.max(now_ms + 1))
         } else {
@@ -269,11 +268,11 @@ impl ForecastRun {
     }
 
     fn next_of(&self, counts: impl Fn(&SnapshotJob) -> bool) -> Option<i64> {
-        let jobs = || self.snapshot.jobs.iter().filter(|job| counts(job));
-        jobs()
+        let jobs = self.snapshot.jobs.iter().filter(|job| counts(job));
+        jobs.clone()
             .filter_map(|job| self.live[&job.id].due_ms)
-            .chain(jobs().filter_map(|job| job.not_before_ms))
-            .chain(jobs().filter_map(|job| self.ends_ms(job)))
+            .chain(jobs.clone().filter_map(|job| job.not_before_ms))
+            .chain(jobs.filter_map(|job| self.ends_ms(job)))
             .chain(self.arrivals.last().map(|next| next.job.submitted_ms))
             .filter(|&at_ms| at_ms > self.snapshot.now_ms && at_ms < self.until_ms)
             .min()
@@ -282,15 +281,11 @@ impl ForecastRun {
     /// End of the next time slice if a job waits for it.
     fn turn_ms(&self) -> Option<i64> {
         let quantum_ms = self.quantum_ms?;
-        let jobs = || self.snapshot.jobs.iter();
-        let waits = |job: &SnapshotJob| {
-            let is_kept = matches!(job.state, JobState::Queued | JobState::Suspended);
-            is_kept && job.intent == Intent::Run && job.suspends && !job.exclusive
-        };
-        if !jobs().any(waits) {
+        let jobs = &self.snapshot.jobs;
+        if !jobs.iter().any(waits_for_slice) {
             return None;
         }
-        jobs()
+        jobs.iter()
             .filter(|job| job.state == JobState::Running && job.suspends && !job.exclusive)
             .map(|job| job.slice_began_ms().saturating_add(quantum_ms))
             .filter(|&over_ms| over_ms > self.snapshot.now_ms)
@@ -364,17 +359,9 @@ impl ForecastRun {
         let (Some(known), [task]) = (&job.measured, job.tasks.as_slice()) else {
             return 1.0;
         };
-        let shares = |other: &&SnapshotJob| match other.tasks.as_slice() {
-            [its] => {
-                its.state.holds_gpus()
-                    && (its.node, &its.gpus) == (task.node, &task.gpus)
-                    && its.lane != task.lane
-            }
-            _ => false,
-        };
         // Skips the search for jobs that never shared a GPU, which are the most.
         let mut jobs = self.snapshot.jobs.iter();
-        let other = (!known.together.is_empty()).then(|| jobs.find(shares));
+        let other = (!known.together.is_empty()).then(|| jobs.find(|other| is_beside(other, task)));
         let part = other
             .flatten()
             .and_then(|other| known.part_beside(other.id));
@@ -506,5 +493,27 @@ impl ForecastRun {
             .jobs
             .retain(|job| !job.state.phase().is_terminal());
         Ok(decided)
+    }
+}
+
+fn any_task_is(job: &SnapshotJob, state: &TaskState) -> bool {
+    job.tasks.iter().any(|task| task.state == *state)
+}
+
+/// Whether the job waits for GPUs that time slicing can give it.
+fn waits_for_slice(job: &SnapshotJob) -> bool {
+    let is_kept = matches!(job.state, JobState::Queued | JobState::Suspended);
+    is_kept && job.intent == Intent::Run && job.suspends && !job.exclusive
+}
+
+/// Whether the job's only task holds the GPUs of `task` on the other lane.
+fn is_beside(job: &SnapshotJob, task: &SnapshotTask) -> bool {
+    match job.tasks.as_slice() {
+        [its] => {
+            its.state.holds_gpus()
+                && (its.node, &its.gpus) == (task.node, &task.gpus)
+                && its.lane != task.lane
+        }
+        _ => false,
     }
 }

@@ -34,11 +34,10 @@ pub fn like(took_s: &[f64], done_s: f64) -> Option<TrainingLength> {
 #[must_use]
 pub fn ran(earlier: &[EarlierRun], least: (u32, u32)) -> Option<PastDuration> {
     let done = earlier.iter().filter(|one| one.steps >= 1.0);
-    let size = |one: &EarlierRun| one.size.unwrap_or(least);
-    let newest = size(done.clone().next()?);
+    let newest = done.clone().next()?.size.unwrap_or(least);
     let (steps, steps_spread) = next(done.clone().map(|one| one.steps))?;
     // Speeds are comparable at one size only. The size has little effect on the steps.
-    let of_size = done.filter(|one| size(one) == newest);
+    let of_size = done.filter(|one| one.size.unwrap_or(least) == newest);
     let (steps_per_s, speed_spread) = next(of_size.map(|one| one.steps / one.took_s.max(0.1)))?;
     Some(PastDuration {
         steps,
@@ -83,13 +82,17 @@ mod tests {
         let apart = like(&[10.0, 1_000.0].repeat(9), 0.0).expect("many");
         assert!((apart.middle_s - 100.0).abs() < 1e-6 && apart.spread > 2.0);
     }
-    #[test]
-    fn earlier_jobs_give_steps_and_speed_at_newest_size() {
-        let earlier = |took_s: f64, steps: f64, size: Option<(u32, u32)>| EarlierRun {
+
+    fn earlier(took_s: f64, steps: f64, size: Option<(u32, u32)>) -> EarlierRun {
+        EarlierRun {
             took_s,
             steps,
             size,
-        };
+        }
+    }
+
+    #[test]
+    fn earlier_jobs_give_steps_and_speed_at_newest_size() {
         assert_eq!(ran(&[], (1, 1)), None);
         assert_eq!(ran(&[earlier(3.0, 0.0, None)], (1, 1)), None);
         let known = ran(

@@ -140,7 +140,7 @@ pub fn forecast(
         }
     }
     let are_open = lengths.values().any(|length| !length.is_known());
-    let said = |job: &SnapshotJob| {
+    let forecasts = full.jobs.iter().map(|job| {
         let results = &results[&job.id];
         let mut forecast = summary(job.id, results, contexts[&job.id], full.now_ms, settings);
         // A start in some runs only is not a reliable start.
@@ -162,8 +162,8 @@ pub fn forecast(
         }
         forecast.unforeseen = unforeseen;
         forecast
-    };
-    Ok(full.jobs.iter().map(said).collect())
+    });
+    Ok(forecasts.collect())
 }
 
 /// Multiplies measured speeds by the current gain of the batch size. A forecast cannot know the
@@ -188,9 +188,11 @@ fn judged(
     policy: &Policy,
 ) -> (BTreeMap<JobId, Truth>, BTreeMap<JobId, Length>) {
     let (_, report) = muster_core::plan(snapshot, policy);
-    let pairs = || snapshot.jobs.iter().zip(&report.jobs);
-    let truths = pairs().map(|(job, said)| (job.id, Truth::believed(job, said)));
-    let lengths = pairs().map(|(job, said)| (job.id, said.length));
+    let pairs = snapshot.jobs.iter().zip(&report.jobs);
+    let truths = pairs
+        .clone()
+        .map(|(job, said)| (job.id, Truth::believed(job, said)));
+    let lengths = pairs.map(|(job, said)| (job.id, said.length));
     (truths.collect(), lengths.collect())
 }
 
@@ -208,6 +210,10 @@ fn context(job: &SnapshotJob, length: Length) -> ForecastContext {
     }
 }
 
+fn mean_of(results: &[ForecastJobResult], value: fn(&ForecastJobResult) -> f64) -> f64 {
+    results.iter().map(value).sum::<f64>() / results.len().max(1) as f64
+}
+
 fn summary(
     job: JobId,
     results: &[ForecastJobResult],
@@ -215,9 +221,6 @@ fn summary(
     now_ms: i64,
     settings: &ForecastSettings,
 ) -> JobForecast {
-    let mean = |value: fn(&ForecastJobResult) -> f64| -> f64 {
-        results.iter().map(value).sum::<f64>() / results.len().max(1) as f64
-    };
     let raw = UncalibratedForecast {
         start: quantiles(results.iter().map(|result| result.start_ms).collect()),
         finish: quantiles(results.iter().map(|result| result.finish_ms).collect()),
@@ -236,8 +239,8 @@ fn summary(
         start,
         finish,
         unforeseen: None,
-        gpu_s: mean(|result| result.gpu_s),
-        stops: mean(|result| f64::from(result.stops)),
+        gpu_s: mean_of(results, |result| result.gpu_s),
+        stops: mean_of(results, |result| f64::from(result.stops)),
         raw,
     }
 }
@@ -254,8 +257,11 @@ fn least_duration_ms(
         .iter()
         .filter_map(|result| Some(result.finish_ms?.saturating_sub(result.start_ms?)));
     let least_ms = durations.min().unwrap_or(0).max(0);
-    let left_ms = |at_ms: i64| at_ms.saturating_sub(now_ms).max(0) as f64;
-    let share = left_ms(shown.p10_ms) / left_ms(of_runs.p10_ms).max(1.0);
+    let [shown_ms, of_runs_ms] = [shown, of_runs].map(|interval| {
+        let left_ms = interval.p10_ms.saturating_sub(now_ms);
+        left_ms.max(0) as f64
+    });
+    let share = shown_ms / of_runs_ms.max(1.0);
     (least_ms as f64 * share.min(1.0)) as i64
 }
 
@@ -263,15 +269,15 @@ fn least_duration_ms(
 fn quantiles(mut times: Vec<Option<i64>>) -> Option<ForecastInterval> {
     times.sort_by_key(|time| time.unwrap_or(i64::MAX));
     let last = times.len().checked_sub(1)?;
-    let at = |share: f64| {
+    let [p10_ms, p50_ms, p90_ms] = [0.1, 0.5, 0.9].map(|share| {
         // `share` is at most 1 and `last` is small.
         let index = (share * last as f64).round() as usize;
         times[index.min(last)]
-    };
+    });
     Some(ForecastInterval {
-        p10_ms: at(0.1)?,
-        p50_ms: at(0.5)?,
-        p90_ms: at(0.9)?,
+        p10_ms: p10_ms?,
+        p50_ms: p50_ms?,
+        p90_ms: p90_ms?,
     })
 }
 
@@ -279,11 +285,10 @@ impl ForecastInterval {
     /// Moves each quantile to at least the start's quantile plus `least_ms`.
     #[must_use]
     fn after(self, start: Self, least_ms: i64) -> Self {
-        let after = |end_ms: i64, start_ms: i64| end_ms.max(start_ms.saturating_add(least_ms));
         Self {
-            p10_ms: after(self.p10_ms, start.p10_ms),
-            p50_ms: after(self.p50_ms, start.p50_ms),
-            p90_ms: after(self.p90_ms, start.p90_ms),
+            p10_ms: self.p10_ms.max(start.p10_ms.saturating_add(least_ms)),
+            p50_ms: self.p50_ms.max(start.p50_ms.saturating_add(least_ms)),
+            p90_ms: self.p90_ms.max(start.p90_ms.saturating_add(least_ms)),
         }
     }
 
@@ -387,15 +392,16 @@ mod tests {
 
     #[test]
     fn end_is_at_least_shortest_duration_after_start() {
-        let result = |start_ms: i64| ForecastJobResult {
-            job: JobId(Uuid::nil()),
-            start_ms: Some(NOW_MS + start_ms),
-            finish_ms: Some(NOW_MS + start_ms + 30_000),
-            gpu_s: 1.0,
-            stops: 0,
-        };
-        let results: Vec<ForecastJobResult> =
-            (0..11).map(|n| result(100_000 + 1_000 * n)).collect();
+        let starts_ms = (0..11).map(|n| NOW_MS + 100_000 + 1_000 * n);
+        let results: Vec<ForecastJobResult> = starts_ms
+            .map(|start_ms| ForecastJobResult {
+                job: JobId(Uuid::nil()),
+                start_ms: Some(start_ms),
+                finish_ms: Some(start_ms + 30_000),
+                gpu_s: 1.0,
+                stops: 0,
+            })
+            .collect();
         let context = ForecastContext {
             basis: Basis::Lengths,
             waits: true,

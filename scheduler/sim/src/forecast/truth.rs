@@ -77,29 +77,42 @@ impl SpeedCurve {
         }
     }
 
+    /// Curve through one point without measurements.
+    fn guessed(workers: u32, ps_shards: u32, steps_per_s: f64) -> Self {
+        Self::through(vec![SpeedPoint {
+            workers,
+            ps_shards,
+            steps_per_s: steps_per_s.max(1e-9),
+            samples: 0,
+        }])
+    }
+
     /// Steps per second; always above 0.
     #[must_use]
     pub fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         let size = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
-        let distance = |point: &SpeedPoint| {
-            let known = (
-                f64::from(point.workers.max(1)),
-                f64::from(point.ps_shards.max(1)),
-            );
-            (size.0 / known.0).ln().abs() + (size.1 / known.1).ln().abs()
-        };
         let nearest = self
             .points
             .iter()
-            .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+            .min_by(|a, b| distance(size, size_of(a)).total_cmp(&distance(size, size_of(b))))
             .expect("a curve goes through something");
-        let known = (
-            f64::from(nearest.workers.max(1)),
-            f64::from(nearest.ps_shards.max(1)),
-        );
+        let known = size_of(nearest);
         let speed = nearest.steps_per_s * step_share(known) / step_share(size) * self.factor;
         speed.max(1e-9)
     }
+}
+
+/// Workers and PS shards of a point.
+fn size_of(point: &SpeedPoint) -> (f64, f64) {
+    (
+        f64::from(point.workers.max(1)),
+        f64::from(point.ps_shards.max(1)),
+    )
+}
+
+/// Distance of two sizes, in logarithms.
+fn distance(size: (f64, f64), known: (f64, f64)) -> f64 {
+    (size.0 / known.0).ln().abs() + (size.1 / known.1).ln().abs()
 }
 
 /// Relative duration of a step.
@@ -111,19 +124,11 @@ fn step_share((workers, ps_shards): (f64, f64)) -> f64 {
 /// document, or from the prior.
 fn speed(job: &SnapshotJob, said: &JobReport, measured: Vec<SpeedPoint>) -> (SpeedCurve, f64) {
     let (least, most) = MEASURED;
-    let guessed = |workers: u32, ps_shards: u32, steps_per_s: f64| {
-        SpeedCurve::through(vec![SpeedPoint {
-            workers,
-            ps_shards,
-            steps_per_s: steps_per_s.max(1e-9),
-            samples: 0,
-        }])
-    };
     if said.length == Length::Past {
         // Earlier jobs gave a duration, so the spread of the speed does not count.
         let steps_per_s = said.speed.steps_per_s;
         let curve = if measured.is_empty() {
-            guessed(said.workers.max(1), said.ps_shards, steps_per_s)
+            SpeedCurve::guessed(said.workers.max(1), said.ps_shards, steps_per_s)
         } else {
             SpeedCurve::through(measured)
         };
@@ -137,11 +142,11 @@ fn speed(job: &SnapshotJob, said: &JobReport, measured: Vec<SpeedPoint>) -> (Spe
     }
     match job.ran {
         Some(ran) => (
-            guessed(ran.workers, ran.ps_shards, ran.steps_per_s),
+            SpeedCurve::guessed(ran.workers, ran.ps_shards, ran.steps_per_s),
             ran.speed_spread.max(least),
         ),
         None => (
-            guessed(said.workers.max(1), said.ps_shards, said.speed.steps_per_s),
+            SpeedCurve::guessed(said.workers.max(1), said.ps_shards, said.speed.steps_per_s),
             UNMEASURED,
         ),
     }

@@ -122,8 +122,10 @@ impl Kept {
             .filter(|one| one.made_ms < actual_ms)
             .collect();
         let weight = 1.0 / given.len().max(1) as f64;
-        let score = |one: &Given| Score::of(one.raw, one.made_ms, one.context, actual_ms, weight);
-        self.scores.push(given.iter().map(score).collect());
+        let scores = given
+            .iter()
+            .map(|one| Score::of(one.raw, one.made_ms, one.context, actual_ms, weight));
+        self.scores.push(scores.collect());
         let counted: Vec<&Given> = given
             .iter()
             .filter(|one| one.made_ms >= self.from_ms)
@@ -132,12 +134,11 @@ impl Kept {
             return;
         }
         self.forecasts += counted.len();
-        let share = |of: fn(&Given) -> ForecastInterval| {
-            let held = counted.iter().filter(|one| of(one).holds(actual_ms));
-            held.count() as f64 / counted.len() as f64
-        };
+        let shown = counted.iter().filter(|one| one.shown.holds(actual_ms));
+        let raw = counted.iter().filter(|one| one.raw.holds(actual_ms));
+        let all = counted.len() as f64;
         self.shares
-            .push((share(|one| one.shown), share(|one| one.raw)));
+            .push((shown.count() as f64 / all, raw.count() as f64 / all));
     }
 
     /// Mean over the jobs of the share of forecasts that held.

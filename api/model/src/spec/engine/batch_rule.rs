@@ -56,8 +56,8 @@ mod tests {
     #[test]
     fn batch_grows_with_workers_under_adascale() {
         assert_eq!(BatchRule::Constant.examples(128, 2, 5), 128);
-        let grown = |workers| BatchRule::AdaScale.examples(128, 2, workers);
-        assert_eq!([1, 2, 3, 4, 5].map(grown), [128, 128, 192, 256, 320]);
+        let grown = [1, 2, 3, 4, 5].map(|workers| BatchRule::AdaScale.examples(128, 2, workers));
+        assert_eq!(grown, [128, 128, 192, 256, 320]);
         assert_eq!(BatchRule::AdaScale.examples(100, 3, 4), 133);
         assert_eq!(BatchRule::AdaScale.examples(u32::MAX, 1, 9), u32::MAX);
     }

@@ -228,8 +228,9 @@ impl<'de> Deserialize<'de> for Sides {
             }
 
             fn visit_u64<E: de::Error>(self, side: u64) -> Result<Sides, E> {
-                let wrong = |_| E::invalid_value(de::Unexpected::Unsigned(side), &self);
-                u32::try_from(side).map(Sides::square).map_err(wrong)
+                u32::try_from(side)
+                    .map(Sides::square)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(side), &self))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut sides: A) -> Result<Sides, A::Error> {
@@ -256,22 +257,23 @@ mod schema {
     use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
     use utoipa::{PartialSchema, ToSchema};
 
+    fn side_schema() -> ObjectBuilder {
+        ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(0))
+    }
+
     impl PartialSchema for Sides {
         fn schema() -> RefOr<Schema> {
-            let side = || {
-                ObjectBuilder::new()
-                    .schema_type(Type::Integer)
-                    .minimum(Some(0))
-            };
             let both = ArrayBuilder::new()
-                .items(side())
+                .items(side_schema())
                 .min_items(Some(2))
                 .max_items(Some(2));
             OneOfBuilder::new()
                 .description(Some(
                     "Height and width: one number for both, or `[height, width]`.",
                 ))
-                .item(side())
+                .item(side_schema())
                 .item(both)
                 .into()
         }

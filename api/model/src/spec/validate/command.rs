@@ -1,6 +1,7 @@
 //! Rules of a command, and of document parts that only the built-in engine has.
 
 use super::Errors;
+use super::pod::parts_are_right;
 use crate::spec::{CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop};
 
 const MOST_ARGUMENTS: usize = 256;
@@ -190,6 +191,5 @@ fn check_files(errors: &mut Errors, command: &Command) {
 }
 
 fn is_inside(path: &str) -> bool {
-    let right = |part: &str| !part.is_empty() && part != "." && part != "..";
-    path.len() <= 255 && !path.contains('\0') && path.split('/').all(right)
+    path.len() <= 255 && parts_are_right(path)
 }

@@ -44,12 +44,11 @@ impl JobSpec {
 }
 
 fn check_codec(errors: &mut Errors, engine: &Engine, field: &str, codec: CodecConfig) {
-    let positive = |value: f64| value > 0.0 && value.is_finite();
     match codec {
         CodecConfig::None {} | CodecConfig::OneBit {} | CodecConfig::Half { .. } => {}
         CodecConfig::TernGrad { clip, .. } => {
             if let Some(clip) = clip {
-                let right = positive(f64::from(clip));
+                let right = is_positive(clip);
                 errors.check(&format!("{field}.clip"), &clip, right, "above 0, or null");
             }
         }
@@ -65,7 +64,7 @@ fn check_codec(errors: &mut Errors, engine: &Engine, field: &str, codec: CodecCo
         }
         CodecConfig::TopK { density, .. } => errors.part(&format!("{field}.density"), density),
         CodecConfig::Threshold { magnitude } => {
-            let right = positive(f64::from(magnitude));
+            let right = is_positive(magnitude);
             errors.check(&format!("{field}.magnitude"), &magnitude, right, "above 0");
         }
         CodecConfig::Dgc {
@@ -81,4 +80,8 @@ fn check_codec(errors: &mut Errors, engine: &Engine, field: &str, codec: CodecCo
             );
         }
     }
+}
+
+fn is_positive(value: f32) -> bool {
+    value > 0.0 && value.is_finite()
 }

@@ -19,13 +19,15 @@ pub(super) fn more_than_fit(numbers: u64) -> bool {
 impl Input {
     /// Returns the numbers of one example.
     pub(super) fn numbers(self) -> u64 {
-        let product = |sides: [u32; 3]| sides.into_iter().map(u64::from).product();
         match self {
             Self::Image {
                 height,
                 width,
                 channels,
-            } => product([height, width, channels]),
+            } => [height, width, channels]
+                .into_iter()
+                .map(u64::from)
+                .product(),
             Self::Row { columns } => u64::from(columns),
             Self::Tokens { length, .. } => u64::from(length),
         }
@@ -110,11 +112,6 @@ impl<'a> Walk<'a> {
     fn layer(&mut self, field: &str, x: &Value, layer: &Layer, depth: usize) -> Option<Vec<u64>> {
         let at = |name: &str| format!("{field}.{name}");
         let last = x.shape.last().copied().unwrap_or(1);
-        let with_last = |width: u64| {
-            let mut shape = x.shape.clone();
-            *shape.last_mut().expect("a value has a dimension") = width;
-            shape
-        };
         match layer {
             Layer::Conv { .. } => self.conv(field, x, layer),
             Layer::ConvPool { channels } => {
@@ -200,7 +197,9 @@ impl<'a> Walk<'a> {
             Layer::Project { width, bias } => {
                 let width = self.size(&at("width"), *width)?;
                 self.weigh(&[last, width], if *bias { width } else { 0 });
-                Some(with_last(width))
+                let mut shape = x.shape.clone();
+                *shape.last_mut().expect("a value has a dimension") = width;
+                Some(shape)
             }
             Layer::Attention { heads } => {
                 let [_, features] = self.sequence(field, x, layer)?;
@@ -296,8 +295,7 @@ impl<'a> Walk<'a> {
             made = Some(match made {
                 None => end,
                 Some(mut all) => {
-                    let rows = |shape: &[u64]| shape[..shape.len() - 1].to_vec();
-                    if rows(&all) != rows(&end) {
+                    if all[..all.len() - 1] != end[..end.len() - 1] {
                         let expected = format!("{all:?}, but for the last side");
                         return self.wrong(&at, &format!("{end:?}"), &expected);
                     }

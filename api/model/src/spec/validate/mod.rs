@@ -335,9 +335,10 @@ fn shown(value: &dyn fmt::Display) -> String {
 /// Whether `name` is a DNS label (RFC 1123), as Kubernetes requires for names.
 #[must_use]
 pub fn is_dns_label(name: &str) -> bool {
-    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     (1..=63).contains(&name.len())
-        && name.bytes().all(inner)
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
         && !name.starts_with('-')
         && !name.ends_with('-')
 }

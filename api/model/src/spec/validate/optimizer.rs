@@ -14,11 +14,6 @@ impl Errors {
             rate > 0.0 && rate <= 100.0,
             "above 0 and at most 100",
         );
-        let mut shares = |named: &[(&str, f64)]| {
-            for (field, value) in named {
-                self.share(&format!("{AT}.{field}"), *value);
-            }
-        };
         match *optimizer {
             Optimizer::Sgd {
                 momentum,
@@ -26,7 +21,7 @@ impl Errors {
                 weight_decay,
                 ..
             } => {
-                shares(&[("momentum", momentum), ("weight_decay", weight_decay)]);
+                self.shares(&[("momentum", momentum), ("weight_decay", weight_decay)]);
                 self.check(
                     "engine.optimizer.nesterov",
                     &nesterov,
@@ -40,7 +35,7 @@ impl Errors {
                 trust,
                 ..
             } => {
-                shares(&[("momentum", momentum), ("weight_decay", weight_decay)]);
+                self.shares(&[("momentum", momentum), ("weight_decay", weight_decay)]);
                 self.part("engine.optimizer.trust", trust);
             }
             Optimizer::Adagrad {
@@ -48,7 +43,7 @@ impl Errors {
                 weight_decay,
                 ..
             } => {
-                shares(&[("weight_decay", weight_decay)]);
+                self.shares(&[("weight_decay", weight_decay)]);
                 self.epsilon(epsilon);
             }
             Optimizer::Rmsprop {
@@ -58,7 +53,7 @@ impl Errors {
                 weight_decay,
                 ..
             } => {
-                shares(&[
+                self.shares(&[
                     ("rho", rho),
                     ("momentum", momentum),
                     ("weight_decay", weight_decay),
@@ -72,13 +67,19 @@ impl Errors {
                 weight_decay,
                 ..
             } => {
-                shares(&[
+                self.shares(&[
                     ("beta1", beta1),
                     ("beta2", beta2),
                     ("weight_decay", weight_decay),
                 ]);
                 self.epsilon(epsilon);
             }
+        }
+    }
+
+    fn shares(&mut self, named: &[(&str, f64)]) {
+        for (field, value) in named {
+            self.share(&format!("{AT}.{field}"), *value);
         }
     }
 
@@ -90,23 +91,15 @@ impl Errors {
 
     pub(super) fn schedule(&mut self, schedule: &Schedule) {
         let warmup = schedule.warmup_steps;
-        let mut total = |steps: u64| {
-            self.check(
-                "engine.schedule.decay.total_steps",
-                &steps,
-                steps > warmup,
-                &format!("more than warmup_steps ({warmup})"),
-            );
-        };
         match schedule.decay {
             Decay::Constant => {}
             Decay::Cosine { total_steps, floor } => {
-                total(total_steps);
+                self.total_steps(total_steps, warmup);
                 let right = (0.0..=1.0).contains(&floor);
                 self.check("engine.schedule.decay.floor", &floor, right, "0 to 1");
             }
             Decay::Polynomial { total_steps, power } => {
-                total(total_steps);
+                self.total_steps(total_steps, warmup);
                 self.check(
                     "engine.schedule.decay.power",
                     &power,
@@ -128,5 +121,14 @@ impl Errors {
                 self.part("engine.schedule.decay.factor", factor);
             }
         }
+    }
+
+    fn total_steps(&mut self, total_steps: u64, warmup: u64) {
+        self.check(
+            "engine.schedule.decay.total_steps",
+            &total_steps,
+            total_steps > warmup,
+            &format!("more than warmup_steps ({warmup})"),
+        );
     }
 }

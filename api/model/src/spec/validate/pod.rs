@@ -133,39 +133,47 @@ fn check_name(errors: &mut Errors, field: &str, name: &str) {
 /// Whether a Kubernetes object can have this name (a DNS subdomain).
 #[must_use]
 pub(crate) fn is_object_name(name: &str) -> bool {
-    let is_inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit();
-    let label = |part: &str| {
-        part.starts_with(is_inner)
-            && part.ends_with(is_inner)
-            && part.chars().all(|next| is_inner(next) || next == '-')
-    };
-    name.len() <= MOST_OF_A_NAME && name.split('.').all(label)
+    name.len() <= MOST_OF_A_NAME && name.split('.').all(is_name_part)
+}
+
+fn is_name_part(part: &str) -> bool {
+    part.starts_with(is_lowercase_or_digit)
+        && part.ends_with(is_lowercase_or_digit)
+        && part
+            .chars()
+            .all(|next| is_lowercase_or_digit(next) || next == '-')
+}
+
+fn is_lowercase_or_digit(next: char) -> bool {
+    next.is_ascii_lowercase() || next.is_ascii_digit()
 }
 
 /// Whether the text can be an image: a path, a tag, a digest. Only length and characters are
 /// checked.
 #[must_use]
 pub(crate) fn is_image(image: &str) -> bool {
-    let is_right = |next: char| next.is_ascii_alphanumeric() || "._-/:@".contains(next);
-    let begins = |next: char| next.is_ascii_alphanumeric();
     (1..=MOST_OF_AN_IMAGE).contains(&image.len())
-        && image.starts_with(begins)
-        && image.ends_with(begins)
-        && image.chars().all(is_right)
+        && image.starts_with(|next: char| next.is_ascii_alphanumeric())
+        && image.ends_with(|next: char| next.is_ascii_alphanumeric())
+        && image
+            .chars()
+            .all(|next| next.is_ascii_alphanumeric() || "._-/:@".contains(next))
 }
 
 fn is_variable(name: &str) -> bool {
-    let is_right = |next: char| next.is_ascii_alphanumeric() || "_-.".contains(next);
     !name.is_empty()
         && name.len() <= MOST_OF_A_NAME
         && !name.starts_with(|next: char| next.is_ascii_digit())
-        && name.chars().all(is_right)
+        && name
+            .chars()
+            .all(|next| next.is_ascii_alphanumeric() || "_-.".contains(next))
 }
 
 fn is_key(key: &str) -> bool {
-    let is_right = |next: char| next.is_ascii_alphanumeric() || "-_.".contains(next);
     (1..=MOST_OF_A_NAME).contains(&key.len())
-        && key.chars().all(is_right)
+        && key
+            .chars()
+            .all(|next| next.is_ascii_alphanumeric() || "-_.".contains(next))
         && key != "."
         && !key.starts_with("..")
 }
@@ -175,7 +183,9 @@ fn is_mount_path(path: &str) -> bool {
     path.len() <= MOST_OF_A_PATH && !path.contains(':') && parts.is_some_and(parts_are_right)
 }
 
-fn parts_are_right(path: &str) -> bool {
-    let right = |part: &str| !part.is_empty() && part != "." && part != "..";
-    !path.contains('\0') && path.split('/').all(right)
+pub(super) fn parts_are_right(path: &str) -> bool {
+    !path.contains('\0')
+        && path
+            .split('/')
+            .all(|part| !part.is_empty() && part != "." && part != "..")
 }

@@ -15,8 +15,10 @@ fn objects() -> Value {
 
 /// Schema of the objects of a kind.
 fn schema(kind: &str) -> Value {
-    let of_kind = |definition: &Value| definition["spec"]["names"]["kind"] == kind;
-    let definition = all().into_iter().find(of_kind).expect("a kind");
+    let definition = all()
+        .into_iter()
+        .find(|definition| definition["spec"]["names"]["kind"] == kind)
+        .expect("a kind");
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
@@ -39,13 +41,14 @@ fn with(object: &Value, fields: &Value) -> Value {
     object
 }
 
+fn field_schema<'a>(schema: &'a Value, name: &str) -> &'a Value {
+    let field = schema["properties"].get(name);
+    field.unwrap_or(&schema["additionalProperties"])
+}
+
 /// Converts a value as a server passes it to a rule: the schema decides whether a number is a
 /// float.
 fn to_cel(value: &Value, schema: &Value) -> Cel {
-    let field = |name: &str| match schema["properties"].get(name) {
-        Some(field) => field.clone(),
-        None => schema["additionalProperties"].clone(),
-    };
     match value {
         Value::Null => Cel::Null,
         Value::Bool(flag) => Cel::Bool(*flag),
@@ -60,7 +63,8 @@ fn to_cel(value: &Value, schema: &Value) -> Cel {
         }
         Value::Object(fields) => {
             let fields = fields.iter();
-            let fields = fields.map(|(name, value)| (name.clone(), to_cel(value, &field(name))));
+            let fields = fields
+                .map(|(name, value)| (name.clone(), to_cel(value, field_schema(schema, name))));
             fields.collect::<HashMap<String, Cel>>().into()
         }
     }
@@ -249,7 +253,6 @@ fn submitted_specs_are_immutable_except_changeable_fields() {
 
 #[test]
 fn long_names_and_names_with_dots_are_rejected() {
-    let named = |name: &str| json!({ "metadata": { "name": name }, "spec": {} });
     let long = "a".repeat(56);
     for (kind, name, is_right) in [
         ("Tenant", "vision", true),
@@ -257,7 +260,8 @@ fn long_names_and_names_with_dots_are_rejected() {
         ("Tenant", long.as_str(), true),
         ("Study", long.as_str(), false),
     ] {
-        let found = broken(kind, None, &named(name));
+        let object = json!({ "metadata": { "name": name }, "spec": {} });
+        let found = broken(kind, None, &object);
         assert_eq!(found.is_empty(), is_right, "{kind} {name}: {found:?}");
     }
 }
@@ -300,8 +304,7 @@ fn rules_name_only_typed_fields_of_the_schema() {
 
 /// Returns the paths after `self.` and `oldSelf.`.
 fn paths(rule: &str) -> Vec<String> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-    let words = rule.split(|c: char| !is_name(c));
+    let words = rule.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'));
     let of_self = words.filter_map(|word| {
         word.strip_prefix("self.")
             .or_else(|| word.strip_prefix("oldSelf."))

@@ -32,6 +32,10 @@ fn closed(spec: &Value) -> (Closed, String) {
     (notice.closed, notice.why)
 }
 
+fn closed_with(node: &Node, settings: &NodeSettings) -> Closed {
+    node_notice(node, settings, &ExternalGpuUse::Nothing, None).closed
+}
+
 fn taint(key: &str, effect: &str) -> Value {
     json!({ "taints": [{ "key": key, "value": "now", "effect": effect }] })
 }
@@ -72,13 +76,7 @@ fn cordons_and_taints_close_a_node_as_for_pods() {
     };
     let metadata = json!({ "name": "a" });
     assert_eq!(
-        node_notice(
-            &node(&metadata, &cordoned),
-            &drains,
-            &ExternalGpuUse::Nothing,
-            None
-        )
-        .closed,
+        closed_with(&node(&metadata, &cordoned), &drains),
         Closed::ToAll
     );
     let everything = NodeSettings {
@@ -86,52 +84,41 @@ fn cordons_and_taints_close_a_node_as_for_pods() {
         ..settings()
     };
     let tainted = node(&metadata, &taint("maintenance", "NoExecute"));
-    assert_eq!(
-        node_notice(&tainted, &everything, &ExternalGpuUse::Nothing, None).closed,
-        Closed::Open
-    );
+    assert_eq!(closed_with(&tainted, &everything), Closed::Open);
 }
 
 #[test]
 fn own_cordon_does_not_close_the_node() {
     let metadata = json!({ "name": "a", "annotations": { CORDONED: "here" } });
     let ours = node(&metadata, &json!({ "unschedulable": true }));
-    let closed = |settings: &NodeSettings| {
-        node_notice(&ours, settings, &ExternalGpuUse::Nothing, None).closed
-    };
     let cordons = NodeSettings {
         cordons: true,
         ..settings()
     };
-    assert_eq!(closed(&cordons), Closed::Open);
+    assert_eq!(closed_with(&ours, &cordons), Closed::Open);
     // The cordon of another operator counts, as does a cordon that remains from earlier settings.
     let another = NodeSettings {
         speaker: "there".to_owned(),
         ..cordons
     };
-    assert_eq!(closed(&another), Closed::ToNew);
-    assert_eq!(closed(&settings()), Closed::ToNew);
+    assert_eq!(closed_with(&ours, &another), Closed::ToNew);
+    assert_eq!(closed_with(&ours, &settings()), Closed::ToNew);
+}
+
+fn rack_of(labels: &Value) -> Option<String> {
+    let node = node(&json!({ "name": "a", "labels": labels }), &json!({}));
+    node_notice(&node, &settings(), &ExternalGpuUse::Nothing, None).rack
 }
 
 #[test]
 fn labels_determine_the_rack() {
-    let of = |labels: &Value| {
-        let metadata = json!({ "name": "a", "labels": labels });
-        node_notice(
-            &node(&metadata, &json!({})),
-            &settings(),
-            &ExternalGpuUse::Nothing,
-            None,
-        )
-        .rack
-    };
     let both = json!({ "topology.kubernetes.io/zone": "eu-1", "example.com/rack": "r7" });
-    assert_eq!(of(&both).as_deref(), Some("eu-1/r7"));
+    assert_eq!(rack_of(&both).as_deref(), Some("eu-1/r7"));
     assert_eq!(
-        of(&json!({ "example.com/rack": "r7" })).as_deref(),
+        rack_of(&json!({ "example.com/rack": "r7" })).as_deref(),
         Some("r7")
     );
-    assert_eq!(of(&json!({ "other": "x" })), None);
+    assert_eq!(rack_of(&json!({ "other": "x" })), None);
 }
 
 #[test]
@@ -158,32 +145,37 @@ fn external_gpu_use_closes_a_node_if_gpus_are_unknown() {
     assert_eq!(rack.chars().count(), Notice::RACK_MAX);
 }
 
+/// Model and memory in MiB of the GPUs that the notice describes.
+fn gpus_of(resource: Option<&str>, labels: &Value) -> Option<(String, u64)> {
+    let node = json!({ "metadata": { "name": "a", "labels": labels } });
+    let node = serde_json::from_value(node).expect("a node");
+    let notice = node_notice(&node, &settings(), &ExternalGpuUse::Nothing, resource);
+    notice
+        .gpus
+        .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))
+}
+
+fn gpus(model: &str, mib: u64) -> Option<(String, u64)> {
+    Some((model.to_owned(), mib))
+}
+
 #[test]
 fn labels_describe_counted_gpus() {
-    let of = |resource: Option<&str>, labels: &Value| {
-        let node = json!({ "metadata": { "name": "a", "labels": labels } });
-        let node = serde_json::from_value(node).expect("a node");
-        let notice = node_notice(&node, &settings(), &ExternalGpuUse::Nothing, resource);
-        notice
-            .gpus
-            .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))
-    };
-    let is = |model: &str, mib| Some((model.to_owned(), mib));
     // Labels of the device plugin's strategy `mixed`, all on one node.
     let labels = json!({
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
         "nvidia.com/mig-1g.10gb.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/mig-1g.10gb.memory": "9856",
         "nvidia.com/mig-3g.40gb.product": "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb", "nvidia.com/mig-3g.40gb.memory": "40320",
     });
-    let whole = of(Some("nvidia.com/gpu"), &labels);
-    assert_eq!(whole, is("NVIDIA-H100-80GB-HBM3", 81_559));
+    let whole = gpus_of(Some("nvidia.com/gpu"), &labels);
+    assert_eq!(whole, gpus("NVIDIA-H100-80GB-HBM3", 81_559));
     for (profile, mib) in [("1g.10gb", 9_856), ("3g.40gb", 40_320)] {
         let resource = format!("nvidia.com/mig-{profile}");
         let model = format!("NVIDIA-H100-80GB-HBM3-MIG-{profile}");
-        assert_eq!(of(Some(&resource), &labels), is(&model, mib));
+        assert_eq!(gpus_of(Some(&resource), &labels), gpus(&model, mib));
     }
     let bare = json!({ "nvidia.com/gpu.product": "T4" });
-    assert_eq!(of(Some("nvidia.com/gpu"), &bare), is("T4", 0));
-    assert_eq!(of(Some("nvidia.com/gpu"), &json!({})), None);
-    assert_eq!(of(None, &labels), None);
+    assert_eq!(gpus_of(Some("nvidia.com/gpu"), &bare), gpus("T4", 0));
+    assert_eq!(gpus_of(Some("nvidia.com/gpu"), &json!({})), None);
+    assert_eq!(gpus_of(None, &labels), None);
 }

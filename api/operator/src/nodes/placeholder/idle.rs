@@ -6,7 +6,7 @@ use crate::nodes::pod_requests::INSTANCE;
 use crate::nodes::{BEFORE_PART, in_muster};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use muster_model::node::{Closed, NodeState, Notice};
+use muster_model::node::{Closed, NodeState};
 use muster_model::view::NodeView;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,11 +46,12 @@ pub fn idle(
 
 /// Whether the node accepts new tasks and none of it is in use.
 fn is_idle(view: &NodeView) -> bool {
-    let is_open = |notice: &Notice| notice.closed == Closed::Open && notice.taken == 0;
+    let notice = view.notice.as_ref();
+    let is_open = notice.is_none_or(|notice| notice.closed == Closed::Open && notice.taken == 0);
     view.state == NodeState::Up
         && !view.drained
         && view.excluded.is_none()
-        && view.notice.as_ref().is_none_or(is_open)
+        && is_open
         && view.gpus.iter().all(|gpu| gpu.job.is_none())
         // PS shards use CPU and memory but no GPU. An API server of an older release does not
         // report tasks.
@@ -84,11 +85,12 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    fn pool(part: &str) -> Value {
+        let pod = json!({ "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } }, "spec": { "containers": [] } });
+        json!({ "gpus": 2, "parts": false, "pods": false, "part": part, "cpuMilli": 1, "memoryBytes": 1, "pod": pod })
+    }
+
     fn settings() -> PlaceholderSettings {
-        let pool = |part: &str| {
-            let pod = json!({ "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } }, "spec": { "containers": [] } });
-            json!({ "gpus": 2, "parts": false, "pods": false, "part": part, "cpuMilli": 1, "memoryBytes": 1, "pod": pod })
-        };
         serde_json::from_value(json!({
             "namespace": "muster", "group": "muster", "afterSeconds": 60, "most": 4, "pools": { "gpu": pool(""), "slices": pool("1g") },
         }))
@@ -103,8 +105,11 @@ mod tests {
         .expect("a pod")
     }
 
+    fn gpu(index: u32) -> Value {
+        json!({ "index": index, "kind": "cuda", "model": "x", "memory_bytes": 1, "job": null, "task_id": null })
+    }
+
     fn view(name: &str, changed: &Value) -> NodeView {
-        let gpu = |index: u32| json!({ "index": index, "kind": "cuda", "model": "x", "memory_bytes": 1, "job": null, "task_id": null });
         let mut view = json!({
             "id": "01890000-0000-7000-8000-000000000001", "name": name, "state": "up", "drained": false, "notice": null,
             "generation": 1, "last_seen_at": "2026-01-01T00:00:00Z",

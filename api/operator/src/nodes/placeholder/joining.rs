@@ -92,28 +92,37 @@ mod tests {
         joining.of_pools().values().sum()
     }
 
+    fn taken(joining: &JoiningNodes) -> [bool; 3] {
+        ["a", "b", "c"].map(|node| joining.is_taken(node))
+    }
+
+    fn no(_: &str) -> bool {
+        false
+    }
+
+    fn yes(_: &str) -> bool {
+        true
+    }
+
     #[test]
     fn late_node_is_avoided_until_it_joins_or_is_deleted() {
         let start = clock::monotonic();
-        let [no, yes] = [|_: &str| false, |_: &str| true];
         let all = [found("a"), found("b"), found("c")];
         let mut joining = JoiningNodes::default();
         joining.update(&all, no, yes, start);
         assert_eq!(joining.of_pools(), [("gpu".to_owned(), 3)].into());
         assert!(joining.is_taken("a"));
-        let joined = |node: &str| node == "c";
-        joining.update(&[], joined, yes, start + COMING / 2);
+        joining.update(&[], |node| node == "c", yes, start + COMING / 2);
         assert_eq!(counted(&joining), 2);
 
         let late = start + COMING;
-        joining.update(&[], joined, yes, late);
-        let taken = |joining: &JoiningNodes| ["a", "b", "c"].map(|node| joining.is_taken(node));
+        joining.update(&[], |node| node == "c", yes, late);
         assert_eq!(
             (counted(&joining), taken(&joining)),
             (0, [true, true, false])
         );
         // A placeholder that was already bound to the node does not restart the time.
-        joining.update(&[found("a")], joined, yes, late);
+        joining.update(&[found("a")], |node| node == "c", yes, late);
         assert_eq!(
             (counted(&joining), taken(&joining)),
             (0, [true, true, false])
@@ -129,15 +138,13 @@ mod tests {
     #[test]
     fn deleted_node_stops_counting_after_the_watch_lag() {
         let start = clock::monotonic();
-        let no = |_: &str| false;
-        let is_there = |node: &str| node == "b";
         let all = [found("a"), found("b")];
         let mut joining = JoiningNodes::default();
         joining.update(&all, no, no, start);
         let early = start + SHOWN / 2;
-        joining.update(&[], no, is_there, early);
+        joining.update(&[], no, |node| node == "b", early);
         assert_eq!(counted(&joining), 2, "the watch may lag");
-        joining.update(&[], no, is_there, start + SHOWN);
+        joining.update(&[], no, |node| node == "b", start + SHOWN);
         assert_eq!(counted(&joining), 1);
         assert!(!joining.is_taken("a") && joining.is_taken("b"));
         joining.update(&[], no, no, start + COMING);

@@ -263,19 +263,22 @@ mod tests {
             .collect()
     }
 
+    fn only(pool: &str, count: u32) -> Vec<(String, u32)> {
+        vec![(pool.to_owned(), count)]
+    }
+
     #[test]
     fn gangs_share_nodes_and_use_the_cheapest_pool() {
         let both = [("large", pool(8, false)), ("small", pool(1, false))];
-        let large = |count| vec![("large".to_owned(), count)];
         assert_eq!(nodes(&both, &[gang(1, 1)], 10), [("small".to_owned(), 1)]);
-        assert_eq!(nodes(&both, &[gang(1, 8)], 10), large(1));
+        assert_eq!(nodes(&both, &[gang(1, 8)], 10), only("large", 1));
         // The same number of GPUs on one node as on sixteen.
-        assert_eq!(nodes(&both, &[gang(16, 1)], 10), large(2));
+        assert_eq!(nodes(&both, &[gang(16, 1)], 10), only("large", 2));
         let two = [gang(1, 4), gang(1, 3), gang(1, 4)];
-        assert_eq!(nodes(&both[..1], &two, 10), large(2));
+        assert_eq!(nodes(&both[..1], &two, 10), only("large", 2));
         let mut hungry = gang(2, 1);
         hungry.worker.memory_bytes = 300 << 30;
-        assert_eq!(nodes(&both[..1], &[hungry], 10), large(2));
+        assert_eq!(nodes(&both[..1], &[hungry], 10), only("large", 2));
         assert_eq!(nodes(&both, &[], 10), []);
     }
 
@@ -298,17 +301,16 @@ mod tests {
     #[test]
     fn idle_nodes_are_not_requested_again() {
         let both = [("large", pool(8, false)), ("small", pool(1, false))];
-        let large = |count| vec![("large".to_owned(), count)];
         let wide = [gang(8, 8)];
-        assert_eq!(beside(&both, &[("large", 1)], &wide, 10), large(7));
-        assert_eq!(beside(&both, &[("large", 7)], &wide, 10), large(1));
+        assert_eq!(beside(&both, &[("large", 1)], &wide, 10), only("large", 7));
+        assert_eq!(beside(&both, &[("large", 7)], &wide, 10), only("large", 1));
         assert_eq!(beside(&both, &[("large", 8)], &wide, 10), []);
         // Idle nodes of another pool do not count, and a node serves one gang only.
-        assert_eq!(beside(&both, &[("small", 9)], &wide, 10), large(8));
+        assert_eq!(beside(&both, &[("small", 9)], &wide, 10), only("large", 8));
         let two = [gang(2, 8), gang(2, 8)];
-        assert_eq!(beside(&both, &[("large", 3)], &two, 10), large(1));
+        assert_eq!(beside(&both, &[("large", 3)], &two, 10), only("large", 1));
         // Idle nodes do not count towards the maximum.
-        assert_eq!(beside(&both, &[("large", 5)], &wide, 2), large(2));
+        assert_eq!(beside(&both, &[("large", 5)], &wide, 2), only("large", 2));
     }
 
     #[test]
@@ -324,10 +326,6 @@ mod tests {
     /// Nodes that cannot run the gang would be added, stay idle, be removed, and be added again.
     #[test]
     fn gang_of_pods_needs_pools_with_pods_only() {
-        let of_pods = |gpus| PlaceholderPool {
-            pods: true,
-            ..pool(gpus, false)
-        };
         let processes = ("processes", pool(1, false));
         let mut gang = gang(1, 1);
         assert_eq!(
@@ -337,7 +335,11 @@ mod tests {
         gang.pods = true;
         assert_eq!(nodes(std::slice::from_ref(&processes), &[gang], 3), []);
         // This pool is chosen although its nodes have more GPUs and none of them exists.
-        let both = [processes, ("pods", of_pods(8))];
+        let of_pods = PlaceholderPool {
+            pods: true,
+            ..pool(8, false)
+        };
+        let both = [processes, ("pods", of_pods)];
         assert_eq!(nodes(&both, &[gang], 3), [("pods".to_owned(), 1)]);
         // Its shards do not fit on nodes of other pools either.
         gang.ps_shard = shard(300 << 30);
@@ -368,11 +370,10 @@ mod tests {
         let mut gang = gang(2, 1);
         gang.ps_shards = 3;
         gang.ps_shard = shard(2 << 30);
-        let small = |count| vec![("small".to_owned(), count)];
-        assert_eq!(nodes(&both, &[gang], 9), small(2));
-        assert_eq!(beside(&both, &[("small", 1)], &[gang], 9), small(1));
+        assert_eq!(nodes(&both, &[gang], 9), only("small", 2));
+        assert_eq!(beside(&both, &[("small", 1)], &[gang], 9), only("small", 1));
         // Two of the shards fit beside the workers.
-        assert_eq!(beside(&both, &[("small", 2)], &[gang], 9), small(1));
+        assert_eq!(beside(&both, &[("small", 2)], &[gang], 9), only("small", 1));
         assert_eq!(beside(&both, &[("small", 3)], &[gang], 9), []);
         // Another pool serves the shards if the workers' pool has no suitable nodes.
         gang.ps_shard = shard(300 << 30);

@@ -41,8 +41,7 @@ pub fn steps(
         }
     }
     for pool in settings.pools.keys() {
-        let count = |of: &BTreeMap<String, u32>| of.get(pool).copied().unwrap_or_default();
-        let wanted = count(wanted).saturating_sub(count(coming)) as usize;
+        let wanted = count(wanted, pool).saturating_sub(count(coming, pool)) as usize;
         let mut pods = waiting.remove(pool.as_str()).unwrap_or_default();
         pods.sort_unstable_by_key(|pod| (pod.name.len(), pod.name.clone()));
         // The highest numbers are deleted first; as a rule they were created last.
@@ -58,4 +57,8 @@ pub fn steps(
     // others.
     steps.end.sort_by_key(|pod| pod.node.is_some());
     steps
+}
+
+fn count(of: &BTreeMap<String, u32>, pool: &str) -> u32 {
+    of.get(pool).copied().unwrap_or_default()
 }

@@ -73,55 +73,58 @@ fn job_that_waited_long_enough_needs_its_smallest_gang() {
     assert_eq!(demand.gangs(&waiting, after, later + after / 2), []);
 }
 
+/// Nodes for a job with these pods, if the tasks of the pool `more` may be pods.
+fn nodes_for(pod: Value, more_are_pods: bool) -> BTreeMap<String, u32> {
+    let mut settings = settings();
+    let mut job = job(1, "queued", "run", &for_gpus());
+    job.spec.resources.ps_shard.memory_bytes = 1 << 30;
+    job.spec.pod = serde_json::from_value(pod).expect("pods");
+    let gangs = NodeDemand::default().gangs(&[job], Duration::ZERO, clock::monotonic());
+    settings.pools.get_mut("more").expect("a pool").pods = more_are_pods;
+    super::packing::nodes_needed(&settings.pools, &of(&[]), &gangs, 4)
+}
+
 /// Holds for any reason of waiting: nodes whose tasks are child processes of the executor cannot
 /// run such a job.
 #[test]
 fn job_with_image_or_volume_needs_pools_with_pods() {
-    let mut settings = settings();
-    let mut wanted = |pod: Value, more_are_pods: bool| {
-        let mut job = job(1, "queued", "run", &for_gpus());
-        job.spec.resources.ps_shard.memory_bytes = 1 << 30;
-        job.spec.pod = serde_json::from_value(pod).expect("pods");
-        let gangs = NodeDemand::default().gangs(&[job], Duration::ZERO, clock::monotonic());
-        settings.pools.get_mut("more").expect("a pool").pods = more_are_pods;
-        super::packing::nodes_needed(&settings.pools, &of(&[]), &gangs, 4)
-    };
-    assert_eq!(wanted(json!({}), true), of(&[("gpu", 1)]));
+    assert_eq!(nodes_for(json!({}), true), of(&[("gpu", 1)]));
     for pod in [
         json!({ "image": "r.io/x:1" }),
         json!({ "volumes": [{ "kind": "scratch", "path": "/s", "bytes": 1 }] }),
     ] {
-        assert_eq!(wanted(pod.clone(), false), of(&[]), "{pod}");
-        assert_eq!(wanted(pod, true), of(&[("more", 1)]));
+        assert_eq!(nodes_for(pod.clone(), false), of(&[]), "{pod}");
+        assert_eq!(nodes_for(pod, true), of(&[("more", 1)]));
     }
+}
+
+fn needs_nodes(phase: &str, intent: &str, why: &Value) -> bool {
+    let now = clock::monotonic();
+    let job = job(1, phase, intent, why);
+    !NodeDemand::default()
+        .gangs(&[job], Duration::ZERO, now)
+        .is_empty()
 }
 
 #[test]
 fn job_with_another_wait_reason_needs_no_nodes() {
-    let needs = |phase: &str, intent: &str, why: &Value| {
-        let now = clock::monotonic();
-        let job = job(1, phase, intent, why);
-        !NodeDemand::default()
-            .gangs(&[job], Duration::ZERO, now)
-            .is_empty()
-    };
-    assert!(needs("queued", "run", &for_gpus()));
+    assert!(needs_nodes("queued", "run", &for_gpus()));
     let none_fits = json!({ "reason": "no_matching_nodes", "needed_gpus_per_worker": 2, "largest_node_gpus": 1 });
-    assert!(needs("queued", "run", &none_fits));
+    assert!(needs_nodes("queued", "run", &none_fits));
     let cluster = json!({ "reason": "exceeds_cluster", "needed_gpus": 6, "cluster_gpus": 4 });
-    assert!(needs("queued", "run", &cluster));
+    assert!(needs_nodes("queued", "run", &cluster));
     let scattered =
         json!({ "reason": "topology_placement_failed", "needed_gpus": 6, "free_gpus": 7 });
-    assert!(needs("queued", "run", &scattered));
+    assert!(needs_nodes("queued", "run", &scattered));
     let quota =
         json!({ "reason": "waiting_for_quota", "needed_gpus": 6, "used_gpus": 1, "quota_gpus": 6 });
     let room_is_made = json!({ "reason": "waiting_for_preempted_workloads", "jobs": [] });
     let not_considered = json!({ "reason": "not_considered" });
     for why in [&quota, &room_is_made, &not_considered] {
-        assert!(!needs("queued", "run", why), "{why}");
+        assert!(!needs_nodes("queued", "run", why), "{why}");
     }
-    assert!(!needs("queued", "cancel", &for_gpus()));
-    assert!(!needs("suspended", "run", &for_gpus()));
+    assert!(!needs_nodes("queued", "cancel", &for_gpus()));
+    assert!(!needs_nodes("suspended", "run", &for_gpus()));
 }
 
 #[test]
@@ -243,21 +246,22 @@ fn placeholder_with_a_node_ends_without_replacement() {
     assert_eq!(made(&swept), [("gpu", 2), ("gpu", 3)]);
 }
 
+fn host_names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
 #[test]
 fn placeholders_without_a_required_exclusion_are_replaced() {
     let settings = settings();
-    let hosts = |hosts: &[&str]| -> BTreeSet<String> {
-        hosts.iter().map(|host| (*host).to_owned()).collect()
-    };
     let mut pods = [
         there("gpu", 0, Some("new")),
         there("gpu", 1, None),
         there("gpu", 2, None),
     ];
-    pods[1].away = hosts(&["old"]);
+    pods[1].away = host_names(&["old"]);
     // The exclusion of a deleted node does no harm.
-    pods[2].away = hosts(&["new", "old", "older"]);
-    let now = hosts(&["new", "old"]);
+    pods[2].away = host_names(&["new", "old", "older"]);
+    let now = host_names(&["new", "old"]);
     let found = steps::steps(
         &settings,
         &of(&[("gpu", 3)]),
@@ -281,33 +285,42 @@ fn node(name: &str, host: Option<&str>) -> Node {
     node
 }
 
+/// Placeholder of the pool `gpu` while these nodes are known.
+fn pod_beside(settings: &PlaceholderSettings, known: &BTreeSet<String>) -> Pod {
+    let pool = ("gpu", &settings.pools["gpu"]);
+    placeholder(settings, pool, 3, known, None)
+}
+
 fn terms(pod: &Pod) -> Value {
     let spec = serde_json::to_value(pod).expect("JSON")["spec"].clone();
     spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         .clone()
 }
 
+fn pod_anti_affinity(settings: &PlaceholderSettings) -> Value {
+    let pod = pod_beside(settings, &BTreeSet::new());
+    let spec = json!(pod)["spec"].clone();
+    spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].clone()
+}
+
 #[test]
 fn placeholders_exclude_each_other_from_nodes() {
     let mut settings = settings();
-    let apart = |settings: &PlaceholderSettings| {
-        let pool = ("gpu", &settings.pools["gpu"]);
-        let pod = placeholder(settings, pool, 3, &BTreeSet::new(), None);
-        let spec = json!(pod)["spec"].clone();
-        spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-            .clone()
-    };
     let each_other = json!({
         "labelSelector": { "matchLabels": { "muster.dev/placeholder": "muster" } }, "topologyKey": "kubernetes.io/hostname",
     });
-    assert_eq!(apart(&settings), json!([each_other]));
+    assert_eq!(pod_anti_affinity(&settings), json!([each_other]));
     // In addition to the anti-affinity of the pool's pods.
     let others = json!({ "labelSelector": {}, "topologyKey": "zone" });
     let affinity = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [others] } });
     let pool = settings.pools.get_mut("gpu").expect("a pool");
     let spec = pool.pod.spec.as_mut().expect("a spec");
     spec.affinity = serde_json::from_value(affinity).expect("an affinity");
-    assert_eq!(apart(&settings), json!([others, each_other]));
+    assert_eq!(pod_anti_affinity(&settings), json!([others, each_other]));
+}
+
+fn zone_term(zone: &str) -> Value {
+    json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] })
 }
 
 #[test]
@@ -317,11 +330,7 @@ fn placeholder_excludes_all_known_nodes() {
     let known: BTreeSet<String> = known.iter().map(host).collect();
     let elsewhere =
         json!({ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a", "host-b"] });
-    let made = |settings: &PlaceholderSettings, known: &BTreeSet<String>| {
-        let pool = ("gpu", &settings.pools["gpu"]);
-        placeholder(settings, pool, 3, known, None)
-    };
-    let pod = made(&settings, &known);
+    let pod = pod_beside(&settings, &known);
     assert_eq!(terms(&pod), json!([{ "matchExpressions": [elsewhere] }]));
     let labels = json!(pod.metadata.labels);
     assert_eq!(
@@ -331,14 +340,13 @@ fn placeholder_excludes_all_known_nodes() {
     assert_eq!(PlaceholderPod::of(&pod).name, "muster-placeholder-gpu-3");
     assert_eq!(PlaceholderPod::of(&pod).pool, "gpu");
     assert_eq!(PlaceholderPod::of(&pod).away, known);
-    assert_eq!(terms(&made(&settings, &BTreeSet::new())), Value::Null);
+    assert_eq!(terms(&pod_beside(&settings, &BTreeSet::new())), Value::Null);
     // In addition to the affinity of the pool's pods, in each of its terms.
-    let zone = |zone: &str| json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] });
-    let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [zone("x"), zone("y")] } } });
+    let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [zone_term("x"), zone_term("y")] } } });
     let pool = settings.pools.get_mut("gpu").expect("a pool");
     let spec = pool.pod.spec.as_mut().expect("a spec");
     spec.affinity = serde_json::from_value(affinity).expect("an affinity");
-    let terms = terms(&made(&settings, &known));
+    let terms = terms(&pod_beside(&settings, &known));
     for (term, zone) in [(0, "x"), (1, "y")] {
         let expressions = &terms[term]["matchExpressions"];
         assert_eq!(expressions[0]["values"][0], zone);

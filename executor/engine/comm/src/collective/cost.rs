@@ -183,7 +183,11 @@ fn measure(mesh: &mut Mesh, members: &[usize]) -> Result<[f64; 2], FabricError> 
     let me = me.expect("only members measure");
     let (to, from) = (members[(me + 1) % n], members[(me + n - 1) % n]);
     let (out, mut back) = (vec![1.0; LARGE], vec![0.0; LARGE]);
-    let mut exchange = |len: usize, rounds: usize| -> Result<f64, FabricError> {
+    let mut medians = [0.0; 2];
+    for (median, (len, rounds)) in medians
+        .iter_mut()
+        .zip([(1, SMALL_ROUNDS), (LARGE, LARGE_ROUNDS)])
+    {
         let flow = Flow {
             to: Some(to),
             sends: vec![SendRange {
@@ -206,10 +210,9 @@ fn measure(mesh: &mut Mesh, members: &[usize]) -> Result<[f64; 2], FabricError> 
             seconds.push(began.elapsed().as_secs_f64());
         }
         seconds.sort_by(f64::total_cmp);
-        Ok(seconds[rounds / 2])
-    };
-    let alpha_s = exchange(1, SMALL_ROUNDS)?;
-    let large_s = exchange(LARGE, LARGE_ROUNDS)?;
+        *median = seconds[rounds / 2];
+    }
+    let [alpha_s, large_s] = medians;
     let beta_s = (large_s - alpha_s).max(0.0) / (LARGE as f64 * 4.0);
     Ok([alpha_s, beta_s])
 }
@@ -237,14 +240,10 @@ fn slowest(mesh: &mut Mesh, mine: [f64; 5]) -> Result<[f64; 5], FabricError> {
     }
     let mut all = vec![0.0; 5 * n];
     all_reduce(mesh, AllReduceAlgorithm::Tree, &[], &input, &mut all)?;
-    let largest = |figure: usize| {
-        all.iter()
-            .skip(figure)
-            .step_by(5)
-            .copied()
-            .fold(0.0, f32::max)
-    };
-    Ok(std::array::from_fn(|figure| f64::from(largest(figure))))
+    Ok(std::array::from_fn(|figure| {
+        let of_ranks = all.iter().skip(figure).step_by(5).copied();
+        f64::from(of_ranks.fold(0.0, f32::max))
+    }))
 }
 
 #[cfg(test)]

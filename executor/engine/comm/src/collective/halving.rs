@@ -19,7 +19,6 @@ pub(super) fn all_reduce(
         return unfold(sum.mesh, subset, sum.output);
     };
     let dealt = pieces(0..sum.output.len(), places.len());
-    let span = |from: usize, to: usize| dealt[from].start..dealt[to - 1].end;
     let (mut low, mut high) = (0, places.len());
     let mut rounds = Vec::new();
     while high - low > 1 {
@@ -31,7 +30,8 @@ pub(super) fn all_reduce(
             (place - half, middle..high, low..middle)
         };
         let partner = subset.rank(places[partner]);
-        let (kept, given) = (span(keep.start, keep.end), span(give.start, give.end));
+        let [kept, given] =
+            [&keep, &give].map(|part| dealt[part.start].start..dealt[part.end - 1].end);
         let (own, how) = (sum.own, sum.how());
         exchange(sum, partner, (given.clone(), own), (kept.clone(), how))?;
         sum.own = CollectiveBuffer::Output;

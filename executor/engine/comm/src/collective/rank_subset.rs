@@ -58,10 +58,12 @@ impl<'a> RankSubset<'a> {
 pub fn pieces(range: Range<usize>, parts: usize) -> Vec<Range<usize>> {
     let len = range.len();
     let lines = len.div_ceil(GRAIN);
-    let bound = |part: usize| range.start + (lines * part / parts * GRAIN).min(len);
-    (0..parts)
-        .map(|part| bound(part)..bound(part + 1))
-        .collect()
+    let pieces = (0..parts).map(|part| {
+        let [start, end] =
+            [part, part + 1].map(|bound| range.start + (lines * bound / parts * GRAIN).min(len));
+        start..end
+    });
+    pieces.collect()
 }
 
 #[cfg(test)]

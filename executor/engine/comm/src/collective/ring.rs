@@ -129,9 +129,10 @@ fn plan(
             };
             // Counted backwards from this place. The second round begins where the first one ended.
             let at = hop + usize::from(rounds != Rounds::HandOn);
-            let back = |places: usize| dealt[(subset.me() + 2 * n - places) % n].clone();
+            let [sent, received] =
+                [at, at + 1].map(|places| dealt[(subset.me() + 2 * n - places) % n].clone());
             flow.sends.push(SendRange {
-                range: back(at),
+                range: sent,
                 from: if hop == 0 {
                     own
                 } else {
@@ -141,7 +142,7 @@ fn plan(
             });
             made[segment] = Some(flow.takes.len());
             flow.takes.push(ReceiveRange {
-                range: back(at + 1),
+                range: received,
                 how: if hop < adding { how } else { ReceiveOp::Store },
             });
         }

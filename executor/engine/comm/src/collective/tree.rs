@@ -67,7 +67,6 @@ pub(crate) fn broadcast_over(
 ) -> Result<(), FabricError> {
     let n = subset.len();
     let place = (subset.me() + n - root) % n;
-    let at = |place: usize| subset.rank(place + root);
     // The lowest set bit is the distance to the parent; children are at all smaller distances, the
     // largest first.
     let reach = if place == 0 {
@@ -75,10 +74,11 @@ pub(crate) fn broadcast_over(
     } else {
         1 << place.trailing_zeros()
     };
-    let mut parent = (place > 0).then(|| at(place - reach));
+    let mut parent = (place > 0).then(|| subset.rank(place - reach + root));
     let mut distance = reach / 2;
     loop {
-        let child = (distance > 0 && place + distance < n).then(|| at(place + distance));
+        let child =
+            (distance > 0 && place + distance < n).then(|| subset.rank(place + distance + root));
         let mut flow = Flow::default();
         if let Some(parent) = parent
             && (child.is_some() || distance == 0)

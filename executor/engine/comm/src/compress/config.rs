@@ -24,10 +24,6 @@ pub enum CodecConfigError {
 /// # Errors
 /// [`CodecConfigError`] if a setting is out of range.
 pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, CodecConfigError> {
-    let sparse = |selection, correction| -> Result<Arc<dyn Codec>, CodecConfigError> {
-        let codec = Sparse::new(selection, correction);
-        Ok(Arc::new(codec.ok_or(CodecConfigError::Sparse(*config))?))
-    };
     Ok(match *config {
         CodecConfig::None {} => Arc::new(DenseCodec),
         CodecConfig::Half {
@@ -47,8 +43,12 @@ pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, CodecConfigError> {
             let codec = Qsgd::new(bits, bucket, norm);
             Arc::new(codec.ok_or(CodecConfigError::Qsgd { bits, bucket })?)
         }
-        CodecConfig::TopK { density, sampled } => sparse(selection(density, sampled), None)?,
-        CodecConfig::Threshold { magnitude } => sparse(Selection::Threshold { magnitude }, None)?,
+        CodecConfig::TopK { density, sampled } => {
+            sparse(config, selection(density, sampled), None)?
+        }
+        CodecConfig::Threshold { magnitude } => {
+            sparse(config, Selection::Threshold { magnitude }, None)?
+        }
         CodecConfig::Dgc {
             density,
             momentum,
@@ -60,9 +60,18 @@ pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, CodecConfigError> {
                 warm_up_steps,
                 masking,
             };
-            sparse(selection(density, true), Some(correction))?
+            sparse(config, selection(density, true), Some(correction))?
         }
     })
+}
+
+fn sparse(
+    config: &CodecConfig,
+    selection: Selection,
+    correction: Option<Correction>,
+) -> Result<Arc<dyn Codec>, CodecConfigError> {
+    let codec = Sparse::new(selection, correction);
+    Ok(Arc::new(codec.ok_or(CodecConfigError::Sparse(*config))?))
 }
 
 fn selection(density: f64, sampled: bool) -> Selection {

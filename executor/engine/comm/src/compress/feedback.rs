@@ -33,17 +33,15 @@ impl Feedback {
     #[must_use]
     pub fn new(plan: &CodecPlan) -> Self {
         let planes = plan.planes();
-        let plane = |plane| {
-            if planes.contains(&plane) {
-                zeros(plan.arena_len())
-            } else {
-                Vec::new()
-            }
-        };
-        Self {
-            residual: plane(FeedbackPlane::Residual),
-            velocity: plane(FeedbackPlane::Velocity),
-        }
+        let [residual, velocity] =
+            [FeedbackPlane::Residual, FeedbackPlane::Velocity].map(|plane| {
+                if planes.contains(&plane) {
+                    zeros(plan.arena_len())
+                } else {
+                    Vec::new()
+                }
+            });
+        Self { residual, velocity }
     }
 
     /// Planes with their names in checkpoints.
@@ -94,24 +92,26 @@ impl Feedback {
     /// same plan. Empty if the codecs or the model have changed.
     #[must_use]
     pub fn saved(&self, find: impl Fn(&str) -> Option<Vec<f32>>) -> Vec<Self> {
-        let of = |rank: usize| {
-            let mut saved = self.clone();
-            for plane in [FeedbackPlane::Residual, FeedbackPlane::Velocity] {
-                if saved.plane(plane).is_empty() {
-                    continue;
-                }
-                let found = find(&Self::extra(plane.name(), rank))?;
-                if found.len() != saved.plane(plane).len() {
-                    return None;
-                }
-                *saved.plane_mut(plane) = found;
-            }
-            Some(saved)
-        };
         match self.planes().next() {
-            Some(_) => (0..).map_while(of).collect(),
+            Some(_) => (0..).map_while(|rank| self.saved_of(rank, &find)).collect(),
             None => Vec::new(),
         }
+    }
+
+    /// Feedback of the worker with this rank, from planes that [`Self::extras`] returned.
+    fn saved_of(&self, rank: usize, find: impl Fn(&str) -> Option<Vec<f32>>) -> Option<Self> {
+        let mut saved = self.clone();
+        for plane in [FeedbackPlane::Residual, FeedbackPlane::Velocity] {
+            if saved.plane(plane).is_empty() {
+                continue;
+            }
+            let found = find(&Self::extra(plane.name(), rank))?;
+            if found.len() != saved.plane(plane).len() {
+                return None;
+            }
+            *saved.plane_mut(plane) = found;
+        }
+        Some(saved)
     }
 
     /// Restores the planes that [`Self::planes`] returned for the same plan.

@@ -72,10 +72,11 @@ impl Gathering {
         let Some(roster) = &self.roster else {
             return self.newcomers().next().is_some();
         };
-        let is_member = |id: &TaskId| self.view.rank_of(*id).is_some();
-        let living = || roster.iter().filter(|id| !self.gone.contains(id));
-        let there = living().all(|id| is_member(id) || self.reports.contains_key(id));
-        let joins = living().any(|id| !is_member(id));
+        let mut new = roster
+            .iter()
+            .filter(|id| !self.gone.contains(id) && self.view.rank_of(**id).is_none());
+        let joins = new.clone().next().is_some();
+        let there = new.all(|id| self.reports.contains_key(id));
         let leaves = self
             .view
             .members

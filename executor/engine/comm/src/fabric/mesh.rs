@@ -345,12 +345,13 @@ impl Mesh {
         if self.pulse.is_none() {
             return Ok(());
         }
-        let is_silent = |rank: &usize| {
-            let link = self.links[*rank].as_ref();
+        let mut links = self.links.iter().zip(&self.heard);
+        let silent = links.position(|(link, heard)| {
+            let link = link.as_ref();
             let is_there = link.is_some_and(|link| !link.control_ref().has_left());
-            is_there && now - self.heard[*rank] > self.silence
-        };
-        match (0..self.links.len()).find(is_silent) {
+            is_there && now - *heard > self.silence
+        });
+        match silent {
             Some(rank) => {
                 log::line(format_args!(
                     "rank {rank} gives no sign of life for {} s",
@@ -370,11 +371,11 @@ impl Mesh {
     pub fn look(&mut self) -> Result<(), FabricError> {
         self.listen()?;
         self.miss()?;
-        let has_left = |rank: &usize| {
-            let link = self.links[*rank].as_ref();
+        let left = self.links.iter().position(|link| {
+            let link = link.as_ref();
             link.is_some_and(|link| link.control_ref().has_left())
-        };
-        match (0..self.links.len()).find(has_left) {
+        });
+        match left {
             Some(rank) => Err(FabricError::Lost { rank }),
             None => Ok(()),
         }

@@ -61,6 +61,13 @@ struct PortState {
     closed: AtomicBool,
 }
 
+fn listen(host: &str) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind((host, 0))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
 impl PeerPort {
     /// Listens on a free port of `host`, and on a Unix socket in `folder` if that is given and
     /// writable.
@@ -72,13 +79,7 @@ impl PeerPort {
         folder: Option<&Path>,
         credentials: Credentials,
     ) -> Result<Self, FabricError> {
-        let listen = || -> io::Result<(TcpListener, SocketAddr)> {
-            let listener = TcpListener::bind((host, 0))?;
-            listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        };
-        let (tcp, address) = listen().map_err(FabricError::io("listen for peers"))?;
+        let (tcp, address) = listen(host).map_err(FabricError::io("listen for peers"))?;
         let node = node_name();
         // Without a name of the machine, no peer can detect that it is on the same node.
         let folder = folder.filter(|_| !node.is_empty());

@@ -23,12 +23,12 @@ pub(super) fn agree(mesh: &mut Mesh) -> Result<Vec<Vec<usize>>, FabricError> {
 fn groups(n: usize, most: usize, shared: impl Fn(usize, usize) -> bool) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for rank in 0..n {
-        let fits = |group: &Vec<usize>| {
+        let group = groups.iter_mut().find(|group| {
             let mut members = group.iter();
             group.len() < most
                 && members.all(|&member| shared(rank, member) && shared(member, rank))
-        };
-        match groups.iter_mut().find(|group| fits(group)) {
+        });
+        match group {
             Some(group) => group.push(rank),
             None => groups.push(vec![rank]),
         }

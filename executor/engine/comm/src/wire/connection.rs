@@ -81,17 +81,7 @@ impl Connection {
     /// # Errors
     /// [`WireError::Io`] if the socket refuses its options.
     pub fn new(stream: TcpStream) -> Result<Self, WireError> {
-        let setup = || -> io::Result<()> {
-            stream.set_nodelay(true)?;
-            let socket = SockRef::from(&stream);
-            let keepalive = TcpKeepalive::new()
-                .with_time(Duration::from_secs(5))
-                .with_interval(Duration::from_secs(2))
-                .with_retries(5);
-            socket.set_tcp_keepalive(&keepalive)?;
-            socket.set_tcp_user_timeout(Some(PEER_SILENCE))
-        };
-        setup().map_err(WireError::io("set up a connection"))?;
+        set_options(&stream).map_err(WireError::io("set up a connection"))?;
         unbrake(&stream);
         Ok(Self {
             stream: ConnectionStream::Tcp(stream),
@@ -387,21 +377,35 @@ impl AsFd for Connection {
     }
 }
 
+fn set_options(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(5))
+        .with_interval(Duration::from_secs(2))
+        .with_retries(5);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(PEER_SILENCE))
+}
+
 /// Connects to `host:port` and tries each address of the name in turn.
 ///
 /// # Errors
 /// [`WireError::Io`] with the failure of the last address.
 pub fn connect(address: &str, limit: Duration) -> Result<TcpStream, WireError> {
-    let io = |source| WireError::Io {
-        doing: "connect to a PS shard",
-        source,
-    };
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for resolved in address.to_socket_addrs().map_err(io)? {
+    for resolved in address.to_socket_addrs().map_err(not_connected)? {
         match TcpStream::connect_timeout(&resolved, limit) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
-    Err(io(last))
+    Err(not_connected(last))
+}
+
+fn not_connected(source: io::Error) -> WireError {
+    WireError::Io {
+        doing: "connect to a PS shard",
+        source,
+    }
 }

@@ -347,14 +347,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn clock_above_the_limit_is_refused() {
-        let header = |kind, clock| Header {
+    /// Header of a frame without content.
+    fn header(kind: FrameKind, clock: u64) -> Header {
+        Header {
             kind,
             clock,
             meta_bytes: 0,
             payload_bytes: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn clock_above_the_limit_is_refused() {
         for kind in [
             FrameKind::Await,
             FrameKind::Push,
@@ -374,13 +378,7 @@ mod tests {
 
     #[test]
     fn header_of_another_version_is_refused() {
-        let mut bytes = Header {
-            kind: FrameKind::Hello,
-            clock: 0,
-            meta_bytes: 0,
-            payload_bytes: 0,
-        }
-        .encode();
+        let mut bytes = header(FrameKind::Hello, 0).encode();
         bytes[4] = 9;
         assert_eq!(Header::decode(&bytes), Err(FrameError::Version(9)));
     }

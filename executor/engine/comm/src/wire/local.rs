@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn tasks_with_the_same_port_have_different_socket_names() {
-        let name = |task| socket_name(TaskId(Uuid::from_u128(task)), 65_535);
-        assert_ne!(name(1), name(2));
+        let [one, two] = [1, 2].map(|task| socket_name(TaskId(Uuid::from_u128(task)), 65_535));
+        assert_ne!(one, two);
         // `with_room` reserves this many bytes.
-        assert_eq!(name(1).len(), 18);
+        assert_eq!(one.len(), 18);
     }
 
     #[test]

@@ -307,11 +307,10 @@ impl SumHead {
             .filter(|(_, others)| others.len().is_multiple_of(Self::ID))
             .ok_or(WireError::Malformed("head of a sum"))?;
         let (push, noise) = fixed.split_at(PushHead::BYTES);
-        let number = |part: &[u8]| decode_u64(part).map(f64::from_bits);
         Ok(Self {
             push: PushHead::decode(push)?,
-            squares: number(&noise[..8])?,
-            inverses: number(&noise[8..])?,
+            squares: decode_u64(&noise[..8]).map(f64::from_bits)?,
+            inverses: decode_u64(&noise[8..]).map(f64::from_bits)?,
             others: others
                 .chunks_exact(Self::ID)
                 .map(decode_task)
@@ -426,7 +425,6 @@ mod tests {
 
     #[test]
     fn sum_heads_survive_encoding() {
-        let task = |number| TaskId(uuid::Uuid::from_u128(number));
         let head = SumHead {
             push: PushHead {
                 view: 3,
@@ -438,7 +436,9 @@ mod tests {
             },
             squares: 0.1,
             inverses: 0.0625,
-            others: vec![task(2), task(u128::MAX)],
+            others: [2, u128::MAX]
+                .map(|number| TaskId(uuid::Uuid::from_u128(number)))
+                .to_vec(),
         };
         assert_eq!(SumHead::decode(&head.encode()).unwrap(), head);
         assert!(SumHead::decode(&head.encode()[1..]).is_err());

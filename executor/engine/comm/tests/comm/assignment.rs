@@ -1,7 +1,7 @@
 //! Compares the parameter assignment with Optimus' own (PAA) on the parameter blocks of real
 //! networks.
 
-#[path = "../../../../../scheduler/sim/tests/traces/mod.rs"]
+#[path = "../../../../../scheduler/lab/tests/traces/mod.rs"]
 mod traces;
 
 use muster_comm::assign::{ParameterPiece, assign, load};
@@ -76,8 +76,9 @@ fn paa(blocks: &[usize], shards: usize) -> Vec<ShardLoad> {
 fn best_fit(filled: &[ShardLoad], mean: usize, len: usize) -> usize {
     let holds = (0..filled.len()).filter(|&shard| filled[shard].load + len <= mean);
     let fullest = holds.min_by_key(|&shard| mean - filled[shard].load);
-    let emptiest = || (0..filled.len()).min_by_key(|&shard| filled[shard].load);
-    fullest.or_else(emptiest).expect("a shard")
+    fullest
+        .or_else(|| (0..filled.len()).min_by_key(|&shard| filled[shard].load))
+        .expect("a shard")
 }
 
 struct Compared {

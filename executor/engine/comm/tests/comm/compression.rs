@@ -66,11 +66,11 @@ fn codecs() -> Vec<CodecPair> {
             Box::new(codec.portable()),
         ));
     }
-    let correction = |masking| Correction {
+    let [plain, masking] = [false, true].map(|masking| Correction {
         momentum: 0.9,
         warm_up_steps: 4,
         masking,
-    };
+    });
     let selections = [
         Selection::Exact { density: 0.01 },
         Selection::Sampled { density: 0.01 },
@@ -78,7 +78,7 @@ fn codecs() -> Vec<CodecPair> {
         Selection::Threshold { magnitude: 0.4 },
     ];
     for selection in selections {
-        for correction in [None, Some(correction(false)), Some(correction(true))] {
+        for correction in [None, Some(plain), Some(masking)] {
             let codec = Sparse::new(selection, correction).expect("shares that are allowed");
             codecs.push((
                 format!("{codec:?}"),
@@ -100,17 +100,18 @@ struct WorkerSide<'a> {
 
 impl<'a> WorkerSide<'a> {
     fn new(codec: &'a dyn Codec, len: usize) -> Self {
-        let plane = |plane| {
-            if codec.planes().contains(&plane) {
-                vec![0.0; len]
-            } else {
-                Vec::new()
-            }
-        };
+        let [residual, velocity] =
+            [FeedbackPlane::Residual, FeedbackPlane::Velocity].map(|plane| {
+                if codec.planes().contains(&plane) {
+                    vec![0.0; len]
+                } else {
+                    Vec::new()
+                }
+            });
         Self {
             codec,
-            residual: plane(FeedbackPlane::Residual),
-            velocity: plane(FeedbackPlane::Velocity),
+            residual,
+            velocity,
             bytes: Vec::new(),
         }
     }
@@ -322,6 +323,10 @@ fn caught_up(codec: &dyn Codec, key: EncodingKey, wanted: &[f32], known: &mut [f
     out
 }
 
+fn value(i: usize) -> f32 {
+    ((i * 7_919) % 2_003) as f32 / 1_001.5 - 1.0
+}
+
 /// Bytes and known values are the same in one pass or several, for the whole chunk or run by run.
 #[test]
 fn catch_up_equals_encoding_the_difference_and_adding_it() {
@@ -330,7 +335,6 @@ fn catch_up_equals_encoding_the_difference_and_adding_it() {
         step: 3,
         block: 1,
     };
-    let value = |i: usize| ((i * 7_919) % 2_003) as f32 / 1_001.5 - 1.0;
     for (name, codec, portable) in codecs() {
         if !codec.is_fixed() {
             continue;
@@ -338,12 +342,12 @@ fn catch_up_equals_encoding_the_difference_and_adding_it() {
         for len in LENGTHS.into_iter().filter(|&len| len <= CHUNK) {
             let wanted: Vec<f32> = (0..len).map(value).collect();
             // Some differences are zero, and some are a zero with a sign.
-            let before = |i: usize| match i % 5 {
+            let before = (0..len).map(|i| match i % 5 {
                 0 => value(i),
                 1 => -0.0,
                 _ => value(i + 11),
-            };
-            let before: Vec<f32> = (0..len).map(before).collect();
+            });
+            let before: Vec<f32> = before.collect();
             let mut expected = before.clone();
             let bytes = caught_up(&*codec, key, &wanted, &mut expected);
             assert_eq!(bytes.len(), codec.max_chunk_bytes(len), "{name}, {len}");

@@ -119,18 +119,16 @@ fn qsgd_has_the_right_mean() {
     let gradients = gradients(3, 700);
     for bits in [4, 5, 8] {
         let levels = f64::from((1 << (bits - 1)) - 1) - 1.0 / 256.0;
-        let largest = |i: usize| {
+        let codec = Qsgd::new(bits, 256, Norm::Largest).expect("sizes that are allowed");
+        is_unbiased(&codec, &gradients, &gradients, |i| {
             let bucket = gradients[i / 256 * 256..].iter().take(256);
             f64::from(bucket.fold(0.0f32, |max, v| max.max(v.abs()))) / levels
-        };
-        let codec = Qsgd::new(bits, 256, Norm::Largest).expect("sizes that are allowed");
-        is_unbiased(&codec, &gradients, &gradients, largest);
-        let euclidean = |i: usize| {
+        });
+        let codec = Qsgd::new(bits, 256, Norm::Euclidean).expect("sizes that are allowed");
+        is_unbiased(&codec, &gradients, &gradients, |i| {
             let bucket = gradients[i / 256 * 256..].iter().take(256);
             bucket.map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt() / levels
-        };
-        let codec = Qsgd::new(bits, 256, Norm::Euclidean).expect("sizes that are allowed");
-        is_unbiased(&codec, &gradients, &gradients, euclidean);
+        });
     }
 }
 
@@ -140,12 +138,11 @@ fn stochastic_rounding_has_the_right_mean() {
         // The second set is below the smallest normal value of binary16.
         for scale in [1.0, 1e-4] {
             let gradients: Vec<f32> = gradients(3, 700).iter().map(|v| v * scale).collect();
-            let unit = |i: usize| {
+            let codec = HalfCodec::new(format, Rounding::Stochastic, false);
+            is_unbiased(&codec, &gradients, &gradients, |i| {
                 let value = f64::from(gradients[i].abs()).max(1e-30);
                 2f64.powi((value.log2().floor() as i32).max(least) - bits)
-            };
-            let codec = HalfCodec::new(format, Rounding::Stochastic, false);
-            is_unbiased(&codec, &gradients, &gradients, unit);
+            });
         }
     }
 }
@@ -219,31 +216,24 @@ fn largest(values: &[f32], count: usize) -> Vec<usize> {
 
 #[test]
 fn exact_selection_agrees_with_sorting() {
-    let alike = |len| {
-        (0..len)
-            .map(|i| ((i * 7 % 5) as f32 - 2.0) * 0.25)
-            .collect()
-    };
-    let sparse = |len| {
-        (0..len)
-            .map(|i| if i % 997 == 3 { i as f32 } else { 0.0 })
-            .collect()
-    };
-    let skewed = |len: usize| {
+    for len in [1, 9, 64, 1000, CHUNK, 3 * CHUNK + 1234] {
+        let alike = (0..len).map(|i| ((i * 7 % 5) as f32 - 2.0) * 0.25);
+        let sparse = (0..len).map(|i| if i % 997 == 3 { i as f32 } else { 0.0 });
         // The first lines are large, the others small: a sample that misses the large ones must not
         // be trusted.
-        (0..len)
-            .map(|i| {
-                if i < len / 300 {
-                    5.0 + i as f32
-                } else {
-                    1e-3 * (1.0 + (i % 89) as f32)
-                }
-            })
-            .collect()
-    };
-    for len in [1, 9, 64, 1000, CHUNK, 3 * CHUNK + 1234] {
-        let cases: [Vec<f32>; 4] = [gradients(7, len), alike(len), sparse(len), skewed(len)];
+        let skewed = (0..len).map(|i| {
+            if i < len / 300 {
+                5.0 + i as f32
+            } else {
+                1e-3 * (1.0 + (i % 89) as f32)
+            }
+        });
+        let cases: [Vec<f32>; 4] = [
+            gradients(7, len),
+            alike.collect(),
+            sparse.collect(),
+            skewed.collect(),
+        ];
         for (case, gradients) in cases.iter().enumerate() {
             for density in [0.001, 0.01, 0.2, 1.0] {
                 let codec = Sparse::new(Selection::Exact { density }, None).expect("a share");

@@ -186,15 +186,14 @@ fn member() {
             .map(|member| number(member.id))
             .collect();
         for (i, sum) in group.sums().iter().enumerate() {
-            let of = |ids: &[u32]| ids.iter().map(|&id| value(id, now, i)).sum::<f32>();
             // A result from a member that had completed it before the loss contains the victim's
             // part.
-            let with_victim = || of(&[0, 1, VICTIM, 3]);
-            let expected = if reduced.contributions == ids.len() {
-                of(&ids)
+            let summed: &[u32] = if reduced.contributions == ids.len() {
+                &ids
             } else {
-                with_victim()
+                &[0, 1, VICTIM, 3]
             };
+            let expected = summed.iter().map(|&id| value(id, now, i)).sum::<f32>();
             assert!(*sum == expected, "step {now}, float {i}: {reduced:?}");
         }
         if group.is_unbroken() {

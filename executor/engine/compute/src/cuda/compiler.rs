@@ -22,9 +22,6 @@ pub(crate) fn compile(
     [major, minor]: [usize; 2],
 ) -> Result<Vec<u8>, DeviceError> {
     CudaLibrary::Compiler.find()?;
-    let failed = |what: &str, error: NvrtcError| DeviceError::Compile {
-        log: format!("{what}: {error}"),
-    };
     let source = CString::new(kernels::source(kind)).expect("the source has no zero byte");
     let program = create_program(&source, Some(c"muster.cu"))
         .map_err(|error| failed("the program was refused", error))?;
@@ -42,6 +39,12 @@ pub(crate) fn compile(
         };
         destroy_program(program).map_err(|error| failed("the program stays", error))?;
         code
+    }
+}
+
+fn failed(what: &str, error: NvrtcError) -> DeviceError {
+    DeviceError::Compile {
+        log: format!("{what}: {error}"),
     }
 }
 
@@ -93,13 +96,13 @@ mod tests {
             assert!(names.len() > 40, "kernels are found by their names");
             for capability in [[8, 0], [9, 0]] {
                 let code = compile(kind, capability).unwrap_or_else(|error| panic!("{error}"));
-                let holds = |name: &str| {
-                    let symbol = format!("\0{name}\0");
-                    code.windows(symbol.len())
-                        .any(|part| part == symbol.as_bytes())
-                };
                 for name in &names {
-                    assert!(holds(name), "{name} for {kind:?} on {capability:?}");
+                    let symbol = format!("\0{name}\0");
+                    let mut parts = code.windows(symbol.len());
+                    assert!(
+                        parts.any(|part| part == symbol.as_bytes()),
+                        "{name} for {kind:?} on {capability:?}"
+                    );
                 }
             }
         }

@@ -3,15 +3,15 @@
 use super::blas::{CublasLt, WORKSPACE};
 use super::compiler;
 use super::dnn;
-use super::error::DeviceError;
+use super::error::{DeviceError, failure};
 use super::kernels;
 use super::library::CudaLibrary;
 use super::nccl::{AllReduceError, Nccl, NcclId};
 use super::product::ElementType;
 use super::queue::DeviceQueue;
 use super::stream::GpuStream;
+use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUdevice_attribute;
-use cudarc::driver::{CudaContext, DriverError};
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
@@ -187,13 +187,15 @@ impl FromStr for DeviceChoice {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
-        let unknown = || DeviceError::Unknown(text.to_owned());
-        match (text, text.strip_prefix("cuda:")) {
-            ("auto", _) => Ok(Self::Auto),
-            ("cpu", _) => Ok(Self::Cpu),
-            ("cuda", _) => Ok(Self::Cuda(0)),
-            (_, Some(ordinal)) => ordinal.parse().map(Self::Cuda).map_err(|_| unknown()),
-            _ => Err(unknown()),
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|ordinal| ordinal.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| DeviceError::Unknown(text.to_owned())),
         }
     }
 }
@@ -234,32 +236,26 @@ impl CudaDevice {
         ] {
             library.find()?;
         }
-        let failed = |action: &str| {
-            let action = action.to_owned();
-            move |error: DriverError| DeviceError::Failed {
-                action,
-                cause: error.to_string(),
-            }
-        };
-        let count = CudaContext::device_count().map_err(failed("count GPUs"))?;
+        let count = CudaContext::device_count().map_err(failure("count GPUs"))?;
         let count = usize::try_from(count).unwrap_or(0);
         if ordinal >= count {
             return Err(DeviceError::NoSuchGpu { ordinal, count });
         }
-        let context = CudaContext::new(ordinal).map_err(failed("open a context"))?;
+        let context = CudaContext::new(ordinal).map_err(failure("open a context"))?;
         // `cudarc` would record its own events during graph capture. Only its memory types need
         // them, and this module does not use those.
         // SAFETY: memory is allocated and freed by address, never by those types.
         unsafe { context.disable_event_tracking() };
-        let name = context.name().map_err(failed("ask its name"))?;
+        let name = context.name().map_err(failure("ask its name"))?;
         let capability = [
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
         ];
-        let [major, minor] = capability.map(|attribute| context.attribute(attribute));
-        let ask = || failed("ask its compute capability");
-        let [major, minor] =
-            [major.map_err(ask())?, minor.map_err(ask())?].map(|number| number as usize);
+        let [major, minor] = capability.map(|attribute| {
+            let number = context.attribute(attribute);
+            number.map_err(failure("ask its compute capability"))
+        });
+        let [major, minor] = [major? as usize, minor? as usize];
         if major < 8 {
             let gpu = name;
             return Err(DeviceError::TooOld { gpu, major, minor });
@@ -322,23 +318,16 @@ impl CudaDevice {
     /// If the compiler or the GPU fails.
     pub(crate) fn stream(&self) -> Result<GpuStream, DeviceError> {
         let code = compiler::compile(self.kind(), self.capability)?;
-        let failed = |action: &str| {
-            let action = action.to_owned();
-            move |error: DriverError| DeviceError::Failed {
-                action,
-                cause: error.to_string(),
-            }
-        };
         let code = cudarc::nvrtc::Ptx::from_binary(code);
         let module = self
             .context
             .load_module(code)
-            .map_err(failed("load the kernels"))?;
+            .map_err(failure("load the kernels"))?;
         let functions = kernels::names(self.kind()).into_iter().map(|name| {
             let function = module.load_function(name);
             function
                 .map(|function| (name, function))
-                .map_err(failed(&format!("find the kernel {name}")))
+                .map_err(failure(&format!("find the kernel {name}")))
         });
         let functions = functions.collect::<Result<HashMap<_, _>, _>>()?;
         let mut stream = GpuStream::new(self.context.clone(), functions)?;

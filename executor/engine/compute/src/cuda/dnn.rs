@@ -250,10 +250,6 @@ impl ConvolutionDescriptors {
         math: sys::cudnnMathType_t,
     ) -> Result<Self, CudnnError> {
         use std::ptr::null_mut;
-        let too_large = CudnnError(sys::cudnnStatus_t::CUDNN_STATUS_NOT_SUPPORTED);
-        let int = |number: usize| c_int::try_from(number).map_err(|_| too_large);
-        let four =
-            |[a, b, c, d]: [usize; 4]| Ok::<_, CudnnError>([int(a)?, int(b)?, int(c)?, int(d)?]);
         let kind = match filters.kind {
             ElementType::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
             ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
@@ -504,6 +500,16 @@ fn list<T: Copy>(
     Ok(written
         .map(|found| unsafe { found.assume_init() })
         .collect())
+}
+
+/// Converts a size, which cuDNN limits to 31 bits.
+fn int(number: usize) -> Result<c_int, CudnnError> {
+    let too_large = CudnnError(sys::cudnnStatus_t::CUDNN_STATUS_NOT_SUPPORTED);
+    c_int::try_from(number).map_err(|_| too_large)
+}
+
+fn four([a, b, c, d]: [usize; 4]) -> Result<[c_int; 4], CudnnError> {
+    Ok([int(a)?, int(b)?, int(c)?, int(d)?])
 }
 
 fn failure<E: std::fmt::Display>(action: &str) -> impl FnOnce(E) -> DeviceError + use<E> {

@@ -1,5 +1,7 @@
 //! Errors of devices.
 
+use std::fmt::Display;
+
 /// Reason why a device is unusable or has failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DeviceError {
@@ -32,4 +34,13 @@ pub enum DeviceError {
     Memory { bytes: usize },
     #[error("could not {action} on the GPU: {cause}")]
     Failed { action: String, cause: String },
+}
+
+/// Converts the error of an action on the GPU.
+pub(super) fn failure<E: Display>(action: &str) -> impl FnOnce(E) -> DeviceError + use<E> {
+    let action = action.to_owned();
+    move |error| DeviceError::Failed {
+        action,
+        cause: error.to_string(),
+    }
 }

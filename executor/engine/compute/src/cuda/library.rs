@@ -5,6 +5,7 @@
 //! path; once it is open, it is found by its name.
 
 use super::error::DeviceError;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// CUDA libraries: driver, kernel compiler, matrix products; convolutions and sums over several
@@ -150,7 +151,6 @@ fn open_builtins(folder: &Path) {
 
 /// Folders that may contain CUDA's libraries, besides those that the system searches.
 fn folders() -> Vec<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
     let named = variable("MUSTER_CUDA_LIBRARIES");
     let mut folders: Vec<PathBuf> = std::env::split_paths(&named)
         .filter(|path| path.is_absolute())
@@ -182,23 +182,30 @@ fn folders() -> Vec<PathBuf> {
 
 /// `lib/python3*/{site,dist}-packages/nvidia/*/lib` below a prefix, newest first.
 fn in_python(prefix: &Path) -> Vec<PathBuf> {
-    let entries = |folder: PathBuf| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        paths.reverse();
-        paths
-    };
-    let pythons = entries(prefix.join("lib")).into_iter().filter(|path| {
+    let pythons = entries(&prefix.join("lib")).into_iter().filter(|path| {
         let name = path.file_name().unwrap_or_default();
         name.to_string_lossy().starts_with("python3")
     });
     pythons
         .flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)))
-        .flat_map(|packages| entries(packages.join("nvidia")))
+        .flat_map(|packages| entries(&packages.join("nvidia")))
         .map(|package| package.join("lib"))
         .filter(|folder| folder.is_dir())
         .collect()
+}
+
+/// Returns the entries of a folder in reverse order of their names.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.reverse();
+    paths
+}
+
+/// Returns an environment variable, empty if it is not set.
+fn variable(name: &str) -> OsString {
+    std::env::var_os(name).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -208,15 +215,12 @@ mod tests {
     #[test]
     fn python_installations_are_searched_for_libraries() {
         let prefix = tempfile::tempdir().expect("a folder");
-        let lib = |python: &str, packages: &str, package: &str| {
-            let folder = prefix.path().join("lib").join(python).join(packages);
-            folder.join("nvidia").join(package).join("lib")
-        };
         let here = [
-            lib("python3.12", "site-packages", "cu13"),
-            lib("python3.12", "site-packages", "cublas"),
-            lib("python3", "dist-packages", "cu13"),
+            "lib/python3.12/site-packages/nvidia/cu13/lib",
+            "lib/python3.12/site-packages/nvidia/cublas/lib",
+            "lib/python3/dist-packages/nvidia/cu13/lib",
         ];
+        let here = here.map(|folder| prefix.path().join(folder));
         for folder in &here {
             std::fs::create_dir_all(folder).expect("a folder");
         }

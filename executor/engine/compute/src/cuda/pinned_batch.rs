@@ -5,15 +5,12 @@ use super::error::DeviceError;
 use super::operation::pack_blocks;
 use super::product::ElementType;
 use super::queue::{DeviceQueue, THREADS, int};
-use super::regions::MemoryLayout;
+use super::regions::{DRAW, MemoryLayout};
 use super::session::DeviceSession;
 use crate::loss::LossFunction;
 use crate::model::network::Network;
 use crate::model::{Batch, BatchTargets, ExampleShape};
 use std::ops::Range;
-
-/// Bytes of the random key of one pass.
-pub(super) const DRAW: usize = 16;
 
 /// Pinned memory for the examples of a step.
 pub(super) struct PinnedBatch {
@@ -31,10 +28,11 @@ impl PinnedBatch {
         regions: &MemoryLayout,
         (max_batch, max_step): (usize, usize),
     ) -> Result<Self, DeviceError> {
-        let of_step = |part: usize| part / max_batch * max_step;
+        let [inputs, targets] = [regions.input_upload, regions.targets]
+            .map(|region| region.bytes / max_batch * max_step);
         Ok(Self {
-            inputs: queue.pin(of_step(regions.input_upload.bytes))?,
-            targets: queue.pin(of_step(regions.targets.bytes))?,
+            inputs: queue.pin(inputs)?,
+            targets: queue.pin(targets)?,
             draws: queue.pin(DRAW * max_step.div_ceil(max_batch))?,
         })
     }
@@ -88,8 +86,8 @@ impl DeviceSession {
     pub(super) fn upload_part(&mut self, network: &Network, part: Range<usize>, number: usize) {
         let input_upload = self.at(self.regions.input_upload);
         let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
-        let of = |each: usize| 4 * each * part.start..4 * each * part.end;
-        let [inputs, targets] = [network.input().len(), network.targets()].map(of);
+        let [inputs, targets] = [network.input().len(), network.targets()]
+            .map(|each| 4 * each * part.start..4 * each * part.end);
         let draws = DRAW * (part.start / self.max_batch);
         let batch_memory = &self.host.batches[number];
         self.queue

@@ -53,6 +53,25 @@ impl MatrixOperand {
             ..self
         }
     }
+
+    /// Returns the operand of `rows` × `columns` as it is stored in column-major order.
+    fn by_columns(self, [rows, columns]: [usize; 2]) -> ColumnMajorMatrix {
+        // Stored row-major as rows × columns, which is column-major columns × rows.
+        let [rows, columns] = if self.transposed {
+            [rows, columns]
+        } else {
+            [columns, rows]
+        };
+        ColumnMajorMatrix {
+            at: self.at,
+            kind: self.kind,
+            rows,
+            columns,
+            stride: self.stride,
+            transposed: self.transposed,
+            batch_stride: self.batch_stride,
+        }
+    }
 }
 
 /// `out = left · right` or `out += left · right`, followed by bias and ReLU; `batch` times. Sums
@@ -100,30 +119,13 @@ impl MatrixProduct {
     /// transpose, so the product becomes outᵀ = rightᵀ · leftᵀ. The operands swap places, and their
     /// transposition flags are unchanged.
     pub(crate) fn by_columns(&self) -> ColumnMajorProduct {
-        let operand = |operand: MatrixOperand, [rows, columns]: [usize; 2]| {
-            let [rows, columns] = if operand.transposed {
-                [columns, rows]
-            } else {
-                [rows, columns]
-            };
-            ColumnMajorMatrix {
-                at: operand.at,
-                kind: operand.kind,
-                // Stored row-major as rows × columns, which is column-major columns × rows.
-                rows: columns,
-                columns: rows,
-                stride: operand.stride,
-                transposed: operand.transposed,
-                batch_stride: operand.batch_stride,
-            }
-        };
         ColumnMajorProduct {
             m: self.columns,
             n: self.rows,
             k: self.inner,
-            a: operand(self.right, [self.inner, self.columns]),
-            b: operand(self.left, [self.rows, self.inner]),
-            d: operand(self.out, [self.rows, self.columns]),
+            a: self.right.by_columns([self.inner, self.columns]),
+            b: self.left.by_columns([self.rows, self.inner]),
+            d: self.out.by_columns([self.rows, self.columns]),
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use super::arenas::DeviceArenas;
 use super::operation::areas_len;
-use super::pinned_batch::DRAW;
 use super::product::ElementType;
 use super::queue::{DeviceAddress, DeviceQueue, THREADS};
 use super::update;
@@ -59,12 +58,8 @@ impl MemoryRegion {
     }
 }
 
-/// Number of floats of [`MemoryLayout::factors`].
-pub(crate) const FACTORS: usize = 13;
-/// Maximum number of blocks of a sum over a tensor: several for each multiprocessor.
-pub(crate) const NORM_BLOCKS: usize = 512;
-/// Two sums of each block, two total sums, one ratio.
-const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
+/// Bytes of the random key of one pass.
+pub(super) const DRAW: usize = 16;
 
 impl MemoryLayout {
     /// Lays out the regions. `lens` are the numbers of elements per example of each value; the
@@ -88,8 +83,10 @@ impl MemoryLayout {
         let (aligned, input) = (arenas.aligned_len(), max_batch * network.input().len());
         let targets = max_batch * network.targets();
         let losses = 8 * targets.max((max_batch * network.outputs()).div_ceil(THREADS));
-        let operations = || network.nodes.iter().map(|node| node.op.on_device());
-        let scratch = operations().map(|op| op.scratch_on(queue, max_batch, kind));
+        let operations = network.nodes.iter().map(|node| node.op.on_device());
+        let scratch = operations
+            .clone()
+            .map(|op| op.scratch_on(queue, max_batch, kind));
         let scratch = scratch.max();
         let is_cast = kind != ElementType::F32;
         let mut regions = Self {
@@ -109,14 +106,14 @@ impl MemoryLayout {
             losses: place(losses),
             rights: place(losses),
             totals: place(16),
-            factors: place(4 * FACTORS),
-            norms: place(NORMS),
+            factors: place(4 * update::FACTORS),
+            norms: place(update::NORMS_LEN),
             squares: place(update::squares_len(arenas, network.blocks())),
             bytes: 0,
         };
         let values = lens[1..].iter();
         regions.values = values.map(|len| place(size * max_batch * len)).collect();
-        regions.saved = operations()
+        regions.saved = operations
             .map(|op| place(op.saved_bytes(max_batch, size)))
             .collect();
         let sizes = slots.sizes.iter();

@@ -12,7 +12,7 @@ use crate::layer::matrix::WriteMode;
 use crate::loss::{LossFunction, StepLoss};
 use crate::model::gradient_buffers::{BackwardBuffers, GradientBuffers, GradientTarget};
 use crate::model::network::Network;
-use crate::model::{Batch, ParameterBlock, ParameterRole};
+use crate::model::{Batch, ParameterBlock};
 use std::ops::Range;
 
 /// Alignment of the rows of scores, in elements.
@@ -241,8 +241,8 @@ impl DeviceSession {
     /// Updates the copies of parameters that products read.
     pub(super) fn lay_out(&mut self, network: &Network) {
         let blocks = network.blocks().iter();
-        let is_statistic = |block: &ParameterBlock| block.role == ParameterRole::Statistic;
-        for (run, is_statistic) in self.arenas.runs(blocks, is_statistic) {
+        let runs = self.arenas.runs(blocks, ParameterBlock::is_statistic);
+        for (run, is_statistic) in runs {
             if is_statistic {
                 continue;
             }
@@ -287,6 +287,10 @@ impl DeviceSession {
             None => self.at(self.regions.input_upload),
             Some(node) => self.at(self.regions.values[node]),
         }
+    }
+
+    fn slot(&self, slot: usize) -> DeviceAddress {
+        self.at(self.regions.slots[slot])
     }
 
     fn output_stride(&self, network: &Network, index: usize) -> Option<usize> {
@@ -338,11 +342,10 @@ impl DeviceSession {
             .map(|&value: &usize| self.value(network, value))
             .collect();
         let lens: Vec<usize> = node.inputs.iter().map(|&v| network.lens[v]).collect();
-        let slot = |slot: usize| self.at(self.regions.slots[slot]);
         let targets = step.d_inputs.iter().map(|target| match *target {
             GradientTarget::None => None,
             GradientTarget::First(place) | GradientTarget::More { aside: place, .. } => {
-                Some(slot(place))
+                Some(self.slot(place))
             }
         });
         let d_inputs: Vec<Option<DeviceAddress>> = targets.collect();
@@ -356,7 +359,7 @@ impl DeviceSession {
             input_lens: &lens,
             output: self.at(self.regions.values[index]),
             output_stride: self.output_stride(network, index),
-            d_output: slot(step.d_output),
+            d_output: self.slot(step.d_output),
             d_inputs: &d_inputs,
             write: network.write(index, kernel.parameters(), write),
             write_shared: network.write(index, kernel.shared(), write),
@@ -367,9 +370,9 @@ impl DeviceSession {
         });
         for (target, len) in step.d_inputs.iter().zip(lens) {
             if let GradientTarget::More { aside, sum } = *target {
-                let (sum, part) = (self.regions.slots[sum], self.regions.slots[aside]);
+                let (sum, part) = (self.slot(sum), self.slot(aside));
                 let count = examples * len;
-                let arguments = [self.at(sum).into(), self.at(part).into(), int(count)];
+                let arguments = [sum.into(), part.into(), int(count)];
                 let blocks = pack_blocks(count);
                 self.queue.launch("add_to", blocks, THREADS, &arguments);
             }
@@ -383,7 +386,7 @@ impl DeviceSession {
         let last = network.nodes.len() - 1;
         let step = self.slots.steps[last].as_ref();
         let step = step.filter(|_| training.is_some());
-        let d = step.map_or(0, |step| self.at(self.regions.slots[step.d_output]));
+        let d = step.map_or(0, |step| self.slot(step.d_output));
         let [losses, rights] = [self.regions.losses, self.regions.rights].map(|r| self.at(r));
         let output = self.at(self.regions.values[last]);
         let targets = self.at(self.regions.targets);

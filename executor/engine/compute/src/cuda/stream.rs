@@ -8,7 +8,7 @@
 use super::blas::CublasLt;
 use super::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
 use super::dnn::Cudnn;
-use super::error::DeviceError;
+use super::error::{DeviceError, failure};
 use super::nccl::{NcclCommunicator, PollCallback};
 use super::product::MatrixProduct;
 use super::queue::{DeviceAddress, DeviceQueue, KernelArgument, finish_product};
@@ -415,13 +415,5 @@ impl Drop for GpuStream {
             // SAFETY: as above; holders of slices of it are dropped together with the queue.
             let _ = unsafe { result::free_host(at) };
         }
-    }
-}
-
-fn failure<E: Display>(action: &str) -> impl FnOnce(E) -> DeviceError + use<E> {
-    let action = action.to_owned();
-    move |error| DeviceError::Failed {
-        action,
-        cause: error.to_string(),
     }
 }

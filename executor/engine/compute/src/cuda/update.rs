@@ -4,10 +4,16 @@
 use super::arenas::DeviceArenas;
 use super::operation::pack_blocks;
 use super::queue::{DeviceAddress, DeviceQueue, KernelArgument, THREADS, int};
-use super::regions::{FACTORS, NORM_BLOCKS};
 use crate::model::{ParameterBlock, ParameterRole};
 use crate::optimizer::{OptimizerConfig, UpdateRule};
 use std::ops::Range;
+
+/// Number of factors of a step, which are floats.
+pub(super) const FACTORS: usize = 13;
+/// Maximum number of blocks of a sum over a tensor: several for each multiprocessor.
+const NORM_BLOCKS: usize = 512;
+/// Size of the sums of LARS in bytes: two sums of each block, two total sums, one ratio.
+pub(super) const NORMS_LEN: usize = 8 * (2 * NORM_BLOCKS + 3);
 
 /// Addresses of the operands of an update.
 pub(super) struct UpdateOperands<'a> {
@@ -93,9 +99,7 @@ pub(super) fn squares_len(arenas: &DeviceArenas, blocks: &[ParameterBlock]) -> u
 
 /// Runs that clipping measures and scales; statistics have no gradients in this sense.
 fn clipped(arenas: &DeviceArenas, blocks: &[ParameterBlock]) -> Vec<Range<usize>> {
-    let runs = arenas.runs(blocks.iter(), |block| {
-        block.role == ParameterRole::Statistic
-    });
+    let runs = arenas.runs(blocks.iter(), ParameterBlock::is_statistic);
     let runs = runs.into_iter().filter(|(_, is_statistic)| !is_statistic);
     runs.map(|(run, _)| run).collect()
 }
@@ -149,12 +153,14 @@ pub(super) fn update_all(
 ) {
     // Statistics have their own rule, and LARS measures each weight separately.
     let is_lars = matches!(optimizer.rule, UpdateRule::Lars { .. });
-    let of = |block: &ParameterBlock| match block.role {
-        ParameterRole::Statistic => (ParameterRole::Statistic, 0),
-        ParameterRole::Weight if is_lars => (ParameterRole::Weight, block.offset),
-        ParameterRole::Weight | ParameterRole::Bias => (ParameterRole::Bias, 0),
-    };
-    for (run, (role, _)) in operands.arenas.runs(blocks.iter(), of) {
+    let runs = operands
+        .arenas
+        .runs(blocks.iter(), |block| match block.role {
+            ParameterRole::Statistic => (ParameterRole::Statistic, 0),
+            ParameterRole::Weight if is_lars => (ParameterRole::Weight, block.offset),
+            ParameterRole::Weight | ParameterRole::Bias => (ParameterRole::Bias, 0),
+        });
+    for (run, (role, _)) in runs {
         update(queue, operands, optimizer, &run, role);
     }
 }
@@ -177,22 +183,20 @@ fn update(
     let (parameter, gradient) = (KernelArgument::from(p), KernelArgument::from(g));
     let weight = KernelArgument::from(operands.arenas.weight(run.start));
     let blocks = pack_blocks(run.len());
-    let launch = |queue: &mut dyn DeviceQueue, kernel, arguments: &[KernelArgument]| {
-        queue.launch(kernel, blocks, THREADS, arguments);
-    };
     if role == ParameterRole::Statistic {
-        return launch(queue, "follow", &[parameter, gradient, count, factors]);
+        let arguments = [parameter, gradient, count, factors];
+        return queue.launch("follow", blocks, THREADS, &arguments);
     }
     match optimizer.rule {
         UpdateRule::Sgd { momentum: 0.0, .. } => {
             let none = KernelArgument::from(0_u64);
             let arguments = [parameter, gradient, weight, count, factors, none];
-            launch(queue, "sgd", &arguments);
+            queue.launch("sgd", blocks, THREADS, &arguments);
         }
         UpdateRule::Sgd { nesterov, .. } => {
             let nesterov = nesterov.into();
             let arguments = [parameter, gradient, first, weight, count, factors, nesterov];
-            launch(queue, "momentum", &arguments);
+            queue.launch("momentum", blocks, THREADS, &arguments);
         }
         UpdateRule::Lars {
             momentum, trust, ..
@@ -204,15 +208,15 @@ fn update(
             };
             if momentum == 0.0 {
                 let arguments = [parameter, gradient, weight, count, factors, ratio];
-                launch(queue, "sgd", &arguments);
+                queue.launch("sgd", blocks, THREADS, &arguments);
             } else {
                 let arguments = [parameter, gradient, first, weight, count, factors, ratio];
-                launch(queue, "lars", &arguments);
+                queue.launch("lars", blocks, THREADS, &arguments);
             }
         }
         UpdateRule::AdaGrad { .. } => {
             let arguments = [parameter, gradient, first, weight, count, factors];
-            launch(queue, "adagrad", &arguments);
+            queue.launch("adagrad", blocks, THREADS, &arguments);
         }
         UpdateRule::RmsProp { momentum, .. } => {
             let velocity = if momentum == 0.0 {
@@ -221,11 +225,11 @@ fn update(
                 second
             };
             let arguments = [parameter, gradient, first, velocity, weight, count, factors];
-            launch(queue, "rmsprop", &arguments);
+            queue.launch("rmsprop", blocks, THREADS, &arguments);
         }
         UpdateRule::Adam { .. } => {
             let arguments = [parameter, gradient, first, second, weight, count, factors];
-            launch(queue, "adam", &arguments);
+            queue.launch("adam", blocks, THREADS, &arguments);
         }
     }
 }

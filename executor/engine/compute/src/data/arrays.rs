@@ -42,31 +42,21 @@ pub(super) fn read(
     input: ExampleShape,
     task: LearningTask,
 ) -> Result<ArrayDataset, DatasetError> {
-    let read = |name: &str| match path.extension().and_then(|extension| extension.to_str()) {
-        Some("npz") => from_npz(path, name),
-        Some("safetensors") => from_safetensors(path, name),
-        _ => {
-            let path = path.join(format!("{name}.npy"));
-            let file = File::open(&path).map_err(DatasetError::open(&path))?;
-            from_npy(&path, BufReader::new(file))
-        }
-    };
-    let (x, y) = (read(inputs)?, read(targets)?);
+    let (x, y) = (array(path, inputs)?, array(path, targets)?);
     let rows = x.shape.first().copied().unwrap_or(0);
     let len = y.shape.first().copied().unwrap_or(0);
     if rows != len {
         let problem = format!("{inputs:?} has {rows} rows and {targets:?} has {len}");
         return Err(DatasetError::content(path, problem));
     }
-    let each = |array: &NpyArray| array.shape.iter().skip(1).product::<usize>();
-    DatasetError::promised(path, "numbers per example", each(&x), input.len())?;
+    DatasetError::promised(path, "numbers per example", x.row_len(), input.len())?;
     let targets = match task {
         LearningTask::Classify { classes } => {
-            DatasetError::promised(path, "labels per example", each(&y), 1)?;
+            DatasetError::promised(path, "labels per example", y.row_len(), 1)?;
             ExampleTargets::Classes(labels(path, targets, &y.numbers, classes)?)
         }
         LearningTask::Regress { values } => {
-            DatasetError::promised(path, "targets per example", each(&y), values)?;
+            DatasetError::promised(path, "targets per example", y.row_len(), values)?;
             ExampleTargets::Values(y.numbers.into_floats())
         }
     };
@@ -93,6 +83,19 @@ pub(super) fn read(
     })
 }
 
+/// Reads the array `name` of the file or folder at `path`.
+fn array(path: &Path, name: &str) -> Result<NpyArray, DatasetError> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("npz") => from_npz(path, name),
+        Some("safetensors") => from_safetensors(path, name),
+        _ => {
+            let path = path.join(format!("{name}.npy"));
+            let file = File::open(&path).map_err(DatasetError::open(&path))?;
+            from_npy(&path, BufReader::new(file))
+        }
+    }
+}
+
 fn is_below(number: f32, bound: usize) -> bool {
     number >= 0.0 && number.fract() == 0.0 && (number as usize) < bound
 }
@@ -103,76 +106,77 @@ fn labels(
     numbers: &ArrayElements,
     classes: usize,
 ) -> Result<Vec<u32>, DatasetError> {
-    let label = |number: f32| {
-        let problem =
-            || format!("{name:?} has the label {number}; labels are whole numbers below {classes}");
-        let right = is_below(number, classes).then_some(number as u32);
-        right.ok_or_else(|| DatasetError::content(path, problem()))
+    let labels: Result<Vec<u32>, f32> = match numbers {
+        ArrayElements::Bytes(bytes) => {
+            let floats = bytes.iter().map(|byte| f32::from(*byte));
+            floats.map(|float| label(float, classes)).collect()
+        }
+        ArrayElements::Floats(floats) => {
+            floats.iter().map(|float| label(*float, classes)).collect()
+        }
     };
-    match numbers {
-        ArrayElements::Bytes(bytes) => bytes.iter().map(|byte| label(f32::from(*byte))).collect(),
-        ArrayElements::Floats(floats) => floats.iter().map(|float| label(*float)).collect(),
-    }
+    labels.map_err(|wrong| {
+        let problem =
+            format!("{name:?} has the label {wrong}; labels are whole numbers below {classes}");
+        DatasetError::content(path, problem)
+    })
+}
+
+/// Returns the label of a number, or the number if it is not a whole number below `classes`.
+fn label(number: f32, classes: usize) -> Result<u32, f32> {
+    is_below(number, classes)
+        .then_some(number as u32)
+        .ok_or(number)
 }
 
 fn from_npz(path: &Path, name: &str) -> Result<NpyArray, DatasetError> {
     let file = File::open(path).map_err(DatasetError::open(path))?;
-    let content = |problem: String| DatasetError::content(path, problem);
     let mut archive =
-        zip::ZipArchive::new(BufReader::new(file)).map_err(|error| content(error.to_string()))?;
+        zip::ZipArchive::new(BufReader::new(file)).map_err(DatasetError::unreadable(path))?;
     let names: Vec<String> = archive
         .file_names()
         .filter_map(|name| name.ok().map(std::borrow::Cow::into_owned))
         .collect();
     let entry = archive.by_name(&format!("{name}.npy")).map_err(|error| {
-        content(format!(
-            "no array {name:?} ({error}); it has {}",
-            names.join(", ")
-        ))
+        let names = names.join(", ");
+        DatasetError::content(path, format!("no array {name:?} ({error}); it has {names}"))
     })?;
     from_npy(path, entry)
 }
 
 fn from_npy(path: &Path, reader: impl Read) -> Result<NpyArray, DatasetError> {
-    let content = |problem: String| DatasetError::content(path, problem);
-    let broken = |error: std::io::Error| content(error.to_string());
-    let file = NpyFile::new(reader).map_err(broken)?;
+    let file = NpyFile::new(reader).map_err(DatasetError::unreadable(path))?;
     if file.order() == Order::Fortran {
-        return Err(content(
-            "the array lies in Fortran order; save it in C order".to_owned(),
-        ));
+        let problem = "the array lies in Fortran order; save it in C order";
+        return Err(DatasetError::content(path, problem));
     }
     let shape: Vec<usize> = file.shape().iter().map(|side| *side as usize).collect();
     let DType::Plain(kind) = file.dtype() else {
-        return Err(content(
-            "the array has records; expected plain numbers".to_owned(),
-        ));
+        let problem = "the array has records; expected plain numbers";
+        return Err(DatasetError::content(path, problem));
     };
     within(path, &shape, kind.size_field())?;
-    let floats = |numbers: Result<Vec<f32>, std::io::Error>| {
-        numbers.map(ArrayElements::Floats).map_err(broken)
-    };
     let numbers = match (kind.type_char(), kind.size_field()) {
-        (TypeChar::Uint, 1) => ArrayElements::Bytes(file.into_vec::<u8>().map_err(broken)?),
-        (TypeChar::Uint, 2) => floats(cast(file.into_vec::<u16>(), f32::from))?,
-        (TypeChar::Uint, 4) => floats(cast(file.into_vec::<u32>(), |x| x as f32))?,
-        (TypeChar::Int, 1) => floats(cast(file.into_vec::<i8>(), f32::from))?,
-        (TypeChar::Int, 2) => floats(cast(file.into_vec::<i16>(), f32::from))?,
-        (TypeChar::Int, 4) => floats(cast(file.into_vec::<i32>(), |x| x as f32))?,
-        (TypeChar::Int, 8) => floats(cast(file.into_vec::<i64>(), |x| x as f32))?,
-        (TypeChar::Float, 4) => floats(file.into_vec::<f32>())?,
-        (TypeChar::Float, 8) => floats(cast(file.into_vec::<f64>(), |x| x as f32))?,
+        (TypeChar::Uint, 1) => file.into_vec::<u8>().map(ArrayElements::Bytes),
+        (TypeChar::Uint, 2) => cast(file.into_vec::<u16>(), f32::from),
+        (TypeChar::Uint, 4) => cast(file.into_vec::<u32>(), |x| x as f32),
+        (TypeChar::Int, 1) => cast(file.into_vec::<i8>(), f32::from),
+        (TypeChar::Int, 2) => cast(file.into_vec::<i16>(), f32::from),
+        (TypeChar::Int, 4) => cast(file.into_vec::<i32>(), |x| x as f32),
+        (TypeChar::Int, 8) => cast(file.into_vec::<i64>(), |x| x as f32),
+        (TypeChar::Float, 4) => file.into_vec::<f32>().map(ArrayElements::Floats),
+        (TypeChar::Float, 8) => cast(file.into_vec::<f64>(), |x| x as f32),
         _ => {
-            return Err(content(format!(
-                "numbers of type {kind}; expected integers, float32 or float64"
-            )));
+            let problem = format!("numbers of type {kind}; expected integers, float32 or float64");
+            return Err(DatasetError::content(path, problem));
         }
     };
+    let numbers = numbers.map_err(DatasetError::unreadable(path))?;
     Ok(NpyArray { shape, numbers })
 }
 
-fn cast<T, E>(numbers: Result<Vec<T>, E>, to: impl Fn(T) -> f32) -> Result<Vec<f32>, E> {
-    numbers.map(|numbers| numbers.into_iter().map(to).collect())
+fn cast<T, E>(numbers: Result<Vec<T>, E>, to: impl Fn(T) -> f32) -> Result<ArrayElements, E> {
+    numbers.map(|numbers| ArrayElements::Floats(numbers.into_iter().map(to).collect()))
 }
 
 /// Returns an error if an array of `shape` is too large.
@@ -191,36 +195,41 @@ fn within(path: &Path, shape: &[usize], size: u64) -> Result<(), DatasetError> {
 
 fn from_safetensors(path: &Path, name: &str) -> Result<NpyArray, DatasetError> {
     let bytes = fs::read(path).map_err(DatasetError::open(path))?;
-    let content = |problem: String| DatasetError::content(path, problem);
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| content(error.to_string()))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(DatasetError::unreadable(path))?;
     let tensor = file.tensor(name).map_err(|_| {
         let names: Vec<&str> = file.names().into_iter().collect();
-        content(format!("no tensor {name:?}; it has {}", names.join(", ")))
+        let problem = format!("no tensor {name:?}; it has {}", names.join(", "));
+        DatasetError::content(path, problem)
     })?;
     let data = tensor.data();
-    let floats = |width: usize, to: fn(&[u8]) -> f32| {
-        ArrayElements::Floats(data.chunks_exact(width).map(to).collect())
-    };
     let numbers = match tensor.dtype() {
         Dtype::U8 => ArrayElements::Bytes(data.to_vec()),
-        Dtype::F32 => floats(4, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
-        Dtype::F64 => floats(8, |b| {
-            f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32
-        }),
-        Dtype::I32 => floats(4, |b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f32),
-        Dtype::I64 => floats(8, |b| {
-            i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32
-        }),
+        Dtype::F32 => decode(data, f32::from_le_bytes),
+        Dtype::F64 => decode(data, |bytes| f64::from_le_bytes(bytes) as f32),
+        Dtype::I32 => decode(data, |bytes| i32::from_le_bytes(bytes) as f32),
+        Dtype::I64 => decode(data, |bytes| i64::from_le_bytes(bytes) as f32),
         other => {
-            return Err(content(format!(
-                "numbers of type {other:?}; expected U8, I32, I64, F32 or F64"
-            )));
+            let problem = format!("numbers of type {other:?}; expected U8, I32, I64, F32 or F64");
+            return Err(DatasetError::content(path, problem));
         }
     };
     Ok(NpyArray {
         shape: tensor.shape().to_vec(),
         numbers,
     })
+}
+
+/// Decodes numbers of `N` bytes each.
+fn decode<const N: usize>(data: &[u8], to: impl Fn([u8; N]) -> f32) -> ArrayElements {
+    let (numbers, _) = data.as_chunks::<N>();
+    ArrayElements::Floats(numbers.iter().map(|bytes| to(*bytes)).collect())
+}
+
+impl NpyArray {
+    /// Number of elements of each entry of the first dimension.
+    fn row_len(&self) -> usize {
+        self.shape.iter().skip(1).product()
+    }
 }
 
 impl ArrayDataset {
@@ -232,6 +241,22 @@ impl ArrayDataset {
                 FeatureScaling::Measured
             }
             _ => FeatureScaling::None,
+        }
+    }
+
+    fn targets_at(&self, indices: &[u32]) -> ExampleTargets {
+        self.targets.at(indices, self.rows)
+    }
+
+    /// Returns the inputs of some rows; bytes become 0 to 1.
+    fn floats_at(&self, indices: &[u32]) -> Vec<f32> {
+        let each = self.input.len();
+        match &self.inputs {
+            ArrayElements::Bytes(bytes) => gathered(bytes, indices, each)
+                .into_iter()
+                .map(|byte| f32::from(byte) / 255.0)
+                .collect(),
+            ArrayElements::Floats(floats) => gathered(floats, indices, each),
         }
     }
 }
@@ -257,7 +282,7 @@ impl DatasetRows for ArrayDataset {
         scaling: &FeatureScaling,
     ) -> Result<(Examples, Examples), DatasetError> {
         let each = self.input.len();
-        let targets = |indices: &[u32]| self.targets.at(indices, self.rows);
+        let [train_targets, test_targets] = [train, test].map(|indices| self.targets_at(indices));
         if let (
             ArrayElements::Bytes(bytes),
             ExampleShape::Image(shape),
@@ -267,31 +292,28 @@ impl DatasetRows for ArrayDataset {
             let train_bytes = gathered(bytes, train, each);
             let channels = scaling.of_bytes(&train_bytes, shape.channels);
             let test_bytes = gathered(bytes, test, each);
-            let examples = |bytes, indices| Examples::bytes(bytes, &channels, targets(indices));
-            return Ok((examples(train_bytes, train), examples(test_bytes, test)));
+            return Ok((
+                Examples::bytes(train_bytes, &channels, train_targets),
+                Examples::bytes(test_bytes, &channels, test_targets),
+            ));
         }
-        let part = |indices: &[u32]| match &self.inputs {
-            ArrayElements::Bytes(bytes) => gathered(bytes, indices, each)
-                .into_iter()
-                .map(|byte| f32::from(byte) / 255.0)
-                .collect(),
-            ArrayElements::Floats(floats) => gathered(floats, indices, each),
-        };
-        let (mut train_numbers, mut test_numbers): (Vec<f32>, Vec<f32>) = (part(train), part(test));
+        let (mut train_numbers, mut test_numbers) = (self.floats_at(train), self.floats_at(test));
         // A column is one position of a row, or one channel of an image.
         let columns = match self.input {
             ExampleShape::Image(shape) => shape.channels,
             ExampleShape::Row { columns } => columns,
             ExampleShape::Tokens { .. } => each,
         };
-        let of = |column: usize| train_numbers.iter().skip(column).step_by(columns).copied();
-        if let Some(scales) = scaling.of_columns(columns, of) {
+        let scales = scaling.of_columns(columns, |column| {
+            train_numbers.iter().skip(column).step_by(columns).copied()
+        });
+        if let Some(scales) = scales {
             scale(&mut train_numbers, &scales);
             scale(&mut test_numbers, &scales);
         }
         Ok((
-            Examples::numbers(train.len(), train_numbers, targets(train)),
-            Examples::numbers(test.len(), test_numbers, targets(test)),
+            Examples::numbers(train.len(), train_numbers, train_targets),
+            Examples::numbers(test.len(), test_numbers, test_targets),
         ))
     }
 }

@@ -6,6 +6,7 @@
 use crate::model::{ImageShape, RandomKey};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::ops::Range;
 
 /// Separates the use of a seed for augmentation from its other uses.
 const DOMAIN: [u8; 16] = *b"muster image v1\0";
@@ -91,12 +92,8 @@ fn change(
         }
         ImageAugmentation::Cutout { size } => {
             let (y, x) = (below(rng, height), below(rng, width));
-            let side = |middle: usize, end: usize| {
-                let start = (middle + size.div_ceil(2)).saturating_sub(size);
-                start..(middle + size.div_ceil(2)).min(end)
-            };
-            for row in side(y, height) {
-                let columns = side(x, width);
+            for row in cut(y, size, height) {
+                let columns = cut(x, size, width);
                 image[(row * width + columns.start) * channels
                     ..(row * width + columns.end) * channels]
                     .fill(0.0);
@@ -107,6 +104,12 @@ fn change(
             image.iter_mut().for_each(|x| *x *= factor);
         }
     }
+}
+
+/// Rows or columns of a square with side `size` around `middle`, within an image that has `end`.
+fn cut(middle: usize, size: usize, end: usize) -> Range<usize> {
+    let start = (middle + size.div_ceil(2)).saturating_sub(size);
+    start..(middle + size.div_ceil(2)).min(end)
 }
 
 /// Uniform in [0, 1), with 24 bits.
@@ -149,6 +152,31 @@ mod tests {
         ImageAugmentation::Contrast { by: 0.3 },
     ];
 
+    /// Returns the pixel of an image at row `y` and column `x`, 0 outside of the image.
+    fn pixel(image: &[f32], y: i32, x: i32, channel: usize) -> f32 {
+        let inside = (0..5).contains(&y) && (0..4).contains(&x);
+        if inside {
+            image[((y * 4 + x) as usize) * 2 + channel]
+        } else {
+            0.0
+        }
+    }
+
+    /// Whether `after` is `before` shifted by `dy` rows and `dx` columns.
+    fn is_shifted(before: &[f32], after: &[f32], (dy, dx): (i32, i32)) -> bool {
+        let mut places = (0..5).flat_map(|y| (0..4).flat_map(move |x| [(y, x, 0), (y, x, 1)]));
+        places.all(|(y, x, c)| pixel(after, y, x, c) == pixel(before, y + dy, x + dx, c))
+    }
+
+    fn augmented(
+        mut images: Vec<f32>,
+        kind: ImageAugmentation,
+        (step, first): (u64, u64),
+    ) -> Vec<f32> {
+        augment(&[kind], SHAPE, &mut images, draw(step, first));
+        images
+    }
+
     proptest! {
         #[test]
         fn parts_are_augmented_like_the_whole_batch(cut in 0usize..=9, step: u64) {
@@ -166,31 +194,17 @@ mod tests {
             let before = images(1);
             let mut after = before.clone();
             augment(&[ImageAugmentation::Crop { padding: 2 }], SHAPE, &mut after, draw(step, 3));
-            let at = |image: &[f32], y: i32, x: i32, c: usize| {
-                let inside = (0..5).contains(&y) && (0..4).contains(&x);
-                if inside { image[((y * 4 + x) as usize) * 2 + c] } else { 0.0 }
-            };
-            let same = |dy: i32, dx: i32| (0..5).all(|y| (0..4).all(|x| (0..2).all(|c|
-                at(&after, y, x, c) == at(&before, y + dy, x + dx, c))));
             let shifts = (-2..=2).flat_map(|dy| (-2..=2).map(move |dx| (dy, dx)));
-            prop_assert_eq!(shifts.filter(|&(dy, dx)| same(dy, dx)).count(), 1);
+            prop_assert_eq!(shifts.filter(|&by| is_shifted(&before, &after, by)).count(), 1);
         }
     }
 
     #[test]
     fn each_augmentation_changes_images_as_documented() {
         let before = images(200);
-        let of = |kind| {
-            let mut after = before.clone();
-            augment(&[kind], SHAPE, &mut after, draw(1, 0));
-            after
-        };
-        let each = |after: &[f32]| -> Vec<Vec<f32>> {
-            after.chunks(SHAPE.len()).map(<[f32]>::to_vec).collect()
-        };
-        let flipped = of(ImageAugmentation::Flip { share: 0.25 });
-        let count = each(&flipped)
-            .iter()
+        let flip = ImageAugmentation::Flip { share: 0.25 };
+        let count = augmented(before.clone(), flip, (1, 0))
+            .chunks(SHAPE.len())
             .zip(before.chunks(SHAPE.len()))
             .filter(|(after, before)| {
                 let mirrored = after[0] == before[6] && after[7] == before[1];
@@ -199,11 +213,13 @@ mod tests {
             })
             .count();
         assert!((30..70).contains(&count), "{count} of 200 for a quarter");
-        for after in each(&of(ImageAugmentation::Cutout { size: 2 })) {
+        let cutout = ImageAugmentation::Cutout { size: 2 };
+        for after in augmented(before.clone(), cutout, (1, 0)).chunks(SHAPE.len()) {
             let zeros = after.iter().filter(|x| **x == 0.0).count();
             assert!([2, 4, 8].contains(&zeros), "{zeros} zeros of a 2×2 square");
         }
-        let factors: Vec<f32> = of(ImageAugmentation::Contrast { by: 0.2 })
+        let contrast = ImageAugmentation::Contrast { by: 0.2 };
+        let factors: Vec<f32> = augmented(before.clone(), contrast, (1, 0))
             .chunks(SHAPE.len())
             .zip(before.chunks(SHAPE.len()))
             .map(|(after, before)| after[0] / before[0])
@@ -215,17 +231,9 @@ mod tests {
 
     #[test]
     fn draws_differ_between_steps_and_places() {
-        let of = |step, first| {
-            let mut image = images(1);
-            augment(
-                &[ImageAugmentation::Contrast { by: 0.5 }],
-                SHAPE,
-                &mut image,
-                draw(step, first),
-            );
-            image[0]
-        };
-        let drawn = [of(0, 0), of(0, 1), of(1, 0), of(1, 1)];
+        let contrast = ImageAugmentation::Contrast { by: 0.5 };
+        let drawn = [(0, 0), (0, 1), (1, 0), (1, 1)];
+        let drawn = drawn.map(|(step, first)| augmented(images(1), contrast, (step, first))[0]);
         for (i, one) in drawn.iter().enumerate() {
             assert!(!drawn[..i].contains(one), "{drawn:?}");
         }

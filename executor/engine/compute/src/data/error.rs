@@ -1,6 +1,7 @@
 //! Errors of data sets.
 
 use super::idx::IdxError;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,11 @@ impl DatasetError {
     pub(super) fn open(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Open { path, source }
+    }
+
+    /// Converts the error of a file's reader.
+    pub(super) fn unreadable<E: Display>(path: &Path) -> impl Fn(E) -> Self {
+        move |error| Self::content(path, error)
     }
 
     pub(super) fn content(path: &Path, problem: impl ToString) -> Self {

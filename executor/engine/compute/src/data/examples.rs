@@ -84,21 +84,20 @@ impl PixelNormalisation {
     /// variation is only centred.
     #[must_use]
     pub fn measured(bytes: &[u8], channels: usize) -> Vec<Self> {
-        let of = |channel: usize| {
+        let channels = (0..channels).map(|channel| {
             let mut counts = [0_u64; 256];
             for byte in bytes.iter().skip(channel).step_by(channels) {
                 counts[usize::from(*byte)] += 1;
             }
             let total = counts.iter().sum::<u64>().max(1) as f64;
-            let moment = |power: i32| {
+            let [mean, second_moment] = [1, 2].map(|power| {
                 let terms = counts.iter().enumerate();
                 let sum: f64 = terms
                     .map(|(byte, n)| *n as f64 * (byte as f64 / 255.0).powi(power))
                     .sum();
                 sum / total
-            };
-            let mean = moment(1);
-            let variance = (moment(2) - mean * mean).max(0.0);
+            });
+            let variance = (second_moment - mean * mean).max(0.0);
             let std = if variance > 1e-12 {
                 variance.sqrt()
             } else {
@@ -108,8 +107,8 @@ impl PixelNormalisation {
                 mean: mean as f32,
                 std: std as f32,
             }
-        };
-        (0..channels).map(of).collect()
+        });
+        channels.collect()
     }
 
     fn table(self) -> [f32; 256] {
@@ -170,9 +169,9 @@ impl Examples {
             ExampleTargets::Values(values) => values.len(),
             ExampleTargets::Next => panic!("only a text has a next token"),
         };
-        let fits = |numbers: usize| len == 0 || numbers.is_multiple_of(len) && numbers > 0;
+        let mut lens = [inputs.len(), count].into_iter();
         assert!(
-            fits(inputs.len()) && fits(count),
+            len == 0 || lens.all(|numbers| numbers.is_multiple_of(len) && numbers > 0),
             "inputs and targets of {len} examples"
         );
         let inputs = ExampleInputs::Numbers(inputs);
@@ -291,14 +290,6 @@ impl Examples {
     }
 
     fn fill_targets(&self, indices: &[u32], targets: BatchTargetsMut<'_>) {
-        let each = |len: usize| {
-            assert_eq!(
-                len / indices.len() * indices.len(),
-                len,
-                "targets of each index"
-            );
-            len / indices.len()
-        };
         match (&*self.targets, &*self.inputs, targets) {
             (ExampleTargets::Classes(classes), _, BatchTargetsMut::Classes(out)) => {
                 assert_eq!(out.len(), indices.len(), "one label per index");
@@ -307,7 +298,7 @@ impl Examples {
                 }
             }
             (ExampleTargets::Values(values), _, BatchTargetsMut::Values(out)) => {
-                let each = each(out.len());
+                let each = targets_per_index(out.len(), indices);
                 assert_eq!(values.len(), self.len * each, "values per example");
                 for (out, index) in out.chunks_exact_mut(each).zip(indices) {
                     out.copy_from_slice(&values[*index as usize * each..][..each]);
@@ -318,7 +309,11 @@ impl Examples {
                 ExampleInputs::Text { bytes, length },
                 BatchTargetsMut::Classes(out),
             ) => {
-                assert_eq!(each(out.len()), *length, "a target per position");
+                assert_eq!(
+                    targets_per_index(out.len(), indices),
+                    *length,
+                    "a target per position"
+                );
                 for (out, index) in out.chunks_exact_mut(*length).zip(indices) {
                     for (target, byte) in out.iter_mut().zip(&bytes[*index as usize * length + 1..])
                     {
@@ -329,6 +324,13 @@ impl Examples {
             (kept, _, asked) => panic!("targets of {kept:?} were asked for as {asked:?}"),
         }
     }
+}
+
+/// Divides `len` targets among the indices.
+fn targets_per_index(len: usize, indices: &[u32]) -> usize {
+    let each = len / indices.len();
+    assert_eq!(each * indices.len(), len, "targets of each index");
+    each
 }
 
 /// Returns the rows at `indices`, of `each` elements.

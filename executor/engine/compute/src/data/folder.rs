@@ -94,6 +94,11 @@ impl ImageFolder {
         })?;
         Ok(out)
     }
+
+    fn targets_at(&self, indices: &[u32]) -> ExampleTargets {
+        let classes = indices.iter().map(|&index| self.files[index as usize].1);
+        ExampleTargets::Classes(classes.collect())
+    }
 }
 
 impl DatasetRows for ImageFolder {
@@ -109,14 +114,10 @@ impl DatasetRows for ImageFolder {
     ) -> Result<(Examples, Examples), DatasetError> {
         let train_pixels = self.decoded(train)?;
         let channels = scaling.of_bytes(&train_pixels, self.shape.channels);
-        let examples = |pixels, indices: &[u32]| {
-            let classes = indices
-                .iter()
-                .map(|&index: &u32| self.files[index as usize].1)
-                .collect();
-            Examples::bytes(pixels, &channels, ExampleTargets::Classes(classes))
-        };
         let test_pixels = self.decoded(test)?;
-        Ok((examples(train_pixels, train), examples(test_pixels, test)))
+        Ok((
+            Examples::bytes(train_pixels, &channels, self.targets_at(train)),
+            Examples::bytes(test_pixels, &channels, self.targets_at(test)),
+        ))
     }
 }

@@ -96,20 +96,22 @@ pub fn read_labels(path: &Path, classes: usize) -> Result<Vec<u8>, IdxError> {
     }
 }
 
+/// Adds the position to a problem.
+fn failed(path: &Path, offset: u64) -> impl FnOnce(IdxProblem) -> IdxError {
+    move |problem| IdxError {
+        path: path.to_owned(),
+        offset,
+        problem,
+    }
+}
+
 fn read<const D: usize>(path: &Path) -> Result<([usize; D], Vec<u8>), IdxError> {
-    let failed = |offset: u64| {
-        move |problem: IdxProblem| IdxError {
-            path: path.to_owned(),
-            offset,
-            problem,
-        }
-    };
-    let mut reader = open(path).map_err(failed(0))?;
+    let mut reader = open(path).map_err(failed(path, 0))?;
     let mut magic = [0; 4];
-    header(&mut reader, &mut magic).map_err(failed(0))?;
+    header(&mut reader, &mut magic).map_err(failed(path, 0))?;
     if magic != [0, 0, UNSIGNED_BYTE, D as u8] {
         let dimensions = D as u8;
-        return Err(failed(0)(IdxProblem::Magic {
+        return Err(failed(path, 0)(IdxProblem::Magic {
             found: magic,
             dimensions,
         }));
@@ -119,16 +121,18 @@ fn read<const D: usize>(path: &Path) -> Result<([usize; D], Vec<u8>), IdxError> 
     let mut expected = 1_u64;
     for (dimension, side) in sides.iter_mut().enumerate() {
         let mut bytes = [0; 4];
-        header(&mut reader, &mut bytes).map_err(failed(offset))?;
+        header(&mut reader, &mut bytes).map_err(failed(path, offset))?;
         let value = u32::from_be_bytes(bytes);
         if value == 0 {
-            return Err(failed(offset)(IdxProblem::EmptyDimension { dimension }));
+            return Err(failed(path, offset)(IdxProblem::EmptyDimension {
+                dimension,
+            }));
         }
         *side = value as usize;
         expected = expected
             .checked_mul(u64::from(value))
             .filter(|&bytes| bytes <= MAX_BYTES)
-            .ok_or_else(|| failed(offset)(IdxProblem::TooLarge))?;
+            .ok_or_else(|| failed(path, offset)(IdxProblem::TooLarge))?;
         offset += 4;
     }
     // The buffer grows with the content, so that a header alone reserves no memory. One additional
@@ -136,13 +140,13 @@ fn read<const D: usize>(path: &Path) -> Result<([usize; D], Vec<u8>), IdxError> 
     let mut data = Vec::new();
     let outcome = reader.take(expected + 1).read_to_end(&mut data);
     let found = data.len() as u64;
-    outcome.map_err(|source| failed(offset + found)(IdxProblem::Read(source)))?;
+    outcome.map_err(|source| failed(path, offset + found)(IdxProblem::Read(source)))?;
     match found.cmp(&expected) {
-        std::cmp::Ordering::Less => Err(failed(offset + found)(IdxProblem::DataCut {
+        std::cmp::Ordering::Less => Err(failed(path, offset + found)(IdxProblem::DataCut {
             expected,
             found,
         })),
-        std::cmp::Ordering::Greater => Err(failed(offset + expected)(IdxProblem::Trailing)),
+        std::cmp::Ordering::Greater => Err(failed(path, offset + expected)(IdxProblem::Trailing)),
         std::cmp::Ordering::Equal => Ok((sides, data)),
     }
 }

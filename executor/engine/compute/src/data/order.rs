@@ -172,8 +172,9 @@ impl GlobalBatches {
 #[must_use]
 pub fn slice(batch: usize, rank: usize, workers: usize) -> Range<usize> {
     assert!(rank < workers, "rank {rank} of {workers} workers");
-    let start = |rank: usize| (rank as u128 * batch as u128 / workers as u128) as usize;
-    start(rank)..start(rank + 1)
+    let [start, end] =
+        [rank, rank + 1].map(|rank| (rank as u128 * batch as u128 / workers as u128) as usize);
+    start..end
 }
 
 #[cfg(test)]

@@ -32,18 +32,18 @@ impl FeatureScaling {
             ],
             Self::Measured => PixelNormalisation::measured(bytes, channels),
             Self::MinMax => {
-                let of = |channel: usize| {
-                    let bytes = || bytes.iter().skip(channel).step_by(channels);
-                    let least = f32::from(bytes().min().copied().unwrap_or(0)) / 255.0;
-                    let largest = f32::from(bytes().max().copied().unwrap_or(255)) / 255.0;
+                let channels = (0..channels).map(|channel| {
+                    let bytes = bytes.iter().skip(channel).step_by(channels);
+                    let least = f32::from(bytes.clone().min().copied().unwrap_or(0)) / 255.0;
+                    let largest = f32::from(bytes.max().copied().unwrap_or(255)) / 255.0;
                     let std = if largest > least {
                         largest - least
                     } else {
                         1.0
                     };
                     PixelNormalisation { mean: least, std }
-                };
-                (0..channels).map(of).collect()
+                });
+                channels.collect()
             }
             Self::Given { mean, std } => (0..channels)
                 .map(|channel| PixelNormalisation {
@@ -61,13 +61,25 @@ impl FeatureScaling {
         columns: usize,
         rows: impl Fn(usize) -> I,
     ) -> Option<Vec<(f64, f64)>> {
-        let of = |column: usize| match self {
+        (*self != Self::None).then(|| {
+            (0..columns)
+                .map(|column| self.of_column(column, &rows))
+                .collect()
+        })
+    }
+
+    fn of_column<I: Iterator<Item = f32>>(
+        &self,
+        column: usize,
+        rows: impl Fn(usize) -> I,
+    ) -> (f64, f64) {
+        match self {
             Self::None => (0.0, 1.0),
             Self::Measured => {
-                let values = || rows(column).map(f64::from);
-                let count = values().count().max(1) as f64;
-                let mean = values().sum::<f64>() / count;
-                let variance = values().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+                let count = rows(column).count().max(1) as f64;
+                let mean = rows(column).map(f64::from).sum::<f64>() / count;
+                let squares = rows(column).map(|x| (f64::from(x) - mean).powi(2));
+                let variance = squares.sum::<f64>() / count;
                 let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
                 (mean, std)
             }
@@ -81,8 +93,7 @@ impl FeatureScaling {
             Self::Given { mean, std } => {
                 (f64::from(nth(mean, column)), f64::from(nth(std, column)))
             }
-        };
-        (*self != Self::None).then(|| (0..columns).map(of).collect())
+        }
     }
 }
 

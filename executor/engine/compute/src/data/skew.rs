@@ -196,15 +196,15 @@ mod tests {
     /// Mean over workers of the largest class share of a shard.
     fn skew(alpha: f64, workers: usize) -> f64 {
         let labels = labels();
-        let largest = |rank| {
+        let largest = (0..workers).map(|rank| {
             let mut counts = [0; 10];
             let shard = shard(alpha, rank, workers);
             for example in shard.examples() {
                 counts[labels[*example as usize] as usize] += 1;
             }
             f64::from(*counts.iter().max().unwrap()) / shard.examples().len() as f64
-        };
-        (0..workers).map(largest).sum::<f64>() / workers as f64
+        });
+        largest.sum::<f64>() / workers as f64
     }
 
     #[test]

@@ -23,35 +23,33 @@ pub(super) fn read(
     columns: usize,
     task: LearningTask,
 ) -> Result<TableDataset, DatasetError> {
-    let content = |problem: String| DatasetError::content(path, problem);
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
         .from_path(path)
-        .map_err(|error| content(error.to_string()))?;
+        .map_err(DatasetError::unreadable(path))?;
     let header = reader
         .headers()
-        .map_err(|error| content(error.to_string()))?
+        .map_err(DatasetError::unreadable(path))?
         .clone();
     let at = header
         .iter()
         .position(|name| name == target)
         .ok_or_else(|| {
             let names: Vec<&str> = header.iter().collect();
-            content(format!("no column {target:?}; it has {}", names.join(", ")))
+            let problem = format!("no column {target:?}; it has {}", names.join(", "));
+            DatasetError::content(path, problem)
         })?;
     DatasetError::promised(path, "columns beside the target", header.len() - 1, columns)?;
     let (mut numbers, mut answers) = (Vec::new(), Vec::new());
     for record in reader.records() {
-        let record = record.map_err(|error| content(error.to_string()))?;
+        let record = record.map_err(DatasetError::unreadable(path))?;
         let line = record.position().map_or(0, csv::Position::line);
         for (column, field) in record.iter().enumerate() {
             if column == at {
                 answers.push((line, field.to_owned()));
                 continue;
             }
-            numbers.push(
-                number(field).ok_or_else(|| not_a_number(path, line, &header[column], field))?,
-            );
+            numbers.push(number(path, line, &header[column], field)?);
         }
     }
     let rows = answers.len();
@@ -61,10 +59,10 @@ pub(super) fn read(
         }
         LearningTask::Regress { values } => {
             DatasetError::promised(path, "target columns", 1, values)?;
-            let value = |(line, field): &(u64, String)| {
-                number(field).ok_or_else(|| not_a_number(path, *line, target, field))
-            };
-            ExampleTargets::Values(answers.iter().map(value).collect::<Result<_, _>>()?)
+            let values = answers
+                .iter()
+                .map(|(line, field)| number(path, *line, target, field));
+            ExampleTargets::Values(values.collect::<Result<_, _>>()?)
         }
     };
     Ok(TableDataset {
@@ -75,15 +73,15 @@ pub(super) fn read(
     })
 }
 
-fn number(field: &str) -> Option<f32> {
-    field.parse().ok().filter(|number: &f32| number.is_finite())
-}
-
-fn not_a_number(path: &Path, line: u64, column: &str, field: &str) -> DatasetError {
-    DatasetError::content(
-        path,
-        format!("line {line}: {column} is {field:?}; expected a finite number"),
-    )
+/// Parses the field `column` of a line.
+fn number(path: &Path, line: u64, column: &str, field: &str) -> Result<f32, DatasetError> {
+    match field.parse() {
+        Ok(number) if f32::is_finite(number) => Ok(number),
+        _ => Err(DatasetError::content(
+            path,
+            format!("line {line}: {column} is {field:?}; expected a finite number"),
+        )),
+    }
 }
 
 fn classify(
@@ -97,8 +95,11 @@ fn classify(
         names.sort_by_key(|name| name.parse::<i64>().unwrap_or(0));
     }
     DatasetError::promised(path, "classes", names.len(), classes)?;
-    let of = |name: &str| names.iter().position(|other| *other == name).unwrap_or(0) as u32;
-    Ok(answers.iter().map(|(_, name)| of(name)).collect())
+    let numbers = answers.iter().map(|(_, name)| {
+        let number = names.iter().position(|other| other == name);
+        number.unwrap_or(0) as u32
+    });
+    Ok(numbers.collect())
 }
 
 impl DatasetRows for TableDataset {
@@ -117,13 +118,13 @@ impl DatasetRows for TableDataset {
         let scales = scaling.of_columns(self.columns, |column| {
             train.iter().map(move |&index| number(index, column))
         });
-        let part = |indices: &[u32]| {
+        let [train, test] = [train, test].map(|indices| {
             let mut numbers = gathered(&self.numbers, indices, self.columns);
             if let Some(scales) = &scales {
                 scale(&mut numbers, scales);
             }
             Examples::numbers(indices.len(), numbers, self.targets.at(indices, self.rows))
-        };
-        Ok((part(train), part(test)))
+        });
+        Ok((train, test))
     }
 }

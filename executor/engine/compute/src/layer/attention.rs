@@ -50,14 +50,17 @@ impl CpuKernel for Attention {
         let inputs = pass.inputs.get(0).chunks_exact(input);
         let outputs = pass.output.chunks_exact_mut(output);
         let items = inputs.zip(outputs.zip(pass.numbers.chunks_exact_mut(saved)));
-        let work = |(x, (y, saved)): (&[f32], (&mut [f32], &mut [f32])),
-                    lane: &mut ThreadScratch| {
-            let saved = saved.chunks_exact_mut(2 * self.positions);
-            saved
-                .enumerate()
-                .for_each(|(head, saved)| self.mix(head, x, y, saved, lane));
-        };
-        waves(pass.lanes, items, work, |_| {});
+        waves(
+            pass.lanes,
+            items,
+            |(x, (y, saved)), lane| {
+                let saved = saved.chunks_exact_mut(2 * self.positions);
+                saved
+                    .enumerate()
+                    .for_each(|(head, saved)| self.mix(head, x, y, saved, lane));
+            },
+            |_| {},
+        );
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {
@@ -79,10 +82,14 @@ impl CpuKernel for Attention {
                 d_input,
             },
         );
-        let work = |mut example: AttentionExample<'_>, lane: &mut ThreadScratch| {
-            (0..self.heads).for_each(|head| self.pass_back(head, &mut example, lane));
-        };
-        waves(pass.lanes, items, work, |_| {});
+        waves(
+            pass.lanes,
+            items,
+            |mut example, lane| {
+                (0..self.heads).for_each(|head| self.pass_back(head, &mut example, lane));
+            },
+            |_| {},
+        );
     }
 }
 

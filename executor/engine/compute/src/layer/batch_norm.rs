@@ -19,7 +19,7 @@ use super::matrix::WriteMode;
 use super::operands::{
     BackwardOperands, CpuKernel, ForwardOperands, PassMode, SavedSize, ThreadScratch,
 };
-use super::parallel::{each, waves};
+use super::parallel::{accumulate, each, waves};
 use crate::simd::vectorised;
 use std::ops::Range;
 
@@ -143,25 +143,22 @@ impl CpuKernel for BatchNorm {
         }
         let examples = pass.at.examples as f32;
         let (params, grads, write) = (pass.params, pass.grads, pass.write);
-        let mut put = |block: &Range<usize>, of: &dyn Fn(usize) -> f32| {
-            for (channel, grad) in grads[block.clone()].iter_mut().enumerate() {
-                match write {
-                    WriteMode::Overwrite => *grad = of(channel),
-                    WriteMode::Add => *grad += of(channel),
-                }
-            }
-        };
-        put(&self.scale, &|channel| d_scale[channel]);
-        put(&self.shift, &|channel| d_shift[channel]);
+        accumulate(&mut grads[self.scale.clone()], d_scale, write);
+        accumulate(&mut grads[self.shift.clone()], d_shift, write);
         let unbiased = rows as f32 / (rows.max(2) - 1) as f32;
         for (block, of_batch, factor) in [
             (&self.mean, mean, 1.0),
             (&self.variance, &*of_batch.variance, unbiased),
         ] {
-            let present = &params[block.clone()];
-            put(block, &|channel| {
-                examples * MOMENTUM * (present[channel] - factor * of_batch[channel])
-            });
+            let grads = grads[block.clone()].iter_mut();
+            let present = params[block.clone()].iter().zip(of_batch);
+            for (grad, (present, of_batch)) in grads.zip(present) {
+                let change = examples * MOMENTUM * (present - factor * of_batch);
+                match write {
+                    WriteMode::Overwrite => *grad = change,
+                    WriteMode::Add => *grad += change,
+                }
+            }
         }
     }
 }

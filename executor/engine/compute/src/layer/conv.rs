@@ -65,19 +65,23 @@ impl CpuKernel for Conv2d {
         let params = pass.params;
         let outputs = pass.output.chunks_mut(examples * self.output_len());
         let inputs = pass.inputs.get(0).chunks(examples * self.input_len());
-        let work = |(input, output): (&[f32], &mut [f32]), lane: &mut ThreadScratch| {
-            if self.is_depthwise() {
-                let weight = &params[self.weight.clone()];
-                let images = input.chunks_exact(self.input_len());
-                for (image, output) in images.zip(output.chunks_exact_mut(self.output_len())) {
-                    depthwise::forward(&self.window, self.channels_in, weight, image, output);
+        waves(
+            pass.lanes,
+            inputs.zip(outputs),
+            |(input, output), lane| {
+                if self.is_depthwise() {
+                    let weight = &params[self.weight.clone()];
+                    let images = input.chunks_exact(self.input_len());
+                    for (image, output) in images.zip(output.chunks_exact_mut(self.output_len())) {
+                        depthwise::forward(&self.window, self.channels_in, weight, image, output);
+                    }
+                    self.finish(params, output);
+                } else {
+                    self.forward_turn(params, input, output, lane);
                 }
-                self.finish(params, output);
-            } else {
-                self.forward_turn(params, input, output, lane);
-            }
-        };
-        waves(pass.lanes, inputs.zip(outputs), work, |_| {});
+            },
+            |_| {},
+        );
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {

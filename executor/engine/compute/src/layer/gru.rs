@@ -62,31 +62,39 @@ impl CpuKernel for Gru {
         let biases = &params[self.bias.start..self.recurrent_bias.end];
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
-            let [weight, _, zeros] = lane.split(self.areas());
-            let weight = MatrixStrips::of(recurrent, hidden, 3 * hidden, weight);
-            zeros.fill(0.0);
-            for row in numbers.chunks_exact_mut(saved) {
-                row[2 * hidden..3 * hidden].fill(0.0);
-            }
-            for t in 0..self.positions {
-                if let Some(before) = t.checked_sub(1) {
-                    let h =
-                        Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
-                    let at = [self.positions * saved, t * saved];
-                    multiply_strips(numbers, at, WriteMode::Add, h, weight);
+        waves(
+            pass.lanes,
+            groups,
+            |(numbers, output), lane| {
+                let [weight, _, zeros] = lane.split(self.areas());
+                let weight = MatrixStrips::of(recurrent, hidden, 3 * hidden, weight);
+                zeros.fill(0.0);
+                for row in numbers.chunks_exact_mut(saved) {
+                    row[2 * hidden..3 * hidden].fill(0.0);
                 }
-                let examples = numbers.chunks_exact_mut(self.positions * saved);
-                let outputs = output.chunks_exact_mut(self.positions * hidden);
-                for (numbers, output) in examples.zip(outputs) {
-                    let (before, now) = output.split_at_mut(t * hidden);
-                    let state = recurrent::tail(before, hidden).unwrap_or(zeros);
-                    let numbers = &mut numbers[t * saved..][..saved];
-                    step(numbers, state, biases, &mut now[..hidden]);
+                for t in 0..self.positions {
+                    if let Some(before) = t.checked_sub(1) {
+                        let h = Matrix::columns(
+                            output,
+                            self.positions * hidden,
+                            before * hidden,
+                            hidden,
+                        );
+                        let at = [self.positions * saved, t * saved];
+                        multiply_strips(numbers, at, WriteMode::Add, h, weight);
+                    }
+                    let examples = numbers.chunks_exact_mut(self.positions * saved);
+                    let outputs = output.chunks_exact_mut(self.positions * hidden);
+                    for (numbers, output) in examples.zip(outputs) {
+                        let (before, now) = output.split_at_mut(t * hidden);
+                        let state = recurrent::tail(before, hidden).unwrap_or(zeros);
+                        let numbers = &mut numbers[t * saved..][..saved];
+                        step(numbers, state, biases, &mut now[..hidden]);
+                    }
                 }
-            }
-        };
-        waves(pass.lanes, groups, work, |_| {});
+            },
+            |_| {},
+        );
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {
@@ -96,11 +104,14 @@ impl CpuKernel for Gru {
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks(len).zip(pass.d_output.chunks(len)));
         let recurrent = &params[self.recurrent_weight.clone()];
-        let work = |(numbers, outputs): (&mut [f32], (&[f32], &[f32])),
-                    lane: &mut ThreadScratch| {
-            self.unroll(recurrent, numbers, outputs, lane);
-        };
-        waves(pass.lanes, groups, work, |_| {});
+        waves(
+            pass.lanes,
+            groups,
+            |(numbers, outputs), lane| {
+                self.unroll(recurrent, numbers, outputs, lane);
+            },
+            |_| {},
+        );
         let input = pass.inputs.get(0);
         let rows = input.len() / self.inputs;
         let input = Matrix::new(input, rows, self.inputs);

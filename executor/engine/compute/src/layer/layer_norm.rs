@@ -3,7 +3,7 @@
 
 use super::math::{sum_of, sum_of_two};
 use super::matrix::WriteMode;
-use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize, ThreadScratch};
+use super::operands::{BackwardOperands, CpuKernel, ForwardOperands, SavedSize};
 use super::parallel::{accumulate, each, examples_per_item, waves};
 use crate::simd::vectorised;
 use std::ops::Range;
@@ -66,22 +66,25 @@ impl CpuKernel for LayerNorm {
         });
         let mut write = pass.write;
         let areas = [self.width, self.width];
-        type Item<'a> = ((&'a [f32], &'a [f32]), &'a [f32], &'a mut [f32]);
-        let work = |((x, saved), d_y, d_x): Item<'_>, lane: &mut ThreadScratch| {
-            let [d_scale, d_shift] = lane.split(areas);
-            d_scale.fill(0.0);
-            d_shift.fill(0.0);
-            differentiate(x, saved, scale, d_y, d_scale, d_shift);
-            if !d_x.is_empty() {
-                pass_back(x, saved, scale, d_y, d_x);
-            }
-        };
-        waves(pass.lanes, items, work, |lane| {
-            let [d_scale, d_shift] = lane.split(areas);
-            accumulate(&mut pass.grads[self.scale.clone()], d_scale, write);
-            accumulate(&mut pass.grads[self.shift.clone()], d_shift, write);
-            write = WriteMode::Add;
-        });
+        waves(
+            pass.lanes,
+            items,
+            |((x, saved), d_y, d_x), lane| {
+                let [d_scale, d_shift] = lane.split(areas);
+                d_scale.fill(0.0);
+                d_shift.fill(0.0);
+                differentiate(x, saved, scale, d_y, d_scale, d_shift);
+                if !d_x.is_empty() {
+                    pass_back(x, saved, scale, d_y, d_x);
+                }
+            },
+            |lane| {
+                let [d_scale, d_shift] = lane.split(areas);
+                accumulate(&mut pass.grads[self.scale.clone()], d_scale, write);
+                accumulate(&mut pass.grads[self.shift.clone()], d_shift, write);
+                write = WriteMode::Add;
+            },
+        );
     }
 }
 

@@ -59,32 +59,40 @@ impl CpuKernel for Lstm {
         );
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
-        let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut ThreadScratch| {
-            let [weight, _, _, zeros] = lane.split(self.areas());
-            let weight = MatrixStrips::of(recurrent, hidden, 4 * hidden, weight);
-            zeros.fill(0.0);
-            for t in 0..self.positions {
-                if let Some(before) = t.checked_sub(1) {
-                    let h =
-                        Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
-                    let at = [self.positions * saved, t * saved];
-                    multiply_strips(numbers, at, WriteMode::Add, h, weight);
+        waves(
+            pass.lanes,
+            groups,
+            |(numbers, output), lane| {
+                let [weight, _, _, zeros] = lane.split(self.areas());
+                let weight = MatrixStrips::of(recurrent, hidden, 4 * hidden, weight);
+                zeros.fill(0.0);
+                for t in 0..self.positions {
+                    if let Some(before) = t.checked_sub(1) {
+                        let h = Matrix::columns(
+                            output,
+                            self.positions * hidden,
+                            before * hidden,
+                            hidden,
+                        );
+                        let at = [self.positions * saved, t * saved];
+                        multiply_strips(numbers, at, WriteMode::Add, h, weight);
+                    }
+                    let examples = numbers.chunks_exact_mut(self.positions * saved);
+                    let outputs = output.chunks_exact_mut(self.positions * hidden);
+                    for (numbers, output) in examples.zip(outputs) {
+                        let (before, now) = numbers.split_at_mut(t * saved);
+                        let cell = recurrent::tail(before, hidden).unwrap_or(zeros);
+                        step(
+                            &mut now[..saved],
+                            cell,
+                            bias,
+                            &mut output[t * hidden..][..hidden],
+                        );
+                    }
                 }
-                let examples = numbers.chunks_exact_mut(self.positions * saved);
-                let outputs = output.chunks_exact_mut(self.positions * hidden);
-                for (numbers, output) in examples.zip(outputs) {
-                    let (before, now) = numbers.split_at_mut(t * saved);
-                    let cell = recurrent::tail(before, hidden).unwrap_or(zeros);
-                    step(
-                        &mut now[..saved],
-                        cell,
-                        bias,
-                        &mut output[t * hidden..][..hidden],
-                    );
-                }
-            }
-        };
-        waves(pass.lanes, groups, work, |_| {});
+            },
+            |_| {},
+        );
     }
 
     fn backward(&self, mut pass: BackwardOperands<'_>) {
@@ -93,10 +101,14 @@ impl CpuKernel for Lstm {
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * saved);
         let groups = groups.zip(pass.d_output.chunks(GROUP * self.positions * hidden));
         let recurrent = &pass.params[self.recurrent_weight.clone()];
-        let work = |(numbers, d_output): (&mut [f32], &[f32]), lane: &mut ThreadScratch| {
-            self.unroll(recurrent, numbers, d_output, lane);
-        };
-        waves(pass.lanes, groups, work, |_| {});
+        waves(
+            pass.lanes,
+            groups,
+            |(numbers, d_output), lane| {
+                self.unroll(recurrent, numbers, d_output, lane);
+            },
+            |_| {},
+        );
         let (threads, write) = (pass.at.threads, pass.write);
         let input = pass.inputs.get(0);
         let rows = input.len() / self.inputs;

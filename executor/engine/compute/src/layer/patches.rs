@@ -95,6 +95,7 @@ vectorised! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::math::dot;
 
     /// Direct implementation of the definition.
     fn expected(image: &[f32], height: usize, width: usize, channels: usize) -> Vec<f32> {
@@ -152,7 +153,6 @@ mod tests {
             let (mut gathered, mut scattered) = (vec![0.0; len * 9], vec![f32::NAN; len]);
             gather(&a, height, width, channels, &mut gathered);
             scatter(&b, height, width, channels, &mut scattered);
-            let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f32>();
             assert_eq!(dot(&gathered, &b), dot(&a, &scattered));
         }
     }

@@ -190,6 +190,7 @@ fn add(sum: &mut [f32], part: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::math::dot;
 
     /// Image, kernel, stride and padding; channels, first channel and number of channels of the
     /// group. The cases include strides with a remainder, windows with padding on both ends, and
@@ -226,20 +227,22 @@ mod tests {
         channels: PatchChannels,
     ) -> Vec<f32> {
         let mut out = Vec::new();
-        let place = |side: usize, index: usize, tap: usize| {
-            (index * window.stride[side] + tap)
-                .checked_sub(window.padding[side])
-                .filter(|&at| at < window.image[side])
-        };
         for x in 0..window.output()[1] {
             for (ky, kx) in
                 (0..window.taps()).map(|tap| (tap / window.kernel[1], tap % window.kernel[1]))
             {
                 for c in channels.first..channels.first + channels.count {
-                    let inside = place(0, y, ky).zip(place(1, x, kx));
-                    out.push(inside.map_or(0.0, |(row, column)| {
-                        image[(row * window.image[1] + column) * channels.all + c]
-                    }));
+                    let place = [(0, y, ky), (1, x, kx)].map(|(side, index, tap)| {
+                        (index * window.stride[side] + tap)
+                            .checked_sub(window.padding[side])
+                            .filter(|&at| at < window.image[side])
+                    });
+                    out.push(match place {
+                        [Some(row), Some(column)] => {
+                            image[(row * window.image[1] + column) * channels.all + c]
+                        }
+                        _ => 0.0,
+                    });
                 }
             }
         }
@@ -268,7 +271,6 @@ mod tests {
             let (window, channels) = window(index);
             let len = window.image[0] * window.image[1] * channels.all;
             let a: Vec<f32> = (0..len).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
-            let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f32>();
             for y in 0..window.output()[0] {
                 let patches = window.output()[1] * window.taps() * channels.count;
                 let b: Vec<f32> = (0..patches).map(|i| (i * 5 % 13) as f32 - 6.0).collect();

@@ -43,6 +43,10 @@ pub enum ParameterInit {
 }
 
 impl ParameterBlock {
+    pub(crate) fn is_statistic(&self) -> bool {
+        self.role == ParameterRole::Statistic
+    }
+
     /// Returns the range of indices in the flat arena.
     #[must_use]
     pub fn range(&self) -> Range<usize> {

@@ -75,13 +75,15 @@ impl BufferPlanner {
         needed: &[bool],
         lens: &[usize],
     ) -> BackwardBuffers {
+        let mut d_inputs = Vec::new();
         let mut asides = Vec::new();
-        let mut target = |value: usize| {
+        for &value in &node.inputs {
             if !needed[value] {
-                return GradientTarget::None;
+                d_inputs.push(GradientTarget::None);
+                continue;
             }
             let slot = self.take(lens[value]);
-            match self.of[value] {
+            d_inputs.push(match self.of[value] {
                 None => {
                     self.of[value] = Some(slot);
                     GradientTarget::First(slot)
@@ -90,9 +92,8 @@ impl BufferPlanner {
                     asides.push(slot);
                     GradientTarget::More { aside: slot, sum }
                 }
-            }
-        };
-        let d_inputs = node.inputs.iter().map(|&value| target(value)).collect();
+            });
+        }
         self.free.extend(asides);
         self.free.push(d_output);
         BackwardBuffers { d_output, d_inputs }
@@ -102,8 +103,10 @@ impl BufferPlanner {
     /// adds a buffer.
     fn take(&mut self, len: usize) -> usize {
         let sizes = &mut self.slots.sizes;
-        let fits = |slot: usize| (sizes[slot] < len, sizes[slot].abs_diff(len));
-        let best = (0..self.free.len()).min_by_key(|&place| fits(self.free[place]));
+        let best = (0..self.free.len()).min_by_key(|&place| {
+            let size = sizes[self.free[place]];
+            (size < len, size.abs_diff(len))
+        });
         match best {
             Some(place) => {
                 let slot = self.free.swap_remove(place);

@@ -161,8 +161,8 @@ impl Network {
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
-            let mut nothing = |_: Range<usize>, _: &[f32]| {};
-            let ready = if last { &mut *ready } else { &mut nothing };
+            let ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send) =
+                if last { &mut *ready } else { &mut |_, _| {} };
             let is_forward_done = mem::take(&mut is_begun);
             total += workspace.run(|pass| {
                 if !is_forward_done {
@@ -229,8 +229,8 @@ impl Network {
     /// added if a later operation shares the range.
     pub(crate) fn write(&self, index: usize, range: Range<usize>, first: WriteMode) -> WriteMode {
         let after = self.nodes[index + 1..].iter();
-        let shares = |shared: Range<usize>| shared.start < range.end && range.start < shared.end;
-        if after.map(|node| node.op.kernel().shared()).any(shares) {
+        let mut shared = after.map(|node| node.op.kernel().shared());
+        if shared.any(|shared| shared.start < range.end && range.start < shared.end) {
             WriteMode::Add
         } else {
             first

@@ -60,8 +60,9 @@ impl Network {
     pub fn workspace(&self, max_batch: usize, threads: usize) -> Workspace {
         assert!(max_batch > 0, "a workspace holds at least one example");
         let threads = threads.max(1);
-        let kernels = || self.nodes.iter().map(|node| node.op.kernel());
-        let scratch = kernels().map(|kernel| kernel.scratch()).max().unwrap_or(0);
+        let kernels = self.nodes.iter().map(|node| node.op.kernel());
+        let scratch = kernels.clone().map(|kernel| kernel.scratch());
+        let scratch = scratch.max().unwrap_or(0);
         let pool = (threads > 1).then(|| {
             rayon::ThreadPoolBuilder::new()
                 .num_threads(threads)
@@ -74,10 +75,11 @@ impl Network {
         let pass = CpuPass {
             threads,
             values: self.lens[1..].iter().map(zeros).collect(),
-            numbers: kernels()
+            numbers: kernels
+                .clone()
                 .map(|kernel| zeros(&kernel.saved_size().numbers))
                 .collect(),
-            bytes: kernels()
+            bytes: kernels
                 .map(|kernel| vec![0; max_batch * kernel.saved_size().bytes])
                 .collect(),
             gradients: slots.sizes.iter().map(zeros).collect(),

@@ -81,11 +81,11 @@ fn planes(graph: &mut OnnxGraph<'_>, x: &str, image: [usize; 2], channels: usize
 }
 
 fn window_attributes(window: &ImageWindows) -> [AttributeProto; 3] {
-    let both = |sides: [usize; 2]| sides.map(|side| side as i64);
-    let [rows, columns] = both(window.padding);
+    let [kernel, stride, [rows, columns]] =
+        [window.kernel, window.stride, window.padding].map(|sides| sides.map(|side| side as i64));
     [
-        AttributeProto::ints("kernel_shape", &both(window.kernel)),
-        AttributeProto::ints("strides", &both(window.stride)),
+        AttributeProto::ints("kernel_shape", &kernel),
+        AttributeProto::ints("strides", &stride),
         AttributeProto::ints("pads", &[rows, columns, rows, columns]),
     ]
 }

@@ -14,13 +14,11 @@ pub fn attention(graph: &mut OnnxGraph<'_>, x: &str, op: &Attention) -> String {
     let [positions, heads, head] = [op.positions, op.heads, op.head].map(|side| side as i64);
     let x = graph.reshape(x, &[-1, positions, 3, heads, head]);
     let parts = graph.split(&x, 2, 3);
-    let mut by_head = |part: &str, order: &[i64]| {
-        let part = graph.reshape(part, &[-1, positions, heads, head]);
-        graph.transpose(&part, order)
-    };
-    let queries = by_head(&parts[0], &[0, 2, 1, 3]);
-    let keys = by_head(&parts[1], &[0, 2, 3, 1]);
-    let values = by_head(&parts[2], &[0, 2, 1, 3]);
+    let orders = [[0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]];
+    let [queries, keys, values] = [0, 1, 2].map(|part| {
+        let by_position = graph.reshape(&parts[part], &[-1, positions, heads, head]);
+        graph.transpose(&by_position, &orders[part])
+    });
     let scores = graph.node("MatMul", &[&queries, &keys], &[]);
     let scale = graph.floats(&[1.0 / (op.head as f32).sqrt()]);
     let scores = graph.node("Mul", &[&scores, &scale], &[]);

@@ -116,12 +116,15 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn rate_rises_linearly_then_decays() {
-        let schedule = |decay| LearningRateSchedule {
+    fn schedule(decay: LearningRateDecay) -> LearningRateSchedule {
+        LearningRateSchedule {
             warmup_steps: 4,
             decay,
-        };
+        }
+    }
+
+    #[test]
+    fn rate_rises_linearly_then_decays() {
         assert_eq!(
             factors(
                 schedule(LearningRateDecay::Constant),

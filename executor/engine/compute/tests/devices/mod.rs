@@ -35,11 +35,11 @@ fn image(height: usize, width: usize, channels: usize) -> ExampleShape {
 /// Reproducible values in [-1, 1).
 fn numbers(len: usize) -> Vec<f32> {
     let mut state = 12_345_u32;
-    let mut next = || {
+    let numbers = (0..len).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
+    });
+    numbers.collect()
 }
 
 /// Initial parameters, but without scales of 1 and shifts or biases of 0.
@@ -113,14 +113,15 @@ fn conv(conv: ConvOptions) -> NetworkLayer {
 pub fn dense_layers_and_losses() -> Vec<DeviceCase> {
     let row = ExampleShape::Row { columns: 13 };
     let many = TrainingObjective::Classify { classes: 90 };
-    let classes = |classes| TrainingObjective::Classify { classes };
+    let [classes43, classes301, classes4100] =
+        [43, 301, 4100].map(|classes| TrainingObjective::Classify { classes });
     vec![
         list("dense", row, &[dense(9), dense(70)], CLASSIFY),
         list("many classes", row, &[dense(9)], many),
         // Rows at arbitrary offsets, with more scores than a block has threads.
-        list("43 classes", row, &[dense(72)], classes(43)),
-        list("301 classes", row, &[dense(9)], classes(301)),
-        list("4100 classes", row, &[dense(3)], classes(4100)),
+        list("43 classes", row, &[dense(72)], classes43),
+        list("301 classes", row, &[dense(9)], classes301),
+        list("4100 classes", row, &[dense(3)], classes4100),
         list("distance", row, &[dense(9)], TrainingObjective::Regress),
         list("answers", row, &[dense(9)], TrainingObjective::Answer),
     ]
@@ -130,12 +131,12 @@ pub fn activations() -> Vec<DeviceCase> {
     use ActivationFunction::{Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Tanh};
     let slope = LeakyRelu { slope: 0.1 };
     let functions = [Relu, slope, Gelu, GeluTanh, Sigmoid, Tanh, Silu];
-    let case = |function| {
+    let cases = functions.map(|function| {
         let through = [dense(9), NetworkLayer::Activation(function)];
         let what = format!("{function:?}");
         list(&what, ExampleShape::Row { columns: 13 }, &through, CLASSIFY)
-    };
-    functions.into_iter().map(case).collect()
+    });
+    cases.into()
 }
 
 pub fn convolutions() -> Vec<DeviceCase> {

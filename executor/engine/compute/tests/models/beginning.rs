@@ -13,7 +13,7 @@ fn networks() -> Vec<(&'static str, Network)> {
         width: 8,
         channels: 1,
     };
-    let gpt = |tied| zoo::Gpt {
+    let [gpt, tied_gpt] = [false, true].map(|tied| zoo::Gpt {
         length: 6,
         vocabulary: VOCABULARY,
         width: 8,
@@ -21,7 +21,7 @@ fn networks() -> Vec<(&'static str, Network)> {
         heads: 2,
         tied,
         dropout: 0.1,
-    };
+    });
     vec![
         ("mlp", zoo::mlp(image, &[7, 5], 4).unwrap()),
         ("cnn", zoo::cnn(image, &[3, 4], &[6], 4).unwrap()),
@@ -34,8 +34,8 @@ fn networks() -> Vec<(&'static str, Network)> {
             "gru",
             zoo::gru_language_model(6, VOCABULARY, 5, &[6]).unwrap(),
         ),
-        ("gpt", zoo::gpt(gpt(false)).unwrap()),
-        ("gpt, tied", zoo::gpt(gpt(true)).unwrap()),
+        ("gpt", zoo::gpt(gpt).unwrap()),
+        ("gpt, tied", zoo::gpt(tied_gpt).unwrap()),
     ]
 }
 

@@ -84,17 +84,14 @@ impl ReferenceNetwork<'_> {
     fn dense(&self, params: &[f64], name: &str, values: &[f64]) -> Vec<f64> {
         let weight = self.block(params, &format!("{name}.weight"));
         let bias = self.block(params, &format!("{name}.bias"));
-        let column = |j: usize| {
-            values
+        let outputs = bias.iter().enumerate().map(|(j, shift)| {
+            let products = values
                 .iter()
                 .enumerate()
-                .map(|(i, x)| x * weight[i * bias.len() + j])
-                .sum::<f64>()
-        };
-        bias.iter()
-            .enumerate()
-            .map(|(j, bias)| bias + column(j))
-            .collect()
+                .map(|(i, x)| x * weight[i * bias.len() + j]);
+            shift + products.sum::<f64>()
+        });
+        outputs.collect()
     }
 }
 
@@ -132,16 +129,12 @@ fn pool(image: &[f64], shape: ImageShape) -> Vec<f64> {
         width,
         channels,
     } = shape;
-    let at = |y: usize, x: usize, c: usize| image[(y * width + x) * channels + c];
     let mut out = Vec::new();
     for (y, x) in (0..height / 2).flat_map(|y| (0..width / 2).map(move |x| (2 * y, 2 * x))) {
         for c in 0..channels {
-            out.push(
-                at(y, x, c)
-                    .max(at(y, x + 1, c))
-                    .max(at(y + 1, x, c))
-                    .max(at(y + 1, x + 1, c)),
-            );
+            let places = [(y, x), (y, x + 1), (y + 1, x), (y + 1, x + 1)];
+            let values = places.map(|(y, x)| image[(y * width + x) * channels + c]);
+            out.push(values.into_iter().fold(f64::NEG_INFINITY, f64::max));
         }
     }
     out
@@ -184,13 +177,13 @@ fn cases() -> Vec<(Architecture, ImageShape, usize)> {
 /// Reproducible values in [-1, 1).
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
+    let numbers = (0..len).map(|_| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
+    });
+    numbers.collect()
 }
 
 struct GradientBatch {

@@ -82,29 +82,30 @@ fn initial_parameters_depend_on_the_seed_only() {
 
 const PINNED: [u32; 3] = [1040866880, 1047341424, 1059761202];
 
+fn refused(built: Result<Network, BuildError>) -> String {
+    built.unwrap_err().to_string()
+}
+
 #[test]
 fn invalid_networks_are_refused_with_a_reason() {
-    let refused = |built: Result<Network, BuildError>| built.unwrap_err().to_string();
-    let mlp = |hidden: &[usize]| zoo::mlp(FASHION, hidden, 10);
-    let cnn = |channels: &[usize], dense: &[usize]| zoo::cnn(FASHION, channels, dense, 10);
     assert_eq!(
-        refused(mlp(&[10, 0])),
+        refused(zoo::mlp(FASHION, &[10, 0], 10)),
         "hidden[1] is 0; a layer has at least one output"
     );
     assert_eq!(
-        refused(cnn(&[0], &[])),
+        refused(zoo::cnn(FASHION, &[0], &[], 10)),
         "channels[0] is 0; a layer has at least one output"
     );
     assert_eq!(
-        refused(cnn(&[8], &[0])),
+        refused(zoo::cnn(FASHION, &[8], &[0], 10)),
         "dense[0] is 0; a layer has at least one output"
     );
     assert_eq!(
-        refused(cnn(&[], &[5])),
+        refused(zoo::cnn(FASHION, &[], &[5], 10)),
         "channels is empty; a CNN has at least one convolution"
     );
     assert_eq!(
-        refused(cnn(&[4; 5], &[])),
+        refused(zoo::cnn(FASHION, &[4; 5], &[], 10)),
         "channels[4] pools 2×2, but only 1×1 positions are left there"
     );
     assert_eq!(
@@ -119,7 +120,7 @@ fn invalid_networks_are_refused_with_a_reason() {
         refused(zoo::mlp(flat, &[], 10)),
         "the input shape 0×28×1 has a side of 0"
     );
-    let huge = refused(mlp(&[1 << 20, 1 << 20]));
+    let huge = refused(zoo::mlp(FASHION, &[1 << 20, 1 << 20], 10));
     assert_eq!(
         huge,
         "dense2.weight would hold more than 2147483648 numbers"

@@ -180,16 +180,12 @@ fn lars_scales_by_the_norms() {
         for step in 0..20 {
             let grads: Vec<f32> = (0..37).map(|i| gradient(step, i)).collect();
             optimizer.update(step, &mut params, &grads, &mut state, SCALE);
-            let norm =
-                |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
-            let g = |i: usize| f64::from(SCALE * grads[i]);
-            let (w, d) = (
-                norm(&mut expected.iter().copied()),
-                norm(&mut (0..37).map(g)),
-            );
+            let gradients: Vec<f64> = grads.iter().map(|g| f64::from(SCALE * g)).collect();
+            let [w, d] = [&expected, &gradients]
+                .map(|values| values.iter().map(|x| x * x).sum::<f64>().sqrt());
             let local = lr * trust * w / (d + weight_decay * w);
             for (i, (p, v)) in expected.iter_mut().zip(&mut velocity).enumerate() {
-                *v = momentum * *v + local * (g(i) + weight_decay * *p);
+                *v = momentum * *v + local * (gradients[i] + weight_decay * *p);
                 *p -= *v;
             }
         }
@@ -217,7 +213,7 @@ fn a_range_alone_gets_the_same_bits() {
     ] {
         let optimizer = OptimizerConfig::new(rule);
         let slots = optimizer.state_len_per_param();
-        let run = |cuts: &[usize]| {
+        let runs = [vec![0, 101], vec![0, 1, 8, 30, 30, 101]].map(|cuts| {
             let mut params = Vec::new();
             for (&start, &end) in cuts.iter().zip(&cuts[1..]) {
                 let mut part: Vec<f32> = (start..end).map(|i| (i as f32).sin()).collect();
@@ -229,8 +225,8 @@ fn a_range_alone_gets_the_same_bits() {
                 params.extend(part.iter().map(|p| p.to_bits()));
             }
             params
-        };
-        assert_eq!(run(&[0, 101]), run(&[0, 1, 8, 30, 30, 101]), "{rule:?}");
+        });
+        assert_eq!(runs[0], runs[1], "{rule:?}");
     }
 }
 
@@ -257,23 +253,28 @@ fn the_schedule_reaches_the_update() {
     assert_eq!(moved, [0.025, 0.05, 0.025, 0.025]);
 }
 
-#[test]
-fn settings_out_of_range_are_named() {
-    let refused = |rule| {
-        OptimizerConfig::new(rule)
-            .validate()
-            .unwrap_err()
-            .to_string()
-    };
-    let lr = |lr| UpdateRule::Sgd {
+fn refused(rule: UpdateRule) -> String {
+    let refused = OptimizerConfig::new(rule).validate();
+    refused.unwrap_err().to_string()
+}
+
+fn plain_sgd(lr: f64) -> UpdateRule {
+    UpdateRule::Sgd {
         lr,
         momentum: 0.0,
         nesterov: false,
         weight_decay: 0.0,
-    };
-    assert_eq!(refused(lr(0.0)), "lr is 0; it must be above 0, at most 100");
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_named() {
     assert_eq!(
-        refused(lr(f64::NAN)),
+        refused(plain_sgd(0.0)),
+        "lr is 0; it must be above 0, at most 100"
+    );
+    assert_eq!(
+        refused(plain_sgd(f64::NAN)),
         "lr is NaN; it must be above 0, at most 100"
     );
     assert_eq!(
@@ -305,7 +306,7 @@ fn settings_out_of_range_are_named() {
         },
     };
     let refused = OptimizerConfig {
-        rule: lr(0.1),
+        rule: plain_sgd(0.1),
         schedule,
     }
     .validate()
@@ -317,9 +318,12 @@ fn settings_out_of_range_are_named() {
     );
 }
 
+fn read(text: &str) -> serde_json::Result<OptimizerConfig> {
+    serde_json::from_str(text)
+}
+
 #[test]
 fn a_rule_is_read_strictly() {
-    let read = |text: &str| serde_json::from_str::<OptimizerConfig>(text);
     let optimizer = read(r#"{"rule":{"kind":"adam","lr":0.001}}"#).unwrap();
     let expected = UpdateRule::Adam {
         lr: 0.001,

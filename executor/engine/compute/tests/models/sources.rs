@@ -195,13 +195,11 @@ fn numpys_arrays_are_read() {
     let examples = all(&data);
     let (train, _) = examples.split_at(9);
     for channel in 0..3 {
-        let values = || {
-            train
-                .iter()
-                .flat_map(|(x, _)| x.iter().skip(channel).step_by(3))
-        };
-        let mean = values().sum::<f32>() / 54.0;
-        let square = values().map(|x| x * x).sum::<f32>() / 54.0;
+        let values = train
+            .iter()
+            .flat_map(|(x, _)| x.iter().skip(channel).step_by(3));
+        let mean = values.clone().sum::<f32>() / 54.0;
+        let square = values.map(|x| x * x).sum::<f32>() / 54.0;
         assert!(
             mean.abs() < 1e-5 && (square - 1.0).abs() < 1e-4,
             "{channel}: {mean} {square}"
@@ -218,8 +216,8 @@ fn numpys_arrays_are_read() {
     let place = all(&wide).iter().position(|(x, _)| *x == sixth).unwrap();
     assert_eq!(all(&wide)[place].1, 5 % 3);
     assert_eq!(examples[place].1, 5 % 3, "both are dealt alike");
-    let counts = |class| examples.iter().filter(|(_, c)| *c == class).count();
-    assert_eq!([counts(0), counts(1), counts(2)], [4, 4, 4]);
+    let counts = [0, 1, 2].map(|class| examples.iter().filter(|(_, c)| *c == class).count());
+    assert_eq!(counts, [4, 4, 4]);
 
     let single = arrays(
         "",
@@ -296,23 +294,17 @@ fn safetensors_are_read() {
     ];
     let bytes = safetensors::serialize(tensors, None).unwrap();
     fs::write(root.path().join("d.safetensors"), &bytes).unwrap();
-    let source = |inputs| {
-        arrays(
-            "d.safetensors",
-            inputs,
-            "y",
-            ExampleShape::Row { columns: 2 },
-            LearningTask::Classify { classes: 2 },
-        )
-    };
-    let data = DatasetSplits::load(&source("x"), root.path(), limits(4, 2)).unwrap();
+    let row = ExampleShape::Row { columns: 2 };
+    let task = LearningTask::Classify { classes: 2 };
+    let [x, z] = ["x", "z"].map(|inputs| arrays("d.safetensors", inputs, "y", row, task));
+    let data = DatasetSplits::load(&x, root.path(), limits(4, 2)).unwrap();
     let mut rows = all(&data);
     rows.sort_by(|a, b| a.0[0].total_cmp(&b.0[0]));
     let expected: Vec<(Vec<f32>, u32)> = (0..6)
         .map(|i| (vec![2.0 * i as f32, 2.0 * i as f32 + 1.0], i % 2))
         .collect();
     assert_eq!(rows, expected);
-    let none = refused(&source("z"), root.path(), limits(4, 2));
+    let none = refused(&z, root.path(), limits(4, 2));
     assert!(
         none.starts_with("ROOT/d.safetensors: no tensor \"z\"; it has "),
         "{none}"
@@ -346,15 +338,23 @@ fn text_targets_are_shifted_by_one_byte() {
     );
 }
 
+fn fruit(classes: usize, channels: usize) -> DatasetSource {
+    DatasetSource::Images {
+        path: PathBuf::from("fruit"),
+        shape: shape(3, 4, channels),
+        classes,
+        scaling: FeatureScaling::Measured,
+    }
+}
+
 #[test]
 fn a_folder_of_images_is_read_and_resized() {
     let root = tempfile::tempdir().unwrap();
-    let colour = |class: usize| [[200, 10, 10], [10, 200, 10]][class];
-    for (class, name) in ["apple", "pear"].iter().enumerate() {
+    for (name, colour) in [("apple", [200, 10, 10]), ("pear", [10, 200, 10])] {
         let folder = root.path().join("fruit").join(name);
         fs::create_dir_all(&folder).unwrap();
         for i in 0..6_u32 {
-            let image = RgbImage::from_pixel(4 + i, 5, Rgb(colour(class)));
+            let image = RgbImage::from_pixel(4 + i, 5, Rgb(colour));
             let (extension, format) =
                 [("png", ImageFormat::Png), ("JPG", ImageFormat::Jpeg)][i as usize % 2];
             image
@@ -363,13 +363,7 @@ fn a_folder_of_images_is_read_and_resized() {
         }
         fs::write(folder.join("notes.txt"), "no image").unwrap();
     }
-    let source = |classes, channels| DatasetSource::Images {
-        path: PathBuf::from("fruit"),
-        shape: shape(3, 4, channels),
-        classes,
-        scaling: FeatureScaling::Measured,
-    };
-    let data = DatasetSplits::load(&source(2, 3), root.path(), limits(9, 3)).unwrap();
+    let data = DatasetSplits::load(&fruit(2, 3), root.path(), limits(9, 3)).unwrap();
     let examples = all(&data);
     for (input, class) in &examples {
         let (red, green) = (input[0], input[1]);
@@ -382,18 +376,18 @@ fn a_folder_of_images_is_read_and_resized() {
     let classes: BTreeSet<u32> = examples[..9].iter().map(|(_, class)| *class).collect();
     assert_eq!(classes.len(), 2, "both are dealt to training");
     assert_eq!(
-        DatasetSplits::load(&source(2, 1), root.path(), limits(9, 3))
+        DatasetSplits::load(&fruit(2, 1), root.path(), limits(9, 3))
             .unwrap()
             .input
             .len(),
         12
     );
     assert_eq!(
-        refused(&source(3, 3), root.path(), limits(9, 3)),
+        refused(&fruit(3, 3), root.path(), limits(9, 3)),
         "ROOT/fruit has 2 folders of a class each; the document says 3"
     );
     fs::write(root.path().join("fruit/pear/0.png"), "no image").unwrap();
     assert!(
-        refused(&source(2, 3), root.path(), limits(9, 3)).starts_with("ROOT/fruit/pear/0.png: ")
+        refused(&fruit(2, 3), root.path(), limits(9, 3)).starts_with("ROOT/fruit/pear/0.png: ")
     );
 }

@@ -158,7 +158,7 @@ fn rules_update_as_pytorch_does() {
         let Some(rule) = rule(&case) else { continue };
         let optimizer = OptimizerConfig::new(rule);
         // Only PyTorch's AdaGrad reduces its rate, and its state may have an initial value.
-        let slower = |step: usize| 1.0 / (1.0 + step as f64 * case.number_or_zero("lr_decay"));
+        let rate_decay = case.number_or_zero("lr_decay");
         let begins_with = case.number_or_zero("initial_accumulator_value") as f32;
         for tensor in ["weight", "bias"] {
             let mut params = case.tensor(tensor).0.to_vec();
@@ -169,7 +169,7 @@ fn rules_update_as_pytorch_does() {
                 let optimizer = match rule {
                     // Its corrections depend on the step; its rate is constant.
                     UpdateRule::Adam { .. } => optimizer.clone(),
-                    _ => optimizer.for_one(step as u64, slower(step)),
+                    _ => optimizer.for_one(step as u64, 1.0 / (1.0 + step as f64 * rate_decay)),
                 };
                 optimizer.update(step as u64, &mut params, gradient, &mut state, 1.0);
                 after.extend_from_slice(&params);

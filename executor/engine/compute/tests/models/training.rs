@@ -14,8 +14,12 @@ use std::path::PathBuf;
 
 const BATCH: usize = 64;
 
+/// Returns the folder that an environment variable names.
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
+
 fn dataset(limits: SplitLimits) -> DatasetSplits {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache =
         || variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
     let root = variable("MUSTER_DATASETS")
@@ -167,6 +171,6 @@ fn three_workers_learn_as_well_as_one() {
     );
     println!("losses {:?} {:?}", one.losses, three.losses);
     assert!((one.losses[1] - three.losses[1]).abs() < 0.02 * one.losses[1]);
-    let bits = |run: &TrainingRun| run.params.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&three), bits(&again));
+    let [three, again] = [three, again].map(|run| run.params.into_iter().map(f32::to_bits));
+    assert!(three.eq(again));
 }

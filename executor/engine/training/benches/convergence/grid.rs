@@ -48,24 +48,27 @@ pub struct GridCodec {
 }
 
 pub fn codecs() -> Vec<GridCodec> {
-    let codec = |name, codec| GridCodec { name, codec };
-    vec![
-        codec("none", None),
-        codec(
-            "bf16",
-            Some(json!({ "kind": "half", "format": "bf16", "feedback": true })),
-        ),
-        codec("one_bit", Some(json!({ "kind": "one_bit" }))),
-        codec("tern_grad", Some(json!({ "kind": "tern_grad" }))),
-        codec("qsgd", Some(json!({ "kind": "qsgd", "bits": 8 }))),
-        codec("top_k", Some(json!({ "kind": "top_k", "density": 0.01 }))),
-        codec(
-            "dgc",
-            Some(
-                json!({ "kind": "dgc", "density": 0.01, "momentum": MOMENTUM, "warm_up_steps": STEPS / EPOCHS }),
-            ),
-        ),
-    ]
+    let codecs = [
+        json!({ "kind": "half", "format": "bf16", "feedback": true }),
+        json!({ "kind": "one_bit" }),
+        json!({ "kind": "tern_grad" }),
+        json!({ "kind": "qsgd", "bits": 8 }),
+        json!({ "kind": "top_k", "density": 0.01 }),
+        json!({ "kind": "dgc", "density": 0.01, "momentum": MOMENTUM, "warm_up_steps": STEPS / EPOCHS }),
+    ];
+    let names = ["bf16", "one_bit", "tern_grad", "qsgd", "top_k", "dgc"];
+    let none = GridCodec {
+        name: "none",
+        codec: None,
+    };
+    let named = names
+        .into_iter()
+        .zip(codecs)
+        .map(|(name, codec)| GridCodec {
+            name,
+            codec: Some(codec),
+        });
+    std::iter::once(none).chain(named).collect()
 }
 
 pub fn document(consistency: &GridConsistency, codec: &GridCodec, seed: u64) -> JobSpec {

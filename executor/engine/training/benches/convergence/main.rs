@@ -62,11 +62,10 @@ impl ConvergenceRun {
         } else {
             1.0
         };
-        let between = |from: f64, to: f64| from + share * (to - from);
         Some(EvaluationPoint {
-            seconds: between(a.seconds, b.seconds),
-            examples: between(a.examples, b.examples),
-            bytes: between(a.bytes, b.bytes),
+            seconds: a.seconds + share * (b.seconds - a.seconds),
+            examples: a.examples + share * (b.examples - a.examples),
+            bytes: a.bytes + share * (b.bytes - a.bytes),
             accuracy: TARGET,
         })
     }
@@ -106,14 +105,7 @@ fn main() {
         );
         return;
     };
-    let wanted = |name: &str, of: &[&str]| {
-        let mut named = asked.iter().filter(|word| of.contains(&word.as_str()));
-        let (one, all) = (
-            named.clone().any(|word| word == name),
-            named.next().is_none(),
-        );
-        one || all
-    };
+
     let consistencies = CONSISTENCIES.map(|consistency| consistency.name);
     let codecs = codecs();
     let names: Vec<&str> = codecs.iter().map(|codec| codec.name).collect();
@@ -121,13 +113,15 @@ fn main() {
     let mut pairs: Vec<Vec<ConvergenceRun>> = Vec::new();
     for consistency in CONSISTENCIES {
         for codec in &codecs {
-            if wanted(consistency.name, &consistencies) && wanted(codec.name, &names) {
-                let one = |seed| {
+            if wanted(&asked, consistency.name, &consistencies)
+                && wanted(&asked, codec.name, &names)
+            {
+                let runs = (1..=seeds).map(|seed| {
                     let run = train(&datasets, &consistency, codec, seed);
                     eprintln!("seed {seed}, {}", run.told());
                     run
-                };
-                pairs.push((1..=seeds).map(one).collect());
+                });
+                pairs.push(runs.collect());
             }
         }
     }
@@ -139,6 +133,13 @@ fn main() {
     fs::write(&path, picture::draw(&runs)).expect("the picture can be written");
     let path = path.canonicalize().unwrap_or(path);
     println!("the curves: {}", path.display());
+}
+
+/// Whether `name` is measured: it is among the words `asked` for, or none of its kind is.
+fn wanted(asked: &[String], name: &str, kind: &[&str]) -> bool {
+    let mut named = asked.iter().filter(|word| kind.contains(&word.as_str()));
+    let is_named = named.clone().any(|word| word == name);
+    is_named || named.next().is_none()
 }
 
 /// Number of seeds per pair: from `seeds=3`, or one.

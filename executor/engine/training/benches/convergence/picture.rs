@@ -172,15 +172,13 @@ impl Panel {
 
 /// Range of a whole row, so that columns can be compared.
 fn ends(runs: &[ConvergenceRun], axis: &ChartAxis) -> (f64, f64) {
-    let values = || {
-        let points = runs.iter().flat_map(|run| &run.points);
-        points.map(axis.of)
-    };
-    let largest = values().fold(1.0, f64::max);
+    let points = runs.iter().flat_map(|run| &run.points);
+    let values = points.map(axis.of);
+    let largest = values.clone().fold(1.0, f64::max);
     if !axis.logarithmic {
         return (0.0, largest);
     }
-    let smallest = values().fold(largest, f64::min).max(0.01);
+    let smallest = values.fold(largest, f64::min).max(0.01);
     (
         10f64.powf(smallest.log10().floor()),
         10f64.powf(largest.log10().ceil()),

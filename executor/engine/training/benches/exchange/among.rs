@@ -206,28 +206,32 @@ impl GroupWorker {
     fn step(&mut self) {
         let (optimizer, step) = (&self.optimizer, self.updates);
         let (mut sums, at_the_end) = (Vec::new(), !self.work.goes_ahead);
-        let update = |parameters: &mut [f32], sum: &RangeSum| {
-            let range = &mut parameters[sum.range.clone()];
-            optimizer.update(step, range, &sum.floats, &mut [], sum.scale);
-        };
-        let mut apply = |parameters: &mut [f32], summed: &[RangeSum]| {
-            if !at_the_end {
-                return summed.iter().for_each(|sum| update(parameters, sum));
-            }
-            sums.extend(summed.iter().map(|sum| RangeSum {
-                range: sum.range.clone(),
-                scale: sum.scale,
-                floats: sum.floats.clone(),
-            }));
-        };
         let mean = Mean(WORKERS * self.work.passes.examples());
-        let outcome = self
-            .by_need
-            .exchange(&mut self.group, &mut self.work, &mean, &mut apply);
+        let outcome = self.by_need.exchange(
+            &mut self.group,
+            &mut self.work,
+            &mean,
+            &mut |parameters: &mut [f32], summed: &[RangeSum]| {
+                if !at_the_end {
+                    return update(optimizer, step, parameters, summed);
+                }
+                sums.extend(summed.iter().map(|sum| RangeSum {
+                    range: sum.range.clone(),
+                    scale: sum.scale,
+                    floats: sum.floats.clone(),
+                }));
+            },
+        );
         outcome.ended.expect("nobody dies");
-        sums.iter()
-            .for_each(|sum| update(&mut self.work.passes.parameters, sum));
+        update(optimizer, step, &mut self.work.passes.parameters, &sums);
         self.updates += 1;
+    }
+}
+
+fn update(optimizer: &OptimizerConfig, step: u64, parameters: &mut [f32], sums: &[RangeSum]) {
+    for sum in sums {
+        let range = &mut parameters[sum.range.clone()];
+        optimizer.update(step, range, &sum.floats, &mut [], sum.scale);
     }
 }
 

@@ -95,8 +95,8 @@ fn row(rate: f64) -> String {
                 .for_each(Vec::clear);
         }
     }
-    let longest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
-    let (read, copied, copy) = (longest(&read), longest(&copied), median(copies));
+    let [read, copied] = [read, copied].map(|times| times.into_iter().fold(0.0, f64::max));
+    let copy = median(copies);
     format!(
         "{:>10.0} {read:>10.1} {copied:>10.1} {:>8.1} {copy:>10.1} {:>8.2} {:>8.2} {:>10.1} {:>10.1} {:>12.1}",
         rate / 1e6,

@@ -79,16 +79,19 @@ fn row(rate: f64) -> String {
     )
 }
 
+pub fn task(number: usize) -> TaskId {
+    TaskId(Uuid::from_u128(number as u128))
+}
+
 /// Both workers of a job with one shard, each over a connection of its own.
 fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<LimitedWorker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
     let size = network.parameter_count();
-    let number = |number: usize| TaskId(Uuid::from_u128(number as u128));
     let recipe = Recipe::weights(document::constant(&sgd()), size, 1);
     let batch = (WORKERS * EXAMPLES) as u32;
-    let exchange = ShardExchange::new(number(10), recipe, Consistency::default(), batch);
+    let exchange = ShardExchange::new(task(10), recipe, Consistency::default(), batch);
     let exchange = exchange.sending(way.unwrap_or_default());
-    let address = start_exchange(number(10), exchange, None);
+    let address = start_exchange(task(10), exchange, None);
     let mut joined: Vec<(Shards, Vec<ShardAddress>)> = (0..WORKERS)
         .map(|rank| {
             let reached = if rate.is_finite() {
@@ -96,11 +99,11 @@ fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<LimitedWorker> {
             } else {
                 address.clone()
             };
-            let addresses = vec![(number(10), reached)];
+            let addresses = vec![(task(10), reached)];
             let hello = Hello {
                 job_id: JobId(Uuid::nil()),
                 secret: SECRET.to_owned(),
-                task_id: number(rank),
+                task_id: task(rank),
                 guest: match rank {
                     0 => ConnectionPurpose::Chief,
                     _ => ConnectionPurpose::Worker,
@@ -126,19 +129,21 @@ fn start(way: Option<PartitionOrder>, rate: f64) -> Vec<LimitedWorker> {
         parameters: parameters.clone(),
         ..Contents::default()
     };
-    let members = (0..WORKERS).map(number).collect();
+    let members = (0..WORKERS).map(task).collect();
     let view = first_view(1, members, &joined[0].1, &blocks);
     joined[0].0.begin(view, 0, 0, &contents).expect("content");
     let mut own = vec![0.0; size];
     let pulled = joined[1].0.pull(&mut own, &|| true, &|| true);
     assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
     joined[1].0.follow().expect("a view");
-    let worker = |(rank, (shards, _)): (usize, (Shards, _))| LimitedWorker {
-        shards,
-        step: 0,
-        pass: Passes::new(network.clone(), rank, parameters.clone(), EXAMPLES),
-    };
-    joined.into_iter().enumerate().map(worker).collect()
+    let workers = joined.into_iter().enumerate();
+    workers
+        .map(|(rank, (shards, _))| LimitedWorker {
+            shards,
+            step: 0,
+            pass: Passes::new(network.clone(), rank, parameters.clone(), EXAMPLES),
+        })
+        .collect()
 }
 
 struct LimitedWorker {
@@ -176,10 +181,11 @@ pub struct Passes {
 
 impl Passes {
     pub fn new(network: Network, rank: usize, parameters: Vec<f32>, examples: usize) -> Self {
-        let noise = |i: usize| ((i * 7_919 + rank * 31) % 2_003) as f32 / 1_001.5 - 1.0;
+        let images = (0..examples * INPUT.len())
+            .map(|i| ((i * 7_919 + rank * 31) % 2_003) as f32 / 1_001.5 - 1.0);
         Self {
             workspace: network.workspace(examples, 1),
-            images: (0..examples * INPUT.len()).map(noise).collect(),
+            images: images.collect(),
             labels: (0..examples as u32).map(|i| i % 10).collect(),
             gradients: vec![0.0; parameters.len()],
             parameters,
@@ -232,10 +238,10 @@ pub struct LimitedWire {
 
 impl LimitedWire {
     pub fn of(rate: f64) -> Arc<Self> {
-        let now = || Mutex::new(Instant::now());
+        let now = Instant::now();
         Arc::new(Self {
             rate,
-            free_at: [now(), now()],
+            free_at: [Mutex::new(now), Mutex::new(now)],
         })
     }
 
@@ -254,20 +260,23 @@ impl LimitedWire {
     }
 }
 
+/// Gives a connection small buffers, so that it follows the limit.
+fn limit_buffers(stream: &TcpStream) {
+    let socket = socket2::SockRef::from(stream);
+    socket
+        .set_recv_buffer_size(64 << 10)
+        .expect("a small buffer");
+    socket
+        .set_send_buffer_size(64 << 10)
+        .expect("a small buffer");
+    stream.set_nodelay(true).expect("no delay");
+}
+
 /// Address at which clients reach `target` over the limited connection.
 pub fn relay(target: &str, wire: &Arc<LimitedWire>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
-    let small = |stream: &TcpStream| {
-        let socket = socket2::SockRef::from(stream);
-        socket
-            .set_recv_buffer_size(64 << 10)
-            .expect("a small buffer");
-        socket
-            .set_send_buffer_size(64 << 10)
-            .expect("a small buffer");
-        stream.set_nodelay(true).expect("no delay");
-    };
+
     // Accepted connections inherit the buffer size of the listener.
     socket2::SockRef::from(&listener)
         .set_recv_buffer_size(64 << 10)
@@ -277,7 +286,7 @@ pub fn relay(target: &str, wire: &Arc<LimitedWire>) -> String {
         for guest in listener.incoming() {
             let guest = guest.expect("a guest");
             let host = TcpStream::connect(&target).expect("the target");
-            [&guest, &host].into_iter().for_each(small);
+            [&guest, &host].into_iter().for_each(limit_buffers);
             let back = (
                 host.try_clone().expect("a handle"),
                 guest.try_clone().expect("a handle"),

@@ -59,8 +59,9 @@ fn trained(job: &JobSpec, data: &Path, rate: f64) -> f64 {
     let optimizer = document::optimizer(job.engine());
     let address = start_shard(optimizer, network.parameter_count(), job.engine().batch);
     let wire = LimitedWire::of(rate);
-    let worker = |rank: u32| TaskId(Uuid::from_u128(0x100 + u128::from(rank)));
-    let workers: Vec<TaskId> = (0..WORKERS).map(worker).collect();
+    let workers: Vec<TaskId> = (0..WORKERS)
+        .map(|rank| TaskId(Uuid::from_u128(0x100 + u128::from(rank))))
+        .collect();
     let reports = thread::scope(|scope| {
         let running: Vec<_> = (0..WORKERS)
             .map(|rank| {

@@ -27,12 +27,15 @@ pub fn rows() -> Vec<String> {
 
 fn row(megabytes: usize) -> String {
     let all: Vec<RoundMedians> = (0..ANEW).map(|_| measure(megabytes)).collect();
-    let over = |pick: &dyn Fn(&RoundMedians) -> f64| median(all.iter().map(pick).collect());
-    let rate = over(&|of| 2.0 * (megabytes << 20) as f64 / of.seconds[0] / 1e9);
+    let rates = all
+        .iter()
+        .map(|of| 2.0 * (megabytes << 20) as f64 / of.seconds[0] / 1e9);
+    let rate = median(rates.collect());
     let mut row = format!("{megabytes:>10} {rate:>10.2}");
     for side in 1..4 {
-        let share = over(&|of| of.seconds[0] / of.seconds[side]);
-        let cpu = over(&|of| of.cpu[side] / of.cpu[0]);
+        let shares = all.iter().map(|of| of.seconds[0] / of.seconds[side]);
+        let cpus = all.iter().map(|of| of.cpu[side] / of.cpu[0]);
+        let (share, cpu) = (median(shares.collect()), median(cpus.collect()));
         row.push_str(&format!(" {share:>8.2} {cpu:>10.2}"));
     }
     let shares = all.iter().map(|of| of.seconds[0] / of.seconds[1]);

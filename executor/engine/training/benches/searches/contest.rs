@@ -89,14 +89,9 @@ impl Judge<'_> {
         let mut best = 0.0_f64;
         for _ in 0..trials {
             let parameters = asked(peer);
-            let inner = |name: &str, value: &Value| {
-                let dimensions = &study.space().dimensions;
-                let dimension = dimensions.iter().find(|one| one.name == name);
-                dimension.and_then(|one| one.domain.read(value))
-            };
             let dimensions = study.space().dimensions.iter();
             let point: Point = dimensions
-                .map(|one| inner(&one.name, &parameters[&one.name]))
+                .map(|one| one.domain.read(&parameters[&one.name]))
                 .collect();
             assert!(
                 study.space().contains(&point),

@@ -26,24 +26,23 @@ fn main() {
     };
     let mut trainings = Trainings::new(&datasets);
     let seeds: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    let or = |all: &[u64]| {
-        if seeds.is_empty() {
-            all.to_vec()
-        } else {
-            seeds.clone()
-        }
-    };
-    let named = |word: &str| words.iter().any(|one| one == word);
-    if named("optuna") {
+    let [optuna, stoppers, evolution] =
+        ["optuna", "stoppers", "evolution"].map(|name| words.iter().any(|word| word == name));
+    if optuna {
         return contest::measure(&mut trainings, seeds.first().copied().unwrap_or(20));
     }
-    let all = !named("stoppers") && !named("evolution");
-    if all || named("stoppers") {
-        stoppers::measure(&mut trainings, &or(&[1, 2, 3, 4, 5]));
+    let all = !stoppers && !evolution;
+    if all || stoppers {
+        stoppers::measure(&mut trainings, or(&seeds, &[1, 2, 3, 4, 5]));
     }
-    if all || named("evolution") {
-        evolution::measure(&mut trainings, &or(&[1, 2]));
+    if all || evolution {
+        evolution::measure(&mut trainings, or(&seeds, &[1, 2]));
     }
+}
+
+/// Returns the seeds of the command line, or `usual` if it names none.
+fn or<'a>(seeds: &'a [u64], usual: &'a [u64]) -> &'a [u64] {
+    if seeds.is_empty() { usual } else { seeds }
 }
 
 /// Median; a missing value is larger than all others. `None` if the median is missing.

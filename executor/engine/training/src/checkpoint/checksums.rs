@@ -7,6 +7,7 @@ use super::parts::CheckpointPart;
 use super::{CheckpointError, FileSum};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -28,29 +29,37 @@ pub fn sums(
     let finite = AtomicBool::new(true);
     let todo = Mutex::new(parts.iter());
     let done = Mutex::new(BTreeMap::new());
-    let next = || todo.lock().expect("no panic while it is held").next();
-    let work = || {
-        while let Some(part) = next() {
-            let mut file = PartChecksums::of(part, arenas);
-            while !file.is_over() {
-                file.sum_block();
-            }
-            finite.fetch_and(file.finite, Ordering::Relaxed);
-            let (name, sum) = file.finish();
-            let mut done = done.lock().expect("no panic while it is held");
-            done.insert(name, sum);
-        }
-    };
     thread::scope(|scope| {
         for _ in 1..THREADS.min(parts.len()) {
-            scope.spawn(work);
+            scope.spawn(|| sum_parts(&todo, arenas, &done, &finite));
         }
-        work();
+        sum_parts(&todo, arenas, &done, &finite);
     });
     if finite.into_inner() {
         Ok(done.into_inner().expect("no panic while it was held"))
     } else {
         Err(CheckpointError::Diverged)
+    }
+}
+
+/// Processes the parts `todo` until none is left.
+fn sum_parts(
+    todo: &Mutex<slice::Iter<'_, CheckpointPart>>,
+    arenas: &[&[f32]],
+    done: &Mutex<BTreeMap<String, FileSum>>,
+    finite: &AtomicBool,
+) {
+    loop {
+        let part = todo.lock().expect("no panic while it is held").next();
+        let Some(part) = part else { return };
+        let mut file = PartChecksums::of(part, arenas);
+        while !file.is_over() {
+            file.sum_block();
+        }
+        finite.fetch_and(file.finite, Ordering::Relaxed);
+        let (name, sum) = file.finish();
+        let mut done = done.lock().expect("no panic while it is held");
+        done.insert(name, sum);
     }
 }
 
@@ -141,13 +150,6 @@ mod tests {
     /// Arena 0 in one part per tensor, arena 1 in two parts, of which the first has tensors that
     /// are not neighbours.
     fn parts() -> (Vec<CheckpointPart>, [Vec<f32>; 2]) {
-        let tensor = |arena: usize, offset: usize, len: usize| PartTensor {
-            name: format!("t{arena}.{offset}.{len}"),
-            shape: vec![len],
-            arena,
-            offset,
-            len,
-        };
         let mut end = 0;
         let mut model = Vec::new();
         for len in LENS {
@@ -167,12 +169,23 @@ mod tests {
             usize::MAX,
         ));
         CheckpointPart::place(&mut parts);
-        let arena = |salt: usize| {
-            (0..end)
-                .map(|i| (i * 7919 % 10_007 + salt) as f32)
-                .collect()
-        };
-        (parts, [arena(1), arena(2)])
+        (parts, [1, 2].map(|salt| values(end, salt)))
+    }
+
+    fn tensor(arena: usize, offset: usize, len: usize) -> PartTensor {
+        PartTensor {
+            name: format!("t{arena}.{offset}.{len}"),
+            shape: vec![len],
+            arena,
+            offset,
+            len,
+        }
+    }
+
+    fn values(count: usize, salt: usize) -> Vec<f32> {
+        (0..count)
+            .map(|i| (i * 7919 % 10_007 + salt) as f32)
+            .collect()
     }
 
     #[test]

@@ -77,16 +77,17 @@ impl Contents<CheckpointArena> {
     /// Assigns arenas in the order of [`Manifest::parts`]; their number must be that of the
     /// manifest.
     pub(super) fn of(manifest: &Manifest, arenas: Vec<CheckpointArena>) -> Self {
+        let planes = manifest.state_planes.len();
+        let expected = 1 + planes + manifest.extras.len();
+        assert_eq!(arenas.len(), expected, "an arena for each");
         let mut arenas = arenas.into_iter();
-        let mut next = || arenas.next().expect("an arena for each");
+        let parameters = arenas.next().expect("it was counted");
+        let state = arenas.by_ref().take(planes).collect();
+        let names = manifest.extras.iter().map(|(name, _)| name.clone());
         Self {
-            parameters: next(),
-            state: manifest.state_planes.iter().map(|_| next()).collect(),
-            extras: manifest
-                .extras
-                .iter()
-                .map(|(name, _)| (name.clone(), next()))
-                .collect(),
+            parameters,
+            state,
+            extras: names.zip(arenas).collect(),
         }
     }
 }

@@ -53,16 +53,7 @@ impl JobFolder {
     pub(super) fn fence(&self) -> Result<Fence, CheckpointError> {
         let path = self.path();
         let lock_path = path.join(LOCK_FILE);
-        let lock = || {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&lock_path)?;
-            flock(&file, FlockOperation::LockExclusive)?;
-            Ok(file)
-        };
-        let lock = lock().map_err(CheckpointError::io("lock", &lock_path))?;
+        let lock = lock_exclusively(&lock_path).map_err(CheckpointError::io("lock", &lock_path))?;
         let newest = read_fence(&path.join(FENCE_FILE))?;
         if newest > self.revision {
             return Err(CheckpointError::Fenced {
@@ -72,6 +63,16 @@ impl JobFolder {
         }
         Ok(Fence { _lock: lock })
     }
+}
+
+fn lock_exclusively(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
 }
 
 fn read_fence(path: &Path) -> Result<u64, CheckpointError> {

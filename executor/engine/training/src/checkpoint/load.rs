@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
+use std::vec;
 
 /// Maximum number of threads for files; memory bandwidth limits more.
 const MAX_THREADS: usize = 4;
@@ -215,21 +216,25 @@ fn read_all(chunks: Vec<ReadChunk<'_>>) -> Result<(), CheckpointError> {
     let threads = chunks.first().map_or(1, |chunk| chunk.source.threads());
     let threads = threads.min(chunks.len()).max(1);
     let chunks = Mutex::new(chunks.into_iter());
-    let work = || {
-        loop {
-            let chunk = chunks.lock().expect("no panic while it is held").next();
-            let Some(chunk) = chunk else { return Ok(()) };
-            chunk.read()?;
-        }
-    };
     thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let own = work();
+        let others: Vec<_> = (1..threads)
+            .map(|_| scope.spawn(|| read_remaining(&chunks)))
+            .collect();
+        let own = read_remaining(&chunks);
         let others = others
             .into_iter()
             .map(|other| other.join().expect("reading does not panic"));
         others.fold(own, |first, other| first.and(other))
     })
+}
+
+/// Reads chunks until none is left.
+fn read_remaining(chunks: &Mutex<vec::IntoIter<ReadChunk<'_>>>) -> Result<(), CheckpointError> {
+    loop {
+        let chunk = chunks.lock().expect("no panic while it is held").next();
+        let Some(chunk) = chunk else { return Ok(()) };
+        chunk.read()?;
+    }
 }
 
 impl ReadChunk<'_> {

@@ -54,34 +54,34 @@ impl LoadArena {
     /// Creates the memory, mapped over files where this is possible and saves time. Mapping affects
     /// speed only, so a failure is not an error.
     pub fn of<'s>(floats: usize, runs: &[&PartRun], sources: &[Box<dyn PartSource + 's>]) -> Self {
-        let own = || Self::Own(vec![0.0; floats]);
+        Self::mapped(floats, runs, sources).unwrap_or_else(|| Self::Own(vec![0.0; floats]))
+    }
+
+    fn mapped<'s>(
+        floats: usize,
+        runs: &[&PartRun],
+        sources: &[Box<dyn PartSource + 's>],
+    ) -> Option<Self> {
         let files = runs.iter().map(|run| sources[run.part].mappable());
         let files: Vec<Option<&File>> = files.collect();
         if floats * size_of::<f32>() < MAPPED_FROM || files.iter().all(Option::is_none) {
-            return own();
+            return None;
         }
         let longest = runs
             .iter()
             .max_by_key(|run| run.bytes)
             .expect("there is one");
         let lead = (longest.offset as usize + HUGE - longest.at % HUGE) % HUGE;
-        let Ok(mut mapping) = Mapping::reserve(floats, lead) else {
-            return own();
-        };
+        let mut mapping = Mapping::reserve(floats, lead).ok()?;
         let mut laid = Vec::new();
         for (run, file) in runs.iter().zip(files) {
             let Some(file) = file else { continue };
-            match mapping.lay(run.at, file, run.offset, run.bytes) {
-                Ok(range) if range.is_empty() => {}
-                Ok(range) => laid.push(range),
-                Err(_) => return own(),
+            let range = mapping.lay(run.at, file, run.offset, run.bytes).ok()?;
+            if !range.is_empty() {
+                laid.push(range);
             }
         }
-        if laid.is_empty() {
-            own()
-        } else {
-            Self::Mapped(mapping, laid)
-        }
+        (!laid.is_empty()).then_some(Self::Mapped(mapping, laid))
     }
 
     pub fn rest(&mut self) -> ArenaRest<'_> {
@@ -139,13 +139,27 @@ mod tests {
     use crate::checkpoint::load::PartFile;
     use std::fs;
 
+    /// Returns bytes that state the page in which they are.
+    fn data(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i / 4096) as u8).collect()
+    }
+
+    fn run(part: usize, at: usize, offset: u64, bytes: usize) -> PartRun {
+        PartRun {
+            part,
+            arena: 0,
+            at,
+            offset,
+            bytes,
+        }
+    }
+
     /// A short run of one file and a long run of another, with different positions in their huge
     /// pages.
     #[test]
     fn longest_run_is_aligned_to_huge_pages_of_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let [short, long] = [300 * 4096, 900 * 4096];
-        let data = |len: usize| -> Vec<u8> { (0..len).map(|i| (i / 4096) as u8).collect() };
         let mut sources: Vec<Box<dyn PartSource>> = Vec::new();
         for (name, len) in [("short", short + 4096), ("long", long + 3 * 4096)] {
             let path = folder.path().join(name);
@@ -156,13 +170,6 @@ mod tests {
             sources[1].mappable().is_some(),
             "files of the temporary folder cannot be mapped: set TMPDIR to a folder on a local disk"
         );
-        let run = |part: usize, at: usize, offset: u64, bytes: usize| PartRun {
-            part,
-            arena: 0,
-            at,
-            offset,
-            bytes,
-        };
         let runs = [run(0, 0, 4096, short), run(1, short, 3 * 4096, long)];
         let floats = (short + long) / size_of::<f32>();
         let memory = LoadArena::of(floats, &[&runs[0], &runs[1]], &sources);

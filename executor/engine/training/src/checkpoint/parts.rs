@@ -62,15 +62,14 @@ impl CheckpointPart {
             groups.last_mut().expect("never empty").push(tensor);
         }
         let count = groups.len();
-        let name = |index: usize| match count {
-            1 => format!("{stem}.safetensors"),
-            _ => format!("{stem}-{:05}-of-{count:05}.safetensors", index + 1),
-        };
         groups
             .into_iter()
-            .enumerate()
-            .map(|(index, tensors)| Self {
-                name: name(index),
+            .zip(1..)
+            .map(|(tensors, number)| Self {
+                name: match count {
+                    1 => format!("{stem}.safetensors"),
+                    _ => format!("{stem}-{number:05}-of-{count:05}.safetensors"),
+                },
                 tensors,
                 lead: None,
             })
@@ -180,12 +179,13 @@ pub fn model(blocks: &[NamedBlock]) -> Vec<PartTensor> {
 /// Tensors of the optimizer, plane after plane: plane `p` is arena `p + 1`.
 #[must_use]
 pub fn optimizer(blocks: &[NamedBlock], planes: &[String]) -> Vec<PartTensor> {
-    let of = |(index, plane): (usize, &String)| {
-        let named =
-            |block: &NamedBlock| tensor(block, format!("{}.{plane}", block.name), index + 1);
-        blocks.iter().map(named).collect::<Vec<PartTensor>>()
-    };
-    planes.iter().enumerate().flat_map(of).collect()
+    let mut out = Vec::with_capacity(blocks.len() * planes.len());
+    for (plane, arena) in planes.iter().zip(1..) {
+        for block in blocks {
+            out.push(tensor(block, format!("{}.{plane}", block.name), arena));
+        }
+    }
+    out
 }
 
 /// Tensors of further arenas, one each; `first` is the index of the first arena.

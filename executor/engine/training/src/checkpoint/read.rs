@@ -175,8 +175,8 @@ impl Manifest {
         struct Format {
             format: u32,
         }
-        let damaged = |error: serde_json::Error| CheckpointError::damaged(path, error.to_string());
-        let Format { format } = serde_json::from_slice(text).map_err(damaged)?;
+        let Format { format } = serde_json::from_slice(text)
+            .map_err(|error| CheckpointError::damaged(path, error.to_string()))?;
         if !(Self::OLDEST_FORMAT..=Self::FORMAT).contains(&format) {
             let what = format!(
                 "its format is {format}, this release reads {} to {}",
@@ -188,7 +188,8 @@ impl Manifest {
                 what,
             });
         }
-        let manifest: Self = serde_json::from_slice(text).map_err(damaged)?;
+        let manifest: Self = serde_json::from_slice(text)
+            .map_err(|error| CheckpointError::damaged(path, error.to_string()))?;
         match manifest.check() {
             Ok(()) => Ok(manifest),
             Err(what) => Err(CheckpointError::damaged(path, what)),
@@ -199,14 +200,18 @@ impl Manifest {
 /// Reads a file. A missing file means that the checkpoint is damaged; other errors are errors of
 /// the disk.
 fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => CheckpointError::damaged(path, "it is missing"),
-        _ => CheckpointError::io("read", path)(error),
-    };
-    let bytes = fs::metadata(path).map_err(failed)?.len();
+    let metadata = fs::metadata(path).map_err(|error| read_error(path, error))?;
+    let bytes = metadata.len();
     if bytes > MAX_MANIFEST_BYTES {
         let what = format!("it has {bytes} bytes, more than any manifest");
         return Err(CheckpointError::damaged(path, what));
     }
-    fs::read(path).map_err(failed)
+    fs::read(path).map_err(|error| read_error(path, error))
+}
+
+fn read_error(path: &Path, error: io::Error) -> CheckpointError {
+    match error.kind() {
+        io::ErrorKind::NotFound => CheckpointError::damaged(path, "it is missing"),
+        _ => CheckpointError::io("read", path)(error),
+    }
 }

@@ -11,6 +11,7 @@ use muster_model::spec::CheckpointPolicy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -149,16 +150,18 @@ impl JobFolder {
     ) -> Result<Vec<Candidate>, CheckpointError> {
         let mut entries = self.list()?;
         entries.sort_unstable();
-        let candidate = |entry: super::read::CheckpointEntry| {
-            *known.entry(entry.name.clone()).or_insert_with(|| {
+        let mut out = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let candidate = known.entry(entry.name.clone()).or_insert_with(|| {
                 let path = self.path().join(&entry.name).join(MANIFEST_FILE);
                 fs::read(path)
                     .ok()
                     .and_then(|text| serde_json::from_slice::<Manifest>(&text).ok())
                     .map_or_else(|| entry.unmeasured(), |manifest| manifest.candidate())
-            })
-        };
-        Ok(entries.into_iter().map(candidate).collect())
+            });
+            out.push(*candidate);
+        }
+        Ok(out)
     }
 
     /// Renames a folder and then removes it, so that a partly removed checkpoint is never used.
@@ -194,7 +197,7 @@ fn remove(path: &Path) -> Result<(), CheckpointError> {
         Err(error) => Err(error),
     };
     match removed {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(CheckpointError::io("remove", path)),
     }
 }
@@ -234,15 +237,16 @@ fn write_part(
     part: &CheckpointPart,
     arenas: &[&[f32]],
 ) -> Result<File, CheckpointError> {
-    let write = || {
-        let mut file = WritebackFile::create(path)?;
-        file.write_all(&part.header())?;
-        for slice in part.slices(arenas) {
-            file.write_all(slice)?;
-        }
-        Ok(file.into_file())
-    };
-    write().map_err(CheckpointError::io("write", path))
+    create_part(path, part, arenas).map_err(CheckpointError::io("write", path))
+}
+
+fn create_part(path: &Path, part: &CheckpointPart, arenas: &[&[f32]]) -> io::Result<File> {
+    let mut file = WritebackFile::create(path)?;
+    file.write_all(&part.header())?;
+    for slice in part.slices(arenas) {
+        file.write_all(slice)?;
+    }
+    Ok(file.into_file())
 }
 
 impl FileSum {

@@ -109,18 +109,17 @@ impl CheckpointWriter {
         let (orders, received) = mpsc::channel();
         let (to, answers) = mpsc::channel();
         let place = store.place();
-        let work = move || {
-            let mut spare = Contents::default();
-            spare.fit(parameters, planes);
-            let _ = to.send(WriterAnswer {
-                contents: spare,
-                ended: None,
-            });
-            serve(&store, (&policy, &spared), &mut known, &received, &to);
-        };
         thread::Builder::new()
             .name("checkpoint".to_owned())
-            .spawn(work)
+            .spawn(move || {
+                let mut spare = Contents::default();
+                spare.fit(parameters, planes);
+                let _ = to.send(WriterAnswer {
+                    contents: spare,
+                    ended: None,
+                });
+                serve(&store, (&policy, &spared), &mut known, &received, &to);
+            })
             .map_err(CheckpointError::io("start a writer for", &place))?;
         Ok(Self {
             orders,

@@ -89,9 +89,15 @@ fn sizes(list: &[u32]) -> Vec<usize> {
 
 /// Layers of a perceptron for regression.
 fn regression(hidden: &[u32], values: usize) -> Vec<NetworkLayer> {
-    let dense = |width, relu| NetworkLayer::Dense { width, relu };
-    let hidden = hidden.iter().map(|&width| dense(width as usize, true));
-    hidden.chain([dense(values, false)]).collect()
+    let hidden = hidden.iter().map(|&width| NetworkLayer::Dense {
+        width: width as usize,
+        relu: true,
+    });
+    let output = NetworkLayer::Dense {
+        width: values,
+        relu: false,
+    };
+    hidden.chain([output]).collect()
 }
 
 fn classes(model: &Model, task: LearningTask) -> Result<usize, BuildError> {

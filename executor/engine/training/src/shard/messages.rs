@@ -1,8 +1,9 @@
-//! Inputs and answers of the exchange.
+//! Inputs and answers of the exchange, and errors of its connections.
 
 use super::tensors::Tensors;
 use muster_comm::shard_codec::ShardCodec;
-use muster_comm::wire::metadata::{NoisePart, StepStats};
+use muster_comm::wire::WireError;
+use muster_comm::wire::metadata::{NoisePart, StepStats, SumHead};
 use muster_comm::wire::view::{Departed, TaskSetView};
 use muster_compute::pages;
 use muster_model::id::TaskId;
@@ -28,6 +29,22 @@ pub struct AggregatedWorkers {
     pub others: Vec<TaskId>,
     pub squares: f64,
     pub inverses: f64,
+}
+
+impl From<SumHead> for AggregatedWorkers {
+    fn from(head: SumHead) -> Self {
+        let SumHead {
+            squares,
+            inverses,
+            others,
+            ..
+        } = head;
+        Self {
+            others,
+            squares,
+            inverses,
+        }
+    }
 }
 
 /// Encoded gradients of valid length, which can be decoded when they are needed.
@@ -156,6 +173,19 @@ pub enum RequestRefusal {
     },
     #[error("a copy of {len} numbers has no {numbers} from number {from} on")]
     NotCopied { from: u64, numbers: u64, len: usize },
+}
+
+/// Why a connection ended after its handshake.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardConnectionError {
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error(transparent)]
+    Refused(#[from] RequestRefusal),
+    /// The workers must use the promoted replica; an answer from here would contain updates that
+    /// are not part of the model.
+    #[error("this shard lives on elsewhere by the chief's word")]
+    Superseded,
 }
 
 /// Membership of all workers, from which the shard decides on its end.

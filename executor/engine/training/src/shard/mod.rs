@@ -1,57 +1,38 @@
 //! A PS shard: holds its pieces of the parameters and their optimizer state, receives gradients and
 //! returns new parameters.
 //!
-//! Exchange:
+//! A module uses only modules below it in this list, and those of its own folder:
 //!
-//! - [`exchange`]: synchronisation under BSP, SSP and ASP, and departures; [`state`]: its state;
-//!   [`messages`]: its inputs and answers.
-//! - [`push`]: incoming gradients; [`step`]: the end of a step; [`clip`]: clipping.
-//! - [`encoded_steps`]: steps from encoded gradients; [`local_aggregation`]: the summed push of
-//!   several workers.
-//! - [`partitions`]: steps in partitions, which [`outbox`] sends while the connection receives.
-//!
-//! Views and connections:
-//!
-//! - [`change`]: view changes; [`handover`]: transfer of pieces to other shards.
-//! - [`serve`]: life of the shard; [`acceptor`]: handshakes; [`worker_connection`]: a
-//!   worker's connection, with one thread each; [`frames`]: their larger frames.
-//!
-//! State:
-//!
-//! - [`tensors`]: the arithmetic; [`recipe`]: its settings.
-//! - [`snapshot_buffer`]: the snapshot buffer, which a checkpoint reads while training continues.
-//! - [`residuals`]: residuals of encoded gradients, to and from checkpoints.
-//! - [`replication`]: replication to the replica holder; [`replica`]: replicas of other shards;
-//!   [`failover`]: a promoted replica.
+//! - [`serve`]: life of the shard.
+//! - [`connections`]: handshakes, frames of workers and of other shards.
+//! - [`exchange`]: the requests of connection threads. They take the lock and wait.
+//! - [`rules`]: settings, and the work on the state under the lock: steps, clipping, view changes.
+//! - [`state`]: the state under the lock, by what changes together.
+//! - [`replica`]: replicas of other shards; [`replication`]: replication to the replica holder;
+//!   [`snapshot_buffer`]: the snapshot buffer, which a checkpoint reads while training continues;
+//!   [`outbox`]: partitions of parameters, sent while the connection receives.
+//! - [`messages`]: inputs and answers; [`recipe`]: settings of the tensors; [`tensors`]: the
+//!   arithmetic.
 //!
 //! Invariant: a shard knows no data sets, meaning of losses, checkpoint files or nodes.
 
-mod acceptor;
-mod change;
-mod clip;
-mod encoded_steps;
+mod connections;
 mod exchange;
-mod failover;
-mod frames;
-mod handover;
-mod local_aggregation;
+mod identity;
 mod messages;
 mod outbox;
-mod partitions;
-mod push;
 mod recipe;
 mod replica;
 mod replication;
-mod residuals;
+mod rules;
 mod serve;
 mod snapshot_buffer;
 mod state;
-mod step;
 mod tensors;
-mod worker_connection;
 
 pub use exchange::ShardExchange;
+pub use identity::Identity;
 pub use messages::{ConnectionId, Membership, Push, RequestRefusal, ShardAnswer};
 pub use recipe::Recipe;
-pub use serve::{HistorySink, Identity, ShardEnd, ShardError, ShardServer};
+pub use serve::{HistorySink, ShardEnd, ShardError, ShardServer};
 pub use tensors::{Segment, Tensors};

@@ -4,8 +4,7 @@
 //! applies. The same arithmetic on the same values gives the same bits. An update is acknowledged
 //! as soon as it is read, because it cannot be lost then. A promotion waits until it is applied.
 
-use super::acceptor::ShardConnectionError;
-use super::messages::RequestRefusal;
+use super::messages::{RequestRefusal, ShardConnectionError};
 use super::recipe::Recipe;
 use super::tensors::{Factors, Tensors};
 use muster_comm::assign::{ParameterPiece, load};

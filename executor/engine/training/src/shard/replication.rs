@@ -5,10 +5,8 @@
 //! time. A holder that is silent for longer, or gone, is dropped. The shard then continues without
 //! a replica, records that in the job's history, and tries again at intervals.
 
-use super::exchange::ShardExchange;
-use super::serve::Identity;
-use super::state::ShardState;
-use super::tensors::{Factors, Tensors};
+use super::identity::Identity;
+use super::tensors::Tensors;
 use muster_comm::log;
 use muster_comm::wire::metadata::{ConnectionPurpose, Hello};
 use muster_comm::wire::view::{ReplicaPosition, ShardAssignment, TaskSetView};
@@ -16,7 +14,6 @@ use muster_comm::wire::{Connection, FrameKind, WireError, handshake};
 use muster_compute::clock;
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of usual steps in which a replica holder must make progress, with a minimum and a
@@ -81,7 +78,7 @@ impl ReplicaSender {
     /// Sends the sum, or the whole state to a new replica holder. Returns after the
     /// acknowledgement, or at once without a holder. Returns `false` if this shard has been
     /// replaced.
-    fn ship(
+    pub fn ship(
         &mut self,
         view: &TaskSetView,
         to: &ShardAssignment,
@@ -90,10 +87,10 @@ impl ReplicaSender {
         tensors: &Tensors,
     ) -> bool {
         let patience = self.patience();
-        let is_given_up = |(task, number, since): (TaskId, u64, Instant)| {
-            (task, number) == (to.task_id, view.number) && since.elapsed() < self.again
-        };
-        if self.lost.is_some_and(is_given_up) {
+        if let Some((task, number, since)) = self.lost
+            && (task, number) == (to.task_id, view.number)
+            && since.elapsed() < self.again
+        {
             return true;
         }
         let sent = match self.link.take() {
@@ -149,11 +146,12 @@ impl ReplicaSender {
 
     /// Returns the names of this shard and another one by their indices in the view.
     fn places(&self, view: &TaskSetView, other: TaskId) -> (String, String) {
-        let name = |task: TaskId| {
-            let place = view.shards.iter().position(|held| held.task_id == task);
-            place.map_or_else(|| format!("PS shard {task}"), |at| format!("PS shard {at}"))
-        };
-        (name(self.identity.task_id), name(other))
+        (name(view, self.identity.task_id), name(view, other))
+    }
+
+    /// Returns messages for the job's history since the last call.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     fn note(&mut self, message: String) {
@@ -193,6 +191,11 @@ impl ReplicaSender {
     }
 }
 
+fn name(view: &TaskSetView, task: TaskId) -> String {
+    let place = view.shards.iter().position(|held| held.task_id == task);
+    place.map_or_else(|| format!("PS shard {task}"), |at| format!("PS shard {at}"))
+}
+
 fn go_on(
     mut link: ReplicaLink,
     of: &ReplicaPosition,
@@ -228,55 +231,6 @@ fn send(
     match header.kind {
         FrameKind::Ready => Ok(()),
         _ => Err(connection.unexpected(header)),
-    }
-}
-
-impl ShardExchange {
-    /// Whether another process has replaced this shard, so that it must not answer workers.
-    pub(super) fn is_superseded(&self) -> bool {
-        self.lock().superseded
-    }
-
-    /// Returns messages on replicas since the last call.
-    pub(super) fn take_notes(&self) -> Vec<String> {
-        let mut state = self.lock();
-        let replica_sender = state.replica_sender.as_mut();
-        replica_sender.map_or_else(Vec::new, |replica_sender| {
-            std::mem::take(&mut replica_sender.notes)
-        })
-    }
-
-    /// Sends the update that was just applied to the replica holder, if there is one.
-    pub(super) fn ship(&self, state: &mut ShardState, sum: &[f32], factors: Factors) {
-        let (Some(mut replica_sender), Some(view)) =
-            (state.replica_sender.take(), state.view.clone())
-        else {
-            return;
-        };
-        if let Some(to) = view.replica_holder(self.me, self.host) {
-            let Factors { scale, clip, rate } = factors;
-            let shipped = ReplicaPosition {
-                view: view.number,
-                layout: view.layout,
-                pieces: Vec::new(),
-                version: state.version,
-                updates: state.updates,
-                hold: state.hold,
-                clocks: state
-                    .members
-                    .iter()
-                    .map(|member| (member.task, member.clock))
-                    .collect(),
-                factors: [scale, clip, rate].map(f32::to_bits),
-            };
-            let tensors = Arc::clone(&state.tensors);
-            let tensors = tensors.read().expect("no update has panicked");
-            if !replica_sender.ship(&view, to, shipped, sum, &tensors) {
-                state.superseded = true;
-                state.broken = true;
-            }
-        }
-        state.replica_sender = Some(replica_sender);
     }
 }
 
@@ -325,16 +279,22 @@ mod tests {
         address
     }
 
+    fn task(number: u128) -> TaskId {
+        TaskId(Uuid::from_u128(number))
+    }
+
+    fn holder(number: u128, address: &str, pieces: Vec<ParameterPiece>) -> ShardAssignment {
+        ShardAssignment {
+            task_id: task(number),
+            address: address.to_owned(),
+            pieces,
+        }
+    }
+
     /// A holder that runs but sends nothing, such as a stopped one, is dropped soon. The job's
     /// history records it, and the holder is tried again.
     #[test]
     fn silent_replica_holder_is_dropped_and_tried_again() {
-        let task = |number: u128| TaskId(Uuid::from_u128(number));
-        let holder = |number, address: &str, pieces| ShardAssignment {
-            task_id: task(number),
-            address: address.to_owned(),
-            pieces,
-        };
         let whole = ParameterPiece {
             offset: 0,
             len: LEN,

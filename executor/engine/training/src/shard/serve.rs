@@ -1,8 +1,9 @@
 //! Life of a shard: it listens, has a thread for each connection, and ends when it is not needed
 //! any more.
 
-use super::acceptor::ShardAcceptor;
+use super::connections::ShardAcceptor;
 use super::exchange::ShardExchange;
+use super::identity::Identity;
 use super::messages::Membership;
 use super::replica::ReplicaStore;
 use crate::stop::StopFlag;
@@ -10,7 +11,6 @@ use muster_comm::log;
 use muster_comm::wire::local::LocalListener;
 use muster_comm::wire::{Connection, WireError};
 use muster_compute::clock;
-use muster_model::id::{JobId, TaskId};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -33,14 +33,6 @@ const LATECOMERS: Duration = Duration::from_secs(5);
 
 /// Receives a message for the job's history.
 pub type HistorySink<'a> = &'a dyn Fn(String);
-
-/// Identity of the shard, and of the job whose tasks are its peers.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    pub job_id: JobId,
-    pub task_id: TaskId,
-    pub secret: String,
-}
 
 /// End of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,17 +78,12 @@ impl ShardServer {
         identity: Identity,
         exchange: ShardExchange,
     ) -> Result<Self, ShardError> {
-        let listen = || -> io::Result<(TcpListener, SocketAddr)> {
-            let listener = TcpListener::bind((host, 0))?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        };
-        let (listener, address) = listen().map_err(|source| ShardError::Listen {
+        let (listener, address) = listen(host).map_err(|source| ShardError::Listen {
             host: host.to_owned(),
             source,
         })?;
         let acceptor = Arc::new(ShardAcceptor {
-            state_per_parameter: exchange.recipe.optimizer.state_len_per_param() as u32,
+            state_per_parameter: exchange.rules.recipe.optimizer.state_len_per_param() as u32,
             identity,
             exchange: Arc::new(exchange),
             copies: ReplicaStore::default(),
@@ -182,6 +169,12 @@ impl ShardServer {
     }
 }
 
+fn listen(host: &str) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind((host, 0))?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
 /// Returns the membership over this shard and its promoted replicas.
 fn membership(acceptor: &ShardAcceptor, limit: Duration) -> Membership {
     let mut all = acceptor.exchanges().into_iter();
@@ -208,6 +201,10 @@ fn told(acceptor: &ShardAcceptor, tell: HistorySink<'_>) {
         .for_each(tell);
 }
 
+fn has_passed(since: Option<Instant>, limit: Duration) -> bool {
+    since.is_some_and(|at| at.elapsed() >= limit)
+}
+
 fn watch(
     acceptor: &ShardAcceptor,
     stop: &StopFlag,
@@ -216,8 +213,6 @@ fn watch(
 ) -> ShardEnd {
     let mut finished_at: Option<Instant> = None;
     let mut alone_since: Option<Instant> = None;
-    let passed =
-        |since: Option<Instant>, limit: Duration| since.is_some_and(|at| at.elapsed() >= limit);
     loop {
         told(acceptor, tell);
         acceptor.dismiss_promoted();
@@ -238,13 +233,13 @@ fn watch(
             // Measured from the same moment for all workers; the waiting ones have just been
             // notified.
             finished_at.get_or_insert_with(clock::now);
-            if (members.joined == 0 && members.awaited == 0) || passed(finished_at, FAREWELL) {
+            if (members.joined == 0 && members.awaited == 0) || has_passed(finished_at, FAREWELL) {
                 return ShardEnd::Finished;
             }
             continue;
         }
         let over =
-            alone_since.is_some() && (members.awaited == 0 || passed(alone_since, LATECOMERS));
+            alone_since.is_some() && (members.awaited == 0 || has_passed(alone_since, LATECOMERS));
         let told = stop.is_set() && (members.joined == 0 || stop.is_over());
         let forgotten = members.joined == 0 && !is_wanted();
         if over || told || forgotten {

@@ -4,15 +4,11 @@
 //! There is one buffer, and its memory is reused. Each read names the snapshot, so a reader of a
 //! replaced snapshot is refused and never gets values of both. Nothing waits for the reader.
 
-use super::acceptor::ShardConnectionError;
-use super::exchange::ShardExchange;
-use super::messages::{ConnectionId, RequestRefusal};
+use super::messages::RequestRefusal;
 use super::tensors::Tensors;
-use muster_comm::wire::snapshot::{SnapshotHead, SnapshotRangeHead};
-use muster_comm::wire::{Connection, FrameKind, WireError};
+use muster_comm::wire::snapshot::SnapshotRangeHead;
 use muster_compute::pages;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
 
 /// Snapshot buffer of a shard.
 #[derive(Debug, Default)]
@@ -29,7 +25,7 @@ struct SnapshotValues {
 
 impl SnapshotBuffer {
     /// Replaces the content of the buffer. Returns the number of snapshots so far.
-    fn copy(&self, version: u64, tensors: &Tensors) -> u64 {
+    pub fn copy(&self, version: u64, tensors: &Tensors) -> u64 {
         let parts = tensors.parts();
         let len = parts.iter().map(|part| part.len()).sum();
         let mut copy = self.lock();
@@ -50,7 +46,7 @@ impl SnapshotBuffer {
     }
 
     /// Reads a range of the snapshot with this version and count into `out`.
-    fn read(
+    pub fn read(
         &self,
         version: u64,
         head: SnapshotRangeHead,
@@ -76,48 +72,5 @@ impl SnapshotBuffer {
 
     fn lock(&self) -> MutexGuard<'_, SnapshotValues> {
         self.0.lock().expect("no connection has panicked with it")
-    }
-}
-
-impl ShardExchange {
-    /// Copies the state at one version into the snapshot buffer. Returns the version, and the
-    /// header for the coordinator. `within` as in [`Self::snapshot`].
-    ///
-    /// # Errors
-    /// A [`RequestRefusal`].
-    pub(super) fn lend(
-        &self,
-        connection_id: ConnectionId,
-        within: Duration,
-    ) -> Result<(u64, SnapshotHead), RequestRefusal> {
-        let mut lent = None;
-        self.snapshot(connection_id, within, |version, updates, tensors| {
-            let count = self.lent.copy(version, tensors);
-            lent = Some((version, SnapshotHead { updates, count }));
-            Ok::<(), RequestRefusal>(())
-        })?;
-        Ok(lent.expect("it was read"))
-    }
-}
-
-/// Serves reads of the coordinator's checkpoint writer until it closes the connection.
-pub(super) fn give(
-    connection: &mut Connection,
-    exchange: &ShardExchange,
-) -> Result<(), ShardConnectionError> {
-    let mut numbers = Vec::new();
-    loop {
-        let header = match connection.receive() {
-            Ok(header) => header,
-            Err(WireError::Closed) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        if header.kind != FrameKind::Draw {
-            return Err(WireError::Unexpected { got: header.kind }.into());
-        }
-        let head = SnapshotRangeHead::decode(&connection.receive_meta(header)?)?;
-        exchange.lent.read(header.clock, head, &mut numbers)?;
-        // Sent from a buffer, so that the next snapshot does not wait for the network.
-        connection.send(FrameKind::Drawn, header.clock, &[], &[&numbers])?;
     }
 }

@@ -183,27 +183,27 @@ fn run_shard(
     if let Err(error) = events.report(&TaskReport::Listening { address }) {
         return failed(events, format!("could not keep a report: {error}"), true);
     }
-    let tell = |message| {
+    let ended = shard.serve_while(stop, &|| is_wanted(launch, folder), &|message| {
         if let Err(error) = events.report(&TaskReport::Note { message }) {
             log::line(format_args!("could not keep a report: {error}"));
         }
-    };
-    let is_wanted = || {
-        let newer = folder
-            .peers()
-            .filter(|peers| peers.revision > launch.revision);
-        newer.is_none_or(|peers| {
-            peers
-                .ps_shards
-                .iter()
-                .any(|peer| peer.task_id == launch.task_id)
-        })
-    };
-    match shard.serve_while(stop, &is_wanted, &tell) {
+    });
+    match ended {
         Ok(ShardEnd::Finished | ShardEnd::Stopped) => exit_code::DONE,
         Ok(ShardEnd::PeerLost) => exit_code::PEER_LOST,
         Err(error) => failed(events, chain(&error), true),
     }
+}
+
+/// Whether the job still needs this shard: no newer task set is known that lacks it.
+fn is_wanted(launch: &TaskLaunch, folder: &TaskFolder) -> bool {
+    let newer = folder
+        .peers()
+        .filter(|peers| peers.revision > launch.revision);
+    newer.is_none_or(|peers| {
+        let mut shards = peers.ps_shards.iter();
+        shards.any(|peer| peer.task_id == launch.task_id)
+    })
 }
 
 fn failed(events: &EventsFile, message: String, retryable: bool) -> i32 {

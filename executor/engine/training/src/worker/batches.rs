@@ -313,17 +313,16 @@ impl BatchPrefetcher {
         let (places, asked) = sync_channel::<(u64, Buffers)>(1);
         let (done, filled) = sync_channel(1);
         let (mut share, examples) = (share.clone(), examples.clone());
-        let fill = move || {
-            for (place, mut buffers) in asked {
-                share.fill(&mut buffers, &examples, place);
-                if done.send((place, buffers)).is_err() {
-                    return;
-                }
-            }
-        };
         let thread = thread::Builder::new()
             .name("prefetch".to_owned())
-            .spawn(fill)
+            .spawn(move || {
+                for (place, mut buffers) in asked {
+                    share.fill(&mut buffers, &examples, place);
+                    if done.send((place, buffers)).is_err() {
+                        return;
+                    }
+                }
+            })
             .ok()?;
         Some(Self {
             places: Some(places),
@@ -386,8 +385,8 @@ mod tests {
 
     fn dataset() -> DatasetSplits {
         let inputs: Vec<f32> = (0..30 * COLUMNS).map(|i| i as f32).collect();
-        let targets = || data::ExampleTargets::Classes((0..30).map(|i| i % 3).collect());
-        let examples = Examples::numbers(30, inputs, targets());
+        let targets = data::ExampleTargets::Classes((0..30).map(|i| i % 3).collect());
+        let examples = Examples::numbers(30, inputs, targets);
         DatasetSplits {
             input: ExampleShape::Row { columns: COLUMNS },
             task: LearningTask::Classify { classes: 3 },
@@ -405,44 +404,68 @@ mod tests {
         (firsts.collect(), classes.to_vec(), batch.draw)
     }
 
+    /// Batches of `batch` examples of one data set.
+    struct BatchSource {
+        data: DatasetSplits,
+        network: Network,
+        batch: usize,
+    }
+
+    impl BatchSource {
+        fn of(batch: usize) -> Self {
+            let data = dataset();
+            let network = zoo::mlp(data.input, &[], 3).unwrap();
+            Self {
+                data,
+                network,
+                batch,
+            }
+        }
+
+        fn buffers(&self, examples: usize) -> Buffers {
+            Buffers::new(&self.network, &self.data, examples)
+        }
+
+        fn batches(&self, rank: usize, workers: usize) -> Batches {
+            let global = global(5, 30, self.batch).unwrap();
+            Batches::new(global, 5, rank, workers, |examples| self.buffers(examples))
+        }
+
+        /// Returns a batch that a new worker fills on demand.
+        fn fresh(&self, step: u64, rank: usize, workers: usize) -> (Vec<f32>, Vec<u32>, RandomKey) {
+            let mut batches = self.batches(rank, workers);
+            seen(&batches.load(&self.data.train, step))
+        }
+    }
+
     #[test]
     fn prefetched_batch_equals_batch_filled_on_demand() {
-        let data = dataset();
-        let network = zoo::mlp(data.input, &[], 3).unwrap();
-        let new = |rank, workers| {
-            let global = global(5, 30, 8).unwrap();
-            Batches::new(global, 5, rank, workers, |examples| {
-                Buffers::new(&network, &data, examples)
-            })
-        };
-        let fresh = |step, rank, workers| {
-            let mut batches = new(rank, workers);
-            seen(&batches.load(&data.train, step))
-        };
-        let mut batches = new(0, 1);
+        let source = BatchSource::of(8);
+        let data = &source.data;
+        let mut batches = source.batches(0, 1);
         // Across the end of an epoch, backwards after a resume, forwards, and as another worker.
         for step in [0, 1, 2, 3, 4, 1, 2, 9] {
             let batch = seen(&batches.load(&data.train, step));
-            assert_eq!(batch, fresh(step, 0, 1), "step {step}");
+            assert_eq!(batch, source.fresh(step, 0, 1), "step {step}");
             assert!(batches.ahead.is_some(), "large batches are filled ahead");
         }
-        batches.recut(1, 2, |examples| Buffers::new(&network, &data, examples));
+        batches.recut(1, 2, |examples| source.buffers(examples));
         for step in [10, 11] {
-            assert_eq!(seen(&batches.load(&data.train, step)), fresh(step, 1, 2));
+            let batch = seen(&batches.load(&data.train, step));
+            assert_eq!(batch, source.fresh(step, 1, 2));
         }
-        batches.recut(0, 1, |examples| Buffers::new(&network, &data, examples));
-        assert_eq!(seen(&batches.load(&data.train, 12)), fresh(12, 0, 1));
+        batches.recut(0, 1, |examples| source.buffers(examples));
+        let batch = seen(&batches.load(&data.train, 12));
+        assert_eq!(batch, source.fresh(12, 0, 1));
     }
 
     /// Across a resize and the ends of epochs. The parts of the workers are consecutive; with the
     /// base number of workers they are the batches.
     #[test]
     fn growing_updates_use_every_example_in_order() {
-        let data = dataset();
-        let network = zoo::mlp(data.input, &[], 3).unwrap();
-        let room = |examples| Buffers::new(&network, &data, examples);
-        let new = |rank, workers| Batches::new(global(5, 30, 6).unwrap(), 5, rank, workers, room);
-        let mut plain = new(0, 1);
+        let source = BatchSource::of(6);
+        let data = &source.data;
+        let mut plain = source.batches(0, 1);
         let expected: Vec<f32> = (0..12)
             .flat_map(|step| seen(&plain.load(&data.train, step)).0)
             .collect();
@@ -451,7 +474,8 @@ mod tests {
             let place = taken.len();
             let mut update = 0;
             for rank in 0..workers {
-                let mut grown = new(rank, workers).growing(2, room);
+                let grown = source.batches(rank, workers);
+                let mut grown = grown.growing(2, |examples| source.buffers(examples));
                 update = grown.update();
                 let batch = grown.load(&data.train, place as u64);
                 taken.extend(seen(&batch).0);
@@ -461,7 +485,9 @@ mod tests {
         }
         assert_eq!(taken, expected[..taken.len()]);
         // Each example has the random draw that it has in a single batch.
-        let (mut grown, mut plain) = (new(1, 2).growing(2, room), new(1, 2));
+        let grown = source.batches(1, 2);
+        let mut grown = grown.growing(2, |examples| source.buffers(examples));
+        let mut plain = source.batches(1, 2);
         for step in [0, 4, 5] {
             let batch = seen(&grown.load(&data.train, 6 * step));
             assert_eq!(batch, seen(&plain.load(&data.train, step)));

@@ -7,15 +7,14 @@
 //! pushes up to the moment at which each shard was read. After a resume every worker begins at that
 //! clock. The work that is lost or repeated is at most the distance between the workers.
 
+use super::context::{ExitReason, WorkerContext};
 use super::error::WorkerError;
-use super::exchange::{WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeStart, WorkerExchange, WorkerStepError};
 use super::model::WorkerModel;
 use super::progress::{NoiseReport, ProgressMeter, StepTimes};
-use super::resume::ExchangeStart;
 use super::saver::Saver;
 use super::shards::ShardSnapshot;
 use super::stop_rules::{TrainingProgress, reached};
-use super::train::{ExitReason, WorkerContext};
 use crate::checkpoint::{
     CheckpointStore, DEFAULT_PART_BYTES, DataPosition, LossProgress, Manifest, NamedBlock,
     RANDOMNESS, TaskCounts, WriteKind,
@@ -197,16 +196,21 @@ impl<'a> Chief<'a> {
     /// after the step that follows `step`, or is overdue (`is_owed`).
     pub fn foresee(&mut self, exchange: &mut (dyn WorkerExchange + '_), step: u64, is_owed: bool) {
         let next = step + 1;
-        let is_one = || {
-            let measured = self.saver.keeps_best() && self.evaluates(step, next);
-            // The checkpoint of the last step is written even if the one before is still being
-            // written.
-            let may_begin = || self.saver.may_begin() || self.over(next).is_some();
-            is_owed || self.saver.will_be_due(next) || measured && may_begin()
-        };
-        if exchange.needs_notice() && is_one() {
+        if exchange.needs_notice() && (is_owed || self.foresees_checkpoint(step)) {
             self.announce(exchange, next);
         }
+    }
+
+    /// Whether a checkpoint is due after the step that follows `step`.
+    fn foresees_checkpoint(&self, step: u64) -> bool {
+        let next = step + 1;
+        if self.saver.will_be_due(next) {
+            return true;
+        }
+        // The checkpoint of the last step is written even if the one before is still being written.
+        self.saver.keeps_best()
+            && self.evaluates(step, next)
+            && (self.saver.may_begin() || self.over(next).is_some())
     }
 
     fn epochs_between(&self, before: u64, step: u64) -> u64 {
@@ -479,15 +483,14 @@ impl<'a> Chief<'a> {
 }
 
 fn log_sample(sample: &Sample) {
-    let measured = |value: Option<f64>| value.unwrap_or(f64::NAN);
     log::line(format_args!(
         "step {}, epoch {:.2}: loss {:.4}, accuracy {:.4}, {:.0} examples/s (per step {:.1} ms computing, {:.1} ms exchanging)",
         sample.step,
         sample.epoch,
         sample.loss,
-        measured(sample.accuracy),
-        measured(sample.examples_per_s),
-        measured(sample.compute_ms),
-        measured(sample.exchange_ms)
+        sample.accuracy.unwrap_or(f64::NAN),
+        sample.examples_per_s.unwrap_or(f64::NAN),
+        sample.compute_ms.unwrap_or(f64::NAN),
+        sample.exchange_ms.unwrap_or(f64::NAN)
     ));
 }

@@ -3,18 +3,30 @@
 //! Invariant: the loop does not know whether PS shards or workers hold the parameters, nor which
 //! members join or leave between two steps.
 
+use super::context::ExitReason;
 use super::error::WorkerError;
 use super::link::Reply;
 use super::model::WorkerModel;
 use super::progress::StepTimes;
-use super::resume::ExchangeStart;
 use super::shards::ShardSnapshot;
-use super::train::ExitReason;
-use crate::checkpoint::{Contents, ContentsSource, TaskCounts};
+use crate::checkpoint::{CheckpointArena, Contents, ContentsSource, LossProgress, TaskCounts};
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_comm::wire::metadata::StepStats;
 use muster_model::error_chain::chain;
+
+/// State with which the exchange is initialised.
+#[derive(Debug)]
+pub struct ExchangeStart {
+    pub step: u64,
+    pub updates: u64,
+    pub contents: Contents<CheckpointArena>,
+    pub curve: LossProgress,
+    /// A checkpoint of this step is stored.
+    pub on_disk: bool,
+    /// The state belongs to another job, and this job has not evaluated it yet.
+    pub is_copy: bool,
+}
 
 /// A worker's side of the exchange, after it has joined.
 pub(super) trait WorkerExchange {

@@ -56,6 +56,13 @@ impl StepMetadata {
         self.summed == workers as f32
     }
 
+    /// Whether the next step does not follow at once: training ends, the members change, or all
+    /// workers suspend.
+    #[must_use]
+    pub fn needs_pause(&self) -> bool {
+        self.finish || self.regroup || self.stats.hold > 0
+    }
+
     #[must_use]
     pub fn read(floats: &[f32]) -> Self {
         Self {
@@ -149,14 +156,17 @@ mod tests {
         assert!(!StepMetadata::read(&floats).stats.loss_sum.is_finite());
     }
 
-    /// A round of averaging counts the examples of many steps.
-    #[test]
-    fn counts_of_all_workers_add_up_exactly() {
-        let counts = |rank: u64| StepStats {
+    fn counts(rank: u64) -> StepStats {
+        StepStats {
             correct: 16_777_217 + 3 * rank,
             examples: 1_000_000_007 + 2 * rank,
             ..StepStats::default()
-        };
+        }
+    }
+
+    /// A round of averaging counts the examples of many steps.
+    #[test]
+    fn counts_of_all_workers_add_up_exactly() {
         let mut sums = [0.0f32; HEAD];
         for rank in 0..60 {
             let mut floats = [f32::NAN; HEAD];
@@ -170,9 +180,10 @@ mod tests {
                 .for_each(|(sum, own)| *sum += own);
         }
         let read = StepMetadata::read(&sums).stats;
-        let expected = |of: fn(StepStats) -> u64| (0..60).map(|rank| of(counts(rank))).sum::<u64>();
-        assert_eq!(read.correct, expected(|stats| stats.correct));
-        assert_eq!(read.examples, expected(|stats| stats.examples));
+        let all: Vec<StepStats> = (0..60).map(counts).collect();
+        let correct: u64 = all.iter().map(|stats| stats.correct).sum();
+        let examples: u64 = all.iter().map(|stats| stats.examples).sum();
+        assert_eq!((read.correct, read.examples), (correct, examples));
     }
 
     #[test]

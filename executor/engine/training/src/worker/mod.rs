@@ -15,6 +15,7 @@
 mod batches;
 mod chief;
 mod clip;
+mod context;
 mod error;
 mod exchange;
 mod head;
@@ -33,9 +34,11 @@ mod shards;
 mod single_device;
 mod stop_rules;
 mod suspension;
+mod task_set;
 mod train;
 
 pub use clip::OwnClip;
+pub use context::{ExitReason, RosterSource, WorkerContext};
 pub use error::WorkerError;
 pub use head::StepMetadata;
 pub use link::{Reply, ShardLink};
@@ -46,7 +49,7 @@ pub use shards::{
     Eager, GradientSink, ParameterFetch, PartitionedPass, ReshardingResult, ShardAddress,
     ShardFailure, ShardSnapshot, Shards, SnapshotStream, SnapshotStreamError, first_view,
 };
-pub use train::{ExitReason, RosterSource, WorkerContext, run};
+pub use train::run;
 
 use muster_model::assignment::TaskReport;
 use std::io;

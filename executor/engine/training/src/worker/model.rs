@@ -2,13 +2,14 @@
 //! step.
 
 mod device;
+pub(super) mod residency;
 
 use super::batches::{self, Batches, Buffers};
+use super::context::WorkerContext;
 use super::error::WorkerError;
 use super::pacer::Pacer;
 use super::progress::StepTimes;
-use super::single_device;
-use super::train::WorkerContext;
+use crate::checkpoint::NamedBlock;
 use crate::document;
 use muster_comm::log;
 use muster_comm::wire::metadata::StepStats;
@@ -64,7 +65,7 @@ impl PassMemory {
         ctx: &WorkerContext<'_>,
     ) -> Result<Self, WorkerError> {
         if !ctx.device.is_cpu() {
-            let why_not = single_device::why_not(launch);
+            let why_not = residency::why_not(launch);
             match why_not {
                 None => log::line("all of a step stays on the GPU"),
                 // With NCCL the workers decide together whether gradients leave the GPU.
@@ -204,6 +205,15 @@ impl WorkerModel {
         })
     }
 
+    /// Whether `blocks` are those of the network, in the same order.
+    pub fn has_blocks(&self, blocks: &[NamedBlock]) -> bool {
+        let own = self.network.blocks();
+        own.len() == blocks.len()
+            && own.iter().zip(blocks).all(|(a, b)| {
+                (&a.name, a.offset, a.len, &a.shape) == (&b.name, b.offset, b.len, &b.shape)
+            })
+    }
+
     /// Makes this worker `rank` of `workers` from the next step on.
     ///
     /// # Errors
@@ -290,18 +300,20 @@ impl WorkerModel {
         pacer.doing(Doing::Working);
         let batch = self.batches.load(&self.data.train, step);
         let (workspace, parameters) = (self.room.workspace(), &mut self.parameters);
-        // A worker that waits for parameters does not delay the others.
-        let mut wait = |range: Range<usize>, parameters: &mut [f32]| {
-            pacer.doing(Doing::Waiting);
-            let asked = clock::now();
-            let are_there = fetch(range, parameters);
-            waited += asked.elapsed();
-            pacer.doing(Doing::Working);
-            are_there
-        };
-        let is_forward_done = self
-            .network
-            .begin_fetching(workspace, parameters, &batch, &mut wait);
+        let is_forward_done = self.network.begin_fetching(
+            workspace,
+            parameters,
+            &batch,
+            &mut |range: Range<usize>, parameters: &mut [f32]| {
+                // A worker that waits for parameters does not delay the others.
+                pacer.doing(Doing::Waiting);
+                let asked = clock::now();
+                let are_there = fetch(range, parameters);
+                waited += asked.elapsed();
+                pacer.doing(Doing::Working);
+                are_there
+            },
+        );
         pacer.doing(Doing::Waiting);
         self.begun = is_forward_done.then_some(step);
         began.elapsed().saturating_sub(waited)

@@ -105,18 +105,21 @@ impl GradientNoise {
 mod tests {
     use super::*;
 
+    /// Returns the next value of a uniform distribution from 0 to 1.
+    fn uniform(state: &mut u64) -> f64 {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// Gradients of known mean and variance, from four workers with unequal parts.
     #[test]
     fn a_known_noise_scale_is_found() {
         let (dimensions, mean, deviation) = (400, 0.1f64, 1.0f64);
         let expected = deviation.powi(2) / mean.powi(2);
         let mut state = 1u64;
-        let mut uniform = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1u64 << 53) as f64
-        };
+
         let examples = [7usize, 8, 8, 9];
         let batch: usize = examples.iter().sum();
         let mut noise = GradientNoise::default();
@@ -128,7 +131,7 @@ mod tests {
                 for own in &mut own {
                     // The sum of `part` numbers of that variance.
                     for _ in 0..part {
-                        *own += mean + deviation * (uniform() - 0.5) * 12f64.sqrt();
+                        *own += mean + deviation * (uniform(&mut state) - 0.5) * 12f64.sqrt();
                     }
                 }
                 whole.iter_mut().zip(&own).for_each(|(w, o)| *w += o);
@@ -147,9 +150,12 @@ mod tests {
         );
     }
 
+    fn noise(square: f64, trace: f64) -> GradientNoise {
+        GradientNoise { square, trace }
+    }
+
     #[test]
     fn a_gain_lies_between_one_and_the_batches() {
-        let noise = |square: f64, trace: f64| GradientNoise { square, trace };
         // Noise only: four batches are worth four steps. No noise: they are worth one.
         assert_eq!(noise(0.0, 8.0).gain(8, 2), 4.0);
         assert_eq!(noise(-1.0, 8.0).gain(8, 2), 4.0);

@@ -6,8 +6,8 @@
 //! can start from one without.
 
 use super::error::WorkerError;
+use super::exchange::ExchangeStart;
 use super::model::WorkerModel;
-use super::resume::{ExchangeStart, has_blocks};
 use crate::checkpoint::{
     CheckpointArena, CheckpointStore, Contents, LossProgress, Manifest, SoundCheckpoint,
 };
@@ -15,6 +15,7 @@ use crate::document;
 use crate::worker::Reporter;
 use muster_comm::log;
 use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::id::JobId;
 use muster_model::spec::same_place;
 
 /// Returns the state at the document's `from`, as this job's start.
@@ -32,26 +33,13 @@ pub fn start(
     let SoundCheckpoint {
         manifest, contents, ..
     } = origin.of_step(step)?;
-    let misfit = |what: String| WorkerError::OtherOrigin {
-        job: from.job,
-        step,
-        what,
-    };
-    if manifest.job_id != from.job {
-        return Err(misfit(format!("it is of job {}", manifest.job_id)));
-    }
-    if !has_blocks(&model.network, &manifest.blocks) {
-        return Err(misfit("its network has other parameters".to_owned()));
-    }
-    let (others, own) = (
-        manifest.position.steps_per_epoch,
-        model.batches.steps_per_epoch(),
-    );
-    let begins = same_place(step, others, own).ok_or_else(|| {
-        misfit(format!(
-            "its epochs have {others} steps and this job's {own}, and it is not from the end of one"
-        ))
-    })?;
+    let begins =
+        first_step(&manifest, from.job, model).map_err(|what| WorkerError::OtherOrigin {
+            job: from.job,
+            step,
+            what,
+        })?;
+    let has_same_epochs = manifest.position.steps_per_epoch == model.batches.steps_per_epoch();
     let message = format!("training begins from step {step} of job {}", from.job);
     log::line(&message);
     reporter.report(&TaskReport::Note { message })?;
@@ -64,10 +52,29 @@ pub fn start(
         } else {
             0
         },
-        curve: curve(&manifest, others == own),
+        curve: curve(&manifest, has_same_epochs),
         contents: taken_over(launch, &manifest, contents, same_rule),
         on_disk: false,
         is_copy: true,
+    })
+}
+
+/// Returns this job's first step after a checkpoint of job `from`, or why it cannot start from it.
+fn first_step(manifest: &Manifest, from: JobId, model: &WorkerModel) -> Result<u64, String> {
+    if manifest.job_id != from {
+        return Err(format!("it is of job {}", manifest.job_id));
+    }
+    if !model.has_blocks(&manifest.blocks) {
+        return Err("its network has other parameters".to_owned());
+    }
+    let (others, own) = (
+        manifest.position.steps_per_epoch,
+        model.batches.steps_per_epoch(),
+    );
+    same_place(manifest.step, others, own).ok_or_else(|| {
+        format!(
+            "its epochs have {others} steps and this job's {own}, and it is not from the end of one"
+        )
     })
 }
 

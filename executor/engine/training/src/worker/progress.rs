@@ -90,7 +90,9 @@ impl ProgressMeter {
         }
         let examples = done.stats.examples as f64;
         let seconds = done.since.elapsed().as_secs_f64().max(1e-9);
-        let per_step_ms = |time: Duration| time.as_secs_f64() * 1e3 / done.updates as f64;
+        let [compute_ms, exchange_ms, data_ms] =
+            [done.times.compute, done.times.exchange, done.times.data]
+                .map(|time| Some(time.as_secs_f64() * 1e3 / done.updates as f64));
         Some(Sample {
             step,
             epoch,
@@ -98,9 +100,9 @@ impl ProgressMeter {
             accuracy: Some(done.stats.correct as f64 / examples),
             examples_per_s: Some(examples / seconds),
             steps_per_s: done.steps as f64 / seconds,
-            compute_ms: Some(per_step_ms(done.times.compute)),
-            exchange_ms: Some(per_step_ms(done.times.exchange)),
-            data_ms: Some(per_step_ms(done.times.data)),
+            compute_ms,
+            exchange_ms,
+            data_ms,
             workers,
             ps_shards,
             noise_scale: noise.scale,

@@ -2,31 +2,16 @@
 //! checkpoint of the job from which this job starts, or fresh parameters.
 
 use super::error::WorkerError;
+use super::exchange::ExchangeStart;
 use super::model::WorkerModel;
 use super::origin;
-use crate::checkpoint::{
-    CheckpointArena, CheckpointSearch, CheckpointStore, Contents, LossProgress, Manifest,
-    NamedBlock,
-};
+use crate::checkpoint::{CheckpointSearch, CheckpointStore, Contents, LossProgress, Manifest};
 use crate::document;
 use crate::worker::Reporter;
 use muster_comm::log;
 use muster_compute::model::Network;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::error_chain::chain;
-
-/// State with which the exchange is initialised.
-#[derive(Debug)]
-pub struct ExchangeStart {
-    pub step: u64,
-    pub updates: u64,
-    pub contents: Contents<CheckpointArena>,
-    pub curve: LossProgress,
-    /// A checkpoint of this step is stored.
-    pub on_disk: bool,
-    /// The state belongs to another job, and this job has not evaluated it yet.
-    pub is_copy: bool,
-}
 
 /// Claims the job's checkpoints for this revision and finds the start. A damaged checkpoint is
 /// moved aside with a note and the one before it is used; the steps between are repeated. The
@@ -41,7 +26,6 @@ pub fn start(
     model: &WorkerModel,
     reporter: &dyn Reporter,
 ) -> Result<ExchangeStart, WorkerError> {
-    let network = &model.network;
     let state_planes = document::state_planes(&launch.spec.engine().optimizer).len();
     store.claim()?;
     let CheckpointSearch { newest, damaged } = store.newest_sound()?;
@@ -62,10 +46,10 @@ pub fn start(
         }
         return match origin {
             Some(origin) => origin::start(launch, &origin, model, reporter),
-            None => Ok(fresh(launch, network, state_planes)),
+            None => Ok(fresh(launch, &model.network, state_planes)),
         };
     };
-    agree(launch, network, state_planes, &found.manifest)?;
+    agree(launch, model, state_planes, &found.manifest)?;
     let step = found.manifest.step;
     match launch.resume_step {
         Some(known) if known > step => {
@@ -113,12 +97,12 @@ fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Exchang
 /// repair a mismatch.
 fn agree(
     launch: &TaskLaunch,
-    network: &Network,
+    model: &WorkerModel,
     state_planes: usize,
     manifest: &Manifest,
 ) -> Result<(), WorkerError> {
     if manifest.job_id == launch.job_id
-        && has_blocks(network, &manifest.blocks)
+        && model.has_blocks(&manifest.blocks)
         && manifest.state_planes.len() == state_planes
         && manifest.engine == *launch.spec.engine()
     {
@@ -127,12 +111,4 @@ fn agree(
     Err(WorkerError::OtherJob {
         step: manifest.step,
     })
-}
-
-/// Whether `blocks` are those of the network, in the same order.
-pub(super) fn has_blocks(network: &Network, blocks: &[NamedBlock]) -> bool {
-    network.blocks().len() == blocks.len()
-        && network.blocks().iter().zip(blocks).all(|(a, b)| {
-            (&a.name, a.offset, a.len, &a.shape) == (&b.name, b.offset, b.len, &b.shape)
-        })
 }

@@ -32,6 +32,19 @@ const LAST_STAND: Duration = Duration::from_secs(60);
 /// Poll interval of waits for a write, for the deadline.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Time until which a failed write is retried.
+struct WriteDeadline<'a> {
+    stop: &'a StopFlag,
+    /// Limit without a stop request.
+    until: Option<Instant>,
+}
+
+impl WriteDeadline<'_> {
+    fn has_passed(&self) -> bool {
+        self.stop.is_over() || self.until.is_some_and(|until| clock::now() >= until)
+    }
+}
+
 /// The coordinator's checkpoints.
 pub(super) struct Saver<'a> {
     reporter: &'a dyn Reporter,
@@ -186,20 +199,22 @@ impl<'a> Saver<'a> {
         stop: &StopFlag,
         limit: Option<Duration>,
     ) -> Result<Option<String>, WorkerError> {
-        let until = limit.map(|limit| clock::now() + limit);
-        let over = || stop.is_over() || until.is_some_and(|until| clock::now() >= until);
+        let deadline = WriteDeadline {
+            stop,
+            until: limit.map(|limit| clock::now() + limit),
+        };
         // An orderly stop waits for a write in progress: it may be all that is saved.
-        self.outcome(&over, manifest.step)?;
+        self.outcome(&deadline, manifest.step)?;
         let mut contents = Some(contents);
         loop {
             let again = contents.take().unwrap_or_else(|| self.writer.spare());
             self.begun = Some((manifest.step, clock::now()));
             self.writer.begin(kind, manifest.clone(), again);
-            let attempt = self.outcome(&over, manifest.step)?;
+            let attempt = self.outcome(&deadline, manifest.step)?;
             match attempt.expect("one was begun") {
                 Ok(path) => return Ok(path),
-                Err(failure) if over() => return Err(failure.into()),
-                Err(_) => self.pause(&over),
+                Err(failure) if deadline.has_passed() => return Err(failure.into()),
+                Err(_) => self.pause(&deadline),
             }
         }
     }
@@ -212,22 +227,22 @@ impl<'a> Saver<'a> {
     /// Waits for the result of a write in progress, if there is one.
     fn outcome(
         &mut self,
-        over: &dyn Fn() -> bool,
+        deadline: &WriteDeadline<'_>,
         step: u64,
     ) -> Result<Option<Result<Option<String>, CheckpointError>>, WorkerError> {
         while self.writer.is_busy() {
             if let Some(attempt) = self.writer.wait(LOOK_EVERY) {
                 return self.account(attempt).map(Some);
             }
-            if over() {
+            if deadline.has_passed() {
                 return Err(CheckpointError::Late { step }.into());
             }
         }
         Ok(None)
     }
 
-    fn pause(&self, over: &dyn Fn() -> bool) {
-        while self.retry_at.is_some_and(|at| clock::now() < at) && !over() {
+    fn pause(&self, deadline: &WriteDeadline<'_>) {
+        while self.retry_at.is_some_and(|at| clock::now() < at) && !deadline.has_passed() {
             thread::sleep(LOOK_EVERY);
         }
     }

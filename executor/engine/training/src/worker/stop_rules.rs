@@ -147,6 +147,18 @@ mod tests {
         assert!(reached(&stop, at).is_some());
     }
 
+    fn meets_target(metric: Metric, value: f64, evaluation: &Evaluation) -> bool {
+        let stop = Stop {
+            target: Some(Target { metric, value }),
+            ..Stop::default()
+        };
+        let at = TrainingProgress {
+            evaluation: Some(evaluation),
+            ..standing(10, &[])
+        };
+        reached(&stop, at).is_some()
+    }
+
     #[test]
     fn accuracy_target_is_a_minimum_and_loss_target_a_maximum() {
         let mut evaluation = Evaluation {
@@ -156,22 +168,12 @@ mod tests {
             loss: Some(0.5),
             accuracy: Some(0.8),
         };
-        let ends = |metric, value, evaluation: &Evaluation| {
-            let stop = Stop {
-                target: Some(Target { metric, value }),
-                ..Stop::default()
-            };
-            let at = TrainingProgress {
-                evaluation: Some(evaluation),
-                ..standing(10, &[])
-            };
-            reached(&stop, at).is_some()
-        };
-        assert!(!ends(Metric::TestAccuracy, 0.81, &evaluation));
-        assert!(ends(Metric::TestAccuracy, 0.8, &evaluation));
-        assert!(!ends(Metric::TestLoss, 0.49, &evaluation));
+
+        assert!(!meets_target(Metric::TestAccuracy, 0.81, &evaluation));
+        assert!(meets_target(Metric::TestAccuracy, 0.8, &evaluation));
+        assert!(!meets_target(Metric::TestLoss, 0.49, &evaluation));
         evaluation.loss = Some(0.4);
-        assert!(ends(Metric::TestLoss, 0.49, &evaluation));
+        assert!(meets_target(Metric::TestLoss, 0.49, &evaluation));
     }
 
     #[test]
@@ -183,12 +185,17 @@ mod tests {
             }),
             ..Stop::default()
         };
-        let ends = |losses: &[f64]| reached(&stop, standing(10, losses)).is_some();
-        assert!(!ends(&[]));
-        assert!(!ends(&[1.0, 0.95]), "only one epoch has one before it");
-        assert!(ends(&[1.0, 0.95, 0.94]));
-        assert!(!ends(&[1.0, 0.95, 0.5]), "the last one fell by more");
-        assert!(!ends(&[1.0, 0.5, 0.49]), "the one before fell by more");
-        assert!(ends(&[1.0, 0.5, 0.49, 0.6]), "a rise is no drop");
+        let cases: [(&[f64], bool, &str); 6] = [
+            (&[], false, "no epoch"),
+            (&[1.0, 0.95], false, "only one epoch has one before it"),
+            (&[1.0, 0.95, 0.94], true, "two small drops"),
+            (&[1.0, 0.95, 0.5], false, "the last one fell by more"),
+            (&[1.0, 0.5, 0.49], false, "the one before fell by more"),
+            (&[1.0, 0.5, 0.49, 0.6], true, "a rise is no drop"),
+        ];
+        for (losses, ends, why) in cases {
+            let found = reached(&stop, standing(10, losses));
+            assert_eq!(found.is_some(), ends, "{why}");
+        }
     }
 }

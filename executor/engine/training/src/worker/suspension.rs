@@ -9,9 +9,9 @@
 //! A worker that waits for admission suspends on the request of its own executor alone. A suspended
 //! coordinator admits no worker and sends nothing.
 
+use super::context::WorkerContext;
 use super::error::WorkerError;
 use super::model::WorkerModel;
-use super::train::WorkerContext;
 use muster_comm::log;
 use muster_compute::clock;
 use muster_model::assignment::{Peers, STANDING, TaskReport};

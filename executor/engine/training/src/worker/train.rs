@@ -1,66 +1,25 @@
 //! The training loop of every worker.
 
-use super::Reporter;
 use super::chief::Chief;
+use super::context::{ExitReason, WorkerContext};
 use super::error::WorkerError;
-use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeAnswer, ExchangeStart, WorkerExchange, WorkerStepError};
 use super::hogwild::Hogwild;
 use super::model::WorkerModel;
 use super::peers::AllReduce;
-use super::resume::{self, ExchangeStart};
+use super::resume;
 use super::servers::Servers;
 use super::single_device::SingleDevice;
 use super::suspension::SuspensionControl;
+use super::task_set::worker_ids;
 use crate::checkpoint::CheckpointStore;
-use crate::stop::StopFlag;
 use muster_comm::log;
-use muster_compute::cuda::Device;
-use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::export::GRAPH_FILE;
 use muster_model::pace::Doing;
-use muster_model::place::Place;
 use muster_model::spec::Topology;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
-
-/// Reads the job's present task set; `None` while none is known.
-pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
-
-/// Time after which a worker whose process runs without progress counts as lost. It is longer than
-/// any evaluation or checkpoint. A frozen process is detected earlier by its missing heartbeats.
-pub(super) const STALL: Duration = Duration::from_secs(900);
-
-/// Context of a worker.
-pub struct WorkerContext<'a> {
-    pub checkpoint_root: &'a Place,
-    pub dataset_root: &'a Path,
-    pub reporter: &'a dyn Reporter,
-    pub stop: StopFlag,
-    pub peers: RosterSource,
-    /// Address at which other workers reach this one.
-    pub listen_host: &'a str,
-    /// Folder of this task.
-    pub folder: &'a Path,
-    /// Folder for the endpoints of this job's tasks on this node; several tasks may share it.
-    pub sockets: &'a Path,
-    /// Number of threads for the passes of the network.
-    pub threads: usize,
-    pub device: &'a Device,
-}
-
-/// End of a worker without an error of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExitReason {
-    /// Training has ended.
-    Finished,
-    /// Stopped in order, by request or because a peer left in order.
-    Interrupted,
-    /// A shard or another worker left without a goodbye.
-    PeerLost,
-}
 
 /// Trains until training ends or cannot continue.
 ///
@@ -260,8 +219,9 @@ fn follow_loop(
     loop {
         // The coordinator's last checkpoint contains this worker's residual.
         let awaits_chief = exchange.needs_notice() && !ctx.stop.must_hurry();
-        let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, ctx);
-        if ctx.stop.is_set() && !(has_to_go_on() && suspensions.may_go_on(model)) {
+        if ctx.stop.is_set()
+            && !((awaits_chief || waits_to_be_let_go(launch, ctx)) && suspensions.may_go_on(model))
+        {
             log::line(format_args!("stopped in order after step {step}"));
             exchange.goodbye();
             return Ok(ExitReason::Interrupted);
@@ -287,8 +247,7 @@ fn follow_loop(
 fn waits_to_be_let_go(launch: &TaskLaunch, ctx: &WorkerContext<'_>) -> bool {
     !ctx.stop.must_hurry()
         && (ctx.peers)().is_some_and(|peers| {
-            let mut workers = peers.workers.iter();
-            peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
+            peers.revision > launch.revision && !worker_ids(&peers).contains(&launch.task_id)
         })
 }
 

@@ -54,7 +54,6 @@ fn push(
     step: u64,
     wait: Duration,
 ) -> Option<u64> {
-    let hurried = || true;
     let counts = StepStats {
         examples: 0,
         ..stats(0)
@@ -63,10 +62,10 @@ fn push(
     let Some(eager) = eager else {
         thread::sleep(wait);
         let mut parameters = vec![0.0; size()];
-        let mut reply = shards.push_pull(step, counts, &own, &mut parameters, &hurried);
+        let mut reply = shards.push_pull(step, counts, &own, &mut parameters, &|| true);
         // A worker that has not connected yet will.
         while matches!(reply, Ok(Reply::Gone)) {
-            reply = shards.wait_on(&own, &mut parameters, &hurried);
+            reply = shards.wait_on(&own, &mut parameters, &|| true);
         }
         return match reply {
             Ok(Reply::Parameters { clock, .. }) => Some(clock),
@@ -75,17 +74,20 @@ fn push(
             Ok(other) => panic!("{other:?}"),
         };
     };
-    let compute = |gradients: &mut [f32]| {
+    if !eager.may_read(shards, step) && !continues(eager.flush(shards, &|| true).ok()?) {
+        return None;
+    }
+    let overlapped = eager.overlap(shards, step, &|| true, |gradients: &mut [f32]| {
         thread::sleep(wait);
         gradients.copy_from_slice(&own);
         (counts, ())
-    };
-    let goes_on = |reply: Option<Reply>| matches!(reply, None | Some(Reply::Parameters { .. }));
-    if !eager.may_read(shards, step) && !goes_on(eager.flush(shards, &hurried).ok()?) {
-        return None;
-    }
-    let (_, reply) = eager.overlap(shards, step, &hurried, compute).ok()?;
-    goes_on(reply).then_some(step + 1)
+    });
+    let (_, reply) = overlapped.ok()?;
+    continues(reply).then_some(step + 1)
+}
+
+fn continues(reply: Option<Reply>) -> bool {
+    matches!(reply, None | Some(Reply::Parameters { .. }))
 }
 
 /// Pushes until the coordinator ends training.
@@ -164,15 +166,20 @@ fn run(
         } => Some(staleness),
         _ => None,
     };
-    let eager = || eager.map(|staleness| Eager::new(staleness, size()));
+    let eagers: Vec<Option<Eager>> = delays
+        .iter()
+        .map(|_| eager.map(|staleness| Eager::new(staleness, size())))
+        .collect();
     thread::scope(|scope| {
-        let mut joined = job.joined(0).into_iter();
-        let chief = joined.next().unwrap();
+        let mut joined = job.joined(0).into_iter().zip(eagers);
+        let (chief, eager) = joined.next().unwrap();
         let others: Vec<_> = (1..)
             .zip(joined)
-            .map(|(rank, shards)| scope.spawn(move || follow(rank, shards, eager(), &delays[rank])))
+            .map(|(rank, (shards, eager))| {
+                scope.spawn(move || follow(rank, shards, eager, &delays[rank]))
+            })
             .collect();
-        let (kept, own) = lead(chief, eager(), &delays[0]);
+        let (kept, own) = lead(chief, eager, &delays[0]);
         let others = others.into_iter().map(|other| other.join().unwrap());
         (kept, std::iter::once(own).chain(others).collect())
     })
@@ -190,13 +197,12 @@ fn plane(feedback: &Feedback) -> &[f32] {
 /// Index of the push of a worker after which the residual in a shard's part of the checkpoint was
 /// taken.
 fn found(kept: &[f32], history: &ResidualHistory, pieces: &[ParameterPiece]) -> Option<usize> {
-    let same = |(_, feedback): &(u64, Feedback)| {
+    history.iter().position(|(_, feedback)| {
         let held = plane(feedback);
         pieces
             .iter()
             .all(|piece| kept[piece.range()] == held[piece.range()])
-    };
-    history.iter().position(same)
+    })
 }
 
 /// Sum that the pushes of a worker, up to and including this one, have subtracted at a position.
@@ -232,8 +238,9 @@ fn check_sum(kept: &[StepCheckpoint], histories: &[ResidualHistory]) -> Result<(
             for piece in pieces {
                 for at in piece.range().step_by(piece.len.div_ceil(40)) {
                     let got = f64::from(before[at]) - f64::from(kept.contents.parameters[at]);
-                    let of = |rank: usize| applied(&histories[rank][..until[rank]], rank, at);
-                    let expected: f64 = (0..histories.len()).map(of).sum();
+                    let expected: f64 = (0..histories.len())
+                        .map(|rank| applied(&histories[rank][..until[rank]], rank, at))
+                        .sum();
                     prop_assert!(
                         (got - expected).abs() < 1e-3 * (1.0 + expected.abs()),
                         "step {}, shard {shard}, number {at}: {got} were applied, and {expected} are not held back; pushes {until:?}",
@@ -495,19 +502,23 @@ fn residual_of_moved_pieces_is_dropped() {
     assert_eq!(raw.receive().unwrap().kind, FrameKind::View);
 }
 
+/// Handshake of a worker of an older release.
+fn older_hello(number: u32) -> Hello {
+    Hello {
+        says_held: false,
+        ..hello(number)
+    }
+}
+
 /// A worker of an older release could not parse the request for residuals. It is accepted where
 /// residuals are not requested.
 #[test]
 fn worker_without_residual_support_is_refused_if_needed() {
-    let older = |number| Hello {
-        says_held: false,
-        ..hello(number)
-    };
-    let said = serde_json::to_string(&older(1)).unwrap();
+    let said = serde_json::to_string(&older_hello(1)).unwrap();
     assert!(!said.contains("says_held"), "an older shard refuses {said}");
     for (consistency, is_asked) in [(FAR, true), (Consistency::default(), false)] {
         let job = LoopbackJob::start_encoded_with(2, 1, codecs()[0], consistency, plain());
-        match Shards::join(&job.addresses, size(), &older(1)) {
+        match Shards::join(&job.addresses, size(), &older_hello(1)) {
             Err((_, error)) => assert!(
                 is_asked && error.to_string().contains("older release"),
                 "{error}"

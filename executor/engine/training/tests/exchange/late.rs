@@ -15,9 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn push(shards: &mut Shards, step: u64, parameters: &mut [f32]) -> Reply {
     let began = clock::now();
-    let patience = || began.elapsed() < PATIENCE;
     let own = gradients(shards.rank().unwrap(), step);
-    let pushed = shards.push_pull(step, StepStats::default(), &own, parameters, &patience);
+    let pushed = shards.push_pull(step, StepStats::default(), &own, parameters, &|| {
+        began.elapsed() < PATIENCE
+    });
     pushed.unwrap()
 }
 
@@ -92,9 +93,10 @@ fn late_member_computes_the_step_before_an_announced_view() {
     thread::scope(|scope| {
         let training = scope.spawn(|| {
             let began = clock::now();
-            let patience = || began.elapsed() < PATIENCE;
             let mut parameters = vec![0.0; size()];
-            let entered = late.pull(&mut parameters, &patience, &forever).unwrap();
+            let entered = late
+                .pull(&mut parameters, &|| began.elapsed() < PATIENCE, &forever)
+                .unwrap();
             assert!(
                 matches!(entered, Reply::Parameters { clock: 0, .. }),
                 "{entered:?}"

@@ -3,7 +3,7 @@
 use crate::loopback::{adam, forever, hello, shard, stats, worker};
 use muster_comm::assign::ParameterPiece;
 use muster_comm::partitions::{self, PART, PartitionOrder};
-use muster_comm::wire::metadata::{AnswerHead, PartHead, PushHead, StepStats, Welcome};
+use muster_comm::wire::metadata::{AnswerHead, NoisePart, PartHead, PushHead, StepStats, Welcome};
 use muster_comm::wire::view::ViewChange;
 use muster_comm::wire::{Connection, FrameKind, handshake};
 use muster_model::id::JobId;
@@ -31,14 +31,14 @@ fn size() -> usize {
 
 fn blocks() -> Vec<ParameterPiece> {
     let mut offset = 0;
-    let piece = |len: &usize| {
+    let pieces = BLOCKS.map(|len| {
         offset += len;
         ParameterPiece {
             offset: offset - len,
-            len: *len,
+            len,
         }
-    };
-    BLOCKS.iter().map(piece).collect()
+    });
+    pieces.into()
 }
 
 fn start(number: u32) -> (ShardAddress, JoinHandle<ShardEnd>) {
@@ -189,6 +189,23 @@ fn step(shards: &mut Shards, pass: &mut Steady) -> StepStats {
     stats
 }
 
+/// Does one step for each of the expected parameters. Returns the counts of the last.
+fn trained(mut shards: Shards, mut pass: Steady, expected: &[Vec<f32>]) -> (Shards, StepStats) {
+    let mut counted = StepStats::default();
+    for expected in expected {
+        counted = step(&mut shards, &mut pass);
+        assert!(pass.parameters == *expected, "step {}", pass.step);
+        assert_eq!(pass.seen.len(), BLOCKS.len(), "nothing held it up");
+        for (range, seen) in &pass.seen {
+            assert!(
+                *seen == expected[range.clone()],
+                "{range:?} was not there yet"
+            );
+        }
+    }
+    (shards, counted)
+}
+
 #[test]
 fn parts_have_the_bits_of_a_plain_loop_for_every_layout() {
     const STEPS: u64 = 3;
@@ -198,29 +215,13 @@ fn parts_have_the_bits_of_a_plain_loop_for_every_layout() {
         let (addresses, serving): (Vec<_>, Vec<_>) = (0..ps_shards).map(start).unzip();
         let expected = reference(workers, STEPS, |_, _, _| true);
         let ended: Vec<(Shards, StepStats)> = thread::scope(|scope| {
-            let run = |(rank, mut shards): (usize, Shards)| {
-                let expected = &expected;
-                scope.spawn(move || {
-                    let mut pass = Steady::new(rank as u32, stride + rank);
-                    let mut counted = StepStats::default();
-                    for expected in expected {
-                        counted = step(&mut shards, &mut pass);
-                        assert!(pass.parameters == *expected, "step {}", pass.step);
-                        assert_eq!(pass.seen.len(), BLOCKS.len(), "nothing held it up");
-                        for (range, seen) in &pass.seen {
-                            assert!(
-                                *seen == expected[range.clone()],
-                                "{range:?} was not there yet"
-                            );
-                        }
-                    }
-                    (shards, counted)
+            let expected = &expected;
+            let running: Vec<_> = (0..)
+                .zip(joined(workers, &addresses))
+                .map(|(rank, shards)| {
+                    let pass = Steady::new(rank, stride + rank as usize);
+                    scope.spawn(move || trained(shards, pass, expected))
                 })
-            };
-            let running: Vec<_> = joined(workers, &addresses)
-                .into_iter()
-                .enumerate()
-                .map(run)
                 .collect();
             running
                 .into_iter()
@@ -242,39 +243,42 @@ fn parts_have_the_bits_of_a_plain_loop_for_every_layout() {
     }
 }
 
+/// Does the first step of a worker.
+fn first_step(shards: &mut Shards, rank: u32, in_parts: bool) {
+    if in_parts {
+        step(shards, &mut Steady::new(rank, 77_777));
+        return;
+    }
+    let mut parameters = vec![0.0; size()];
+    let own = gradients(rank, 0);
+    shards
+        .push_pull(0, stats(rank), &own, &mut parameters, &forever)
+        .unwrap();
+}
+
+/// Noise that two workers measure in their first step.
+fn measured_noise(in_parts: bool) -> NoisePart {
+    let (addresses, serving): (Vec<_>, Vec<_>) = (0..2).map(start).unzip();
+    let mut all = joined(2, &addresses);
+    let mut other = all.pop().unwrap();
+    let mut chief = all.pop().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| first_step(&mut other, 1, in_parts));
+        first_step(&mut chief, 0, in_parts);
+    });
+    let noise = chief.take_noise().expect("the first step is measured");
+    chief.done();
+    other.goodbye();
+    serving
+        .into_iter()
+        .for_each(|one| assert_eq!(one.join().unwrap(), ShardEnd::Finished));
+    noise
+}
+
 /// The noise of gradients equals that of whole steps with the same gradients.
 #[test]
 fn parts_measure_the_same_noise() {
-    let measure = |in_parts: bool| {
-        let (addresses, serving): (Vec<_>, Vec<_>) = (0..2).map(start).unzip();
-        let mut all = joined(2, &addresses);
-        let mut other = all.pop().unwrap();
-        let mut chief = all.pop().unwrap();
-        let run = move |shards: &mut Shards, rank: u32| {
-            let mut pass = Steady::new(rank, 77_777);
-            if in_parts {
-                step(shards, &mut pass);
-                return;
-            }
-            let mut parameters = vec![0.0; size()];
-            let own = gradients(rank, 0);
-            shards
-                .push_pull(0, stats(rank), &own, &mut parameters, &forever)
-                .unwrap();
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| run(&mut other, 1));
-            run(&mut chief, 0);
-        });
-        let noise = chief.take_noise().expect("the first step is measured");
-        chief.done();
-        other.goodbye();
-        serving
-            .into_iter()
-            .for_each(|one| assert_eq!(one.join().unwrap(), ShardEnd::Finished));
-        noise
-    };
-    let (parts, whole) = (measure(true), measure(false));
+    let (parts, whole) = (measured_noise(true), measured_noise(false));
     assert_eq!(parts.pushes, whole.pushes);
     for (a, b) in [
         (parts.squares, whole.squares),
@@ -416,8 +420,7 @@ fn worker_lost_during_a_push_leaves_whole_parts() {
         matches!(reply, Reply::Parameters { clock: 1, .. }),
         "{reply:?}"
     );
-    let is_in = |at: usize| came.contains(&(at / PART));
-    let expected = reference(2, 1, |_, rank, at| rank == 0 || is_in(at));
+    let expected = reference(2, 1, |_, rank, at| rank == 0 || came.contains(&(at / PART)));
     assert!(pass.parameters == expected[0]);
     let after = chief.snapshot(Contents::default()).unwrap();
     assert_eq!(after.version(), Some(1));

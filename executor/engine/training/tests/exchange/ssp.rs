@@ -30,9 +30,11 @@ fn counters(rank: usize) -> [usize; 2] {
 /// Number of pushes of each worker that these parameters contain, the minimum over the shards.
 fn seen(parameters: &[f32], workers: usize) -> Vec<u64> {
     let before = fresh().parameters;
-    let count = |at: usize| (before[at] - parameters[at]).round() as u64;
     (0..workers)
-        .map(|rank| counters(rank).map(count).into_iter().min().unwrap())
+        .map(|rank| {
+            let counts = counters(rank).map(|at| (before[at] - parameters[at]).round() as u64);
+            counts.into_iter().min().unwrap()
+        })
         .collect()
 }
 
@@ -68,12 +70,12 @@ fn run(delays: &[Vec<u8>], staleness: u32, eager: bool) -> Vec<Vec<Vec<u64>>> {
                     parameters.copy_from_slice(eagerly.fresh());
                 }
                 reads.push(seen(&parameters, workers));
-                let compute = |gradients: &mut [f32]| {
-                    thread::sleep(delay);
-                    gradients.copy_from_slice(&one_more(rank));
-                    (stats(0), ())
-                };
-                let pushed = eagerly.overlap(&mut shards, step, &forever, compute);
+                let pushed =
+                    eagerly.overlap(&mut shards, step, &forever, |gradients: &mut [f32]| {
+                        thread::sleep(delay);
+                        gradients.copy_from_slice(&one_more(rank));
+                        (stats(0), ())
+                    });
                 if let (_, Some(reply)) = pushed.unwrap() {
                     assert!(matches!(reply, Reply::Parameters { clock, .. } if clock == step));
                     parameters.copy_from_slice(eagerly.fresh());

@@ -10,7 +10,7 @@ use muster_training::checkpoint::Contents;
 use muster_training::shard::{Identity, Recipe, ShardEnd, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
 use muster_training::worker::{
-    Reply, ReshardingResult, ShardAddress, ShardSnapshot, Shards, first_view,
+    Reply, ReshardingResult, ShardAddress, ShardFailure, ShardSnapshot, Shards, first_view,
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -210,6 +210,11 @@ struct ViewRun {
     ends: Vec<ShardEnd>,
 }
 
+/// Starts a thread that trains as another worker.
+fn follower(shards: Shards) -> JoinHandle<(u64, Vec<f32>)> {
+    thread::spawn(move || follow(shards))
+}
+
 /// Trains `steps` steps through all stages, the first of which begins at 0.
 fn run(
     consistency: Consistency,
@@ -222,9 +227,8 @@ fn run(
     first.shards.iter().for_each(|&shard| cluster.start(shard));
     let mut chief = cluster.lead(first.workers, first.shards);
     let mut followers: BTreeMap<u32, JoinHandle<(u64, Vec<f32>)>> = BTreeMap::new();
-    let spawn = |shards: Shards| thread::spawn(move || follow(shards));
     for &number in &first.workers[1..] {
-        followers.insert(number, spawn(cluster.join(number, first.shards)));
+        followers.insert(number, follower(cluster.join(number, first.shards)));
     }
     let mut parameters = fresh().parameters;
     let mut moved = Vec::new();
@@ -249,7 +253,7 @@ fn run(
                 .filter(|number| !followers.contains_key(number))
                 .collect();
             for &number in &new {
-                followers.insert(number, spawn(cluster.join(number, stage.shards)));
+                followers.insert(number, follower(cluster.join(number, stage.shards)));
             }
             chief.approach(&addresses).unwrap();
             let new: Vec<TaskId> = new.into_iter().map(worker).collect();
@@ -369,17 +373,10 @@ fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     }
     // Two thirds moved to the new shards. The first shard's third moved to the remaining ones.
     // There are three values per parameter.
-    let share = |moved: &ReshardingResult| moved.numbers as f64 / (3 * size()) as f64;
-    assert!(
-        (0.64..0.68).contains(&share(&run.moved[0])),
-        "{:?}",
-        run.moved
-    );
-    assert!(
-        (0.32..0.36).contains(&share(&run.moved[1])),
-        "{:?}",
-        run.moved
-    );
+    for (moved, expected) in run.moved.iter().zip([0.64..0.68, 0.32..0.36]) {
+        let share = moved.numbers as f64 / (3 * size()) as f64;
+        assert!(expected.contains(&share), "{:?}", run.moved);
+    }
 }
 
 /// Without a common step there is a common barrier: all workers continue from the coordinator's
@@ -523,6 +520,16 @@ fn worker_that_never_connected_is_not_waited_for() {
     }
 }
 
+/// Pushes the gradients of step 0.
+fn push_first(
+    shards: &mut Shards,
+    rank: usize,
+    parameters: &mut [f32],
+) -> Result<Reply, ShardFailure> {
+    let own = gradients(rank, 0);
+    shards.push_pull(0, StepStats::default(), &own, parameters, &forever)
+}
+
 /// A worker connects and pushes after the coordinator was notified that it is missing: the step is
 /// not acknowledged before the coordinator has announced the next view.
 #[test]
@@ -533,22 +540,20 @@ fn worker_that_connects_during_the_decision_waits_for_it() {
     let mut other = cluster.join(1, &[0]);
     let mut parameters = vec![0.0; size()];
     assert_eq!(enter(&mut other, &mut parameters), Some(0));
-    let push = |shards: &mut Shards, rank: usize, parameters: &mut [f32]| {
-        let own = gradients(rank, 0);
-        shards.push_pull(0, StepStats::default(), &own, parameters, &forever)
-    };
-    assert_eq!(push(&mut chief, 0, &mut parameters).unwrap(), Reply::Gone);
+
+    let reply = push_first(&mut chief, 0, &mut parameters).unwrap();
+    assert_eq!(reply, Reply::Gone);
     let departed: Vec<TaskId> = chief.departed().iter().map(|gone| gone.task_id).collect();
     assert_eq!(departed, [worker(2)]);
     thread::scope(|scope| {
         let pushing = scope.spawn(|| {
             let mut parameters = vec![0.0; size()];
-            push(&mut other, 1, &mut parameters).unwrap()
+            push_first(&mut other, 1, &mut parameters).unwrap()
         });
         let mut late = cluster.join(2, &[0]);
         let mut of_late = vec![0.0; size()];
         assert_eq!(enter(&mut late, &mut of_late), Some(0));
-        let too_late = scope.spawn(move || push(&mut late, 2, &mut of_late));
+        let too_late = scope.spawn(move || push_first(&mut late, 2, &mut of_late));
         // Long enough for both to be answered, if they are.
         thread::sleep(Duration::from_millis(200));
         let left = vec![worker(0), worker(1)];
@@ -576,16 +581,15 @@ fn worker_admitted_while_it_gives_up_waiting_is_a_member() {
     let mut parameters = vec![0.0; size()];
     let (has_given_up, chief) = (AtomicBool::new(false), Mutex::new(None));
     // At one shard it stops waiting, and is admitted before it polls the other one.
-    let stays = || {
+    let pulled = guest.pull(&mut parameters, &forever, &|| {
         if !has_given_up.swap(true, Ordering::Relaxed) {
             return false;
         }
         let led = cluster.lead(&[0, 1], &[0, 1]);
         *chief.lock().unwrap() = Some(led);
         true
-    };
-    let reply = guest.pull(&mut parameters, &forever, &stays).unwrap();
-    assert_eq!(reply, Reply::Moved);
+    });
+    assert_eq!(pulled.unwrap(), Reply::Moved);
     assert_eq!(guest.follow().unwrap(), Some(true));
     assert_eq!(enter(&mut guest, &mut parameters), Some(0));
     assert_eq!(parameters, fresh().parameters);

@@ -28,13 +28,16 @@ fn folder(root: &Path, revision: u64) -> JobFolder {
     )
 }
 
-fn manifest(step: u64, revision: u64) -> Manifest {
-    let block = |name: &str, shape: &[usize], offset| NamedBlock {
+fn block(name: &str, shape: &[usize], offset: usize) -> NamedBlock {
+    NamedBlock {
         name: name.to_owned(),
         shape: shape.to_vec(),
         offset,
         len: shape.iter().product(),
-    };
+    }
+}
+
+fn manifest(step: u64, revision: u64) -> Manifest {
     Manifest {
         format: Manifest::FORMAT,
         job_id: JobId(Uuid::from_u128(2)),
@@ -305,19 +308,18 @@ fn an_older_revision_can_neither_claim_write_nor_prune() {
     let root = tempfile::tempdir().unwrap();
     let old = written(root.path(), &[10, 20]);
     folder(root.path(), 3).claim().unwrap();
-    let fenced = |result: Result<(), CheckpointError>| {
+    let (mut manifest, contents) = (manifest(30, 1), contents(0.0));
+    for result in [
+        old.claim(),
+        old.write(&mut manifest, &contents).map(drop),
+        old.write_final(&mut manifest, &contents).map(drop),
+        pruned(&old, 1).map(drop),
+    ] {
         assert!(
             matches!(result, Err(CheckpointError::Fenced { own: 1, newest: 3 })),
             "{result:?}"
         );
-    };
-    fenced(old.claim());
-    fenced(old.write(&mut manifest(30, 1), &contents(0.0)).map(drop));
-    fenced(
-        old.write_final(&mut manifest(30, 1), &contents(0.0))
-            .map(drop),
-    );
-    fenced(pruned(&old, 1).map(drop));
+    }
     let newest = folder(root.path(), 3)
         .newest_sound()
         .unwrap()
@@ -366,6 +368,17 @@ fn model_file_is_self_contained() {
     assert_eq!(bias, [12.25, 13.25, 14.25]);
 }
 
+/// Waits until the writer has memory to spare.
+fn spare_memory(writer: &mut CheckpointWriter) -> Contents {
+    loop {
+        let memory = writer.spare();
+        if !memory.parameters.is_empty() {
+            return memory;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A caller that takes the memory of a write that has just ended still receives the outcome.
 #[test]
 fn outcome_is_kept_when_the_memory_is_taken_first() {
@@ -373,16 +386,9 @@ fn outcome_is_kept_when_the_memory_is_taken_first() {
     let folder = written(root.path(), &[]);
     let spared = Arc::new(|| Some(BTreeSet::new()));
     let mut writer = CheckpointWriter::start(folder.into(), newest(3), spared, 15, 1).unwrap();
-    let memory = |writer: &mut CheckpointWriter| loop {
-        let memory = writer.spare();
-        if !memory.parameters.is_empty() {
-            return memory;
-        }
-        thread::sleep(Duration::from_millis(1));
-    };
-    drop(memory(&mut writer));
+    drop(spare_memory(&mut writer));
     writer.begin(WriteKind::Checkpoint, manifest(7, 1), contents(0.5));
-    let back = memory(&mut writer);
+    let back = spare_memory(&mut writer);
     assert_eq!(back.parameters, contents(0.5).parameters);
     assert!(writer.is_busy(), "nobody was told yet");
     let attempt = writer.poll().expect("it has ended");

@@ -29,12 +29,14 @@ fn folder(root: &Path) -> JobFolder {
     folder
 }
 
+fn arena(len: usize, salt: usize) -> Vec<f32> {
+    (0..len)
+        .map(|i| ((i * 7_919 + salt * 104_729) % 100_003) as f32 - 50_000.0)
+        .collect()
+}
+
 fn contents(salt: usize) -> Contents {
     let len: usize = BLOCKS.iter().sum();
-    let arena = |len: usize, salt: usize| -> Vec<f32> {
-        let value = |i: usize| ((i * 7_919 + salt * 104_729) % 100_003) as f32 - 50_000.0;
-        (0..len).map(value).collect()
-    };
     Contents {
         parameters: arena(len, salt),
         state: vec![arena(len, salt + 1), arena(len, salt + 2)],

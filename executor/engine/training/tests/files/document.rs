@@ -8,6 +8,7 @@ use muster_model::spec::{Engine, JobSpec};
 use muster_training::document;
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 fn job(model: Value, dataset: Value) -> JobSpec {
     serde_json::from_value(json!({
@@ -153,83 +154,90 @@ fn a_list_has_every_layer() {
     );
 }
 
+/// Layers of every kind, with valid and invalid settings.
+fn layers() -> Vec<Value> {
+    let sides = [0, 1, 2, 3, 5];
+    let mut list = vec![
+        json!({ "kind": "conv_pool", "channels": 2 }),
+        json!({ "kind": "global_average_pool" }),
+        json!({ "kind": "positions" }),
+        json!({ "kind": "layer_norm" }),
+        json!({ "kind": "batch_norm" }),
+        json!({ "kind": "embedding", "width": 3 }),
+        json!({ "kind": "flatten" }),
+        json!({ "kind": "dense", "width": 4 }),
+        json!({ "kind": "upsample", "factor": 2 }),
+        json!({ "kind": "lstm", "hidden": 2 }),
+        json!({ "kind": "gru", "hidden": 2 }),
+        json!({ "kind": "project", "width": 6 }),
+        json!({ "kind": "concat", "branches": [[], [{ "kind": "global_average_pool" }]] }),
+        json!({ "kind": "residual", "layers": [{ "kind": "project", "width": 6 }] }),
+    ];
+    for a in sides {
+        list.push(json!({ "kind": "attention", "heads": a }));
+        list.push(json!({ "kind": "reshape", "shape": [a, 2] }));
+        for b in sides {
+            list.push(json!({ "kind": "conv", "channels": 2, "kernel": a, "stride": b }));
+            list.push(
+                json!({ "kind": "conv", "channels": a, "kernel": 2, "padding": b, "groups": 2 }),
+            );
+            for kind in ["max_pool", "average_pool"] {
+                list.push(json!({ "kind": kind, "kernel": a, "padding": b, "stride": 2 }));
+            }
+        }
+    }
+    list
+}
+
+/// Checks that validation and builder agree on a list of layers. Returns whether they accept it.
+fn is_accepted(list: Vec<Value>, dataset: &Value) -> bool {
+    let model = json!({ "kind": "layers", "layers": list });
+    let spec = job(model.clone(), dataset.clone());
+    let (valid, built) = (spec.validate(), document::network(spec.engine()));
+    // The builder does not know the number of targets of the data.
+    let targets = if spec.engine().dataset.is_text() {
+        4
+    } else {
+        1
+    };
+    let fits = built
+        .as_ref()
+        .is_ok_and(|network| network.targets() == targets);
+    assert_eq!(
+        valid.is_ok(),
+        fits,
+        "{model} on {dataset}: {valid:?}, {:?}",
+        built.err()
+    );
+    valid.is_ok()
+}
+
 /// The document's validation and the builder are separate. The builder must build every list that
 /// the validation accepts. For single layers on small inputs, the validation must not refuse what
 /// the builder builds.
 #[test]
 fn validation_and_builder_agree_on_layers() {
-    let layers = || {
-        let sides = [0, 1, 2, 3, 5];
-        let mut list = vec![
-            json!({ "kind": "conv_pool", "channels": 2 }),
-            json!({ "kind": "global_average_pool" }),
-            json!({ "kind": "positions" }),
-            json!({ "kind": "layer_norm" }),
-            json!({ "kind": "batch_norm" }),
-            json!({ "kind": "embedding", "width": 3 }),
-            json!({ "kind": "flatten" }),
-            json!({ "kind": "dense", "width": 4 }),
-            json!({ "kind": "upsample", "factor": 2 }),
-            json!({ "kind": "lstm", "hidden": 2 }),
-            json!({ "kind": "gru", "hidden": 2 }),
-            json!({ "kind": "project", "width": 6 }),
-            json!({ "kind": "concat", "branches": [[], [{ "kind": "global_average_pool" }]] }),
-            json!({ "kind": "residual", "layers": [{ "kind": "project", "width": 6 }] }),
-        ];
-        for a in sides {
-            list.push(json!({ "kind": "attention", "heads": a }));
-            list.push(json!({ "kind": "reshape", "shape": [a, 2] }));
-            for b in sides {
-                list.push(json!({ "kind": "conv", "channels": 2, "kernel": a, "stride": b }));
-                list.push(json!({ "kind": "conv", "channels": a, "kernel": 2, "padding": b, "groups": 2 }));
-                for kind in ["max_pool", "average_pool"] {
-                    list.push(json!({ "kind": kind, "kernel": a, "padding": b, "stride": 2 }));
-                }
-            }
-        }
-        list
-    };
-    let (mut accepted, mut refused) = (0, 0);
-    let mut check = |list: Vec<Value>, dataset: &Value| {
-        let model = json!({ "kind": "layers", "layers": list });
-        let spec = job(model.clone(), dataset.clone());
-        let (valid, built) = (spec.validate(), document::network(spec.engine()));
-        // The builder does not know the number of targets of the data.
-        let targets = if spec.engine().dataset.is_text() {
-            4
-        } else {
-            1
-        };
-        let fits = built
-            .as_ref()
-            .is_ok_and(|network| network.targets() == targets);
-        assert_eq!(
-            valid.is_ok(),
-            fits,
-            "{model} on {dataset}: {valid:?}, {:?}",
-            built.err()
-        );
-        *if valid.is_ok() {
-            &mut accepted
-        } else {
-            &mut refused
-        } += 1;
-    };
+    let layers = layers();
+    let mut results = Vec::new();
     let classes = json!({ "kind": "classes", "classes": 3 });
     for dataset in [images(3, 1), images(2, 3), rows(6, classes)] {
-        for first in layers() {
-            check(vec![first.clone()], &dataset);
-            for second in layers() {
-                check(vec![first.clone(), second], &dataset);
+        for first in &layers {
+            results.push(is_accepted(vec![first.clone()], &dataset));
+            for second in &layers {
+                let list = vec![first.clone(), second.clone()];
+                results.push(is_accepted(list, &dataset));
             }
         }
     }
-    for first in layers() {
-        for second in layers() {
+    for first in &layers {
+        for second in &layers {
             let embedding = json!({ "kind": "embedding", "width": 6 });
-            check(vec![embedding, first.clone(), second], &text(4));
+            let list = vec![embedding, first.clone(), second.clone()];
+            results.push(is_accepted(list, &text(4)));
         }
     }
+    let accepted = results.iter().filter(|is_accepted| **is_accepted).count();
+    let refused = results.len() - accepted;
     assert!(
         accepted > 1000 && refused > 1000,
         "{accepted} and {refused}"
@@ -242,6 +250,19 @@ fn engine(dataset: Value) -> Engine {
         .clone()
 }
 
+/// Returns the inputs of the eight training examples.
+fn inputs(dataset: &Value, root: &Path) -> Vec<f32> {
+    let data = document::dataset(&engine(dataset.clone()), root).unwrap();
+    let (mut inputs, mut classes) = (vec![0.0; 16], vec![0; 8]);
+    let indices: Vec<u32> = (0..8).collect();
+    data.train.fill(
+        &indices,
+        &mut inputs,
+        BatchTargetsMut::Classes(&mut classes),
+    );
+    inputs
+}
+
 #[test]
 fn a_table_is_scaled_as_the_document_says() {
     let root = tempfile::tempdir().unwrap();
@@ -250,36 +271,41 @@ fn a_table_is_scaled_as_the_document_says() {
         .collect();
     fs::write(root.path().join("r.csv"), format!("a,b,y\n{lines}")).unwrap();
     let mut dataset = rows(2, json!({ "kind": "classes", "classes": 2 }));
-    let read = |dataset: &Value| {
-        let data = document::dataset(&engine(dataset.clone()), root.path()).unwrap();
-        let (mut inputs, mut classes) = (vec![0.0; 16], vec![0; 8]);
-        let indices: Vec<u32> = (0..8).collect();
-        data.train.fill(
-            &indices,
-            &mut inputs,
-            BatchTargetsMut::Classes(&mut classes),
-        );
-        inputs
-    };
+
     dataset["normalise"] = json!({ "kind": "none" });
-    let plain = read(&dataset);
+    let plain = inputs(&dataset, root.path());
     assert!(plain.chunks(2).all(|row| row[1] == 100.0 - 2.0 * row[0]));
     dataset["normalise"] = json!({ "kind": "given", "mean": [1.0, 50.0], "std": [2.0] });
-    let given = read(&dataset);
+    let given = inputs(&dataset, root.path());
     for (given, plain) in given.chunks(2).zip(plain.chunks(2)) {
         assert_eq!(given, [(plain[0] - 1.0) / 2.0, (plain[1] - 50.0) / 2.0]);
     }
     dataset["normalise"] = json!({ "kind": "min_max" });
-    let scaled = read(&dataset);
-    let column = |at: usize| scaled.iter().skip(at).step_by(2).copied();
+    let scaled = inputs(&dataset, root.path());
     for at in 0..2 {
-        assert_eq!(column(at).fold(f32::INFINITY, f32::min), 0.0);
-        assert_eq!(column(at).fold(0.0, f32::max), 1.0);
+        let column = scaled.iter().skip(at).step_by(2).copied();
+        assert_eq!(column.clone().fold(f32::INFINITY, f32::min), 0.0);
+        assert_eq!(column.fold(0.0, f32::max), 1.0);
     }
     dataset.as_object_mut().unwrap().remove("normalise");
-    let measured = read(&dataset);
+    let measured = inputs(&dataset, root.path());
     let mean: f32 = measured.iter().step_by(2).sum::<f32>() / 8.0;
     assert!(mean.abs() < 1e-6, "{mean}");
+}
+
+fn augmentation_changes(examples: &muster_compute::data::Examples) -> bool {
+    let mut inputs = vec![0.0; 64];
+    examples.fill_inputs(&[0, 1, 2, 3], &mut inputs);
+    let before = inputs.clone();
+    examples.augment(
+        &mut inputs,
+        RandomKey {
+            seed: 1,
+            step: 2,
+            first: 3,
+        },
+    );
+    inputs != before
 }
 
 #[test]
@@ -301,39 +327,27 @@ fn only_training_images_are_augmented() {
         "learn": { "kind": "classes", "classes": 2 }, "train_examples": 8, "test_examples": 4,
         "normalise": { "kind": "min_max" }, "augment": [{ "kind": "crop", "padding": 2 }] });
     let data = document::dataset(&engine(dataset), root.path()).unwrap();
-    let changed = |examples: &muster_compute::data::Examples| {
-        let mut inputs = vec![0.0; 64];
-        examples.fill_inputs(&[0, 1, 2, 3], &mut inputs);
-        let before = inputs.clone();
-        examples.augment(
-            &mut inputs,
-            RandomKey {
-                seed: 1,
-                step: 2,
-                first: 3,
-            },
-        );
-        inputs != before
-    };
-    assert!(changed(&data.train) && !changed(&data.test));
+    assert!(augmentation_changes(&data.train) && !augmentation_changes(&data.test));
+}
+
+/// Precision of a job whose document names this one, on a node with TF32.
+fn precision_of(named: Option<&str>) -> ComputePrecision {
+    let mut engine = serde_json::to_value(engine(images(4, 1))).unwrap();
+    if let Some(named) = named {
+        engine["precision"] = named.into();
+    }
+    let engine: Engine = serde_json::from_value(engine).unwrap();
+    document::precision(&engine, ComputePrecision::Tf32)
 }
 
 #[test]
 fn the_documents_precision_comes_before_the_nodes() {
-    let asked = |precision: Option<&str>| {
-        let mut engine = serde_json::to_value(engine(images(4, 1))).unwrap();
-        if let Some(precision) = precision {
-            engine["precision"] = precision.into();
-        }
-        let engine: Engine = serde_json::from_value(engine).unwrap();
-        document::precision(&engine, ComputePrecision::Tf32)
-    };
-    assert_eq!(asked(None), ComputePrecision::Tf32);
+    assert_eq!(precision_of(None), ComputePrecision::Tf32);
     for (text, expected) in [
         ("f32", ComputePrecision::F32),
         ("tf32", ComputePrecision::Tf32),
         ("bf16", ComputePrecision::Bf16),
     ] {
-        assert_eq!(asked(Some(text)), expected);
+        assert_eq!(precision_of(Some(text)), expected);
     }
 }

@@ -212,8 +212,12 @@ fn changed(recorded: &[SentFrame], changes: &[FrameMutation]) -> Vec<u8> {
             FrameMutation::FlipBit(_) | FrameMutation::Cut(_) => {}
         }
     }
-    let whole = |frame: &SentFrame| [&frame.header[..], &frame.meta, &frame.payload].concat();
-    let mut bytes: Vec<u8> = frames.iter().flat_map(whole).collect();
+    let mut bytes = Vec::new();
+    for frame in &frames {
+        for part in [&frame.header[..], &frame.meta, &frame.payload] {
+            bytes.extend_from_slice(part);
+        }
+    }
     for change in changes {
         let bits = bytes.len() * 8;
         match *change {
@@ -497,14 +501,17 @@ fn spec() -> JobSpec {
     .unwrap()
 }
 
-fn manifest() -> Manifest {
-    let spec = spec();
-    let block = |name: &str, offset, len| NamedBlock {
+fn block(name: &str, offset: usize, len: usize) -> NamedBlock {
+    NamedBlock {
         name: name.to_owned(),
         shape: vec![len],
         offset,
         len,
-    };
+    }
+}
+
+fn manifest() -> Manifest {
+    let spec = spec();
     Manifest {
         format: Manifest::FORMAT,
         job_id: JobId(Uuid::from_u128(9)),
@@ -536,12 +543,16 @@ fn edited(text: &[u8], edits: &[(usize, ByteMutation)]) -> Vec<u8> {
         match edit {
             ByteMutation::Byte(byte) => put(&mut text, *at, *byte),
             ByteMutation::Number(number) => {
-                let digit = |byte: &u8| byte.is_ascii_digit();
                 let starts: Vec<usize> = (0..text.len())
-                    .filter(|&i| digit(&text[i]) && (i == 0 || !digit(&text[i - 1])))
+                    .filter(|&i| {
+                        text[i].is_ascii_digit() && (i == 0 || !text[i - 1].is_ascii_digit())
+                    })
                     .collect();
                 if let Some(&start) = starts.get(at % starts.len().max(1)) {
-                    let end = start + text[start..].iter().take_while(|byte| digit(byte)).count();
+                    let digits = text[start..]
+                        .iter()
+                        .take_while(|byte| byte.is_ascii_digit());
+                    let end = start + digits.count();
                     text.splice(start..end, number.bytes());
                 }
             }

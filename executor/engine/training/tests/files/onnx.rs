@@ -42,13 +42,13 @@ fn python() -> String {
 /// Pseudo-random values from −1 to 1, the same on every machine.
 fn noise(count: usize, salt: u64) -> Vec<f32> {
     let mut state = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
+    let values = (0..count).map(|_| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
+    });
+    values.collect()
 }
 
 /// Parameters as after training: none is 0 or 1 by chance, and variances are positive.
@@ -94,12 +94,12 @@ fn loss(network: &Network, output: &[f32], targets: BatchTargets<'_>) -> f64 {
         BatchTargets::Classes(classes) => {
             let positions = network.targets();
             let scores = output.chunks(network.outputs() / positions);
-            let of = |(scores, &class): (&[f32], &u32)| {
+            let losses = scores.zip(classes).map(|(scores, &class)| {
                 let largest = f64::from(scores.iter().copied().fold(f32::MIN, f32::max));
                 let sum: f64 = scores.iter().map(|&x| (f64::from(x) - largest).exp()).sum();
                 largest + sum.ln() - f64::from(scores[class as usize])
-            };
-            scores.zip(classes).map(of).sum()
+            });
+            losses.sum()
         }
     }
 }
@@ -190,15 +190,16 @@ fn listed(layers: &Value) -> Result<Network, BuildError> {
     document::network(spec.engine())
 }
 
-#[test]
-fn onnx_runtime_computes_the_same_losses() {
-    let python = python();
-    let image = |side, channels| ImageShape {
+fn image(side: usize, channels: usize) -> ImageShape {
+    ImageShape {
         height: side,
         width: side,
         channels,
-    };
-    let gpt = |tied| Gpt {
+    }
+}
+
+fn gpt(tied: bool) -> Gpt {
+    Gpt {
         length: 12,
         vocabulary: 40,
         width: 24,
@@ -206,7 +207,13 @@ fn onnx_runtime_computes_the_same_losses() {
         heads: 3,
         tied,
         dropout: 0.1,
-    };
+    }
+}
+
+#[test]
+fn onnx_runtime_computes_the_same_losses() {
+    let python = python();
+
     let convolutions = json!([
         { "kind": "conv", "channels": 6, "kernel": [3, 5], "padding": 2, "relu": true },
         { "kind": "conv", "channels": 6, "groups": 6 },

@@ -1,7 +1,8 @@
 //! Real processes whose batch grows with the number of workers (`batch_rule: adascale`).
 
+use crate::rig::reports::{accuracy_at, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{Rig, RigLaunch, samples, spec};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
@@ -29,29 +30,23 @@ fn finished(report: &TaskReport) -> Option<u64> {
     }
 }
 
-fn accuracy_at(crew: &mut Crew<'_>, step: u64) -> f64 {
-    let last = |report: &TaskReport| match report {
-        TaskReport::Evaluated { evaluation } if evaluation.step == step => evaluation.accuracy,
-        _ => None,
-    };
-    crew.chief().wait_for("a last evaluation", last)
+/// Model, number of checkpoints and gains of a job of one worker.
+fn trained_alone(rule: &str) -> (String, usize, Vec<Option<f64>>) {
+    let rig = Rig::new();
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(120, rule)));
+    crew.succeed();
+    let gains = samples(&crew.chief().events())
+        .iter()
+        .map(|sample| sample.gain)
+        .collect();
+    (rig.final_sha256(1), rig.checkpoints().len(), gains)
 }
 
 #[test]
 fn one_worker_has_the_bits_of_a_constant_batch() {
-    let run = |rule: &str| {
-        let rig = Rig::new();
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(120, rule)));
-        crew.succeed();
-        let gains: Vec<Option<f64>> = samples(&crew.chief().events())
-            .iter()
-            .map(|sample| sample.gain)
-            .collect();
-        (rig.final_sha256(1), rig.checkpoints().len(), gains)
-    };
-    let (plain, checkpoints, gains) = run("constant");
+    let (plain, checkpoints, gains) = trained_alone("constant");
     assert!(gains.iter().all(Option::is_none));
-    let (scaled, same, gains) = run("adascale");
+    let (scaled, same, gains) = trained_alone("adascale");
     assert_eq!(scaled, plain);
     assert_eq!(same, checkpoints);
     assert!(gains.iter().all(|gain| *gain == Some(1.0)), "{gains:?}");
@@ -65,29 +60,32 @@ fn batch_grows_and_shrinks_with_the_workers() {
     let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(4_000, "adascale")));
     crew.wait_for_step(40);
     crew.grow(2, 2);
-    let grown = |report: &TaskReport| match report {
-        TaskReport::Resized {
-            workers: 3, step, ..
-        } => Some(*step),
-        _ => None,
-    };
-    let since = crew.chief().wait_for("three workers", grown);
+    let since = crew
+        .chief()
+        .wait_for("three workers", |report| match report {
+            TaskReport::Resized {
+                workers: 3, step, ..
+            } => Some(*step),
+            _ => None,
+        });
     crew.wait_for_step(since + 200);
     crew.shrink(3, &[1]);
     crew.succeed();
     crew.agree();
     let last = crew.chief().wait_for("the end", finished);
     assert!((4_000..4_003).contains(&last), "{last}");
-    let accuracy = accuracy_at(&mut crew, last);
+    let accuracy = accuracy_at(crew.chief(), last);
     assert!(accuracy > 0.9, "{accuracy}");
 
     let seen: Vec<Sample> = samples(&crew.chief().events());
-    let of = |workers: u32| seen.iter().filter(move |sample| sample.workers == workers);
-    // The first sample after a resize may contain updates of the previous size.
-    assert!(of(1).all(|sample| sample.gain == Some(1.0)));
+    let mut alone = seen.iter().filter(|sample| sample.workers == 1);
+    assert!(alone.all(|sample| sample.gain == Some(1.0)));
     for workers in [2, 3] {
-        assert!(of(workers).count() > 1, "{workers}: {seen:?}");
-        for sample in of(workers).skip(1) {
+        let of_size = seen.iter().filter(|sample| sample.workers == workers);
+        // The first sample after a resize may contain updates of the previous size.
+        let of_size: Vec<&Sample> = of_size.skip(1).collect();
+        assert!(!of_size.is_empty(), "{workers}: {seen:?}");
+        for sample in &of_size {
             let gain = sample.gain.unwrap();
             // Only whole steps are counted; the fraction is added to the next update.
             assert!(
@@ -99,36 +97,34 @@ fn batch_grows_and_shrinks_with_the_workers() {
             assert!((batch - 32.0 * f64::from(workers)).abs() < 1.0, "{batch}");
             assert!(sample.noise_scale.is_none_or(|noise| noise > 0.0));
         }
-        let most = of(workers)
-            .skip(1)
-            .filter_map(|sample| sample.gain)
-            .fold(0.0, f64::max);
+        let gains = of_size.iter().filter_map(|sample| sample.gain);
+        let most = gains.fold(0.0, f64::max);
         assert!(most > 1.05, "{workers}: {most}");
     }
+}
+
+/// Runs the job to its end. Returns its model, its steps and its updates.
+fn completed(rig: &Rig, launch: &RigLaunch) -> (String, u64, u64) {
+    let mut crew = Crew::start(rig, launch);
+    crew.succeed();
+    let folder = format!("final-r{}", launch.revision);
+    let manifest = fs::read(rig.job_folder().join(folder).join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let step = manifest["step"].as_u64().unwrap();
+    let updates = manifest["optimizer_updates"].as_u64().unwrap();
+    assert!(
+        updates < step && 3 * updates >= step,
+        "{updates} updates, {step} steps"
+    );
+    (rig.final_sha256(launch.revision), step, updates)
 }
 
 /// Checkpoints contain the state that the next learning rate depends on: a killed run ends with the
 /// bits of an uninterrupted one.
 #[test]
 fn killed_run_ends_with_the_bits_of_an_uninterrupted_one() {
-    let run = |rig: &Rig, launch: &RigLaunch| {
-        let mut crew = Crew::start(rig, launch);
-        crew.succeed();
-        let updates = fs::read(
-            rig.job_folder()
-                .join(format!("final-r{}/manifest.json", launch.revision)),
-        );
-        let manifest: serde_json::Value = serde_json::from_slice(&updates.unwrap()).unwrap();
-        let step = manifest["step"].as_u64().unwrap();
-        let updates = manifest["optimizer_updates"].as_u64().unwrap();
-        assert!(
-            updates < step && 3 * updates >= step,
-            "{updates} updates, {step} steps"
-        );
-        (rig.final_sha256(launch.revision), step, updates)
-    };
     let rig = Rig::new();
-    let whole = run(&rig, &RigLaunch::new(1, 3, 0, document(303, "adascale")));
+    let whole = completed(&rig, &RigLaunch::new(1, 3, 0, document(303, "adascale")));
     let kept: Vec<String> = rig.checkpoints();
     // A skipped multiple of 101 counts too, except while the writer is busy.
     assert!(kept.len() >= 2, "{kept:?}");
@@ -143,7 +139,7 @@ fn killed_run_ends_with_the_bits_of_an_uninterrupted_one() {
     let step = manifest["step"].as_u64().unwrap();
     assert!((101..104).contains(&step), "{step}");
     let resumed = RigLaunch::new(2, 3, 0, document(303, "adascale")).resuming(step);
-    assert_eq!(run(&rig, &resumed), whole);
+    assert_eq!(completed(&rig, &resumed), whole);
 }
 
 /// Each of two workers has half a batch from the first step on; a killed worker leaves the others
@@ -161,7 +157,7 @@ fn killed_worker_leaves_the_others_in_step() {
     assert_eq!(codes, [0, 0, -1, 0], "{}", crew.logs());
     crew.agree();
     let last = crew.chief().wait_for("the end", finished);
-    let accuracy = accuracy_at(&mut crew, last);
+    let accuracy = accuracy_at(crew.chief(), last);
     assert!(accuracy > 0.9, "{accuracy}");
     let seen = samples(&crew.chief().events());
     let newest = seen.last().unwrap();

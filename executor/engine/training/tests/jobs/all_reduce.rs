@@ -1,8 +1,9 @@
 //! Real processes that train without parameter servers: results, and workers that join, leave or
 //! are lost.
 
+use crate::rig::reports::{accuracy_at, interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{self, Rig, RigLaunch, samples, spec};
+use crate::rig::{Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use serde_json::json;
@@ -16,122 +17,119 @@ fn peers(more: serde_json::Value) -> JobSpec {
     spec(document)
 }
 
+/// Checksum and parameters of the model that some workers train.
+fn trained(workers: u32, more: serde_json::Value) -> (String, Vec<f32>) {
+    let rig = Rig::new();
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, peers(more)));
+    crew.succeed();
+    crew.agree();
+    (rig.final_sha256(1), rig.parameters("final-r1"))
+}
+
+/// Largest difference of two parameters.
+fn furthest(a: &[f32], b: &[f32]) -> f32 {
+    let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    apart.fold(0.0, f32::max)
+}
+
 #[test]
 fn three_workers_match_one_worker_and_repeat_bit_for_bit() {
-    let run = |workers: u32| {
-        let rig = Rig::new();
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, peers(json!({}))));
-        crew.succeed();
-        crew.agree();
-        (rig.final_sha256(1), rig.parameters("final-r1"))
-    };
-    let (_, alone) = run(1);
-    let (first, three) = run(3);
-    let (second, _) = run(3);
+    let (_, alone) = trained(1, json!({}));
+    let (first, three) = trained(3, json!({}));
+    let (second, _) = trained(3, json!({}));
     assert_eq!(first, second, "the same bits");
-    let furthest = alone
-        .iter()
-        .zip(&three)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f32::max);
+    let apart = furthest(&alone, &three);
     // Sixty steps of Adam, whose first steps follow the sign of a gradient that may be only
     // rounding noise.
-    assert!(furthest < 2e-3, "{furthest}");
+    assert!(apart < 2e-3, "{apart}");
+}
+
+/// Parameters and logs of a job whose document names this algorithm.
+fn trained_by_algorithm(algorithm: &str) -> (Vec<f32>, String) {
+    let rig = Rig::new();
+    let exchange = json!({ "topology": "all_reduce", "algorithm": algorithm });
+    let document = spec(json!({ "exchange": exchange, "stop": { "steps": 12 } }));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document));
+    crew.succeed();
+    crew.agree();
+    (rig.parameters("final-r1"), crew.logs())
 }
 
 /// Workers without GPUs that should sum on GPUs report why they do not, and train the same model.
 #[test]
 fn workers_without_gpus_sum_on_the_host_instead_of_nccl() {
-    let run = |algorithm: &str| {
-        let rig = Rig::new();
-        let exchange = json!({ "topology": "all_reduce", "algorithm": algorithm });
-        let document = spec(json!({ "exchange": exchange, "stop": { "steps": 12 } }));
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document));
-        crew.succeed();
-        crew.agree();
-        (rig.parameters("final-r1"), crew.logs())
-    };
-    let (expected, _) = run("auto");
-    let (found, logs) = run("nccl");
+    let (expected, _) = trained_by_algorithm("auto");
+    let (found, logs) = trained_by_algorithm("nccl");
     let why = "gradients meet on the host, because worker 0 cannot: it computes on the CPU";
     assert_eq!(logs.matches(why).count(), 2, "{logs}");
     assert!(expected == found, "the same bits");
 }
 
+fn trained_with_clipping(workers: u32, clip_norm: Option<f64>) -> (String, Vec<f32>) {
+    let optimizer = json!({ "kind": "sgd", "learning_rate": 0.5, "momentum": 0.5 });
+    let engine = json!({ "optimizer": optimizer, "clip_norm": clip_norm });
+    trained(
+        workers,
+        json!({ "engine": engine, "stop": { "steps": 30 } }),
+    )
+}
+
 #[test]
 fn a_gradient_is_clipped_by_its_norm_over_all_workers() {
-    let run = |workers: u32, clip_norm: Option<f64>| {
-        let rig = Rig::new();
-        let optimizer = json!({ "kind": "sgd", "learning_rate": 0.5, "momentum": 0.5 });
-        let engine = json!({ "optimizer": optimizer, "clip_norm": clip_norm });
-        let document = peers(json!({ "engine": engine, "stop": { "steps": 30 } }));
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, document));
-        crew.succeed();
-        crew.agree();
-        (rig.final_sha256(1), rig.parameters("final-r1"))
-    };
-    let furthest = |a: &[f32], b: &[f32]| {
-        let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
-        apart.fold(0.0, f32::max)
-    };
-    let (_, alone) = run(1, Some(0.2));
-    let (first, three) = run(3, Some(0.2));
-    let (second, _) = run(3, Some(0.2));
-    let (_, free) = run(1, None);
+    let (_, alone) = trained_with_clipping(1, Some(0.2));
+    let (first, three) = trained_with_clipping(3, Some(0.2));
+    let (second, _) = trained_with_clipping(3, Some(0.2));
+    let (_, free) = trained_with_clipping(1, None);
     assert_eq!(first, second, "the same bits");
     let apart = furthest(&alone, &three);
     assert!(apart < 1e-4, "{apart}");
     assert!(furthest(&alone, &free) > 0.1, "it was clipped");
 }
 
+/// Parameters of a text model that one worker trains.
+fn text_model(averaging: Option<&serde_json::Value>, clip_norm: Option<f64>) -> Vec<f32> {
+    let rig = Rig::new();
+    let text: String = (0..4_000).map(|i| ["so ", "it ", "goes "][i % 3]).collect();
+    fs::write(rig.dataset_root().join("t.txt"), text).unwrap();
+    let engine = json!({
+        "model": { "kind": "lstm", "width": 8, "hidden": [8] },
+        "dataset": { "kind": "text", "path": "t.txt", "length": 16, "train_examples": 200, "test_examples": 20 },
+        "optimizer": { "kind": "sgd", "learning_rate": 0.5 },
+        "clip_norm": clip_norm,
+    });
+    let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
+    let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 12 } });
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, spec(document)));
+    crew.succeed();
+    rig.parameters("final-r1")
+}
+
 /// A round of one step by one worker equals a step. The examples of a text have many targets, whose
 /// gradients add up.
 #[test]
 fn averaging_of_a_single_worker_changes_nothing() {
-    let run = |averaging: Option<serde_json::Value>, clip_norm: Option<f64>| {
-        let rig = Rig::new();
-        let text: String = (0..4_000).map(|i| ["so ", "it ", "goes "][i % 3]).collect();
-        fs::write(rig.dataset_root().join("t.txt"), text).unwrap();
-        let engine = json!({
-            "model": { "kind": "lstm", "width": 8, "hidden": [8] },
-            "dataset": { "kind": "text", "path": "t.txt", "length": 16, "train_examples": 200, "test_examples": 20 },
-            "optimizer": { "kind": "sgd", "learning_rate": 0.5 },
-            "clip_norm": clip_norm,
-        });
-        let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
-        let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 12 } });
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, spec(document)));
-        crew.succeed();
-        rig.parameters("final-r1")
-    };
     let rounds = json!({ "kind": "local_sgd", "every": 1 });
-    let free = run(None, None);
-    assert_eq!(free, run(Some(rounds.clone()), None));
-    let clipped = run(None, Some(0.1));
-    assert_eq!(clipped, run(Some(rounds), Some(0.1)));
+    let free = text_model(None, None);
+    assert_eq!(free, text_model(Some(&rounds), None));
+    let clipped = text_model(None, Some(0.1));
+    assert_eq!(clipped, text_model(Some(&rounds), Some(0.1)));
     assert_ne!(free, clipped);
 }
 
-fn last_accuracy(crew: &mut Crew<'_>, steps: u64) -> f64 {
-    crew.chief()
-        .wait_for("a last evaluation", |report| match report {
-            TaskReport::Evaluated { evaluation } if evaluation.step == steps => evaluation.accuracy,
-            _ => None,
-        })
+/// Accuracy of a model that two workers train.
+fn accuracy_with(compression: &serde_json::Value) -> f64 {
+    let rig = Rig::new();
+    let exchange = json!({ "topology": "all_reduce", "compression": compression });
+    let engine = json!({ "optimizer": { "kind": "sgd", "learning_rate": 0.05 } });
+    let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 600 } });
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(document)));
+    crew.succeed();
+    accuracy_at(crew.chief(), 600)
 }
 
 #[test]
 fn every_codec_learns_as_much_between_two_workers() {
-    let run = |compression: serde_json::Value| {
-        let rig = Rig::new();
-        let exchange = json!({ "topology": "all_reduce", "compression": compression });
-        let engine = json!({ "optimizer": { "kind": "sgd", "learning_rate": 0.05 } });
-        let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 600 } });
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(document)));
-        crew.succeed();
-        last_accuracy(&mut crew, 600)
-    };
-    let plain = run(json!("none"));
+    let plain = accuracy_with(&json!("none"));
     for codec in [
         json!({ "kind": "half", "format": "bf16", "feedback": true }),
         json!({ "kind": "one_bit" }),
@@ -141,7 +139,7 @@ fn every_codec_learns_as_much_between_two_workers() {
         json!({ "kind": "threshold", "magnitude": 0.05 }),
         json!({ "kind": "dgc", "density": 0.02, "momentum": 0.9, "warm_up_steps": 40 }),
     ] {
-        let accuracy = run(json!({ "codec": codec }));
+        let accuracy = accuracy_with(&json!({ "codec": codec }));
         println!("{codec}: {accuracy}, plain {plain}");
         // One test image is half a percentage point.
         assert!(
@@ -151,46 +149,49 @@ fn every_codec_learns_as_much_between_two_workers() {
     }
 }
 
+/// Accuracy of a job of three workers that encode gradients; one of them may be killed.
+fn accuracy_of_three(is_killed: bool) -> f64 {
+    let rig = Rig::new();
+    let compression = json!({ "codec": { "kind": "one_bit" } });
+    let exchange = json!({ "topology": "all_reduce", "compression": compression });
+    let engine = json!({
+        "model": { "kind": "mlp", "hidden": [1024, 1024] },
+        "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+    });
+    let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 120 } });
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
+    if is_killed {
+        crew.wait_for_step(20);
+        crew.tasks[1].signal("KILL");
+    }
+    let killed = if is_killed { -1 } else { 0 };
+    assert_eq!(crew.wait(), [0, killed, 0], "{}", crew.logs());
+    crew.agree();
+    accuracy_at(crew.chief(), 120)
+}
+
 /// Two buckets that are sent during the backward pass. With one bit per value, such a short
 /// training ends between 48 and 76 %, depending on the seed and on rounding, so it is compared with
 /// itself.
 #[test]
 fn killed_worker_does_not_harm_a_compressed_job() {
-    let accuracy = |is_killed: bool| {
-        let rig = Rig::new();
-        let compression = json!({ "codec": { "kind": "one_bit" } });
-        let exchange = json!({ "topology": "all_reduce", "compression": compression });
-        let engine = json!({
-            "model": { "kind": "mlp", "hidden": [1024, 1024] },
-            "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
-        });
-        let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 120 } });
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
-        if is_killed {
-            crew.wait_for_step(20);
-            crew.tasks[1].signal("KILL");
-        }
-        let killed = if is_killed { -1 } else { 0 };
-        assert_eq!(crew.wait(), [0, killed, 0], "{}", crew.logs());
-        crew.agree();
-        last_accuracy(&mut crew, 120)
-    };
-    let (whole, killed) = (accuracy(false), accuracy(true));
+    let (whole, killed) = (accuracy_of_three(false), accuracy_of_three(true));
     assert!(whole > 0.3, "of ten classes: {whole}");
     assert!(killed > whole - 0.2, "{killed}, undisturbed {whole}");
 }
 
+fn noise_scale_of(workers: u32) -> Option<f64> {
+    let rig = Rig::new();
+    let document = peers(json!({ "stop": { "steps": 200 } }));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, document));
+    crew.succeed();
+    samples(&crew.chief().events()).last().unwrap().noise_scale
+}
+
 #[test]
 fn workers_that_sum_gradients_report_their_noise() {
-    let noise = |workers: u32| {
-        let rig = Rig::new();
-        let document = peers(json!({ "stop": { "steps": 200 } }));
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, workers, 0, document));
-        crew.succeed();
-        samples(&crew.chief().events()).last().unwrap().noise_scale
-    };
-    assert_eq!(noise(1), None);
-    let among_themselves = noise(2).unwrap();
+    assert_eq!(noise_scale_of(1), None);
+    let among_themselves = noise_scale_of(2).unwrap();
     assert!(among_themselves > 0.0);
     // PS shards see the same gradients, each its own part.
     let rig = Rig::new();
@@ -208,21 +209,24 @@ fn workers_that_sum_gradients_report_their_noise() {
     );
 }
 
+/// Accuracy and model of federated workers with the concentration `alpha` of classes.
+fn federated(alpha: f64) -> (f64, String) {
+    let rig = Rig::new();
+    let averaging = json!({ "kind": "fedavg", "every": 4, "share": 1.0, "alpha": alpha });
+    let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
+    let document = json!({ "exchange": exchange, "stop": { "steps": 600 } });
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
+    crew.succeed();
+    (accuracy_at(crew.chief(), 600), rig.final_sha256(1))
+}
+
 #[test]
 fn federated_workers_with_skewed_shards_learn_together() {
-    let run = |alpha: f64| {
-        let rig = Rig::new();
-        let averaging = json!({ "kind": "fedavg", "every": 4, "share": 1.0, "alpha": alpha });
-        let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
-        let document = json!({ "exchange": exchange, "stop": { "steps": 600 } });
-        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
-        crew.succeed();
-        (last_accuracy(&mut crew, 600), rig.final_sha256(1))
-    };
-    let (skewed, first) = run(0.1);
+    let (skewed, first) = federated(0.1);
     assert!(skewed > 0.8, "{skewed}");
-    assert_eq!(run(0.1).1, first, "the same shards and bits in each run");
-    assert_ne!(run(1e5).1, first, "other shards");
+    let (_, again) = federated(0.1);
+    assert_eq!(again, first, "the same shards and bits in each run");
+    assert_ne!(federated(1e5).1, first, "other shards");
 }
 
 #[test]
@@ -260,6 +264,16 @@ fn stopped_coordinator_is_considered_lost() {
     assert_eq!(crew.tasks[1].wait().code(), Some(75), "{}", crew.logs());
 }
 
+/// Waits for the resize to `count` workers. Returns its pause in milliseconds.
+fn pause_of_resize(chief: &RigTask, count: u32) -> u64 {
+    chief.wait_for("a resize", |report| match report {
+        TaskReport::Resized {
+            workers, pause_ms, ..
+        } if *workers == count => Some(*pause_ms),
+        _ => None,
+    })
+}
+
 #[test]
 fn workers_join_and_leave_during_training() {
     let rig = Rig::new();
@@ -267,17 +281,9 @@ fn workers_join_and_leave_during_training() {
     let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec));
     crew.wait_for_step(40);
     crew.grow(2, 2);
-    let resized = |count: u32| {
-        move |report: &TaskReport| match report {
-            TaskReport::Resized {
-                workers, pause_ms, ..
-            } if *workers == count => Some(*pause_ms),
-            _ => None,
-        }
-    };
-    let grown = crew.chief().wait_for("four workers", resized(4));
+    let grown = pause_of_resize(crew.chief(), 4);
     crew.shrink(3, &[1]);
-    let shrunk = crew.chief().wait_for("three workers", resized(3));
+    let shrunk = pause_of_resize(crew.chief(), 3);
     println!("pauses: {grown} ms to grow, {shrunk} ms to shrink");
     assert_eq!(crew.tasks[1].wait().code(), Some(0), "it leaves in order");
     crew.succeed();
@@ -286,8 +292,12 @@ fn workers_join_and_leave_during_training() {
     assert!(prints.len() >= 2 + 4 + 3, "{prints:?}");
     let seen = samples(&crew.chief().events());
     assert_eq!(seen.last().unwrap().workers, 3);
-    let finished = |report: &TaskReport| matches!(report, TaskReport::Finished { step: 1_500, .. });
-    assert!(crew.chief().events().iter().any(finished));
+    let events = crew.chief().events();
+    assert!(
+        events
+            .iter()
+            .any(|report| matches!(report, TaskReport::Finished { step: 1_500, .. }))
+    );
 }
 
 #[test]
@@ -322,7 +332,7 @@ fn a_job_changes_its_topology_between_two_starts() {
         task.signal("TERM");
     }
     crew.succeed();
-    let step = crew.chief().wait_for("a step", rig::interrupted);
+    let step = crew.chief().wait_for("a step", interrupted);
     drop(crew);
     assert!(step >= 20);
     let servers = spec(json!({ "stop": { "steps": step + 30 }, "checkpoint": checkpoint }));
@@ -367,11 +377,7 @@ fn every_way_of_averaging_learns() {
         let document = json!({ "exchange": exchange, "stop": { "steps": 601 } });
         let mut crew = Crew::start(&rig, &RigLaunch::new(1, 3, 0, spec(document)));
         crew.succeed();
-        let last = |report: &TaskReport| match report {
-            TaskReport::Evaluated { evaluation } if evaluation.step == 601 => evaluation.accuracy,
-            _ => None,
-        };
-        let accuracy = crew.chief().wait_for("a last evaluation", last);
+        let accuracy = accuracy_at(crew.chief(), 601);
         println!("{averaging}: {accuracy}");
         assert!(accuracy > 0.85, "{averaging}: {accuracy}\n{}", crew.logs());
     }

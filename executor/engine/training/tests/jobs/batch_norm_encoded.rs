@@ -1,9 +1,9 @@
 //! Batch normalisation with encoded gradients: running statistics are sent without a codec, so that
 //! evaluation uses the same ones.
 
+use crate::rig::reports::last_accuracy;
 use crate::rig::workers::Crew;
-use crate::rig::{Rig, RigLaunch, RigTask, spec};
-use muster_model::assignment::TaskReport;
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::spec::JobSpec;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
@@ -41,37 +41,35 @@ fn normalised(topology: &str, compression: &Value) -> JobSpec {
 fn trained(topology: &str, compression: Value) -> (f64, Vec<Vec<f32>>) {
     let rig = Rig::new();
     let spec = normalised(topology, &compression);
-    let evaluated = |task: &RigTask| {
-        let accuracy = |report: &TaskReport| match report {
-            TaskReport::Evaluated { evaluation } => evaluation.accuracy,
-            _ => None,
-        };
-        let events = task.events();
-        events.iter().filter_map(accuracy).next_back().unwrap()
-    };
     let accuracy = match topology {
         "all_reduce" => {
             let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec));
             crew.succeed();
-            evaluated(&crew.tasks()[0])
+            last_accuracy(&crew.tasks()[0].events())
         }
         _ => {
             let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec));
             revision.succeed();
-            evaluated(revision.chief())
+            last_accuracy(&revision.chief().events())
         }
     };
     let model = fs::read(rig.job_folder().join("final-r1/model.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&model).unwrap();
     let mut names = tensors.names();
     names.sort_unstable();
-    let variances = names.iter().filter(|name| name.ends_with(".variance"));
-    let numbers = |name: &&&str| {
+    names.retain(|name| name.ends_with(".variance"));
+    let variances = names.iter().map(|name| {
         let tensor = tensors.tensor(name).unwrap();
         let (words, _) = tensor.data().as_chunks::<4>();
         words.iter().map(|word| f32::from_le_bytes(*word)).collect()
-    };
-    (accuracy, variances.map(|name| numbers(&name)).collect())
+    });
+    (accuracy, variances.collect())
+}
+
+/// Mean of variances, which are positive.
+fn mean(numbers: &[f32]) -> f64 {
+    assert!(numbers.iter().all(|number| *number > 0.0), "{numbers:?}");
+    f64::from(numbers.iter().sum::<f32>()) / numbers.len() as f64
 }
 
 #[test]
@@ -85,10 +83,6 @@ fn batch_norm_statistics_do_not_depend_on_the_codec() {
             println!("{topology}, {codec}: {accuracy}");
             assert!(accuracy > 0.85, "{topology}, {codec}: {accuracy}");
             for (plain, encoded) in plain.iter().zip(&encoded) {
-                let mean = |numbers: &[f32]| {
-                    assert!(numbers.iter().all(|number| *number > 0.0), "{codec}");
-                    f64::from(numbers.iter().sum::<f32>()) / numbers.len() as f64
-                };
                 let (plain, encoded) = (mean(plain), mean(encoded));
                 println!("variances of {encoded}, without a codec {plain}");
                 assert!(

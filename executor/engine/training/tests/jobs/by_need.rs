@@ -1,8 +1,9 @@
 //! Jobs of workers without shards: steps in priority order compared with steps as one sum, with
 //! real task processes.
 
+use crate::rig::reports::{interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{self, Rig, RigLaunch, samples, spec};
+use crate::rig::{self, Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
 use std::thread;
@@ -74,12 +75,24 @@ fn workers_killed_at_any_moment_leave_equal_replicas() {
         assert_eq!(crew.wait(), [0, -1, -1, -1], "{}", crew.logs());
         crew.agree();
         let events = crew.chief().events();
-        let gone = |report: &&TaskReport| matches!(report, TaskReport::PeerGone { .. });
-        assert_eq!(events.iter().filter(gone).count(), 3, "{events:?}");
-        let finished =
-            |report: &TaskReport| matches!(report, TaskReport::Finished { step: 160, .. });
-        assert!(events.iter().any(finished));
+        let gone = events
+            .iter()
+            .filter(|report| matches!(report, TaskReport::PeerGone { .. }));
+        assert_eq!(gone.count(), 3, "{events:?}");
+        assert!(
+            events
+                .iter()
+                .any(|report| matches!(report, TaskReport::Finished { step: 160, .. }))
+        );
     }
+}
+
+/// Waits for the resize to `count` workers. Returns its first step.
+fn step_of_resize(chief: &RigTask, count: u32) -> u64 {
+    chief.wait_for("a resize", |report| match report {
+        TaskReport::Resized { step, workers, .. } if *workers == count => Some(*step),
+        _ => None,
+    })
 }
 
 #[test]
@@ -89,17 +102,12 @@ fn two_workers_become_four_and_two_again() {
         rig.tcp = tcp;
         let more = json!({ "stop": { "steps": 100_000 }, "checkpoint": { "every_steps": 1000 } });
         let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(large(&more))));
-        let resized = |count: u32| {
-            move |report: &TaskReport| match report {
-                TaskReport::Resized { step, workers, .. } if *workers == count => Some(*step),
-                _ => None,
-            }
-        };
+
         crew.wait_for_step(10);
         crew.grow(2, 2);
-        crew.chief().wait_for("four workers", resized(4));
+        step_of_resize(crew.chief(), 4);
         crew.shrink(3, &[1, 3]);
-        let step = crew.chief().wait_for("two workers", resized(2));
+        let step = step_of_resize(crew.chief(), 2);
         // Until both have continued and reported it.
         crew.wait_for_step(step + 2);
         for task in &mut crew.tasks {
@@ -123,7 +131,7 @@ fn stopped_job_continues_at_a_whole_step() {
         task.signal("TERM");
     }
     crew.succeed();
-    let step = crew.chief().wait_for("a step", rig::interrupted);
+    let step = crew.chief().wait_for("a step", interrupted);
     drop(crew);
     let more = json!({ "stop": { "steps": step + 10 } });
     let launch = RigLaunch::new(2, 3, 0, spec(large(&more))).resuming(step);

@@ -1,5 +1,6 @@
 //! Real processes that are killed while they write checkpoints: the newest complete one is found.
 
+use crate::rig::reports::written;
 use crate::rig::{Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::json;
@@ -9,11 +10,7 @@ use std::time::Duration;
 const STEPS: u64 = 600;
 
 fn newest_written(chief: &RigTask) -> Option<u64> {
-    let pick = |event: &TaskReport| match event {
-        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    };
-    chief.events().iter().filter_map(pick).max()
+    chief.events().iter().filter_map(written).max()
 }
 
 /// The writer is never idle, so nearly every kill interrupts it: within a part, within the

@@ -2,8 +2,9 @@
 //! part.
 
 use crate::loopback::{BATCH, LoopbackJob, forever, fresh, gradients, size, stats, train};
+use crate::rig::reports::samples;
 use crate::rig::workers::Crew;
-use crate::rig::{Rig, RigLaunch, samples, spec};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_compute::optimizer::{OptimizerConfig, UpdateRule, clip_factor};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{Consistency, JobSpec};
@@ -134,47 +135,49 @@ fn clipped_training_does_not_diverge() {
         json!({ "kind": "bsp" }),
         json!({ "kind": "ssp", "staleness": 1 }),
     ] {
-        let trained = |norm| {
+        let [with, without] = [Some(0.005), None].map(|norm| {
             let rig = Rig::new();
             let mut revision = rig.start(&RigLaunch::new(1, 2, 2, document(&consistency, norm, 0)));
             revision.wait();
             loss(&revision.chief().events())
-        };
-        let (with, without) = (trained(Some(0.005)), trained(None));
+        });
         assert!(with.is_some_and(|loss| loss < 2.0), "{with:?}");
         assert!(without.is_none_or(|loss| loss > 10.0), "{without:?}");
     }
+}
+
+/// Loss of a job that encodes with Deep Gradient Compression; `None` if training failed.
+fn loss_with_dgc(topology: &str, norm: Option<f64>) -> Option<f64> {
+    let dgc = json!({ "codec": { "kind": "dgc", "density": 0.1, "momentum": 0.9 } });
+    let mut all = json!({
+        "engine": {
+            "optimizer": { "kind": "sgd", "learning_rate": 60.0 }, "clip_norm": norm
+        },
+        "exchange": { "topology": topology, "compression": dgc },
+        "stop": { "steps": 300 }
+    });
+    let rig = Rig::new();
+    if topology == "all_reduce" {
+        all["scale"] =
+            json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
+        let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(all)));
+        crew.wait();
+        return loss(&crew.tasks[0].events());
+    }
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec(all)));
+    revision.wait();
+    loss(&revision.chief().events())
 }
 
 /// With Deep Gradient Compression every worker clips its own part, with both topologies, and no
 /// task waits for the norm of the sum.
 #[test]
 fn clipped_training_with_dgc_does_not_diverge() {
-    let dgc = json!({ "codec": { "kind": "dgc", "density": 0.1, "momentum": 0.9 } });
-    let alone = json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
     for topology in ["parameter_server", "all_reduce"] {
-        let trained = |norm: Option<f64>| {
-            let mut all = json!({
-                "engine": {
-                    "optimizer": { "kind": "sgd", "learning_rate": 60.0 }, "clip_norm": norm
-                },
-                "exchange": { "topology": topology, "compression": dgc },
-                "stop": { "steps": 300 }
-            });
-            let rig = Rig::new();
-            if topology == "all_reduce" {
-                all["scale"] = alone.clone();
-                let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(all)));
-                crew.tasks.iter_mut().for_each(|task| {
-                    task.wait();
-                });
-                return loss(&crew.tasks[0].events());
-            }
-            let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec(all)));
-            revision.wait();
-            loss(&revision.chief().events())
-        };
-        let (with, without) = (trained(Some(0.0002)), trained(None));
+        let (with, without) = (
+            loss_with_dgc(topology, Some(0.0002)),
+            loss_with_dgc(topology, None),
+        );
         // Ten classes, so better than random.
         assert!(with.is_some_and(|loss| loss < 2.3), "{topology}: {with:?}");
         assert!(

@@ -120,11 +120,10 @@ fn step(shards: &mut Shards, rank: u32, at: u64) {
 fn snapshot_stays_at_its_step_until_it_is_read() {
     let one_bit = Some(CodecConfig::OneBit {});
     for codec in [None, one_bit] {
-        let start = || match codec {
+        let [stopped, other] = [0; 2].map(|_| match codec {
             Some(codec) => LoopbackJob::start_encoded(2, 2, codec),
             None => LoopbackJob::start(2, 2, Consistency::default()),
-        };
-        let (stopped, other) = (start(), start());
+        });
         let (mut joined, ..) = train(stopped.joined(0), 0, 3);
         let expected = joined[0].snapshot(Contents::default()).unwrap();
         assert_eq!(expected.contents.extras.len(), usize::from(codec.is_some()));
@@ -300,6 +299,21 @@ fn ask(
     Ok(numbers)
 }
 
+fn head(count: u64, from: u64, numbers: u64) -> SnapshotRangeHead {
+    SnapshotRangeHead {
+        count,
+        from,
+        numbers,
+    }
+}
+
+/// Checks that the shard refuses this range of a snapshot.
+fn assert_refused(address: &str, version: u64, head: SnapshotRangeHead) {
+    let mut connection = visit(address, 0, |_| {}).unwrap();
+    let error = ask(&mut connection, version, head).unwrap_err();
+    assert!(matches!(error, WireError::Refused(_)), "{error}");
+}
+
 #[test]
 fn only_the_coordinator_reads_the_present_snapshot() {
     let job = LoopbackJob::start(2, 1, Consistency::default());
@@ -329,28 +343,18 @@ fn only_the_coordinator_reads_the_present_snapshot() {
         assert!(refused.ends_with(said), "{refused}");
     }
 
-    let head = |count, from, numbers| SnapshotRangeHead {
-        count,
-        from,
-        numbers,
-    };
-    let come = || visit(&address, 0, |_| {}).unwrap();
-    let refused = |version, head| {
-        let error = ask(&mut come(), version, head).unwrap_err();
-        assert!(matches!(error, WireError::Refused(_)), "{error}");
-    };
-    refused(0, head(0, 0, 1));
+    assert_refused(&address, 0, head(0, 0, 1));
     drop(lend(&mut joined[0]));
-    let mut open = come();
+    let mut open = visit(&address, 0, |_| {}).unwrap();
     assert_eq!(ask(&mut open, 2, head(1, 5, 7)).unwrap(), parameters[5..12]);
-    refused(2, head(2, 0, 1));
-    refused(3, head(1, 0, 1));
+    assert_refused(&address, 2, head(2, 0, 1));
+    assert_refused(&address, 3, head(1, 0, 1));
     let all = 3 * size() as u64;
     assert_eq!(ask(&mut open, 2, head(1, all - 1, 1)).unwrap().len(), 1);
-    refused(2, head(1, all, 1));
-    refused(2, head(1, u64::MAX, 1));
+    assert_refused(&address, 2, head(1, all, 1));
+    assert_refused(&address, 2, head(1, u64::MAX, 1));
     // All other frames of this connection are ignored.
-    let mut talker = come();
+    let mut talker = visit(&address, 0, |_| {}).unwrap();
     talker.send(FrameKind::Done, 0, &[], &[]).unwrap();
     assert!(talker.receive().is_err());
     drop(lend(&mut joined[0]));
@@ -360,7 +364,7 @@ fn only_the_coordinator_reads_the_present_snapshot() {
     ));
 
     // The shard does not wait for any of these connections as for a worker.
-    let _still = come();
+    let _still = visit(&address, 0, |_| {}).unwrap();
     let (mut joined, ..) = train(joined, 2, 1);
     joined.remove(0).done();
     joined.into_iter().for_each(Shards::goodbye);
@@ -393,30 +397,32 @@ fn shard_without_snapshot_streams_is_read_directly() {
     train(joined, 2, 1);
 }
 
+/// Files and updates of the checkpoint of step 8, from the manifest of a job of this many steps.
+fn eighth_checkpoint(steps: u64) -> (serde_json::Value, serde_json::Value) {
+    let rig = Rig::new();
+    let document = json!({
+        "engine": { "optimizer": { "kind": "sgd", "learning_rate": 0.1, "momentum": 0.9 } },
+        "checkpoint": { "every_steps": 8, "every_minutes": null, "keep": 5 },
+        "stop": { "steps": steps },
+    });
+    let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec(document)));
+    revision.succeed();
+    let manifest = rig.job_folder().join("step-0000000008-r1/manifest.json");
+    let manifest = fs::read(manifest).unwrap_or_else(|_| panic!("{}", revision.logs()));
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let logs = revision.logs();
+    assert!(!logs.contains("lost"), "{logs}");
+    (
+        manifest["files"].clone(),
+        manifest["optimizer_updates"].clone(),
+    )
+}
+
 /// Step 8 of a job: a snapshot that was read during training equals the checkpoint at the end of a
 /// job that stops there.
 #[test]
 fn checkpoint_during_training_equals_the_one_of_a_stop() {
-    let sums = |steps: u64| {
-        let rig = Rig::new();
-        let document = json!({
-            "engine": { "optimizer": { "kind": "sgd", "learning_rate": 0.1, "momentum": 0.9 } },
-            "checkpoint": { "every_steps": 8, "every_minutes": null, "keep": 5 },
-            "stop": { "steps": steps },
-        });
-        let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec(document)));
-        revision.succeed();
-        let manifest = rig.job_folder().join("step-0000000008-r1/manifest.json");
-        let manifest = fs::read(manifest).unwrap_or_else(|_| panic!("{}", revision.logs()));
-        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
-        let logs = revision.logs();
-        assert!(!logs.contains("lost"), "{logs}");
-        (
-            manifest["files"].clone(),
-            manifest["optimizer_updates"].clone(),
-        )
-    };
-    let (drawn, stopped) = (sums(20), sums(8));
+    let (drawn, stopped) = (eighth_checkpoint(20), eighth_checkpoint(8));
     for file in ["model.safetensors", "optimizer.safetensors"] {
         assert_eq!(drawn.0[file], stopped.0[file], "{file}");
     }

@@ -58,23 +58,25 @@ fn a_list_of_layers_learns_augmented_images() {
     assert!(last.accuracy.unwrap() > 0.6, "of ten classes: {last:?}");
 }
 
+/// Images of three classes, each of its own colour.
+fn images(root: &Path) {
+    for (class, name) in ["red", "green", "blue"].into_iter().enumerate() {
+        let folder = root.join("examples/images").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for number in 0..100 {
+            let image = image::RgbImage::from_fn(20, 24, |x, y| {
+                let at = ((class * 100 + number) * 20 + x as usize) * 24 + y as usize;
+                let mut pixel = [0, 1, 2].map(|c| (noise(3 * at + c) * 200.0) as u8);
+                pixel[class] = pixel[class].saturating_add(40);
+                image::Rgb(pixel)
+            });
+            image.save(folder.join(format!("{number}.png"))).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_convolutional_network_learns_a_folder_of_images() {
-    let images = |root: &Path| {
-        for (class, name) in ["red", "green", "blue"].into_iter().enumerate() {
-            let folder = root.join("examples/images").join(name);
-            fs::create_dir_all(&folder).unwrap();
-            for number in 0..100 {
-                let image = image::RgbImage::from_fn(20, 24, |x, y| {
-                    let at = ((class * 100 + number) * 20 + x as usize) * 24 + y as usize;
-                    let mut pixel = [0, 1, 2].map(|c| (noise(3 * at + c) * 200.0) as u8);
-                    pixel[class] = pixel[class].saturating_add(40);
-                    image::Rgb(pixel)
-                });
-                image.save(folder.join(format!("{number}.png"))).unwrap();
-            }
-        }
-    };
     let evaluations = train("images-cnn.yaml", 1, 60, images);
     let last = evaluations.last().expect("an evaluation");
     assert!(last.accuracy.unwrap() > 0.8, "of three classes: {last:?}");
@@ -104,22 +106,23 @@ fn a_recurrent_network_learns_a_text() {
     );
 }
 
+/// Rows of three classes; the column with the class's number is larger.
+fn table(root: &Path) {
+    let mut text = "a,b,class,c,d\n".to_owned();
+    for row in 0..150 {
+        let class = row % 3;
+        let [a, b, c, d] = [0, 1, 2, 3].map(|column| {
+            let centre = if column == class { 3.0 } else { 0.0 };
+            centre + noise(row * 4 + column)
+        });
+        writeln!(text, "{a},{b},kind{class},{c},{d}").unwrap();
+    }
+    fs::create_dir_all(root.join("examples")).unwrap();
+    fs::write(root.join("examples/table.csv"), text).unwrap();
+}
+
 #[test]
 fn a_perceptron_learns_a_table() {
-    let table = |root: &Path| {
-        let mut text = "a,b,class,c,d\n".to_owned();
-        for row in 0..150 {
-            let class = row % 3;
-            let number = |column: usize| {
-                let centre = if column == class { 3.0 } else { 0.0 };
-                centre + noise(row * 4 + column)
-            };
-            let (a, b, c, d) = (number(0), number(1), number(2), number(3));
-            writeln!(text, "{a},{b},kind{class},{c},{d}").unwrap();
-        }
-        fs::create_dir_all(root.join("examples")).unwrap();
-        fs::write(root.join("examples/table.csv"), text).unwrap();
-    };
     let evaluations = train("table-mlp.yaml", 2, 60, table);
     let last = evaluations.last().expect("an evaluation");
     assert!(

@@ -2,8 +2,9 @@
 //! uninterrupted job, and with another number of workers no residual is lost.
 
 use crate::loopback::{self, LoopbackJob, enter, forever, gradients, size, stats};
+use crate::rig::reports::{interrupted, samples, written};
 use crate::rig::workers::Crew;
-use crate::rig::{Revision, Rig, RigLaunch, RigTask, interrupted, samples, spec};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, spec};
 use muster_comm::compress::{CodecConfig, Feedback};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
@@ -164,25 +165,18 @@ fn resumed_ssp_and_asp_workers_keep_their_residuals() {
         json!({ "kind": "asp" }),
     ];
     for consistency in all {
-        let launch = |revision| {
-            let document = document(json!({
-                "exchange": {
-                    "consistency": consistency,
-                    "compression": { "codec": { "kind": "top_k", "density": 0.01 } }
-                },
-                "scale": { "workers": { "min": 2, "max": 3 }, "ps_shards": { "min": 1, "max": 2 } }
-            }));
-            RigLaunch::new(revision, 3, 2, document)
-        };
+        let document = document(json!({
+            "exchange": {
+                "consistency": consistency,
+                "compression": { "codec": { "kind": "top_k", "density": 0.01 } }
+            },
+            "scale": { "workers": { "min": 2, "max": 3 }, "ps_shards": { "min": 1, "max": 2 } }
+        }));
         let rig = Rig::new();
-        let mut first = rig.start(&launch(1));
-        let newest = |event: &TaskReport| match event {
-            TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-            _ => None,
-        };
+        let mut first = rig.start(&RigLaunch::new(1, 3, 2, document.clone()));
         let chief = Role::Worker { rank: 0 };
         let at = first.tasks.iter().position(|task| task.role == chief);
-        let step = first.tasks[at.unwrap()].wait_for("a checkpoint", newest);
+        let step = first.tasks[at.unwrap()].wait_for("a checkpoint", written);
         for task in first.tasks.iter_mut().rev() {
             task.child.kill().unwrap();
             task.child.wait().unwrap();
@@ -201,14 +195,16 @@ fn resumed_ssp_and_asp_workers_keep_their_residuals() {
         let header: Value = serde_json::from_slice(header).unwrap();
         for rank in 0..3 {
             let plane = &header[Feedback::extra("compress.residual", rank)];
-            let at = |end: usize| plane["data_offsets"][end].as_u64().unwrap() as usize;
-            let holds_something = data[at(0)..at(1)].iter().any(|&byte| byte != 0);
+            let [start, end] =
+                [0, 1].map(|end| plane["data_offsets"][end].as_u64().unwrap() as usize);
+            let holds_something = data[start..end].iter().any(|&byte| byte != 0);
             assert!(
                 holds_something,
                 "{consistency}: worker {rank} of step {step}"
             );
         }
-        rig.start(&launch(2).resuming(step)).succeed();
+        let second = RigLaunch::new(2, 3, 2, document);
+        rig.start(&second.resuming(step)).succeed();
     }
 }
 
@@ -263,6 +259,12 @@ fn begin(job: &LoopbackJob, workers: u32, contents: &Contents) -> Vec<Shards> {
     all
 }
 
+fn feedback_of(workers: &[Shards]) -> Vec<Feedback> {
+    let all = workers.iter();
+    all.map(|shards| shards.feedback().unwrap().clone())
+        .collect()
+}
+
 /// One, two and five workers, the latter on other shards, continue from the checkpoint of three.
 #[test]
 fn sum_of_residuals_survives_a_change_of_workers() {
@@ -280,14 +282,13 @@ fn sum_of_residuals_survives_a_change_of_workers() {
         }
         let mut contents = workers[0].snapshot(Contents::default()).unwrap().contents;
         contents.extras.extend(workers[0].held_back().unwrap());
-        let own = |shards: &Shards| shards.feedback().unwrap().clone();
-        let before: Vec<Feedback> = workers.iter().map(own).collect();
+        let before = feedback_of(&workers);
         let expected = held(before.iter());
         assert!(expected.iter().any(|value| value.abs() > 0.1));
         for (count, ps_shards) in [(1, 2), (2, 1), (3, 3), (5, 3)] {
             let job = LoopbackJob::start_encoded(count, ps_shards, codec);
             let workers = begin(&job, count, &contents);
-            let after: Vec<Feedback> = workers.iter().map(own).collect();
+            let after = feedback_of(&workers);
             if count >= 3 {
                 assert_eq!(after[..3], before[..], "each has its own");
             }
@@ -296,6 +297,15 @@ fn sum_of_residuals_survives_a_change_of_workers() {
             }
         }
     }
+}
+
+/// Does step 1, after which a new view begins.
+fn enter_with_step_one(rank: u32, shards: &mut Shards) {
+    let mut parameters = vec![0.0; size()];
+    let (own, counts) = (gradients(rank, 1), stats(rank));
+    let reply = shards.push_pull(1, counts, &own, &mut parameters, &forever);
+    assert!(matches!(reply.unwrap(), Reply::Parameters { .. }));
+    assert_eq!(shards.follow().unwrap(), Some(true));
 }
 
 /// The checkpoint's step is the first one on other shards, one of them new: all residuals reach the
@@ -316,23 +326,17 @@ fn residuals_survive_a_change_of_shards() {
     let fetched = thread::scope(|scope| {
         let mut all = (0..).zip(&mut workers);
         let (_, chief) = all.next().unwrap();
-        let one = |rank: u32, shards: &mut Shards| {
-            let mut parameters = vec![0.0; size()];
-            let (own, counts) = (gradients(rank, 1), stats(rank));
-            let reply = shards.push_pull(1, counts, &own, &mut parameters, &forever);
-            assert!(matches!(reply.unwrap(), Reply::Parameters { .. }));
-            assert_eq!(shards.follow().unwrap(), Some(true));
-        };
+
         for (rank, shards) in all {
             scope.spawn(move || {
-                one(rank, shards);
+                enter_with_step_one(rank, shards);
                 // The coordinator asks before this worker has sent its residual.
                 thread::sleep(Duration::from_millis(100));
                 assert!(shards.take_told_to_keep());
                 shards.hand_over().unwrap();
             });
         }
-        one(0, chief);
+        enter_with_step_one(0, chief);
         chief.held_back().unwrap()
     });
     for (rank, shards) in workers.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! Real processes whose threads train on the same parameters without locks
 //! (`engine.hogwild_threads`).
 
+use crate::rig::reports::{accuracy_at, evaluations, interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{Revision, Rig, RigLaunch, RigTask, interrupted, samples, spec};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
@@ -36,9 +37,10 @@ fn start(rig: &Rig, revision: u64, document: JobSpec) -> Revision {
 
 /// Real images: see `scripts/ensure-dataset`.
 fn fashion() -> Rig {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let cache = || variable("HOME").map(|home| home.join(".cache/muster/datasets"));
-    let root = variable("MUSTER_DATASETS").or_else(cache).expect("a home");
+    let root = std::env::var_os("MUSTER_DATASETS").map_or_else(
+        || PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cache/muster/datasets"),
+        PathBuf::from,
+    );
     assert!(
         root.join("fashion-mnist").is_dir(),
         "Fashion-MNIST is not in {}; scripts/ensure-dataset fashion-mnist brings it",
@@ -48,12 +50,8 @@ fn fashion() -> Rig {
 }
 
 fn accuracy(chief: &RigTask, step: u64) -> f64 {
-    let last = |report: &TaskReport| match report {
-        TaskReport::Evaluated { evaluation } if evaluation.step == step => evaluation.accuracy,
-        _ => None,
-    };
     assert_eq!(chief.role, Role::Worker { rank: 0 });
-    chief.wait_for("a last evaluation", last)
+    accuracy_at(chief, step)
 }
 
 #[test]
@@ -81,12 +79,11 @@ fn lock_free_threads_learn_together() {
     let seen = samples(&together.tasks[0].events());
     let last = seen.last().expect("it has told of its progress");
     assert_eq!((last.step, last.workers, last.ps_shards), (1200, 1, 0));
-    let evaluated = |report: &TaskReport| match report {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.step),
-        _ => None,
-    };
-    let events = together.tasks[0].events();
-    let steps: Vec<u64> = events.iter().filter_map(evaluated).collect();
+    let evaluations = evaluations(&together.tasks[0].events());
+    let steps: Vec<u64> = evaluations
+        .iter()
+        .map(|evaluation| evaluation.step)
+        .collect();
     assert_eq!(steps, [300, 600, 900, 1200]);
 }
 
@@ -112,24 +109,25 @@ fn checkpoint_after(task: &RigTask, step: u64) -> u64 {
 /// own batch and learning rate.
 #[test]
 fn resumed_single_thread_has_the_same_bits() {
-    let document = || document(6_000, Some(1));
+    let document = document(6_000, Some(1));
     let straight = Rig::new();
-    start(&straight, 1, document()).succeed();
+    start(&straight, 1, document.clone()).succeed();
 
     let rig = Rig::new();
-    let mut first = start(&rig, 1, document());
+    let mut first = start(&rig, 1, document.clone());
     checkpoint_after(&first.tasks[0], 0);
     first.tasks[0].signal("TERM");
     first.succeed();
     let step = first.tasks[0].wait_for("its stop", interrupted);
     assert!((1..6_000).contains(&step), "in the middle: {step}");
-    let launch = |revision| RigLaunch::new(revision, 1, 0, document());
-    let mut second = rig.start(&launch(2).resuming(step));
+    let second = RigLaunch::new(2, 1, 0, document.clone());
+    let mut second = rig.start(&second.resuming(step));
     assert_eq!(begun(&second.tasks[0]), step);
     let written = checkpoint_after(&second.tasks[0], step);
     second.tasks[0].child.kill().unwrap();
     second.tasks[0].child.wait().unwrap();
-    rig.start(&launch(3).resuming(written)).succeed();
+    let third = RigLaunch::new(3, 1, 0, document);
+    rig.start(&third.resuming(written)).succeed();
     assert_eq!(rig.final_sha256(3), straight.final_sha256(1));
 }
 
@@ -145,8 +143,8 @@ fn stopped_lock_free_job_continues_at_its_step() {
     let step = first.tasks[0].wait_for("its stop", interrupted);
     assert!(step >= written, "{step}, {written}");
 
-    let launch = |revision| RigLaunch::new(revision, 1, 0, document(100_000, Some(3)));
-    let mut second = rig.start(&launch(2).resuming(step));
+    let second = RigLaunch::new(2, 1, 0, document(100_000, Some(3)));
+    let mut second = rig.start(&second.resuming(step));
     assert_eq!(begun(&second.tasks[0]), step);
     let written = checkpoint_after(&second.tasks[0], step);
     second.tasks[0].child.kill().unwrap();

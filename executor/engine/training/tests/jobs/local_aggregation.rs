@@ -1,6 +1,7 @@
 //! Jobs with local aggregation: real task processes, some of which are killed, join later or leave.
 
-use crate::rig::{self, Revision, Rig, RigLaunch, samples, spec};
+use crate::rig::reports::{interrupted, samples};
+use crate::rig::{Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
@@ -192,7 +193,7 @@ fn resumed_job_with_aggregation_has_the_same_bits() {
     running.terminate();
     let codes = running.wait();
     let events = running.chief().events();
-    let interrupted = events.iter().find_map(rig::interrupted);
+    let interrupted = events.iter().find_map(interrupted);
     assert!(interrupted.is_some(), "{codes:?}\n{}", running.logs());
     let again = RigLaunch {
         revision: 2,

@@ -3,7 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{self, Revision, Rig, RigLaunch, samples, spec};
+use crate::rig::reports::samples;
+use crate::rig::{self, Revision, Rig, RigLaunch, spec};
 use crate::single::{SHARD, WORKER, begin, bound, hello};
 use muster_comm::wire::local::{LocalListener, socket_name};
 use muster_comm::wire::metadata::{Hello, StepStats};
@@ -46,8 +47,9 @@ fn trains(address: SocketAddr, sockets: &Path) -> usize {
         let stats = StepStats::default();
         let reply = shards.push_pull(step, stats, &gradients, &mut parameters, &|| true);
         assert!(matches!(reply, Ok(Reply::Parameters { clock, .. }) if clock == step + 1));
-        let after = |i: usize| 1.0 - (step + 1) as f32 * (i % 8) as f32;
-        assert!((0..SIZE).all(|i| parameters[i] == after(i)));
+        for (i, parameter) in parameters.iter().enumerate() {
+            assert_eq!(*parameter, 1.0 - (step + 1) as f32 * (i % 8) as f32);
+        }
     }
     shards.goodbye();
     near
@@ -67,41 +69,52 @@ fn shard_in_the_folder_uses_shared_memory() {
     assert!(!place(folder.path(), address).exists());
 }
 
-/// For every kind of file in the place of the shard's socket.
+/// File in the place of a shard's socket.
+#[derive(Debug, Clone, Copy)]
+enum Obstacle {
+    Nothing,
+    File,
+    Folder,
+    SocketWithoutListener,
+    ListenerThatHangsUp,
+    ListenerThatHangsUpOnGreeting,
+    ListenerWithOtherProtocol,
+}
+
+impl Obstacle {
+    fn put(self, path: &Path) {
+        match self {
+            Self::Nothing => {}
+            Self::File => fs::write(path, "no socket").unwrap(),
+            Self::Folder => fs::create_dir(path).unwrap(),
+            Self::SocketWithoutListener => drop(UnixListener::bind(path).unwrap()),
+            Self::ListenerThatHangsUp => answering(path, drop),
+            Self::ListenerThatHangsUpOnGreeting => answering(path, |mut stream| {
+                let _ = stream.read(&mut [0; 4_096]);
+            }),
+            Self::ListenerWithOtherProtocol => answering(path, |mut stream| {
+                let _ = stream.read(&mut [0; 4_096]);
+                let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+            }),
+        }
+    }
+}
+
 #[test]
 fn worker_uses_tcp_if_the_local_socket_is_not_the_shards() {
-    let nothing: fn(&Path) = |_| {};
-    let a_file: fn(&Path) = |path| fs::write(path, "no socket").unwrap();
-    let a_folder: fn(&Path) = |path| fs::create_dir(path).unwrap();
-    let nobodys: fn(&Path) = |path| drop(UnixListener::bind(path).unwrap());
-    let hangs_up: fn(&Path) = |path| {
-        answering(path, drop);
-    };
-    let hangs_up_on_a_greeting: fn(&Path) = |path| {
-        answering(path, |mut stream| {
-            let _ = stream.read(&mut [0; 4_096]);
-        });
-    };
-    let says_something_else: fn(&Path) = |path| {
-        answering(path, |mut stream| {
-            let _ = stream.read(&mut [0; 4_096]);
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
-        });
-    };
-    let all = [
-        ("nothing", nothing),
-        ("a file", a_file),
-        ("a folder", a_folder),
-        ("nobody's", nobodys),
-        ("one that hangs up", hangs_up),
-        ("one that hangs up on a greeting", hangs_up_on_a_greeting),
-        ("one that says something else", says_something_else),
-    ];
-    for (what, put) in all {
+    for obstacle in [
+        Obstacle::Nothing,
+        Obstacle::File,
+        Obstacle::Folder,
+        Obstacle::SocketWithoutListener,
+        Obstacle::ListenerThatHangsUp,
+        Obstacle::ListenerThatHangsUpOnGreeting,
+        Obstacle::ListenerWithOtherProtocol,
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let (address, served) = serve(bound(SIZE, |recipe| recipe));
-        put(&place(folder.path(), address));
-        assert_eq!(trains(address, folder.path()), 0, "{what}");
+        obstacle.put(&place(folder.path(), address));
+        assert_eq!(trains(address, folder.path()), 0, "{obstacle:?}");
         served.join().unwrap();
     }
 }
@@ -148,6 +161,16 @@ fn refusal_over_the_local_socket_is_final() {
     }
 }
 
+fn header(kind: FrameKind, meta_bytes: u32, payload_bytes: u64) -> Vec<u8> {
+    let header = Header {
+        kind,
+        clock: 0,
+        meta_bytes,
+        payload_bytes,
+    };
+    header.encode().to_vec()
+}
+
 /// Unauthenticated peers on the local socket are closed as on TCP. A peer with the secret but
 /// without memory occupies no place.
 #[test]
@@ -158,15 +181,7 @@ fn foreign_peers_on_the_local_socket_do_no_harm() {
     let silent: Vec<UnixStream> = (0..40)
         .map(|_| UnixStream::connect(&path).unwrap())
         .collect();
-    let header = |kind, meta_bytes, payload_bytes| {
-        let header = Header {
-            kind,
-            clock: 0,
-            meta_bytes,
-            payload_bytes,
-        };
-        header.encode().to_vec()
-    };
+
     let greeting = serde_json::to_vec(&hello()).unwrap();
     let whole = [header(FrameKind::Hello, greeting.len() as u32, 0), greeting].concat();
     let attempts = [
@@ -319,19 +334,21 @@ fn others_continue_without_a_killed_worker() {
     assert_eq!((last.step, last.workers), (1_500, 2));
 }
 
+fn three_shards(replicas: u32) -> RigLaunch {
+    let document = spec(json!({
+        "exchange": { "shard_replicas": replicas },
+        "stop": { "steps": 700 },
+        "scale": { "workers": { "min": 1, "max": 2 }, "ps_shards": { "min": 2, "max": 3 } }
+    }));
+    RigLaunch::new(1, 2, 3, document)
+}
+
 /// The model equals that of an undisturbed run; the promoted replica is reached through memory like
 /// its host.
 #[test]
 fn promoted_replica_over_shared_memory_has_the_same_bits() {
-    let document = |replicas| {
-        spec(json!({
-            "exchange": { "shard_replicas": replicas },
-            "stop": { "steps": 700 },
-            "scale": { "workers": { "min": 1, "max": 2 }, "ps_shards": { "min": 2, "max": 3 } }
-        }))
-    };
     let rig = meeting();
-    let mut revision = rig.start(&RigLaunch::new(1, 2, 3, document(1)));
+    let mut revision = rig.start(&three_shards(1));
     under_way(&mut revision);
     let shard = revision.task(Role::PsShard { index: 1 });
     shard.child.kill().unwrap();
@@ -344,8 +361,6 @@ fn promoted_replica_over_shared_memory_has_the_same_bits() {
     assert_eq!(codes, [0, -1, 0, 0, 0], "{}", revision.logs());
     assert_eq!(sockets(&rig), 1, "that of the killed one");
     let undisturbed = Rig::new();
-    undisturbed
-        .start(&RigLaunch::new(1, 2, 3, document(0)))
-        .succeed();
+    undisturbed.start(&three_shards(0)).succeed();
     assert_eq!(rig.final_sha256(1), undisturbed.final_sha256(1));
 }

@@ -3,6 +3,7 @@
 //! Requires a python3 with moto: `MUSTER_S3_PYTHON`, or the one in PATH (`scripts/ensure-s3`
 //! installs it).
 
+use crate::rig::reports::written;
 use crate::rig::s3::TestBucket;
 use crate::rig::{PATIENCE, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
@@ -150,10 +151,7 @@ fn older_of_two_writers_is_fenced() {
     });
     let old = in_bucket(&bucket);
     let mut stale = old.start(&RigLaunch::new(1, 1, 1, spec(endless.clone())));
-    let written = |event: &TaskReport| match event {
-        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    };
+
     let saved = stale.chief().wait_for("a checkpoint", written);
     let new = in_bucket(&bucket);
     let mut fresh = new.start(&RigLaunch::new(2, 1, 1, spec(endless)).resuming(saved));

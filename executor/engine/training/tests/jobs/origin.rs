@@ -2,11 +2,11 @@
 //! other job, with a different one the allowed differences, and impossible ones fail with a clear
 //! reason.
 
+use crate::rig::reports::evaluations;
 use crate::rig::s3::TestBucket;
 use crate::rig::{Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::id::JobId;
-use muster_model::progress::Evaluation;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -38,22 +38,14 @@ fn child(rig: &Rig, parent: JobId, step: u64, mut more: Value) -> Revision {
     rig.start(&RigLaunch::new(9, 1, 2, spec(more)))
 }
 
-fn evaluations(events: &[TaskReport]) -> Vec<Evaluation> {
-    let pick = |event: &TaskReport| match event {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
-        _ => None,
-    };
-    events.iter().filter_map(pick).collect()
-}
-
 fn failure(events: &[TaskReport]) -> (String, bool) {
-    let pick = |event: &TaskReport| match event {
+    let failure = events.iter().find_map(|event| match event {
         TaskReport::Failed {
             message, retryable, ..
         } => Some((message.clone(), *retryable)),
         _ => None,
-    };
-    events.iter().find_map(pick).expect("it has failed")
+    });
+    failure.expect("it has failed")
 }
 
 #[test]

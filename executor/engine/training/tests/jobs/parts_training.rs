@@ -1,7 +1,8 @@
 //! Jobs whose steps are sent in parts, compared with the same jobs whose steps are sent as a whole;
 //! real task processes.
 
-use crate::rig::{Rig, RigLaunch, large, samples, spec};
+use crate::rig::reports::samples;
+use crate::rig::{Rig, RigLaunch, large, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
 use serde_json::{Value, json};
@@ -40,18 +41,21 @@ fn others_continue_without_a_killed_worker() {
     let more = json!({ "stop": { "steps": 120 }, "checkpoint": { "every_steps": 1000 } });
     let launch = RigLaunch::new(1, 3, 2, spec(large(&more)));
     let mut running = rig.start(&launch);
-    let is_under_way = |report: &TaskReport| {
+    running.chief().wait_for("progress", |report| {
         matches!(report, TaskReport::Progress { sample } if sample.step >= 3).then_some(())
-    };
-    running.chief().wait_for("progress", is_under_way);
+    });
     let killed = running.task(Role::Worker { rank: 2 });
     let gone = killed.id;
     killed.signal("KILL");
     let codes = running.wait();
     assert_eq!(codes, [0, 0, 0, 0, -1], "{}", running.logs());
     let events = running.chief().events();
-    let is_told = |report: &TaskReport| matches!(report, TaskReport::PeerGone { task_id, .. } if *task_id == gone);
-    assert!(events.iter().any(is_told), "{events:?}");
-    let is_resized = |report: &TaskReport| matches!(report, TaskReport::Resized { workers: 2, .. });
-    assert!(events.iter().any(is_resized), "{events:?}");
+    let is_reported = events
+        .iter()
+        .any(|report| matches!(report, TaskReport::PeerGone { task_id, .. } if *task_id == gone));
+    assert!(is_reported, "{events:?}");
+    let is_resized = events
+        .iter()
+        .any(|report| matches!(report, TaskReport::Resized { workers: 2, .. }));
+    assert!(is_resized, "{events:?}");
 }

@@ -2,7 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{Revision, Rig, RigLaunch, samples, spec};
+use crate::rig::reports::samples;
+use crate::rig::{Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Range};
 use muster_model::task::Role;
@@ -67,9 +68,17 @@ fn finish(revision: &mut Revision, killed: usize, ps_shards: usize) {
         "PS shard {killed} is lost; PS shard {} continues as it from its copy",
         (killed + 1) % ps_shards
     );
-    let is_told = |event: &&TaskReport| matches!(event, TaskReport::Note { message } if message.starts_with(&said));
-    let told = events.iter().filter(is_told).count();
+    let told = notes(&events)
+        .filter(|note| note.starts_with(&said))
+        .count();
     assert_eq!(told, 1, "`{said}` in {events:?}");
+}
+
+fn notes(events: &[TaskReport]) -> impl Iterator<Item = &String> {
+    events.iter().filter_map(|event| match event {
+        TaskReport::Note { message } => Some(message),
+        _ => None,
+    })
 }
 
 fn undisturbed(ps_shards: u32) -> String {
@@ -149,17 +158,22 @@ fn shards_that_join_a_single_one_are_replicated() {
     assert_eq!(spec.validate(), Ok(()));
     let launch = RigLaunch::new(1, 2, 1, spec);
     let mut revision = rig.start(&launch);
-    let resized = |revision, ps_shards| RigLaunch {
-        revision,
-        ps_shards,
+    let grown = RigLaunch {
+        revision: 2,
+        ps_shards: 3,
         ..launch.clone()
     };
+    let shrunk = RigLaunch {
+        revision: 3,
+        ps_shards: 2,
+        ..launch
+    };
     under_way(&mut revision);
-    rig.resize(&mut revision, &resized(2, 3), &[0, 1], &[0]);
+    rig.resize(&mut revision, &grown, &[0, 1], &[0]);
     revision
         .chief()
         .wait_for_log("2 workers, 3 PS shards; its first step");
-    rig.resize(&mut revision, &resized(3, 2), &[0, 1], &[0, 2]);
+    rig.resize(&mut revision, &shrunk, &[0, 1], &[0, 2]);
     revision
         .chief()
         .wait_for_log("2 workers, 2 PS shards; its first step");
@@ -168,8 +182,8 @@ fn shards_that_join_a_single_one_are_replicated() {
     let ended: Vec<i32> = codes.into_iter().filter(|&code| code != 0).collect();
     assert_eq!(ended, [-1], "{}", revision.logs());
     let events = revision.chief().events();
-    let is_told = |event: &TaskReport| matches!(event, TaskReport::Note { message } if message.contains("continues as it from its copy"));
-    assert!(events.iter().any(is_told), "{events:?}");
+    let said = "continues as it from its copy";
+    assert!(notes(&events).any(|note| note.contains(said)), "{events:?}");
     assert_eq!(rig.final_sha256(1), undisturbed(3), "{}", revision.logs());
 }
 
@@ -197,7 +211,7 @@ fn stopped_replica_holder_is_reported() {
     let mut revision = rig.start(&RigLaunch::new(1, 2, 2, spec));
     under_way(&mut revision);
     let first = Role::PsShard { index: 0 };
-    let is_told = |event: &TaskReport| matches!(event, TaskReport::Note { message } if message.starts_with("PS shard 1 keeps no copy of PS shard 0 any more"));
+    let said = "PS shard 1 keeps no copy of PS shard 0 any more";
     // If it is stopped between the replication and the answer to the workers, it blocks them from
     // the next step on, and nothing else is replicated.
     let is_given_up = (0..5).any(|_| {
@@ -205,7 +219,7 @@ fn stopped_replica_holder_is_reported() {
         let began = Instant::now();
         let mut told = false;
         while !told && began.elapsed() < LONGEST_SILENCE {
-            told = revision.task(first).events().iter().any(is_told);
+            told = notes(&revision.task(first).events()).any(|note| note.starts_with(said));
             thread::sleep(Duration::from_millis(20));
         }
         revision.task(Role::PsShard { index: 1 }).signal("CONT");

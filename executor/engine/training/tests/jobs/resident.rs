@@ -3,9 +3,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures steps")]
 
-use crate::rig::{Revision, Rig, RigLaunch, interrupted, samples, spec};
-use muster_model::assignment::{Peers, TaskReport};
-use muster_model::progress::Evaluation;
+use crate::rig::reports::{interrupted, samples};
+use crate::rig::{self, Revision, Rig, RigLaunch, spec};
+use muster_model::assignment::TaskReport;
+use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::JobSpec;
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -39,29 +40,25 @@ fn on(device: &str) -> Rig {
 }
 
 fn evaluations(revision: &mut Revision) -> Vec<Evaluation> {
-    let pick = |event: &TaskReport| match event {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
-        _ => None,
-    };
-    let events = revision.chief().events();
-    events.iter().filter_map(pick).collect()
+    rig::reports::evaluations(&revision.chief().events())
 }
 
 /// Prints means over the samples of a job that has ended; the first sample contains the warm-up.
 fn print_steps(what: &str, revision: &mut Revision, took: Instant) {
     let seen = samples(&revision.chief().events());
     let rest = &seen[usize::from(seen.len() > 1)..];
-    let mean = |of: fn(&muster_model::progress::Sample) -> f64| {
-        rest.iter().map(of).sum::<f64>() / rest.len().max(1) as f64
-    };
     println!(
         "{what}: {:.3} ms a step by the rate of steps, {:.3} ms of it computing, {:.3} ms loading, {:.3} ms exchanging; {:.1} s in all",
-        1e3 / mean(|sample| sample.steps_per_s),
-        mean(|sample| sample.compute_ms.unwrap()),
-        mean(|sample| sample.data_ms.unwrap()),
-        mean(|sample| sample.exchange_ms.unwrap()),
+        1e3 / mean(rest, |sample| sample.steps_per_s),
+        mean(rest, |sample| sample.compute_ms.unwrap()),
+        mean(rest, |sample| sample.data_ms.unwrap()),
+        mean(rest, |sample| sample.exchange_ms.unwrap()),
         took.elapsed().as_secs_f64(),
     );
+}
+
+fn mean(samples: &[Sample], value: fn(&Sample) -> f64) -> f64 {
+    samples.iter().map(value).sum::<f64>() / samples.len().max(1) as f64
 }
 
 /// The job reaches the results of the CPU, releases the GPU for one time slice, is stopped and
@@ -71,24 +68,18 @@ fn print_steps(what: &str, revision: &mut Revision, took: Instant) {
 fn single_worker_job_stays_on_its_gpu() {
     let rig = on("cuda");
     let mut first = rig.start(&RigLaunch::new(1, 1, 0, alone(100_000_000)));
-    let turn = |revision: &Revision, turn| {
-        let peers = Peers {
-            turn,
-            ..revision.peers.clone()
-        };
-        revision.tasks[0].tell(&peers);
-    };
+
     let chief = &first.tasks[0];
     chief.wait_for("a checkpoint", |event| match event {
         TaskReport::CheckpointWritten { .. } => Some(()),
         _ => None,
     });
-    turn(&first, 1);
+    first.tell_turn(1);
     chief.wait_for("that it stands still", |event| match event {
         TaskReport::Suspended { turn: 1, .. } => Some(()),
         _ => None,
     });
-    turn(&first, 2);
+    first.tell_turn(2);
     chief.wait_for("that it goes on", |event| match event {
         TaskReport::Continued { turn: 2, .. } => Some(()),
         _ => None,
@@ -138,53 +129,56 @@ fn single_worker_job_stays_on_its_gpu() {
     print_steps("by a PS shard", &mut revision, began);
 }
 
-/// Steps in several passes, also with a batch too large for one pass, and clipped steps, with batch
-/// norm and dropout. The results are those of the CPU, and repeat bit for bit, also after a stop.
-#[test]
-#[ignore = "needs a GPU"]
-fn clipping_and_several_passes_stay_on_the_gpu() {
+/// A network with batch norm and dropout; `more` is added to the engine's settings.
+fn layers_document(steps: u64, more: &Value) -> JobSpec {
     let layers = json!([
         { "kind": "conv", "channels": 8, "stride": 2, "bias": false },
         { "kind": "batch_norm", "relu": true },
         { "kind": "dropout", "share": 0.25 },
         { "kind": "dense", "width": 64 },
     ]);
+    let mut engine = json!({
+        "model": { "kind": "layers", "layers": layers },
+        "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+    });
+    let more = more.as_object().expect("fields").clone();
+    engine.as_object_mut().expect("fields").extend(more);
+    document_of(engine, steps, &json!({ "topology": "all_reduce" }))
+}
+
+fn layers_trained(device: &str, steps: u64, more: &Value) -> (Rig, Revision) {
+    let rig = on(device);
+    let began = Instant::now();
+    let mut revision = rig.start(&RigLaunch::new(1, 1, 0, layers_document(steps, more)));
+    revision.succeed();
+    print_steps(&format!("{more} on {device}"), &mut revision, began);
+    (rig, revision)
+}
+
+/// Steps in several passes, also with a batch too large for one pass, and clipped steps, with batch
+/// norm and dropout. The results are those of the CPU, and repeat bit for bit, also after a stop.
+#[test]
+#[ignore = "needs a GPU"]
+fn clipping_and_several_passes_stay_on_the_gpu() {
     for more in [
         json!({ "accumulate": 3 }),
         json!({ "batch": 300 }),
         json!({ "clip_norm": 0.3 }),
         json!({ "batch": 300, "accumulate": 7, "clip_norm": 0.3 }),
     ] {
-        let document = |steps| {
-            let mut engine = json!({
-                "model": { "kind": "layers", "layers": layers },
-                "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
-            });
-            let more = more.as_object().expect("fields").clone();
-            engine.as_object_mut().expect("fields").extend(more);
-            document_of(engine, steps, &json!({ "topology": "all_reduce" }))
-        };
-        let trained = |device: &str, steps| {
-            let rig = on(device);
-            let began = Instant::now();
-            let mut revision = rig.start(&RigLaunch::new(1, 1, 0, document(steps)));
-            revision.succeed();
-            print_steps(&format!("{more} on {device}"), &mut revision, began);
-            (rig, revision)
-        };
-        let (straight, mut found) = trained("cuda", 260);
+        let (straight, mut found) = layers_trained("cuda", 260, &more);
         let said = "all of a step stays on the GPU";
         assert!(found.logs().contains(said), "{}", found.logs());
-        let (again, _) = trained("cuda", 260);
+        let (again, _) = layers_trained("cuda", 260, &more);
         assert_eq!(again.final_sha256(1), straight.final_sha256(1), "{more}");
 
-        let (resumed, _) = trained("cuda", 210);
-        let launch = RigLaunch::new(2, 1, 0, document(260)).resuming(200);
+        let (resumed, _) = layers_trained("cuda", 210, &more);
+        let launch = RigLaunch::new(2, 1, 0, layers_document(260, &more)).resuming(200);
         resumed.start(&launch).succeed();
         assert_eq!(resumed.final_sha256(2), straight.final_sha256(1), "{more}");
 
         // Before the results differ through rounding.
-        let (_, mut plain) = trained("cpu", 60);
+        let (_, mut plain) = layers_trained("cpu", 60, &more);
         let (expected, found) = (evaluations(&mut plain), evaluations(&mut found));
         assert!(expected.len() >= 3, "{expected:?}");
         for (expected, found) in expected.iter().zip(&found) {

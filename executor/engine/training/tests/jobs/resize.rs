@@ -2,7 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{PATIENCE, Revision, Rig, RigLaunch, interrupted, samples, spec};
+use crate::rig::reports::{interrupted, last_accuracy, samples};
+use crate::rig::{PATIENCE, Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::progress::Sample;
 use muster_model::task::Role;
@@ -20,7 +21,7 @@ fn at_step(revision: &mut Revision, step: u64) {
 
 /// Step, workers, shards and pause of every resize.
 fn resizes(events: &[TaskReport]) -> Vec<(u64, u32, u32, u64)> {
-    let pick = |event: &TaskReport| match event {
+    let resizes = events.iter().filter_map(|event| match event {
         TaskReport::Resized {
             step,
             workers,
@@ -28,8 +29,8 @@ fn resizes(events: &[TaskReport]) -> Vec<(u64, u32, u32, u64)> {
             pause_ms,
         } => Some((*step, *workers, *ps_shards, *pause_ms)),
         _ => None,
-    };
-    events.iter().filter_map(pick).collect()
+    });
+    resizes.collect()
 }
 
 /// Resize number `number`, counted from 1, after it is reported.
@@ -47,15 +48,6 @@ fn resized(revision: &mut Revision, number: usize) -> (u64, u32, u32, u64) {
         );
         thread::sleep(Duration::from_millis(2));
     }
-}
-
-fn accuracy(revision: &mut Revision) -> f64 {
-    let pick = |event: &TaskReport| match event {
-        TaskReport::Evaluated { evaluation } => evaluation.accuracy,
-        _ => None,
-    };
-    let events = revision.chief().events();
-    events.iter().filter_map(pick).next_back().unwrap()
 }
 
 fn longest_pause_in_steps(events: &[TaskReport]) -> f64 {
@@ -132,7 +124,8 @@ fn run_through_three_sizes_keeps_processes_and_accuracy() {
                 .all(|size| sizes.contains(size)),
             "{sizes:?}"
         );
-        let (of_whole, of_resized) = (accuracy(&mut whole), accuracy(&mut revision));
+        let [of_whole, of_resized] =
+            [&mut whole, &mut revision].map(|revision| last_accuracy(&revision.chief().events()));
         assert!(
             (of_whole - of_resized).abs() <= tolerance,
             "{of_whole} {of_resized}"
@@ -228,11 +221,11 @@ fn worker_stopped_before_the_coordinator_knows_ends_nothing() {
     assert_eq!((workers, ps_shards), (2, 1));
     revision.terminate();
     assert_eq!(revision.wait(), [exit_code::DONE; 4]);
-    let gone = |event: &TaskReport| matches!(event, TaskReport::PeerGone { .. });
-    assert!(
-        !revision.chief().events().iter().any(gone),
-        "it left in order"
-    );
+    let events = revision.chief().events();
+    let is_lost = events
+        .iter()
+        .any(|event| matches!(event, TaskReport::PeerGone { .. }));
+    assert!(!is_lost, "it left in order");
 }
 
 /// The job was shrunk again before the coordinator had polled: no worker is connected to the new

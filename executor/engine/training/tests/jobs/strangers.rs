@@ -11,7 +11,7 @@ use muster_compute::model::ParameterRole;
 use muster_model::id::TaskId;
 use muster_training::shard::Recipe;
 use muster_training::stop::StopFlag;
-use muster_training::worker::{Reply, ShardAddress, Shards};
+use muster_training::worker::{Reply, ShardAddress, ShardFailure, Shards};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -87,22 +87,25 @@ fn header(kind: FrameKind, meta_bytes: u32, payload_bytes: u64) -> Vec<u8> {
     .to_vec()
 }
 
+/// Returns pseudo-random bytes (xorshift).
+fn random(state: &mut u64, count: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(count);
+    for _ in 0..count {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        bytes.push(*state as u8);
+    }
+    bytes
+}
+
 #[test]
 fn garbage_closes_only_its_own_connection() {
     let address = shard();
     let mut shards = joined(&address);
     trains(&mut shards, 0);
     let mut noise = 88_172_645_463_325_252u64;
-    let mut random = |count: usize| -> Vec<u8> {
-        let mut next = || {
-            noise ^= noise << 13;
-            noise ^= noise >> 7;
-            noise ^= noise << 17;
-            noise as u8
-        };
-        (0..count).map(|_| next()).collect()
-    };
-    let mut attempts: Vec<Vec<u8>> = (0..40).map(|i| random(32 + i * 50)).collect();
+    let mut attempts: Vec<Vec<u8>> = (0..40).map(|i| random(&mut noise, 32 + i * 50)).collect();
     attempts.push(b"GET / HTTP/1.1\r\nHost: shard\r\nAccept: */*\r\n\r\n".to_vec());
     // Valid frames with invalid content.
     attempts.push(header(FrameKind::Push, 24, SIZE as u64 * 4));
@@ -114,7 +117,7 @@ fn garbage_closes_only_its_own_connection() {
     attempts.push(header(FrameKind::Hello, 4096, 0));
     attempts.push(header(FrameKind::Hello, 4, 1 << 36));
     attempts.push([header(FrameKind::Hello, 2, 0), b"{}".to_vec()].concat());
-    attempts.push([header(FrameKind::Hello, 9, 0), random(9)].concat());
+    attempts.push([header(FrameKind::Hello, 9, 0), random(&mut noise, 9)].concat());
     for attempt in attempts {
         let mut stream = TcpStream::connect(&address).unwrap();
         // The shard may close before all bytes are sent.
@@ -199,31 +202,35 @@ fn push_with_another_length_is_not_read() {
     assert!(is_closed(&mut stream, Duration::from_secs(2)));
 }
 
+/// Starts a shard with encoding, whose first block has this role. Returns its address.
+fn encoding_shard(role: ParameterRole) -> String {
+    shard_of(|mut recipe| {
+        recipe.blocks[0].role = role;
+        recipe.with_codecs(Some(Codecs::uniform(CodecConfig::OneBit {})))
+    })
+}
+
+fn join(address: &str, plain_statistics: bool) -> Result<(), ShardFailure> {
+    let hello = Hello {
+        plain_statistics,
+        ..hello()
+    };
+    Shards::join(&[(SHARD, address.to_owned())], SIZE, &hello).map(drop)
+}
+
 /// A worker that encodes statistics expects other bytes than this shard; it is accepted if there
 /// are none.
 #[test]
 fn worker_that_encodes_statistics_is_refused_if_there_are_any() {
-    let encoded = |role| {
-        shard_of(|mut recipe| {
-            recipe.blocks[0].role = role;
-            recipe.with_codecs(Some(Codecs::uniform(CodecConfig::OneBit {})))
-        })
-    };
     let said = serde_json::to_string(&hello()).unwrap();
     assert!(
         !said.contains("statistics"),
         "an older shard refuses {said}"
     );
-    let join = |address: &str, plain_statistics| {
-        let hello = Hello {
-            plain_statistics,
-            ..hello()
-        };
-        Shards::join(&[(SHARD, address.to_owned())], SIZE, &hello).map(drop)
-    };
-    assert!(join(&encoded(ParameterRole::Weight), false).is_ok());
-    assert!(join(&encoded(ParameterRole::Statistic), true).is_ok());
-    let refused = join(&encoded(ParameterRole::Statistic), false)
+
+    assert!(join(&encoding_shard(ParameterRole::Weight), false).is_ok());
+    assert!(join(&encoding_shard(ParameterRole::Statistic), true).is_ok());
+    let refused = join(&encoding_shard(ParameterRole::Statistic), false)
         .unwrap_err()
         .1;
     assert!(refused.to_string().contains("older release"), "{refused}");

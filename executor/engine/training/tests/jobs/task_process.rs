@@ -1,7 +1,8 @@
 //! Complete jobs as real processes on loopback, with the reports and exit codes that the executor
 //! sees.
 
-use crate::rig::{self, Rig, RigLaunch, interrupted, samples, spec};
+use crate::rig::reports::{evaluations, interrupted, samples};
+use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::task::Role;
 use serde_json::json;
@@ -206,20 +207,10 @@ fn job_continues_at_another_size() {
     let straight = Rig::new();
     let mut whole = straight.start(&RigLaunch::new(1, 2, 1, document));
     whole.succeed();
-    let last = |revision: &mut rig::Revision| {
-        let pick = |event: &TaskReport| match event {
-            TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
-            _ => None,
-        };
-        revision
-            .chief()
-            .events()
-            .iter()
-            .filter_map(pick)
-            .next_back()
-            .unwrap()
-    };
-    let (resized, whole) = (last(&mut second), last(&mut whole));
+    let [resized, whole] = [&mut second, &mut whole].map(|revision| {
+        let evaluations = evaluations(&revision.chief().events());
+        evaluations.last().unwrap().clone()
+    });
     assert_eq!(resized.step, whole.step);
     assert!(
         (resized.loss.unwrap() - whole.loss.unwrap()).abs() < 0.02,

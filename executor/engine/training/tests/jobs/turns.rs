@@ -3,9 +3,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures turns")]
 
+use crate::rig::reports::{interrupted, samples};
 use crate::rig::workers::Crew;
-use crate::rig::{self, Revision, Rig, RigLaunch, RigTask, samples, spec};
-use muster_model::assignment::{Peers, TaskReport};
+use crate::rig::{Revision, Rig, RigLaunch, RigTask, spec};
+use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
 use serde_json::{Value, json};
 
@@ -25,19 +26,17 @@ fn job(more: Value) -> muster_model::spec::JobSpec {
 
 /// Step before which the task was suspended in this time slice (`turn`).
 fn stood(task: &RigTask, wanted: u64) -> u64 {
-    let pick = |report: &TaskReport| match report {
+    task.wait_for("that it stands still", |report| match report {
         TaskReport::Suspended { turn, step } if *turn == wanted => *step,
         _ => None,
-    };
-    task.wait_for("that it stands still", pick)
+    })
 }
 
 fn went_on(task: &RigTask, wanted: u64) {
-    let pick = |report: &TaskReport| match report {
+    task.wait_for("that it goes on", |report| match report {
         TaskReport::Continued { turn, .. } => (*turn == wanted).then_some(()),
         _ => None,
-    };
-    task.wait_for("that it goes on", pick);
+    });
 }
 
 fn at_step(chief: &RigTask, step: u64) {
@@ -84,16 +83,7 @@ fn ps_workers_suspend_at_one_step_and_keep_their_bits() {
     let launch = RigLaunch::new(1, 2, 2, job(json!({})));
     other.start(&launch).succeed();
     let mut revision = rig.start(&launch);
-    let peers = revision.peers.clone();
-    let is_worker = |task: &&RigTask| matches!(task.role, Role::Worker { .. });
-    let workers: Vec<&RigTask> = revision.tasks.iter().filter(is_worker).collect();
-    let steps = turn_about(&workers, |turn| {
-        let peers = Peers {
-            turn,
-            ..peers.clone()
-        };
-        revision.tasks.iter().for_each(|task| task.tell(&peers));
-    });
+    let steps = turn_about(&revision.workers(), |turn| revision.tell_turn(turn));
     assert_eq!(steps.len() as u64, TURNS);
     revision.succeed();
     assert_eq!(rig.final_sha256(1), other.final_sha256(1));
@@ -147,16 +137,12 @@ fn averaging_workers_suspend_at_the_end_of_a_round() {
 fn suspended_worker_leaves_in_order() {
     let rig = Rig::new();
     let mut revision = rig.start(&RigLaunch::new(1, 2, 1, job(json!({}))));
-    let peers = Peers {
-        turn: 1,
-        ..revision.peers.clone()
-    };
     at_step(revision.chief(), 1);
-    revision.tasks.iter().for_each(|task| task.tell(&peers));
+    revision.tell_turn(1);
     let step = stood(revision.chief(), 1);
     revision.terminate();
     revision.wait();
-    let interrupted = revision.chief().wait_for("its end", rig::interrupted);
+    let interrupted = revision.chief().wait_for("its end", interrupted);
     assert_eq!(interrupted, step);
     assert_eq!(rig.checkpoints().len(), 1);
 }
@@ -170,11 +156,7 @@ fn waiting_worker_is_suspended_with_the_others() {
     let first = RigLaunch::new(1, 1, 1, job(endless));
     let mut revision = rig.start(&first);
     at_step(revision.chief(), 1);
-    let tell = |revision: &mut Revision, turn| {
-        revision.peers.turn = turn;
-        revision.tell();
-    };
-    tell(&mut revision, 1);
+    revision.tell_turn(1);
     stood(revision.chief(), 1);
     let grown = RigLaunch {
         revision: 2,
@@ -182,17 +164,17 @@ fn waiting_worker_is_suspended_with_the_others() {
         ..first
     };
     rig.resize(&mut revision, &grown, &[0], &[0]);
-    tell(&mut revision, 1);
+    revision.tell_turn(1);
     let newcomer = revision.task(Role::Worker { rank: 1 });
-    let outside = |report: &TaskReport| match report {
+    let step = newcomer.wait_for("that it stands still", |report| match report {
         TaskReport::Suspended { turn: 1, step } => Some(*step),
         _ => None,
-    };
-    assert_eq!(newcomer.wait_for("that it stands still", outside), None);
-    tell(&mut revision, 2);
+    });
+    assert_eq!(step, None, "it waits for admission");
+    revision.tell_turn(2);
     went_on(revision.chief(), 2);
     went_on(revision.task(Role::Worker { rank: 1 }), 2);
-    tell(&mut revision, 3);
+    revision.tell_turn(3);
     let before = stood(revision.chief(), 3);
     assert_eq!(stood(revision.task(Role::Worker { rank: 1 }), 3), before);
     revision.terminate();
@@ -207,17 +189,13 @@ fn skipped_slice_number_does_not_block_the_others() {
     let endless = json!({ "stop": { "steps": 1_000_000 } });
     let mut revision = rig.start(&RigLaunch::new(1, 2, 2, job(endless)));
     at_step(revision.chief(), 1);
-    let peers = revision.peers.clone();
-    let told = |turn| Peers {
-        turn,
-        ..peers.clone()
-    };
     let other = Role::Worker { rank: 1 };
-    revision.tasks.iter().for_each(|task| task.tell(&told(1)));
+    revision.tell_turn(1);
     assert_eq!(stood(revision.chief(), 1), stood(revision.task(other), 1));
-    revision.chief().tell(&told(2));
+    let second = revision.peers_in(2);
+    revision.chief().tell(&second);
     went_on(revision.chief(), 2);
-    revision.tasks.iter().for_each(|task| task.tell(&told(3)));
+    revision.tell_turn(3);
     assert_eq!(stood(revision.chief(), 3), stood(revision.task(other), 3));
     revision.terminate();
     revision.succeed();
@@ -300,38 +278,28 @@ fn gpu_mib() -> u64 {
 /// all are suspended.
 fn measure(revision: &Revision, mut look: impl FnMut(u64)) {
     const CYCLES: u64 = 100;
-    let tell = |turn| {
-        let peers = Peers {
-            turn,
-            ..revision.peers.clone()
-        };
-        revision.tasks.iter().for_each(|task| task.tell(&peers));
-    };
-    let is_worker = |task: &&RigTask| matches!(task.role, Role::Worker { .. });
-    let workers: Vec<&RigTask> = revision.tasks.iter().filter(is_worker).collect();
+    let workers = revision.workers();
     at_step(workers[0], 1);
     let (mut released_ms, mut resumed_ms) = (Vec::new(), Vec::new());
     for cycle in 0..CYCLES {
         let turn = 2 * cycle + 1;
         let began = std::time::Instant::now();
-        tell(turn);
+        revision.tell_turn(turn);
         let at: Vec<u64> = workers.iter().map(|worker| stood(worker, turn)).collect();
         released_ms.push(began.elapsed().as_secs_f64() * 1e3);
         assert!(at.iter().all(|step| *step == at[0]));
         look(cycle);
         let began = std::time::Instant::now();
-        tell(turn + 1);
+        revision.tell_turn(turn + 1);
         went_on(workers[0], turn + 1);
         resumed_ms.push(began.elapsed().as_secs_f64() * 1e3);
     }
     for (what, mut ms) in [("to stand still", released_ms), ("to go on", resumed_ms)] {
         ms.sort_by(f64::total_cmp);
-        let at = |share: f64| ms[(share * (ms.len() - 1) as f64) as usize];
+        let [median, most, longest] =
+            [0.5, 0.9, 1.0].map(|share| ms[(share * (ms.len() - 1) as f64) as usize]);
         println!(
-            "{what}: median {:.1} ms, 90 % {:.1} ms, longest {:.1} ms of {CYCLES}",
-            at(0.5),
-            at(0.9),
-            at(1.0)
+            "{what}: median {median:.1} ms, 90 % {most:.1} ms, longest {longest:.1} ms of {CYCLES}"
         );
     }
 }

@@ -11,6 +11,7 @@ use muster_training::checkpoint::Contents;
 use muster_training::shard::{Identity, Recipe, ShardEnd, ShardExchange, ShardServer};
 use muster_training::stop::StopFlag;
 use muster_training::worker::{Reply, ShardAddress, Shards, first_view};
+use std::ops::Range;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use uuid::Uuid;
@@ -260,33 +261,35 @@ pub fn forever() -> bool {
     true
 }
 
+/// Does BSP steps of one worker. Returns its parameters and the counts of the last step.
+fn train_one(mut shards: Shards, rank: u32, steps: Range<u64>) -> (Shards, Vec<f32>, StepStats) {
+    let mut parameters = vec![0.0; size()];
+    let mut counted = StepStats::default();
+    for step in steps {
+        let reply = shards.push_pull(
+            step,
+            stats(rank),
+            &gradients(rank, step),
+            &mut parameters,
+            &forever,
+        );
+        let Reply::Parameters { clock, stats } = reply.unwrap() else {
+            panic!("{step} was not answered with parameters");
+        };
+        assert_eq!(clock, step + 1);
+        counted = stats;
+    }
+    (shards, parameters, counted)
+}
+
 /// `steps` BSP steps of every worker, from `step` on. Returns the workers, the coordinator's
 /// parameters and the counts of the last step.
 pub fn train(workers: Vec<Shards>, step: u64, steps: u64) -> (Vec<Shards>, Vec<f32>, StepStats) {
     let trained: Vec<(Shards, Vec<f32>, StepStats)> = thread::scope(|scope| {
-        let run = |(rank, mut shards): (usize, Shards)| {
-            scope.spawn(move || {
-                let rank = rank as u32;
-                let mut parameters = vec![0.0; size()];
-                let mut counted = StepStats::default();
-                for step in step..step + steps {
-                    let reply = shards.push_pull(
-                        step,
-                        stats(rank),
-                        &gradients(rank, step),
-                        &mut parameters,
-                        &forever,
-                    );
-                    let Reply::Parameters { clock, stats } = reply.unwrap() else {
-                        panic!("{step} was not answered with parameters");
-                    };
-                    assert_eq!(clock, step + 1);
-                    counted = stats;
-                }
-                (shards, parameters, counted)
-            })
-        };
-        let running: Vec<_> = workers.into_iter().enumerate().map(run).collect();
+        let running: Vec<_> = (0..)
+            .zip(workers)
+            .map(|(rank, shards)| scope.spawn(move || train_one(shards, rank, step..step + steps)))
+            .collect();
         running
             .into_iter()
             .map(|worker| worker.join().unwrap())

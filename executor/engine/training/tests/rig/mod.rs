@@ -3,13 +3,14 @@
 #![allow(dead_code, reason = "each test file uses its part of the rig")]
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
+pub mod reports;
 pub mod s3;
 pub mod workers;
 
+use self::reports::listening;
 use muster_compute::data::{NamedDataset, read_labels};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
 use std::fs;
@@ -212,13 +213,12 @@ impl Rig {
             .map(|role| self.spawn(launch, role))
             .collect();
         let (shards, workers) = tasks.split_at(launch.ps_shards as usize);
-        let listening = |shard: &RigTask| Some(shard.wait_for("listening", listening));
         let peers = Peers {
             revision: launch.revision,
             workers: workers.iter().map(|worker| worker.peer(None)).collect(),
             ps_shards: shards
                 .iter()
-                .map(|shard| shard.peer(listening(shard)))
+                .map(|shard| shard.peer(Some(shard.wait_for("listening", listening))))
                 .collect(),
             ..Peers::default()
         };
@@ -355,6 +355,30 @@ impl Revision {
         }
     }
 
+    /// Returns the task set in time slice `turn`.
+    pub fn peers_in(&self, turn: u64) -> Peers {
+        Peers {
+            turn,
+            ..self.peers.clone()
+        }
+    }
+
+    /// Sends the task set in time slice `turn` to every task.
+    pub fn tell_turn(&self, turn: u64) {
+        let peers = self.peers_in(turn);
+        for task in &self.tasks {
+            task.tell(&peers);
+        }
+    }
+
+    /// Returns the tasks that are workers.
+    pub fn workers(&self) -> Vec<&RigTask> {
+        let tasks = self.tasks.iter();
+        tasks
+            .filter(|task| matches!(task.role, Role::Worker { .. }))
+            .collect()
+    }
+
     pub fn task(&mut self, role: Role) -> &mut RigTask {
         self.tasks
             .iter_mut()
@@ -411,14 +435,14 @@ impl Revision {
     }
 
     pub fn logs(&self) -> String {
-        let of = |task: &RigTask| {
+        let logs = self.tasks.iter().map(|task| {
             format!(
                 "--- {}\n{}",
                 task.role,
                 fs::read_to_string(task.folder.join("log")).unwrap()
             )
-        };
-        self.tasks.iter().map(of).collect()
+        });
+        logs.collect()
     }
 }
 
@@ -516,26 +540,12 @@ impl RigTask {
     }
 }
 
-pub fn listening(report: &TaskReport) -> Option<String> {
-    match report {
-        TaskReport::Listening { address } => Some(address.clone()),
-        _ => None,
-    }
-}
-
-pub fn interrupted(report: &TaskReport) -> Option<u64> {
-    match report {
-        TaskReport::Interrupted { step } => Some(*step),
-        _ => None,
-    }
-}
-
-pub fn samples(events: &[TaskReport]) -> Vec<Sample> {
-    let pick = |event: &TaskReport| match event {
-        TaskReport::Progress { sample } => Some(sample.clone()),
-        _ => None,
-    };
-    events.iter().filter_map(pick).collect()
+/// Returns the next pseudo-random number.
+fn next(state: &mut u64) -> u32 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as u32
 }
 
 /// Ten classes, each a bar at its own height with noise: a small network learns them in a few
@@ -544,12 +554,7 @@ fn write_images(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for (prefix, count, salt) in [("train", TRAIN, 1u64), ("t10k", TEST, 2)] {
         let mut noise = salt;
-        let mut next = || {
-            noise = noise
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (noise >> 33) as u32
-        };
+
         let mut images = vec![0, 0, 8, 3];
         let mut labels = vec![0, 0, 8, 1];
         for side in [count as u32, 28, 28] {
@@ -557,12 +562,12 @@ fn write_images(folder: &Path) {
         }
         labels.extend((count as u32).to_be_bytes());
         for _ in 0..count {
-            let label = next() % 10;
+            let label = next(&mut noise) % 10;
             labels.push(label as u8);
             for row in 0..28u32 {
                 for _ in 0..28 {
                     let bar = if row / 2 == label + 2 { 45 } else { 0 };
-                    images.push((bar + next() % 200) as u8);
+                    images.push((bar + next(&mut noise) % 200) as u8);
                 }
             }
         }

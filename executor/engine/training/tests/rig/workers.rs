@@ -3,7 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::{self, PATIENCE, Rig, RigLaunch, RigTask, listening};
+use crate::rig::reports::{listening, samples};
+use crate::rig::{PATIENCE, Rig, RigLaunch, RigTask};
 use muster_model::assignment::{Peer, Peers};
 use muster_model::id::{NodeId, TaskId};
 use muster_model::task::Role;
@@ -143,9 +144,8 @@ impl<'a> Crew<'a> {
 
     /// Removes the workers with these ranks from the job.
     pub fn shrink(&mut self, revision: u64, ranks: &[usize]) {
-        let stay = |rank: usize| !ranks.contains(&rank);
         let members = (0..self.members.len())
-            .filter(|&rank| stay(rank))
+            .filter(|rank| !ranks.contains(rank))
             .map(|rank| self.members[rank])
             .collect();
         self.roster(revision, members);
@@ -160,7 +160,7 @@ impl<'a> Crew<'a> {
     pub fn wait_for_step(&self, step: u64) {
         let chief = &self.tasks[self.members[0]];
         let began = Instant::now();
-        while rig::samples(&chief.events())
+        while samples(&chief.events())
             .last()
             .is_none_or(|sample| sample.step < step)
         {
@@ -188,8 +188,9 @@ impl<'a> Crew<'a> {
     }
 
     pub fn logs(&self) -> String {
-        let of = |task: &RigTask| format!("--- {}\n{}", task.folder.display(), task.log());
-        self.tasks.iter().map(of).collect()
+        let logs = self.tasks.iter();
+        logs.map(|task| format!("--- {}\n{}", task.folder.display(), task.log()))
+            .collect()
     }
 
     /// Checks that the state at the beginning of each view is the same on all its members,
@@ -204,18 +205,20 @@ impl<'a> Crew<'a> {
 
     /// Steps at which a view began, with the fingerprint of the state, from the logs of all tasks.
     pub fn fingerprints(&self) -> Vec<(u64, String)> {
-        let of = |line: &str| {
-            let (_, rest) = line.split_once(" from step ")?;
-            let (step, rest) = rest.split_once(',')?;
-            let print = rest.split_whitespace().last()?;
-            line.starts_with("worker ")
-                .then(|| (step.parse().unwrap(), print.to_owned()))
-        };
         let logs: Vec<String> = self.tasks.iter().map(RigTask::log).collect();
         logs.iter()
-            .flat_map(|log| log.lines().filter_map(of))
+            .flat_map(|log| log.lines().filter_map(fingerprint))
             .collect()
     }
+}
+
+/// Step and fingerprint in the log line of a worker on its new view.
+fn fingerprint(line: &str) -> Option<(u64, String)> {
+    let (_, rest) = line.split_once(" from step ")?;
+    let (step, rest) = rest.split_once(',')?;
+    let print = rest.split_whitespace().last()?;
+    line.starts_with("worker ")
+        .then(|| (step.parse().unwrap(), print.to_owned()))
 }
 
 impl Drop for Crew<'_> {

@@ -1,6 +1,6 @@
 //! Speed model from eight chosen probes on the configurations that Optimus' authors measured.
 
-#[path = "../../../../sim/tests/traces/mod.rs"]
+#[path = "../../../../lab/tests/traces/mod.rs"]
 mod traces;
 
 use super::*;
@@ -20,19 +20,29 @@ fn models() -> Vec<MeasuredModel> {
     let mut models: Vec<MeasuredModel> = Vec::new();
     for line in text.lines().skip(1) {
         let field: Vec<&str> = line.split(',').collect();
-        let number = |i: usize| field[i].parse::<u32>().expect("a whole number");
+        let [shards, workers] = [3, 4].map(|column| whole_number(field[column]));
         if models.last().is_none_or(|model| model.name != field[0]) {
             models.push(MeasuredModel {
                 name: field[0].to_owned(),
-                batch: number(2),
+                batch: whole_number(field[2]),
                 speeds: BTreeMap::new(),
             });
         }
         let speed = field[5].parse().expect("a speed");
         let model = models.last_mut().expect("one was pushed");
-        model.speeds.insert((number(4), number(3)), speed);
+        model.speeds.insert((workers, shards), speed);
     }
     models
+}
+
+fn whole_number(text: &str) -> u32 {
+    text.parse().expect("a whole number")
+}
+
+/// Returns the terms of Optimus' own formula. Their weighted sum is the seconds per step.
+fn optimus_terms((workers, shards): Size) -> [f64; 5] {
+    let (w, p) = (f64::from(workers), f64::from(shards));
+    [1.0 / w, 1.0, w / p, w, p]
 }
 
 impl MeasuredModel {
@@ -61,35 +71,29 @@ impl MeasuredModel {
             .iter()
             .map(|&size| (size, (self.step_s(size), 1.0)))
             .collect();
-        let most = |number: fn(&Size) -> u32| self.speeds.keys().map(number).max().unwrap_or(1);
-        let ranges = (
-            Range {
-                min: 1,
-                max: most(|size| size.0),
-            },
-            Range {
-                min: 1,
-                max: most(|size| size.1),
-            },
-        );
+        let workers = self.speeds.keys().map(|size| size.0).max();
+        let ps_shards = self.speeds.keys().map(|size| size.1).max();
+        let ranges = [workers, ps_shards].map(|most| Range {
+            min: 1,
+            max: most.unwrap_or(1),
+        });
         let formula = Formula {
             synchronous: true,
             batch: f64::from(self.batch),
             fixed_part: None,
         };
-        Speed::from_measured(formula, measured, ranges, &Policy::optimus())
+        Speed::from_measured(formula, measured, ranges.into(), &Policy::optimus())
     }
 
     /// Returns Optimus' own formula, fitted to the relative error. Measured sizes have their
     /// measured speed.
     fn optimus(&self, probes: &[Size]) -> impl Fn(Size) -> f64 {
-        let terms = |(w, p): Size| {
-            let (w, p) = (f64::from(w), f64::from(p));
-            [1.0 / w, 1.0, w / p, w, p]
-        };
         let rows: Vec<([f64; 5], f64)> = probes
             .iter()
-            .map(|&size| (terms(size).map(|term| term / self.step_s(size)), 1.0))
+            .map(|&size| {
+                let terms = optimus_terms(size);
+                (terms.map(|term| term / self.step_s(size)), 1.0)
+            })
             .collect();
         let th = nnls::solve(&rows);
         let known: BTreeMap<Size, f64> = probes
@@ -98,7 +102,8 @@ impl MeasuredModel {
             .collect();
         move |size| {
             known.get(&size).copied().unwrap_or_else(|| {
-                1.0 / terms(size).iter().zip(th).map(|(a, b)| a * b).sum::<f64>()
+                let terms = optimus_terms(size);
+                1.0 / terms.iter().zip(th).map(|(a, b)| a * b).sum::<f64>()
             })
         }
     }
@@ -207,7 +212,7 @@ fn standard_errors_match_the_errors() {
         }
     }
     println!("of {count} errors {within} are within one standard error, {within_two} within two");
-    let share = |number: u32| f64::from(number) / f64::from(count);
-    assert!((0.6..=0.85).contains(&share(within)), "{}", share(within));
-    assert!(share(within_two) >= 0.9, "{}", share(within_two));
+    let [one, two] = [within, within_two].map(|number| f64::from(number) / f64::from(count));
+    assert!((0.6..=0.85).contains(&one), "{one}");
+    assert!(two >= 0.9, "{two}");
 }

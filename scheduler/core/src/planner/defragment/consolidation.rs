@@ -5,11 +5,11 @@ use super::{
     without,
 };
 use crate::planner::fixpoint::RoundFixpoint;
-use crate::planner::free::{Availability, FreeNode};
+use crate::planner::free::{Availability, FreeNode, gpus_of};
 use crate::planner::gang::{self, GangPlacement};
 use crate::planner::place;
-use crate::planner::round_state::{PlannedJob, RoundState};
-use crate::planner::scheduling_state::gpus_of;
+use crate::planner::planned_job::PlannedJob;
+use crate::planner::round_state::RoundState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Assumed speed of a job on several racks, relative to several nodes of one rack.
@@ -81,8 +81,9 @@ struct FreeByRack(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
 
 impl FreeByRack {
     fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Self {
-        let rack = |node: u32| rack_of(round, node);
-        let racks: BTreeSet<&str> = (0..fixpoint.free.len() as u32).filter_map(rack).collect();
+        let racks: BTreeSet<&str> = (0..fixpoint.free.len() as u32)
+            .filter_map(|node| rack_of(round, node))
+            .collect();
         let kinds: BTreeSet<u16> = fixpoint.free.iter().map(|node| node.kind).collect();
         let views = kinds.into_iter().map(|kind| {
             let all = without(&fixpoint.free, |node| {
@@ -90,7 +91,7 @@ impl FreeByRack {
             });
             let of_racks = racks
                 .iter()
-                .map(|name| without(&all, |node| rack(node) != Some(*name)))
+                .map(|name| without(&all, |node| rack_of(round, node) != Some(*name)))
                 .filter(|view| view.iter().any(|node| node.now != 0))
                 .collect();
             (kind, (all, of_racks))

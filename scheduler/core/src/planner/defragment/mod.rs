@@ -12,14 +12,15 @@ mod consolidation;
 use super::assumed_change::{WAVES, would_start_after};
 use super::cost;
 use super::fixpoint::RoundFixpoint;
-use super::free::{Availability, FreeNode, Holding, HostCapacity};
+use super::free::{Availability, FreeNode, Holding, HostCapacity, gpus_of};
 use super::gang::{self, GangPlacement, GangShape};
 use super::hysteresis::{in_cooldown, is_settled};
-use super::migration;
 use super::observations::{done_workers, is_up};
 use super::place;
-use super::round_state::{PlannedJob, RoundState};
-use super::scheduling_state::{QueueOrder, SchedulingState, gpus_of};
+use super::planned_job::PlannedJob;
+use super::queue_order::QueueOrder;
+use super::round_state::RoundState;
+use super::scheduling_state::SchedulingState;
 use crate::report::MoveReport;
 use consolidation::consolidate;
 use muster_model::job::Intent;
@@ -78,12 +79,12 @@ fn waiting(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<usize> {
     let mut waiting: Vec<usize> = (0..round.jobs.len())
         .filter(|&index| {
             let live = &round.jobs[index];
-            let served = |member: usize| {
-                fixpoint.promised.contains_key(&member) || fixpoint.behind.contains_key(&member)
-            };
             live.scheduling_state == SchedulingState::Queued
                 && live.job.intent == Intent::Run
-                && live.member.is_some_and(|member| !served(member))
+                && live.member.is_some_and(|member| {
+                    !fixpoint.promised.contains_key(&member)
+                        && !fixpoint.behind.contains_key(&member)
+                })
         })
         .collect();
     waiting.sort_by_key(|&index| QueueOrder::of(&round.jobs[index]));
@@ -104,8 +105,10 @@ fn make_room(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint, index: usize)
         .map(|node| node.gpus(Availability::Now))
         .sum();
     let has_quota = quota.is_none_or(|quota| round.held[tenant].saturating_add(needs) <= quota);
-    let fits = || place::find(&fixpoint.free, &shape, least, Availability::Later).is_some();
-    if free < needs || !has_quota || fits() {
+    if free < needs
+        || !has_quota
+        || place::find(&fixpoint.free, &shape, least, Availability::Later).is_some()
+    {
         return false;
     }
     let Some(moves) = clearing(round, fixpoint, index) else {
@@ -118,8 +121,10 @@ fn make_room(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint, index: usize)
     if saves_gpu_s < REPAID * costs_gpu_s {
         return false;
     }
-    let placed = |one: &JobMigration| (one.index, one.placed.clone());
-    let trial: Vec<(usize, GangPlacement)> = moves.iter().map(placed).collect();
+    let trial: Vec<(usize, GangPlacement)> = moves
+        .iter()
+        .map(|one| (one.index, one.placed.clone()))
+        .collect();
     let starts = would_start_after(round, index, WAVES, |round| {
         for (index, placed) in trial {
             round.relocate(index, placed, String::new());
@@ -187,16 +192,21 @@ fn names(
     placed: &GangPlacement,
 ) -> (Vec<String>, Vec<String>) {
     let live = &round.jobs[index];
-    let name = |node: u32| match round.snapshot.nodes.get(node as usize) {
-        Some(node) => node.name.clone(),
-        // A node that exists only in a trial.
-        None => String::new(),
-    };
-    let all = |held: &[Holding]| -> Vec<String> {
-        let names: BTreeSet<String> = held.iter().map(|held| name(held.node)).collect();
-        names.into_iter().collect()
-    };
-    (all(&live.holdings), all(&placed.holdings(&live.shape)))
+    let from = node_names(round, &live.holdings);
+    let to = node_names(round, &placed.holdings(&live.shape));
+    (from, to)
+}
+
+fn node_names(round: &RoundState<'_>, holdings: &[Holding]) -> Vec<String> {
+    let nodes = holdings.iter().map(|held| held.node as usize);
+    let names: BTreeSet<String> = nodes
+        .map(|node| match round.snapshot.nodes.get(node) {
+            Some(node) => node.name.clone(),
+            // A node that exists only in a trial.
+            None => String::new(),
+        })
+        .collect();
+    names.into_iter().collect()
 }
 
 /// Migrations after which the gang fits, chosen node by node by least cost; `None` if there are
@@ -213,24 +223,10 @@ fn clearing(
     let mut cleared: BTreeSet<u32> = BTreeSet::new();
     let mut moves: Vec<JobMigration> = Vec::new();
     while place::find(&free, &shape, least, Availability::Later).is_none() {
-        let taken: BTreeSet<usize> = moves.iter().map(|one| one.index).collect();
-        let movers = |node: u32| {
-            let mut movers: Vec<usize> = (0..round.jobs.len())
-                .filter(|index| !taken.contains(index))
-                .filter(|&index| {
-                    let live = &round.jobs[index];
-                    live.priority <= priority && is_movable(round, live) && is_on(live, node)
-                })
-                .collect();
-            movers.sort_by(|&a, &b| {
-                let cost = |index| cost_gpu_s(round, &round.jobs[index]);
-                cost(a).total_cmp(&cost(b)).then(a.cmp(&b))
-            });
-            movers
-        };
         let mut best: Option<(f64, u32, Vec<JobMigration>, Vec<FreeNode>)> = None;
         for node in shortest_of(&free, &shape, &cleared) {
-            let found = clear(round, &free, &shape, (node, &cleared), movers(node));
+            let movers = movers_on(round, node, priority, &moves);
+            let found = clear(round, &free, &shape, (node, &cleared), movers);
             if let Some((found, after)) = found {
                 let cost: f64 = found.iter().map(|one| one.costs_gpu_s).sum();
                 let cheaper = best.as_ref().is_none_or(|(least, ..)| cost < *least);
@@ -245,6 +241,28 @@ fn clearing(
         free = after;
     }
     Some(moves)
+}
+
+/// Movable jobs on a node with at most this priority and not among `moves`, by least cost.
+fn movers_on(
+    round: &RoundState<'_>,
+    node: u32,
+    priority: i32,
+    moves: &[JobMigration],
+) -> Vec<usize> {
+    let mut movers: Vec<usize> = (0..round.jobs.len())
+        .filter(|index| moves.iter().all(|one| one.index != *index))
+        .filter(|&index| {
+            let live = &round.jobs[index];
+            live.priority <= priority && is_movable(round, live) && is_on(live, node)
+        })
+        .collect();
+    movers.sort_by(|&a, &b| {
+        let cost = cost_gpu_s(round, &round.jobs[a]);
+        let other = cost_gpu_s(round, &round.jobs[b]);
+        cost.total_cmp(&other).then(a.cmp(&b))
+    });
+    movers
 }
 
 /// Open nodes that could hold one more worker, in order of the GPUs that they lack for it.
@@ -274,14 +292,12 @@ fn clear(
     (node, cleared): (u32, &BTreeSet<u32>),
     movers: Vec<usize>,
 ) -> Option<(Vec<JobMigration>, Vec<FreeNode>)> {
-    let units = |free: &[FreeNode]| place::units(&free[node as usize], shape, Availability::Later);
-    let before = units(free);
+    let before = place::units(&free[node as usize], shape, Availability::Later);
     let mut free = free.to_vec();
     let mut moves = Vec::new();
     for index in movers {
         let live = &round.jobs[index];
-        let closed = |at: &u32| *at == node || cleared.contains(at);
-        let beside = without(&free, |at| closed(&at));
+        let beside = without(&free, |at| at == node || cleared.contains(&at));
         let Some(shares) = place::find(&beside, &live.shape, live.size, Availability::Now) else {
             continue;
         };
@@ -295,7 +311,7 @@ fn clear(
             free[held.node as usize].release_later(held);
         }
         moves.push(proposed(round, index, placed));
-        if units(&free) > before {
+        if place::units(&free[node as usize], shape, Availability::Later) > before {
             return Some((moves, free));
         }
     }
@@ -363,7 +379,7 @@ fn wait_s(round: &RoundState<'_>, fixpoint: &RoundFixpoint, shape: &GangShape) -
 /// Whether a whole running gang is out of its cooldown, not exclusive, and can migrate.
 fn is_movable(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
     live.scheduling_state == SchedulingState::Running
-        && migration::takes(live.job, live.size)
+        && live.allows_size(live.size)
         && !live.is_resizing
         && live.host.is_none()
         && !live.job.exclusive
@@ -390,12 +406,15 @@ fn cost_gpu_s(round: &RoundState<'_>, live: &PlannedJob<'_>) -> f64 {
 }
 
 fn locality(round: &RoundState<'_>, nodes: &[u32]) -> Locality {
-    let rack = |node: &u32| rack_of(round, *node);
     match nodes {
         [] => Locality::Node,
         [first, others @ ..] if others.iter().all(|node| node == first) => Locality::Node,
         // Nodes without a rack are not known to be far from each other.
-        [first, others @ ..] if others.iter().all(|node| rack(node) == rack(first)) => {
+        [first, others @ ..]
+            if others
+                .iter()
+                .all(|node| rack_of(round, *node) == rack_of(round, *first)) =>
+        {
             Locality::Rack
         }
         _ => Locality::Else,

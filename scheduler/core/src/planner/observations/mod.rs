@@ -9,7 +9,8 @@ mod task_loss;
 
 use self::task_loss::{gone, hurt_beside_another, is_own_fault};
 pub(crate) use self::task_loss::{is_refused, refused_starts};
-use super::round_state::PlannedJob;
+use super::planned_job::PlannedJob;
+use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::policy::Policy;
 use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};
@@ -110,6 +111,10 @@ pub(crate) fn once_gone(
 }
 
 impl ObservedJob<'_> {
+    pub(crate) fn scheduling_state(&self, now_ms: i64) -> SchedulingState {
+        SchedulingState::of(&self.state, self.not_before_ms, now_ms)
+    }
+
     /// Records a decision and applies its transition.
     ///
     /// # Panics
@@ -154,6 +159,21 @@ enum ForcedTransition {
         why: String,
         charge: Charge,
     },
+}
+
+impl ForcedTransition {
+    /// The job stops and returns to the queue, without a charge.
+    fn requeue(cause: RequeueCause, why: String) -> Self {
+        let then = AfterStop::Requeue { cause };
+        Self::Stop { then, why }
+    }
+
+    /// The job stops and is not retried.
+    fn fail_for_good(why: String) -> Self {
+        let reason = why.clone();
+        let then = AfterStop::Fail { reason };
+        Self::Stop { then, why }
+    }
 }
 
 impl ObservationContext<'_> {
@@ -203,11 +223,10 @@ impl ObservationContext<'_> {
             }
             None => {
                 // A finished task of a command was up before.
-                let is_done = |task: &SnapshotTask| job.command.is_some() && has_ended_well(task);
                 let all_up = job
                     .tasks
                     .iter()
-                    .all(|task| task.state == TaskState::Running || is_done(task));
+                    .all(|task| task.state == TaskState::Running || is_done(job, task));
                 if job.state == JobState::Starting && all_up && !job.tasks.is_empty() {
                     settled.take(Action::Up);
                 }
@@ -227,37 +246,35 @@ impl ObservationContext<'_> {
     /// The first event that applies to the job. The order is: done, failed for good, stopped by its
     /// owner or its time limit, failed, tasks lost, suspension late or without return.
     fn ending(&self, job: &SnapshotJob) -> Option<ForcedTransition> {
-        let stop = |then, why: String| Some(ForcedTransition::Stop { then, why });
         if let Some(why) = done(job) {
-            return stop(AfterStop::Succeed, why);
+            let then = AfterStop::Succeed;
+            return Some(ForcedTransition::Stop { then, why });
         }
         let hurt = hurt_beside_another(job);
         let failed = job.failed.as_ref();
         let for_good = failed.filter(|failed| !failed.retryable && hurt.is_none());
         if let Some(failed) = for_good {
-            return stop(
-                AfterStop::Fail {
-                    reason: failed.message.clone(),
-                },
-                failed.message.clone(),
-            );
+            return Some(ForcedTransition::fail_for_good(failed.message.clone()));
         }
         match job.intent {
-            Intent::Cancel => return stop(AfterStop::Cancel, cancelled(job)),
-            Intent::Pause => return stop(AfterStop::Pause, paused(job)),
+            Intent::Cancel => {
+                let (then, why) = (AfterStop::Cancel, cancelled(job));
+                return Some(ForcedTransition::Stop { then, why });
+            }
+            Intent::Pause => {
+                let (then, why) = (AfterStop::Pause, paused(job));
+                return Some(ForcedTransition::Stop { then, why });
+            }
             Intent::Run | Intent::Suspend => {}
         }
         if let Some(reason) = over_time(job) {
-            let why = reason.clone();
-            return stop(AfterStop::Fail { reason }, why);
+            return Some(ForcedTransition::fail_for_good(reason));
         }
         if let Some(why) = hurt {
-            let cause = RequeueCause::TaskFailed;
-            return stop(AfterStop::Requeue { cause }, why);
+            return Some(ForcedTransition::requeue(RequeueCause::TaskFailed, why));
         }
         if let Some(reason) = missing_requirement::nowhere(job, self.nodes) {
-            let why = reason.clone();
-            return stop(AfterStop::Fail { reason }, why);
+            return Some(ForcedTransition::fail_for_good(reason));
         }
         if let Some(failed) = &job.failed {
             return Some(ForcedTransition::Failure {
@@ -281,11 +298,10 @@ impl ObservationContext<'_> {
         } else {
             return None;
         };
-        let cause = RequeueCause::Resize;
-        Some(ForcedTransition::Stop {
-            then: AfterStop::Requeue { cause },
-            why: why.to_owned(),
-        })
+        Some(ForcedTransition::requeue(
+            RequeueCause::Resize,
+            why.to_owned(),
+        ))
     }
 
     /// A worker that has not reported its suspension in time. It still holds its GPUs, so the jobs
@@ -297,15 +313,12 @@ impl ObservationContext<'_> {
         let mut tasks = job.tasks.iter();
         let late = tasks.find(|task| task.state == TaskState::Suspending);
         let task = late.filter(|_| waited_ms >= limit_ms)?;
-        let cause = RequeueCause::Resize;
-        Some(ForcedTransition::Stop {
-            then: AfterStop::Requeue { cause },
-            why: format!(
-                "{} was asked to suspend {} s ago and has not",
-                task.role,
-                waited_ms / 1_000
-            ),
-        })
+        let why = format!(
+            "{} was asked to suspend {} s ago and has not",
+            task.role,
+            waited_ms / 1_000
+        );
+        Some(ForcedTransition::requeue(RequeueCause::Resize, why))
     }
 
     fn is_on_drained(&self, job: &SnapshotJob) -> bool {
@@ -391,10 +404,17 @@ pub(crate) fn is_whole(job: &SnapshotJob) -> bool {
 /// Whether the whole gang is up, and no task joins or leaves. Finished tasks of a command count as
 /// up.
 pub(crate) fn is_up(job: &SnapshotJob) -> bool {
-    let is_done = |task: &SnapshotTask| job.command.is_some() && has_ended_well(task);
     job.leaving.is_empty()
         && job.tasks.iter().any(SnapshotTask::is_up)
-        && job.tasks.iter().all(|task| task.is_up() || is_done(task))
+        && job
+            .tasks
+            .iter()
+            .all(|task| task.is_up() || is_done(job, task))
+}
+
+/// Whether the task belongs to a command and has finished.
+fn is_done(job: &SnapshotJob, task: &SnapshotTask) -> bool {
+    job.command.is_some() && has_ended_well(task)
 }
 
 fn is_charge(action: &Action) -> bool {
@@ -414,13 +434,10 @@ fn done(job: &SnapshotJob) -> Option<String> {
         return Some(finished.reason.clone());
     }
     let ends = job.command?;
-    let counts = |task: &&SnapshotTask| match (ends, task.role) {
-        (Ends::AllWorkers, Role::Worker { .. }) | (Ends::FirstWorker, Role::Worker { rank: 0 }) => {
-            true
-        }
-        (Ends::AllWorkers | Ends::FirstWorker, Role::Worker { .. } | Role::PsShard { .. }) => false,
-    };
-    let mut workers = job.tasks.iter().filter(counts).peekable();
+    let workers = job.tasks.iter();
+    let mut workers = workers
+        .filter(|task| counts_for_end(ends, task.role))
+        .peekable();
     let who = match ends {
         Ends::AllWorkers => "all of its workers",
         Ends::FirstWorker => "its first worker",
@@ -429,11 +446,21 @@ fn done(job: &SnapshotJob) -> Option<String> {
         .then(|| format!("{who} ended with code 0"))
 }
 
+/// Whether a task must finish before the job is done.
+fn counts_for_end(ends: Ends, role: Role) -> bool {
+    match (ends, role) {
+        (Ends::AllWorkers, Role::Worker { .. }) | (Ends::FirstWorker, Role::Worker { rank: 0 }) => {
+            true
+        }
+        (Ends::AllWorkers | Ends::FirstWorker, Role::Worker { .. } | Role::PsShard { .. }) => false,
+    }
+}
+
 /// Workers of a command that have finished before the others.
 pub(crate) fn done_workers(job: &SnapshotJob) -> u32 {
-    let is_done =
-        |task: &&SnapshotTask| job.command.is_some() && task.is_worker() && has_ended_well(task);
-    u32::try_from(job.tasks.iter().filter(is_done).count()).unwrap_or(u32::MAX)
+    let workers = job.tasks.iter().filter(|task| task.is_worker());
+    let done = workers.filter(|task| is_done(job, task));
+    u32::try_from(done.count()).unwrap_or(u32::MAX)
 }
 
 fn has_ended_well(task: &SnapshotTask) -> bool {

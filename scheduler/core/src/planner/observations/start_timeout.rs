@@ -2,6 +2,7 @@
 
 use super::ObservationContext;
 use crate::plan::Action;
+use crate::policy::StartLimit;
 use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::task::TaskState;
 
@@ -12,26 +13,28 @@ impl ObservationContext<'_> {
     pub(super) fn late(&self, job: &SnapshotJob) -> Option<Action> {
         let limit = self.policy.start_limit?;
         let waited_ms = self.now_ms.saturating_sub(job.placed_ms?);
-        let limit_ms = |task: &SnapshotTask| {
-            if self.processes.contains(&task.node) {
-                limit.process_ms
-            } else {
-                limit.pod_ms
-            }
-        };
-        let is_late = |task: &&SnapshotTask| {
-            task.state == TaskState::Assigned
-                && self.up.contains(&task.node)
-                && u64::try_from(waited_ms).is_ok_and(|waited_ms| waited_ms >= limit_ms(task))
-        };
-        let late: Vec<&SnapshotTask> = job.tasks.iter().filter(is_late).collect();
+        let waited_ms = u64::try_from(waited_ms).ok()?;
+        let late: Vec<&SnapshotTask> = job
+            .tasks
+            .iter()
+            .filter(|task| task.state == TaskState::Assigned && self.up.contains(&task.node))
+            .filter(|task| waited_ms >= self.start_limit_ms(task, limit))
+            .collect();
         let first = late.first()?;
         Some(Action::GiveUp {
             tasks: late.iter().map(|task| task.id).collect(),
             why: format!(
                 "its node has not started it within {} s",
-                limit_ms(first) / 1_000
+                self.start_limit_ms(first, limit) / 1_000
             ),
         })
+    }
+
+    fn start_limit_ms(&self, task: &SnapshotTask, limit: StartLimit) -> u64 {
+        if self.processes.contains(&task.node) {
+            limit.process_ms
+        } else {
+            limit.pod_ms
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{ForcedTransition, ObservationContext};
 use crate::snapshot::{SnapshotJob, SnapshotTask};
 use muster_model::assignment::exit_code;
-use muster_model::job::{AfterStop, Charge, JobState, RequeueCause};
+use muster_model::job::{Charge, JobState, RequeueCause};
 use muster_model::task::{Outcome, Role, TaskState};
 
 /// Consecutive rejected starts of a job without a charge. Their back-offs last about six minutes,
@@ -14,36 +14,29 @@ impl ObservationContext<'_> {
     /// Lost tasks without which the job can continue: workers, one shard with a replica, and shards
     /// that nodes refused. The tasks have continued without them already, and the plan follows.
     fn survivors(&self, job: &SnapshotJob) -> Option<ForcedTransition> {
-        let is_shard = |task: &SnapshotTask| matches!(task.role, Role::PsShard { .. });
-        let is_lost = |task: &&SnapshotTask| match &task.state {
-            // Only its node ends a shard with a clean exit before the job is done. Its replica
-            // continues, and the job has one shard less.
-            TaskState::Released { outcome } => {
-                !outcome.is_clean() || (job.replicated && is_shard(task))
-            }
-            _ => !self.up.contains(&task.node),
-        };
-        let lost: Vec<&SnapshotTask> = job.tasks.iter().filter(is_lost).collect();
+        let tasks = job.tasks.iter();
+        let lost: Vec<&SnapshotTask> = tasks.filter(|task| self.is_lost(job, task)).collect();
         let first = lost.first()?;
-        let shards = job.tasks.iter().filter(|task| is_shard(task)).count();
-        let lost_shards = || lost.iter().filter(|task| is_shard(task));
+        let shards = job.tasks.iter().filter(|task| !task.is_worker()).count();
+        let lost_shards = lost.iter().copied().filter(|task| !task.is_worker());
+        let lost_shards: Vec<&SnapshotTask> = lost_shards.collect();
         // A refused shard never held parameters, so the other shards hold all of them.
-        let refused = lost_shards().filter(|task| is_refused(task)).count();
-        let held_something = lost_shards().count() - refused;
+        let refused = lost_shards.iter().filter(|task| is_refused(task)).count();
+        let held_something = lost_shards.len() - refused;
         // Two lost shards may have held each other's replicas.
         let has_copy = job.replicated && shards - refused >= 2 && held_something == 1;
-        let some_stay = shards > lost_shards().count();
-        let expendable = |task: &&SnapshotTask| match task.role {
+        let some_stay = shards > lost_shards.len();
+        let expendable = lost.iter().all(|task| match task.role {
             Role::Worker { rank } => rank > 0,
             Role::PsShard { .. } => some_stay && (has_copy || is_refused(task)),
-        };
+        });
         let workers = job.tasks.iter().filter(|task| !lost.contains(task));
         let workers = workers
             .filter(|task| matches!(task.role, Role::Worker { .. }) && !task.state.is_released());
         let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
         let enough = left >= job.workers.min.max(1) && job.may_have(left);
         let able = job.in_place && job.state == JobState::Running;
-        if !able || !enough || !lost.iter().all(expendable) {
+        if !able || !enough || !expendable {
             return None;
         }
         let own = lost.iter().find_map(|task| match &task.state {
@@ -60,7 +53,7 @@ impl ObservationContext<'_> {
             Some(_) => Charge::Failure,
             // The job runs, so rejected growth is never a failure. But its next growth would be
             // rejected too, and would hold GPUs for nothing each time
-            // ([`is_put_off`](crate::planner::hysteresis::in_backoff)).
+            // (`hysteresis::in_backoff`).
             None if lost.iter().any(|task| is_refused(task)) => Charge::Refusal,
             None => Charge::None,
         };
@@ -75,19 +68,22 @@ impl ObservationContext<'_> {
         })
     }
 
+    fn is_lost(&self, job: &SnapshotJob, task: &SnapshotTask) -> bool {
+        match &task.state {
+            // Only its node ends a shard with a clean exit before the job is done. Its replica
+            // continues, and the job has one shard less.
+            TaskState::Released { outcome } => {
+                !outcome.is_clean() || (job.replicated && !task.is_worker())
+            }
+            _ => !self.up.contains(&task.node),
+        }
+    }
+
     /// Consequence of ended tasks for the job; `None` if there is none.
     pub(super) fn loss(&self, job: &SnapshotJob) -> Option<ForcedTransition> {
         if let Some(goes_on) = self.survivors(job) {
             return Some(goes_on);
         }
-        let requeue = |why: String| {
-            Some(ForcedTransition::Stop {
-                then: AfterStop::Requeue {
-                    cause: RequeueCause::NodeLost,
-                },
-                why,
-            })
-        };
         let node_fault = gone(job).find(|(_, outcome)| outcome.is_node_fault());
         // A lost node outweighs a refusal.
         let refused =
@@ -101,13 +97,13 @@ impl ObservationContext<'_> {
             });
         }
         if let Some((task, outcome)) = node_fault {
-            return requeue(match outcome {
+            return Some(requeue(match outcome {
                 Outcome::Stopped { .. } => format!("{} {outcome}", task.role),
                 _ => format!("{} was lost with its node", task.role),
-            });
+            }));
         }
         if let Some(task) = job.held_tasks().find(|task| !self.up.contains(&task.node)) {
-            return requeue(format!("the node of {} is lost", task.role));
+            return Some(requeue(format!("the node of {} is lost", task.role)));
         }
         if let Some((task, outcome)) = gone(job).find(|(_, outcome)| is_own_fault(outcome)) {
             return Some(ForcedTransition::Failure {
@@ -115,7 +111,7 @@ impl ObservationContext<'_> {
             });
         }
         if let Some((task, _)) = gone(job).find(|(_, outcome)| !outcome.is_clean()) {
-            return requeue(format!("{} lost a peer", task.role));
+            return Some(requeue(format!("{} lost a peer", task.role)));
         }
         // Single workers and shards may end before the coordinator. Only if no worker is left, no
         // end will be reported. All exits were clean, so their nodes stopped the tasks, for example
@@ -123,7 +119,7 @@ impl ObservationContext<'_> {
         if job.command.is_some() {
             let stopped = gone(job).find(|(_, outcome)| matches!(outcome, Outcome::Stopped { .. }));
             return stopped
-                .and_then(|(task, _)| requeue(format!("its node stopped {} in order", task.role)));
+                .map(|(task, _)| requeue(format!("its node stopped {} in order", task.role)));
         }
         let no_worker_left = job
             .tasks
@@ -131,10 +127,15 @@ impl ObservationContext<'_> {
             .filter(|task| matches!(task.role, Role::Worker { .. }))
             .all(|task| task.state.is_released());
         if no_worker_left {
-            return requeue("its nodes stopped its tasks in order".to_owned());
+            let why = "its nodes stopped its tasks in order".to_owned();
+            return Some(requeue(why));
         }
         None
     }
+}
+
+fn requeue(why: String) -> ForcedTransition {
+    ForcedTransition::requeue(RequeueCause::NodeLost, why)
 }
 
 /// Whether the node refused to start the task.

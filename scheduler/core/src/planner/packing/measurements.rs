@@ -2,10 +2,10 @@
 
 use crate::policy::Packing;
 use crate::snapshot::SnapshotJob;
-use muster_model::packing::{Measured, Rate};
+use muster_model::packing::{Measured, Rate, Together};
 use std::fmt;
 
-const GIB: f64 = (1_u64 << 30) as f64;
+const BYTES_PER_GIB: f64 = (1_u64 << 30) as f64;
 
 pub(super) struct PackingPair<'w> {
     pub host: &'w SnapshotJob,
@@ -56,30 +56,35 @@ impl PackingPair<'_> {
     /// Memory use; `None` if a value is missing or older than `stale_ms`. Nodes whose executor does
     /// not measure report nothing.
     pub fn memory(&self, packing: &Packing) -> Option<PairMemory> {
-        let stale_ms = signed(packing.stale_ms);
-        let measured = |job: &'_ SnapshotJob| {
-            let known = of(job)?.clone();
-            let is_new = self.now_ms.saturating_sub(known.told_ms?) <= stale_ms;
-            (is_new && known.memory_bytes.is_some()).then_some(known)
-        };
-        let kept = |job: &SnapshotJob| {
-            let known = measured(job)?;
+        let mut others = 0_u64;
+        for job in &self.others {
+            let known = self.current(job, packing)?;
             // A job that is not suspended yet may keep all that it uses now.
-            if known.stands {
+            let kept = if known.stands {
                 known.memory_bytes
             } else {
                 known.peak_bytes
-            }
-        };
-        let mut others = self.others.iter().map(|job| kept(job));
-        let others = others.try_fold(0_u64, |sum, kept| Some(sum.saturating_add(kept?)))?;
+            };
+            others = others.saturating_add(kept?);
+        }
         Some(PairMemory {
-            host: measured(self.host)?.peak_bytes?,
-            guest: measured(self.guest)?.peak_bytes?,
+            host: self.current(self.host, packing)?.peak_bytes?,
+            guest: self.current(self.guest, packing)?.peak_bytes?,
             others,
             of: self.of_bytes,
             is_one_tenants: self.is_one_tenants(),
         })
+    }
+
+    /// Measurements of a job, if its memory use is known and not older than `stale_ms`.
+    fn current<'j>(&self, job: &'j SnapshotJob, packing: &Packing) -> Option<&'j Measured> {
+        let known = of(job)?;
+        let age_ms = self.now_ms.saturating_sub(known.told_ms?);
+        (age_ms <= signed(packing.stale_ms) && known.memory_bytes.is_some()).then_some(known)
+    }
+
+    fn jobs(&self) -> [&SnapshotJob; 2] {
+        [self.host, self.guest]
     }
 
     pub fn busy(&self) -> Option<SoloGpuUse> {
@@ -90,59 +95,67 @@ impl PackingPair<'_> {
     }
 
     pub fn alone(&self, samples: u32) -> Option<SoloSpeeds> {
-        let alone = |job: &SnapshotJob| known(of(job)?.alone, samples);
         Some(SoloSpeeds {
-            host: alone(self.host)?,
-            guest: alone(self.guest)?,
+            host: known(of(self.host)?.alone, samples)?,
+            guest: known(of(self.guest)?.alone, samples)?,
         })
     }
 
     /// Whether both ran alone for at least this time since their start: a job's first seconds do
     /// not show its peak.
     pub fn were_alone_for(&self, least_ms: u64) -> bool {
-        let long = |job: &SnapshotJob| of(job).is_some_and(|known| known.alone_ms >= least_ms);
-        long(self.host) && long(self.guest)
+        self.jobs()
+            .into_iter()
+            .all(|job| of(job).is_some_and(|known| known.alone_ms >= least_ms))
     }
 
     /// Whether both report steps often enough for a trial to give their rates.
     pub fn tell_in_time(&self, packing: &Packing) -> bool {
-        let in_time = |job: &SnapshotJob| {
+        self.jobs().into_iter().all(|job| {
             of(job).is_some_and(|known| {
                 let each_ms = known.alone_ms / u64::from(known.alone.samples.max(1));
                 // The first sample after a change is ignored.
                 each_ms.saturating_mul(u64::from(packing.samples) + 1) <= packing.trial_ms
             })
-        };
-        in_time(self.host) && in_time(self.guest)
+        })
     }
 
     /// Whether one of them failed beside another job, by its own fault or the other job's.
     pub fn was_hurt(&self) -> bool {
-        let hurt = |job: &SnapshotJob| of(job).is_some_and(|known| known.hurt.is_some());
-        hurt(self.host) || hurt(self.guest)
+        self.jobs()
+            .into_iter()
+            .any(|job| of(job).is_some_and(|known| known.hurt.is_some()))
+    }
+
+    /// Rate of the host beside the guest.
+    fn host_beside(&self) -> Option<&Together> {
+        of(self.host)?.beside(self.guest.id)
+    }
+
+    /// Rate of the guest beside the host.
+    fn guest_beside(&self) -> Option<&Together> {
+        of(self.guest)?.beside(self.host.id)
     }
 
     /// Relative rates, measured since a pairing that began at `since_ms` or later.
     pub fn together(&self, samples: u32, since_ms: i64) -> Option<PackedRates> {
         let alone = self.alone(1)?;
-        let beside = |job: &SnapshotJob, other: &SnapshotJob| {
-            let pair = of(job)?.beside(other.id)?;
-            (pair.since_ms >= since_ms && pair.rate.samples >= samples)
-                .then_some(pair.rate.steps_per_s)
-        };
-        Some(PackedRates {
-            host: beside(self.host, self.guest)? / alone.host,
-            guest: beside(self.guest, self.host)? / alone.guest,
+        let (of_host, of_guest) = (self.host_beside()?, self.guest_beside()?);
+        let is_known = [of_host, of_guest]
+            .iter()
+            .all(|pair| pair.since_ms >= since_ms && pair.rate.samples >= samples);
+        is_known.then(|| PackedRates {
+            host: of_host.rate.steps_per_s / alone.host,
+            guest: of_guest.rate.steps_per_s / alone.guest,
             is_one_tenants: self.is_one_tenants(),
         })
     }
 
     /// Whether a recent trial of the pair did not pay, or did not give rates in time.
     pub fn has_failed(&self, packing: &Packing) -> bool {
-        let beside = |job: &SnapshotJob, other: &SnapshotJob| of(job)?.beside(other.id).copied();
-        let met = [beside(self.host, self.guest), beside(self.guest, self.host)];
-        let met = || met.iter().flatten();
-        let Some(last_ms) = met().map(|pair| pair.last_ms).max() else {
+        let met = [self.host_beside(), self.guest_beside()];
+        let met: Vec<&Together> = met.into_iter().flatten().collect();
+        let Some(last_ms) = met.iter().map(|pair| pair.last_ms).max() else {
             return false;
         };
         if self.now_ms.saturating_sub(last_ms) >= signed(packing.again_ms) {
@@ -153,7 +166,8 @@ impl PackingPair<'_> {
             // The trial may have ended early, for a time slice of another job.
             None => {
                 let trial_ms = signed(packing.trial_ms);
-                met().any(|pair| pair.last_ms.saturating_sub(pair.since_ms) >= trial_ms)
+                met.iter()
+                    .any(|pair| pair.last_ms.saturating_sub(pair.since_ms) >= trial_ms)
             }
         }
     }
@@ -199,6 +213,10 @@ fn signed(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / BYTES_PER_GIB
+}
+
 /// The rate, if it has enough samples and is above 0.
 fn known(rate: Rate, samples: u32) -> Option<f64> {
     (rate.samples >= samples.max(1) && rate.steps_per_s > 0.0).then_some(rate.steps_per_s)
@@ -206,7 +224,6 @@ fn known(rate: Rate, samples: u32) -> Option<f64> {
 
 impl fmt::Display for PairMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gib = |bytes: u64| bytes as f64 / GIB;
         let (host, guest, others, of) = (
             gib(self.host),
             gib(self.guest),

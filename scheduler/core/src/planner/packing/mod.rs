@@ -9,22 +9,17 @@
 //! The policy knows only whole GPUs. A guest holds none and is not in the problem until its host
 //! has ended. Then it holds the GPU itself.
 
-mod jobs_by_gpu;
 mod measurements;
-mod pairs;
 
 use super::observations::is_whole;
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use super::time_slicing;
 use crate::plan::Action;
 use crate::policy::{Packing, Slicing};
-use crate::snapshot::SnapshotTask;
-pub(crate) use jobs_by_gpu::JobsByGpu;
-use jobs_by_gpu::seat;
 use measurements::PackingPair;
 use muster_model::job::{Intent, RequeueCause};
-pub(crate) use pairs::{PackedJob, PackedPairs, join};
 
 /// Maximum number of suspended jobs that a round considers.
 const CONSIDERED: usize = 64;
@@ -88,9 +83,9 @@ pub(crate) fn pack(round: &mut RoundState<'_>) {
         let (live, other) = (&round.jobs[host], &round.jobs[guest]);
         let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
         let is_over = time_slicing::slice_age_ms(round, live) >= quantum_ms;
-        let is_wanted =
-            |&waiter: &usize| waiter != guest && seat(&round.jobs[waiter]) == seat(other);
-        let is_wanted = is_over && (has_newcomers || line.iter().any(is_wanted));
+        let mut others = line.iter().filter(|&&waiter| waiter != guest);
+        let is_wanted = is_over
+            && (has_newcomers || others.any(|&waiter| round.jobs[waiter].seat() == other.seat()));
         if is_wanted || !may_share(round, host, guest) {
             continue;
         }
@@ -108,31 +103,14 @@ pub(crate) fn follow(round: &mut RoundState<'_>) {
             continue;
         };
         let other = &round.jobs[host];
-        let grows = |action: &Action| matches!(action, Action::Resize { .. });
-        if !other.scheduling_state.stays() || other.actions.iter().any(grows) {
+        let mut actions = other.actions.iter();
+        let is_resized = actions.any(|action| matches!(action, Action::Resize { .. }));
+        if !other.scheduling_state.stays() || is_resized {
             let whose = other.named_to(live.tenant);
             let why = format!("{whose}, beside which it was, leaves its GPU");
             part(round, guest, why);
         }
     }
-}
-
-/// Ends the pairing of a guest. The GPU is then free once the last of both has left. In a trial,
-/// which is undone, the GPU counts as held.
-pub(crate) fn leave(round: &mut RoundState<'_>, guest: usize) {
-    if round.journal.is_some() {
-        return;
-    }
-    let live = &mut round.jobs[guest];
-    let Some(host) = live.host.take() else {
-        return;
-    };
-    if let Some((node, gpu)) = seat(live)
-        && let Some(gpus) = round.inherited.get_mut(&node)
-    {
-        *gpus &= !(1 << gpu);
-    }
-    round.jobs[host].guest = None;
 }
 
 /// Text about a job that shares its GPU, for the report.
@@ -164,7 +142,7 @@ pub(crate) fn pair_report(round: &RoundState<'_>, index: usize) -> Option<String
 }
 
 fn pair<'w>(round: &'w RoundState<'_>, host: usize, guest: usize) -> PackingPair<'w> {
-    let at = seat(&round.jobs[guest]);
+    let at = round.jobs[guest].seat();
     let node = at.and_then(|(node, _)| round.snapshot.nodes.get(node as usize));
     let there = at.map_or(&[][..], |at| round.seats.there(at));
     let others = there.iter().filter(|&&one| one != host && one != guest);
@@ -180,13 +158,13 @@ fn pair<'w>(round: &'w RoundState<'_>, host: usize, guest: usize) -> PackingPair
 /// The job that runs on the GPU of a suspended job, if it is alone there and unchanged in this
 /// round.
 fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
-    let at = seat(&round.jobs[guest])?;
-    let holds = |&index: &usize| {
+    let at = round.jobs[guest].seat()?;
+    let there = round.seats.there(at).iter().copied();
+    let others = there.filter(|index| *index != guest);
+    let mut there = others.filter(|&index| {
         let mut tasks = round.jobs[index].job.held_tasks();
         tasks.any(|task| task.state.holds_gpus() && task.gpus.contains(&at.1))
-    };
-    let there = round.seats.there(at).iter().copied();
-    let mut there = there.filter(|index| *index != guest).filter(holds);
+    });
     let (host, None) = (there.next()?, there.next()) else {
         return None;
     };
@@ -197,8 +175,8 @@ fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
         && live.host.is_none()
         && !live.is_resizing;
     let stays = live.scheduling_state == SchedulingState::Running && live.job.intent == Intent::Run;
-    let is_holder = |task: &SnapshotTask| task.is_up() && task.lane == 0;
-    let is_alone = seat(live) == Some(at) && live.job.tasks.iter().all(is_holder);
+    let mut tasks = live.job.tasks.iter();
+    let is_alone = live.seat() == Some(at) && tasks.all(|task| task.is_up() && task.lane == 0);
     (is_at_rest && stays && is_alone).then_some(host)
 }
 
@@ -269,17 +247,17 @@ fn become_guest(round: &mut RoundState<'_>, host: usize, guest: usize, why: Stri
         free.now_room.cpu_milli -= needed;
         free.later_room.cpu_milli -= needed;
     }
-    if let Some((node, gpu)) = seat(live) {
+    if let Some((node, gpu)) = live.seat() {
         *round.inherited.entry(node).or_default() |= 1 << gpu;
     }
 }
 
 /// Suspends a guest if possible; otherwise returns it to the queue.
 fn part(round: &mut RoundState<'_>, guest: usize, why: String) {
-    if time_slicing::reclaim_lent(round, guest) {
+    if round.undo_resumption(guest) {
         return;
     }
-    leave(round, guest);
+    round.unpair(guest);
     let now_ms = round.now_ms;
     let live = &mut round.jobs[guest];
     if is_whole(live.job) && !live.job.exclusive && round.policy.slicing.is_some() {

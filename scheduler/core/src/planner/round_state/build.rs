@@ -1,25 +1,27 @@
 //! Builds the dense state from a snapshot: held and free resources, and the members of the problem.
 
+use super::RoundState;
 use super::dense::dense_node;
+use super::destinations::destination;
 use super::index::{NodeIndex, TenantIndex};
-use super::{PlannedJob, RoundState, room_of, seconds};
+use super::jobs_by_gpu::JobsByGpu;
+use super::packed_pairs::{PackedJob, PackedPairs};
 use crate::plan::Action;
 use crate::planner::estimate_cache::EstimateCache;
-use crate::planner::free::{FreeNode, Holding, HostCapacity, bits};
+use crate::planner::free::{FreeNode, Holding, HostCapacity, NodeGpuMasks, bits, gpus_of};
 use crate::planner::gang::{GangShape, UnfitNodes, add};
-use crate::planner::hysteresis;
-use crate::planner::migration;
 use crate::planner::observations::{ObservedJob, apply_observations, done_workers};
-use crate::planner::packing::{self, PackedJob, PackedPairs};
-use crate::planner::resize::gone;
+use crate::planner::planned_job::{PlannedJob, room_of};
 use crate::planner::scaling_model::Kinds;
-use crate::planner::scheduling_state::{SchedulingState, gpus_of};
-use crate::planner::time_slicing;
+use crate::planner::scheduling_state::SchedulingState;
+use crate::planner::time::seconds;
 use crate::policy::Policy;
 use crate::problem::{self, SchedulingProblem};
 use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};
-use muster_model::id::{StudyId, TenantId};
+use muster_model::id::{StudyId, TaskId, TenantId};
+use muster_model::job::JobState;
 use muster_model::spec::Range;
+use muster_model::task::Role;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,14 +59,14 @@ impl<'a> RoundState<'a> {
             held: Vec::new(),
             could_run: OnceCell::new(),
             reserved: None,
-            lendable: BTreeMap::new(),
+            lendable: NodeGpuMasks::new(),
             journal: None,
             moves: Vec::new(),
-            inherited: BTreeMap::new(),
-            seats: packing::JobsByGpu::default(),
+            inherited: NodeGpuMasks::new(),
+            seats: JobsByGpu::default(),
         };
         for (free, node) in round.free.iter_mut().zip(&snapshot.nodes) {
-            free.fresh = hysteresis::recently_released(node, snapshot.now_ms, policy);
+            free.fresh = recently_released(node, snapshot.now_ms, policy);
         }
         round.problem.nodes = snapshot
             .nodes
@@ -83,9 +85,9 @@ impl<'a> RoundState<'a> {
             round.add(settled, place, &nodes, memory);
         }
         memory.end();
-        packing::join(&mut round, &pairs);
-        round.seats = packing::JobsByGpu::of(&round, |id| nodes.find(id));
-        migration::reserve_destinations(&mut round);
+        round.join(&pairs);
+        round.seats = JobsByGpu::of(&round, |id| nodes.find(id));
+        round.reserve_destinations();
         round.keep_excluded();
         round
     }
@@ -136,8 +138,7 @@ impl<'a> RoundState<'a> {
         memory: &mut EstimateCache,
     ) {
         let job = settled.job;
-        let scheduling_state =
-            SchedulingState::of(&settled.state, settled.not_before_ms, self.now_ms);
+        let scheduling_state = settled.scheduling_state(self.now_ms);
         let left = left_of_a_command(job, scheduling_state);
         let shape = GangShape {
             workers: left.map_or_else(
@@ -158,29 +159,23 @@ impl<'a> RoundState<'a> {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),
             _ => (Vec::new(), false),
         };
-        let stays = |task: &&SnapshotTask| !leave.contains(&task.id);
-        let theirs = |tasks: Vec<&SnapshotTask>| {
-            let mut held = holdings(job, nodes, tasks.into_iter());
-            if let Some(second) = second {
-                second.yields(&mut held, |id| nodes.find(id));
-            }
-            held
-        };
-        let kept = theirs(job.tasks.iter().filter(stays).collect());
-        let leaving_now = job.tasks.iter().filter(|task| !stays(task));
-        let leaving = theirs(job.leaving.iter().chain(leaving_now).collect());
+        let (stay, leaving_now): (Vec<&SnapshotTask>, Vec<&SnapshotTask>) =
+            job.tasks.iter().partition(|task| !leave.contains(&task.id));
+        let kept = holdings(job, nodes, second, stay.into_iter());
+        let leaving = job.leaving.iter().chain(leaving_now);
+        let leaving = holdings(job, nodes, second, leaving);
         self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
         self.hold(scheduling_state, &kept, &leaving);
         if scheduling_state == SchedulingState::Suspended {
-            let idle = theirs(time_slicing::goes_later(job, &settled.state).collect());
-            self.keep_memory_of(idle);
+            let idle = leaves_when_suspended(job, &settled.state);
+            self.keep_memory_of(holdings(job, nodes, second, idle));
         }
         let (workers, shards) = job.size();
         let workers = left.unwrap_or(workers);
-        let gone = gone(job, &leave);
-        let size = (workers - gone.0, shards - gone.1);
+        let (gone_workers, gone_shards) = count_tasks(job, &leave);
+        let size = (workers - gone_workers, shards - gone_shards);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
-        let destination = migration::destination(job, &settled.state, |id| nodes.find(id));
+        let destination = destination(job, &settled.state, |id| nodes.find(id));
         let present = match &destination {
             Some(placed) => placed.size().0,
             None if scheduling_state.stays() => size.0,
@@ -249,6 +244,32 @@ impl<'a> RoundState<'a> {
     }
 }
 
+/// Workers and shards of the present revision among the tasks in `ids`.
+fn count_tasks(job: &SnapshotJob, ids: &[TaskId]) -> (u32, u32) {
+    let (mut workers, mut shards) = (0, 0);
+    for task in job.tasks.iter().filter(|task| ids.contains(&task.id)) {
+        match task.role {
+            Role::Worker { .. } => workers += 1,
+            Role::PsShard { .. } => shards += 1,
+        }
+    }
+    (workers, shards)
+}
+
+/// Tasks of a job about to be suspended that still hold GPUs. These are free after the suspension.
+fn leaves_when_suspended<'j>(
+    job: &'j SnapshotJob,
+    settled: &JobState,
+) -> impl Iterator<Item = &'j SnapshotTask> {
+    let tasks = match settled {
+        JobState::Suspended => job.tasks.as_slice(),
+        _ => &[],
+    };
+    tasks
+        .iter()
+        .filter(|task| task.is_worker() && task.state.holds_gpus())
+}
+
 /// Range of workers. A job outside of a changed range may keep its size; the stage
 /// `range_enforcement` does the rest.
 fn range(job: &SnapshotJob, scheduling_state: SchedulingState) -> Range {
@@ -271,10 +292,12 @@ fn left_of_a_command(job: &SnapshotJob, scheduling_state: SchedulingState) -> Op
     (scheduling_state.stays() && done > 0 && left > 0).then_some(left)
 }
 
-/// Resources of the tasks that have not been released.
+/// Resources of the tasks that have not been released. `second` is set if a shared GPU counts for
+/// the other job of the pair.
 fn holdings<'t>(
     job: &SnapshotJob,
     nodes: &NodeIndex,
+    second: Option<&PackedJob>,
     tasks: impl Iterator<Item = &'t SnapshotTask>,
 ) -> Vec<Holding> {
     let mut holdings = Vec::new();
@@ -295,6 +318,9 @@ fn holdings<'t>(
             },
         );
     }
+    if let Some(second) = second {
+        second.yields(&mut holdings, |id| nodes.find(id));
+    }
     holdings
 }
 
@@ -309,6 +335,13 @@ fn held_room(job: &SnapshotJob, task: &SnapshotTask) -> HostCapacity {
             ..room
         }
     }
+}
+
+/// GPUs of a node that were released less than `grow_after_ms` ago, as a bit set.
+fn recently_released(node: &SnapshotNode, now_ms: i64, policy: &Policy) -> u64 {
+    let since_ms = now_ms.saturating_sub_unsigned(policy.grow_after_ms);
+    let just_now = node.freed.iter().filter(|freed| freed.at_ms > since_ms);
+    bits(&just_now.map(|freed| freed.gpu).collect::<Vec<_>>())
 }
 
 /// Rack numbers by name. All nodes without a rack have number 0: they are as near to each other as

@@ -1,10 +1,10 @@
 //! Jobs and nodes as the policy sees them.
 
-use super::{RoundState, seconds, seconds_of};
+use super::RoundState;
 use crate::planner::cost;
 use crate::planner::free::Holding;
 use crate::planner::gang::GangShape;
-use crate::planner::hysteresis;
+use crate::planner::time::{seconds, seconds_of};
 use crate::problem::{self, Demand, NodeAllocation};
 use crate::snapshot::SnapshotNode;
 
@@ -49,7 +49,7 @@ impl RoundState<'_> {
                 let usual_s = seconds_of(self.policy.resize_cost_ms);
                 cost::restart(live, self.policy).total_s().max(usual_s)
             },
-            restart_cost_factor: hysteresis::restart_cost_factor(self, live),
+            restart_cost_factor: cost::restart_cost_factor(live, self.policy, self.now_ms),
             at_risk_s: cost::at_risk_s(live, self.now_ms),
             preemptible: true,
             trial: job.trial.and_then(|trial| {
@@ -70,17 +70,17 @@ fn unit(shape: &GangShape) -> Demand {
         u64::from(shape.workers.min.max(1)),
         u64::from(shape.ps_shards.min),
     );
-    let part = |of_shard: u64| of_shard.saturating_mul(shards).div_ceil(workers);
+    let (worker, shard) = (&shape.worker, &shape.ps_shard);
+    let cpu_of_shards = shard.cpu_milli.saturating_mul(shards);
+    let memory_of_shards = shard.memory_bytes.saturating_mul(shards);
     Demand {
-        gpus: shape.worker.gpus.max(1),
-        cpu_milli: shape
-            .worker
+        gpus: worker.gpus.max(1),
+        cpu_milli: worker
             .cpu_milli
-            .saturating_add(part(shape.ps_shard.cpu_milli)),
-        memory_bytes: shape
-            .worker
+            .saturating_add(cpu_of_shards.div_ceil(workers)),
+        memory_bytes: worker
             .memory_bytes
-            .saturating_add(part(shape.ps_shard.memory_bytes)),
+            .saturating_add(memory_of_shards.div_ceil(workers)),
     }
 }
 

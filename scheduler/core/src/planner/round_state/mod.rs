@@ -6,28 +6,28 @@
 
 mod build;
 mod dense;
+mod destinations;
 mod index;
+mod jobs_by_gpu;
+mod packed_pairs;
+mod resumption;
 
-use super::free::{FreeNode, Holding, HostCapacity};
-use super::gang::{GangPlacement, GangShape};
+use super::free::{FreeNode, Holding, NodeGpuMasks, gpus_of};
+use super::gang::GangPlacement;
 use super::observations::once_gone;
-use super::packing::{self, JobsByGpu};
+use super::planned_job::PlannedJob;
 use super::scaling_model::{JobScaling, Kinds};
-use super::scheduling_state::{SchedulingState, gpus_of};
-use super::time_slicing;
-use crate::estimate::Estimate;
+use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::policies::{PolicyCapabilities, SchedulingPolicy};
 use crate::policy::Policy;
 use crate::problem::{self, SchedulingProblem};
 use crate::report::MoveReport;
-use crate::snapshot::{ClusterSnapshot, SnapshotJob};
+use crate::snapshot::ClusterSnapshot;
 pub(crate) use dense::dense_node;
-use muster_model::id::{StudyId, TaskId};
-use muster_model::job::JobState;
-use muster_model::task::Role;
+use jobs_by_gpu::JobsByGpu;
+use muster_model::id::StudyId;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 
 pub(crate) struct RoundState<'a> {
     pub snapshot: &'a ClusterSnapshot,
@@ -51,60 +51,17 @@ pub(crate) struct RoundState<'a> {
     /// Whether each job would fit the empty cluster; computed at first use.
     pub could_run: OnceCell<Vec<bool>>,
     /// Owner (index in `jobs`) and GPUs by node of the reservation for the next time slice.
-    pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
+    pub reserved: Option<(usize, NodeGpuMasks)>,
     /// Reserved GPUs that may be lent until that time slice begins.
-    pub lendable: BTreeMap<u32, u64>,
+    pub lendable: NodeGpuMasks,
     /// Journal of a trial: previous state of each changed job.
     pub journal: Option<Vec<(usize, PlannedJob<'a>, Option<problem::ProblemJob>)>>,
     /// Migrations that this round has begun, for the report.
     pub moves: Vec<MoveReport>,
     /// GPUs that a guest keeps once its host has left, by node.
-    pub inherited: BTreeMap<u32, u64>,
+    pub inherited: NodeGpuMasks,
     /// Jobs on the GPUs that are shared or may be shared.
     pub seats: JobsByGpu,
-}
-
-/// A job during the round.
-#[derive(Debug, Clone)]
-pub(crate) struct PlannedJob<'a> {
-    pub job: &'a SnapshotJob,
-    pub tenant: u32,
-    pub priority: i32,
-    pub state: JobState,
-    pub scheduling_state: SchedulingState,
-    pub not_before_ms: Option<i64>,
-    /// Decisions so far, in order.
-    pub actions: Vec<Action>,
-    pub shape: GangShape,
-    pub estimate: Estimate,
-    pub sizing: JobScaling,
-    pub placed_ms: Option<i64>,
-    pub revision: u64,
-    /// Holdings of the unreleased tasks that stay.
-    pub holdings: Vec<Holding>,
-    /// Holdings of tasks that leave by a resize in place.
-    pub leaving: Vec<Holding>,
-    /// Reserved destination of a moving job, until it has stopped.
-    pub destination: Option<GangPlacement>,
-    /// Holdings of tasks that join by a resize of this round.
-    pub joining: Vec<Holding>,
-    /// Tasks that leave by a resize of this round.
-    pub leaving_tasks: Vec<TaskId>,
-    /// Whether a task has still to leave or to join. Nothing else is decided for the job meanwhile.
-    pub is_resizing: bool,
-    /// Node index of each task of the job in the snapshot.
-    pub places: Vec<u32>,
-    /// Workers and shards of the newest revision.
-    pub size: (u32, u32),
-    /// Index in the problem.
-    pub member: Option<usize>,
-    /// Host whose GPU the job shares as a guest. A guest holds no GPU, and the policy does not see
-    /// it, because the policy knows only whole GPUs.
-    pub host: Option<usize>,
-    /// Guest that shares the job's GPU.
-    pub guest: Option<usize>,
-    /// GPUs that count against the tenant's quota in addition to the job's own.
-    pub shared: u32,
 }
 
 impl<'a> RoundState<'a> {
@@ -162,11 +119,11 @@ impl<'a> RoundState<'a> {
     pub(crate) fn stop(&mut self, index: usize, mut action: Action) {
         self.remember(index);
         let was_charged = self.uninvite(index);
-        time_slicing::reclaim_lent(self, index);
+        self.undo_resumption(index);
         if let Action::Stop { charge, .. } = &mut action {
             *charge = was_charged.max(*charge);
         }
-        packing::leave(self, index);
+        self.unpair(index);
         let now_ms = self.now_ms;
         let live = &mut self.jobs[index];
         live.take(action, now_ms);
@@ -257,61 +214,7 @@ impl<'a> RoundState<'a> {
         }
     }
 
-    /// Milliseconds since the job was placed.
-    pub(crate) fn ran_ms(&self, live: &PlannedJob<'_>) -> u64 {
-        let since_ms = live.placed_ms.unwrap_or(i64::MIN);
-        u64::try_from(self.now_ms.saturating_sub(since_ms)).unwrap_or(0)
-    }
-
     pub(crate) fn quota(&self, live: &PlannedJob<'_>) -> Option<u32> {
         self.problem.tenants[live.tenant as usize].gpu_quota
     }
-}
-
-impl PlannedJob<'_> {
-    /// GPUs that count against the tenant's quota.
-    pub(crate) fn charged(&self) -> u32 {
-        gpus_of(&self.holdings) + self.shared
-    }
-
-    /// Name of the job in texts for a job of `tenant`: names of other tenants' jobs are not shown.
-    pub(crate) fn named_to(&self, tenant: u32) -> &str {
-        if self.tenant == tenant {
-            &self.job.name
-        } else {
-            "another tenant's job"
-        }
-    }
-
-    /// Records a decision and applies its transition.
-    ///
-    /// # Panics
-    /// If the state does not allow the transition. The planner is then wrong, and nothing of its
-    /// plan may be carried out.
-    pub(crate) fn take(&mut self, action: Action, now_ms: i64) {
-        if let Some(event) = action.event() {
-            let state = std::mem::replace(&mut self.state, JobState::Queued);
-            self.state = state
-                .apply(event)
-                .unwrap_or_else(|refused| panic!("job {}: {refused}", self.job.id));
-        }
-        self.scheduling_state = SchedulingState::of(&self.state, self.not_before_ms, now_ms);
-        self.actions.push(action);
-    }
-}
-
-pub(crate) fn room_of(job: &SnapshotJob, role: Role) -> HostCapacity {
-    match role {
-        Role::Worker { .. } => HostCapacity::worker(&job.worker),
-        Role::PsShard { .. } => HostCapacity::shard(&job.ps_shard),
-    }
-}
-
-/// Converts Unix milliseconds to seconds; the values are exact, far below 2^52.
-pub(crate) fn seconds(ms: i64) -> f64 {
-    ms as f64 / 1000.0
-}
-
-pub(crate) fn seconds_of(ms: u64) -> f64 {
-    ms as f64 / 1000.0
 }

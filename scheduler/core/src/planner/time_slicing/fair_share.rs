@@ -3,7 +3,8 @@
 //! Waiting jobs are served in the order of their wait. A tenant with a long queue would therefore
 //! hold up every other tenant until its whole queue had run.
 
-use super::{SliceWaiter, count, home, needs, quota_has_room};
+use super::{SliceWaiter, needs, quota_has_room};
+use crate::planner::free::count_gpus;
 use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
 use crate::policies::tenant_share;
@@ -28,7 +29,7 @@ impl TenantShares {
         let mut used: Vec<f64> = round.held.iter().copied().map(f64::from).collect();
         for (index, live) in round.jobs.iter().enumerate() {
             if live.scheduling_state == SchedulingState::Suspended {
-                used[live.tenant as usize] += f64::from(count(&home(round, index)));
+                used[live.tenant as usize] += f64::from(count_gpus(&round.jobs[index].home()));
             }
         }
         let mut of = Self {

@@ -16,15 +16,14 @@ pub(crate) mod slice_forecast;
 mod slice_start;
 
 use super::fixpoint::RoundFixpoint;
-use super::free::{FreeNode, bits};
+use super::free::{FreeNode, NodeGpuMasks, count_gpus};
 use super::gang::GangShape;
-use super::packing;
 use super::place;
-use super::round_state::{PlannedJob, RoundState};
+use super::planned_job::PlannedJob;
+use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
-use crate::plan::Action;
 use crate::policy::Slicing;
-use crate::snapshot::{SnapshotJob, SnapshotTask};
+use crate::snapshot::SnapshotJob;
 use muster_model::job::{Intent, JobState};
 pub(crate) use rotation::after_policy;
 pub(crate) use slice_start::before_policy;
@@ -32,9 +31,6 @@ use std::collections::BTreeMap;
 
 /// Maximum number of waiting jobs that a round considers. Each costs a pass over all running jobs.
 const CONSIDERED: usize = 64;
-
-/// Bit sets of GPUs by node.
-type NodeGpuMasks = BTreeMap<u32, u64>;
 
 /// A job that waits for GPUs, in the order of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +57,7 @@ fn suspended_by_gpu(round: &RoundState<'_>) -> BTreeMap<(u32, u32), u32> {
     let mut suspended = BTreeMap::new();
     for index in 0..round.jobs.len() {
         if round.jobs[index].scheduling_state == SchedulingState::Suspended {
-            for gpu in each(&home(round, index)) {
+            for gpu in each(&round.jobs[index].home()) {
                 *suspended.entry(gpu).or_default() += 1;
             }
         }
@@ -72,36 +68,46 @@ fn suspended_by_gpu(round: &RoundState<'_>) -> BTreeMap<(u32, u32), u32> {
 /// Whether a job fits the empty cluster. A job that never fits does not delay others. The empty
 /// cluster decides, because the free resources change with every plan.
 fn could_run(round: &RoundState<'_>, index: usize) -> bool {
-    let all = || {
-        let mut known: Vec<(GangShape, bool)> = Vec::new();
-        let mut could_run = |live: &PlannedJob<'_>| {
-            let (quota, least) = (round.quota(live), live.shape.least());
-            if quota.is_some_and(|quota| least.min_gpus() > quota) {
-                return false;
-            }
-            let same = known.iter().find(|(shape, _)| *shape == least);
-            match same {
-                Some(&(_, fits)) => fits,
-                // Each test reads all nodes.
-                None if known.len() == CONSIDERED => true,
-                None => {
-                    let fits = place::fits_empty(round, &least);
-                    known.push((least, fits));
-                    fits
-                }
-            }
-        };
-        let jobs = round.jobs.iter();
-        jobs.map(|live| live.scheduling_state != SchedulingState::Queued || could_run(live))
-            .collect()
-    };
-    round.could_run.get_or_init(all)[index]
+    round.could_run.get_or_init(|| all_that_could_run(round))[index]
+}
+
+fn all_that_could_run(round: &RoundState<'_>) -> Vec<bool> {
+    let mut known: Vec<(GangShape, bool)> = Vec::new();
+    let jobs = round.jobs.iter();
+    jobs.map(|live| {
+        live.scheduling_state != SchedulingState::Queued || fits_alone(round, live, &mut known)
+    })
+    .collect()
+}
+
+/// Whether the smallest gang fits the empty cluster and its tenant's quota. Answers for shapes are
+/// kept in `known`.
+fn fits_alone(
+    round: &RoundState<'_>,
+    live: &PlannedJob<'_>,
+    known: &mut Vec<(GangShape, bool)>,
+) -> bool {
+    let (quota, least) = (round.quota(live), live.shape.least());
+    if quota.is_some_and(|quota| least.min_gpus() > quota) {
+        return false;
+    }
+    let same = known.iter().find(|(shape, _)| *shape == least);
+    match same {
+        Some(&(_, fits)) => fits,
+        // Each test reads all nodes.
+        None if known.len() == CONSIDERED => true,
+        None => {
+            let fits = place::fits_empty(round, &least);
+            known.push((least, fits));
+            fits
+        }
+    }
 }
 
 /// GPUs that a job needs to run.
 fn needs(round: &RoundState<'_>, index: usize) -> u32 {
     match round.jobs[index].scheduling_state {
-        SchedulingState::Suspended => count(&home(round, index)),
+        SchedulingState::Suspended => count_gpus(&round.jobs[index].home()),
         _ => round.jobs[index].shape.min_gpus(),
     }
 }
@@ -117,14 +123,14 @@ fn quota_has_room(round: &RoundState<'_>, index: usize, gpus: u32) -> bool {
 /// any job was resumed; the policy then has to see it.
 pub(crate) fn resume_on_free_gpus(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool {
     let mut resumed = Vec::new();
-    let mut taken: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut taken = NodeGpuMasks::new();
     for waiter in suspended_waiters(round) {
-        let home = home(round, waiter.index);
+        let home = round.jobs[waiter.index].home();
         let is_free = home.iter().all(|(node, gpus)| {
             let taken = taken.get(node).copied().unwrap_or(0);
             fixpoint.free[*node as usize].now & !taken & gpus == *gpus
         });
-        if is_free && resume(round, waiter.index, "its GPUs are free") {
+        if is_free && round.resume(waiter.index, "its GPUs are free") {
             for (node, gpus) in home {
                 *taken.entry(node).or_default() |= gpus;
             }
@@ -154,15 +160,11 @@ pub(crate) fn slice_age_ms(round: &RoundState<'_>, live: &PlannedJob<'_>) -> i64
 
 /// Jobs whose whole gang is suspended and whose intent is to run, longest wait first.
 fn suspended_waiters(round: &RoundState<'_>) -> Vec<SliceWaiter> {
-    let is_suspended = |live: &PlannedJob<'_>| {
-        live.scheduling_state == SchedulingState::Suspended
-            && live.actions.is_empty()
-            && live.job.intent == Intent::Run
-            && live.job.are_workers_suspended()
-    };
     let jobs = round.jobs.iter().enumerate();
     let mut waiters: Vec<SliceWaiter> = jobs
-        .filter(|(_, live)| is_suspended(live))
+        .filter(|(_, live)| live.scheduling_state == SchedulingState::Suspended)
+        .filter(|(_, live)| live.actions.is_empty())
+        .filter(|(_, live)| live.job.intent == Intent::Run && live.job.are_workers_suspended())
         .map(|(index, live)| SliceWaiter {
             place_ms: live.job.slice_began_ms(),
             since_ms: live.job.slice_began_ms(),
@@ -201,69 +203,6 @@ fn queued(round: &RoundState<'_>, slicing: Slicing) -> Vec<SliceWaiter> {
         .collect()
 }
 
-/// GPUs that a job's workers were given, whether they hold them now or not.
-fn home(round: &RoundState<'_>, index: usize) -> NodeGpuMasks {
-    let live = &round.jobs[index];
-    let mut home = NodeGpuMasks::new();
-    for (task, node) in live.job.tasks.iter().zip(&live.places) {
-        if task.is_worker() && !task.state.is_released() {
-            *home.entry(*node).or_default() |= bits(&task.gpus);
-        }
-    }
-    home
-}
-
-/// Resumes a job on its own GPUs, if all of them are free and quota and CPU allow it. Returns
-/// whether it was resumed.
-fn resume(round: &mut RoundState<'_>, index: usize, why: &str) -> bool {
-    let home = home(round, index);
-    let live = &round.jobs[index];
-    let gpus = count(&home);
-    let held = round.held[live.tenant as usize];
-    if round
-        .quota(live)
-        .is_some_and(|quota| held.saturating_add(gpus) > quota)
-    {
-        return false;
-    }
-    let cpu_milli = cpu_of_workers(live);
-    let fits = |(node, gpus): (&u32, &u64)| {
-        let Some(free) = round.free.get(*node as usize) else {
-            return false;
-        };
-        let needed = cpu_milli.get(node).copied().unwrap_or(0);
-        let there = free.now | round.lendable.get(node).copied().unwrap_or(0);
-        free.open && there & gpus == *gpus && (needed == 0 || free.now_room.cpu_milli >= needed)
-    };
-    if !home.iter().all(fits) {
-        return false;
-    }
-    round.remember(index);
-    let lent = round.lend(home.iter().map(|(&node, &gpus)| (node, gpus)));
-    for (&node, &gpus) in &home {
-        let free = &mut round.free[node as usize];
-        free.now &= !gpus;
-        let needed = cpu_milli.get(&node).copied().unwrap_or(0);
-        free.now_room.cpu_milli -= needed;
-        free.later_room.cpu_milli -= needed;
-    }
-    let now_ms = round.now_ms;
-    let live = &mut round.jobs[index];
-    for held in &mut live.holdings {
-        held.gpus |= home.get(&held.node).copied().unwrap_or(0);
-        held.room.cpu_milli += cpu_milli.get(&held.node).copied().unwrap_or(0);
-    }
-    round.held[live.tenant as usize] += gpus;
-    let why = if live.job.was_continued() {
-        format!("continued by {}", live.job.asker())
-    } else {
-        why.to_owned()
-    };
-    let beside = None;
-    live.take(Action::Continue { why, beside, lent }, now_ms);
-    true
-}
-
 /// Whether a running job may grow into GPUs reserved for a suspended job. It already uses GPUs of
 /// that job, so its growth does not delay the slice.
 pub(crate) fn may_grow_on_loan(round: &RoundState<'_>, index: usize) -> bool {
@@ -274,54 +213,7 @@ pub(crate) fn may_grow_on_loan(round: &RoundState<'_>, index: usize) -> bool {
         &round.jobs[index],
         round.jobs[owner].scheduling_state == SchedulingState::Suspended,
     );
-    owner_stands && takes_turns(live.job) && overlaps(live, &home(round, owner))
-}
-
-/// Suspends a job again that this round has resumed. Its GPUs are free again, or its host's alone.
-/// Returns whether there was a resumption to undo.
-pub(crate) fn reclaim_lent(round: &mut RoundState<'_>, index: usize) -> bool {
-    let live = &round.jobs[index];
-    let Some(Action::Continue { beside, .. }) = live.actions.last() else {
-        return false;
-    };
-    let gpus = if beside.is_none() {
-        home(round, index)
-    } else {
-        NodeGpuMasks::new()
-    };
-    let cpu_milli = cpu_of_workers(live);
-    if beside.is_some() {
-        packing::leave(round, index);
-    }
-    let now_ms = round.now_ms;
-    let live = &mut round.jobs[index];
-    live.actions.pop();
-    live.state = JobState::Suspended;
-    live.scheduling_state = SchedulingState::of(&live.state, live.not_before_ms, now_ms);
-    for held in &mut live.holdings {
-        let needed = cpu_milli.get(&held.node).copied().unwrap_or(0);
-        let given = gpus.get(&held.node).copied().unwrap_or(0);
-        held.gpus &= !given;
-        held.room.cpu_milli -= needed;
-        let free = &mut round.free[held.node as usize];
-        free.now |= given;
-        free.now_room.cpu_milli += needed;
-        free.later_room.cpu_milli += needed;
-    }
-    round.held[live.tenant as usize] -= count(&gpus) + std::mem::take(&mut live.shared);
-    true
-}
-
-/// CPU of the unreleased workers, by node.
-fn cpu_of_workers(live: &PlannedJob<'_>) -> BTreeMap<u32, i64> {
-    let each = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
-    let mut cpu_milli = BTreeMap::new();
-    for (task, node) in live.job.tasks.iter().zip(&live.places) {
-        if task.is_worker() && !task.state.is_released() {
-            *cpu_milli.entry(*node).or_default() += each;
-        }
-    }
-    cpu_milli
+    owner_stands && takes_turns(live.job) && overlaps(live, &round.jobs[owner].home())
 }
 
 /// Marks as free later what a job leaves when it is suspended: GPUs and its workers' CPU. It keeps
@@ -353,10 +245,6 @@ fn overlaps(live: &PlannedJob<'_>, home: &NodeGpuMasks) -> bool {
     })
 }
 
-fn count(gpus: &NodeGpuMasks) -> u32 {
-    gpus.values().map(|gpus| gpus.count_ones()).sum()
-}
-
 /// Each GPU, by node and index.
 fn each(gpus: &NodeGpuMasks) -> impl Iterator<Item = (u32, u32)> + use<> {
     let each = gpus.iter().flat_map(|(&node, &set)| {
@@ -364,18 +252,4 @@ fn each(gpus: &NodeGpuMasks) -> impl Iterator<Item = (u32, u32)> + use<> {
         of_node.map(move |gpu| (node, gpu))
     });
     each.collect::<Vec<_>>().into_iter()
-}
-
-/// Tasks of a job about to be suspended that still hold GPUs. These are free after the suspension.
-pub(crate) fn goes_later<'j>(
-    job: &'j SnapshotJob,
-    settled: &JobState,
-) -> impl Iterator<Item = &'j SnapshotTask> {
-    let tasks = match settled {
-        JobState::Suspended => job.tasks.as_slice(),
-        _ => &[],
-    };
-    tasks
-        .iter()
-        .filter(|task| task.is_worker() && task.state.holds_gpus())
 }

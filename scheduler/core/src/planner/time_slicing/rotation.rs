@@ -2,17 +2,17 @@
 
 use super::fair_share::TenantShares;
 use super::{
-    CONSIDERED, NodeGpuMasks, SliceWaiter, could_run, each, home, needs, overlaps, queued,
-    suspended_by_gpu, suspended_waiters, takes_turns, vacate,
+    CONSIDERED, SliceWaiter, could_run, each, needs, overlaps, queued, suspended_by_gpu,
+    suspended_waiters, takes_turns, vacate,
 };
 use crate::plan::Action;
 use crate::planner::fixpoint::RoundFixpoint;
-use crate::planner::free::{Availability, FreeNode};
+use crate::planner::free::{Availability, FreeNode, NodeGpuMasks};
 use crate::planner::gang;
 use crate::planner::observations::is_whole;
-use crate::planner::packing;
 use crate::planner::place;
-use crate::planner::round_state::{PlannedJob, RoundState};
+use crate::planner::planned_job::PlannedJob;
+use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
 use crate::policy::Slicing;
 use muster_model::job::Intent;
@@ -85,8 +85,10 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         let owner = line.iter().position(|waiter| self.is_due(*waiter));
         for (place, waiter) in line.into_iter().enumerate() {
             let expired = if owner == Some(place) {
-                let there = |index: &&usize| running.contains(index) || lent.contains(index);
-                yielding.iter().filter(there).copied().collect()
+                let there = yielding.iter().copied();
+                there
+                    .filter(|index| running.contains(index) || lent.contains(index))
+                    .collect()
             } else {
                 running.clone()
             };
@@ -177,7 +179,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     /// Jobs that hold GPUs of a suspended job, if the slices of all of them have expired; otherwise
     /// none.
     fn victims_at_home(&mut self, index: usize, expired: &[usize]) -> Vec<usize> {
-        let home = home(self.round, index);
+        let home = self.round.jobs[index].home();
         let blockers: Vec<usize> = (0..self.round.jobs.len())
             .filter(|&other| other != index && overlaps(&self.round.jobs[other], &home))
             .collect();
@@ -186,8 +188,10 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         };
         // The job trades places with them, so it no longer counts as suspended there.
         self.uncount_suspended(&home);
-        let ready = |other: &usize| expired.contains(other) && self.has_memory(*other);
-        if !blockers.iter().all(ready) {
+        let are_ready = blockers
+            .iter()
+            .all(|other| expired.contains(other) && self.has_memory(*other));
+        if !are_ready {
             self.count_suspended(&home);
             // A blocker without time slices would have to be awaited for ever.
             if blockers
@@ -309,9 +313,10 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     fn has_memory(&self, index: usize) -> bool {
         // Its guest would be suspended there too.
         let guests = u32::from(self.round.jobs[index].guest.is_some());
-        let idle = |gpu| self.idle.get(&gpu).copied().unwrap_or(0);
-        each(&home(self.round, index))
-            .all(|gpu| idle(gpu) + guests < self.slicing.suspended_per_gpu)
+        each(&self.round.jobs[index].home()).all(|gpu| {
+            let idle = self.idle.get(&gpu).copied().unwrap_or(0);
+            idle + guests < self.slicing.suspended_per_gpu
+        })
     }
 
     fn quota_has_room(&self, index: usize, victims: &[usize]) -> bool {
@@ -377,13 +382,13 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     }
 
     fn suspend_for(&mut self, index: usize, waiter: usize) {
-        let home = home(self.round, index);
+        let home = self.round.jobs[index].home();
         self.count_suspended(&home);
         let (live, other) = (&self.round.jobs[index], &self.round.jobs[waiter]);
         let whose = other.named_to(live.tenant);
         let why = format!("its time slice has expired; replaced by {whose}");
         self.round.remember(index);
-        packing::leave(self.round, index);
+        self.round.unpair(index);
         let now_ms = self.round.now_ms;
         self.round.jobs[index].take(Action::Suspend { why }, now_ms);
     }
@@ -412,15 +417,17 @@ impl SliceWeights {
             taking_turns: vec![0; round.problem.tenants.len()],
             heaviest: f64::MIN_POSITIVE,
         };
-        let members = || {
-            let jobs = round.jobs.iter().enumerate();
-            let jobs = jobs.filter(|(index, live)| takes_part(live) && could_run(round, *index));
-            jobs.map(|(_, live)| live)
-        };
-        for live in members() {
+        let members: Vec<&PlannedJob<'_>> = round
+            .jobs
+            .iter()
+            .enumerate()
+            .filter(|(index, live)| takes_part(live) && could_run(round, *index))
+            .map(|(_, live)| live)
+            .collect();
+        for live in &members {
             weights.taking_turns[live.tenant as usize] += 1;
         }
-        let all = members().map(|live| weights.weight(round, live));
+        let all = members.iter().map(|live| weights.weight(round, live));
         weights.heaviest = all.fold(f64::MIN_POSITIVE, f64::max);
         weights
     }
@@ -440,47 +447,45 @@ impl SliceWeights {
         let share = (self.weight(round, live) / self.heaviest).clamp(SHORTEST, 1.0);
         (ms(slicing.quantum_ms) as f64 * share) as i64
     }
+
+    /// End of the present slice of a running job, Unix ms; `i64::MAX` if it has no slices.
+    fn ends_ms(&self, round: &RoundState<'_>, live: &PlannedJob<'_>, slicing: Slicing) -> i64 {
+        if !takes_turns(live.job) {
+            return i64::MAX;
+        }
+        let slice_ms = self.slice_ms(round, live, slicing);
+        live.job.slice_began_ms().saturating_add(slice_ms)
+    }
 }
 
 /// Milliseconds until the slice of the first waiter in line can begin at the earliest, if no job
 /// ends. Lent GPUs are returned by then.
 pub(super) fn loan_ms(round: &RoundState<'_>, slicing: Slicing, index: usize) -> i64 {
     let weights = SliceWeights::of(round);
-    let ends_ms = |live: &PlannedJob<'_>| {
-        if takes_turns(live.job) {
-            let slice_ms = weights.slice_ms(round, live, slicing);
-            live.job.slice_began_ms().saturating_add(slice_ms)
-        } else {
-            i64::MAX
-        }
-    };
-    let stays = |live: &&PlannedJob<'_>| {
-        live.scheduling_state.stays() && live.host.is_none() && !live.job.lent
-    };
+    let ends: Vec<(i64, &PlannedJob<'_>)> = round
+        .jobs
+        .iter()
+        .filter(|live| live.scheduling_state.stays() && live.host.is_none() && !live.job.lent)
+        .map(|live| (weights.ends_ms(round, live, slicing), live))
+        .collect();
     let begins_ms = match round.jobs[index].scheduling_state {
         SchedulingState::Suspended => {
-            let home = home(round, index);
-            let there = round.jobs.iter().filter(stays);
-            let there = there.filter(|live| overlaps(live, &home));
-            there.map(ends_ms).max().unwrap_or(round.now_ms)
+            let home = round.jobs[index].home();
+            let there = ends.into_iter().filter(|(_, live)| overlaps(live, &home));
+            there
+                .map(|(ends_ms, _)| ends_ms)
+                .max()
+                .unwrap_or(round.now_ms)
         }
-        _ => {
-            let mut there: Vec<(i64, &PlannedJob<'_>)> = round
-                .jobs
-                .iter()
-                .filter(stays)
-                .map(|live| (ends_ms(live), live))
-                .collect();
-            there.sort_by_key(|(ends_ms, live)| (*ends_ms, live.job.id));
-            fits_after(round, index, &there)
-        }
+        _ => fits_after(round, index, ends),
     };
     begins_ms.saturating_sub(round.now_ms)
 }
 
-/// Time of the first of these ends after which the smallest gang of a job fits, if all lent GPUs
-/// are returned too. Unix ms; `i64::MAX` if it never fits.
-fn fits_after(round: &RoundState<'_>, index: usize, ends: &[(i64, &PlannedJob<'_>)]) -> i64 {
+/// Time of the first of these slice ends after which the smallest gang of a job fits, if all lent
+/// GPUs are returned too. Unix ms; `i64::MAX` if it never fits.
+fn fits_after(round: &RoundState<'_>, index: usize, mut ends: Vec<(i64, &PlannedJob<'_>)>) -> i64 {
+    ends.sort_by_key(|(ends_ms, live)| (*ends_ms, live.job.id));
     let shape = round.jobs[index].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = round.free.clone();
@@ -489,14 +494,13 @@ fn fits_after(round: &RoundState<'_>, index: usize, ends: &[(i64, &PlannedJob<'_
     }
     let lent = round.jobs.iter().filter(|live| live.job.lent);
     lent.for_each(|live| vacate(&mut free, live));
-    let fits = |count: usize| {
+    let counts: Vec<usize> = (0..=ends.len()).collect();
+    let count = counts.partition_point(|&count| {
         let mut free = free.clone();
         let gone = ends[..count].iter();
         gone.for_each(|(_, live)| vacate(&mut free, live));
-        place::find(&free, &shape, least, Availability::Later).is_some()
-    };
-    let counts: Vec<usize> = (0..=ends.len()).collect();
-    let count = counts.partition_point(|&count| !fits(count));
+        place::find(&free, &shape, least, Availability::Later).is_none()
+    });
     match count.checked_sub(1) {
         None => round.now_ms,
         Some(last) => ends.get(last).map_or(i64::MAX, |(ends_ms, _)| *ends_ms),
@@ -516,10 +520,7 @@ pub(super) fn next_ms(round: &RoundState<'_>) -> Option<i64> {
     let running = round.jobs.iter();
     let running = running
         .filter(|live| live.scheduling_state == SchedulingState::Running && takes_part(live));
-    let expired = running.map(|live| {
-        let slice_ms = weights.slice_ms(round, live, slicing);
-        live.job.slice_began_ms().saturating_add(slice_ms)
-    });
+    let expired = running.map(|live| weights.ends_ms(round, live, slicing));
     let waited = queued(round, slicing).into_iter();
     let waited = waited.map(|waiter| waiter.since_ms.saturating_add(ms(slicing.quantum_ms)));
     expired

@@ -64,8 +64,8 @@ fn settle(
     for _ in 0..ROUNDS {
         obey(snapshot);
         let (plan, _) = plan_round_with_cache(snapshot, policy, memory);
-        let is_wait = |action: &Action| matches!(action, Action::Wait { .. });
-        if plan.decisions.iter().all(|one| is_wait(&one.action)) {
+        let mut actions = plan.decisions.iter().map(|one| &one.action);
+        if actions.all(|action| matches!(action, Action::Wait { .. })) {
             break;
         }
         for decision in &plan.decisions {

@@ -4,14 +4,14 @@
 use super::fair_share::TenantShares;
 use super::rotation::{loan_ms, shortest_ms};
 use super::{
-    CONSIDERED, NodeGpuMasks, could_run, count, home, needs, overlaps, queued, quota_has_room,
-    resume, suspended_by_gpu, suspended_waiters, vacate,
+    CONSIDERED, could_run, needs, overlaps, queued, quota_has_room, suspended_by_gpu,
+    suspended_waiters, takes_turns, vacate,
 };
 use crate::plan::Action;
-use crate::planner::free::{Availability, FreeNode};
+use crate::planner::free::{Availability, FreeNode, NodeGpuMasks, count_gpus};
 use crate::planner::gang;
 use crate::planner::place;
-use crate::planner::round_state::{PlannedJob, RoundState};
+use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
 use crate::policy::Slicing;
 use muster_model::job::{Intent, RequeueCause};
@@ -62,7 +62,7 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
         }
         considered += 1;
         let served = if waiter.is_suspended {
-            resume(round, waiter.index, "its time slice begins")
+            round.resume(waiter.index, "its time slice begins")
         } else {
             begin(round, waiter.index, &crowded)
         };
@@ -77,7 +77,7 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
             restart_elsewhere(round, waiter.index);
         } else if round.reserved.is_none() {
             let wanted = if waiter.is_suspended {
-                home(round, waiter.index)
+                round.jobs[waiter.index].home()
             } else {
                 gang_of(round, waiter.index, &crowded)
             };
@@ -103,14 +103,12 @@ fn urgent(round: &RoundState<'_>) -> Option<i32> {
 /// Whether a job without time slices holds GPUs of this suspended job, which could only wait for
 /// the end of that job.
 fn is_shut_out(round: &RoundState<'_>, index: usize) -> bool {
-    let home = home(round, index);
-    let takes_turns = |live: &PlannedJob<'_>| {
-        round.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
-    };
+    let home = round.jobs[index].home();
+    let has_slices = round.policy.slicing.is_some();
     round.jobs.iter().enumerate().any(|(other, live)| {
         other != index
             && live.scheduling_state.stays()
-            && !takes_turns(live)
+            && !(has_slices && takes_turns(live.job))
             && overlaps(live, &home)
     })
 }
@@ -120,7 +118,7 @@ fn is_shut_out(round: &RoundState<'_>, index: usize) -> bool {
 fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
     let live = &round.jobs[index];
     let (shape, size) = (live.shape, live.size);
-    let gpus = count(&home(round, index));
+    let gpus = count_gpus(&round.jobs[index].home());
     let why = "its GPUs are held by a job without time slices";
     let found = if quota_has_room(round, index, gpus) {
         place::find(&round.free, &shape, size, Availability::Now)
@@ -166,9 +164,8 @@ fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> Node
     let shape = round.jobs[index].shape;
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
-    let runs = |live: &&PlannedJob<'_>| live.scheduling_state == SchedulingState::Running;
-    for live in round.jobs.iter().filter(runs) {
-        if live.job.suspends && !live.job.exclusive {
+    for live in &round.jobs {
+        if live.scheduling_state == SchedulingState::Running && takes_turns(live.job) {
             vacate(&mut free, live);
         }
     }

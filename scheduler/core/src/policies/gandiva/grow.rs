@@ -16,11 +16,12 @@ pub fn into_idle<'a>(
 ) -> AllocationState<'a> {
     let mut state = start.clone();
     // Only jobs that stay on one node grow.
-    let alone = |job: usize| match given[job].as_deref() {
-        Some(&[part]) if start.present(job) == [part] => Some((job, part)),
-        _ => None,
-    };
-    let alone: Vec<(usize, NodeAllocation)> = (0..given.len()).filter_map(alone).collect();
+    let alone: Vec<(usize, NodeAllocation)> = (0..given.len())
+        .filter_map(|job| match given[job].as_deref() {
+            Some(&[part]) if start.present(job) == [part] => Some((job, part)),
+            _ => None,
+        })
+        .collect();
     for (job, parts) in given.into_iter().enumerate() {
         if let Some(parts) = parts {
             state.give(job, parts);
@@ -57,11 +58,24 @@ fn idle(state: &AllocationState<'_>, job: usize, part: NodeAllocation) -> u32 {
 /// Returns the number of further GPUs with the earliest end, or 0 if it does not repay the restart.
 fn most_useful(state: &AllocationState<'_>, job: usize, part: NodeAllocation) -> u32 {
     let of = &state.problem.jobs[job];
-    let left_s = |gpus: u32| time_left_s(state, job, &[NodeAllocation { gpus, ..part }]);
     let sizes = (1..=idle(state, job, part)).filter(|more| more % of.unit.gpus.max(1) == 0);
-    let paying = sizes.filter(|more| left_s(part.gpus) - left_s(part.gpus + more) > of.change_s());
-    let best = paying.min_by(|a, b| left_s(part.gpus + a).total_cmp(&left_s(part.gpus + b)));
-    best.unwrap_or(0)
+    let present_s = time_left_s(state, job, &[part]);
+    let paying = sizes
+        .map(|more| (more, grown_time_left_s(state, job, part, more)))
+        .filter(|(_, left_s)| present_s - left_s > of.change_s());
+    let best = paying.min_by(|(_, a_s), (_, b_s)| a_s.total_cmp(b_s));
+    best.map_or(0, |(more, _)| more)
+}
+
+/// Returns the remaining seconds of a job that holds `more` further GPUs of its node.
+fn grown_time_left_s(
+    state: &AllocationState<'_>,
+    job: usize,
+    part: NodeAllocation,
+    more: u32,
+) -> f64 {
+    let gpus = part.gpus + more;
+    time_left_s(state, job, &[NodeAllocation { gpus, ..part }])
 }
 
 fn extend(state: &mut AllocationState<'_>, job: usize, part: NodeAllocation, more: u32) {

@@ -20,7 +20,7 @@ mod grow;
 use super::allocation_state::{AllocationState, PlacementStyle};
 use super::order::request;
 use super::{PolicyCapabilities, SchedulingPolicy, gang};
-use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem};
+use crate::problem::{NodeAllocation, PolicyDecision, ProblemJob, SchedulingProblem};
 use std::cmp::Reverse;
 
 /// Policy that rotates gangs in time slices.
@@ -45,35 +45,13 @@ impl SchedulingPolicy for Gandiva {
         let start = AllocationState::beside_fixed(problem).with_present(&bases);
         let turns = turns(problem);
         let impatient = impatient(&start);
-        let queue = || {
-            let mut turns = turns.iter().copied();
-            // The job named last, and the priority in which waiting jobs may not start.
-            let mut named: Option<usize> = None;
-            let mut held_back: Option<i32> = None;
-            let impatient = &impatient;
-            move |state: &AllocationState<'_>| {
-                if let Some(job) = named.filter(|&job| impatient[job] && state.given(job).is_none())
-                {
-                    held_back = Some(problem.jobs[job].priority);
-                }
-                named = turns.find(|&job| {
-                    let of = &problem.jobs[job];
-                    Some(of.priority) != held_back || !of.present.is_empty()
-                });
-                named
-            }
-        };
-        let serve = |given: &[Option<Vec<NodeAllocation>>], start: &AllocationState<'_>| {
-            let start = start.clone().with_present(given);
-            gang::run(&start, PlacementStyle::Affine, queue).into_given()
-        };
-        let mut given = serve(&bases, &start);
+        let mut given = serve(&start, &bases, &turns, &impatient);
         for _ in 0..MIGRATIONS {
             let Some(gathered) = consolidation::scattered(&start, &given) else {
                 break;
             };
             // The moves may have made room for other jobs.
-            given = serve(&gathered, &start);
+            given = serve(&start, &gathered, &turns, &impatient);
         }
         grow::into_idle(&start, given).decision()
     }
@@ -99,6 +77,35 @@ fn base(problem: &SchedulingProblem, job: usize) -> Vec<NodeAllocation> {
     parts
 }
 
+/// Returns the allocations of the jobs that run when all are served in turn. `present` are their
+/// allocations now. Behind an impatient job without a place, no job of its priority starts.
+fn serve(
+    start: &AllocationState<'_>,
+    present: &[Option<Vec<NodeAllocation>>],
+    turns: &[usize],
+    impatient: &[bool],
+) -> Vec<Option<Vec<NodeAllocation>>> {
+    let problem = start.problem;
+    let start = start.clone().with_present(present);
+    let served = gang::run(&start, PlacementStyle::Affine, || {
+        let mut turns = turns.iter().copied();
+        // The job named last, and the priority in which waiting jobs may not start.
+        let mut named: Option<usize> = None;
+        let mut held_back: Option<i32> = None;
+        move |state: &AllocationState<'_>| {
+            if let Some(job) = named.filter(|&job| impatient[job] && state.given(job).is_none()) {
+                held_back = Some(problem.jobs[job].priority);
+            }
+            named = turns.find(|&job| {
+                let of = &problem.jobs[job];
+                Some(of.priority) != held_back || !of.present.is_empty()
+            });
+            named
+        }
+    });
+    served.into_given()
+}
+
 /// Whether a job is in the first quantum of its allocation. It then keeps it if possible.
 fn in_first_quantum(problem: &SchedulingProblem, job: usize) -> bool {
     let of = &problem.jobs[job];
@@ -106,46 +113,49 @@ fn in_first_quantum(problem: &SchedulingProblem, job: usize) -> bool {
 }
 
 /// Returns the order of the jobs: by priority, then jobs in their first quantum, then by the time
-/// at which a job last joined the end of the queue. For a waiting job that is the start of its
-/// wait, for a running job the end of its last whole quantum.
+/// at which a job last joined the end of the queue. At equal times running jobs come first.
 fn turns(problem: &SchedulingProblem) -> Vec<usize> {
-    let queued_s = |job: usize| {
-        let of = &problem.jobs[job];
-        if of.present.is_empty() {
-            return of.since_s;
-        }
-        let quanta = ((problem.now_s - of.since_s) / QUANTUM_S).floor();
-        of.since_s + quanta * QUANTUM_S
-    };
     let mut order: Vec<usize> = (0..problem.jobs.len()).collect();
-    let class = |job: usize| {
-        let of = &problem.jobs[job];
-        (Reverse(of.priority), !in_first_quantum(problem, job))
-    };
     order.sort_by(|&a, &b| {
-        let waits = |job: usize| problem.jobs[job].present.is_empty();
-        let by_queue = queued_s(a).total_cmp(&queued_s(b));
-        class(a)
-            .cmp(&class(b))
-            .then(by_queue)
-            .then(waits(a).cmp(&waits(b)))
+        let by_class = class(problem, a).cmp(&class(problem, b));
+        let (a, b) = (&problem.jobs[a], &problem.jobs[b]);
+        by_class
+            .then(queued_s(problem, a).total_cmp(&queued_s(problem, b)))
+            .then(a.present.is_empty().cmp(&b.present.is_empty()))
     });
     order
+}
+
+/// Returns the class of a job in the order: by priority, then jobs in their first quantum.
+fn class(problem: &SchedulingProblem, job: usize) -> (Reverse<i32>, bool) {
+    let priority = problem.jobs[job].priority;
+    (Reverse(priority), !in_first_quantum(problem, job))
+}
+
+/// Returns the time at which a job last joined the end of the queue. For a waiting job that is the
+/// start of its wait, for a running job the end of its last whole quantum.
+fn queued_s(problem: &SchedulingProblem, job: &ProblemJob) -> f64 {
+    if job.present.is_empty() {
+        return job.since_s;
+    }
+    let quanta = ((problem.now_s - job.since_s) / QUANTUM_S).floor();
+    job.since_s + quanta * QUANTUM_S
 }
 
 /// Whether each job has waited for longer than the patience and would fit if all movable jobs were
 /// absent.
 fn impatient(start: &AllocationState<'_>) -> Vec<bool> {
     let problem = start.problem;
-    let waits_long = |job: usize| {
-        let of = &problem.jobs[job];
-        of.present.is_empty()
-            && problem.now_s - of.since_s > PATIENCE_S
-            && start
-                .seek(job, request(of), PlacementStyle::Packed)
-                .is_some()
-    };
-    (0..problem.jobs.len()).map(waits_long).collect()
+    (0..problem.jobs.len())
+        .map(|job| {
+            let of = &problem.jobs[job];
+            of.present.is_empty()
+                && problem.now_s - of.since_s > PATIENCE_S
+                && start
+                    .seek(job, request(of), PlacementStyle::Packed)
+                    .is_some()
+        })
+        .collect()
 }
 
 /// Whether a job may be migrated or resized now: it keeps its allocation, which is older than a

@@ -4,8 +4,10 @@
 use super::Objective;
 use super::weights::shares;
 use crate::policies::allocation_state::AllocationState;
+use crate::policies::gpu_limit::limit_gpus;
 use crate::policies::order::request;
 use crate::policies::wish_placement::{SizeWish, free_by_kind};
+use crate::problem::SchedulingProblem;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Variable};
 
 /// Variable of the programme: a job on a kind on which it can run.
@@ -78,22 +80,14 @@ fn values(
 ) -> Vec<Vec<f64>> {
     let jobs: Vec<usize> = chances.iter().map(|of_job| of_job[0].wish.job).collect();
     let shares = shares(state.problem, &jobs);
-    let of_job = |(chances, share): (&Vec<TimeFraction>, f64)| -> Vec<f64> {
+    let mut values: Vec<Vec<f64>> = Vec::with_capacity(chances.len());
+    for (chances, share) in chances.iter().zip(shares) {
         let scale = match objective {
             Objective::MaxSum => 1.0,
-            // The throughput of an equal share of every kind, up to a factor common to all jobs.
-            Objective::MaxMin => {
-                let problem = state.problem;
-                let equal = chances
-                    .iter()
-                    .map(|chance| chance.speed * f64::from(problem.gpus_of_kind(chance.wish.kind)));
-                let gpus = chances.first().map_or(0, |chance| chance.wish.gpus);
-                f64::from(problem.gpus()) * f64::from(gpus) / (equal.sum::<f64>() * share)
-            }
+            Objective::MaxMin => normalisation(state.problem, chances, share),
         };
-        chances.iter().map(|chance| chance.speed * scale).collect()
-    };
-    let mut values: Vec<Vec<f64>> = chances.iter().zip(shares).map(of_job).collect();
+        values.push(chances.iter().map(|chance| chance.speed * scale).collect());
+    }
     // The unit does not change the optimum, and the solver is most accurate near 1.
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     values
@@ -101,6 +95,16 @@ fn values(
         .flatten()
         .for_each(|value| *value /= largest);
     values
+}
+
+/// Returns the factor that normalises the throughputs of a job: the inverse of the throughput of an
+/// equal share of every kind, up to a factor common to all jobs.
+fn normalisation(problem: &SchedulingProblem, chances: &[TimeFraction], share: f64) -> f64 {
+    let equal = chances
+        .iter()
+        .map(|chance| chance.speed * f64::from(problem.gpus_of_kind(chance.wish.kind)));
+    let gpus = chances.first().map_or(0, |chance| chance.wish.gpus);
+    f64::from(problem.gpus()) * f64::from(gpus) / (equal.sum::<f64>() * share)
 }
 
 /// Linear programme and its variables by job.
@@ -117,37 +121,31 @@ impl Programme {
     /// - `sum_j gpus[j] X[j, .] <= quota` for each tenant with a quota.
     fn new(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>], sum: &[Vec<f64>]) -> Self {
         let mut microlp = microlp::Problem::new(OptimizationDirection::Maximize);
-        let of_job = |values: &Vec<f64>| -> Vec<Variable> {
-            values
+        let mut variables: Vec<Vec<Variable>> = Vec::with_capacity(sum.len());
+        for values in sum {
+            let of_job = values
                 .iter()
-                .map(|&value| microlp.add_var(value, (0.0, 1.0)))
-                .collect()
-        };
-        let variables: Vec<Vec<Variable>> = sum.iter().map(of_job).collect();
+                .map(|&value| microlp.add_var(value, (0.0, 1.0)));
+            variables.push(of_job.collect());
+        }
         for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
             microlp.add_constraint(of_job.iter().map(|&x| (x, 1.0)), ComparisonOp::Le, 1.0);
         }
-        let flat = || {
-            let chances = chances.iter().flatten();
-            chances.zip(variables.iter().flatten().copied())
-        };
-        let mut limit = |counts: &dyn Fn(&SizeWish) -> bool, gpus: u32| {
-            let counted = flat().filter(|(chance, _)| counts(&chance.wish));
-            let terms: LinearExpr = counted
-                .map(|(chance, x)| (x, f64::from(chance.wish.gpus)))
-                .collect();
-            microlp.add_constraint(terms, ComparisonOp::Le, f64::from(gpus));
-        };
+        let wishes = chances.iter().flatten().map(|chance| chance.wish);
+        let wishes: Vec<(SizeWish, Variable)> =
+            wishes.zip(variables.iter().flatten().copied()).collect();
         let free = free_by_kind(state);
         for &(kind, _) in state.kinds() {
-            limit(&|wish| wish.kind == kind, free[usize::from(kind)]);
+            let of_kind = wishes.iter().filter(|(wish, _)| wish.kind == kind);
+            let counted = of_kind.map(|(wish, x)| (*x, wish.gpus));
+            limit_gpus(&mut microlp, counted, free[usize::from(kind)]);
         }
         for (tenant, left) in state.quota.rows() {
-            let of = |wish: &SizeWish| state.problem.jobs[wish.job].tenant;
-            limit(
-                &|wish| state.quota.lineage(of(wish)).any(|above| above == tenant),
-                left,
-            );
+            let below = wishes.iter().filter(|(wish, _)| {
+                let owner = state.problem.jobs[wish.job].tenant;
+                state.quota.covers(tenant, owner)
+            });
+            limit_gpus(&mut microlp, below.map(|(wish, x)| (*x, wish.gpus)), left);
         }
         Self { microlp, variables }
     }

@@ -21,7 +21,7 @@ mod weights;
 use super::SchedulingPolicy;
 use super::allocation_state::AllocationState;
 use super::wish_placement::{self, SizeWish, free_by_kind};
-use crate::problem::{PolicyDecision, SchedulingProblem};
+use crate::problem::{PolicyDecision, ProblemJob, SchedulingProblem};
 use fractions::TimeFraction;
 
 /// Length of a round in seconds.
@@ -98,8 +98,13 @@ impl SchedulingPolicy for Gavel {
 
 /// Whether a round began since the previous decision.
 fn begins_round(problem: &SchedulingProblem) -> bool {
-    let round = |at_s: f64| (at_s / ROUND_S).floor();
-    problem.round_s <= 0.0 || round(problem.now_s) > round(problem.now_s - problem.round_s)
+    let before_s = problem.now_s - problem.round_s;
+    problem.round_s <= 0.0 || round_at(problem.now_s) > round_at(before_s)
+}
+
+/// Returns the number of the round at an instant.
+fn round_at(at_s: f64) -> f64 {
+    (at_s / ROUND_S).floor()
 }
 
 fn keep_running(state: &mut AllocationState<'_>) {
@@ -112,20 +117,11 @@ fn keep_running(state: &mut AllocationState<'_>) {
 
 /// Returns every job on every kind on which it runs, by descending priority.
 fn entries(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<KindClaim> {
-    let received = |job: usize, kind: u16| {
-        let held = &state.problem.jobs[job].held_s;
-        // Half a round for every job, so that new jobs have a finite priority, as in the artefact.
-        held.get(usize::from(kind)).copied().unwrap_or(0.0) + ROUND_S / 2.0
-    };
-    let all_received = |kind: u16| -> f64 {
-        let jobs = 0..state.problem.jobs.len();
-        jobs.map(|job| received(job, kind)).sum()
-    };
-    let totals: Vec<(u16, f64)> = state
-        .kinds()
-        .iter()
-        .map(|&(k, _)| (k, all_received(k)))
-        .collect();
+    let jobs = &state.problem.jobs;
+    let mut totals: Vec<(u16, f64)> = Vec::new();
+    for &(kind, _) in state.kinds() {
+        totals.push((kind, jobs.iter().map(|job| received_s(job, kind)).sum()));
+    }
     let mut entries = Vec::new();
     for of_job in chances {
         let speeds = of_job.iter().map(|chance| chance.speed);
@@ -136,7 +132,7 @@ fn entries(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<Ki
             let total = total.map_or(1.0, |&(_, total)| total);
             entries.push(KindClaim {
                 wish: chance.wish,
-                priority: chance.fraction * total / received(job, kind),
+                priority: chance.fraction * total / received_s(&jobs[job], kind),
                 speed: chance.speed / fastest,
             });
         }
@@ -147,6 +143,12 @@ fn entries(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<Ki
         by_priority.then(b.speed.total_cmp(&a.speed))
     });
     entries
+}
+
+/// Returns the seconds that a job received on a kind, and half a round. New jobs therefore have a
+/// finite priority, as in the artefact.
+fn received_s(job: &ProblemJob, kind: u16) -> f64 {
+    job.held_s.get(usize::from(kind)).copied().unwrap_or(0.0) + ROUND_S / 2.0
 }
 
 /// Returns the wishes that fit in this order, by GPU counts and quotas alone.

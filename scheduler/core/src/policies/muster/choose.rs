@@ -3,16 +3,13 @@
 //! there are many jobs. Then single improvements follow.
 
 use super::greedy_hull::GreedyHull;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::shares::Classes;
 use super::{exact, prices};
 use crate::policies::quota::Quota;
 use crate::problem::{FreeResources, SchedulingProblem};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-
-/// Option that a job gets, as an index into its options.
-pub(super) type OptionIndex = Option<usize>;
 
 /// Maximum number of rounds of single improvements.
 const ROUNDS: usize = 4;
@@ -87,11 +84,9 @@ pub(super) fn is_better(
     for (job, (a, b)) in one.iter().zip(other).enumerate() {
         let served = i64::from(a.is_some()) - i64::from(b.is_some());
         *by_class.entry(classes[job]).or_default() += served;
-        let value = |choice: &OptionIndex| {
-            choice.map_or(0.0, |option| all_options[job].options[option].value)
-        };
-        gained += value(a) - value(b);
-        total += value(b);
+        let (a, b) = (all_options[job].value(*a), all_options[job].value(*b));
+        gained += a - b;
+        total += b;
     }
     // In the lowest class the value decides which jobs are served.
     let lowest = by_class.keys().next().copied();
@@ -132,11 +127,16 @@ impl<'a> RemainingCapacity<'a> {
         self.chosen[job].map(|option| self.all_options[job].options[option])
     }
 
+    /// Whether the capacity allows a job to change from one option to another.
+    fn fits(&self, new: &AllocationOption, old: Option<AllocationOption>) -> bool {
+        let own = old.filter(|old| old.kind == new.kind);
+        self.left[usize::from(new.kind)] + own.map_or(0, |own| own.gpus) >= new.gpus
+    }
+
     /// Changes the option of a job, if the capacity and the quotas allow it.
     fn change(&mut self, job: usize, to: usize) -> bool {
         let (old, new) = (self.option(job), self.all_options[job].options[to]);
-        let own = |kind: u16| old.filter(|old| old.kind == kind).map_or(0, |old| old.gpus);
-        if self.left[usize::from(new.kind)] + own(new.kind) < new.gpus {
+        if !self.fits(&new, old) {
             return false;
         }
         if self.limited {
@@ -213,13 +213,10 @@ impl<'a> RemainingCapacity<'a> {
     fn improvement(&self, job: usize) -> OptionIndex {
         let has = self.option(job);
         let value = has.map_or(0.0, |option| option.value);
-        let free = |option: &AllocationOption| {
-            let own = has.filter(|has| has.kind == option.kind);
-            self.left[usize::from(option.kind)] + own.map_or(0, |has| has.gpus) >= option.gpus
-        };
+
         let options = self.all_options[job].options.iter().enumerate();
         options
-            .filter(|(_, option)| option.value > value * (1.0 + 1e-9) && free(option))
+            .filter(|(_, option)| option.value > value * (1.0 + 1e-9) && self.fits(option, has))
             .max_by(|a, b| a.1.value.total_cmp(&b.1.value).then(b.0.cmp(&a.0)))
             .map(|(index, _)| index)
     }

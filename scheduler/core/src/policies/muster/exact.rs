@@ -2,12 +2,12 @@
 //! within the GPUs of each kind and the quotas. For a few dozen jobs it finds noticeably better
 //! choices than prices.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::shares::Classes;
+use crate::policies::gpu_limit::limit_gpus;
 use crate::policies::quota::Quota;
 use crate::problem::SchedulingProblem;
-use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
+use microlp::{ComparisonOp, OptimizationDirection, SolveOptions, Variable};
 
 /// Maximum number of jobs. For more jobs prices are used, because the search would take too long.
 const MOST_JOBS: usize = 64;
@@ -18,6 +18,13 @@ const NODES: u64 = 500;
 
 /// Number of classes above the lowest that are distinguished.
 const MOST_RANKS: i32 = 3;
+
+/// Variable of the programme: an option of a job.
+struct OptionVariable<'a> {
+    tenant: u32,
+    option: &'a AllocationOption,
+    x: Variable,
+}
 
 /// Returns the best solution within the node limit. Returns `None` if there are too many jobs or no
 /// solution was found.
@@ -49,40 +56,52 @@ pub(super) fn best(
         } else {
             (jobs as f64 + 1.0).powi(rank)
         };
-        let add = |option: &AllocationOption| programme.add_binary_var(option.value / most + bonus);
-        variables.push(job_options.options.iter().map(add).collect());
+        let options = job_options.options.iter();
+        let of_job = options.map(|option| programme.add_binary_var(option.value / most + bonus));
+        variables.push(of_job.collect());
     }
     for of_job in variables.iter().filter(|of_job| !of_job.is_empty()) {
         let one = of_job.iter().map(|&x| (x, 1.0));
         programme.add_constraint(one, ComparisonOp::Le, 1.0);
     }
-    let mut limit = |counts: &dyn Fn(usize, &AllocationOption) -> bool, gpus: u32| {
-        let mut terms = LinearExpr::empty();
-        for (job, (job_options, of_job)) in all_options.iter().zip(&variables).enumerate() {
-            for (option, &x) in job_options.options.iter().zip(of_job) {
-                if counts(job, option) {
-                    terms.add(x, f64::from(option.gpus));
-                }
-            }
-        }
-        programme.add_constraint(terms, ComparisonOp::Le, f64::from(gpus));
-    };
+    let all = option_variables(problem, all_options, &variables);
     for (kind, &gpus) in left.iter().enumerate() {
-        limit(&|_, option| usize::from(option.kind) == kind, gpus);
+        let of_kind = all.iter().filter(|of| usize::from(of.option.kind) == kind);
+        limit_gpus(
+            &mut programme,
+            of_kind.map(|of| (of.x, of.option.gpus)),
+            gpus,
+        );
     }
     for (tenant, gpus) in quota.rows() {
-        let below = |job: usize| {
-            quota
-                .lineage(problem.jobs[job].tenant)
-                .any(|of| of == tenant)
-        };
-        limit(&|job, _| below(job), gpus);
+        let below = all.iter().filter(|of| quota.covers(tenant, of.tenant));
+        limit_gpus(&mut programme, below.map(|of| (of.x, of.option.gpus)), gpus);
     }
     let mut options = SolveOptions::default();
     options.node_limit = Some(NODES);
     let solution = programme.solve_with(options).ok()?.into_solution().ok()?;
-    let taken = |of_job: &Vec<Variable>| of_job.iter().position(|&x| solution.var_value(x) > 0.5);
-    Some(variables.iter().map(taken).collect())
+    Some(
+        variables
+            .iter()
+            .map(|of_job| of_job.iter().position(|&x| solution.var_value(x) > 0.5))
+            .collect(),
+    )
+}
+
+/// Returns the variables of all jobs in one list. `variables` are those of each job.
+fn option_variables<'a>(
+    problem: &SchedulingProblem,
+    all_options: &[JobOptions<'a>],
+    variables: &[Vec<Variable>],
+) -> Vec<OptionVariable<'a>> {
+    let mut all = Vec::new();
+    for ((job, job_options), of_job) in problem.jobs.iter().zip(all_options).zip(variables) {
+        for (option, &x) in job_options.options.iter().zip(of_job) {
+            let tenant = job.tenant;
+            all.push(OptionVariable { tenant, option, x });
+        }
+    }
+    all
 }
 
 /// Returns the rank of each job's class: 0 for the lowest, 1 for the next, and so on.
@@ -90,7 +109,11 @@ fn ranks(classes: &Classes) -> Vec<i32> {
     let mut known = classes.clone();
     known.sort_unstable();
     known.dedup();
-    let rank = |class: &i64| known.binary_search(class).unwrap_or(0);
-    let small = |rank: usize| i32::try_from(rank).unwrap_or(MOST_RANKS).min(MOST_RANKS);
-    classes.iter().map(|class| small(rank(class))).collect()
+    classes
+        .iter()
+        .map(|class| {
+            let rank = known.binary_search(class).unwrap_or(0);
+            i32::try_from(rank).unwrap_or(MOST_RANKS).min(MOST_RANKS)
+        })
+        .collect()
 }

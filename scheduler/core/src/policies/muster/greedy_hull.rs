@@ -1,8 +1,7 @@
 //! Steps along the hulls of the options: the sizes that can be optimal, and the order in which jobs
 //! take them.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use std::cmp::Ordering;
 
 /// Number of steps at which the selection stops and the queue takes over.
@@ -179,24 +178,27 @@ fn dense(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
+/// Returns the GPUs and the value at a corner, or the origin without one.
+fn point(options: &[AllocationOption], corner: Option<&u32>) -> (f64, f64) {
+    corner.map_or((0.0, 0.0), |&option| {
+        let option = &options[option as usize];
+        (f64::from(option.gpus), option.value)
+    })
+}
+
 /// Adds the corners of the upper concave hull over the origin and the options of one kind, which
 /// ascend in GPUs.
 fn hull(options: &[AllocationOption], corners: &mut Vec<u32>) {
     let start = corners.len();
-    let point = |corner: Option<&u32>| {
-        corner.map_or((0.0, 0.0), |&option| {
-            let option = &options[option as usize];
-            (f64::from(option.gpus), option.value)
-        })
-    };
+
     for (index, option) in options.iter().enumerate() {
-        if option.value <= point(corners[start..].last()).1 {
+        if option.value <= point(options, corners[start..].last()).1 {
             continue;
         }
         let new = (f64::from(option.gpus), option.value);
         while let Some(last) = corners[start..].last() {
-            let before = point(corners[start..].iter().rev().nth(1));
-            let last = point(Some(last));
+            let before = point(options, corners[start..].iter().rev().nth(1));
+            let last = point(options, Some(last));
             let bends =
                 (last.1 - before.1) * (new.0 - before.0) > (new.1 - before.1) * (last.0 - before.0);
             if bends {

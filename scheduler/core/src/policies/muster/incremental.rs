@@ -10,7 +10,7 @@
 //! the next waiting job would pay if that is higher.
 
 use super::Muster;
-use super::options::{AllocationOption, KindCapacity, kinds, options_of};
+use super::options::{KindCapacity, kinds, options_of};
 use super::placement_index::PlacementIndex;
 use crate::policies::quota::Quota;
 use crate::problem::{NodeAllocation, PolicyDecision, ProblemJob, SchedulingProblem, gpus_of};
@@ -223,8 +223,10 @@ impl<'p> IncrementalState<'p> {
         let (tenant, unit) = (job.tenant, job.unit);
         options_of(self.problem, &self.policy, &self.kinds, job, &mut options);
         options.retain(|option| option.gpus <= self.free && self.quota.allows(tenant, option.gpus));
-        let profit = |option: &AllocationOption| option.value - price * f64::from(option.gpus);
-        options.sort_by(|a, b| profit(b).total_cmp(&profit(a)).then(a.gpus.cmp(&b.gpus)));
+        options.sort_by(|a, b| {
+            let by_profit = b.profit(price).total_cmp(&a.profit(price));
+            by_profit.then(a.gpus.cmp(&b.gpus))
+        });
         let found = options.iter().find_map(|option| {
             let found = self
                 .placement_index

@@ -100,14 +100,15 @@ impl Muster {
     pub fn objective(&self, problem: &SchedulingProblem, decision: &PolicyDecision) -> f64 {
         let table = options::OptionTable::of(problem, self);
         let all_options = table.all_options().into_iter().enumerate();
-        let worth = |(job, job_options): (usize, options::JobOptions<'_>)| {
-            let parts = decision.holds(problem, job);
-            let kind = problem.nodes[parts.first()?.node as usize].kind;
-            let size = (kind, gpus_of(parts));
-            let held = |option: &&options::AllocationOption| (option.kind, option.gpus) == size;
-            Some(job_options.options.iter().find(held)?.value)
-        };
-        all_options.filter_map(worth).sum()
+        all_options
+            .filter_map(|(job, job_options)| {
+                let parts = decision.holds(problem, job);
+                let size = (problem.kind_of(parts.first()?), gpus_of(parts));
+                let mut options = job_options.options.iter();
+                let held = options.find(|option| (option.kind, option.gpus) == size)?;
+                Some(held.value)
+            })
+            .sum()
     }
 }
 

@@ -15,11 +15,33 @@ pub(super) struct AllocationOption {
     urgency: f64,
 }
 
+impl AllocationOption {
+    /// Returns the value beyond the price of the GPUs.
+    pub(super) fn profit(&self, gpu_price: f64) -> f64 {
+        self.value - gpu_price * f64::from(self.gpus)
+    }
+}
+
+/// Option that a job gets, as an index into its options.
+pub(super) type OptionIndex = Option<usize>;
+
 /// Options of a job by kind and size, and the index of the present one if it is among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct JobOptions<'b> {
     pub options: &'b [AllocationOption],
-    pub present: Option<usize>,
+    pub present: OptionIndex,
+}
+
+impl JobOptions<'_> {
+    /// Returns the value of an option; 0 without one.
+    pub(super) fn value(&self, choice: OptionIndex) -> f64 {
+        choice.map_or(0.0, |option| self.options[option].value)
+    }
+
+    /// Returns the GPUs of the smallest option.
+    pub(super) fn fewest_gpus(&self) -> Option<u32> {
+        self.options.iter().map(|option| option.gpus).min()
+    }
 }
 
 /// Options of all jobs in one vector. A decision on many jobs mostly scans it.
@@ -106,7 +128,7 @@ pub(super) fn options_of(
     }
     let held = job.held_gpus();
     let present = job.present.first();
-    let present = present.map(|part| (problem.nodes[part.node as usize].kind, held));
+    let present = present.map(|part| (problem.kind_of(part), held));
     sizes(policy, kinds, job, held, options);
     // At this point the value of each option is its speed.
     let best = options
@@ -170,7 +192,12 @@ fn sizes(
         if whole == 0 {
             continue;
         }
-        let mut add = |gpus: u32| {
+
+        let top = most
+            .min(kind.gpus)
+            .max(if least <= kind.gpus { least } else { 0 });
+        let mut gpus = least;
+        while gpus <= top {
             let nodes = gpus.div_ceil(whole);
             let speed = curve.speed(gpus, nodes);
             if speed > 0.0 && speed < f64::INFINITY {
@@ -182,13 +209,6 @@ fn sizes(
                     urgency: 0.0,
                 });
             }
-        };
-        let top = most
-            .min(kind.gpus)
-            .max(if least <= kind.gpus { least } else { 0 });
-        let mut gpus = least;
-        while gpus <= top {
-            add(gpus);
             // Next unit on one node, from there next whole node. The present size is inserted
             // between them.
             let next = if gpus < whole {

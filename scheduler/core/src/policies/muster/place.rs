@@ -5,8 +5,7 @@
 //! not help, all smaller gangs leave as many nodes as the gang needs. Otherwise a cluster of small
 //! jobs would never have whole nodes for it. If that fails too, the gang takes its next best size.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::placement_index::PlacementIndex;
 use crate::problem::{Demand, NodeAllocation, PolicyDecision, SchedulingProblem, SizeValue};
 use std::cmp::Reverse;
@@ -130,7 +129,6 @@ impl GangsOnNode {
         option: &AllocationOption,
         unit: &Demand,
     ) -> Option<(Vec<usize>, Vec<NodeAllocation>)> {
-        let kind = |job: usize| problem.nodes[problem.jobs[job].present[0].node as usize].kind;
         if !self.sorted {
             self.jobs.sort_unstable();
             self.sorted = true;
@@ -141,11 +139,11 @@ impl GangsOnNode {
             if gpus >= option.gpus || tried == MOST_ASIDE {
                 break;
             }
-            if kind(job) != option.kind {
+            let of = &problem.jobs[job];
+            if problem.kind_of(&of.present[0]) != option.kind {
                 continue;
             }
             tried += 1;
-            let of = &problem.jobs[job];
             placement_index.give(&of.present, &of.unit);
             if let Some(place) = placement_index.find(option.kind, option.gpus, option.nodes, unit)
             {
@@ -169,9 +167,9 @@ impl GangsOnNode {
         self.clearings = self.clearings.checked_sub(1)?;
         let mut by_node: BTreeMap<u32, (u32, Vec<usize>)> = BTreeMap::new();
         for &(gpus, job) in self.jobs.iter().filter(|(gpus, _)| *gpus < option.gpus) {
-            let node = problem.jobs[job].present[0].node;
-            if problem.nodes[node as usize].kind == option.kind {
-                let (moving, jobs) = by_node.entry(node).or_default();
+            let part = &problem.jobs[job].present[0];
+            if problem.kind_of(part) == option.kind {
+                let (moving, jobs) = by_node.entry(part.node).or_default();
                 *moving += gpus;
                 jobs.push(job);
             }

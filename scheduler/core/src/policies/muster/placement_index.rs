@@ -30,10 +30,9 @@ impl<'a> PlacementIndex<'a> {
 
     /// Takes the parts if they are all free and of one kind.
     pub(super) fn take(&mut self, parts: &[NodeAllocation], unit: &Demand) -> bool {
-        let kind = |part: &NodeAllocation| self.problem.nodes[part.node as usize].kind;
         let one_kind = parts
             .windows(2)
-            .all(|pair| kind(&pair[0]) == kind(&pair[1]));
+            .all(|pair| self.problem.kind_of(&pair[0]) == self.problem.kind_of(&pair[1]));
         let fits = one_kind && !parts.is_empty() && self.tally.holds(parts, unit);
         if fits {
             self.tally.take(parts, unit);
@@ -91,14 +90,22 @@ impl<'a> PlacementIndex<'a> {
         unit: &Demand,
     ) -> Option<Vec<NodeAllocation>> {
         let parts = self.anywhere(kind, gpus, nodes, unit)?;
-        let rack = |node| place::rack(self.problem, node);
-        if place::are_together(&parts, rack) {
+        if self.are_in_one_rack(&parts) {
             return Some(parts);
         }
         let nodes = place::emptiest_first(&self.tally, self.problem, kind, unit, gpus);
-        let near = place::in_one_rack(&nodes, rack, gpus, place::tight);
-        let near = near.filter(|near| near.len() == parts.len() && place::are_together(near, rack));
+        let near = place::in_one_rack(
+            &nodes,
+            |node| place::rack(self.problem, node),
+            gpus,
+            place::tight,
+        );
+        let near = near.filter(|near| near.len() == parts.len() && self.are_in_one_rack(near));
         Some(near.unwrap_or(parts))
+    }
+
+    fn are_in_one_rack(&self, parts: &[NodeAllocation]) -> bool {
+        place::are_together(parts, |node| place::rack(self.problem, node))
     }
 
     fn anywhere(

@@ -5,8 +5,7 @@
 //! by kind by bisection, in several sweeps. GPUs that remain free are distributed afterwards. The
 //! method is used for more jobs than the exact search can handle.
 
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::shares::Classes;
 
 /// Sweeps over the kinds, and bisection steps per price.
@@ -69,13 +68,15 @@ fn within(all_options: &[&[AllocationOption]], left: &[u32]) -> Vec<OptionIndex>
     }
     // Demand of other kinds may have moved to a kind whose price was found earlier.
     let mut left = left.to_vec();
-    let take = |job_options: &&[AllocationOption]| {
-        let choice = best(job_options, &prices)?;
-        let free = &mut left[usize::from(job_options[choice].kind)];
-        *free = free.checked_sub(job_options[choice].gpus)?;
-        Some(choice)
-    };
-    all_options.iter().map(take).collect()
+    all_options
+        .iter()
+        .map(|job_options| {
+            let choice = best(job_options, &prices)?;
+            let free = &mut left[usize::from(job_options[choice].kind)];
+            *free = free.checked_sub(job_options[choice].gpus)?;
+            Some(choice)
+        })
+        .collect()
 }
 
 fn demand(all_options: &[&[AllocationOption]], prices: &[f64], kind: usize) -> u32 {
@@ -89,7 +90,7 @@ fn demand(all_options: &[&[AllocationOption]], prices: &[f64], kind: usize) -> u
 fn best(job_options: &[AllocationOption], prices: &[f64]) -> OptionIndex {
     let mut best: Option<(f64, usize)> = None;
     for (index, option) in job_options.iter().enumerate() {
-        let profit = option.value - prices[usize::from(option.kind)] * f64::from(option.gpus);
+        let profit = option.profit(prices[usize::from(option.kind)]);
         if profit > best.map_or(0.0, |best| best.0) {
             best = Some((profit, index));
         }

@@ -2,8 +2,7 @@
 //! than their share while their jobs wait.
 
 use super::Muster;
-use super::choose::OptionIndex;
-use super::options::{AllocationOption, JobOptions};
+use super::options::{AllocationOption, JobOptions, OptionIndex};
 use crate::policies::quota::Quota;
 use crate::policies::tenant_share;
 use crate::problem::{ProblemJob, SchedulingProblem};
@@ -24,8 +23,8 @@ pub(super) fn priorities(
     policy: &Muster,
     all_options: &[JobOptions<'_>],
 ) -> Classes {
-    let of = |priority: i32| 4 * i64::from(priority);
-    let mut classes: Classes = problem.jobs.iter().map(|job| of(job.priority)).collect();
+    let jobs = problem.jobs.iter();
+    let mut classes: Classes = jobs.map(|job| 4 * i64::from(job.priority)).collect();
     for job in overdue(problem, policy, all_options) {
         classes[job] += 2;
     }
@@ -43,24 +42,12 @@ fn overdue(
     all_options: &[JobOptions<'_>],
 ) -> Vec<usize> {
     let quota = Quota::whole(problem);
-    let is_overdue = |index: usize| {
-        let job = &problem.jobs[index];
-        let age_s = job.age_s(problem.now_s) - policy.overdue_restarts * job.restart_s.max(1e-3);
-        if age_s < 0.0 || !quota.allows(job.tenant, job.min_gpus) {
-            return false;
-        }
-        let speed =
-            |option: &AllocationOption| job.outlook.speed(option.kind, option.gpus, option.nodes);
-        let fastest = all_options[index]
-            .options
-            .iter()
-            .map(speed)
-            .fold(0.0, f64::max);
-        let work = job.outlook.work_done + job.outlook.work_left;
-        fastest > 0.0 && age_s >= policy.overdue_lengths * work / fastest
-    };
     let mut overdue: Vec<usize> = (0..problem.jobs.len())
-        .filter(|&index| is_overdue(index))
+        .filter(|&index| {
+            let job = &problem.jobs[index];
+            is_overdue(problem, policy, job, &all_options[index])
+                && quota.allows(job.tenant, job.min_gpus)
+        })
         .collect();
     overdue.sort_by(|&a, &b| {
         let (one, other) = (&problem.jobs[a], &problem.jobs[b]);
@@ -69,6 +56,26 @@ fn overdue(
     });
     overdue.truncate(MOST_OVERDUE);
     overdue
+}
+
+/// Whether a job is older than its limit and can run at all.
+fn is_overdue(
+    problem: &SchedulingProblem,
+    policy: &Muster,
+    job: &ProblemJob,
+    job_options: &JobOptions<'_>,
+) -> bool {
+    let age_s = job.age_s(problem.now_s) - policy.overdue_restarts * job.restart_s.max(1e-3);
+    if age_s < 0.0 {
+        return false;
+    }
+    let fastest = job_options
+        .options
+        .iter()
+        .map(|option| job.outlook.speed(option.kind, option.gpus, option.nodes))
+        .fold(0.0, f64::max);
+    let work = job.outlook.work_done + job.outlook.work_left;
+    fastest > 0.0 && age_s >= policy.overdue_lengths * work / fastest
 }
 
 /// Returns classes in which the jobs of tenants below their share come first, as far as the share
@@ -91,23 +98,17 @@ pub(super) fn owed(
         };
         used[of.tenant as usize] += f64::from(gpus);
     }
-    let least = |job: usize| {
-        all_options[job]
-            .options
-            .iter()
-            .map(|option| option.gpus)
-            .min()
-    };
+
     let mut waiting: Vec<usize> = (0..chosen.len())
         .filter(|&job| chosen[job].is_none() && !all_options[job].options.is_empty())
         .collect();
     // The smallest first, so that as many jobs as possible fit into the share.
-    waiting.sort_by_key(|&job| (Reverse(classes[job]), least(job), job));
+    waiting.sort_by_key(|&job| (Reverse(classes[job]), all_options[job].fewest_gpus(), job));
     let mut classes = classes.clone();
     let mut any = false;
     for job in waiting {
         let tenant = problem.jobs[job].tenant as usize;
-        let gpus = f64::from(least(job).unwrap_or(0));
+        let gpus = f64::from(all_options[job].fewest_gpus().unwrap_or(0));
         if used[tenant] + gpus <= shares[tenant] {
             used[tenant] += gpus;
             classes[job] += 1;
@@ -122,7 +123,8 @@ pub(super) fn owed(
             let option = chosen[job].map(|option| all_options[job].options[option]);
             let is_due = option.is_some_and(|option| {
                 let is_only_one = used[tenant] <= f64::from(option.gpus);
-                let is_wide = f64::from(least(job).unwrap_or(0)) > shares[tenant];
+                let least = all_options[job].fewest_gpus().unwrap_or(0);
+                let is_wide = f64::from(least) > shares[tenant];
                 is_only_one
                     && is_wide
                     && is_due(problem, &problem.jobs[job], option, shares[tenant])

@@ -124,6 +124,6 @@ impl<'r, 'a> SearchEnvironment<'r, 'a> {
     }
 
     pub fn kind(&self, part: &NodeAllocation) -> u16 {
-        self.state.problem.nodes[part.node as usize].kind
+        self.state.problem.kind_of(part)
     }
 }

@@ -2,7 +2,7 @@
 //! parents and children.
 
 use super::genome::{Genome, SearchEnvironment};
-use super::speedup::{SearchJob, by_node};
+use super::speedup::by_node;
 use crate::policies::allocation_state::AllocationState;
 use crate::policies::place;
 use crate::problem::NodeAllocation;
@@ -81,17 +81,17 @@ impl<'r, 'a> GeneticSearch<'r, 'a> {
         let gpus =
             self.ground.state.tally.gpus() / u32::try_from(contenders.len()).unwrap_or(1).max(1);
         let mut tally = self.ground.state.tally.clone();
-        let place = |of: &SearchJob<'_>| {
+        let mut rows = Vec::with_capacity(contenders.len());
+        for of in contenders {
             let unit = &of.of.unit;
             let gpus = (gpus.min(of.most) / unit.gpus.max(1) * unit.gpus.max(1)).max(of.least);
             let kinds = self.ground.state.kinds_for(of.job, gpus);
             let mut places = kinds.into_iter();
             let parts =
                 places.find_map(|kind| place::packed(&mut tally, problem, kind, unit, gpus));
-            by_node(&parts.unwrap_or_default())
-        };
-        self.ground
-            .repaired(contenders.iter().map(place).collect(), 0)
+            rows.push(by_node(&parts.unwrap_or_default()));
+        }
+        self.ground.repaired(rows, 0)
     }
 
     fn child(&mut self, population: &[Genome]) -> Genome {

@@ -94,11 +94,11 @@ pub fn by_node(parts: &[NodeAllocation]) -> Vec<NodeAllocation> {
 /// Returns the goodput of `gpus` GPUs on one node, averaged over the kinds on which the job runs.
 /// If the speed at that size on one node is unknown, the largest smaller size counts.
 fn fair(state: &AllocationState<'_>, job: &ProblemJob, gpus: u32) -> f64 {
-    let on = |kind: u16| local(&job.outlook, kind, gpus.clamp(minimum(job), maximum(job)));
     let (mut sum, mut weights) = (0.0, 0.0);
     for &(kind, _) in state.kinds() {
         let weight = f64::from(state.problem.gpus_of_kind(kind));
-        if let Some(goodput) = on(kind) {
+        let gpus = gpus.clamp(minimum(job), maximum(job));
+        if let Some(goodput) = local(&job.outlook, kind, gpus) {
             sum += goodput * weight;
             weights += weight;
         }

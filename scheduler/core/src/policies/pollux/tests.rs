@@ -4,7 +4,7 @@ use super::speedup::by_node;
 use crate::policies::SchedulingPolicy;
 use crate::policies::allocation_state::AllocationState;
 use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
-use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of, nodes_of};
+use crate::problem::{NodeAllocation, PolicyDecision, SchedulingProblem, gpus_of, nodes_of};
 
 fn random(seed: u64, jobs: u32) -> SchedulingProblem {
     let mut dice = Dice(seed);
@@ -63,6 +63,12 @@ fn pollux_serves_all_jobs_when_gpus_suffice() {
     }
 }
 
+/// Returns the parts of a job on two nodes in one of the 729 allocations of three jobs.
+fn enumerated(allocation: u32, job: u32) -> Vec<NodeAllocation> {
+    let digits = [2 * job, 2 * job + 1].map(|index| allocation / 3_u32.pow(index) % 3);
+    vec![part(0, digits[0]), part(1, digits[1])]
+}
+
 /// Two nodes of two GPUs: all allocations can be enumerated.
 #[test]
 fn pollux_finds_optimum_of_small_problem() {
@@ -73,9 +79,8 @@ fn pollux_finds_optimum_of_small_problem() {
         let state = AllocationState::beside_fixed(&problem);
         let ground = SearchEnvironment::new(&state, &[0, 1, 2]);
         let best = (0..3_u32.pow(6)).map(|number| {
-            let digit = |index: u32| number / 3_u32.pow(index) % 3;
-            let row = |job: u32| vec![part(0, digit(2 * job)), part(1, digit(2 * job + 1))];
-            ground.repaired((0..3).map(row).collect(), 0).cost
+            let rows = (0..3).map(|job| enumerated(number, job));
+            ground.repaired(rows.collect(), 0).cost
         });
         let best = best.fold(f64::INFINITY, f64::min);
         let found = cost(&problem, &Pollux.allocate(&problem));

@@ -26,6 +26,19 @@ pub struct SiaConfiguration {
     pub present: bool,
 }
 
+impl SiaConfiguration {
+    pub fn gain_per_gpu(&self) -> f64 {
+        self.gain / f64::from(self.wish.gpus)
+    }
+
+    /// Whether this configuration gains as much as a larger one of the same kind.
+    fn replaces(&self, larger: &Self) -> bool {
+        self.wish.kind == larger.wish.kind
+            && self.wish.gpus < larger.wish.gpus
+            && self.gain >= larger.gain
+    }
+}
+
 /// Configurations of one job.
 #[derive(Debug, Clone)]
 pub struct SiaConfigurations {
@@ -59,12 +72,14 @@ impl SiaConfigurations {
         let others = others.filter(|(wish, _)| held.is_none_or(|(present, _)| present != *wish));
         let all = others.map(|(wish, goodput)| (wish, goodput, false));
         let held = held.map(|(wish, goodput)| (wish, goodput, true));
-        let choice = |(wish, goodput, present)| SiaConfiguration {
-            wish,
-            gain: choices.gain(goodput, wish.gpus, present),
-            present,
-        };
-        choices.all = without_waste(all.chain(held).map(choice).collect());
+        let all = all
+            .chain(held)
+            .map(|(wish, goodput, present)| SiaConfiguration {
+                wish,
+                gain: choices.gain(goodput, wish.gpus, present),
+                present,
+            });
+        choices.all = without_waste(all.collect());
         choices
     }
 
@@ -101,12 +116,15 @@ impl SiaConfigurations {
             .unwrap_or(&(0, 0.0));
         let larger = sizes.iter().filter(|&&(other, _)| other > gpus);
         let next = larger.min_by_key(|&&(other, _)| other);
-        let step = |more: f64, gpus: u32| more / f64::from(gpus.max(1));
         SizeValue {
-            last_gain: step(gain - least, gpus - below),
-            next_gain: next.map_or(0.0, |&(above, more)| step(more - gain, above - gpus)),
+            last_gain: per_gpu(gain - least, gpus - below),
+            next_gain: next.map_or(0.0, |&(above, more)| per_gpu(more - gain, above - gpus)),
         }
     }
+}
+
+fn per_gpu(gain: f64, gpus: u32) -> f64 {
+    gain / f64::from(gpus.max(1))
 }
 
 /// Returns the configurations and their goodput at the place that the room offers now.
@@ -180,13 +198,9 @@ fn discount(job: &ProblemJob, now_s: f64) -> f64 {
 /// Drops choices that increase the sum or gain no more than a smaller one of the same kind. No
 /// optimum contains them.
 fn without_waste(choices: Vec<SiaConfiguration>) -> Vec<SiaConfiguration> {
-    let better = |choice: &SiaConfiguration| {
-        choices.iter().any(|other| {
-            other.wish.kind == choice.wish.kind
-                && other.wish.gpus < choice.wish.gpus
-                && other.gain >= choice.gain
-        })
-    };
-    let keeps = |choice: &&SiaConfiguration| choice.gain > 0.0 && !better(choice);
-    choices.iter().filter(keeps).copied().collect()
+    let useful = choices.iter().filter(|choice| {
+        let mut others = choices.iter();
+        choice.gain > 0.0 && !others.any(|other| other.replaces(choice))
+    });
+    useful.copied().collect()
 }

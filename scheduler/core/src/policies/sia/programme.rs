@@ -3,8 +3,9 @@
 
 use super::choices::{SiaConfiguration, SiaConfigurations};
 use crate::policies::allocation_state::AllocationState;
+use crate::policies::gpu_limit::limit_gpus;
 use crate::policies::wish_placement::free_by_kind;
-use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
+use microlp::{ComparisonOp, OptimizationDirection, SolveOptions, Variable};
 
 /// Maximum number of nodes of the search tree; the best solution so far is then used. The bound
 /// limits the time of a round and is the same on every machine.
@@ -26,25 +27,31 @@ fn optimum(
     choices: &[SiaConfigurations],
 ) -> Option<Vec<Option<usize>>> {
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
-    let of_job = |of_job: &SiaConfigurations| -> Vec<Variable> {
-        of_job
-            .all
-            .iter()
-            .map(|choice| programme.add_binary_var(choice.gain))
-            .collect()
-    };
-    let variables: Vec<Vec<Variable>> = choices.iter().map(of_job).collect();
+    let mut variables: Vec<Vec<Variable>> = Vec::with_capacity(choices.len());
+    for of_job in choices {
+        let all = of_job.all.iter();
+        let added = all.map(|choice| programme.add_binary_var(choice.gain));
+        variables.push(added.collect());
+    }
     for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
         programme.add_constraint(of_job.iter().map(|&x| (x, 1.0)), ComparisonOp::Le, 1.0);
     }
-    for (counts, gpus) in limits(state) {
-        let all = choices.iter().flat_map(|of_job| &of_job.all);
-        let all = all.zip(variables.iter().flatten());
-        let terms: LinearExpr = all
-            .filter(|(choice, _)| counts(choice))
-            .map(|(choice, &x)| (x, f64::from(choice.wish.gpus)))
-            .collect();
-        programme.add_constraint(terms, ComparisonOp::Le, f64::from(gpus));
+    let all = choices.iter().flat_map(|of_job| &of_job.all);
+    let all: Vec<(&SiaConfiguration, Variable)> =
+        all.zip(variables.iter().flatten().copied()).collect();
+    let free = free_by_kind(state);
+    for &(kind, _) in state.kinds() {
+        let of_kind = all.iter().filter(|(choice, _)| choice.wish.kind == kind);
+        let counted = of_kind.map(|(choice, x)| (*x, choice.wish.gpus));
+        limit_gpus(&mut programme, counted, free[usize::from(kind)]);
+    }
+    for (tenant, left) in state.quota.rows() {
+        let below = all.iter().filter(|(choice, _)| {
+            let owner = state.problem.jobs[choice.wish.job].tenant;
+            state.quota.covers(tenant, owner)
+        });
+        let counted = below.map(|(choice, x)| (*x, choice.wish.gpus));
+        limit_gpus(&mut programme, counted, left);
     }
     let mut options = SolveOptions::default();
     options.node_limit = Some(NODES);
@@ -63,11 +70,9 @@ fn greedy(state: &AllocationState<'_>, choices: &[SiaConfigurations]) -> Vec<Opt
     let mut all: Vec<(usize, usize)> = all
         .flat_map(|(job, of_job)| (0..of_job.all.len()).map(move |index| (job, index)))
         .collect();
-    let choice = |(job, index): (usize, usize)| &choices[job].all[index];
-    all.sort_by(|&a, &b| {
-        let (a, b) = (choice(a), choice(b));
-        let density = |choice: &SiaConfiguration| choice.gain / f64::from(choice.wish.gpus);
-        let by_density = density(b).total_cmp(&density(a));
+    all.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|&(job, index)| &choices[job].all[index]);
+        let by_density = b.gain_per_gpu().total_cmp(&a.gain_per_gpu());
         b.present.cmp(&a.present).then(by_density)
     });
     let mut free = free_by_kind(state);
@@ -91,22 +96,4 @@ fn gain(choices: &[SiaConfigurations], taken: &[Option<usize>]) -> f64 {
     taken
         .filter_map(|(of_job, index)| index.map(|index| of_job.all[index].gain))
         .sum()
-}
-
-type ConfigurationFilter<'a> = Box<dyn Fn(&SiaConfiguration) -> bool + 'a>;
-
-/// Returns groups of choices with the number of GPUs that each group may take.
-fn limits<'a>(state: &'a AllocationState<'_>) -> Vec<(ConfigurationFilter<'a>, u32)> {
-    let free = free_by_kind(state);
-    let kinds = state.kinds().iter().map(|&(kind, _)| {
-        let counts: ConfigurationFilter<'a> = Box::new(move |choice| choice.wish.kind == kind);
-        (counts, free[usize::from(kind)])
-    });
-    let tenants = state.quota.rows().map(|(tenant, left)| {
-        let of = |choice: &SiaConfiguration| state.problem.jobs[choice.wish.job].tenant;
-        let counts: ConfigurationFilter<'a> =
-            Box::new(move |choice| state.quota.lineage(of(choice)).any(|above| above == tenant));
-        (counts, left)
-    });
-    kinds.chain(tenants).collect()
 }

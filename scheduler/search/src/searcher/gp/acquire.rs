@@ -23,15 +23,10 @@ pub(super) fn most_promising(
 ) -> Option<Point> {
     let space = &record.space;
     let least = process.least();
-    let score = |place: &[f64]| {
-        let (mean, variance) = process.at(place);
-        let deviation = variance.sqrt();
-        log_improvement((least - mean) / deviation) + deviation.ln()
-    };
     let mut candidates: Vec<(f64, Vec<f64>)> = Vec::new();
     for candidate in draw_candidates(record, process, rng) {
         let candidate = place(space, &candidate);
-        candidates.push((score(&candidate), candidate));
+        candidates.push((score(process, &candidate, least), candidate));
     }
     candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
     // The best candidates and random ones, so that the searches do not all start at one maximum.
@@ -41,24 +36,14 @@ pub(super) fn most_promising(
         starts.push(candidates[rank.min(candidates.len() - 1)].1.clone());
     }
     starts.extend(process.best_places(1));
-    let mut best: Option<(f64, Point)> = None;
-    let mut keep = |place: &[f64]| {
-        let point = point(space, place);
-        if !space.allows(&point) {
-            return;
-        }
-        let score = score(&super::place(space, &point));
-        if best.as_ref().is_none_or(|(most, _)| score > *most) {
-            best = Some((score, point));
-        }
-    };
+    let mut found: Vec<Vec<f64>> = Vec::new();
     for start in starts {
         let mut here = start;
         for _ in 0..ROUNDS {
             let before = here.clone();
             here = climb(space, process, here, least);
-            here = switch(space, here, &score);
-            keep(&here);
+            here = switch(space, process, here, least);
+            found.push(here.clone());
             if here
                 .iter()
                 .zip(&before)
@@ -68,10 +53,26 @@ pub(super) fn most_promising(
             }
         }
     }
-    for (_, place) in candidates.iter().take(3) {
-        keep(place);
+    found.extend(candidates.into_iter().take(3).map(|(_, place)| place));
+    let mut best: Option<(f64, Point)> = None;
+    for candidate in &found {
+        let point = point(space, candidate);
+        if !space.allows(&point) {
+            continue;
+        }
+        let score = score(process, &place(space, &point), least);
+        if best.as_ref().is_none_or(|(most, _)| score > *most) {
+            best = Some((score, point));
+        }
     }
     best.map(|(_, point)| point)
+}
+
+/// Logarithm of the expected improvement on `least`.
+fn score(process: &GaussianProcess, place: &[f64], least: f64) -> f64 {
+    let (mean, variance) = process.at(place);
+    let deviation = variance.sqrt();
+    log_improvement((least - mean) / deviation) + deviation.ln()
 }
 
 fn draw_candidates(
@@ -175,9 +176,9 @@ fn climb(space: &Space, process: &GaussianProcess, start: Vec<f64>, least: f64) 
 }
 
 /// Tries the other values of each parameter with few values, one parameter after the other.
-fn switch(space: &Space, start: Vec<f64>, score: &impl Fn(&[f64]) -> f64) -> Vec<f64> {
+fn switch(space: &Space, process: &GaussianProcess, start: Vec<f64>, least: f64) -> Vec<f64> {
     let mut here = start;
-    let mut most = score(&place(space, &point(space, &here)));
+    let mut most = score(process, &place(space, &point(space, &here)), least);
     for (d, dimension) in space.dimensions.iter().enumerate() {
         let domain = &dimension.domain;
         let parent = space
@@ -198,7 +199,7 @@ fn switch(space: &Space, start: Vec<f64>, score: &impl Fn(&[f64]) -> f64) -> Vec
             } else {
                 value
             };
-            let found = score(&other);
+            let found = score(process, &other, least);
             if found > most && space.allows(&point(space, &other)) {
                 (most, here) = (found, other);
             }

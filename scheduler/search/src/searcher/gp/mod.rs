@@ -73,15 +73,14 @@ fn comparable(record: &StudyRecord) -> Vec<&SearchTrial> {
         .iter()
         .filter(|t| t.loss().is_some())
         .collect();
-    let step = |t: &SearchTrial| t.outcome.as_ref().map_or(0, |o| o.step);
     let needed = record.space.len() + 2;
-    let mut steps: Vec<u64> = judged.iter().map(|t| step(t)).collect();
+    let mut steps: Vec<u64> = judged.iter().map(|t| t.outcome_step()).collect();
     steps.sort_unstable();
     let at = steps.len().saturating_sub(needed);
     let least = steps.get(at).copied().unwrap_or(0);
     let mut rows: Vec<&SearchTrial> = judged
         .into_iter()
-        .filter(|t| t.state == TrialState::Completed || step(t) >= least)
+        .filter(|t| t.state == TrialState::Completed || t.outcome_step() >= least)
         .collect();
     if rows.len() > MOST_ROWS {
         let newest = rows.split_off(rows.len() - MOST_ROWS / 2);

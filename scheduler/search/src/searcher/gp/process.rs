@@ -33,15 +33,14 @@ pub(super) struct GaussianProcess {
 const LEAST_NOISE: f64 = 1e-7;
 
 pub(super) fn kinds(space: &Space) -> Vec<DistanceKind> {
-    let kind = |ordered: bool| {
-        if ordered {
+    let kinds = space.dimensions.iter().map(|d| {
+        if d.domain.is_ordered() {
             DistanceKind::Number
         } else {
             DistanceKind::Choice
         }
-    };
-    let domains = space.dimensions.iter();
-    domains.map(|d| kind(d.domain.is_ordered())).collect()
+    });
+    kinds.collect()
 }
 
 /// Squared distance in one parameter: 0 if both points lack it, 1 if only one has it.
@@ -328,12 +327,12 @@ mod tests {
         let mut gradient = vec![0.0; 5];
         unlikelihood(&squares, &y, &logs, &mut gradient);
         for k in 0..5 {
-            let at = |shift: f64| {
+            let [up, down] = [1e-5, -1e-5].map(|shift| {
                 let mut logs = logs;
                 logs[k] += shift;
                 unlikelihood(&squares, &y, &logs, &mut [0.0; 5])
-            };
-            let slope = (at(1e-5) - at(-1e-5)) / 2e-5;
+            });
+            let slope = (up - down) / 2e-5;
             assert!(
                 (slope - gradient[k]).abs() < 1e-5 * (1.0 + slope.abs()),
                 "{k}: {slope} {gradient:?}"
@@ -350,12 +349,11 @@ mod tests {
         assert!((mean - process.at(&place).0).abs() < 1e-9);
         assert!((variance - process.at(&place).1).abs() < 1e-9);
         for d in 0..2 {
-            let at = |shift: f64| {
+            let [up, down] = [1e-5, -1e-5].map(|shift| {
                 let mut place = place;
                 place[d] += shift;
                 process.at(&place)
-            };
-            let (up, down) = (at(1e-5), at(-1e-5));
+            });
             assert!(((up.0 - down.0) / 2e-5 - mean_slope[d]).abs() < 1e-5);
             assert!(((up.1 - down.1) / 2e-5 - variance_slope[d]).abs() < 1e-5);
         }

@@ -236,11 +236,10 @@ impl Normals {
 /// cells of half that width, and only the ends of each cell are compared.
 fn deviations(values: &[Option<f64>], least: f64) -> Vec<f64> {
     let cells = (2.0 / least).ceil();
-    let cell_of = |value: f64| (value * cells) as usize;
     let mut ends: Vec<Option<CellExtremes>> = vec![None; cells as usize + 1];
     for (i, value) in values.iter().enumerate() {
         let Some(value) = *value else { continue };
-        match &mut ends[cell_of(value)] {
+        match &mut ends[(value * cells) as usize] {
             Some(ends) => ends.widen(value, i),
             empty => *empty = Some(CellExtremes::of(value, i)),
         }
@@ -305,13 +304,13 @@ mod tests {
     /// Reference implementation by sorting.
     fn sorted(values: &[Option<f64>], least: f64) -> Vec<f64> {
         let mut order: Vec<usize> = (0..values.len()).filter(|i| values[*i].is_some()).collect();
-        let value = |i: usize| values[i].unwrap_or(0.0);
-        order.sort_by(|a, b| value(*a).total_cmp(&value(*b)));
+        let known: Vec<f64> = values.iter().map(|value| value.unwrap_or(0.0)).collect();
+        order.sort_by(|a, b| known[*a].total_cmp(&known[*b]));
         let mut deviations = vec![1.0; values.len()];
         for (place, &i) in order.iter().enumerate() {
-            let here = value(i);
-            let below = place.checked_sub(1).map(|p| here - value(order[p]));
-            let above = order.get(place + 1).map(|&next| value(next) - here);
+            let here = known[i];
+            let below = place.checked_sub(1).map(|p| here - known[order[p]]);
+            let above = order.get(place + 1).map(|&next| known[next] - here);
             let reach = match (below, above) {
                 (Some(below), Some(above)) => below.max(above),
                 (Some(one), None) | (None, Some(one)) => one,

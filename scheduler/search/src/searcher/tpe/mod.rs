@@ -82,7 +82,6 @@ fn best(record: &StudyRecord, mut count: usize) -> Vec<bool> {
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
     let (mut class, mut rest): (Vec<&SearchTrial>, Vec<&SearchTrial>) =
         judged.partition(|t| t.state == TrialState::Completed);
-    let step = |t: &SearchTrial| t.outcome.as_ref().map_or(0, |o| o.step);
     loop {
         let taken = count.min(class.len());
         for number in least(class, taken) {
@@ -92,8 +91,8 @@ fn best(record: &StudyRecord, mut count: usize) -> Vec<bool> {
         if count == 0 {
             return is_best;
         }
-        let furthest = rest.iter().map(|t| step(t)).max().unwrap_or(0);
-        (class, rest) = rest.into_iter().partition(|t| step(t) == furthest);
+        let furthest = rest.iter().map(|t| t.outcome_step()).max().unwrap_or(0);
+        (class, rest) = rest.into_iter().partition(|t| t.outcome_step() == furthest);
     }
 }
 
@@ -254,17 +253,17 @@ mod tests {
         most + above.map(f64::exp).sum::<f64>().ln()
     }
 
+    fn float() -> impl Strategy<Value = Option<f64>> {
+        prop::option::weighted(0.9, prop_oneof![0.0f64..=1.0, 0.5f64..0.51])
+    }
+
+    fn whole(most: u8) -> impl Strategy<Value = Option<f64>> {
+        prop::option::weighted(0.9, (0..=most).prop_map(f64::from))
+    }
+
     fn point() -> impl Strategy<Value = Point> {
-        let float = || prop_oneof![0.0f64..=1.0, 0.5f64..0.51];
-        let one = |value: BoxedStrategy<f64>| prop::option::weighted(0.9, value);
-        let whole = |most: u8| (0..=most).prop_map(f64::from).boxed();
-        (
-            one(float().boxed()),
-            one(whole(2)),
-            one(whole(9)),
-            one(float().boxed()),
-        )
-            .prop_map(|(x, c, n, y)| vec![x, c, n, y])
+        let values = (float(), whole(2), whole(9), float());
+        values.prop_map(|(x, c, n, y)| vec![x, c, n, y])
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use crate::fabric::{
     SendRange,
 };
 use muster_model::id::TaskId;
+use std::ops::Range;
 
 impl CollectiveGroup {
     /// Leaves the present view because of `why` and enters the next view whose members all connect.
@@ -94,13 +95,14 @@ impl CollectiveGroup {
     /// The first member that has completed the last collective sends its sum to the members that
     /// have not.
     fn catch_up(&mut self, view: &GroupView, top: u64) -> Result<(), FabricError> {
-        let completed = |at: usize| view.members[at].completed;
-        let source = (0..view.members.len()).find(|&at| completed(at) == Some(top));
-        let source = source.expect("somebody has completed the most");
-        let behind = (0..view.members.len())
-            .filter(|&at| completed(at).is_some_and(|completed| completed < top));
+        let completed = view.members.iter().map(|member| member.completed);
+        let source = completed.clone().position(|step| step == Some(top));
+        let source = source.expect("a member has completed the most");
+        let behind = completed
+            .enumerate()
+            .filter(|(_, step)| step.is_some_and(|step| step < top));
         let rank = self.rank();
-        for laggard in behind {
+        for (laggard, _) in behind {
             if rank == source {
                 let flow = Flow {
                     to: Some(laggard),
@@ -122,18 +124,13 @@ impl CollectiveGroup {
                 sent?;
             } else if rank == laggard {
                 let fabric = self.fabric.as_mut().expect("just joined");
-                let take = |range| Flow {
-                    from: Some(source),
-                    takes: vec![ReceiveRange {
-                        range,
-                        how: ReceiveOp::Store,
-                    }],
-                    ..Flow::default()
-                };
                 let mut header = [0.0; 2];
-                fabric.mesh().run(&[], &mut header, &take(0..2))?;
+                fabric
+                    .mesh()
+                    .run(&[], &mut header, &receipt(source, 0..2))?;
                 let (_, sums) = self.arena.sides();
-                fabric.mesh().run(&[], sums, &take(self.range.clone()))?;
+                let flow = receipt(source, self.range.clone());
+                fabric.mesh().run(&[], sums, &flow)?;
                 self.summed = self.range.clone();
                 self.sum_location = SumLocation::Arena;
                 self.last = Reduced {
@@ -144,6 +141,17 @@ impl CollectiveGroup {
         }
         self.completed = top;
         Ok(())
+    }
+}
+
+fn receipt(source: usize, range: Range<usize>) -> Flow {
+    Flow {
+        from: Some(source),
+        takes: vec![ReceiveRange {
+            range,
+            how: ReceiveOp::Store,
+        }],
+        ..Flow::default()
     }
 }
 

@@ -169,6 +169,10 @@ fn partial_frame_before_the_end_is_an_error() {
     assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 
+fn broken(done: io::Result<()>) -> bool {
+    done.is_err_and(|error| error.kind() == io::ErrorKind::InvalidData)
+}
+
 #[test]
 fn invalid_ring_positions_are_errors() {
     for base in [0, RING_BYTES] {
@@ -178,9 +182,6 @@ fn invalid_ring_positions_are_errors() {
             // SAFETY: the address is mapped and aligned, and no other thread accesses it.
             unsafe { place.write(1 << 62) };
             let mut got = [0; 4];
-            let broken = |done: io::Result<()>| {
-                done.is_err_and(|error| error.kind() == io::ErrorKind::InvalidData)
-            };
             let (reads, writes) = match (base, side) {
                 (0, 0) => (Some(&b), None),
                 (0, _) => (None, Some(&a)),

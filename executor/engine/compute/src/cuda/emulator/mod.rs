@@ -237,24 +237,16 @@ impl DeviceQueue for Emulator {
         let ([rows, columns], [height, width]) = (window.output(), window.image);
         let image = convolution.examples * height * width * filters.channels_in;
         let output = convolution.examples * rows * columns * filters.channels_out;
+        let weight = filters.weight_len();
+        let mut x = load_all(kind, convolution.image, image);
+        let mut w = load_all(kind, convolution.weight, weight);
+        let mut y = load_all(kind, convolution.output, output);
         // The wanted operand is overwritten.
-        let operand = |at: DeviceAddress, len: usize, is_wanted: bool| -> Vec<f32> {
-            if is_wanted {
-                vec![0.0; len]
-            } else {
-                (0..len)
-                    .map(|index: usize| load(kind, at + (index * kind.size()) as u64))
-                    .collect()
-            }
-        };
-        let mut x = operand(convolution.image, image, computed == ComputedOperand::Image);
-        let len = filters.weight_len();
-        let mut w = operand(convolution.weight, len, computed == ComputedOperand::Weight);
-        let mut y = operand(
-            convolution.output,
-            output,
-            computed == ComputedOperand::Output,
-        );
+        match computed {
+            ComputedOperand::Image => x.fill(0.0),
+            ComputedOperand::Weight => w.fill(0.0),
+            ComputedOperand::Output => y.fill(0.0),
+        }
         let (group_in, group_out) = (filters.group_in(), filters.group_out());
         let [kernel_rows, kernel_columns] = window.kernel;
         for (at_y, y) in y.iter_mut().enumerate() {
@@ -348,6 +340,12 @@ fn place(stored: &ColumnMajorMatrix, index: usize, [row, column]: [usize; 2]) ->
 
 fn read(stored: &ColumnMajorMatrix, index: usize, at: [usize; 2]) -> f32 {
     load(stored.kind, place(stored, index, at))
+}
+
+fn load_all(kind: ElementType, at: DeviceAddress, len: usize) -> Vec<f32> {
+    (0..len)
+        .map(|index| load(kind, at + (index * kind.size()) as u64))
+        .collect()
 }
 
 fn load(kind: ElementType, at: DeviceAddress) -> f32 {

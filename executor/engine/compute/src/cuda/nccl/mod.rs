@@ -167,15 +167,16 @@ impl Nccl {
     fn refused(&self, action: &'static str, answer: NcclResult, raw: NcclComm) -> AllReduceError {
         // SAFETY: both functions return static, terminated strings; the communicator, if there is
         // one, has not been aborted.
-        let [kind, detail] = unsafe { [(self.error_string)(answer), (self.last_error)(raw)] };
-        let words = |at: *const c_char| {
-            if at.is_null() {
+        let texts = unsafe { [(self.error_string)(answer), (self.last_error)(raw)] };
+        let [kind, detail] = texts.map(|text| {
+            if text.is_null() {
                 return String::new();
             }
             // SAFETY: as above.
-            unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
-        };
-        let (kind, detail) = (words(kind), words(detail));
+            unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned()
+        });
         let cause = match detail.trim() {
             "" => kind,
             detail => format!("{kind}: {detail}"),

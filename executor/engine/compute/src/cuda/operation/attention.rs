@@ -80,10 +80,10 @@ impl DeviceKernel for Attention {
             let part = pass.bytes(count * self.output_len());
             let d_output = pass.d_output + pass.bytes(first * self.output_len());
             self.arrange(pass, (d_output, room.output), 1, count, false);
-            let of = |place: u64, at: DeviceAddress| self.operand(pass, at + place * part);
-            let [q, k, v] = [0, 1, 2].map(|place| of(place, room.qkv));
-            let [d_q, d_k, d_v] = [0, 1, 2].map(|place| of(place, room.d_qkv));
-            let d_out = of(0, room.output);
+            let [q, k, v] = [0, 1, 2].map(|place| self.operand(pass, room.qkv + place * part));
+            let [d_q, d_k, d_v] =
+                [0, 1, 2].map(|place| self.operand(pass, room.d_qkv + place * part));
+            let d_out = self.operand(pass, room.output);
             let (shares, d_scores) = (
                 self.square(pass, room.scores),
                 self.square(pass, room.d_scores),

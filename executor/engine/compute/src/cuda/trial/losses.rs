@@ -41,14 +41,21 @@ fn row(row: usize, classes: usize) -> (Vec<f32>, usize) {
     (scores, if row.is_multiple_of(3) { second } else { first })
 }
 
+fn uploaded(queue: &mut Emulator, bytes: &[u8]) -> DeviceAddress {
+    let at = queue.allocate(bytes.len()).expect("room");
+    queue.upload(bytes, at);
+    at
+}
+
+fn downloaded(queue: &mut Emulator, at: DeviceAddress, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    queue.download(at, &mut bytes);
+    bytes
+}
+
 fn check(kind: ElementType, classes: usize, stride: usize, threads: usize) {
     let what = format!("{kind:?}, {classes} classes, {stride} apart, {threads} threads");
     let mut queue = Emulator::new(kind);
-    let mut take = |bytes: &[u8]| -> DeviceAddress {
-        let at = queue.allocate(bytes.len()).expect("room");
-        queue.upload(bytes, at);
-        at
-    };
     let rows: Vec<_> = (0..ROWS).map(|index| row(index, classes)).collect();
     let mut scores = vec![f32::NAN; ROWS * stride];
     for (to, (from, _)) in scores.chunks_mut(stride).zip(&rows) {
@@ -59,8 +66,8 @@ fn check(kind: ElementType, classes: usize, stride: usize, threads: usize) {
         .flat_map(|(_, label)| (*label as u32).to_le_bytes())
         .collect();
     let (scores, empty) = (bytes(kind, &scores), vec![0xff; 8 * ROWS]);
-    let at = [take(&scores), take(&labels), take(&scores)];
-    let [losses, rights] = [take(&empty), take(&empty)];
+    let at = [&scores, &labels, &scores].map(|bytes| uploaded(&mut queue, bytes));
+    let [losses, rights] = [&empty; 2].map(|bytes| uploaded(&mut queue, bytes));
     let arguments = [
         at[0].into(),
         at[1].into(),
@@ -71,14 +78,9 @@ fn check(kind: ElementType, classes: usize, stride: usize, threads: usize) {
         rights.into(),
     ];
     queue.launch("cross_entropy", ROWS, threads, &arguments);
-    let mut read = |at, len| {
-        let mut bytes = vec![0; len];
-        queue.download(at, &mut bytes);
-        bytes
-    };
-    let d = numbers(kind, &read(at[2], scores.len()));
+    let d = numbers(kind, &downloaded(&mut queue, at[2], scores.len()));
     let [losses, rights] = [losses, rights].map(|at| {
-        let bytes = read(at, 8 * ROWS);
+        let bytes = downloaded(&mut queue, at, 8 * ROWS);
         let each = bytes.chunks(8).map(|x| x.try_into().expect("eight bytes"));
         each.map(f64::from_le_bytes).collect::<Vec<f64>>()
     });

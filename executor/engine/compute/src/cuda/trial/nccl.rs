@@ -28,8 +28,7 @@ fn formed(nccl: &Arc<Nccl>, ranks: usize) -> Vec<NcclCommunicator> {
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..ranks)
             .map(|rank| {
-                let form = move || NcclCommunicator::form(nccl, id, (rank, ranks), &mut || true);
-                scope.spawn(form)
+                scope.spawn(move || NcclCommunicator::form(nccl, id, (rank, ranks), &mut || true))
             })
             .collect();
         let formed = ranks.into_iter().map(|rank| rank.join().unwrap().unwrap());

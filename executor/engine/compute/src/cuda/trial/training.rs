@@ -7,9 +7,9 @@ use crate::cuda::emulator::DeferredQueue;
 use crate::cuda::emulator::Emulator;
 use crate::cuda::product::ElementType;
 use crate::cuda::queue::{DeviceQueue, int};
-use crate::cuda::regions::FACTORS;
 use crate::cuda::session::DeviceSession;
 use crate::cuda::trainer::DeviceTrainer;
+use crate::cuda::update::FACTORS;
 use crate::model::zoo::{NetworkLayer, TrainingObjective, layers};
 use crate::model::{Batch, ConvOptions, ImageShape, Network, ParameterRole, SlidingWindow};
 use crate::optimizer::{
@@ -38,43 +38,49 @@ fn network() -> Network {
 
 fn rules() -> Vec<UpdateRule> {
     let (lr, weight_decay) = (0.05, 0.01);
-    let sgd = |momentum, nesterov| UpdateRule::Sgd {
+    let sgd =
+        [(0.0, false), (0.9, false), (0.9, true)].map(|(momentum, nesterov)| UpdateRule::Sgd {
+            lr,
+            momentum,
+            nesterov,
+            weight_decay,
+        });
+    let adagrad = UpdateRule::AdaGrad {
         lr,
-        momentum,
-        nesterov,
+        eps: 1e-3,
         weight_decay,
     };
-    let lars = |momentum| UpdateRule::Lars {
+    let lars = [0.0, 0.9].map(|momentum| UpdateRule::Lars {
         lr,
         momentum,
         weight_decay,
         trust: 0.02,
-    };
-    let rmsprop = |momentum| UpdateRule::RmsProp {
+    });
+    let rmsprop = [0.0, 0.9].map(|momentum| UpdateRule::RmsProp {
         lr,
         rho: 0.9,
         eps: 1e-3,
         momentum,
         weight_decay,
-    };
-    let adam = |decoupled| UpdateRule::Adam {
+    });
+    let adam = [false, true].map(|decoupled| UpdateRule::Adam {
         lr,
         beta1: 0.8,
         beta2: 0.99,
         eps: 1e-3,
         weight_decay,
         decoupled,
-    };
-    let adagrad = UpdateRule::AdaGrad {
-        lr,
-        eps: 1e-3,
-        weight_decay,
-    };
-    let more = [lars(0.0), lars(0.9), rmsprop(0.0), rmsprop(0.9)];
-    let mut rules = vec![sgd(0.0, false), sgd(0.9, false), sgd(0.9, true), adagrad];
-    rules.extend(more);
-    rules.extend([adam(false), adam(true)]);
-    rules
+    });
+    [&sgd[..], &[adagrad], &lars, &rmsprop, &adam].concat()
+}
+
+fn square_sum(values: &[f32]) -> f64 {
+    values.iter().map(|x| f64::from(*x).powi(2)).sum()
+}
+
+/// Norm of the difference of two tensors.
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    norm(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)))
 }
 
 /// Number of a step's seven examples per pass, and the clipping limit.
@@ -123,20 +129,19 @@ fn train(
             }
         }
     }
-    let plane = |number: usize| {
+    let planes = (0..planes).map(|number| {
         let blocks = network.blocks().iter().zip(&states);
         let parts = blocks.map(|(block, state)| &state[number * block.len..][..block.len]);
         parts.collect::<Vec<_>>().concat()
-    };
-    let planes = (0..planes).map(plane).collect();
-    (params, planes, clipped)
+    });
+    (params, planes.collect(), clipped)
 }
 
 /// Factor of all gradients except statistics.
 fn clip(network: &Network, grads: &[f32], scale: f32, norm: Option<f64>) -> f32 {
     let Some(limit) = norm else { return scale };
     let blocks = network.blocks().iter();
-    let of_gradients = blocks.filter(|block| block.role != ParameterRole::Statistic);
+    let of_gradients = blocks.filter(|block| !block.is_statistic());
     let parts: Vec<(&[f32], f32)> = of_gradients
         .map(|block| (&grads[block.range()], scale))
         .collect();
@@ -226,16 +231,12 @@ fn is_the_cpus(
     resident.read(&mut found, &mut state).expect("a state");
     for (expected, found) in planes.iter().zip(&state) {
         let size = norm(expected.iter().map(|x| f64::from(*x)));
-        let differences = expected.iter().zip(found);
-        let apart = norm(differences.map(|(e, f)| f64::from(*e) - f64::from(*f)));
+        let apart = distance(expected, found);
         assert!(apart < 2e-3 * size, "{what}: {apart} of {size} off");
     }
     for block in network.blocks() {
         let (expected, before) = (&expected[block.range()], &params[block.range()]);
-        let of = |a: &[f32], b: &[f32]| {
-            norm(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)))
-        };
-        let (apart, moved) = (of(expected, &found[block.range()]), of(expected, before));
+        let [apart, moved] = [&found[block.range()], before].map(|other| distance(expected, other));
         assert!(moved > 0.0, "{what} moves {}", block.name);
         let share = apart / moved;
         assert!(share < 2e-3, "{what}: {} is {share} off", block.name);
@@ -282,7 +283,6 @@ fn squares_are_summed_at_any_alignment() {
     let at = queue.allocate(4 * values.len()).expect("room");
     queue.upload(bytemuck::cast_slice(&values), at);
     let sums = queue.allocate(2 * 8 * BLOCKS).expect("room");
-    let square = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
     for (first, count) in [(0, 9_001), (1, 9_000), (3, 11), (4, 8)] {
         for p in [0, at] {
             let of_g = sums + 8 * BLOCKS as u64;
@@ -293,12 +293,12 @@ fn squares_are_summed_at_any_alignment() {
             queue.download(sums, bytemuck::cast_slice_mut(&mut found));
             let [of_p, of_g] = [&found[..BLOCKS], &found[BLOCKS..]].map(|f| f.iter().sum::<f64>());
             let what = format!("{count} from {first}");
-            let expected = square(&values[first..][..count]);
+            let expected = square_sum(&values[first..][..count]);
             assert!((of_g / expected - 1.0).abs() < 1e-12, "{what}: {of_g}");
             let expected = if p == 0 {
                 0.0
             } else {
-                square(&values[..count])
+                square_sum(&values[..count])
             };
             assert!(
                 (of_p - expected).abs() <= 1e-12 * expected,
@@ -308,57 +308,61 @@ fn squares_are_summed_at_any_alignment() {
     }
 }
 
+/// Makes steps with the mean gradient of the seven examples.
+fn advance(resident: &mut DeviceTrainer, examples: &OwnedBatch, steps: usize) {
+    for _ in 0..steps {
+        resident.stage_batch(&examples.batch());
+        resident.step(1.0 / 7.0).expect("a step");
+    }
+}
+
+/// Returns the parameters and the planes of the state, of `len` elements each.
+fn read(resident: &mut DeviceTrainer, len: usize, planes: usize) -> Vec<Vec<f32>> {
+    let mut all = vec![vec![f32::NAN; len]; 1 + planes];
+    let (parameters, state) = all.split_first_mut().expect("parameters");
+    resident.read(parameters, state).expect("a state");
+    all
+}
+
 /// A training that continues from a state read on the device, or while memory is released, has the
 /// same bits. An evaluation between two steps does not change them.
 #[test]
 fn training_continues_from_a_read_state() {
     let network = network();
     let examples = OwnedBatch::new(&network);
-    let scale = 1.0 / 7.0;
     for rule in rules() {
         let optimizer = OptimizerConfig::new(rule);
         let params = network.init(3);
-        let planes = optimizer.state_len_per_param();
-        let train = |resident: &mut DeviceTrainer, steps: usize| {
-            for _ in 0..steps {
-                resident.stage_batch(&examples.batch());
-                resident.step(scale).expect("a step");
-            }
-        };
-        let read = |resident: &mut DeviceTrainer| {
-            let mut all = vec![vec![f32::NAN; params.len()]; 1 + planes];
-            let (parameters, state) = all.split_first_mut().expect("parameters");
-            resident.read(parameters, state).expect("a state");
-            all
-        };
+        let [len, planes] = [params.len(), optimizer.state_len_per_param()];
         let how = TrainingCase {
             at_once: 4,
             clip_norm: Some(0.2),
         };
         let mut straight = resident(&network, &optimizer, &params, how);
-        train(&mut straight, 4);
+        advance(&mut straight, &examples, 4);
 
         let mut first = resident(&network, &optimizer, &params, how);
-        train(&mut first, 2);
+        advance(&mut first, &examples, 2);
         let evaluate = |resident: &mut DeviceTrainer| {
             let parts = network.parts_of(3, &examples.batch());
             resident.evaluate(parts).expect("a loss")
         };
         let loss = evaluate(&mut first);
-        let kept = read(&mut first);
+        let kept = read(&mut first, len, planes);
         first.suspend().expect("suspended");
-        assert_eq!(read(&mut first), kept, "{rule:?}");
+        assert_eq!(read(&mut first, len, planes), kept, "{rule:?}");
 
         let mut second = resident(&network, &optimizer, &network.init(4), how);
-        train(&mut second, 1);
+        advance(&mut second, &examples, 1);
         second.fill(2, &kept[0], &kept[1..]).expect("filled");
         assert_eq!(evaluate(&mut second), loss);
         let mut workspace = network.workspace(3, 1);
         let expected = network.evaluate(&mut workspace, &kept[0], &examples.batch());
         assert!((loss.loss_sum - expected.loss_sum).abs() < 1e-4 * expected.loss_sum);
-        train(&mut second, 2);
+        advance(&mut second, &examples, 2);
         assert_eq!(second.steps(), 4);
-        assert_eq!(read(&mut second), read(&mut straight), "{rule:?}");
+        let expected = read(&mut straight, len, planes);
+        assert_eq!(read(&mut second, len, planes), expected, "{rule:?}");
         assert_gaps(second.session());
     }
 }

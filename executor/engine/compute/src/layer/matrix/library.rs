@@ -181,9 +181,9 @@ mod tests {
             multiply(&mut out, [n, 0], WriteMode::Add, lhs, rhs, 2);
             for (at, value) in out.iter().enumerate() {
                 let (i, j) = (at / n, at % n);
-                let term = |p: usize| a[i * strides[0] + p * strides[1]] * b[p * n + j];
+                let terms = (0..k).map(|p| a[i * strides[0] + p * strides[1]] * b[p * n + j]);
                 // Whole numbers, whose sums are exact.
-                assert_eq!(*value, 2.0 * (0..k).map(term).sum::<f32>(), "{i}, {j}");
+                assert_eq!(*value, 2.0 * terms.sum::<f32>(), "{i}, {j}");
             }
         }
     }

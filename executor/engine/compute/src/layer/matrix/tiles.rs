@@ -84,10 +84,9 @@ impl TileKernel {
         if parts < 2 {
             return self.0.multiply(out, write, lhs, RightOperand::Plain(rhs));
         }
-        let share = |len: usize| len * (parts / 2) / parts;
         let (first, second) = (parts / 2, parts - parts / 2);
         if n >= m && n > COLUMNS {
-            let at = share(n).next_multiple_of(COLUMNS).min(n);
+            let at = (n * first / parts).next_multiple_of(COLUMNS).min(n);
             let (left, right) = out.split_columns(at);
             let (columns, others) = (rhs.part(0..k, 0..at), rhs.part(0..k, at..n));
             rayon::join(
@@ -95,7 +94,7 @@ impl TileKernel {
                 || self.multiply(right, write, lhs, others, second),
             );
         } else {
-            let at = share(m);
+            let at = m * first / parts;
             let (above, below) = out.split_rows(at);
             let (rows, others) = (lhs.part(0..at, 0..k), lhs.part(at..m, 0..k));
             rayon::join(
@@ -384,9 +383,9 @@ mod avx2 {
         }
         let whole = lines.cols - lines.cols % LANES;
         for at in (0..whole).step_by(LANES) {
-            let eight = |begin: usize| load(&lines.data[begin + at..]);
+            let eights = begins.map(|begin| load(&lines.data[begin + at..]));
             let panel = &mut panel[at * width + first..];
-            for (i, numbers) in turn(begins.map(eight)).into_iter().enumerate() {
+            for (i, numbers) in turn(eights).into_iter().enumerate() {
                 store(&mut panel[i * width..], numbers);
             }
         }

@@ -277,6 +277,11 @@ impl NetworkBuilder {
         )
     }
 
+    /// Returns the dimensions of a value but the last.
+    fn row_shape(&self, value: ValueId) -> Option<&[usize]> {
+        self.shape(value).split_last().map(|(_, rows)| rows)
+    }
+
     /// Adds a concatenation along the last dimension.
     ///
     /// # Errors
@@ -287,12 +292,14 @@ impl NetworkBuilder {
             let what = "branches";
             return Err(BuildError::Empty { layer, what });
         };
-        let rows = |value: ValueId| self.shape(value).split_last().map(|(_, rows)| rows);
-        if let Some(&other) = others.iter().find(|&&other| rows(other) != rows(first)) {
+        let rows = self.row_shape(first);
+        if let Some(&other) = others.iter().find(|&&other| self.row_shape(other) != rows) {
             return Err(self.different(name, first, other));
         }
-        let columns = |value: &ValueId| *self.shape(*value).last().expect("a dimension");
-        let columns: Vec<usize> = parts.iter().map(columns).collect();
+        let columns: Vec<usize> = parts
+            .iter()
+            .map(|&part| *self.shape(part).last().expect("a dimension"))
+            .collect();
         let mut shape = self.shape(first).to_vec();
         *shape.last_mut().expect("a dimension") = columns.iter().sum();
         self.push(name, Op::Concat(Concat { parts: columns }), parts, shape)
@@ -396,8 +403,7 @@ fn window(
     at_least_one(layer, "as its stride", &stride)?;
     product(&format!("the windows of {layer}"), &kernel)?;
     product(&format!("the padding of {layer}"), &padding)?;
-    let fits = |side: usize| kernel[side] <= image[side].saturating_add(2 * padding[side]);
-    if !fits(0) || !fits(1) {
+    if (0..2).any(|side| kernel[side] > image[side].saturating_add(2 * padding[side])) {
         return Err(BuildError::Kernel {
             layer: layer.to_owned(),
             kernel: format!("{}×{}", kernel[0], kernel[1]),

@@ -55,6 +55,18 @@ fn network(
     builder.end(last, LossFunction::CrossEntropy { classes: 2 })
 }
 
+fn dirty(len: usize) -> Vec<f32> {
+    vec![f32::NAN; len]
+}
+
+fn exact(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|x| f64::from(*x)).collect()
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 /// Numbers in [-1, 1) that are the same in every run.
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
     let stream = fixtures::NumberStream::new(&format!("trial {seed}"));
@@ -106,7 +118,6 @@ impl OperationTrial {
             threads,
             mode,
         };
-        let dirty = |len: usize| vec![f32::NAN; len];
         let mut lanes: Vec<ThreadScratch> = (0..threads)
             .map(|_| ThreadScratch::new(kernel.scratch()))
             .collect();
@@ -168,7 +179,6 @@ impl OperationTrial {
             let other = self.run(threads, TRAIN, WriteMode::Overwrite);
             assert_eq!(bits(&outcome), bits(&other), "{what} on {threads} threads");
         }
-        let exact = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
         let mut inputs: Vec<Vec<f64>> = self.inputs.iter().map(|x| exact(x)).collect();
         let mut params = exact(&self.params);
         let expected = definition(&inputs, &params);
@@ -182,19 +192,18 @@ impl OperationTrial {
         // Each probe evaluates the whole definition.
         let probes = if inputs[0].len() > 10_000 { 20 } else { 100 };
         for index in 0..inputs.len() {
-            let probed = |i: usize, by: f64, inputs: &mut [Vec<f64>]| {
-                let kept = inputs[index][i];
-                inputs[index][i] = kept + by;
-                let loss = loss(inputs, &params);
-                inputs[index][i] = kept;
-                loss
-            };
             let step = inputs[index].len().div_ceil(probes);
             let places: Vec<usize> = (0..inputs[index].len()).step_by(step).collect();
-            let quotients: Vec<f64> = places
-                .iter()
-                .map(|&i| (probed(i, H, &mut inputs) - probed(i, -H, &mut inputs)) / (2.0 * H))
-                .collect();
+            let quotients = places.iter().map(|&i| {
+                let kept = inputs[index][i];
+                let [above, below] = [H, -H].map(|by| {
+                    inputs[index][i] = kept + by;
+                    loss(&inputs, &params)
+                });
+                inputs[index][i] = kept;
+                (above - below) / (2.0 * H)
+            });
+            let quotients: Vec<f64> = quotients.collect();
             let found: Vec<f32> = places.iter().map(|&i| outcome.d_inputs[index][i]).collect();
             assert_close(
                 &found,
@@ -210,15 +219,13 @@ impl OperationTrial {
             .op
             .kernel()
             .parameters();
-        let trained = |i: usize| {
-            let mut blocks = self.network.blocks().iter();
-            let block = blocks.find(|block| block.range().contains(&i));
-            block.is_some_and(|block| block.role != super::ParameterRole::Statistic)
-        };
         let places: Vec<usize> = range
             .clone()
             .step_by(range.len().div_ceil(probes).max(1))
-            .filter(|&i| trained(i))
+            .filter(|i| {
+                let mut blocks = self.network.blocks().iter();
+                blocks.any(|block| block.range().contains(i) && !block.is_statistic())
+            })
             .collect();
         let mut quotients = Vec::new();
         for &i in &places {

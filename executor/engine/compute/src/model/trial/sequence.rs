@@ -2,7 +2,7 @@
 //! recurrent layers and attention.
 
 use super::fixtures::{FixtureCase, cases};
-use super::{OperationTrial, TRAIN, assert_close, network};
+use super::{OperationTrial, TRAIN, assert_close, exact, network, sigmoid};
 use crate::layer::PassMode;
 use crate::layer::matrix::WriteMode;
 use crate::loss::LossFunction;
@@ -32,23 +32,20 @@ fn own<'a>(network: &Network, params: &'a [f64]) -> &'a [f64] {
     &params[node.op.kernel().parameters()]
 }
 
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
 /// `x · W + b` of each row, element by element.
 fn dense(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
     let (outputs, inputs) = (bias.len(), weight.len() / bias.len());
-    let number = |row: &[f64], o: usize| {
+    let places = x
+        .chunks(inputs)
+        .flat_map(|row| (0..outputs).map(move |o| (row, o)));
+    let numbers = places.map(|(row, o)| {
         let products = row
             .iter()
             .enumerate()
             .map(|(i, x)| x * weight[i * outputs + o]);
         bias[o] + products.sum::<f64>()
-    };
-    x.chunks(inputs)
-        .flat_map(|row| (0..outputs).map(move |o| number(row, o)))
-        .collect()
+    });
+    numbers.collect()
 }
 
 #[test]
@@ -178,18 +175,12 @@ fn dropout_draws_do_not_depend_on_workers() {
         whole.output.len()
     );
     // Examples 5 and later, on another worker.
-    let part = |first, examples| {
-        let mut trial = OperationTrial::new(network.clone(), examples, 6);
-        trial.inputs[0].fill(1.0);
-        let mode = PassMode::Train { key: 7, first };
-        trial.run(1, mode, WriteMode::Overwrite).output
-    };
-    assert_eq!(whole.output[5 * 4800..], part(5, 3));
-    assert_ne!(
-        whole.output[..3 * 4800],
-        part(5, 3),
-        "examples draw differently"
-    );
+    let mut last = OperationTrial::new(network, 3, 6);
+    last.inputs[0].fill(1.0);
+    let mode = PassMode::Train { key: 7, first: 5 };
+    let part = last.run(1, mode, WriteMode::Overwrite).output;
+    assert_eq!(whole.output[5 * 4800..], part);
+    assert_ne!(whole.output[..3 * 4800], part, "examples draw differently");
     let other = PassMode::Train { key: 8, first: 0 };
     assert_ne!(
         whole.output,
@@ -207,12 +198,12 @@ fn dropouts_of_one_network_draw_differently() {
         b.dropout("d2", x, 0.5).unwrap()
     });
     let first = sequence([4, 50], |b, x| b.dropout("d1", x, 0.5).unwrap());
-    let of = |network| {
+    let [first, second] = [first, network].map(|network| {
         let mut trial = OperationTrial::new(network, 2, 6);
         trial.inputs[0].fill(1.0);
         trial.run(1, TRAIN, WriteMode::Overwrite).output
-    };
-    assert_ne!(of(first), of(network));
+    });
+    assert_ne!(first, second);
 }
 
 /// Runs `step` position after position, example after example.
@@ -283,6 +274,14 @@ fn gru_equals_definition_and_pytorch() {
     recurrent_cases("gru", &tensors);
 }
 
+/// Turns outer × inner × width to inner × outer × width.
+fn turn(x: &[f32], width: usize, outer: usize, inner: usize) -> Vec<f32> {
+    let places = (0..inner).flat_map(|i| (0..outer).map(move |o| o * inner + i));
+    places
+        .flat_map(|place| x[place * width..(place + 1) * width].to_vec())
+        .collect()
+}
+
 /// PyTorch's cases with initial state 0, converted from position-major order.
 fn recurrent_cases(kind: &str, tensors: &[&str]) {
     let mut compared = 0;
@@ -292,12 +291,6 @@ fn recurrent_cases(kind: &str, tensors: &[&str]) {
             panic!("positions × examples × inputs")
         };
         let hidden = case.tensor("recurrent_weight").1[0];
-        let turn = |x: &[f32], width: usize, outer: usize, inner: usize| -> Vec<f32> {
-            let places = (0..inner).flat_map(|i| (0..outer).map(move |o| o * inner + i));
-            places
-                .flat_map(|place| x[place * width..(place + 1) * width].to_vec())
-                .collect()
-        };
         let network = sequence([positions, inputs], |b, x| match kind {
             "lstm" => b.lstm("r", x, hidden).unwrap(),
             _ => b.gru("r", x, hidden).unwrap(),
@@ -379,26 +372,24 @@ fn attention_with_projections_equals_pytorch() {
             panic!("examples × positions × width")
         };
         let heads = case.number("heads") as usize;
-        let tensor = |name: &str| -> Vec<f64> {
-            let numbers = case.tensor(name).0.iter();
-            numbers.map(|x| f64::from(*x)).collect()
-        };
-        let qkv = dense(&tensor("input"), &tensor("qkv_weight"), &tensor("qkv_bias"));
+        let [x, weight, bias] =
+            ["input", "qkv_weight", "qkv_bias"].map(|name| exact(case.tensor(name).0));
+        let qkv = dense(&x, &weight, &bias);
         let network = sequence([positions, 3 * width], |b, x| {
             b.attention("a", x, heads).unwrap()
         });
         let mut trial = OperationTrial::new(network, examples, 0);
         trial.inputs = vec![qkv.iter().map(|x| *x as f32).collect()];
         // Backward pass of the output projection: d · Wᵀ.
-        let weight = tensor("output_weight");
+        let [weight, bias, d_output] =
+            ["output_weight", "output_bias", "d_output"].map(|name| exact(case.tensor(name).0));
         let turned: Vec<f64> = (0..width * width)
             .map(|i| weight[i % width * width + i / width])
             .collect();
-        let d_mixed = dense(&tensor("d_output"), &turned, &vec![0.0; width]);
+        let d_mixed = dense(&d_output, &turned, &vec![0.0; width]);
         trial.d_output = d_mixed.iter().map(|x| *x as f32).collect();
         let outcome = trial.run(2, TRAIN, WriteMode::Overwrite);
-        let mixed: Vec<f64> = outcome.output.iter().map(|x| f64::from(*x)).collect();
-        let output = dense(&mixed, &weight, &tensor("output_bias"));
+        let output = dense(&exact(&outcome.output), &weight, &bias);
         assert_close(case.tensor("output").0, &output, &case.name);
         // The gradient of the bias of qkv is the sum of the rows of the operation's input gradient.
         let mut d_bias = vec![0.0; 3 * width];
@@ -421,7 +412,7 @@ fn tied_table_receives_both_gradients() {
         length: 4,
         vocabulary: 5,
     };
-    let build = |tied: bool| {
+    let [tied, apart] = [true, false].map(|tied| {
         let mut b = NetworkBuilder::new(tokens).unwrap();
         let x = b.input();
         let e = b
@@ -435,8 +426,7 @@ fn tied_table_receives_both_gradients() {
                 .unwrap()
         };
         b.end(y, LossFunction::CrossEntropy { classes: 5 })
-    };
-    let (tied, apart) = (build(true), build(false));
+    });
     let params = tied.init(3);
     // Transposes 5 × 3 to 3 × 5.
     let mut more = params.clone();

@@ -1,7 +1,7 @@
 //! Tests of convolutions, pooling, batch normalisation, activations and joins of values.
 
 use super::fixtures::{FixtureCase, cases};
-use super::{OperationTrial, TRAIN, assert_close, image, network};
+use super::{OperationTrial, TRAIN, assert_close, image, network, sigmoid};
 use crate::layer::matrix::WriteMode;
 use crate::layer::{ActivationFunction, PassMode};
 use crate::loss::LossFunction;
@@ -394,19 +394,22 @@ fn batch_norm_equals_pytorch() {
     }
 }
 
+fn normal_density(x: f64) -> f64 {
+    (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
 fn activation(function: ActivationFunction, x: f64) -> f64 {
-    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match function {
         ActivationFunction::Relu => x.max(0.0),
         ActivationFunction::LeakyRelu { slope } => x.max(f64::from(slope) * x),
         // Φ by Simpson's rule.
         ActivationFunction::Gelu => {
-            let density = |t: f64| (-t * t / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
             let (steps, mut sum) = (200, 0.0);
             let h = x / f64::from(steps);
             for i in 0..steps {
                 let t = f64::from(i) * h;
-                sum += h / 6.0 * (density(t) + 4.0 * density(t + h / 2.0) + density(t + h));
+                let [a, b, c] = [t, t + h / 2.0, t + h].map(normal_density);
+                sum += h / 6.0 * (a + 4.0 * b + c);
             }
             x * (0.5 + sum)
         }
@@ -474,11 +477,11 @@ fn activations_equal_pytorch() {
 
 /// Different values with these numbers of channels, computed from one image.
 fn branches(builder: &mut NetworkBuilder, x: ValueId, channels: &[usize]) -> Vec<ValueId> {
-    let conv = |(index, &channels): (usize, &usize)| {
+    let branches = channels.iter().enumerate().map(|(index, &channels)| {
         let conv = ConvOptions::new(channels, SlidingWindow::square(1));
         builder.conv(&format!("branch{index}"), x, conv).unwrap()
-    };
-    channels.iter().enumerate().map(conv).collect()
+    });
+    branches.collect()
 }
 
 #[test]

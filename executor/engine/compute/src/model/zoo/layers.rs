@@ -318,16 +318,14 @@ mod tests {
             "logits.bias",
         ];
         assert_eq!(names, expected);
-        let shape = |name: &str| {
+        for (name, shape) in [
+            ("layers[4].residual.layers[0].weight", vec![3, 3, 11, 6]),
+            ("layers[8].weight", vec![8 * 6 * 5, 12]),
+        ] {
             let mut blocks = network.blocks().iter();
-            blocks
-                .find(|block| block.name == name)
-                .unwrap()
-                .shape
-                .clone()
-        };
-        assert_eq!(shape("layers[4].residual.layers[0].weight"), [3, 3, 11, 6]);
-        assert_eq!(shape("layers[8].weight"), [8 * 6 * 5, 12]);
+            let block = blocks.find(|block| block.name == name).unwrap();
+            assert_eq!(block.shape, shape);
+        }
         let params = network.init(1);
         let mut grads = vec![f32::NAN; params.len()];
         let inputs: Vec<f32> = (0..4 * IMAGE.len())
@@ -399,17 +397,22 @@ mod tests {
         );
     }
 
-    #[test]
-    fn error_names_the_place_of_the_layer() {
-        let refused = |list: Vec<NetworkLayer>| {
-            let goal = TrainingObjective::Classify { classes: 3 };
-            layers(IMAGE, &list, goal).unwrap_err().to_string()
-        };
-        let residual = |layers| NetworkLayer::Residual {
+    /// Returns the error of a list of layers.
+    fn refused(list: Vec<NetworkLayer>) -> String {
+        let goal = TrainingObjective::Classify { classes: 3 };
+        layers(IMAGE, &list, goal).unwrap_err().to_string()
+    }
+
+    fn residual(layers: Vec<NetworkLayer>) -> NetworkLayer {
+        NetworkLayer::Residual {
             layers,
             shortcut: vec![],
             relu: false,
-        };
+        }
+    }
+
+    #[test]
+    fn error_names_the_place_of_the_layer() {
         assert_eq!(
             refused(vec![
                 conv(2),

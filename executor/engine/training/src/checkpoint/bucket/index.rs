@@ -112,16 +112,19 @@ impl JobBucket {
         let Some((text, version)) = self.objects.get(&self.name(INDEX), MAX_MANIFEST_BYTES)? else {
             return Ok((BucketIndex::empty(), None));
         };
-        let damaged = |what: String| CheckpointError::damaged(&self.address(INDEX), what);
         let index: BucketIndex =
-            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+            serde_json::from_slice(&text).map_err(|error| self.damaged_index(error.to_string()))?;
         if index.format != BucketIndex::FORMAT {
             let (got, known) = (index.format, BucketIndex::FORMAT);
-            return Err(damaged(format!(
-                "its format is {got}, this release reads {known}"
-            )));
+            return Err(
+                self.damaged_index(format!("its format is {got}, this release reads {known}"))
+            );
         }
         Ok((index, Some(version)))
+    }
+
+    fn damaged_index(&self, what: String) -> CheckpointError {
+        CheckpointError::damaged(&self.address(INDEX), what)
     }
 
     /// Checks that no newer revision has started.

@@ -50,20 +50,19 @@ impl JobBucket {
     /// because no task continues to write them. Objects of a newer revision are not touched.
     pub(super) fn sweep(&self) -> Result<(), CheckpointError> {
         let index = self.index()?;
-        let is_ours = |name: &str| {
-            CheckpointName::parse(name).is_some_and(|name| name.revision() <= self.revision)
-        };
         let objects = self.objects.list(&self.home)?;
         let mut folders: BTreeSet<&str> = BTreeSet::new();
         for object in &objects {
             match object.split_once('/') {
                 Some((UPLOADS, file)) => {
-                    let name = file.strip_suffix(".json").filter(|name| is_ours(name));
+                    let name = file
+                        .strip_suffix(".json")
+                        .filter(|name| self.may_remove(name));
                     if let Some(name) = name {
                         self.give_up_recorded(name)?;
                     }
                 }
-                Some((folder, _)) if is_ours(folder) && !index.holds(folder) => {
+                Some((folder, _)) if self.may_remove(folder) && !index.holds(folder) => {
                     folders.insert(folder);
                 }
                 _ => {}
@@ -73,6 +72,11 @@ impl JobBucket {
             self.delete_folder(folder)?;
         }
         Ok(())
+    }
+
+    /// Whether this is the name of a checkpoint of this revision or an older one.
+    fn may_remove(&self, name: &str) -> bool {
+        CheckpointName::parse(name).is_some_and(|name| name.revision() <= self.revision)
     }
 
     fn give_up_recorded(&self, name: &str) -> Result<(), CheckpointError> {

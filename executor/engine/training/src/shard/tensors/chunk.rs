@@ -3,6 +3,7 @@
 use super::{CHUNK, CHUNKS_PER_THREAD, Factors, Segment};
 use muster_compute::model::ParameterRole;
 use muster_compute::optimizer::{self, OptimizerConfig};
+use std::ops::Range;
 use std::thread;
 
 pub(super) fn add_up(sum: &mut [f32], others: &[&mut [f32]], threads: usize) {
@@ -109,8 +110,7 @@ impl UpdateRules<'_> {
                 optimizer::follow(parameters, sum, self.factors.scale);
                 continue;
             }
-            let plane = |plane: &'_ [f32]| if plane.is_empty() { 0..0 } else { part.clone() };
-            let [one, two] = [plane(first), plane(second)];
+            let [one, two] = [in_plane(first, &part), in_plane(second, &part)];
             let trust = self.trusts.map_or(1.0, |trusts| trusts[index]);
             self.optimizer.update_part(
                 self.update,
@@ -122,4 +122,9 @@ impl UpdateRules<'_> {
             );
         }
     }
+}
+
+/// Returns `part`, or nothing of a plane that the optimizer does not have.
+fn in_plane(plane: &[f32], part: &Range<usize>) -> Range<usize> {
+    if plane.is_empty() { 0..0 } else { part.clone() }
 }

@@ -56,6 +56,11 @@ impl Segment {
         out
     }
 
+    /// Whether the values are running statistics. They are no gradients and have another update.
+    fn is_statistic(&self) -> bool {
+        self.role == ParameterRole::Statistic
+    }
+
     /// Returns a segment of `len` weights without a network.
     #[must_use]
     pub fn weights(len: usize) -> Vec<Self> {
@@ -260,7 +265,7 @@ impl Tensors {
         let counted = self
             .segments
             .iter()
-            .filter(|segment| segment.role != ParameterRole::Statistic);
+            .filter(|segment| !segment.is_statistic());
         let parts: Vec<(&[f32], f32)> = counted
             .map(|segment| (&gradients[segment.range.clone()], scale))
             .collect();
@@ -274,7 +279,7 @@ impl Tensors {
         let parts: Vec<(&[f32], f32)> = self
             .segments
             .iter()
-            .filter(|segment| segment.role != ParameterRole::Statistic)
+            .filter(|segment| !segment.is_statistic())
             .map(|segment| segment.range.start.max(offset)..segment.range.end.min(end))
             .filter(|range| !range.is_empty())
             .map(|range| (&gradients[range.start - offset..range.end - offset], scale))
@@ -290,15 +295,17 @@ impl Tensors {
 
     /// Returns the LARS factor of each segment.
     fn trusts(&self, sum: &[f32], scale: f32) -> Vec<f32> {
-        let of = |segment: &Segment| match segment.role {
-            ParameterRole::Weight => {
-                let range = segment.range.clone();
-                self.optimizer
-                    .trust(&self.parameters[range.clone()], &sum[range], scale)
-            }
-            ParameterRole::Bias | ParameterRole::Statistic => 1.0,
-        };
-        self.segments.iter().map(of).collect()
+        let segments = self.segments.iter();
+        segments
+            .map(|segment| match segment.role {
+                ParameterRole::Weight => {
+                    let range = segment.range.clone();
+                    let parameters = &self.parameters[range.clone()];
+                    self.optimizer.trust(parameters, &sum[range], scale)
+                }
+                ParameterRole::Bias | ParameterRole::Statistic => 1.0,
+            })
+            .collect()
     }
 }
 
@@ -307,9 +314,8 @@ fn joined(segments: Vec<Segment>, optimizer: &OptimizerConfig) -> Vec<Segment> {
     let by_tensor = matches!(optimizer.rule, UpdateRule::Lars { .. });
     let mut out: Vec<Segment> = Vec::new();
     for segment in segments {
-        let follows = |role| role == ParameterRole::Statistic;
         match out.last_mut() {
-            Some(last) if !by_tensor && follows(last.role) == follows(segment.role) => {
+            Some(last) if !by_tensor && last.is_statistic() == segment.is_statistic() => {
                 last.range.end = segment.range.end
             }
             _ => out.push(segment),

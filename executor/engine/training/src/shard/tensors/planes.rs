@@ -176,10 +176,10 @@ fn carve<T: std::ops::Deref<Target = [f32]>>(
 
 fn checksum(plane: usize, start: usize, values: &[f32]) -> u64 {
     let first = (start as u32).wrapping_add((plane as u32).wrapping_mul(0x632B_E5AB));
-    let of = |(i, value): (usize, &f32)| {
+    let products = values.iter().enumerate().map(|(i, value)| {
         let place = first.wrapping_add(i as u32);
         let mixed = value.to_bits() ^ place.wrapping_mul(0x9E37_79B1);
         u64::from(mixed).wrapping_mul(u64::from(place.wrapping_mul(0x85EB_CA77) | 1))
-    };
-    values.iter().enumerate().map(of).fold(0, u64::wrapping_add)
+    });
+    products.fold(0, u64::wrapping_add)
 }

@@ -19,6 +19,15 @@ fn values(count: usize, salt: usize) -> Vec<f32> {
         .collect()
 }
 
+fn piece(offset: usize, len: usize) -> ParameterPiece {
+    ParameterPiece { offset, len }
+}
+
+fn bits(tensors: &Tensors) -> Vec<u32> {
+    let all = tensors.parts().concat();
+    all.into_iter().map(f32::to_bits).collect()
+}
+
 /// Compares the chunked, threaded update with one call of the optimizer.
 #[test]
 fn update_equals_optimizer_on_sum_in_rank_order() {
@@ -70,7 +79,6 @@ fn filled_values_are_read_in_the_same_order() {
 #[test]
 fn moved_pieces_keep_their_bits() {
     let count = CHUNK * 3 + 77;
-    let piece = |offset, len| ParameterPiece { offset, len };
     let whole = [piece(100, count)];
     let cut = CHUNK + 10;
     let first = [
@@ -134,24 +142,11 @@ fn shard_without_parameters_accepts_updates() {
 
 #[test]
 fn segments_match_the_blocks_of_the_pieces() {
-    let mut offset = 0;
-    let mut block = |len: usize, role| {
-        offset += len;
-        ParameterBlock {
-            name: String::new(),
-            offset: offset - len,
-            len,
-            shape: vec![len],
-            role,
-            fill: muster_compute::model::ParameterInit::Constant(0.0),
-        }
-    };
-    let blocks = [
-        block(10, ParameterRole::Weight),
-        block(4, ParameterRole::Bias),
-        block(6, ParameterRole::Statistic),
-    ];
-    let piece = |offset, len| ParameterPiece { offset, len };
+    let blocks = ParameterBlock::in_a_row([
+        (10, ParameterRole::Weight),
+        (4, ParameterRole::Bias),
+        (6, ParameterRole::Statistic),
+    ]);
     let segments = Segment::of(&blocks, &[piece(2, 3), piece(7, 5), piece(15, 5)]);
     let expected = [
         (0..3, ParameterRole::Weight),
@@ -219,17 +214,25 @@ fn each_segment_is_updated_by_its_role() {
     assert_eq!(tensors.parameters(), expected);
 }
 
+/// Fills the parameters, and the planes of state with positive values.
+fn filled(mut tensors: Tensors) -> Tensors {
+    tensors.fill_with(|parts| {
+        for (salt, part) in parts.iter_mut().enumerate() {
+            let numbers = values(part.len(), salt);
+            for (to, number) in part.iter_mut().zip(numbers) {
+                *to = if salt == 0 { number } else { number.abs() };
+            }
+        }
+    });
+    tensors
+}
+
 /// Compares an update by chunk ranges with decoding, updating and encoding in sequence. Blocks end
 /// within chunks and chunk ranges, and all numbers of state planes occur.
 #[test]
 fn encoded_step_has_the_bits_of_separate_operations() {
     use muster_comm::compress::{CodecConfig, Codecs, HalfFormat, Rounding};
     use muster_comm::shard_codec::{Salt, ShardCodec};
-    let half = |rounding| CodecConfig::Half {
-        format: HalfFormat::Bf16,
-        rounding,
-        feedback: true,
-    };
     let momentum = OptimizerConfig::new(UpdateRule::Sgd {
         lr: 0.1,
         momentum: 0.9,
@@ -261,11 +264,12 @@ fn encoded_step_has_the_bits_of_separate_operations() {
         },
     ];
     let held: usize = pieces.iter().map(|piece| piece.len).sum();
-    for codec in [
-        CodecConfig::OneBit {},
-        half(Rounding::Nearest),
-        half(Rounding::Stochastic),
-    ] {
+    let halves = [Rounding::Nearest, Rounding::Stochastic].map(|rounding| CodecConfig::Half {
+        format: HalfFormat::Bf16,
+        rounding,
+        feedback: true,
+    });
+    for codec in [CodecConfig::OneBit {}].into_iter().chain(halves) {
         let codecs = Codecs {
             codec,
             dense_below: 100,
@@ -273,24 +277,13 @@ fn encoded_step_has_the_bits_of_separate_operations() {
         };
         let shard_codec = ShardCodec::new(&codecs, &blocks, &pieces).unwrap();
         for (optimizer, threads) in [(&plain, 1), (&momentum, 1), (&adam(), 1), (&adam(), 3)] {
-            let make = || {
-                let mut tensors =
-                    Tensors::new(optimizer.clone(), Segment::of(&blocks, &pieces), threads)
-                        .with_known();
-                tensors.fill_with(|parts| {
-                    for (salt, part) in parts.iter_mut().enumerate() {
-                        let numbers = values(part.len(), salt);
-                        let is_square = |number: f32| if salt == 0 { number } else { number.abs() };
-                        for (to, number) in part.iter_mut().zip(numbers) {
-                            *to = is_square(number);
-                        }
-                    }
-                });
-                tensors
-            };
-            let (mut at_once, mut in_turn) = (make(), make());
+            let [mut at_once, mut in_turn] = [(); 2].map(|()| {
+                let segments = Segment::of(&blocks, &pieces);
+                filled(Tensors::new(optimizer.clone(), segments, threads).with_known())
+            });
             for step in 0..3 {
-                let push = |rank: usize| {
+                let mut pushes: Vec<Vec<u8>> = Vec::new();
+                for rank in 1..4 {
                     let mut feedback = ShardCodec::feedback(&codecs, &blocks).unwrap();
                     let (gradients, mut bytes) = (values(count, rank + step), Vec::new());
                     let salt = Salt {
@@ -298,9 +291,8 @@ fn encoded_step_has_the_bits_of_separate_operations() {
                         step: step as u64,
                     };
                     shard_codec.encode_push(salt, &gradients, &mut feedback, &mut bytes);
-                    bytes
-                };
-                let pushes: Vec<Vec<u8>> = (1..4).map(push).collect();
+                    pushes.push(bytes);
+                }
                 let salt = Salt {
                     seed: 77,
                     step: step as u64,
@@ -328,10 +320,6 @@ fn encoded_step_has_the_bits_of_separate_operations() {
                     got == expected,
                     "{codec:?}, {optimizer:?}: the answer of step {step}"
                 );
-                let bits = |tensors: &Tensors| -> Vec<u32> {
-                    let all = tensors.parts().concat();
-                    all.into_iter().map(f32::to_bits).collect()
-                };
                 assert!(
                     bits(&at_once) == bits(&in_turn),
                     "{codec:?}, {optimizer:?}: the numbers after step {step}"

@@ -9,16 +9,16 @@
 mod lane;
 mod shared;
 
+use super::context::WorkerContext;
 use super::error::WorkerError;
-use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeAnswer, ExchangeStart, WorkerExchange, WorkerStepError};
 use super::model::WorkerModel;
 use super::progress::StepTimes;
-use super::resume::ExchangeStart;
 use super::shards::ShardSnapshot;
 use super::stop_rules;
-use super::train::WorkerContext;
 use crate::checkpoint::{Contents, TaskCounts};
 use crate::document;
+use crate::stop::StopFlag;
 use lane::{HogwildShared, HogwildThread};
 use muster_comm::log;
 use muster_comm::wire::metadata::StepStats;
@@ -31,7 +31,7 @@ use muster_model::spec::JobSpec;
 use shared::AtomicArena;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Duration of a round. It is long compared to the wait at its end, and short enough for signals
 /// and samples.
@@ -52,6 +52,39 @@ pub(super) struct Hogwild<'a> {
     updates: u64,
     /// Slice number to name in the next steps; 0 for none.
     hold: u64,
+}
+
+/// One round, shared by its threads.
+struct HogwildRound<'a> {
+    field: HogwildShared<'a>,
+    /// First step of the round.
+    first: u64,
+    /// Next step that no thread has taken.
+    next: AtomicU64,
+    /// The steps end before this one.
+    until: u64,
+    /// Number of optimizer updates before the round.
+    updates: u64,
+    began: Instant,
+    stop: &'a StopFlag,
+}
+
+impl HogwildRound<'_> {
+    /// Does steps until the round ends. Returns their counts.
+    fn work(&self, lane: &mut HogwildThread) -> StepStats {
+        let mut counted = StepStats::default();
+        loop {
+            let own = self.next.fetch_add(1, Ordering::Relaxed);
+            if own >= self.until {
+                return counted;
+            }
+            let update = self.updates + (own - self.first);
+            counted.add(lane.step(&self.field, own, update));
+            if self.began.elapsed() >= ROUND || self.stop.is_set() {
+                return counted;
+            }
+        }
+    }
 }
 
 impl<'a> Hogwild<'a> {
@@ -116,53 +149,46 @@ impl WorkerExchange for Hogwild<'_> {
         step: u64,
     ) -> Result<(ExchangeAnswer, StepTimes), WorkerStepError> {
         let until = stop_rules::stops_before(self.spec, model.batches.steps_per_epoch(), step);
-        let field = HogwildShared {
-            network: &model.network,
-            train: &model.data.train,
-            shared: &self.shared,
-            optimizer: &self.optimizer,
-            scale: self.scale,
+        let round = HogwildRound {
+            field: HogwildShared {
+                network: &model.network,
+                train: &model.data.train,
+                shared: &self.shared,
+                optimizer: &self.optimizer,
+                scale: self.scale,
+            },
+            first: step,
+            next: AtomicU64::new(step),
+            until,
+            updates: self.updates,
+            began: clock::now(),
+            stop: &self.ctx.stop,
         };
-        let (began, next) = (clock::now(), AtomicU64::new(step));
-        let (updates, stop) = (self.updates, &self.ctx.stop);
         model.pacer.doing(Doing::Working);
-        let work = |lane: &mut HogwildThread| {
-            let mut counted = StepStats::default();
-            loop {
-                let own = next.fetch_add(1, Ordering::Relaxed);
-                if own >= until {
-                    return counted;
-                }
-                counted.add(lane.step(&field, own, updates + (own - step)));
-                if began.elapsed() >= ROUND || stop.is_set() {
-                    return counted;
-                }
-            }
-        };
         let mut stats = StepStats {
             hold: self.hold,
             ..StepStats::default()
         };
-        let work = &work;
         thread::scope(|scope| {
+            let round = &round;
             let (first, others) = self.lanes.split_first_mut().expect("there is a thread");
             let others: Vec<_> = others
                 .iter_mut()
-                .map(|lane| scope.spawn(move || work(lane)))
+                .map(|lane| scope.spawn(move || round.work(lane)))
                 .collect();
-            stats.add(work(first));
+            stats.add(round.work(first));
             for other in others {
                 stats.add(other.join().expect("a pass does not panic"));
             }
         });
         model.pacer.doing(Doing::Waiting);
         // A thread took each smaller number and has completed its step.
-        let done = next.into_inner().min(until);
+        let done = round.next.into_inner().min(until);
         let steps = done - step;
-        (self.step, self.updates) = (done, updates + steps);
+        (self.step, self.updates) = (done, round.updates + steps);
         self.shared.read(&mut model.parameters);
         let times = StepTimes {
-            compute: began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1),
+            compute: round.began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1),
             ..StepTimes::default()
         };
         Ok((ExchangeAnswer::Parameters { step: done, stats }, times))

@@ -69,6 +69,12 @@ pub(super) struct ShardReply {
     pub noise: NoisePart,
 }
 
+impl ShardReply {
+    pub fn is_norm(&self) -> bool {
+        matches!(self.reply, Reply::Norm { .. })
+    }
+}
+
 impl From<Reply> for ShardReply {
     fn from(reply: Reply) -> Self {
         Self {

@@ -169,16 +169,9 @@ mod tests {
     fn first_values_span_several_slices() {
         let (mut a, mut b, mut c) = ([1.0, 2.0, 3.0], [], [4.0, 5.0]);
         let mut slices: Vec<&mut [f32]> = vec![&mut c, &mut b, &mut a];
-        let mut taken = || {
-            let parts = first(&mut slices, 2);
-            parts
-                .into_iter()
-                .map(|part| part.to_vec())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(taken(), [vec![1.0, 2.0]]);
-        assert_eq!(taken(), [vec![3.0], vec![4.0]]);
-        assert_eq!(taken(), [vec![5.0]]);
-        assert!(taken().is_empty());
+        assert_eq!(first(&mut slices, 2), [&[1.0, 2.0][..]]);
+        assert_eq!(first(&mut slices, 2), [[3.0], [4.0]]);
+        assert_eq!(first(&mut slices, 2), [[5.0]]);
+        assert!(first(&mut slices, 2).is_empty());
     }
 }

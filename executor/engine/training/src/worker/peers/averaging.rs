@@ -36,11 +36,15 @@ impl AveragingState {
     /// Creates the state for a model of `parameters` parameters.
     #[must_use]
     pub fn new(method: spec::Averaging, seed: u64, parameters: usize) -> Self {
-        use spec::Averaging::{Bmuf, Easgd, Sma};
-        let room = |wanted: bool| vec![0.0; if wanted { parameters } else { 0 }];
+        use spec::Averaging::{Bmuf, Easgd, Fedavg, Gossip, LocalSgd, Sma};
+        let (centre, velocity) = match method {
+            Easgd { .. } => (parameters, 0),
+            Sma { .. } | Bmuf { .. } => (parameters, parameters),
+            LocalSgd { .. } | Fedavg { .. } | Gossip { .. } => (0, 0),
+        };
         Self {
-            centre: room(matches!(method, Easgd { .. } | Sma { .. } | Bmuf { .. })),
-            velocity: room(matches!(method, Sma { .. } | Bmuf { .. })),
+            centre: vec![0.0; centre],
+            velocity: vec![0.0; velocity],
             method,
             seed,
         }
@@ -236,6 +240,13 @@ mod tests {
         }
     }
 
+    /// Returns those of five workers that train in the round of `step`.
+    fn sample(fedavg: &AveragingState, step: u64) -> Vec<usize> {
+        (0..5)
+            .filter(|&rank| fedavg.trains(step, rank, 5))
+            .collect()
+    }
+
     #[test]
     fn sample_has_requested_size_and_changes_per_round() {
         let fedavg = AveragingState::new(
@@ -247,13 +258,9 @@ mod tests {
             7,
             1,
         );
-        let sample = |step| -> Vec<usize> {
-            (0..5)
-                .filter(|&rank| fedavg.trains(step, rank, 5))
-                .collect()
-        };
-        assert_eq!(sample(0).len(), 3);
-        assert_eq!(sample(0), sample(3));
-        assert!((1..10).any(|round| sample(4 * round) != sample(0)));
+        let first = sample(&fedavg, 0);
+        assert_eq!(first.len(), 3);
+        assert_eq!(first, sample(&fedavg, 3));
+        assert!((1..10).any(|round| sample(&fedavg, 4 * round) != first));
     }
 }

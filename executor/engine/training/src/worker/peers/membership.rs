@@ -2,23 +2,22 @@
 //! ([`MembershipServer`]), every other worker asks that server over a connection
 //! ([`MembershipClient`]).
 
-use super::membership_server::{CloseReason, MembershipReply, MembershipRequest, MembershipServer};
+use super::membership_messages::{CloseReason, MembershipReply, MembershipRequest, has_line, send};
+use super::membership_server::MembershipServer;
 use crate::stop::StopFlag;
-use crate::worker::train::RosterSource;
-use crate::worker::train::STALL;
+use crate::worker::context::{RosterSource, STALL};
+use crate::worker::task_set::{TaskSetWatch, worker_ids};
 use muster_comm::fabric::{
     Coordinator, Credentials, GroupView, MemberReport, ORDER, PeerChannel, PeerHello, PeerStream,
 };
 use muster_comm::log;
 use muster_comm::wire::{FrameKind, WireError};
 use muster_compute::clock;
-use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time limit for the connection and the handshake.
 const JOIN_LIMIT: Duration = Duration::from_secs(10);
@@ -27,25 +26,13 @@ const JOIN_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Interval at which the coordinator reads the task set.
-const ROSTER_EVERY: Duration = Duration::from_millis(50);
-
-/// Returns the workers of a task set, in order of rank.
-#[must_use]
-pub fn roster(peers: &Peers) -> Vec<TaskId> {
-    peers.workers.iter().map(|worker| worker.task_id).collect()
-}
+const TASK_SET_EVERY: Duration = Duration::from_millis(50);
 
 /// The coordinator's access to its own membership server.
 pub struct CoordinatorMembership {
     server: MembershipServer,
-    peers: RosterSource,
     stop: StopFlag,
-    read: Mutex<RosterRead>,
-}
-
-struct RosterRead {
-    at: Instant,
-    revision: u64,
+    task_set: Mutex<TaskSetWatch>,
 }
 
 impl CoordinatorMembership {
@@ -57,26 +44,20 @@ impl CoordinatorMembership {
         stop: StopFlag,
         revision: u64,
     ) -> Self {
-        let at = clock::now();
-        let read = Mutex::new(RosterRead { at, revision });
+        let task_set = TaskSetWatch::new(peers, TASK_SET_EVERY, revision);
         Self {
             server,
-            peers,
             stop,
-            read,
+            task_set: Mutex::new(task_set),
         }
     }
 
-    /// Reads the task set, at most once per [`ROSTER_EVERY`], and passes a newer one to the server.
+    /// Passes a newer task set to the server.
     fn refresh(&self) {
-        let mut read = self.read.lock().expect("nothing panics with the lock");
-        if read.at.elapsed() < ROSTER_EVERY {
-            return;
-        }
-        read.at = clock::now();
-        if let Some(peers) = (self.peers)().filter(|peers| peers.revision > read.revision) {
-            read.revision = peers.revision;
-            self.server.want(roster(&peers));
+        let mut task_set = self.task_set.lock().expect("nothing panics with the lock");
+        if let Some(peers) = task_set.newer() {
+            task_set.follow(peers.revision);
+            self.server.want(worker_ids(&peers));
         }
     }
 
@@ -169,14 +150,14 @@ impl MembershipClient {
     /// Leaves in order.
     pub fn goodbye(&self) {
         let mut lines = self.lines.lock().expect("nothing panics with the lock");
-        let _ = say(lines.get_mut(), &MembershipRequest::Goodbye);
+        let _ = send(lines.get_mut(), &MembershipRequest::Goodbye);
     }
 
     /// Waits until the coordinator closes its server, after the job's state is stored.
     pub fn wait_for_the_end(&self) {
         let mut lines = self.lines.lock().expect("nothing panics with the lock");
         while !self.stop.is_set() {
-            if comes(&lines, LOOK_EVERY) {
+            if has_line(&lines, LOOK_EVERY) {
                 let _ = lines.read_until(b'\n', &mut Vec::new());
                 return;
             }
@@ -192,12 +173,12 @@ impl MembershipClient {
         let mut heard = asked;
         let chief_is_lost = report.lost.contains(&self.chief);
         // A message that arrived without a request announces the end.
-        if !comes(&lines, Duration::ZERO) {
-            say(lines.get_mut(), &MembershipRequest::Next(report))
+        if !has_line(&lines, Duration::ZERO) {
+            send(lines.get_mut(), &MembershipRequest::Next(report))
                 .map_err(|_| CloseReason::ChiefLost)?;
         }
         loop {
-            while !comes(&lines, LOOK_EVERY) {
+            while !has_line(&lines, LOOK_EVERY) {
                 if self.stop.is_set() {
                     return Err(CloseReason::Stopped);
                 }
@@ -232,35 +213,22 @@ impl Coordinator for MembershipClient {
     }
 }
 
-fn say(stream: &mut PeerStream, call: &MembershipRequest) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(call)?;
-    line.push(b'\n');
-    stream.write_all(&line)
-}
-
-/// Whether data or the end of the connection arrives within the time.
-fn comes(lines: &BufReader<PeerStream>, within: Duration) -> bool {
-    let limit = Timespec {
-        tv_sec: 0,
-        tv_nsec: within.subsec_nanos().into(),
-    };
-    let mut watched = [PollFd::new(lines.get_ref(), PollFlags::IN)];
-    !lines.buffer().is_empty() || matches!(poll(&mut watched, Some(&limit)), Ok(1..))
-}
-
 fn dial(address: &str) -> Result<TcpStream, WireError> {
-    let io = |source| WireError::Io {
-        doing: "connect to the chief",
-        source,
-    };
     let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    for resolved in address.to_socket_addrs().map_err(io)? {
+    for resolved in address.to_socket_addrs().map_err(not_connected)? {
         match TcpStream::connect_timeout(&resolved, JOIN_LIMIT) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
-    Err(io(last))
+    Err(not_connected(last))
+}
+
+fn not_connected(source: std::io::Error) -> WireError {
+    WireError::Io {
+        doing: "connect to the chief",
+        source,
+    }
 }
 
 #[cfg(test)]
@@ -352,7 +320,7 @@ mod tests {
         let stop = StopFlag::new(JOIN_LIMIT);
         let remote = MembershipClient::connect(&address, chief, of, JOIN_LIMIT, stop).unwrap();
         let call = MembershipRequest::Next(report(of, 0, &[]));
-        say(remote.lines.lock().unwrap().get_mut(), &call).unwrap();
+        send(remote.lines.lock().unwrap().get_mut(), &call).unwrap();
         remote.goodbye();
         drop(remote);
         heard.join().unwrap()

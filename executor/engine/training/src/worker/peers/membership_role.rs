@@ -1,9 +1,11 @@
 //! Role of a worker in the membership, and how it gets the role.
 
-use super::membership::{CoordinatorMembership, MembershipClient, roster};
-use super::membership_server::{CloseReason, MembershipServer};
+use super::membership::{CoordinatorMembership, MembershipClient};
+use super::membership_messages::CloseReason;
+use super::membership_server::MembershipServer;
+use crate::worker::context::{ExitReason, WorkerContext};
 use crate::worker::error::WorkerError;
-use crate::worker::train::{ExitReason, WorkerContext};
+use crate::worker::task_set::{CONNECT_PATIENCE, POLL_EVERY, worker_ids};
 use muster_comm::fabric::{Coordinator, Credentials, FabricError};
 use muster_comm::log;
 use muster_comm::wire::WireError;
@@ -13,12 +15,6 @@ use muster_model::error_chain::chain;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-
-/// Poll interval of waits for the task set.
-const PEERS_EVERY: Duration = Duration::from_millis(20);
-
-/// Time for which the coordinator may refuse connections before it counts as lost.
-const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Role of a worker in the membership.
 pub(super) enum MembershipRole {
@@ -65,7 +61,7 @@ pub(super) fn serve(
         Ok(peers) => peers,
         Err(ending) => return Ok(Err(ending)),
     };
-    let server = MembershipServer::open(ctx.listen_host, me, roster(&peers))
+    let server = MembershipServer::open(ctx.listen_host, me, worker_ids(&peers))
         .map_err(FabricError::io("open an office"))?;
     let address = server.address().to_string();
     ctx.reporter.report(&TaskReport::Listening { address })?;
@@ -97,7 +93,7 @@ pub(super) fn join(
                 let refused = WireError::Refused(reason);
                 return Err(FabricError::Greeting(refused).into());
             }
-            Err(_) if began.elapsed() < JOIN_PATIENCE => thread::sleep(PEERS_EVERY),
+            Err(_) if began.elapsed() < CONNECT_PATIENCE => thread::sleep(POLL_EVERY),
             Err(error) => {
                 log::line(format_args!("lost the chief: {}", chain(&error)));
                 return Ok(Err(ExitReason::PeerLost));
@@ -118,7 +114,7 @@ fn wait<T>(
         }
         let known = (ctx.peers)().filter(|peers| peers.revision >= launch.revision);
         if let Some(peers) = known {
-            if !roster(&peers).contains(&launch.task_id) {
+            if !worker_ids(&peers).contains(&launch.task_id) {
                 log::line("the job continues without this worker");
                 return Err(ExitReason::Interrupted);
             }
@@ -126,6 +122,6 @@ fn wait<T>(
                 return Ok(found);
             }
         }
-        thread::sleep(PEERS_EVERY);
+        thread::sleep(POLL_EVERY);
     }
 }

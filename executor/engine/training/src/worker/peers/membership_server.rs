@@ -4,6 +4,9 @@
 //! proves the secret. The end of a connection without a goodbye is a death. The server detects it
 //! also for a worker that takes part in no exchange at the moment.
 
+use super::membership_messages::{
+    CloseReason, MembershipReply, MembershipRequest, arrives, has_line, send,
+};
 use muster_comm::fabric::{
     Credentials, Gathering, GroupView, MemberReport, PeerChannel, PeerHello, PeerStream,
 };
@@ -13,8 +16,7 @@ use muster_compute::clock;
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -39,38 +41,6 @@ const MAX_CONNECTIONS: usize = 1_024;
 
 /// Maximum length of a line; a report has a few hundred bytes.
 const MAX_LINE: u64 = 64 << 10;
-
-/// Messages of a worker.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub enum MembershipRequest {
-    Next(MemberReport),
-    /// The worker leaves in order.
-    Goodbye,
-}
-
-/// Messages to a worker.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub enum MembershipReply {
-    View(GroupView),
-    Over(CloseReason),
-    /// There is no view yet: the coordinator may be evaluating, or wait for other members.
-    Alive,
-}
-
-/// Why a worker gets no further view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CloseReason {
-    /// The coordinator has finished or left in order.
-    Over,
-    /// The job continues without this worker.
-    Dismissed,
-    /// This worker was asked to stop.
-    Stopped,
-    /// The coordinator left without a goodbye.
-    ChiefLost,
-}
 
 /// A running membership server.
 #[derive(Debug)]
@@ -278,9 +248,9 @@ impl MembershipShared {
     fn talk(&self, lines: &mut BufReader<PeerStream>, id: TaskId) -> bool {
         loop {
             // The worker's next request may be far away, and the coordinator may be gone by then.
-            while lines.buffer().is_empty() && !speaks(lines.get_ref(), TICK) {
+            while !has_line(lines, TICK) {
                 if self.lock().over {
-                    let _ = tell(lines.get_mut(), &MembershipReply::Over(CloseReason::Over));
+                    let _ = send(lines.get_mut(), &MembershipReply::Over(CloseReason::Over));
                     return true;
                 }
             }
@@ -302,7 +272,7 @@ impl MembershipShared {
                 Some(MembershipRequest::Next(_)) | None => return false,
             };
             let over = matches!(reply, MembershipReply::Over(_));
-            if tell(lines.get_mut(), &reply).is_err() {
+            if send(lines.get_mut(), &reply).is_err() {
                 return false;
             }
             if over {
@@ -333,34 +303,18 @@ impl MembershipShared {
             if state.gathering.has_gone(id) {
                 return Some(MembershipReply::Over(CloseReason::Dismissed));
             }
-            if speaks(stream, Duration::ZERO) {
+            if arrives(stream, Duration::ZERO) {
                 return None;
             }
             state = self.wait(state);
             if reply.elapsed() >= ALIVE_EVERY {
                 drop(state);
-                tell(stream, &MembershipReply::Alive).ok()?;
+                send(stream, &MembershipReply::Alive).ok()?;
                 reply = clock::now();
                 state = self.lock();
             }
         }
     }
-}
-
-/// Whether data or the end of the connection arrives within the time.
-fn speaks(stream: &PeerStream, within: Duration) -> bool {
-    let limit = Timespec {
-        tv_sec: 0,
-        tv_nsec: within.subsec_nanos().into(),
-    };
-    let mut watched = [PollFd::new(stream, PollFlags::IN)];
-    matches!(poll(&mut watched, Some(&limit)), Ok(1..))
-}
-
-fn tell(stream: &mut PeerStream, reply: &MembershipReply) -> io::Result<()> {
-    let mut line = serde_json::to_vec(reply)?;
-    line.push(b'\n');
-    stream.write_all(&line)
 }
 
 fn admit(listener: &TcpListener, shared: &Arc<MembershipShared>) {

@@ -111,21 +111,25 @@ impl AllReduce<'_> {
         };
         let (replica, whole) = (&mut self.replica, &mut self.sums);
         let mut parts = Vec::new();
-        let mut apply = |parameters: &mut [f32], sums: &[RangeSum]| {
-            replica.update_ranges(parameters, sums);
-            for RangeSum {
-                range,
-                scale,
-                floats,
-            } in sums.iter().filter(|_| measures)
-            {
-                whole[range.clone()].copy_from_slice(floats);
-                let (range, scale) = (range.clone(), *scale);
-                parts.push(GradientRange { range, scale });
-            }
-        };
         let by_need = self.by_need.as_ref().expect("steps go by need");
-        let outcome = by_need.exchange(&mut self.group, &mut passes, &self.cut, &mut apply);
+        let outcome = by_need.exchange(
+            &mut self.group,
+            &mut passes,
+            &self.cut,
+            &mut |parameters: &mut [f32], sums: &[RangeSum]| {
+                replica.update_ranges(parameters, sums);
+                for RangeSum {
+                    range,
+                    scale,
+                    floats,
+                } in sums.iter().filter(|_| measures)
+                {
+                    whole[range.clone()].copy_from_slice(floats);
+                    let (range, scale) = (range.clone(), *scale);
+                    parts.push(GradientRange { range, scale });
+                }
+            },
+        );
         let (mut times, computed, ahead) = (passes.times, passes.computed, passes.ahead);
         times.exchange = computed.elapsed().saturating_sub(ahead);
         times.compute += ahead;

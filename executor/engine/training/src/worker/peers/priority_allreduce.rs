@@ -353,10 +353,9 @@ impl RangeSumReceiver<'_> {
 
     fn fetch(&mut self, range: &Range<usize>, parameters: &mut [f32]) -> bool {
         let covering = self.of.ranges.covering(range);
-        let is_plain = |head: StepMetadata| !(head.finish || head.regroup || head.stats.hold > 0);
         loop {
             match self.head {
-                Some(head) if !is_plain(head) => return false,
+                Some(head) if head.needs_pause() => return false,
                 Some(_) if !self.missing[covering.clone()].contains(&true) => return true,
                 _ => {}
             }

@@ -387,6 +387,11 @@ mod tests {
         assert_eq!(replica.updates, 3);
     }
 
+    fn bits(parameters: &[f32], state: &[Vec<f32>]) -> Vec<u32> {
+        let all = state.iter().flatten().chain(parameters);
+        all.map(|number| number.to_bits()).collect()
+    }
+
     /// For every division and order, with blocks of every role.
     #[test]
     fn update_in_ranges_has_the_bits_of_the_whole() {
@@ -414,24 +419,16 @@ mod tests {
             weight_decay: 0.0,
             decoupled: false,
         };
-        let bits = |parameters: &[f32], state: &[Vec<f32>]| -> Vec<u32> {
-            let all = state.iter().flatten().chain(parameters);
-            all.map(|number| number.to_bits()).collect()
-        };
-        let ranges = [
-            (0, 16_385),
-            (16_385, 16_386),
-            (16_386, 70_013),
-            (70_013, len),
-        ];
-        let sum = |(start, end): (usize, usize)| RangeSum {
-            range: start..end,
-            scale: 0.25,
-            floats: sums[start..end].to_vec(),
-        };
+        let [a, b, c, d] =
+            [0..16_385, 16_385..16_386, 16_386..70_013, 70_013..len].map(|range| RangeSum {
+                floats: sums[range.clone()].to_vec(),
+                range,
+                scale: 0.25,
+            });
+        let (later, earlier) = ([b, d], [a, c]);
         for rule in [momentum, adam] {
-            let replica = || Replica::new(OptimizerConfig::new(rule), &blocks, 3);
-            let (mut whole, mut cut) = (replica(), replica());
+            let [mut whole, mut cut] =
+                [0; 2].map(|_| Replica::new(OptimizerConfig::new(rule), &blocks, 3));
             let [mut expected, mut found] = [0; 2].map(|_| vec![0.5; len]);
             for _ in 0..3 {
                 let part = GradientRange {
@@ -439,8 +436,8 @@ mod tests {
                     scale: 0.25,
                 };
                 whole.update(&mut expected, &sums, &[part]);
-                cut.update_ranges(&mut found, &[sum(ranges[1]), sum(ranges[3])]);
-                cut.update_ranges(&mut found, &[sum(ranges[0]), sum(ranges[2])]);
+                cut.update_ranges(&mut found, &later);
+                cut.update_ranges(&mut found, &earlier);
                 cut.end_update();
             }
             assert_eq!(whole.updates, cut.updates);
@@ -465,11 +462,13 @@ mod tests {
             .collect();
         let parts = [(70_010..len, 0.5), (0..70_010, 0.25)]
             .map(|(range, scale)| GradientRange { range, scale });
-        let is_statistic = |i: usize| (70_010..70_016).contains(&i);
-        let mean = |i: usize| f64::from(sums[i]) * if i < 70_010 { 0.25 } else { 0.5 };
+        let statistics = 70_010..70_016;
+        let means: Vec<f64> = (0..len)
+            .map(|i| f64::from(sums[i]) * if i < 70_010 { 0.25 } else { 0.5 })
+            .collect();
         let squares = (0..len)
-            .filter(|i| !is_statistic(*i))
-            .map(|i| mean(i).powi(2));
+            .filter(|i| !statistics.contains(i))
+            .map(|i| means[i].powi(2));
         let norm = squares.sum::<f64>().sqrt();
         for limit in [0.5, 2.0 * norm] {
             let factor = (limit / (norm + 1e-6)).min(1.0);
@@ -479,10 +478,10 @@ mod tests {
                 let mut parameters = vec![0.0; len];
                 replica.update(&mut parameters, &sums, &parts);
                 for (i, parameter) in parameters.iter().enumerate() {
-                    let expected = if is_statistic(i) {
-                        mean(i)
+                    let expected = if statistics.contains(&i) {
+                        means[i]
                     } else {
-                        mean(i) * factor
+                        means[i] * factor
                     };
                     let off = f64::from(*parameter) + expected;
                     assert!(

@@ -1,18 +1,21 @@
 //! The coordinator's duties between two steps: new workers, lost workers, and reports of changes.
 
+use super::super::context::RosterSource;
 use super::super::error::WorkerError;
 use super::super::exchange::{WorkerExchange, WorkerStepError};
 use super::super::shards::{ReshardingResult, ShardAddress};
+use super::super::task_set::{POLL_EVERY, TaskSetWatch, worker_ids};
 use super::Servers;
-use super::join::{PEERS_EVERY, addresses, ids};
+use super::join::addresses;
 use crate::checkpoint::TaskCounts;
 use muster_comm::assign::ParameterPiece;
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_compute::clock;
 use muster_compute::model::Network;
-use muster_model::assignment::TaskReport;
+use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::TaskId;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of usual steps in which a worker must send its residual; a later one is left out of a
@@ -25,7 +28,7 @@ const MOST_HEARING: Duration = Duration::from_secs(60);
 /// Coordinator's state for view changes.
 pub(super) struct ViewChangeState {
     pub blocks: Vec<ParameterPiece>,
-    looked_at: Instant,
+    task_set: TaskSetWatch,
     /// Lost workers. A task set that still names them is older than their loss.
     lost: Vec<TaskId>,
     /// Start of the present step, and the usual duration of a step.
@@ -45,10 +48,11 @@ pub(super) enum DepartureDecision {
 }
 
 impl ViewChangeState {
-    pub fn of(network: &Network) -> Self {
+    /// Starts with a first view that follows the task set of `revision`.
+    pub fn of(network: &Network, peers: &RosterSource, revision: u64) -> Self {
         Self {
             blocks: pieces(network),
-            looked_at: clock::now(),
+            task_set: TaskSetWatch::new(Arc::clone(peers), POLL_EVERY, revision),
             lost: Vec::new(),
             began: clock::now(),
             usual: None,
@@ -59,28 +63,23 @@ impl ViewChangeState {
     /// Returns the time for which a checkpoint waits for residuals under SSP and ASP: a few usual
     /// steps.
     pub fn hears_within(&self) -> Duration {
-        self.usual.map_or(MOST_HEARING, |usual| {
-            usual
-                .saturating_mul(STEPS_TO_HEAR)
-                .clamp(LEAST_HEARING, MOST_HEARING)
-        })
+        hearing_limit(self.usual)
     }
+}
+
+fn hearing_limit(usual: Option<Duration>) -> Duration {
+    usual.map_or(MOST_HEARING, |usual| {
+        usual
+            .saturating_mul(STEPS_TO_HEAR)
+            .clamp(LEAST_HEARING, MOST_HEARING)
+    })
 }
 
 impl Servers<'_> {
     /// Coordinator: whether there is a newer task set to check.
     pub(super) fn may_look(&mut self) -> bool {
-        let Some(duties) = self.chief.as_mut() else {
-            return false;
-        };
-        if duties.looked_at.elapsed() < PEERS_EVERY {
-            return false;
-        }
-        let newer = (self.ctx.peers)().is_some_and(|peers| peers.revision > self.peers.revision);
-        if !newer {
-            duties.looked_at = clock::now();
-        }
-        newer
+        let duties = self.chief.as_mut();
+        duties.is_some_and(|duties| duties.task_set.has_newer())
     }
 
     /// Coordinator: announces the next view if the task set has changed and all new workers wait at
@@ -89,20 +88,13 @@ impl Servers<'_> {
         let Some(duties) = self.chief.as_mut() else {
             return Ok(false);
         };
-        if duties.looked_at.elapsed() < PEERS_EVERY {
-            return Ok(false);
-        }
-        duties.looked_at = clock::now();
-        let Some(peers) = (self.ctx.peers)() else {
+        let Some(peers) = duties.task_set.newer() else {
             return Ok(false);
         };
-        if peers.revision <= self.peers.revision {
-            return Ok(false);
-        }
         let Some(addresses) = addresses(&peers) else {
             return Ok(false);
         };
-        let workers: Vec<TaskId> = ids(&peers)
+        let workers: Vec<TaskId> = worker_ids(&peers)
             .into_iter()
             .filter(|worker| !duties.lost.contains(worker))
             .collect();
@@ -130,6 +122,7 @@ impl Servers<'_> {
         self.shards
             .change(peers.revision, workers, &addresses, from, Vec::new())?;
         duties.resized = Some(from);
+        duties.task_set.follow(peers.revision);
         self.peers = peers;
         Ok(true)
     }
@@ -138,13 +131,10 @@ impl Servers<'_> {
     pub(super) fn decide(&mut self, step: u64) -> Result<DepartureDecision, WorkerStepError> {
         let duties = self.chief.as_mut().expect("only the chief is told");
         let newest = (self.ctx.peers)();
-        // A worker that never connected counts as departed only if the task set no longer names it.
-        let is_told_of = |task: TaskId| {
-            let newest = newest.as_ref();
-            newest.is_none_or(|peers| ids(peers).contains(&task))
-        };
+        let newest = newest.as_ref();
         let mut departed = self.shards.departed().to_vec();
-        departed.retain(|departed| !departed.never_came || !is_told_of(departed.task_id));
+        // A worker that never connected counts as departed only if the task set no longer names it.
+        departed.retain(|departed| !departed.never_came || !may_name(newest, departed.task_id));
         if departed.is_empty() {
             return Ok(DepartureDecision::WaitOn);
         }
@@ -152,7 +142,7 @@ impl Servers<'_> {
         // job stops.
         let goes_on = departed
             .iter()
-            .all(|departed| !departed.in_order || !is_told_of(departed.task_id));
+            .all(|departed| !departed.in_order || !may_name(newest, departed.task_id));
         if !goes_on {
             return Ok(DepartureDecision::Stop);
         }
@@ -238,6 +228,11 @@ impl Servers<'_> {
     }
 }
 
+/// Whether the task set names this worker, or is not known.
+fn may_name(peers: Option<&Peers>, worker: TaskId) -> bool {
+    peers.is_none_or(|peers| worker_ids(peers).contains(&worker))
+}
+
 /// Compares the duration of a step with an additional task to the usual duration, if it is known.
 fn compared(took: Duration, usual: Option<Duration>) -> String {
     let took = milliseconds(took);
@@ -302,27 +297,19 @@ mod tests {
         );
     }
 
+    fn limit_ms(usual_ms: Option<u64>) -> u128 {
+        hearing_limit(usual_ms.map(Duration::from_millis)).as_millis()
+    }
+
     #[test]
     fn checkpoint_waits_a_few_usual_steps_for_residuals() {
-        let after = |usual: Option<u64>| {
-            let mut duties = ViewChangeState {
-                blocks: Vec::new(),
-                looked_at: clock::now(),
-                lost: Vec::new(),
-                began: clock::now(),
-                usual: None,
-                resized: None,
-            };
-            duties.usual = usual.map(Duration::from_millis);
-            duties.hears_within().as_millis()
-        };
         assert_eq!(
-            after(Some(2)),
+            limit_ms(Some(2)),
             3_000,
             "a pause of the machine is no silence"
         );
-        assert_eq!(after(Some(1_000)), 8_000);
-        assert_eq!(after(Some(60_000)), 60_000);
-        assert_eq!(after(None), 60_000);
+        assert_eq!(limit_ms(Some(1_000)), 8_000);
+        assert_eq!(limit_ms(Some(60_000)), 60_000);
+        assert_eq!(limit_ms(None), 60_000);
     }
 }

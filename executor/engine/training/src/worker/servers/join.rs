@@ -1,23 +1,16 @@
 //! How a worker finds the shards of its job and joins them.
 
+use super::super::context::{ExitReason, WorkerContext};
 use super::super::exchange::WorkerStepError;
 use super::super::shards::{ShardAddress, Shards};
-use super::super::train::{ExitReason, WorkerContext};
+use super::super::task_set::{CONNECT_PATIENCE, POLL_EVERY, worker_ids};
 use muster_comm::log;
 use muster_comm::wire::WireError;
 use muster_comm::wire::metadata::Hello;
 use muster_compute::clock;
 use muster_compute::model::Network;
 use muster_model::assignment::Peers;
-use muster_model::id::TaskId;
 use std::thread;
-use std::time::Duration;
-
-/// Poll interval for the addresses of the shards and for a newer task set.
-pub(super) const PEERS_EVERY: Duration = Duration::from_millis(20);
-
-/// Time for which a shard may refuse connections before it counts as lost.
-const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits for a task set newer than `revision` with the addresses of all its shards, and joins them.
 pub(super) fn connect(
@@ -37,11 +30,11 @@ pub(super) fn connect(
             .filter(|peers| peers.revision > revision || revision == 0)
             .and_then(|peers| Some((addresses(&peers)?, peers)));
         let Some((addresses, peers)) = known else {
-            thread::sleep(PEERS_EVERY);
+            thread::sleep(POLL_EVERY);
             began = clock::now();
             continue;
         };
-        if !ids(&peers).contains(&me.task_id) {
+        if !worker_ids(&peers).contains(&me.task_id) {
             log::line("not in the job's task set any more: leaves");
             return Ok(Err(ExitReason::Interrupted));
         }
@@ -58,8 +51,8 @@ pub(super) fn connect(
                 )));
             }
             Err(_) if ctx.stop.is_set() => return Ok(Err(ExitReason::Interrupted)),
-            Err((_, WireError::Io { .. })) if began.elapsed() < JOIN_PATIENCE => {
-                thread::sleep(PEERS_EVERY);
+            Err((_, WireError::Io { .. })) if began.elapsed() < CONNECT_PATIENCE => {
+                thread::sleep(POLL_EVERY);
             }
             Err(failure) => return Err(failure.into()),
         }
@@ -74,8 +67,4 @@ pub(super) fn addresses(peers: &Peers) -> Option<Vec<ShardAddress>> {
         .map(|peer| Some((peer.task_id, peer.address.clone()?)))
         .collect::<Option<_>>()?;
     (!all.is_empty()).then_some(all)
-}
-
-pub(super) fn ids(peers: &Peers) -> Vec<TaskId> {
-    peers.workers.iter().map(|peer| peer.task_id).collect()
 }

@@ -38,10 +38,12 @@ impl LocalParametersHeader {
 
     /// Reads the header; `None` where each worker must ask the shards itself.
     fn read(floats: &[f32]) -> Option<Self> {
-        let count = |at: usize| count_from_floats(std::array::from_fn(|i| floats[at + i]));
-        (floats[0] == 1.0).then(|| Self {
-            clock: count(1),
-            hold: count(5),
+        let [is_valid, a, b, c, d, e, f, g, h, ..] = *floats else {
+            return None;
+        };
+        (is_valid == 1.0).then(|| Self {
+            clock: count_from_floats([a, b, c, d]),
+            hold: count_from_floats([e, f, g, h]),
         })
     }
 }

@@ -7,8 +7,8 @@
 //! folder find the same files, and form a group. After any failure this worker pushes alone until
 //! the next view, which needs no agreement.
 
+use crate::worker::context::{STALL, WorkerContext};
 use crate::worker::head::HEAD;
-use crate::worker::train::{STALL, WorkerContext};
 use muster_comm::collective::{AlgorithmChoice, AllReduceAlgorithm, CollectiveGroup};
 use muster_comm::fabric::{
     self, Coordinator, Credentials, FabricError, FabricOptions, MemberReport, PeerPort, ViewMember,

@@ -16,23 +16,23 @@ mod local_group;
 mod partitions;
 
 use super::clip::OwnClip;
+use super::context::{ExitReason, WorkerContext};
 use super::error::WorkerError;
-use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
-use super::link::Reply;
+use super::exchange::{ExchangeAnswer, ExchangeStart, WorkerExchange, WorkerStepError};
+use super::link::{Reply, WaitCondition};
 use super::model::WorkerModel;
 use super::noise::{GradientNoise, NoiseParts};
 use super::progress::StepTimes;
-use super::resume::ExchangeStart;
 use super::shards::{Eager, ShardSnapshot, Shards, first_view, known};
-use super::train::{ExitReason, WorkerContext};
+use super::task_set::worker_ids;
 use crate::checkpoint::{Contents, ContentsSource, TaskCounts};
 use coordinator::{DepartureDecision, ViewChangeState};
-use join::{addresses, connect, ids};
+use join::{addresses, connect};
 use local_group::LocalAggregation;
 use muster_comm::log;
 use muster_comm::shard_codec::has_plain_statistics;
 use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
-use muster_comm::wire::view::TaskSetView;
+
 use muster_compute::clock;
 use muster_compute::model::Network;
 use muster_compute::pages;
@@ -149,7 +149,7 @@ impl<'a> Servers<'a> {
             exchange.compression.codecs().is_some() && exchange.consistency.backup() == 0;
         Ok(Ok(Self {
             shards,
-            chief: (rank == 0).then(|| ViewChangeState::of(network)),
+            chief: (rank == 0).then(|| ViewChangeState::of(network, &ctx.peers, peers.revision)),
             me,
             peers,
             copied,
@@ -205,7 +205,6 @@ impl<'a> Servers<'a> {
         gradients: &[f32],
     ) -> Result<AnswerOutcome, WorkerStepError> {
         let stop = &self.ctx.stop;
-        let patience = || !stop.must_hurry();
         let mut reply = reply;
         loop {
             reply = match reply {
@@ -216,12 +215,14 @@ impl<'a> Servers<'a> {
                         DepartureDecision::Stop => {
                             return Ok(AnswerOutcome::Over);
                         }
-                        DepartureDecision::WaitOn if !patience() => Reply::GaveUp,
+                        DepartureDecision::WaitOn if stop.must_hurry() => Reply::GaveUp,
                         DepartureDecision::WaitOn => {
-                            self.shards.wait_on(gradients, parameters, &patience)?
+                            self.shards
+                                .wait_on(gradients, parameters, &|| !stop.must_hurry())?
                         }
                         DepartureDecision::GoOn if self.bulk_synchronous => {
-                            self.shards.resume(gradients, parameters, &patience)?
+                            self.shards
+                                .resume(gradients, parameters, &|| !stop.must_hurry())?
                         }
                         DepartureDecision::GoOn => {
                             self.follow(model)?;
@@ -246,11 +247,12 @@ impl<'a> Servers<'a> {
         loop {
             let (stop, ctx, revision) = (&self.ctx.stop, self.ctx, self.peers.revision);
             let (is_guest, copied) = (self.shards.view().is_none(), self.copied);
-            let patience = || !stop.is_set();
-            // A worker that is not admitted yet may have to join other shards.
-            let stays = || (ctx.peers)().is_none_or(|peers| peers.revision <= revision);
-            let parameters = &mut model.parameters;
-            let reply = self.shards.pull(parameters, &patience, &stays)?;
+            let reply = self.shards.pull(
+                &mut model.parameters,
+                &|| !stop.is_set(),
+                // A worker that is not admitted yet may have to join other shards.
+                &|| (ctx.peers)().is_none_or(|peers| peers.revision <= revision),
+            )?;
             match (reply, self.follow(model)?) {
                 (_, ViewUpdate::Out) => return Ok(Reply::Moved),
                 (Reply::Moved, _) => {}
@@ -277,6 +279,22 @@ impl<'a> Servers<'a> {
 }
 
 impl Servers<'_> {
+    /// Computes the gradients of `step` and exchanges them in the way that the job selects.
+    fn exchange_gradients(
+        &mut self,
+        model: &mut WorkerModel,
+        step: u64,
+        patience: WaitCondition<'_>,
+    ) -> Result<ExchangeOutcome, WorkerStepError> {
+        if self.aggregation.is_some() {
+            self.exchange_together(model, step, patience)
+        } else if self.shards.goes_in_parts() {
+            Ok(self.exchange(model, step, patience)?)
+        } else {
+            self.exchange_at_once(model, step, patience)
+        }
+    }
+
     /// Pushes waiting gradients, and sets how long the shards wait for residuals. Returns the
     /// counts of the push.
     fn prepare_snapshot(&mut self) -> Result<StepStats, WorkerStepError> {
@@ -314,7 +332,7 @@ impl WorkerExchange for Servers<'_> {
     ) -> Result<(), WorkerStepError> {
         let duties = self.chief.as_mut().expect("only the chief begins");
         let addresses = addresses(&self.peers).expect("it has joined them");
-        let workers = ids(&self.peers);
+        let workers = worker_ids(&self.peers);
         let view = first_view(self.peers.revision, workers, &addresses, &duties.blocks);
         let contents = &start.contents;
         self.shards
@@ -354,20 +372,12 @@ impl WorkerExchange for Servers<'_> {
             self.enter(model)?;
         }
         let ctx = self.ctx;
-        let patience = || !ctx.stop.must_hurry();
-        let exchanged = if self.aggregation.is_some() {
-            self.exchange_together(model, step, &patience)?
-        } else if self.shards.goes_in_parts() {
-            self.exchange(model, step, &patience)?
-        } else {
-            self.exchange_at_once(model, step, &patience)?
-        };
         let ExchangeOutcome {
             reply,
             mut times,
             computed,
             ahead,
-        } = exchanged;
+        } = self.exchange_gradients(model, step, &|| !ctx.stop.must_hurry())?;
         let gradients = std::mem::take(&mut self.gradients);
         let settled = self.settle(model, step, reply, &gradients);
         self.gradients = gradients;
@@ -449,12 +459,13 @@ impl WorkerExchange for Servers<'_> {
     }
 
     fn layout(&self) -> TaskCounts {
-        let count = |of: fn(&TaskSetView) -> usize, before: usize| {
-            self.shards.view().map_or(before, of) as u32
+        let (workers, ps_shards) = match self.shards.view() {
+            Some(view) => (view.workers.len(), view.shards.len()),
+            None => (self.peers.workers.len(), self.peers.ps_shards.len()),
         };
         TaskCounts {
-            workers: count(|view| view.workers.len(), self.peers.workers.len()),
-            ps_shards: count(|view| view.shards.len(), self.peers.ps_shards.len()),
+            workers: workers as u32,
+            ps_shards: ps_shards as u32,
         }
     }
 

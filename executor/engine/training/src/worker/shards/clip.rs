@@ -66,8 +66,7 @@ impl Shards {
         parameters: &mut [f32],
         patience: WaitCondition<'_>,
     ) -> Result<Vec<(usize, ShardReply)>, ShardFailure> {
-        let is_norm = |answer: &ShardReply| matches!(answer.reply, Reply::Norm { .. });
-        let Some((first, _)) = answer.iter().find(|(_, answer)| is_norm(answer)) else {
+        let Some((first, _)) = answer.iter().find(|(_, answer)| answer.is_norm()) else {
             return Ok(answer);
         };
         let Some(clipping) = &mut self.clipping else {
@@ -75,7 +74,7 @@ impl Shards {
             return Err((*first, WireError::Unexpected { got }));
         };
         let (norms, mut others): (Vec<_>, Vec<_>) =
-            answer.into_iter().partition(|(_, answer)| is_norm(answer));
+            answer.into_iter().partition(|(_, answer)| answer.is_norm());
         for (index, answer) in norms {
             if let Reply::Norm { square } = answer.reply {
                 clipping.hear(index, square);
@@ -103,21 +102,20 @@ impl Shards {
             in_parallel_by_index(links.enumerate().filter(|(index, _)| waiting[*index]).map(
                 |(index, ((link, pieces), mut part))| {
                     let mut is_promoted = false;
-                    let clip = move || {
+                    (index, move || {
                         steadily(link, failover, patience, |link| {
                             if std::mem::replace(&mut is_promoted, true)
                                 && let Some(push) = push
                             {
                                 let to = (&mut *link, index);
                                 let answer = push.give(to, clock, pieces, &mut part, patience)?;
-                                if !is_norm(&answer) {
+                                if !answer.is_norm() {
                                     return Ok(answer);
                                 }
                             }
                             link.clip(clock, factor, &mut part, patience)
                         })
-                    };
-                    (index, clip)
+                    })
                 },
             ))?;
         others.extend(clipped);

@@ -173,11 +173,11 @@ impl Shards {
     ) -> Result<(), ShardFailure> {
         // A promoted replica is reached at its own address, even if the task set names the lost
         // shard's.
-        let links = || self.links.iter().chain(&self.prospects);
         let shards: Vec<ShardAddress> = shards
             .iter()
             .map(|(shard, address)| {
-                let link = links().find(|link| link.shard == *shard);
+                let mut links = self.links.iter().chain(&self.prospects);
+                let link = links.find(|link| link.shard == *shard);
                 (*shard, link.map_or(address, |link| &link.address).clone())
             })
             .collect();

@@ -86,17 +86,22 @@ impl Shards {
         let Some(view) = &self.view else {
             return Vec::new();
         };
-        let place = |task: TaskId| view.shards.iter().position(|held| held.task_id == task);
         let mut new = Vec::new();
         for link in self.links.iter().filter(|link| link.host != link.shard) {
             let promoted = (link.shard, link.host);
-            if let Some(lost) = place(link.shard).filter(|_| !self.told_of.contains(&promoted)) {
+            if let Some(lost) =
+                shard_index(view, link.shard).filter(|_| !self.told_of.contains(&promoted))
+            {
                 self.told_of.push(promoted);
-                new.push((lost, place(link.host)));
+                new.push((lost, shard_index(view, link.host)));
             }
         }
         new
     }
+}
+
+fn shard_index(view: &TaskSetView, task: TaskId) -> Option<usize> {
+    view.shards.iter().position(|held| held.task_id == task)
 }
 
 impl LinkFailover<'_> {

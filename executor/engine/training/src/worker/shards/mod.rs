@@ -342,17 +342,6 @@ impl Shards {
 
     /// Combines the shards' replies into the most severe one.
     fn together(&mut self, all: Vec<ShardReply>) -> Reply {
-        let rank = |reply: &Reply| match reply {
-            Reply::Parameters { .. } => 0,
-            // Answered before the replies are combined.
-            Reply::Norm { .. } | Reply::Absent => 0,
-            Reply::Moved => 1,
-            Reply::Finished => 2,
-            Reply::Interrupted { lost: false, .. } => 3,
-            Reply::Interrupted { lost: true, .. } => 4,
-            Reply::Gone => 5,
-            Reply::GaveUp => 6,
-        };
         self.departed.clear();
         if let Some(slowest) = all.iter().map(|answer| answer.slowest).min() {
             self.slowest = slowest;
@@ -394,7 +383,7 @@ impl Shards {
                 (Some(Reply::Parameters { clock, .. }), Reply::Parameters { clock: other, .. }) => {
                     *clock = other.max(*clock)
                 }
-                (Some(worst), reply) if rank(&reply) <= rank(worst) => {}
+                (Some(worst), reply) if severity(&reply) <= severity(worst) => {}
                 (worst, reply) => *worst = Some(reply),
             }
         }
@@ -403,6 +392,20 @@ impl Shards {
             stats.hold = held;
         }
         worst.expect("a job has a shard")
+    }
+}
+
+fn severity(reply: &Reply) -> u8 {
+    match reply {
+        Reply::Parameters { .. } => 0,
+        // Answered before the replies are combined.
+        Reply::Norm { .. } | Reply::Absent => 0,
+        Reply::Moved => 1,
+        Reply::Finished => 2,
+        Reply::Interrupted { lost: false, .. } => 3,
+        Reply::Interrupted { lost: true, .. } => 4,
+        Reply::Gone => 5,
+        Reply::GaveUp => 6,
     }
 }
 

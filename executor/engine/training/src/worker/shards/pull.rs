@@ -56,8 +56,10 @@ impl Shards {
             }
             by_shard.push(newest.pieces(link.shard).to_vec());
         }
-        let is_linked = |shard: TaskId| self.links.iter().any(|link| link.shard == shard);
-        let all_were_asked = newest.shards.iter().all(|held| is_linked(held.task_id));
+        let all_were_asked = newest
+            .shards
+            .iter()
+            .all(|held| self.links.iter().any(|link| link.shard == held.task_id));
         // A shard that answered before it knew of the newest view waits until this worker pulls
         // under that view.
         let all_named_it = named
@@ -76,11 +78,10 @@ impl Shards {
                 // other pieces, and are pulled again.
                 let earlier =
                     (named.layout != newest.layout).then(|| load(named.pieces(link.shard)));
-                let end = move || match earlier {
+                Some((index, move || match earlier {
                     None => link.end_pull(&mut part),
                     Some(values) => link.end_pull(&mut [&mut vec![0.0; values]]),
-                };
-                Some((index, end))
+                }))
             }))?;
         others.extend(ended);
         let reply = self.together(others.into_iter().map(|(_, answer)| answer).collect());
@@ -106,15 +107,11 @@ impl Shards {
         // The first view that a shard names; those of other shards are the same, or have the same
         // shards.
         let named: OnceLock<TaskSetView> = OnceLock::new();
-        let waits_at = |shard: TaskId| match named.get() {
-            _ if known > 0 => true,
-            Some(view) => view.has_shard(shard),
-            None => stays(),
-        };
         in_parallel(self.links.iter_mut().map(|link| {
-            let (named, waits_at, shard) = (&named, &waits_at, link.shard);
+            let (named, shard) = (&named, link.shard);
             move || {
-                let patience = || patience() && waits_at(shard);
+                let waits_here = || known > 0 || waits_at(shard, named.get(), stays);
+                let patience = || patience() && waits_here();
                 let begun = steadily(link, failover, &patience, |link| {
                     link.begin_pull(known, &patience)
                 });
@@ -123,7 +120,7 @@ impl Shards {
                         let _ = named.set(view.clone());
                         Ok(PullStart::View(view))
                     }
-                    Err(error) if !waits_at(shard) => {
+                    Err(error) if !waits_here() => {
                         log::line(format_args!(
                             "lost PS shard {shard}, at which it does not wait any more: {}",
                             chain(&error)
@@ -142,4 +139,10 @@ impl Shards {
     pub fn is_awaited(&self) -> bool {
         self.links.iter().any(|link| link.is_asked)
     }
+}
+
+/// Whether a joining worker waits at `shard`. Once a shard has `named` a view, it waits only at the
+/// shards of that view.
+fn waits_at(shard: TaskId, named: Option<&TaskSetView>, stays: WaitCondition<'_>) -> bool {
+    named.map_or_else(stays, |view| view.has_shard(shard))
 }

@@ -134,9 +134,12 @@ impl Shards {
     /// them.
     #[must_use]
     pub(super) fn saved(&self, contents: &Contents<impl Deref<Target = [f32]>>) -> Vec<Feedback> {
-        let compression = self.compression.as_ref();
-        let saved = |own: &Feedback| own.saved(|name| contents.extra(name).map(<[f32]>::to_vec));
-        compression.map_or_else(Vec::new, |compression| saved(&compression.feedback))
+        self.compression
+            .as_ref()
+            .map_or_else(Vec::new, |compression| {
+                let feedback = &compression.feedback;
+                feedback.saved(|name| contents.extra(name).map(<[f32]>::to_vec))
+            })
     }
 
     /// Coordinator: sends the residuals of a checkpoint to the workers of the first view, to each

@@ -117,8 +117,8 @@ impl Shards {
             let known = vec![0.0; self.parameters];
             contents.extras.push((KNOWN.to_owned(), known));
         }
-        let pieces = |shard| view.pieces(shard).to_vec();
-        let assignment = self.links.iter().map(|link| pieces(link.shard));
+        let links = self.links.iter();
+        let assignment = links.map(|link| view.pieces(link.shard).to_vec());
         (contents, assignment.collect())
     }
 }

@@ -140,7 +140,7 @@ impl Shards {
         let answer =
             in_parallel_by_index(links.enumerate().filter(|(index, _)| owing[*index]).map(
                 |(index, ((link, pieces), mut part))| {
-                    let again = move || {
+                    (index, move || {
                         steadily(link, failover, patience, |link| {
                             if !link.is_pushed_to {
                                 // Its replica was promoted after it had reported the departures.
@@ -155,8 +155,7 @@ impl Shards {
                             }
                             link.reply(None, &mut part, patience)
                         })
-                    };
-                    (index, again)
+                    })
                 },
             ))?;
         self.settle(answer, Some(given), parameters, patience)

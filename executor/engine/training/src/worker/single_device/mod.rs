@@ -5,14 +5,13 @@
 #[cfg(test)]
 pub(super) mod trial;
 
+use super::context::WorkerContext;
 use super::error::WorkerError;
-use super::exchange::{ExchangeAnswer, WorkerExchange, WorkerStepError};
+use super::exchange::{ExchangeAnswer, ExchangeStart, WorkerExchange, WorkerStepError};
 use super::model::WorkerModel;
 use super::progress::StepTimes;
-use super::resume::ExchangeStart;
 use super::shards::ShardSnapshot;
 use super::stop_rules;
-use super::train::WorkerContext;
 use crate::checkpoint::{Contents, TaskCounts};
 use crate::document;
 use muster_comm::log;
@@ -21,46 +20,12 @@ use muster_compute::clock;
 use muster_compute::cuda::DeviceTrainer;
 use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
-use muster_model::spec::{BatchRule, JobSpec, Topology};
+use muster_model::spec::JobSpec;
 use std::time::Duration;
 
 /// Duration of a round of steps on the device. The checks between rounds cost little in comparison,
 /// and a suspension request waits for at most one round.
 const ROUND: Duration = Duration::from_millis(20);
-
-/// Returns why training cannot stay on the worker's GPU, if there is a reason.
-pub(super) fn why_not(launch: &TaskLaunch) -> Option<&'static str> {
-    let (spec, engine) = (&launch.spec, launch.spec.engine());
-    let (exchange, workers) = (&spec.exchange, spec.scale.workers);
-    let reasons = [
-        (
-            (workers.min, workers.max, launch.workers) != (1, 1, 1),
-            "scale.workers is not 1 to 1",
-        ),
-        (
-            exchange.topology != Topology::AllReduce,
-            "exchange.topology is not all_reduce",
-        ),
-        (
-            exchange.averaging.is_some(),
-            "exchange.averaging is asked for",
-        ),
-        (
-            exchange.compression.codecs().is_some(),
-            "exchange.compression is asked for",
-        ),
-        (
-            engine.hogwild_threads.is_some(),
-            "engine.hogwild_threads is asked for",
-        ),
-        (
-            engine.batch_rule != BatchRule::Constant,
-            "engine.batch_rule is not constant",
-        ),
-    ];
-    let reason = reasons.into_iter().find(|(holds, _)| *holds);
-    reason.map(|(_, why)| why)
-}
 
 /// A worker without peers.
 pub(super) struct SingleDevice<'a> {

@@ -3,11 +3,11 @@
 mod parts;
 
 use super::super::suspension::WANTED_EVERY;
-use super::super::train::{ExitReason, WorkerContext, run};
 use super::super::{Reporter, WorkerError};
-use super::why_not;
 use crate::checkpoint::{CheckpointArena, CheckpointStore, Contents, Manifest};
 use crate::stop::StopFlag;
+use crate::worker::model::residency::why_not;
+use crate::worker::{ExitReason, WorkerContext, run};
 use muster_compute::cuda::Device;
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -217,16 +217,19 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
+/// Returns the next pseudo-random number.
+fn next(state: &mut u64) -> u32 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as u32
+}
+
 /// Ten classes, each a bar at its own height with noise.
 fn write_images(folder: &Path, count: u32) {
     fs::create_dir_all(folder).unwrap();
     let mut noise = 1_u64;
-    let mut next = || {
-        noise = noise
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (noise >> 33) as u32
-    };
+
     for (prefix, count) in [("train", count), ("t10k", 20)] {
         let mut images = vec![0, 0, 8, 3];
         let mut labels = vec![0, 0, 8, 1];
@@ -235,11 +238,11 @@ fn write_images(folder: &Path, count: u32) {
         }
         labels.extend(count.to_be_bytes());
         for _ in 0..count {
-            let label = next() % 10;
+            let label = next(&mut noise) % 10;
             labels.push(label as u8);
             for pixel in 0..28 * 28 {
                 let is_bar = pixel / 56 == label + 2;
-                images.push((u32::from(is_bar) * 45 + next() % 200) as u8);
+                images.push((u32::from(is_bar) * 45 + next(&mut noise) % 200) as u8);
             }
         }
         fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).unwrap();
@@ -278,12 +281,13 @@ pub(in crate::worker) fn assert_same(
 
 /// Returns the relative distance of `found` from `expected`.
 pub(in crate::worker) fn apart(expected: &[f32], found: &[f32]) -> f64 {
-    let norm = |of: &mut dyn Iterator<Item = f32>| {
-        let squares = of.map(|x| f64::from(x).powi(2));
-        squares.sum::<f64>().sqrt()
-    };
-    let mut differences = expected.iter().zip(found).map(|(e, f)| e - f);
-    norm(&mut differences) / norm(&mut expected.iter().copied())
+    let differences = expected.iter().zip(found).map(|(e, f)| e - f);
+    norm(differences) / norm(expected.iter().copied())
+}
+
+fn norm(values: impl Iterator<Item = f32>) -> f64 {
+    let squares = values.map(|x| f64::from(x).powi(2));
+    squares.sum::<f64>().sqrt()
 }
 
 #[test]
@@ -413,26 +417,28 @@ fn checkpoint_continues_across_cpu_and_device() {
     }
 }
 
+/// Returns the step at which a job with a far too large learning rate diverges.
+fn diverges_at(more: &Value, device: &Device) -> u64 {
+    let mut launch = launch(more);
+    let mut document = serde_json::to_value(&launch.spec).unwrap();
+    document["engine"]["optimizer"] = json!({ "kind": "sgd", "learning_rate": 1e30 });
+    launch.spec = serde_json::from_value(document).unwrap();
+    match TrialJob::new().run(launch, 1, device, Outside::Nothing) {
+        Err(WorkerError::Diverged { step }) => step,
+        ended => panic!("{ended:?}"),
+    }
+}
+
 /// Also on the CPU, and with clipping, where the norm is not finite.
 #[test]
 fn diverged_loss_names_its_step() {
-    let ended = |more: &Value, device| {
-        let mut launch = launch(more);
-        let mut document = serde_json::to_value(&launch.spec).unwrap();
-        document["engine"]["optimizer"] = json!({ "kind": "sgd", "learning_rate": 1e30 });
-        launch.spec = serde_json::from_value(document).unwrap();
-        match TrialJob::new().run(launch, 1, &device, Outside::Nothing) {
-            Err(WorkerError::Diverged { step }) => step,
-            ended => panic!("{ended:?}"),
-        }
-    };
     for more in [
         json!({}),
         json!({ "engine": { "clip_norm": 1.0, "accumulate": 3 } }),
     ] {
-        let step = ended(&more, Device::Emulated);
+        let step = diverges_at(&more, &Device::Emulated);
         assert!((1..8).contains(&step), "{step}");
-        assert_eq!(step, ended(&more, Device::Cpu), "{more}");
+        assert_eq!(step, diverges_at(&more, &Device::Cpu), "{more}");
     }
 }
 

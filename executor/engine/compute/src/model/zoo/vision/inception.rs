@@ -1,7 +1,7 @@
 //! Networks whose layers have several parallel branches.
 
 use super::SequentialBuilder;
-use crate::model::builder::{ConvOptions, SlidingWindow};
+use crate::model::builder::{ConvOptions, SlidingWindow, ValueId};
 use crate::model::error::BuildError;
 use crate::model::input::ExampleShape;
 use crate::model::network::Network;
@@ -22,6 +22,11 @@ const STAGES: [&[InceptionChannels]; 3] = [
     &[[256, 160, 320, 32, 128, 128], [384, 192, 384, 48, 128, 128]],
 ];
 
+fn halve(line: &mut SequentialBuilder, name: &str) -> Result<ValueId, BuildError> {
+    let windows = SlidingWindow::square(3).stride(2).padding(1);
+    line.then(|builder, x| builder.max_pool(name, x, windows))
+}
+
 /// GoogLeNet (Szegedy et al., 2015) as in torchvision: with batch normalisation, without auxiliary
 /// classifiers, and with 3×3 instead of the paper's 5×5 convolutions.
 ///
@@ -29,10 +34,6 @@ const STAGES: [&[InceptionChannels]; 3] = [
 /// Names the invalid layer.
 pub fn googlenet(input: impl Into<ExampleShape>, classes: usize) -> Result<Network, BuildError> {
     let mut line = SequentialBuilder::new(input)?;
-    let halve = |line: &mut SequentialBuilder, name: &str| {
-        let windows = SlidingWindow::square(3).stride(2).padding(1);
-        line.then(|builder, x| builder.max_pool(name, x, windows))
-    };
     let conv = ConvOptions::new(64, SlidingWindow::square(7).stride(2).same());
     line.conv_norm("stem1", conv, true)?;
     halve(&mut line, "stem1.pool")?;

@@ -85,7 +85,7 @@ impl SequentialBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Batch, BatchTargets, ImageShape, ParameterRole, RandomKey};
+    use crate::model::{Batch, BatchTargets, ImageShape, RandomKey};
     use std::ops::Range;
 
     fn image(side: usize, channels: usize) -> ImageShape {
@@ -99,7 +99,7 @@ mod tests {
     fn trained(network: Result<Network, BuildError>) -> usize {
         let network = network.unwrap();
         let blocks = network.blocks().iter();
-        let trained = blocks.filter(|block| block.role != ParameterRole::Statistic);
+        let trained = blocks.filter(|block| !block.is_statistic());
         trained.map(|block| block.len).sum()
     }
 
@@ -218,7 +218,7 @@ mod tests {
             let mut workspace = network.workspace(6, 2);
             let before = network.loss_and_grad(&mut workspace, &params, &batch, &mut grads);
             let blocks = network.blocks().iter();
-            let trained = blocks.filter(|block| block.role != ParameterRole::Statistic);
+            let trained = blocks.filter(|block| !block.is_statistic());
             let ranges: Vec<_> = trained.map(|block| block.range()).collect();
             let norm: f64 = ranges
                 .iter()
@@ -253,14 +253,12 @@ mod tests {
             let params = network.init(3);
             let data = VisionExamples::new(&network, 7);
             let mut workspace = network.workspace(7, 1);
-            let mut grads = |examples: Range<usize>| {
+            let [whole, slices @ ..] = [0..7, 0..3, 3..4, 4..7].map(|examples| {
                 let mut grads = vec![0.0; params.len()];
                 let batch = data.batch(&network, examples);
                 network.loss_and_grad(&mut workspace, &params, &batch, &mut grads);
                 grads
-            };
-            let whole = grads(0..7);
-            let slices = [grads(0..3), grads(3..4), grads(4..7)];
+            });
             let scale = whole.iter().fold(0.0_f32, |max, g| max.max(g.abs()));
             for (i, whole) in whole.iter().enumerate() {
                 let sum: f32 = slices.iter().map(|slice| slice[i]).sum();
@@ -272,9 +270,12 @@ mod tests {
         }
     }
 
+    fn refused(network: Result<Network, BuildError>) -> String {
+        network.unwrap_err().to_string()
+    }
+
     #[test]
     fn invalid_networks_are_rejected() {
-        let refused = |network: Result<Network, BuildError>| network.unwrap_err().to_string();
         assert_eq!(
             refused(resnet(image(32, 3), 20, 10)),
             "ResNet-20 is not one of ResNet's depths 18, 34, 50, 101, 152"

@@ -61,6 +61,15 @@ struct EncodedGradients {
     ends: Vec<usize>,
 }
 
+impl EncodedGradients {
+    /// Returns the words of some consecutive units.
+    fn words_of(&self, units: &Range<usize>) -> &[u32] {
+        let [start, end] = [units.start, units.end]
+            .map(|unit| unit.checked_sub(1).map_or(0, |before| self.ends[before]));
+        &self.words[start..end]
+    }
+}
+
 /// Residual that this worker has if the sum of `view` is completed.
 #[derive(Debug, Default)]
 struct PendingResidual {
@@ -161,11 +170,11 @@ impl EncodedAllReduce {
         let sent = &mut self.sent;
         sent.step = step;
         sent.ends.clear();
-        let most = |unit: &EncodingUnit| {
+        let most = units.iter().map(|unit| {
             let codec = self.plan.blocks()[unit.block].codec();
             codec.max_chunk_bytes(unit.range.len()).div_ceil(4)
-        };
-        sent.words.resize(units.iter().map(most).sum(), 0);
+        });
+        sent.words.resize(most.sum(), 0);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut sent.words);
         let mut written = 0;
         let mut next = 0;
@@ -199,29 +208,21 @@ impl EncodedAllReduce {
         view: u64,
         output: &mut [f32],
     ) -> Result<(), FabricError> {
-        let EncodedGradients {
-            step,
-            units,
-            words,
-            ends,
-        } = &self.sent;
+        let sent = &self.sent;
+        let units = &sent.units;
         let (rank, size) = (mesh.rank(), mesh.size());
         let dealt = deal(units, size);
-        let of = |part: &Range<usize>| {
-            let bound = |unit: usize| unit.checked_sub(1).map_or(0, |before| ends[before]);
-            &words[bound(part.start)..bound(part.end)]
-        };
         let own = &units[dealt[rank].clone()];
         let most: usize = own.iter().map(|unit| self.most_words(unit)).sum();
         let mut received: Vec<Vec<u32>> = vec![Vec::new(); size];
         for hop in 1..size {
             let (to, from) = ((rank + hop) % size, (rank + size - hop) % size);
-            received[from] = trade(mesh, (to, of(&dealt[to])), (from, most))?;
+            received[from] = trade(mesh, (to, sent.words_of(&dealt[to])), (from, most))?;
         }
         let part = span(units, dealt[rank].clone());
         for (contributor, words) in received.iter().enumerate() {
             let words = if contributor == rank {
-                of(&dealt[rank])
+                sent.words_of(&dealt[rank])
             } else {
                 words
             };
@@ -229,9 +230,15 @@ impl EncodedAllReduce {
                 0 => DecodeMode::Overwrite,
                 _ => DecodeMode::Add,
             };
-            let codec = |unit: &EncodingUnit| self.plan.blocks()[unit.block].codec();
-            decode(own, codec, words, output, mode)
-                .ok_or(FabricError::Nonsense { rank: contributor })?;
+            let plan = &self.plan;
+            let decoded = decode(
+                own,
+                |unit| plan.blocks()[unit.block].codec(),
+                words,
+                output,
+                mode,
+            );
+            decoded.ok_or(FabricError::Nonsense { rank: contributor })?;
         }
         self.pending.view = view;
         self.pending.range = part.clone();
@@ -239,14 +246,12 @@ impl EncodedAllReduce {
             self.keep_whole(part, output);
             return Ok(());
         }
-        let step = *step;
+        let step = sent.step;
         let sum = self.encode_sum(step, dealt[rank].clone(), output);
-        let (units, back) = (&self.sent.units, |unit: &EncodingUnit| {
-            &*self.back[unit.block]
-        });
+        let (units, back) = (&self.sent.units, &self.back);
         decode(
             own_units(units, &dealt, rank),
-            back,
+            |unit| &*back[unit.block],
             &sum,
             output,
             DecodeMode::Overwrite,
@@ -257,8 +262,14 @@ impl EncodedAllReduce {
             let theirs = own_units(units, &dealt, from);
             let most = theirs.iter().map(|unit| self.most_words(unit)).sum();
             let words = trade(mesh, (to, &sum), (from, most))?;
-            decode(theirs, back, &words, output, DecodeMode::Overwrite)
-                .ok_or(FabricError::Nonsense { rank: from })?;
+            let decoded = decode(
+                theirs,
+                |unit| &*back[unit.block],
+                &words,
+                output,
+                DecodeMode::Overwrite,
+            );
+            decoded.ok_or(FabricError::Nonsense { rank: from })?;
         }
         Ok(())
     }

@@ -20,8 +20,10 @@ fn workers_of(codec: CodecConfig, count: usize, last: ParameterRole) -> Vec<Enco
     let [first, small, large] = LENS;
     let blocks =
         ParameterBlock::in_a_row([(first, ParameterRole::Weight), (small, last), (large, last)]);
-    let coded = || EncodedAllReduce::new(&Codecs::uniform(codec), &blocks, 5).unwrap();
-    (0..count).map(|_| coded()).collect()
+    let codecs = Codecs::uniform(codec);
+    (0..count)
+        .map(|_| EncodedAllReduce::new(&codecs, &blocks, 5).unwrap())
+        .collect()
 }
 
 fn gradients(rank: usize, step: u64) -> Vec<f32> {
@@ -31,35 +33,37 @@ fn gradients(rank: usize, step: u64) -> Vec<f32> {
         .collect()
 }
 
+fn bind(id: usize) -> PeerPort {
+    let me = Credentials {
+        job_id: JobId(Uuid::nil()),
+        secret: "ab".repeat(32),
+        id: TaskId(Uuid::from_u128(id as u128)),
+        attempt: 1,
+    };
+    PeerPort::bind("127.0.0.1", None, me).unwrap()
+}
+
 /// Runs `task` for each of the workers in a view of all of them.
 fn in_view(
     number: u64,
     workers: &mut [EncodedAllReduce],
     task: impl Fn(&mut Mesh, &mut EncodedAllReduce) -> Vec<f32> + Sync,
 ) -> Vec<f32> {
-    let bind = |id: usize| {
-        let me = Credentials {
-            job_id: JobId(Uuid::nil()),
-            secret: "ab".repeat(32),
-            id: TaskId(Uuid::from_u128(id as u128)),
-            attempt: 1,
-        };
-        PeerPort::bind("127.0.0.1", None, me).unwrap()
-    };
     let ports: Vec<PeerPort> = (0..workers.len()).map(bind).collect();
     let members = ports.iter().map(PeerPort::member).collect();
     let view = GroupView { number, members };
     let outputs: Vec<Vec<f32>> = thread::scope(|scope| {
         let (view, task) = (&view, &task);
-        let run = |(port, coded): (&'_ PeerPort, &'_ mut EncodedAllReduce)| {
-            let options = FabricOptions::default();
-            let mut fabric = Fabric::join(port, view.clone(), &options).unwrap();
-            task(fabric.mesh(), coded)
-        };
         let threads: Vec<_> = ports
             .iter()
             .zip(workers)
-            .map(|worker| scope.spawn(move || run(worker)))
+            .map(|(port, coded)| {
+                scope.spawn(move || {
+                    let options = FabricOptions::default();
+                    let mut fabric = Fabric::join(port, view.clone(), &options).unwrap();
+                    task(fabric.mesh(), coded)
+                })
+            })
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
@@ -283,9 +287,16 @@ fn invalid_chunk_words_are_rejected() {
         1,
     )[0];
     let units = units(&coded.plan, &(0..LEN));
-    let codec = |unit: &EncodingUnit| coded.plan.blocks()[unit.block].codec();
+    let blocks = coded.plan.blocks();
     let mut out = vec![0.0; LEN];
     for words in [vec![], vec![u32::MAX; 40], vec![0; 700_000]] {
-        assert!(decode(&units, codec, &words, &mut out, DecodeMode::Add).is_none());
+        let decoded = decode(
+            &units,
+            |unit| blocks[unit.block].codec(),
+            &words,
+            &mut out,
+            DecodeMode::Add,
+        );
+        assert!(decoded.is_none());
     }
 }

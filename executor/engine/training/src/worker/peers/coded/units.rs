@@ -93,36 +93,42 @@ pub(super) fn trade(
     (to, words): (usize, &[u32]),
     (from, most): (usize, usize),
 ) -> Result<Vec<u32>, FabricError> {
-    let mut flow = |words: &[u32], taken: &mut [u32]| {
-        let flow = Flow {
-            to: Some(to),
-            sends: vec![SendRange {
-                range: 0..words.len(),
-                from: CollectiveBuffer::Input,
-                after: None,
-            }],
-            from: Some(from),
-            takes: vec![ReceiveRange {
-                range: 0..taken.len(),
-                how: ReceiveOp::Store,
-            }],
-            in_step: false,
-            lends: false,
-        };
-        // Words travel as floats; the transfer does not interpret their bits.
-        mesh.run(
-            bytemuck::cast_slice(words),
-            bytemuck::cast_slice_mut(taken),
-            &flow,
-        )
-    };
     let mut announced = [0];
-    flow(&[words.len() as u32], &mut announced)?;
+    transfer(mesh, (to, &[words.len() as u32]), (from, &mut announced))?;
     let count = announced[0] as usize;
     if count > most {
         return Err(FabricError::Nonsense { rank: from });
     }
     let mut taken = vec![0; count];
-    flow(words, &mut taken)?;
+    transfer(mesh, (to, words), (from, &mut taken))?;
     Ok(taken)
+}
+
+/// Sends words to one rank and receives as many from another as `taken` has room for.
+fn transfer(
+    mesh: &mut Mesh,
+    (to, words): (usize, &[u32]),
+    (from, taken): (usize, &mut [u32]),
+) -> Result<(), FabricError> {
+    let flow = Flow {
+        to: Some(to),
+        sends: vec![SendRange {
+            range: 0..words.len(),
+            from: CollectiveBuffer::Input,
+            after: None,
+        }],
+        from: Some(from),
+        takes: vec![ReceiveRange {
+            range: 0..taken.len(),
+            how: ReceiveOp::Store,
+        }],
+        in_step: false,
+        lends: false,
+    };
+    // Words travel as floats; the transfer does not interpret their bits.
+    mesh.run(
+        bytemuck::cast_slice(words),
+        bytemuck::cast_slice_mut(taken),
+        &flow,
+    )
 }

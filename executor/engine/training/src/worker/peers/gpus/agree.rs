@@ -59,20 +59,32 @@ mod tests {
         member(Some(GpuSumSupport::Gpu { library, gpu, kind }))
     }
 
+    /// Returns the reason of two members that fit each other and a third.
+    fn why_not_with(third: ViewMember) -> String {
+        let [first, second] = fitting();
+        why_not(&[first, second, third], 512).unwrap()
+    }
+
+    fn fitting() -> [ViewMember; 2] {
+        ["a", "b"].map(|id| gpu("2.27.3", id, "H100"))
+    }
+
     #[test]
     fn reason_for_sums_on_the_host_is_named() {
-        let good = || vec![gpu("2.27.3", "a", "H100"), gpu("2.27.3", "b", "H100")];
-        assert_eq!(why_not(&good(), 2), None);
-        let with = |third: ViewMember| why_not(&[good(), vec![third]].concat(), 512).unwrap();
-        assert!(with(gpu("2.28.1", "c", "H100")).contains("2.27.3 and worker 2 has 2.28.1"));
-        assert!(with(gpu("2.27.3", "c", "A100")).contains("on H100 and worker 2 on A100"));
-        assert!(with(gpu("2.27.3", "b", "H100")).contains("workers 1 and 2 have the same GPU"));
+        assert_eq!(why_not(&fitting(), 2), None);
+        assert!(
+            why_not_with(gpu("2.28.1", "c", "H100")).contains("2.27.3 and worker 2 has 2.28.1")
+        );
+        assert!(why_not_with(gpu("2.27.3", "c", "A100")).contains("on H100 and worker 2 on A100"));
+        assert!(
+            why_not_with(gpu("2.27.3", "b", "H100")).contains("workers 1 and 2 have the same GPU")
+        );
         let why = "it computes on the CPU".to_owned();
         assert!(
-            with(member(Some(GpuSumSupport::Host { why })))
+            why_not_with(member(Some(GpuSumSupport::Host { why })))
                 .contains("worker 2 cannot: it computes")
         );
-        assert!(with(member(None)).contains("worker 2 says nothing"));
-        assert!(why_not(&good(), 1).unwrap().contains("more workers"));
+        assert!(why_not_with(member(None)).contains("worker 2 says nothing"));
+        assert!(why_not(&fitting(), 1).unwrap().contains("more workers"));
     }
 }

@@ -24,7 +24,7 @@ mod step;
 mod trial;
 
 use super::AllReduce;
-use crate::worker::train::STALL;
+use crate::worker::context::STALL;
 use muster_comm::collective::CollectiveGroup;
 use muster_comm::fabric::GpuSumSupport;
 use muster_compute::clock;

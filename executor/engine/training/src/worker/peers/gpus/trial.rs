@@ -8,7 +8,7 @@ use crate::stop::StopFlag;
 use crate::worker::single_device::trial::{
     STEPS, TrialJob, apart, assert_same, evaluations, launch,
 };
-use crate::worker::train::{ExitReason, WorkerContext, run};
+use crate::worker::{ExitReason, WorkerContext, run};
 use crate::worker::{Reporter, WorkerError};
 use muster_compute::clock;
 use muster_compute::cuda::Device;
@@ -60,6 +60,13 @@ impl GpuTrialState {
         self.linger();
     }
 
+    /// Returns the revision and the number of workers of the task set, if it contains this rank.
+    fn entered(&self, rank: usize) -> Option<(u64, usize)> {
+        let peers = self.peers.lock().unwrap();
+        let is_in = peers.workers.iter().any(|peer| peer.task_id == task(rank));
+        is_in.then(|| (peers.revision, peers.workers.len()))
+    }
+
     /// Gives a worker time from listening to reporting, and the coordinator from one poll to the
     /// next.
     fn linger(&self) {
@@ -78,11 +85,11 @@ struct GpuTrialReporter {
 
 impl Reporter for GpuTrialReporter {
     fn report(&self, report: &TaskReport) -> io::Result<()> {
-        let lock = || self.server.peers.lock().unwrap();
         match report {
             TaskReport::Listening { address } => {
                 if self.rank == 0 {
-                    lock().workers[0].address = Some(address.clone());
+                    let mut peers = self.server.peers.lock().unwrap();
+                    peers.workers[0].address = Some(address.clone());
                 }
                 self.server.listening.fetch_add(1, Ordering::SeqCst);
             }
@@ -90,7 +97,9 @@ impl Reporter for GpuTrialReporter {
             TaskReport::Evaluated { .. } => self.server.linger(),
             TaskReport::Resized { .. } => self.server.is_due.store(false, Ordering::SeqCst),
             // Resumes all workers once they are suspended.
-            TaskReport::Suspended { .. } if self.rank == 0 => lock().turn = 2,
+            TaskReport::Suspended { .. } if self.rank == 0 => {
+                self.server.peers.lock().unwrap().turn = 2;
+            }
             _ => {}
         }
         self.reports.lock().unwrap().push(report.clone());
@@ -152,14 +161,9 @@ fn one(
     (rank, device): (usize, &Device),
     server: &Arc<GpuTrialState>,
 ) -> GpuTrialEnd {
-    let is_in = || {
-        let peers = server.peers.lock().unwrap();
-        let is_in = peers.workers.iter().any(|peer| peer.task_id == task(rank));
-        is_in.then(|| (peers.revision, peers.workers.len()))
-    };
     let began = clock::now();
     let (revision, workers) = loop {
-        match is_in() {
+        match server.entered(rank) {
             Some(found) => break found,
             None if began.elapsed() > PATIENCE => return (None, Vec::new()),
             None => thread::sleep(Duration::from_millis(5)),

@@ -229,16 +229,17 @@ fn members_with_different_paces_get_the_same_bits() {
             let folder = tempfile::tempdir().unwrap();
             let folder = shares.then(|| folder.path());
             let came_to = thread::scope(|scope| {
-                let member = |number: usize| {
-                    let server = &server;
-                    scope.spawn(move || {
-                        let mut group = join(server, number, folder);
-                        // The sum is in order of ranks, which depend on the order of joining.
-                        let work = Layers::new(group.rank());
-                        run(&mut group, work, order, seed + 10 * number as u64)
+                let server = &server;
+                let members: Vec<_> = (0..members)
+                    .map(|number| {
+                        scope.spawn(move || {
+                            let mut group = join(server, number, folder);
+                            // The sum is in order of ranks, which depend on the order of joining.
+                            let work = Layers::new(group.rank());
+                            run(&mut group, work, order, seed + 10 * number as u64)
+                        })
                     })
-                };
-                let members: Vec<_> = (0..members).map(member).collect();
+                    .collect();
                 let came_to = members.into_iter().map(|member| member.join().unwrap());
                 came_to.collect::<Vec<_>>()
             });
@@ -256,21 +257,32 @@ fn members_with_different_paces_get_the_same_bits() {
 
 /// Returns for each range how often it was updated, and whether with both members' gradients.
 fn updates(parameters: &[f32]) -> Vec<(u32, bool)> {
-    let range = |start: usize| {
-        let range = start..start + RANGE;
-        let made = |at: usize| parameters[at] - at as f32;
-        let times = ((made(start) + MADE / 2.0) / MADE) as u32;
-        let sum = |at| gradient(0, 0, at) + gradient(1, 0, at);
-        let is_sum = |at: usize| (made(at) - (MADE - 0.25 * sum(at))).abs() < 1e-3;
-        let is_own = |at: usize| (made(at) - (MADE - 0.5 * gradient(0, 0, at))).abs() < 1e-3;
-        let of_both = range.clone().all(is_sum);
-        assert!(
-            times == 0 || of_both || range.clone().all(is_own),
-            "{range:?}"
-        );
-        (times, of_both)
-    };
-    (0..PARAMETERS).step_by(RANGE).map(range).collect()
+    (0..PARAMETERS)
+        .step_by(RANGE)
+        .map(|start| updates_of_range(parameters, start..start + RANGE))
+        .collect()
+}
+
+fn updates_of_range(parameters: &[f32], range: Range<usize>) -> (u32, bool) {
+    let start = range.start;
+    let times = ((parameters[start] - start as f32 + MADE / 2.0) / MADE) as u32;
+    let of_both = range.clone().all(|at| {
+        let sum = gradient(0, 0, at) + gradient(1, 0, at);
+        is_updated_by(parameters, at, 0.25 * sum)
+    });
+    let mut all = range.clone();
+    assert!(
+        times == 0
+            || of_both
+            || all.all(|at| is_updated_by(parameters, at, 0.5 * gradient(0, 0, at))),
+        "{range:?}"
+    );
+    (times, of_both)
+}
+
+fn is_updated_by(parameters: &[f32], at: usize, gradient: f32) -> bool {
+    let made = parameters[at] - at as f32;
+    (made - (MADE - gradient)).abs() < 1e-3
 }
 
 /// The other member takes part in `sums` sums and leaves; there is no other view.

@@ -2,7 +2,7 @@
 
 use super::{Outside, TrialJob, apart, assert_same, assert_undisturbed, evaluations, launch};
 use crate::checkpoint::{CheckpointArena, Contents, Manifest};
-use crate::worker::train::ExitReason;
+use crate::worker::context::ExitReason;
 use muster_compute::cuda::Device;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use serde_json::{Value, json};
@@ -52,6 +52,13 @@ fn trained(
     (job.kept(launch), reports)
 }
 
+/// Returns the losses of a job: of its epochs, then of its evaluations.
+fn losses(manifest: &Manifest, reports: &[TaskReport]) -> Vec<f64> {
+    let tested = evaluations(reports).into_iter().filter_map(|e| e.loss);
+    let of_epochs = manifest.curve.epoch_losses.clone();
+    of_epochs.into_iter().chain(tested).collect()
+}
+
 /// Compares a device-resident job with the CPU, and with itself: repeated, suspended, stopped and
 /// resumed.
 fn check(what: &str, engine: &Value) {
@@ -64,11 +71,7 @@ fn check(what: &str, engine: &Value) {
             .any(|report| matches!(report, TaskReport::Listening { .. })),
         "{what}: it stays on the device"
     );
-    let losses = |manifest: &Manifest, reports: &[TaskReport]| {
-        let tested = evaluations(reports).into_iter().filter_map(|e| e.loss);
-        let of_epochs = manifest.curve.epoch_losses.clone();
-        of_epochs.into_iter().chain(tested).collect::<Vec<f64>>()
-    };
+
     let (plain, seen) = (losses(&plain, &on_cpu), losses(&manifest, &on_gpu));
     assert!(seen.len() > 3 && seen.len() == plain.len(), "{what}");
     for (expected, found) in plain.iter().zip(&seen) {
@@ -107,18 +110,18 @@ fn passes_with_clipping_stay_on_the_device() {
     check("clipped, in passes", &engine);
 }
 
+/// Returns the parameters that a device-resident job trains.
+fn trained_parameters(engine: &Value) -> Vec<f32> {
+    let ((_, contents), _) = trained(&document(engine), &Device::Emulated);
+    contents.parameters.to_vec()
+}
+
 /// Proves that clipping and passes change the result; otherwise the tests above would show nothing.
 #[test]
 fn clipping_and_passes_change_the_parameters() {
-    let after = |engine| {
-        trained(&document(&engine), &Device::Emulated)
-            .0
-            .1
-            .parameters
-    };
-    let plain = after(json!({}));
+    let plain = trained_parameters(&json!({}));
     for engine in [json!({ "clip_norm": LIMIT }), json!({ "accumulate": 3 })] {
-        let apart = apart(&plain, &after(engine.clone()));
+        let apart = apart(&plain, &trained_parameters(&engine));
         assert!(apart > 0.01, "{engine}: {apart} apart");
     }
 }

@@ -1,0 +1,32 @@
+//! Stories: each starts the programs as users run them and observes the cluster from outside. One
+//! test program, because each program of this package would link the same libraries again.
+
+mod bad_input;
+mod browser;
+mod commands;
+mod defragment;
+mod examples;
+mod idle_slots;
+mod in_a_bucket;
+mod killed;
+mod kubernetes_apart;
+mod kubernetes_chaos;
+mod kubernetes_chart;
+mod kubernetes_jobs;
+mod kubernetes_nodes;
+mod kubernetes_objects;
+mod kubernetes_own;
+mod kubernetes_parts;
+mod kubernetes_placeholders;
+mod kubernetes_pods;
+mod kubernetes_scale;
+mod packing;
+mod population;
+mod resized;
+mod restarted;
+mod shards;
+mod shared;
+mod slicing;
+mod studies;
+mod studies_killed;
+mod verdicts;

@@ -1,0 +1,207 @@
+use super::{LiveError, LiveRunSettings, gpu_use, run, sample};
+use crate::reference_simulators::{Cluster, NodeGroup};
+use crate::run::{AllocationSpan, SimulationRun};
+use crate::trace::{Workload, read};
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Slicing;
+
+const HEADER: &str = "job_id,vc,submit_s,gpus,duration_s,status";
+
+fn trace(rows: &[&str]) -> Workload {
+    let text = format!("{HEADER}\n{}\n", rows.join("\n"));
+    read("t.csv", "t", &text).expect("a trace")
+}
+
+fn under(
+    policy: PolicyName,
+    is_elastic: bool,
+    workload: &Workload,
+) -> Result<SimulationRun, LiveError> {
+    let settings = LiveRunSettings {
+        policy,
+        is_elastic,
+        slicing: None,
+        packs: false,
+        until_s: LiveRunSettings::UNTIL_S,
+    };
+    on_four_gpus(&settings, workload)
+}
+
+fn on_four_gpus(
+    settings: &LiveRunSettings,
+    workload: &Workload,
+) -> Result<SimulationRun, LiveError> {
+    let cluster = Cluster {
+        groups: vec![NodeGroup {
+            kind: None,
+            nodes: 1,
+            gpus: 4,
+        }],
+    };
+    run(None, workload, &cluster, settings, &mut || 0.0, &mut |_| {})
+}
+
+/// `a` holds all GPUs from 10 s on: 1 s to start, 100 s of training, 1 s to stop. `b` and `c` wait
+/// until 112 s and then run at the same time.
+#[test]
+fn fifo_run_of_small_trace_has_expected_times() {
+    let workload = trace(&["a,x,10,4,100,ok", "b,y,20,2,50,ok", "c,x,30,1,7.5,ok"]);
+    let run = under(PolicyName::Fifo, false, &workload).expect("it runs");
+    let times: Vec<_> = run
+        .jobs
+        .iter()
+        .map(|job| (job.started_s, job.finished_s, job.gpu_s, job.request_s))
+        .collect();
+    assert_eq!(
+        times,
+        [
+            (Some(10.0), Some(112.0), 408.0, 102.0),
+            (Some(112.0), Some(164.0), 104.0, 52.0),
+            (Some(112.0), Some(121.5), 9.5, 9.5),
+        ]
+    );
+    assert_eq!(
+        run.spans,
+        [
+            span(0, 4, 10.0, 112.0),
+            span(2, 1, 112.0, 121.5),
+            span(1, 2, 112.0, 164.0)
+        ]
+    );
+    assert_eq!((run.end_s, run.jobs[1].tenant.as_str()), (164.0, "y"));
+    assert!(run.jobs.iter().all(|job| job.restarts == 0));
+}
+
+fn span(job: u32, gpus: u32, from_s: f64, to_s: f64) -> AllocationSpan {
+    AllocationSpan {
+        job,
+        node: 0,
+        gpus,
+        from_s,
+        to_s,
+    }
+}
+
+/// Alone on four GPUs with a request of two, the job has four from the start. A step takes 0.055 s
+/// instead of 0.1 s.
+#[test]
+fn elastic_job_alone_grows_to_twice_its_request() {
+    let workload = trace(&["a,x,0,2,1000,ok"]);
+    let run = under(PolicyName::Optimus, true, &workload).expect("it runs");
+    let job = &run.jobs[0];
+    assert_eq!((job.finished_s, job.gpu_s), (Some(552.0), 4.0 * 552.0));
+    assert_eq!((job.alone_s, job.least_gpu_s), (552.0, 2.0 * 1002.0));
+}
+
+#[test]
+fn jobs_without_length_are_not_sampled_and_refused_by_run() {
+    let workload = trace(&[
+        "a,x,0,1,,ok",
+        "b,x,0,0,9,ok",
+        "c,x,0,1,9,ok",
+        "d,x,0,8,9,ok",
+    ]);
+    let refused = under(PolicyName::Fifo, false, &workload);
+    assert!(matches!(refused, Err(LiveError::NoLength { job }) if job == "a"));
+    let (kept, left_out) = sample(workload.clone(), 1);
+    assert_eq!((kept.jobs.len(), left_out), (1, 2));
+    assert_eq!(kept.jobs[0].name, "c");
+    let (all, _) = sample(workload, usize::MAX);
+    let refused = under(PolicyName::Fifo, false, &all).expect_err("d is too large");
+    assert_eq!(
+        refused.to_string(),
+        "job d asks for 8 GPUs, the cluster has 4"
+    );
+}
+
+/// Mean completion time with time slicing on four GPUs, of jobs submitted at the start.
+fn mean_jct_s(workload: &Workload, packs: bool) -> f64 {
+    let settings = LiveRunSettings {
+        policy: PolicyName::Fifo,
+        is_elastic: false,
+        slicing: Some(Slicing {
+            quantum_ms: 60_000,
+            suspended_per_gpu: 7,
+        }),
+        packs,
+        until_s: LiveRunSettings::UNTIL_S,
+    };
+    let run = on_four_gpus(&settings, workload).expect("it runs");
+    // A shared GPU counts once.
+    let held_s: f64 = run.jobs.iter().map(|job| job.gpu_s).sum();
+    assert!(
+        held_s <= 4.0 * run.end_s + 1e-6,
+        "{held_s} of {}",
+        run.end_s
+    );
+    let ends = run.jobs.iter().map(|job| job.finished_s.expect("it ended"));
+    ends.sum::<f64>() / run.jobs.len() as f64
+}
+
+/// Twenty jobs of one GPU on four GPUs, all submitted at the start.
+#[test]
+fn packing_beats_time_slicing_for_jobs_with_idle_gpu_time() {
+    let rows: Vec<String> = (0..20).map(|n| format!("j{n},x,{n},1,1800,ok")).collect();
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let workload = trace(&rows);
+    let (turns_s, packed_s) = (mean_jct_s(&workload, false), mean_jct_s(&workload, true));
+    // With time slicing five jobs share a GPU for two and a half hours.
+    assert!((7_200.0..9_100.0).contains(&turns_s), "{turns_s}");
+    assert!(packed_s < 0.9 * turns_s, "{packed_s} beside {turns_s}");
+}
+
+/// A GPU counts for the host until the host has ended.
+#[test]
+fn shared_gpu_counts_once_in_spans() {
+    // The guest is the first job, in one case shorter and in one case longer than its host.
+    for lengths_s in [[600, 900], [900, 600]] {
+        held_once(lengths_s);
+    }
+}
+
+fn held_once(lengths_s: [u32; 2]) {
+    let mut names = (0..)
+        .map(|number| format!("job-{number}"))
+        .filter(|name| gpu_use::drawn(name).busy < 0.5);
+    let rows: Vec<String> = lengths_s
+        .map(|seconds| format!("{},x,0,1,{seconds},ok", names.next().expect("half of them")))
+        .into();
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let cluster = Cluster {
+        groups: vec![NodeGroup {
+            kind: None,
+            nodes: 1,
+            gpus: 1,
+        }],
+    };
+    let settings = LiveRunSettings {
+        policy: PolicyName::Fifo,
+        is_elastic: false,
+        slicing: Some(Slicing {
+            quantum_ms: 60_000,
+            suspended_per_gpu: 3,
+        }),
+        packs: true,
+        until_s: LiveRunSettings::UNTIL_S,
+    };
+    let run = run(
+        None,
+        &trace(&rows),
+        &cluster,
+        &settings,
+        &mut || 0.0,
+        &mut |_| {},
+    );
+    let run = run.expect("it runs");
+    // With time slicing it would be the sum of both.
+    assert!(run.end_s < 1_350.0, "they shared it: {}", run.end_s);
+    let mut spans = run.spans.clone();
+    spans.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
+    let mut pairs = spans.windows(2);
+    assert!(
+        pairs.all(|pair| pair[0].to_s <= pair[1].from_s),
+        "{spans:?}"
+    );
+    let held_s: f64 = spans.iter().map(|span| span.to_s - span.from_s).sum();
+    assert!((run.end_s - held_s).abs() < 15.0, "{spans:?}");
+}

@@ -1,0 +1,252 @@
+//! Inputs of a policy about the jobs, as the outlooks of a dense problem.
+
+use super::throughput::ThroughputProfile;
+use super::training::{ReferenceTraining, iteration_s, packed};
+use muster_core::learn::{
+    BatchLimits, BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
+};
+use muster_core::problem::{KindSpeedCurve, ProblemNode, ScalingModel};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Source of a policy's inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObservationSource {
+    /// The profiles themselves. The authors of the rigid policies and of "Optimus+Oracle" gave them
+    /// to their policies.
+    Oracle,
+    /// Only measurements of the jobs of this run so far.
+    Learned,
+}
+
+/// Assumed time on one GPU of a family that never ran, in seconds.
+const UNKNOWN_S: f64 = 3600.0;
+
+/// Number of steps into which the course of a training is divided for the cached curves.
+const COURSE: f64 = 100.0;
+
+/// Cached curves by application, batching and hundredth of the course, with the version of the
+/// family that they were computed from.
+type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[KindSpeedCurve]>)>;
+
+/// Converts trainings to outlooks and learns from them.
+pub(super) struct JobObserver<'a> {
+    observation_source: ObservationSource,
+    kinds: Vec<CurveBounds>,
+    families: BTreeMap<&'a str, Family>,
+    curves: Curves<'a>,
+}
+
+impl<'a> JobObserver<'a> {
+    pub(super) fn new(
+        observation_source: ObservationSource,
+        kinds: usize,
+        nodes: &[ProblemNode],
+    ) -> Self {
+        let kinds = (0..kinds).map(|kind| {
+            let of_kind = nodes.iter().filter(|node| usize::from(node.kind) == kind);
+            let gpus = of_kind.map(|node| node.gpus);
+            CurveBounds {
+                node_gpus: gpus.clone().max().unwrap_or(0),
+                gpus: gpus.sum(),
+            }
+        });
+        Self {
+            observation_source,
+            kinds: kinds.collect(),
+            families: BTreeMap::new(),
+            curves: BTreeMap::new(),
+        }
+    }
+
+    /// Outlook of a job for the policy.
+    pub(super) fn outlook(
+        &mut self,
+        training: &ReferenceTraining<'a>,
+        batching: Batching,
+    ) -> ScalingModel {
+        match self.observation_source {
+            ObservationSource::Oracle => self.true_outlook(training, batching),
+            ObservationSource::Learned => self.learned_outlook(training, batching),
+        }
+    }
+
+    /// Current batch of a job.
+    pub(super) fn batch(&self, training: &ReferenceTraining<'a>, batching: Batching) -> BatchSplit {
+        let gpus = training.gpus();
+        let family = self.families.get(training.application.name.as_str());
+        match (batching, family) {
+            (Batching::Fixed { batch }, _) => training.limits().split(batch, gpus),
+            (Batching::Adaptive, None) => training.limits().first(gpus),
+            (Batching::Adaptive, Some(family)) => {
+                let done = training.share_done(training.application.declared_work());
+                family.batch(training.kind, shape(training), done, batching)
+            }
+        }
+    }
+
+    /// Records the step time and the gradient noise of a training job.
+    pub(super) fn watch(&mut self, training: &ReferenceTraining<'a>, slowdown: f64) {
+        if self.observation_source == ObservationSource::Oracle
+            || training.parts.is_empty()
+            || training.restarting_s > 0.0
+        {
+            return;
+        }
+        let application = training.application;
+        let measured = &application.measured[usize::from(training.kind)];
+        let Some(time) = measured.step_time(&training.placement(), training.batch.local) else {
+            return;
+        };
+        let total = f64::from(training.batch.total(training.gpus()));
+        let noise = application.noise(total, training.epoch.min(application.epochs - 1));
+        let done = training.share_done(application.declared_work());
+        let limits = (0_u16..).zip(&self.kinds);
+        let limits = limits.map(|(kind, _)| training.rules.limits(application, kind));
+        let family = self
+            .families
+            .entry(&application.name)
+            .or_insert_with(|| Family::new(limits.collect()));
+        let time = StepTime {
+            step_s: time.step_s * slowdown,
+            sync_s: time.sync_s * slowdown,
+        };
+        family.observe_step(training.kind, shape(training), training.batch.local, time);
+        family.observe_noise(done, NoiseScale(noise.var / noise.sqr.max(1e-12)));
+    }
+
+    fn learned_outlook(
+        &mut self,
+        training: &ReferenceTraining<'a>,
+        batching: Batching,
+    ) -> ScalingModel {
+        let application = training.application;
+        let declared = application.declared_work();
+        let work_left = (declared - training.progress).max(1.0);
+        let family = self.families.get(application.name.as_str());
+        let Some(family) = family.filter(|family| family.largest_gpus() > 0) else {
+            let unknown = KindSpeedCurve {
+                local: vec![declared / UNKNOWN_S],
+                spread: Vec::new(),
+            };
+            return ScalingModel {
+                work_done: training.progress,
+                work_left,
+                uncertainty: 1.0,
+                curves: vec![unknown; self.kinds.len()].into(),
+                largest_gpus: 0,
+                loss: None,
+            };
+        };
+        let done = training.share_done(declared);
+        let course = (done * COURSE) as u32;
+        let key = (application.name.as_str(), batching, course);
+        let kept = self.curves.get(&key);
+        let curves = match kept {
+            Some((version, curves)) if *version == family.version() => Arc::clone(curves),
+            _ => {
+                let done = f64::from(course) / COURSE;
+                let curves: Arc<[KindSpeedCurve]> = (0_u16..)
+                    .zip(&self.kinds)
+                    .map(|(kind, &sizes)| family.curve(kind, sizes, done, batching))
+                    .collect();
+                self.curves
+                    .insert(key, (family.version(), Arc::clone(&curves)));
+                curves
+            }
+        };
+        ScalingModel {
+            work_done: training.progress,
+            work_left,
+            uncertainty: 0.1,
+            curves,
+            largest_gpus: family.largest_gpus(),
+            loss: None,
+        }
+    }
+
+    /// Outlook from the profiles: the user's batch size on packed shapes, work counted in the
+    /// user's steps.
+    fn true_outlook(
+        &mut self,
+        training: &ReferenceTraining<'a>,
+        batching: Batching,
+    ) -> ScalingModel {
+        let application = training.application;
+        let batch = match batching {
+            Batching::Fixed { batch } => batch,
+            Batching::Adaptive => application.init_batch,
+        };
+        let key = (application.name.as_str(), batching, 0);
+        let curves = self.curves.entry(key).or_insert_with(|| {
+            let slowdown = training.rules.slowdown(&application.name);
+            let kinds = (0_u16..).zip(application.measured.iter().zip(&self.kinds));
+            let curves = kinds.map(|(kind, (measured, &sizes))| {
+                let limits = training.rules.limits(application, kind);
+                let mut curve = true_curve(measured, limits, batch, sizes);
+                let speeds = curve.local.iter_mut().chain(&mut curve.spread);
+                speeds.for_each(|speed| *speed /= slowdown);
+                curve
+            });
+            (0, curves.collect())
+        });
+        let batch = f64::from(batch);
+        // The artefact counts the running epoch as done.
+        let done = application.iterations(batch, training.epoch + 1);
+        let all = application.iterations(batch, application.epochs);
+        ScalingModel {
+            work_done: done,
+            work_left: (all - done).max(1.0),
+            uncertainty: 0.0,
+            curves: Arc::clone(&curves.1),
+            largest_gpus: u32::MAX,
+            loss: None,
+        }
+    }
+}
+
+/// Speeds of all sizes from the profiles.
+fn true_curve(
+    measured: &ThroughputProfile,
+    limits: BatchLimits,
+    batch: u32,
+    sizes: CurveBounds,
+) -> KindSpeedCurve {
+    let node_gpus = sizes.node_gpus.max(1);
+    let local = (1..=node_gpus).map(|gpus| true_speed(measured, limits, batch, &[gpus]));
+    let spread = (1..=sizes.gpus).map(|gpus| {
+        let placement = match gpus {
+            0 | 1 => return 0.0,
+            _ if gpus <= node_gpus => vec![gpus / 2, gpus - gpus / 2],
+            _ => packed(gpus, node_gpus),
+        };
+        true_speed(measured, limits, batch, &placement)
+    });
+    KindSpeedCurve {
+        local: local.collect(),
+        spread: spread.collect(),
+    }
+}
+
+/// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
+fn true_speed(
+    measured: &ThroughputProfile,
+    limits: BatchLimits,
+    batch: u32,
+    placement: &[u32],
+) -> f64 {
+    let gpus: u32 = placement.iter().sum();
+    let split = if gpus == 1 {
+        limits.split_accumulating(batch)
+    } else {
+        limits.split(batch, gpus)
+    };
+    1.0 / iteration_s(measured, placement, split)
+}
+
+fn shape(training: &ReferenceTraining<'_>) -> PlacementShape {
+    PlacementShape {
+        nodes: u32::try_from(training.parts.len()).unwrap_or(u32::MAX),
+        gpus: training.gpus(),
+    }
+}
