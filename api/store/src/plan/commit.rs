@@ -1,6 +1,6 @@
 //! Commits a plan by a compare-and-set per job. A conflict of one job does not affect the others.
 
-use super::draft::{From, JobDraft, RevisionStart};
+use super::draft::{JobDraft, Predecessor, RevisionStart};
 use super::{CommitAction, CommitOutcome, CommitRefusal, CommitStep, Conflict, start, turn, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
@@ -26,15 +26,16 @@ pub(super) enum CommitFailure {
     Store(StoreError),
 }
 
-/// Rows and nodes that were written for one job.
+/// Effects of steps that are written after all jobs.
 #[derive(Default)]
 struct CommitEffects {
     events: Vec<NewEvent>,
+    /// Nodes whose assignment has changed; their generation is raised.
     touched: BTreeSet<NodeId>,
 }
 
-/// Applies the steps. Either all steps of a job are applied, in their order, or none. Wakes
-/// sessions and streams.
+/// Applies the steps of a plan. Either all steps of a job are applied, in their order, or none. The
+/// notifications wake node sessions and event streams.
 ///
 /// # Errors
 /// [`StoreError::Statement`]; the transaction cannot be used afterwards.
@@ -48,7 +49,7 @@ pub async fn commit(
 ) -> Result<CommitOutcome, StoreError> {
     let groups = by_job(steps);
     let mut drafts = lock(conn, &groups).await?;
-    start::keep(conn, nodes_of(&groups, &drafts)).await?;
+    start::lock_nodes(conn, nodes_of(&groups, &drafts)).await?;
     let mut outcome = CommitOutcome::default();
     let mut all = CommitEffects::default();
     let mut waits: Vec<(JobDraft, &Waiting)> = Vec::new();
@@ -66,7 +67,7 @@ pub async fn commit(
             continue;
         }
         if let [CommitAction::Wait { waiting }] = actions[..] {
-            match draft.must_wait() {
+            match draft.may_wait() {
                 Ok(()) => waits.push((draft, waiting)),
                 Err(why) => conflict(why),
             }
@@ -117,12 +118,13 @@ fn by_job(steps: &[CommitStep]) -> Vec<(JobId, u64, Vec<&CommitAction>)> {
     groups
 }
 
-/// Returns the nodes that the steps may change. They are locked together in order of id, like in
-/// all transactions that lock several nodes. Locked job by job they would follow the order of the
-/// plan, and a transaction that marks many nodes as lost could deadlock with the commit.
+/// Returns the nodes that the steps may change. The caller locks them together, in the order of ids
+/// that every transaction with several nodes follows. If each job locked its own nodes, the plan
+/// would determine the order. A transaction that marks many nodes as lost could then deadlock with
+/// the commit.
 ///
-/// Nodes of a guest that continues beside a host are omitted: the host's allocation is locked
-/// before its node. A deadlock in this case is resolved by a repetition.
+/// Nodes of a guest that continues beside a host are omitted, because the host's allocation is
+/// locked before its node. Here a deadlock is possible; the transaction is then repeated.
 fn nodes_of<'p>(
     groups: &'p [(JobId, u64, Vec<&'p CommitAction>)],
     drafts: &'p BTreeMap<JobId, JobDraft>,
@@ -229,6 +231,7 @@ async fn lock(
     Ok(drafts)
 }
 
+/// Applies the steps of one job to its draft, and writes the draft and its tasks.
 async fn apply(
     conn: &mut PgConnection,
     mut draft: JobDraft,
@@ -260,9 +263,9 @@ async fn apply(
         .touched
         .extend(done.changed.iter().map(|task| task.node_id));
     written.events.extend(done.events);
-    let told = match &draft.start {
+    let leaving = match &draft.start {
         Some(RevisionStart {
-            from: From::Before { leave },
+            from: Predecessor::Revision { leave },
             ..
         }) => leave.as_slice(),
         _ => &[],
@@ -270,10 +273,11 @@ async fn apply(
     let steps: Vec<(LockedTask, TaskEvent)> = draft
         .held
         .iter()
-        .filter(|held| draft.stop || told.contains(&held.task.id))
+        .filter(|held| draft.stop || leaving.contains(&held.task.id))
         .map(|held| (held.clone(), TaskEvent::Stop))
         .collect();
-    // Includes nodes of shards that were ordered to leave earlier and are stopped only now.
+    // An earlier resize may have ordered a shard to leave. Its state does not change now, but its
+    // node must receive an assignment that stops it.
     if draft.stop {
         let held = draft.held.iter().map(|held| held.task.node_id);
         written.touched.extend(held);
@@ -306,11 +310,11 @@ async fn apply(
 async fn update(
     conn: &mut PgConnection,
     draft: &JobDraft,
-    before: &(JobState, u64),
+    (state_before, revision_before): &(JobState, u64),
 ) -> Result<(), CommitFailure> {
     let secret = match &draft.start {
         Some(RevisionStart {
-            from: From::Nothing { secret },
+            from: Predecessor::None { secret },
             ..
         }) => Some(secret.as_str()),
         _ => None,
@@ -327,8 +331,8 @@ async fn update(
              last_failure = $25, put_off = $26, lent = $27
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
-        signed(before.1),
-        before.0.phase().as_str(),
+        signed(*revision_before),
+        state_before.phase().as_str(),
         draft.state.phase().as_str(),
         Json(&draft.state) as _,
         signed(draft.revision),
@@ -342,7 +346,7 @@ async fn update(
         draft.trained_s,
         secret.is_some(),
         secret,
-        draft.revision != before.1,
+        draft.revision != *revision_before,
         signed(draft.turn),
         draft.turned_at,
         signed32(draft.verdicts),
@@ -366,13 +370,13 @@ async fn update(
     Ok(())
 }
 
-impl std::convert::From<CommitRefusal> for CommitFailure {
+impl From<CommitRefusal> for CommitFailure {
     fn from(refusal: CommitRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl std::convert::From<StoreError> for CommitFailure {
+impl From<StoreError> for CommitFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }

@@ -73,17 +73,17 @@ pub(super) enum SliceChange {
 pub(super) struct RevisionStart {
     /// Tasks that are new in this revision.
     pub tasks: Vec<NewTask>,
-    pub from: From,
+    pub from: Predecessor,
     pub why: String,
 }
 
 /// Predecessor of a revision.
 #[derive(Debug)]
-pub(super) enum From {
+pub(super) enum Predecessor {
     /// No running task. The new tasks authenticate each other with this secret.
-    Nothing { secret: String },
+    None { secret: String },
     /// The previous revision, of which all tasks but these remain.
-    Before { leave: Vec<TaskId> },
+    Revision { leave: Vec<TaskId> },
 }
 
 impl JobDraft {
@@ -116,7 +116,7 @@ impl JobDraft {
                 self.not_before = None;
                 self.start = Some(RevisionStart {
                     tasks: tasks.clone(),
-                    from: From::Nothing {
+                    from: Predecessor::None {
                         secret: secret.clone(),
                     },
                     why: why.clone(),
@@ -134,7 +134,7 @@ impl JobDraft {
                 self.placed_at = Some(now);
                 self.start = Some(RevisionStart {
                     tasks: join.clone(),
-                    from: From::Before {
+                    from: Predecessor::Revision {
                         leave: leave.clone(),
                     },
                     why: why.clone(),
@@ -236,7 +236,7 @@ impl JobDraft {
             }
             CommitAction::Suspect { suspects } => self.suspects.clone_from(suspects),
             CommitAction::Wait { waiting } => {
-                self.must_wait()?;
+                self.may_wait()?;
                 self.wait(waiting, now);
             }
         }
@@ -276,7 +276,8 @@ impl JobDraft {
         }
     }
 
-    pub fn must_wait(&self) -> Result<(), CommitRefusal> {
+    /// Refuses a wait reason for a job that is neither queued nor paused.
+    pub fn may_wait(&self) -> Result<(), CommitRefusal> {
         match self.state.phase() {
             JobPhase::Queued | JobPhase::Paused => Ok(()),
             phase => Err(CommitRefusal::NotWaiting { phase }),

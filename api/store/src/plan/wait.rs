@@ -1,4 +1,5 @@
-//! Wait reasons of a plan, written together, because they are most steps of a busy cluster.
+//! Writes the wait reasons of a plan, all in one statement: on a busy cluster most steps of a plan
+//! are wait reasons.
 
 use super::CommitAction;
 use super::draft::JobDraft;
@@ -12,19 +13,21 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+/// Jobs whose wait reason was changed, and the events of these changes.
 #[derive(Default)]
 pub(super) struct WaitUpdates {
     pub jobs: Vec<JobId>,
     pub events: Vec<NewEvent>,
 }
 
-/// Writes the wait reasons of locked jobs that may wait. Unchanged reasons are not written.
+/// Writes the wait reasons of locked jobs, each of which is queued or paused. Unchanged reasons are
+/// not written.
 pub(super) async fn write(
     conn: &mut PgConnection,
     waits: Vec<(JobDraft, &Waiting)>,
     now: OffsetDateTime,
 ) -> Result<WaitUpdates, StoreError> {
-    let mut waited = WaitUpdates::default();
+    let mut updates = WaitUpdates::default();
     let (mut ids, mut revisions, mut values) = (Vec::<Uuid>::new(), Vec::new(), Vec::new());
     for (mut draft, waiting) in waits {
         if draft.waiting.as_ref() == Some(waiting) {
@@ -38,14 +41,14 @@ pub(super) async fn write(
                 now,
             )
             .expect("the job may wait");
-        waited.events.append(&mut draft.events);
-        waited.jobs.push(draft.id);
+        updates.events.append(&mut draft.events);
+        updates.jobs.push(draft.id);
         ids.push(draft.id.0);
         revisions.push(signed(draft.revision));
         values.push(Json(waiting));
     }
     if ids.is_empty() {
-        return Ok(waited);
+        return Ok(updates);
     }
     let done = sqlx::query!(
         "update job set waiting = given.waiting
@@ -62,5 +65,5 @@ pub(super) async fn write(
         ids.len() as u64,
         "the rows are locked, so they are as read"
     );
-    Ok(waited)
+    Ok(updates)
 }
