@@ -1,4 +1,4 @@
-//! Wakes the event streams of this process when the store may contain new events.
+//! Wakes the event streams of this process when the store may contain new events or samples.
 
 use muster_model::error_chain::chain;
 use muster_store::StoreError;
@@ -48,7 +48,7 @@ impl EventNotifications {
         Self { wake_ups }
     }
 
-    /// Returns a receiver that changes when new events may exist.
+    /// Returns a receiver that changes when new events or samples may exist.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<u64> {
         self.wake_ups.clone()

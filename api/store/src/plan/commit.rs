@@ -26,7 +26,7 @@ pub(super) enum CommitFailure {
     Store(StoreError),
 }
 
-/// Effects of steps that are written after all jobs.
+/// Events and nodes to write when the steps of all jobs are applied.
 #[derive(Default)]
 struct CommitEffects {
     events: Vec<NewEvent>,
